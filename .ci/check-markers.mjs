@@ -1,5 +1,5 @@
 // Opens the profile of the example `marker_gallery` in the Firefox Profiler's own loader, and
-// checks what the loader makes of each marker.
+// checks how the loader interprets each marker.
 //
 //   target/readers/node_modules/.bin/node .ci/check-markers.mjs PROFILE.json
 //

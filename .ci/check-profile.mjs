@@ -58,7 +58,7 @@ function reader(args, timeout = limitMs) {
 
 const ask = async (...args) => JSON.parse(await reader([...args, "--json"]));
 
-// Ends the daemon: it is a separate process, and one that hangs does not end with its client.
+// Kills the daemon: it is a separate process, and a hanging daemon does not end with its client.
 function endDaemon() {
   try {
     process.kill(JSON.parse(readFileSync(join(root, sessionDir, `${session}.json`))).pid, "SIGKILL");

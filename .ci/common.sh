@@ -1,10 +1,11 @@
-# Sourced by every step. Moves to the repository's root and sets what all builds share.
+# Sourced by every step. Changes to the repository's root, and sets variables and functions for all steps.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # Each build runs once, so incremental compilation only costs time.
 export CARGO_INCREMENTAL=0
-# One target directory: the packages outside the crate share its dependencies.
+# The packages outside the crate share its target directory, so that common dependencies are compiled
+# once.
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
 # Cargo plugins that a step installs.
 tools="$CARGO_TARGET_DIR/tools"
@@ -23,13 +24,15 @@ skip() {
 
 has_nightly() { cargo +nightly --version >/dev/null 2>&1; }
 
-# require_tool NAME: installs the Cargo plugin NAME unless it is there, and skips the step without a network.
+# require_tool NAME: installs the Cargo plugin NAME unless it is installed. If it cannot be fetched, skips
+# the step.
 require_tool() {
   cargo "$1" --version >/dev/null 2>&1 && return
   cargo install --quiet --debug --locked --root "$tools" "cargo-$1" && return
   skip "cargo-$1 is not installed and cannot be fetched"
 }
 
-# An instrumented build compiles its dependencies again; optimizing them would only cost time.
-# without_optimized_dependencies PROFILE: the value of a --config option.
+# without_optimized_dependencies PROFILE: prints the value of a --config option that turns off the
+# optimization of dependencies. An instrumented build compiles them again, and optimizing them would
+# only cost time.
 without_optimized_dependencies() { printf 'profile.%s.package."*".opt-level=0' "$1"; }

@@ -3,9 +3,9 @@
 // profiler-cli prints what its `ProfileQuerier` returns; this script uses the same object, without
 // a daemon in between. No command of profiler-cli prints tracks, the places where markers are
 // shown, or labels other than the table's, but its bundle contains the page's code for them. This
-// script patches that code when it reads it, so that the code exposes them. It finds the places to
-// patch by names and texts that bundling keeps, in the version that install-readers installs. If
-// another version lacks them, this script fails with a message.
+// script reads the bundle and patches that code, so that the code exposes its results. It finds the
+// places to patch by names and texts that bundling keeps, in the version that install-readers
+// installs. If another version lacks them, this script fails with a message.
 
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -59,7 +59,7 @@ export async function openProfile(file) {
     querier,
     profile,
     tracks: [...globalTracks, ...[...localTracksByPid.values()].flat()],
-    // The tabs of the tab selector, which are those that some thread works for.
+    // The tabs in the tab selector: those that at least one thread works for.
     tabs: () => found.tabs(state),
     // Returns a marker selector of the page, for the thread that has a marker of this name.
     selector(markerName, which) {

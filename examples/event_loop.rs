@@ -30,7 +30,7 @@ struct Timed {
     work: Duration,
 }
 
-/// An event of the second loop. `Probe` is the only kind that the profiler adds.
+/// An event of the second loop. The profiler adds only `Probe` events.
 enum Event {
     Compute(Duration),
     UseDatabase,
@@ -96,7 +96,7 @@ fn run_first(events: &Receiver<Timed>) {
 fn run_second(events: &Receiver<Event>, own_sender: Sender<Event>, database: &Mutex<()>) {
     let _registered = ThreadGuard::register("watched loop");
     let _watch = profiler_watch_event_loop(move |probe| {
-        // The send fails once the loop has ended. It then drops the probe, which ends the watch.
+        // The send fails once the loop has ended. The probe is then dropped, which ends the watch.
         let _ = own_sender.send(Event::Probe(probe));
     });
     for event in events {

@@ -71,8 +71,9 @@
 //! | Compile code that was written for Mozilla's crate | [`gecko_profiler`] |
 //!
 //! Unless its documentation says otherwise, a function may be called from any thread at any time,
-//! also before [`profiler_init`] and after [`profiler_shutdown`]. A call that makes no sense then
-//! does nothing. No function panics because of a mistake of the application.
+//! including before [`profiler_init`] and after [`profiler_shutdown`]. A call that does not fit the
+//! profiler's state, such as a stop without a session, does nothing. No function panics because of
+//! a mistake of the application.
 //!
 //! # Features
 //!
@@ -83,15 +84,17 @@
 //! - `attributes` (default): [`#[gecko_profiler_fn_label]`](macro@gecko_profiler_fn_label), from a
 //!   package without dependencies. A library that only needs labels uses
 //!   `default-features = false, features = ["attributes"]`.
-//! - `serde` (part of `enabled`): encodes marker payloads with `serde`, and re-exports its traits in
-//!   [`schema`]. A library that adds markers without `enabled` needs this feature only if its
+//! - `serde` (part of `enabled`): encodes marker payloads with `serde`, and re-exports its traits
+//!   in [`schema`]. A library that adds markers without `enabled` needs this feature only if its
 //!   payloads implement these traits.
+//! - `backtrace`: converts a `backtrace::Backtrace` into the stack of a marker, on Linux.
 //! - `log`: `ProfilerLogger`, which records `log` records as markers.
 //! - `tracing`: `ProfilerLayer`, which records `tracing` spans and events as labels and markers.
 
-// `.ci/run` builds with RealtimeSanitizer, which only nightly has.
+// `.ci/steps/10-sanitizers` builds with RealtimeSanitizer, which needs this nightly feature.
 #![cfg_attr(gekkota_rtsan, feature(sanitize))]
-// A library leaves the application's terminal alone.
+// A library does not print to the application's terminal. Only `session/notices.rs` does, without
+// these macros.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 #[forbid(unsafe_code)]
@@ -174,9 +177,9 @@ pub use api::{
     profiler_start, profiler_stop, profiler_stream_json, profiler_thread_sleep,
     profiler_thread_wake, register_thread, unregister_thread,
 };
-/// Labels every call of a function, as if
-/// [`gecko_profiler_label!`](crate::gecko_profiler::gecko_profiler_label) were its first line. With
-/// a text, as if [`auto_profiler_label!`] were.
+/// Labels every call of a function, as if its first line were
+/// [`gecko_profiler_label!`](crate::gecko_profiler::gecko_profiler_label) or, for an attribute with
+/// a text, [`auto_profiler_label!`].
 ///
 /// ```
 /// use gekkota::gecko_profiler_fn_label;
@@ -256,7 +259,7 @@ pub mod category {
     pub use crate::types::{HostCategory, ProfilingCategory};
 }
 
-/// How long a thread's event loop keeps its events waiting: the `eventDelay` of its samples.
+/// Measurement of how long events wait in a thread's event loop: the `eventDelay` of its samples.
 pub mod event_delay {
     pub use crate::api::{
         AutoProfilerEvent, EventDelayProbe, EventLoopWatch, profiler_watch_event_loop,
@@ -268,9 +271,8 @@ pub mod jit {
     pub use crate::api::{CodeRange, profiler_register_code_range};
 }
 
-/// Labels beyond [`auto_profiler_label!`] and
-/// [`auto_profiler_label_dynamic!`]: variants for hot code, for
-/// texts in UTF-16, and for what scripts call.
+/// Variants of [`auto_profiler_label!`] and [`auto_profiler_label_dynamic!`]: for hot code, for
+/// UTF-16 texts, and for functions that scripts call.
 pub mod label {
     pub use crate::types::LabelFlags;
     #[doc(inline)]
@@ -288,8 +290,8 @@ pub mod label {
     };
 }
 
-/// Markers beyond [`add_marker`] and its relatives: Gecko's marker types, flows, and variants that
-/// evaluate their arguments only when the marker is recorded.
+/// More ways to add markers: Gecko's marker types, flows, and macros that evaluate their arguments
+/// only when the marker is recorded.
 pub mod marker {
     pub use crate::api::AutoProfilerFlowMarker;
     pub use crate::markers::{MarkerBacktrace, built_in};
@@ -303,7 +305,7 @@ pub mod marker {
     };
 }
 
-/// This process in the profile: its name, its pages, and the profiles of its child processes.
+/// Name and pages of this process in the profile, and the profiles of its child processes.
 pub mod process {
     pub use crate::api::{
         profiler_clear_all_pages, profiler_current_process_id, profiler_env_vars_for_child_process,
@@ -313,7 +315,7 @@ pub mod process {
     pub use crate::types::{ExitProfileError, Page, ProcessId};
 }
 
-/// How a [`Profile`] is written and summarized: format, options, progress.
+/// Formats, options, progress reports and summaries of a [`Profile`].
 pub mod profile {
     pub use crate::api::{Format, SnapshotOptions, Symbolicate};
     pub use crate::export::{HotFunction, ThreadSummary};
@@ -321,8 +323,8 @@ pub mod profile {
     pub use crate::util::SharedProgress;
 }
 
-/// How the viewer shows a type of markers, and how its payload is written: for implementations of
-/// [`ProfilerMarker`] that [`marker_type!`] does not make.
+/// Display and encoding of a marker type, for implementations of [`ProfilerMarker`] that are
+/// written by hand instead of with [`marker_type!`].
 pub mod schema {
     pub use crate::markers::{
         Format, GraphColor, GraphType, JSONWriter, Location, MarkerField, MarkerSchema,

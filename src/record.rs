@@ -1,4 +1,4 @@
-//! Records threads, labels and markers.
+//! Registers threads, and records markers, their stacks, and announced sleep.
 
 use std::cell::Cell;
 
@@ -55,8 +55,9 @@ pub(crate) fn unregister_thread() {
     }
 }
 
-/// Announces that the calling thread is about to sleep, or is awake again, and adds that end of the
-/// thread's `Awake` marker. Does nothing if the thread has already announced this.
+/// Announces that the calling thread is about to sleep, if `sleeps`, or else is awake again. Adds
+/// the end or the start of the thread's `Awake` marker. Does nothing if the thread has already
+/// announced the same state.
 pub(crate) fn announce_sleep(sleeps: bool) {
     if is_announced_asleep() == sleeps {
         return;
@@ -66,8 +67,8 @@ pub(crate) fn announce_sleep(sleeps: bool) {
             .unlocked_reader_and_atomic_rw_on_thread()
             .announce(sleeps);
     };
-    // The marker is part of the time awake: while a thread is announced as asleep, the sampler
-    // repeats its sample.
+    // The marker is added while the thread still counts as awake: the sampler only repeats the last
+    // sample of a thread that is announced as asleep.
     if sleeps {
         add_awake_marker_end();
         OnThreadRef::with(announce);
@@ -101,7 +102,8 @@ fn add_awake_marker_start() {
 fn add_awake_marker_end() {
     let since = AWAKE_SINCE.take();
     add_awake_marker(&MarkerTiming::interval_end(now()), |session| Awake {
-        // The thread may have woken before the session, so the clock was not read.
+        // `None` if this session did not record the start, for example because the thread woke
+        // before the session began.
         cpu_time_ns: since
             .filter(|(since_session, _)| *since_session == session)
             .map(|(_, cpu_ns)| current_thread_cpu_ns_in_handler().saturating_sub(cpu_ns)),
@@ -135,8 +137,8 @@ pub(crate) fn is_announced_asleep() -> bool {
     OnThreadRef::with(is_asleep).unwrap_or(false)
 }
 
-/// Returns the session, thread registration and time for a marker of this thread. Returns `None` if
-/// no session records the thread's markers.
+/// Returns the session, thread registration and time for a marker of `thread`. Returns `None` if no
+/// session records that thread's markers.
 pub(crate) fn marker_destination(thread: ThreadId) -> Option<MarkerDestination> {
     find_destination(None, thread)
 }
@@ -150,7 +152,7 @@ pub(crate) fn marker_destination_in(
     find_destination(Some(session), thread)
 }
 
-/// Returns the session that records markers of this thread, even if it is paused.
+/// Returns the session that records markers of `thread`, even if the session is paused.
 pub(crate) fn session_that_records_markers(thread: ThreadId) -> Option<Generation> {
     if !RacyFeatures::is_active() {
         return None;
@@ -201,8 +203,8 @@ fn find_destination(only: Option<Generation>, thread: ThreadId) -> Option<Marker
     if only.is_some_and(|only| only != session) {
         return None;
     }
-    // The call comes from inside the profiler's own work: from the application's allocator or a
-    // signal handler.
+    // A held lock means that the call comes from inside the profiler's own work: from the
+    // application's allocator or a signal handler.
     if is_any_lock_held_on_current_thread() {
         core_buffer().count_dropped(Dropped::Reentrant);
         return None;
@@ -214,13 +216,15 @@ fn find_destination(only: Option<Generation>, thread: ThreadId) -> Option<Marker
     })
 }
 
-/// Returns the time of the destination, which is the end of an interval that ends now.
+/// Returns the time that was read when the destination was found: the end of an interval that ends
+/// now.
 #[cfg(feature = "tracing")]
 pub(crate) fn destination_time(destination: &MarkerDestination) -> ProfilerTime {
     ProfilerTime::from_monotonic_ns(destination.now.0)
 }
 
-/// Indices of a category and subcategory. Constants in the caller if the category is a constant.
+/// Indices of a category and its subcategory. The caller computes them, because they are constants
+/// there if the category is a constant.
 pub(crate) type CategoryIndices = (u8, u8);
 
 // The functions `add_*_marker_*` are not inlined, so that they add little code to the application's
@@ -255,7 +259,7 @@ where
 }
 
 /// Adds a marker for any thread and time, without a stack, if a session records it. With `only`,
-/// only that session does.
+/// adds it only to that session.
 #[inline(never)]
 pub(crate) fn add_untyped_marker_at(
     only: Option<Generation>,
@@ -404,8 +408,8 @@ pub(crate) fn record_own_stack(destination: &MarkerDestination, features: StackF
     )
 }
 
-/// Passes an earlier captured stack to the running session, and returns the stack's number, or 0 if
-/// none was recorded.
+/// Passes a stack that was captured earlier to the running session, and returns the stack's number,
+/// or 0 if the stack was not recorded.
 pub(crate) fn record_backtrace(backtrace: &CapturedBacktrace) -> u64 {
     if !records_stacks() || is_any_lock_held_on_current_thread() {
         return 0;

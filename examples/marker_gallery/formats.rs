@@ -113,7 +113,8 @@ texts! {
 }
 
 marker_type! {
-    /// A time, written in the file like a marker's own time: relative to the start of the process.
+    /// A time. Like a marker's own time, the profile stores it relative to the start of the
+    /// process.
     struct Moments {
         typical: ProfilerTime => "Typical", Time;
     }

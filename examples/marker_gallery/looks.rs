@@ -130,7 +130,7 @@ marker_type! {
     stack_based = true;
 }
 
-/// Adds a marker with the network location. It gives a thread without requests a network track.
+/// Adds a marker with the network location, so that a thread without requests gets a network track.
 pub(crate) fn show_on_other_thread(start: ProfilerTime) {
     let time = MarkerTiming::interval(after(start, 40.0), after(start, 60.0));
     let marker = InNetwork {

@@ -34,7 +34,7 @@ pub(crate) struct Options {
     pub(crate) out: PathBuf,
 }
 
-/// Returns the command, or an error message for the user. It checks here whatever would otherwise
+/// Returns the command, or an error message for the user. Checks everything that would otherwise
 /// fail only after the work is done.
 pub(crate) fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Command, String> {
     let mut folder = None;

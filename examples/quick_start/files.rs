@@ -7,7 +7,8 @@ use std::time::Instant;
 
 /// Maximum size of a file, in bytes: larger files would make a worker's progress jump.
 const MAX_BYTES: u64 = 1 << 20;
-/// Number of files that a default folder needs: fewer would be searched over and over.
+/// Number of files that a default folder should have: with fewer, the workers would search the same
+/// files over and over.
 const ENOUGH_FILES: usize = 100;
 
 pub(crate) struct TextFile {
@@ -36,7 +37,7 @@ pub(crate) fn default_folder() -> Result<PathBuf, String> {
         })
 }
 
-/// Returns the folder of the component rust-src in the toolchain of the cargo that runs this.
+/// Returns the folder of the component `rust-src`, in the toolchain whose cargo runs this example.
 fn toolchain_sources() -> Option<PathBuf> {
     let cargo = PathBuf::from(std::env::var_os("CARGO")?);
     Some(

@@ -9,7 +9,7 @@ pub(crate) fn shorten(name: &str, width: usize) -> String {
     }
     let parts = path_parts(&name);
     let last = parts[parts.len() - 1];
-    // The crate name says more than a module in the middle.
+    // The crate name tells more than a module in the middle, so try to keep it first.
     let suffixes = || (2..parts.len()).map(|from| parts[from..].join("::"));
     let with_crate = suffixes().map(|suffix| format!("{}::…::{suffix}", parts[0]));
     let without_crate = suffixes().map(|suffix| format!("…::{suffix}"));

@@ -13,7 +13,7 @@ use crate::names::shorten;
 
 const COLUMNS: usize = 100;
 const BAR_COLUMNS: usize = 20;
-/// A percentage such as `100.0 %`, two spaces and the bar.
+/// Width of a percentage such as `100.0 %`, two spaces and the bar.
 const PERCENT_AND_BAR_COLUMNS: usize = 7 + 2 + BAR_COLUMNS;
 /// Maximum number of rows for all busy threads together.
 const MAX_ROWS: usize = 11;

@@ -88,7 +88,7 @@ fn work_through_folder(folder: &Path, share: (usize, usize), totals: &Totals, de
     while Instant::now() < deadline {
         let files = share_of(find_files(folder, deadline), share);
         if files.is_empty() {
-            // Another program has removed the files.
+            // Another program has removed the files since the start.
             return;
         }
         let bytes: u64 = files.iter().map(|file| file.bytes).sum();
@@ -104,8 +104,8 @@ fn work_through_folder(folder: &Path, share: (usize, usize), totals: &Totals, de
     }
 }
 
-/// Returns the files of worker `index`. Each worker walks the folder by itself. Sorting makes their
-/// lists equal, so their shares do not overlap.
+/// Returns the files of worker `index`. Each worker walks the folder by itself. Because each one
+/// sorts its list, the lists are equal and the shares do not overlap.
 fn share_of(mut files: Vec<TextFile>, (index, workers): (usize, usize)) -> Vec<TextFile> {
     if files.len() < workers {
         return files;

@@ -1,6 +1,6 @@
-//! What the API drives where there is a profiler: the session and the recording path.
+//! The functions and types that the API calls in a build with the profiler.
 //!
-//! `crate::disabled` is its twin where there is none.
+//! `crate::disabled` replaces this module in other builds.
 
 pub(crate) use crate::backtrace::CapturedBacktrace;
 pub(crate) use crate::event_loop::ProbeToken;

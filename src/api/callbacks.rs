@@ -3,8 +3,8 @@
 use crate::api::backend;
 use crate::types::{ProfilingState, ProfilingStates, SamplingState};
 
-/// Adds a callback that is called for each of these states, until
-/// [`profiler_remove_state_change_callback`] removes it by its id.
+/// Adds a callback for changes to any of `states`, until [`profiler_remove_state_change_callback`]
+/// removes it by its id.
 ///
 /// | State | When the callback is called |
 /// |---|---|
@@ -16,16 +16,16 @@ use crate::types::{ProfilingState, ProfilingStates, SamplingState};
 /// | [`ShuttingDown`] | in `profiler_shutdown`, after `Stopping` and before the file is written |
 /// | [`RemovingCallback`] | by the function that removes the callback |
 ///
-/// Callbacks are called in the order in which they were added, on the thread that changes the
-/// state. That call waits for them. Callbacks outlive sessions and a shutdown. `id` may be any
-/// number. A callback with the id 0 is never removed. Two callbacks may share an id, and are then
-/// removed together.
+/// The thread that changes the state calls the callbacks, in the order in which they were added,
+/// and waits for them. Callbacks outlive sessions and a shutdown. `id` may be any number. A
+/// callback with the id 0 is never removed. Two callbacks may share an id, and are then removed
+/// together.
 ///
-/// A callback holds no lock of the profiler and may call any of its functions. A state change that
-/// a callback causes is reported from within that call. To prevent endless recursion, a callback is
-/// not called for a state that it is already handling on the same thread, and calls nest at most 16
-/// deep. Threads that change the state at the same time call the callbacks at the same time. A
-/// panic of a callback is caught, and the profiler proceeds.
+/// A callback holds no lock of the profiler and may call any of its functions. If a callback
+/// changes the state, the callbacks for that change run before it continues. To prevent endless
+/// recursion, a callback is not called for a state that it is already handling on the same thread,
+/// and calls nest at most 16 deep. Threads that change the state at the same time call the
+/// callbacks at the same time. A panic of a callback is caught, and the profiler proceeds.
 ///
 /// May be called from any thread. Cost: the profiler's lock for a moment. Idea: Gecko's
 /// `profiler_add_state_change_callback`, which reports `Pausing` even if nothing changes, and whose

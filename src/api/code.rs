@@ -18,16 +18,16 @@ pub struct CodeRange(Option<backend::CodeRangeToken>);
 /// Otherwise stacks end in the code as `(truncated)`, or lack callers. A range may hold one
 /// function, or many under one name.
 ///
-/// May be called from any thread, active or not. The profiler never reads memory through `start`,
-/// and the code need not exist yet. At most 1,024 bytes of the name are copied. An empty or null
-/// range is ignored. Where ranges overlap, the newest one names the shared addresses, also in
-/// samples that were taken before: register memory again when new code replaces the old. After a
-/// range is dropped, its name remains in the profiles of the running session until another range
-/// covers its addresses, but its code is no longer unwound.
+/// May be called from any thread, whether or not the profiler is active. The profiler never reads
+/// memory through `start`, and the code need not exist yet. At most 1,024 bytes of the name are
+/// copied. An empty or null range is ignored. Where ranges overlap, the newest one names the shared
+/// addresses, also in samples that were taken before: register memory again when new code replaces
+/// the old. After a range is dropped, its name remains in the profiles of the running session until
+/// another range covers its addresses, but its code is no longer unwound.
 ///
 /// Cost: a lock, an allocation and an insertion into a tree, about 1 µs; about 200 bytes per range.
-/// The sampler copies the list after a change, when a stack leads into code outside of all
-/// libraries. A program that writes `/tmp/perf-PID.map` for `perf` need not call this function,
+/// After a change, the sampler copies the list of ranges when a stack next leads into code outside
+/// all libraries. A program that writes `/tmp/perf-PID.map` for `perf` need not call this function,
 /// because the sampler reads that file too.
 ///
 /// ```

@@ -76,7 +76,7 @@ impl Drop for AutoProfilerEvent {
 /// posted, in milliseconds. The viewer shows 50 ms or more as a marker “Jank”. Between an answer
 /// and the next probe the delay is 0. It is null while no probe is due: before the first one, after
 /// the last one, and when the next one follows the answer by more than 64 ms or four session
-/// intervals, whichever is longer. That happens while another watch's `post` blocks, and in a
+/// intervals, whichever is longer. Such a gap arises while another watch's `post` blocks, and in a
 /// pause. If a thread has several watches, or a watch and [`AutoProfilerEvent`]s, the longest delay
 /// counts.
 ///
@@ -88,8 +88,8 @@ impl Drop for AutoProfilerEvent {
 ///
 /// Dropping the guard drops `post` on the guard's thread. If `post` is running at that moment, or
 /// has panicked, it is dropped on the profiler's thread. After a watch ended by itself, `post` is
-/// dropped on the profiler's thread within about 10 ms while a session runs. Without a session it
-/// is dropped when the next session has begun, or on the next thread that begins a watch. Therefore
+/// dropped on the profiler's thread within about 10 ms while a session runs. Without a session, it
+/// is dropped after the next session begins, or by the next thread that begins a watch. Therefore
 /// `post` must not own anything that is bound to a thread, or that keeps the loop alive.
 ///
 /// On an unregistered thread nothing is watched. A delay that is shorter than the time between

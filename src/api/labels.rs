@@ -9,25 +9,26 @@ use crate::util::{PolledWith, ShortText};
 
 /// A label on the calling thread's stack, from construction to drop.
 ///
-/// In the profile the label is a frame directly above the function that pushed it, or above the
-/// caller into which that function was inlined. A session that starts later sees the label too. The
+/// In the profile, the label is a frame between the function that pushed it and that function's
+/// caller. If the compiler inlined the function, the label lies between the function that contains
+/// the inlined code and the caller of that one. A session that starts later sees the label too. The
 /// guard is bound to its thread. If it is forgotten, or dropped out of order, it can at worst
 /// remove labels and script frames that were pushed after it.
 ///
 /// A sample records the 1,024 oldest labels and script frames of its thread, and “(newer labels
 /// left out)” for the rest. A thread holds at most 1,048,576 of them; further ones are lost.
 ///
-/// The viewer would take some texts for an address (`0x…`) or for a function in a file or library
-/// (`read (a.rs:3)`). In the profile these contain a no-break space, before the text or before the
-/// parenthesis. Other texts are shown as they are.
+/// The viewer would mistake some texts for an address (`0x…`) or for a function in a file or
+/// library (`read (a.rs:3)`). The profile inserts a no-break space into such texts, at the
+/// beginning or before the parenthesis. It does not change other texts.
 ///
 /// Do not push labels in a signal handler of the application, because the signal may interrupt a
 /// push. The profiler's own handler is prepared for that.
 ///
 /// Cost: a few stores; on an unregistered thread, one load. Usually made by
-/// [`auto_profiler_label!`](crate::auto_profiler_label). Idea: Gecko's `AutoProfilerLabel`, whose
-/// place in the stack is its own address. Here it is the stack pointer at the push, because Rust
-/// moves values.
+/// [`auto_profiler_label!`](crate::auto_profiler_label). Idea: Gecko's `AutoProfilerLabel`, which
+/// is placed in the stack by its own address. This one is placed by the stack pointer at the push,
+/// because Rust moves values.
 #[derive(Debug)]
 #[must_use = "the label is popped when this is dropped"]
 pub struct AutoProfilerLabel(backend::LabelToken);
@@ -47,13 +48,13 @@ impl AutoProfilerLabel {
         Self::new(category.label(), category)
     }
 
-    /// Pushes a label at a given place in the stack, on behalf of a function that does not call
-    /// this one. A hook that returns before the function continues needs this.
+    /// Pushes a label at a given place in the stack, on behalf of another function. A hook needs
+    /// this if it returns before that function continues.
     ///
-    /// `stack_address` is the address of a local variable of that function, as a number. It is
-    /// never read through. An address elsewhere moves the label to the inner or outer end of the
-    /// native frames. Labels and script frames keep their order: a label that is placed too far in
-    /// moves all later ones there too.
+    /// `stack_address` is the address of a local variable of that function, as a number. The
+    /// profiler never dereferences it. An address outside the native frames moves the label to
+    /// their inner or outer end. Labels and script frames keep their order: a label that is placed
+    /// too far in moves all later ones there too.
     #[inline(always)]
     pub fn with_stack_address(
         label: &'static str,
@@ -184,7 +185,7 @@ pub fn labelled_future<F: Future>(
     )
 }
 
-/// Labels a future with a label and a text, otherwise like [`labelled_future`].
+/// Labels a future with a label and a copied text, otherwise like [`labelled_future`].
 ///
 /// Each poll copies at most 512 bytes of the text, cut at a character boundary.
 pub fn labelled_future_with_dynamic<F: Future>(

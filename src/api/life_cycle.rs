@@ -13,8 +13,8 @@ use crate::types::{StartError, StartParams};
 ///
 /// Bind it to a name: `let _ = …` drops it at once. It is not dropped, and so saves no profile, if
 /// the application ends by `std::process::exit`, by `abort` or by a signal. Call
-/// [`profiler_shutdown`] before `exit`. For a signal, call it on a thread that waits for the signal,
-/// not in a handler.
+/// [`profiler_shutdown`] before `exit`. For a signal, call it on a thread that waits for the
+/// signal, not in a handler.
 #[doc(alias = "AUTO_PROFILER_INIT")]
 #[derive(Debug)]
 #[must_use = "the profiler shuts down when this is dropped"]
@@ -40,8 +40,8 @@ impl Drop for AutoProfilerInit {
 
 /// Initializes the profiler, and starts it if the environment says so.
 ///
-/// Call this once, early, on the main thread, which it registers as `GeckoMain`. A second call does
-/// nothing. It installs fork handlers, and handles the variables below.
+/// Call this once, early, on the main thread, which it registers as `GeckoMain`. It also installs
+/// fork handlers, and applies the variables below. A second call does nothing.
 ///
 /// # Environment
 /// For a bad value, the profiler prints the error and the variable's usage to standard error, and
@@ -58,9 +58,10 @@ pub fn profiler_init() {
 /// Stops the profiler and releases its resources, beginning with the signals of
 /// [`profiler_control_by_signals`](crate::api::remote_control::profiler_control_by_signals).
 ///
-/// If `MOZ_PROFILER_SHUTDOWN` names a file, the profile is saved there first: the running session's,
-/// or else that of the last [`ProfilerSession`](crate::api::session::ProfilerSession) that ended
-/// since [`profiler_init`]. A relative path begins in the folder that was the current one at
+/// If `MOZ_PROFILER_SHUTDOWN` names a file, the profile is saved there first: the running
+/// session's, or else that of the last [`ProfilerSession`](crate::api::session::ProfilerSession)
+/// that ended since [`profiler_init`]. A relative path begins in the folder that was the current
+/// one at
 /// [`profiler_init`]. A line on standard error names the file or the error. State-change callbacks are
 /// called with `Stopping`, if the profiler is active, and with `ShuttingDown`, before the profile
 /// is saved.
@@ -82,10 +83,12 @@ pub struct Started;
 ///
 /// The threads to sample are the registered ones that the filters select. A running thread receives
 /// the signal once per interval. The stack of a sleeping thread is read from outside. A sleeping
-/// thread is woken only if its stack cannot be unwound without the frame pointer, once per place.
+/// thread is woken only if its stack cannot be unwound without the frame pointer, once per place,
+/// or if the kernel hides its sleep state or CPU clock.
 ///
-/// May be called from any thread. Returns when the sampler thread runs, after 0.1 to 0.5 ms, most
-/// of it for the list of modules. Idea: Gecko's `profiler_start`.
+/// May be called from any thread. Returns when the sampler thread runs, after 0.1 to 0.5 ms, or 2.5
+/// ms in a process with 200 libraries. Most of that time reads the list of modules. Idea: Gecko's
+/// `profiler_start`.
 ///
 /// # Errors
 /// - [`StartError::BadValue`]: a setting is out of range. Names the setting, its value and the
@@ -107,7 +110,7 @@ pub fn profiler_start(params: StartParams) -> Result<Started, StartError> {
 /// one, makes no difference. Filters are compared literally and in order. State-change callbacks
 /// are called with [`Started`](crate::callback::ProfilingState::Started) only if a session was
 /// started. Otherwise like [`profiler_start`]. Idea: Gecko's `profiler_ensure_started`, which
-/// compares the requested settings with the adjusted ones.
+/// compares the requested settings with the adjusted settings of the running session.
 ///
 /// # Errors
 /// Those of [`profiler_start`].
@@ -120,9 +123,9 @@ pub fn profiler_ensure_started(params: StartParams) -> Result<Started, StartErro
 /// May be called from any thread. State-change callbacks are called with
 /// [`Stopping`](crate::callback::ProfilingState::Stopping) before the stop, and pending
 /// after-sampling callbacks after it, both on this thread. Apart from these callbacks the call
-/// waits until the sampler thread has ended. The sampler notices a stop within one interval, or
-/// within 2 ms if the interval is shorter, or 50 ms if it is longer. The call does not wait for a
-/// thread that has not answered its last signal, nor for an after-sampling callback that is
+/// waits until the sampler thread has ended. The sampler checks for a stop once per interval, but
+/// every 2 ms if the interval is shorter, and every 50 ms if it is longer. The call does not wait
+/// for a thread that has not answered its last signal, nor for an after-sampling callback that is
 /// running; the sampler thread ends by itself after that callback.
 pub fn profiler_stop() {
     backend::stop();

@@ -24,7 +24,8 @@ pub struct AutoProfilerTextMarker<'a> {
 }
 
 impl<'a> AutoProfilerTextMarker<'a> {
-    /// Begins the interval. Returns `None` if no session records markers of this thread.
+    /// Begins the interval. Returns `None` if no session records markers of the thread in
+    /// `options`, which is the calling one by default.
     ///
     /// Of the timing in `options`, only the thread and the window id are used. An interval that
     /// outlasts its session is not recorded.
@@ -81,7 +82,7 @@ impl Drop for AutoProfilerTextMarker<'_> {
     }
 }
 
-/// Two markers with the same payload, one for the beginning of an interval and one for its end.
+/// The two markers of an interval, for its start and its end, with the same payload.
 #[derive(Debug)]
 struct Halves<'a, T: ProfilerMarker + Clone + 'static> {
     name: &'a str,
@@ -143,11 +144,12 @@ impl<'a, T: ProfilerMarker + Clone + 'static> Halves<'a, T> {
 /// [`auto_profiler_marker!`](crate::auto_profiler_marker). Idea: Gecko's `AUTO_PROFILER_MARKER`.
 #[doc(alias = "AUTO_PROFILER_MARKER")]
 #[derive(Debug)]
-#[must_use = "the end's marker is added when this is dropped"]
+#[must_use = "the marker of the interval's end is added when this is dropped"]
 pub struct AutoProfilerMarker<'a>(Halves<'a, StackMarker>);
 
 impl<'a> AutoProfilerMarker<'a> {
-    /// Adds the beginning's marker. Returns `None` if no session records markers of this thread.
+    /// Adds the marker of the interval's start. Returns `None` if no session records markers of the
+    /// thread in `options`, which is the calling one by default.
     #[inline(always)]
     pub fn new(
         name: &'a str,
@@ -165,17 +167,18 @@ impl Drop for AutoProfilerMarker<'_> {
     }
 }
 
-/// Adds one marker with a word when it is constructed and one when it is dropped, for the two ends
-/// of an interval.
+/// Adds one marker with a payload of one word when it is constructed and one when it is dropped,
+/// for the two ends of an interval.
 ///
-/// An older form of Mozilla's crate. Usually made by
+/// Exists for code that was written for Mozilla's crate. Usually made by
 /// [`auto_profiler_marker_tracing!`](crate::gecko_profiler::auto_profiler_marker_tracing).
 #[derive(Debug)]
-#[must_use = "the end's marker is added when this is dropped"]
+#[must_use = "the marker of the interval's end is added when this is dropped"]
 pub struct AutoProfilerTracingMarker<'a>(Halves<'a, Tracing>);
 
 impl<'a> AutoProfilerTracingMarker<'a> {
-    /// Adds the beginning's marker. Returns `None` if no session records markers of this thread.
+    /// Adds the marker of the interval's start. Returns `None` if no session records markers of the
+    /// thread in `options`, which is the calling one by default.
     #[inline(always)]
     pub fn new(
         name: &'a str,
@@ -199,11 +202,12 @@ impl Drop for AutoProfilerTracingMarker<'_> {
 ///
 /// Usually made by [`auto_profiler_flow_marker!`](crate::marker::auto_profiler_flow_marker).
 #[derive(Debug)]
-#[must_use = "the end's marker is added when this is dropped"]
+#[must_use = "the marker of the interval's end is added when this is dropped"]
 pub struct AutoProfilerFlowMarker<'a>(Halves<'a, FlowStackMarker>);
 
 impl<'a> AutoProfilerFlowMarker<'a> {
-    /// Adds the beginning's marker. Returns `None` if no session records markers of this thread.
+    /// Adds the marker of the interval's start. Returns `None` if no session records markers of the
+    /// thread in `options`, which is the calling one by default.
     #[inline(always)]
     pub fn new(
         name: &'a str,

@@ -22,7 +22,7 @@ impl MarkerSession {
     }
 
     /// Adds an interval from `start` until now on the calling thread's track, if the session still
-    /// runs and records markers of this thread. `payload` is called only then, with the end of the
+    /// runs and records markers of this thread. In that case, calls `payload` with the end of the
     /// interval.
     pub(crate) fn add_interval_until_now<T: ProfilerMarker + 'static>(
         self,

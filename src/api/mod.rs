@@ -1,8 +1,9 @@
 //! The public functions and guards.
 //!
 //! # Purpose
-//! Items of the public API, with their documentation, over `session` and `record` or their twin `disabled`.
-//! `lib.rs` and `gecko_profiler.rs` decide under which names they are public.
+//! Implements and documents the public API on top of `session` and `record`, or of `disabled`,
+//! which replaces them in builds without the profiler. `lib.rs` and `gecko_profiler.rs` export the
+//! items under their public names.
 //!
 //! # Threads and locks
 //! Each item documents the threads that may call it, and its cost. Only
@@ -14,8 +15,8 @@
 //! `session`, `stream`, `types`, `unwind`, `util`
 //!
 //! # Invariants
-//! Nothing here panics because of a mistake of the application. A call that makes no sense does
-//! nothing.
+//! No function panics because of a mistake of the application. A call that does not fit the
+//! profiler's state does nothing.
 //!
 //! # Read next
 //! `life_cycle.rs`, `pause.rs`, `status.rs`, `callbacks.rs`, `session.rs`, `threads.rs`, `code.rs`,

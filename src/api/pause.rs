@@ -14,8 +14,8 @@ use crate::api::backend;
 /// A marker that another thread is adding at this moment is recorded if that thread read the clock
 /// before the pause, so no marker with the time of its addition lies within a pause. A marker whose
 /// time the application sets may. State-change callbacks are called with
-/// [`Pausing`](crate::callback::ProfilingState::Pausing) before the pause, unless it changes
-/// nothing.
+/// [`Pausing`](crate::callback::ProfilingState::Pausing) before the pause, unless the profiler is
+/// inactive or already paused.
 ///
 /// Independent of [`profiler_pause_sampling`]. May be called from any thread. Cost: about 1 µs.
 /// Idea: Gecko's `profiler_pause`.
@@ -37,9 +37,10 @@ pub fn profiler_resume() {
 /// Pauses sampling: from now on the session records no samples and no rows of counters, but still
 /// records markers. Does nothing while the profiler is inactive or sampling is already paused.
 ///
-/// Independent of [`profiler_pause`], and otherwise like it: samples are taken only while neither
+/// Otherwise like [`profiler_pause`], and independent of it: samples are taken only while neither
 /// pause is in effect. In the profile's `pausedRanges` the reason is `collecting`, the only other
-/// one in the format. No callback is called. Idea: Gecko's `profiler_pause_sampling`.
+/// reason that the format has. State-change callbacks are not called. Idea: Gecko's
+/// `profiler_pause_sampling`.
 pub fn profiler_pause_sampling() {
     backend::pause_sampling();
 }

@@ -1,4 +1,4 @@
-//! The process in the profile: its name, its pages, and its children's profiles.
+//! Name and pages of the process in the profile, and the profiles of its child processes.
 
 use crate::api::backend;
 use crate::types::{ExitProfileError, Page};
@@ -9,8 +9,8 @@ use crate::types::{ExitProfileError, Page};
 /// the name. `etld1` is the site's registrable domain, its "eTLD+1". Both may be set again, and
 /// last until [`profiler_shutdown`](crate::api::life_cycle::profiler_shutdown).
 ///
-/// May be called from any thread, active or not. Cost: a lock and two copies. Idea: Gecko's
-/// function of the same name.
+/// May be called from any thread, whether or not the profiler is active. Cost: a lock and two
+/// copies. Idea: Gecko's function of the same name.
 pub fn profiler_set_process_name(name: &str, etld1: Option<&str>) {
     backend::set_process_name(name, etld1);
 }
@@ -23,8 +23,8 @@ pub fn profiler_set_process_name(name: &str, etld1: Option<&str>) {
 /// page replaces one with the same id and takes its place in the profile. It stays until
 /// [`profiler_shutdown`](crate::api::life_cycle::profiler_shutdown).
 ///
-/// May be called from any thread, active or not. Cost: a lock and a search through all pages. Idea:
-/// Gecko's function of the same name.
+/// May be called from any thread, whether or not the profiler is active. Cost: a lock and a search
+/// through all pages. Idea: Gecko's function of the same name.
 ///
 /// ```
 /// use gekkota::process::{Page, profiler_register_page, profiler_unregister_page};
@@ -49,13 +49,13 @@ pub fn profiler_clear_all_pages() {
     backend::clear_all_pages();
 }
 
-/// Adds the profile of a child process that has ended to every later profile of this session. The
-/// profile must be uncompressed JSON in Gecko's format.
+/// Adds the profile of an exited child process to every later profile of this session. The profile
+/// must be uncompressed JSON in Gecko's format.
 ///
-/// It is kept while the buffer reaches back to this moment. The viewer shows the child's threads
-/// next to this process's, and also those of the processes inside its profile. A profile that is
-/// added twice appears twice. [`Profile::summarize`](crate::api::session::Profile::summarize) leaves such
-/// profiles out.
+/// The session keeps it while the buffer reaches back to this moment. The viewer shows the threads
+/// of the child, and of the processes whose profiles it contains, next to those of this process. A
+/// profile that is added twice appears twice.
+/// [`Profile::summarize`](crate::api::session::Profile::summarize) leaves such profiles out.
 ///
 /// May be called from any thread. Cost: parses the text once, and keeps it. Idea: Gecko's function
 /// of the same name.
@@ -72,8 +72,8 @@ pub fn profiler_clear_all_pages() {
 /// ```
 ///
 /// # Errors
-/// [`ExitProfileError`] if the profiler is inactive, or the text is not a profile. It is then not
-/// kept.
+/// [`ExitProfileError`] if the profiler is inactive, or the text is not a profile. The text is
+/// dropped.
 pub fn profiler_received_exit_profile(profile: impl Into<String>) -> Result<(), ExitProfileError> {
     backend::received_exit_profile(profile.into())
 }

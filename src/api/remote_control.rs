@@ -3,7 +3,7 @@
 use crate::api::backend;
 use crate::types::{ControlSignals, StartError};
 
-/// Lets signals start the profiler, and save and stop.
+/// Lets one signal start the profiler, and another save the profile and stop the profiler.
 ///
 /// ```no_run
 /// gekkota::profiler_control_by_signals(gekkota::ControlSignals::new().folder("/var/tmp"))?;
@@ -11,36 +11,37 @@ use crate::types::{ControlSignals, StartError};
 /// ```
 ///
 /// By default, `kill -USR1 PID` starts the profiler with the default features, all registered
-/// threads, 512 MiB and 1 ms, and is ignored while it is active. `kill -USR2 PID` saves the profile
-/// as `profile_default_PID.json`, readable only by its owner, and stops the session, whichever call
-/// started it. A profile of that name is replaced. If saving fails, the session continues. A line
-/// on standard error reports each result. With `MOZ_PROFILER_SIGNALS=1`,
+/// threads, 512 MiB and 1 ms, and is ignored while the profiler is active. `kill -USR2 PID` saves
+/// the profile as `profile_default_PID.json`, readable only by its owner, and stops the session,
+/// whichever call started it. A profile of that name is replaced. If saving fails, the session
+/// continues. A line on standard error reports each result. With `MOZ_PROFILER_SIGNALS=1`,
 /// [`profiler_init`](crate::api::life_cycle::profiler_init) calls this function with the defaults, unless the
 /// application has called it before.
 ///
 /// The signal handlers only write one byte to a pipe; a thread of the profiler does the work. A
 /// previous handler is called afterwards, with the kernel's arguments except for `si_errno`.
-/// [`profiler_shutdown`](crate::api::life_cycle::profiler_shutdown) restores the previous handler, unless another
-/// handler has replaced the profiler's by then. If there was no previous handler, the profiler's
-/// stays installed and does nothing, because the default action would end the process when a late
-/// signal arrives. A second call changes the signals and the folder. In the child of a `fork` the
-/// signals have no effect on the profiler until this is called there.
+/// [`profiler_shutdown`](crate::api::life_cycle::profiler_shutdown) restores the previous handler,
+/// unless another handler has replaced the profiler's by then. If there was no previous handler,
+/// the profiler's stays installed and does nothing, because the default action would end the
+/// process when a late signal arrives. A second call changes the signals and the folder. In the
+/// child of a `fork` the signals have no effect on the profiler until the child calls this
+/// function.
 ///
 /// If the application closes unknown files, as `closefrom` does, it also closes the pipe. The
-/// profiler then restores the signals, prints a line to standard error, and touches no file of the
-/// application. Another call sets up the control again.
+/// profiler then restores the signals and prints a line to standard error. It does not touch the
+/// application's files. Another call sets up the control again.
 ///
 /// Until this function is called, directly or by `profiler_init`, the signals have their default
-/// action, which ends the process. They have it again in a program that replaces this one by
-/// `exec`.
+/// action, which ends the process. `exec` resets them to it.
 ///
 /// May be called from any thread. Cost: about 0.1 ms. Idea: Gecko's asynchronous control by POSIX
 /// signals.
 ///
 /// # Errors
-/// - [`StartError::BadValue`]: a signal that is unavailable for this, one signal for both purposes,
-///   or a signal that samples threads.
-/// - [`StartError::System`]: the system refused a pipe or a thread.
+/// - [`StartError::BadValue`]: a signal cannot be used for control, serves both purposes, or is the
+///   sampling signal.
+/// - [`StartError::System`]: the operating system refused a call, for example to create a pipe or a
+///   thread.
 /// - [`StartError::Unsupported`]: this build contains no profiler.
 pub fn profiler_control_by_signals(signals: ControlSignals) -> Result<(), StartError> {
     backend::control_by_signals(&signals)
@@ -57,12 +58,12 @@ pub fn profiler_control_by_signals(signals: ControlSignals) -> Result<(), StartE
 /// ```
 ///
 /// While the profiler is active, the variables start the child's profiler with the session's
-/// capacity, duration, interval, features and filters, and keep it from saving to this process's
-/// file. While it is inactive, they keep the child's profiler from starting. Limits: the capacity
-/// is moved into 128 MiB to 2 GiB, a filter that contains a comma becomes two, and signal and
-/// engine are not passed on.
+/// capacity, duration, interval, features, filters and tab id, and keep it from saving to this
+/// process's file. While it is inactive, they keep the child's profiler from starting. Limits: the
+/// capacity is raised or lowered to between 128 MiB and 2 GiB and rounded up to a power of two, a
+/// filter that contains a comma becomes two, and signal and engine are not passed on.
 ///
-/// May be called from any thread. Cost: the profiler's main lock for a moment.
+/// May be called from any thread. Cost: the profiler's lock for a moment.
 #[doc(alias = "GetProfilerEnvVarsForChildProcess")]
 pub fn profiler_env_vars_for_child_process() -> Vec<(String, String)> {
     backend::env_vars_for_child_process()

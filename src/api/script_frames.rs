@@ -20,10 +20,11 @@ pub struct ScriptFunction(&'static backend::ScriptFunction);
 /// `line` and `column` tell where the function begins, counted from 1; 0 means unknown. At most 512
 /// bytes each of name and file are copied, cut at a character boundary.
 ///
-/// May be called from any thread, active or not. The same name, file, line and column return the
-/// same function, and take no further memory. A function is kept until the process ends, because
-/// samples refer to it by number. After 1,048,576 different functions, all further ones are “(too
-/// many script functions)”. Therefore take names from code, not from data. For data there is
+/// May be called from any thread, whether or not the profiler is active. Another call with the same
+/// name, file, line and column returns the same function, and takes no further memory. A function
+/// is kept until the process ends, because samples refer to it by number. After 1,048,576 different
+/// functions, all further ones are recorded as “(too many script functions)”. Therefore take names
+/// from code, not from data. For data, use
 /// [`auto_profiler_label_dynamic_relevant_for_js!`](crate::label::auto_profiler_label_dynamic_relevant_for_js).
 ///
 /// Cost: a lock and a lookup in a hash table, about 0.1 µs; for a new function about 1 µs and 200
@@ -53,8 +54,9 @@ impl ScriptFunction {
         }))
     }
 
-    /// Returns the function with this category for its frames. The default is the subcategory of
-    /// “JavaScript” for the implementation. Cost: as [`profiler_register_script_function`].
+    /// Returns the function with this category for its frames. By default, they have the
+    /// subcategory of “JavaScript” that matches the implementation. Cost: as
+    /// [`profiler_register_script_function`].
     #[must_use]
     pub fn with_category(self, category: ProfilingCategoryPair) -> Self {
         Self(backend::register_script_function(ScriptDescription {
@@ -74,8 +76,8 @@ impl ScriptFunction {
         }))
     }
 
-    /// Returns the name, as far as it was copied. Without a profiler in this build it is empty,
-    /// like all other properties.
+    /// Returns the name, as far as it was copied. In a build without the profiler, it is empty, and
+    /// so are all other properties.
     pub fn name(self) -> &'static str {
         self.0.description.name
     }
@@ -117,22 +119,22 @@ impl fmt::Debug for ScriptFunction {
 /// A call of a script function on the calling thread, from construction to drop.
 ///
 /// An interpreter constructs one when it enters a function, and drops it when it leaves. In the
-/// profile the function is a frame directly above the interpreter's function that constructed the
-/// guard. The viewer shows it as a script frame, with its file and current line, and shows only
-/// such frames when its call tree is set to “JavaScript”. Frames of an unregistered thread are
-/// lost. A session that starts later sees the frame too. The guard is bound to its thread. If it is
-/// forgotten, or dropped out of order, it can at worst remove labels and script frames that were
-/// pushed after it. A session without the feature [`Features::JS`](crate::Features::JS), which is a
-/// default feature, records no script frames.
+/// profile, the script function is a frame between the interpreter's function that constructed the
+/// guard and that function's caller. The viewer shows it as a script frame, with its file and
+/// current line, and shows only such frames when its call tree is set to “JavaScript”. Frames of an
+/// unregistered thread are lost. A session that starts later sees the frame too. The guard is bound
+/// to its thread. If it is forgotten, or dropped out of order, it can at worst remove labels and
+/// script frames that were pushed after it. A session without the feature
+/// [`Features::JS`](crate::Features::JS), which is a default feature, records no script frames.
 ///
 /// A sample records the 1,024 oldest labels and script frames of its thread, and “(newer labels
 /// left out)” for the rest, which may hide the innermost function. A thread holds at most 1,048,576
 /// of them; further ones are lost.
 ///
-/// Cost: a few stores, about as much as an [`AutoProfilerLabel`](crate::api::labels::AutoProfilerLabel) without
-/// a text. Neither the push nor a sample copies a text. Idea: Gecko's JS frames on the
-/// `ProfilingStack`, whose interpreter pushes a pointer to the script and the address of its
-/// program counter.
+/// Cost: a few stores, about as much as an
+/// [`AutoProfilerLabel`](crate::api::labels::AutoProfilerLabel) without a text. Neither the push
+/// nor a sample copies a text. Idea: Gecko's JS frames on the `ProfilingStack`. Gecko's interpreter
+/// pushes a pointer to the script and the address of its program counter.
 ///
 /// ```
 /// use gekkota::script::{AutoProfilerScriptFrame, profiler_register_script_function};
@@ -165,9 +167,9 @@ impl AutoProfilerScriptFrame {
     /// hooks, which return before the function runs.
     ///
     /// `stack_address` is the address of a local variable of the function that runs the
-    /// interpreter, as a number. It is never read through. An address elsewhere moves the frame to
-    /// the inner or outer end of the native frames. Script frames and labels keep their order: a
-    /// frame that is placed too far in moves all later ones there too.
+    /// interpreter, as a number. The profiler never dereferences it. An address outside the native
+    /// frames moves the frame to their inner or outer end. Script frames and labels keep their
+    /// order: a frame that is placed too far in moves all later ones there too.
     #[doc(alias = "IS_SP_MARKER_FRAME")]
     #[doc(alias = "initSpMarkerFrame")]
     #[inline(always)]

@@ -13,12 +13,12 @@ use crate::types::{SaveError, StartError, StartParams, StreamError};
 ///
 /// A session that is dropped without [`finish`](Self::finish) loses its data. The exception is an
 /// application that called [`profiler_init`](crate::api::life_cycle::profiler_init) with
-/// `MOZ_PROFILER_SHUTDOWN` set: each end of a `ProfilerSession` then keeps its profile, instead of
-/// an older one, and [`profiler_shutdown`](crate::api::life_cycle::profiler_shutdown) saves it if no
-/// session runs by then. Until then the profile occupies the memory of its data.
+/// `MOZ_PROFILER_SHUTDOWN` set: the end of each `ProfilerSession` then keeps its profile, which
+/// replaces an older one, and [`profiler_shutdown`](crate::api::life_cycle::profiler_shutdown)
+/// saves it if no session runs by then. Until then the profile occupies the memory of its data.
 ///
-/// Declare the session after [`AutoProfilerInit`](crate::api::life_cycle::AutoProfilerInit), so that
-/// it is dropped before.
+/// Declare the session after [`AutoProfilerInit`](crate::api::life_cycle::AutoProfilerInit), so
+/// that it is dropped before.
 ///
 /// ```no_run
 /// # fn work() {}
@@ -49,7 +49,8 @@ impl ProfilerSession {
 
     /// Takes the profile so far. The session continues.
     ///
-    /// Cost: shares the buffer's memory and copies lists; writing does the rest.
+    /// Cost: copies lists, and shares the buffer's memory. The costly work happens when the profile
+    /// is written.
     ///
     /// # Errors
     /// [`StreamError::Inactive`] if another call has stopped or restarted the profiler.
@@ -152,19 +153,20 @@ impl Profile {
         summarize(self.frozen.source())
     }
 
-    /// Returns what the sampler did and could not do, and its costs, by name, as in the profile's
+    /// Returns counts of the sampler's work, failures and costs, by name, as in the profile's
     /// `profilingLog`. These counts report missing or incomplete data:
     ///
     /// | Name | Count |
     /// |---|---|
-    /// | `missed_ticks` | scheduled ticks that passed while the sampler could not run, or left its time to the application |
+    /// | `missed_ticks` | scheduled ticks that were dropped because the sampler could not run, or because it left the processor to the application after a long tick |
     /// | `unanswered_ticks` | ticks at which a running thread had not answered |
     /// | `truncated_samples` | samples whose stacks lack their older end, marked `(truncated)` |
     /// | `threads_without_stacks` | threads without memory for their stacks; they have markers and CPU times |
     /// | `refused_signals` | requests to threads that the system refused to deliver |
     /// | `refused_timers` | threads for which the system refused a timer; they receive signals instead |
-    /// | `handler_replacements` | times that foreign code replaced the signal's handler; until it is restored, running threads are not sampled |
+    /// | `handler_replacements` | times that foreign code replaced the signal's handler; while a foreign handler is installed, running threads are not sampled |
     /// | `dropped_samples` | samples that did not fit into the buffer |
+    /// | `lost_marker_stacks` | stacks of markers that were lost for lack of memory |
     /// | `sampler_panics` | 1 if the sampler ended by an internal error; no samples were taken from then on |
     pub fn sampler_counts(&self) -> Vec<(&'static str, u64)> {
         self.frozen.counts()

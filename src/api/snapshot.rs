@@ -30,13 +30,12 @@ pub enum Symbolicate {
 pub struct SnapshotOptions {
     /// Whether addresses get names.
     pub symbolicate: Symbolicate,
-    /// The time from which on the profile contains data; `None` for no limit except the session's
-    /// own duration.
+    /// Start of the data in the profile; `None` for no limit except the session's own duration.
     pub since: Option<ProfilerTime>,
     /// The number of rows of samples and markers, of all threads together, above which idle samples
     /// are thinned out.
     pub max_rows: u64,
-    /// Where the writer reports its progress.
+    /// The progress that the writer updates; `None` for no reports.
     pub progress: Option<SharedProgress>,
 }
 
@@ -64,8 +63,8 @@ impl SnapshotOptions {
     /// complete.
     ///
     /// `meta.contentEarliestTime` then contains this time, or the time of the snapshot if that is
-    /// earlier. A time before the session's start has no effect, nor has one before the limit of
-    /// [`StartParams::duration`](crate::types::StartParams::duration).
+    /// earlier. A time before the session's start, or before the limit of
+    /// [`StartParams::duration`](crate::types::StartParams::duration), has no effect.
     #[must_use]
     #[doc(alias = "sinceTime")]
     pub fn since(mut self, since: ProfilerTime) -> Self {
@@ -85,8 +84,8 @@ impl SnapshotOptions {
         self
     }
 
-    /// Reports the progress of writing, for another thread to poll. Cost: some hundred atomic
-    /// writes per thread in the profile.
+    /// Sets the progress that writing updates, for another thread to poll. Cost: some hundred
+    /// atomic writes per thread in the profile.
     #[must_use]
     pub fn progress(mut self, progress: SharedProgress) -> Self {
         self.progress = Some(progress);
@@ -112,7 +111,7 @@ impl SnapshotOptions {
 /// thread that ran, and by about 5 bytes per marker. The buffer's memory is shared with the
 /// session, not copied. Chunks that the session discards while the profile is written stay in
 /// memory until they have been read, and markers until the end, so both together may take twice the
-/// capacity. No data is lost by that; `profilingLog` tells how much memory it was.
+/// capacity. This loses no data; `profilingLog` reports the amount of memory.
 ///
 /// # Errors
 /// [`StreamError::Inactive`], or the first error of `out` as [`StreamError::Io`], after which

@@ -1,5 +1,4 @@
-//! Single stacks on demand: of another thread, which is interrupted for it, or of the calling
-//! thread.
+//! Single stacks on demand, of another thread or of the calling one.
 
 use std::fmt;
 use std::time::Duration;
@@ -33,7 +32,8 @@ pub fn profiler_current_thread_id() -> ThreadId {
 ///
 /// # Errors
 /// Returns a [`SuspendError`] if the thread is not registered or has exited; if it did not answer
-/// within `timeout`, in which case it continues undisturbed; or if the system refused a call.
+/// within `timeout`, in which case the thread continues undisturbed; or if the system refused a
+/// call.
 ///
 /// ```
 /// use std::time::Duration;
@@ -63,16 +63,16 @@ pub fn profiler_suspend_and_sample_thread(
 
 /// Copies the calling thread's stack and labels at this point. The copy can be unwound later.
 ///
-/// Returns `None` if there is no memory, or no profiler in this build. May be called from any
-/// thread, registered or not, with or without a session. On a stack that is not the thread's own (a
-/// signal stack, a coroutine), the copy contains only the innermost frame, and is marked as
-/// truncated.
+/// Returns `None` if there is no memory for the copy, or in a build without the profiler. May be
+/// called from any thread, registered or not, with or without a session. On a stack that is not the
+/// thread's own (a signal stack, a coroutine), the copy contains only the innermost frame, and is
+/// marked as truncated.
 ///
 /// Cost: 0.1 µs, and the copy of the used part of the stack, at most 64 MiB. Takes no lock. The
-/// first call on a thread asks the system for the stack's bounds. Memory is allocated unless a
-/// backtrace of about that size has been dropped before. After that there is no allocation and no
-/// system call, so the function may be called in a signal handler. Before that it may be called
-/// only in a handler that did not interrupt the allocator. Idea: Gecko's
+/// first call on a thread asks the system for the stack's bounds. A call reuses the memory of a
+/// dropped backtrace of about the same size, if there is one; otherwise it allocates. Once neither
+/// is necessary, the function makes no system call and may be called in any signal handler. Until
+/// then, it may be called only in a handler that did not interrupt the allocator. Idea: Gecko's
 /// `profiler_capture_backtrace`, which unwinds at once and allocates 128 KiB each time.
 #[doc(alias = "profiler_capture_backtrace_into")]
 #[doc(alias = "profiler_get_backtrace")]
@@ -107,18 +107,18 @@ impl From<&ProfilerBacktrace> for MarkerStack {
 }
 
 impl MarkerBacktrace {
-    /// Hands a stack to the running session that the application collected itself, as the return
-    /// addresses of its calls, innermost first. Zeros are skipped.
+    /// Hands a stack that the application collected itself to the running session. `addresses` are
+    /// the return addresses of its calls, innermost first. Zeros are skipped.
     ///
     /// With the cargo feature `backtrace`, `(&backtrace).into()` does this for a
-    /// `backtrace::Backtrace`, such as the one that an error carries. Its names need not be
+    /// `backtrace::Backtrace`, such as the one that an error carries. Its symbols need not be
     /// resolved, because the profile resolves the addresses. `std::backtrace::Backtrace` does not
     /// provide its addresses.
     ///
-    /// The code must still be loaded: an address in a module that has been unloaded gets no name, or
-    /// that of the module that took its place. The marker's tooltip shows the time of this call as
-    /// the time of the stack. A session without [`Features::STACK_WALK`](crate::Features::STACK_WALK)
-    /// keeps only the innermost address.
+    /// The code must still be loaded: an address in an unloaded module gets no name, or a name from
+    /// the module that took its place. The marker's tooltip shows the time of this call as the time
+    /// of the stack. A session without [`Features::STACK_WALK`](crate::Features::STACK_WALK) keeps
+    /// only the innermost address.
     ///
     /// Cost: some ns per frame, and an allocation.
     ///

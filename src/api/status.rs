@@ -1,4 +1,5 @@
-//! Queries about the state of the profiler and of threads. An answer may be out of date as soon as it is returned.
+//! Queries about the state of the profiler and of threads. An answer may be out of date as soon as
+//! it is returned.
 
 use crate::api::backend;
 use crate::types::{
@@ -14,8 +15,8 @@ pub fn profiler_is_active() -> bool {
 }
 
 /// Returns whether the profiler is active and not paused by
-/// [`profiler_pause`](crate::api::pause::profiler_pause), so that it records markers. A pause of sampling only
-/// does not count.
+/// [`profiler_pause`](crate::api::pause::profiler_pause), so that it records markers. A pause of
+/// sampling only does not count.
 ///
 /// May be called from any thread. Cost: one relaxed load.
 #[inline]
@@ -23,8 +24,8 @@ pub fn profiler_is_active_and_unpaused() -> bool {
     backend::is_active_and_unpaused()
 }
 
-/// Returns whether [`profiler_pause`](crate::api::pause::profiler_pause) has paused the profiler; `false` while
-/// it is inactive.
+/// Returns whether [`profiler_pause`](crate::api::pause::profiler_pause) has paused the profiler;
+/// `false` while it is inactive.
 ///
 /// May be called from any thread. Cost: one relaxed load.
 #[inline]
@@ -32,7 +33,8 @@ pub fn profiler_is_paused() -> bool {
     backend::is_paused()
 }
 
-/// Returns whether sampling is paused, by [`profiler_pause`](crate::api::pause::profiler_pause) or by
+/// Returns whether sampling is paused, by [`profiler_pause`](crate::api::pause::profiler_pause) or
+/// by
 /// [`profiler_pause_sampling`](crate::api::pause::profiler_pause_sampling); `false` while the profiler is
 /// inactive.
 ///
@@ -52,8 +54,8 @@ pub fn profiler_feature_active(features: Features) -> bool {
 
 /// Returns the features of the running session, or `None` while the profiler is inactive.
 ///
-/// These are the requested features without the unavailable ones, plus those that they imply. May
-/// be called from any thread. Cost: one relaxed load.
+/// These are the requested features without the unavailable ones, plus the features that they
+/// imply. May be called from any thread. Cost: one relaxed load.
 #[inline]
 pub fn profiler_features_if_active() -> Option<Features> {
     backend::features_if_active()
@@ -100,9 +102,9 @@ pub fn profiler_get_buffer_info() -> Option<BufferInfo> {
 /// Returns whether the running session records any of these features for the calling thread.
 ///
 /// `false` while the profiler is inactive or paused, on an unregistered thread, and on a thread
-/// that the session does not select. As in Gecko, the answer is about the thread only: it stays
-/// `true` if the session records such data of no thread, because it lacks [`Features::CPU`] for
-/// example, and in a pause of sampling.
+/// that the session does not select. As in Gecko, the answer is about the thread only. It is also
+/// `true` if the session records such data of no thread, for example because it lacks
+/// [`Features::CPU`], and in a pause of sampling.
 ///
 /// Use it to skip work that is only needed for the profile. Cost: one load; while the profiler is
 /// active, also a lookup of the thread's registration. Idea: Gecko's function of the same name.
@@ -131,8 +133,8 @@ pub fn profiler_other_thread_is_being_profiled(
     backend::is_other_thread_being_profiled(thread, any_of)
 }
 
-/// Returns whether the profiler is active and the calling thread is registered, whether or not it
-/// is profiled.
+/// Returns whether the profiler is active and the calling thread is registered, even if the session
+/// does not select the thread.
 ///
 /// Cost: one load; while the profiler is active, also a lookup of the thread's registration.
 pub fn profiler_is_active_and_thread_is_registered() -> bool {
@@ -143,9 +145,9 @@ pub fn profiler_is_active_and_thread_is_registered() -> bool {
 ///
 /// That happens when the profiler calls the application's code: its allocator, for example, or a
 /// `pthread_atfork` handler between the profiler's own. In such code, markers are dropped, and
-/// functions that take a lock do nothing or return an error. Stacks on demand, and functions and
-/// code of scripts, must not be requested there: check this function first in code that may run in
-/// such a place.
+/// functions that take a lock do nothing or return an error. Do not take stacks on demand there,
+/// and do not register script functions, or register or drop code ranges: these calls can
+/// deadlock. Code that may run there checks this function first.
 ///
 /// May be called anywhere. Cost: one load. Idea: Gecko's function of the same name.
 pub fn profiler_is_locked_on_current_thread() -> bool {

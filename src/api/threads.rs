@@ -56,8 +56,7 @@ impl Drop for ThreadGuard {
 /// After one sample of the sleeping thread, the sampler repeats that sample without checking
 /// whether the thread has run. Without an announcement the sampler recognizes a sleeping thread by
 /// its CPU clock. CPU time that the thread uses while it is announced as sleeping is charged to its
-/// first sample afterwards. A repeated call has no effect, nor has a call on an unregistered
-/// thread.
+/// first sample afterwards. A repeated call, or a call on an unregistered thread, has no effect.
 ///
 /// While a session records the thread's markers, the call also adds the end of the thread's `Awake`
 /// marker, with the CPU time since the thread woke.
@@ -94,7 +93,7 @@ pub fn profiler_thread_is_sleeping() -> bool {
 /// ```
 #[doc(alias = "AUTO_PROFILER_THREAD_SLEEP")]
 #[derive(Debug)]
-#[must_use = "the thread is said to be awake when this is dropped"]
+#[must_use = "the thread is announced as awake when this is dropped"]
 pub struct AutoProfilerThreadSleep(PhantomData<*const ()>);
 
 impl AutoProfilerThreadSleep {
@@ -121,7 +120,7 @@ impl Drop for AutoProfilerThreadSleep {
 /// Has no effect if the thread was not announced as sleeping.
 #[doc(alias = "AUTO_PROFILER_THREAD_WAKE")]
 #[derive(Debug)]
-#[must_use = "the thread is said to sleep again when this is dropped"]
+#[must_use = "the thread is announced as sleeping again when this is dropped"]
 pub struct AutoProfilerThreadWake {
     was_sleeping: bool,
     own_thread: PhantomData<*const ()>,

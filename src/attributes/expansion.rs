@@ -10,8 +10,8 @@ use crate::tokens::{fill, group, is_mark, is_word};
 const LABEL: &str = "CRATE::__private::gecko_profiler_label!(CATEGORY);";
 const LABEL_WITH_TEXT: &str = "CRATE::__private::auto_profiler_label!(TEXT, CATEGORY);";
 
-/// Pushes a label for each poll of the future. The future is pinned where it is created. Moving it from
-/// an awaiting into a pinning future would double the size of nested futures.
+/// Pushes a label for each poll of the future. The future is pinned where it is created. Moving the
+/// future from an awaiting into a pinning one would double the size of nested futures.
 const POLLED: &str = "
     let mut future = ::core::pin::pin!(FUTURE);
     ::core::future::poll_fn(move |context| {
@@ -24,8 +24,8 @@ const POLLED: &str = "
 /// The body keeps its own braces, because some lints inspect the first statement of a body.
 const RUN: &str = "LABEL BODY";
 
-/// The body of an `async fn` as a future. Its first statement never returns. It fixes the type that the
-/// other `return`s have, as the function's signature did.
+/// The body of an `async fn` as a future. Its first statement never returns when it runs. It only
+/// fixes the type of the other `return`s, as the function's signature did.
 const FUTURE: &str = "
     async move {
         #[allow(unreachable_code, unreachable_patterns, reason = \"the type may have no value\")]
@@ -48,8 +48,8 @@ pub(crate) fn labelled(label: &Arguments, function: Function) -> TokenStream {
     let inside = match future_only(&statements) {
         Some(made) if !is_async => made.labelled(label),
         _ => {
-            // Errors point at the body. Lints ignore these braces, because the application did not write
-            // them.
+            // The span of these braces makes errors point at the body. Its hygiene makes lints
+            // ignore the braces, which the application did not write.
             let place = body.span().resolved_at(Span::mixed_site());
             let body = in_braces(place, statements.into_iter().collect());
             match is_async {

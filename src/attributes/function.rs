@@ -126,7 +126,7 @@ fn after_attributes_and_visibility(item: &[TokenTree]) -> usize {
     }
 }
 
-/// Returns the return type, from the tokens after the function's name.
+/// Reads the return type from the tokens after the function's name.
 fn returns(signature: &[TokenTree]) -> Returns {
     let is_list = |token: &&TokenTree| group(token, Delimiter::Parenthesis).is_some();
     let generics = angle_brackets(signature);

@@ -2,8 +2,8 @@
 
 use proc_macro::{Delimiter, Group, Span, TokenStream, TokenTree};
 
-/// Tokenizes a text, and replaces the words that `parts` names by their tokens. Names that the text
-/// defines are hygienic.
+/// Tokenizes a text, and replaces each word that is named in `parts` by the tokens given there.
+/// Names that the text defines are hygienic.
 pub(crate) fn fill(text: &str, parts: &[(&str, TokenStream)]) -> TokenStream {
     let tokens: TokenStream = text
         .parse()

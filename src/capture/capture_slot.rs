@@ -230,52 +230,43 @@ impl CaptureSlot {
         self.state.reset_after_fork();
     }
 
-    /// Moves from requested to writing if the signal belongs to the pending request. For a request
-    /// by signal, also checks that the slot is bound to the calling thread. For a timer's signal,
-    /// the caller has found the slot by the thread pointer.
+    /// Moves from requested to writing if the slot is bound to the calling thread and the signal
+    /// belongs to the pending request. A timer's signal belongs to any request.
     pub(crate) fn begin_in_handler(
         &self,
         arrival: &ArrivalInHandler<'_>,
     ) -> Option<SlotWriter<'_>> {
         let registers = Registers::of_arrival_in_handler(arrival);
-        match arrival.source {
-            SignalSource::Request(ticket) => {
-                // SAFETY: the pointer is the calling thread's, and the signal interrupted it with
-                // these registers.
-                unsafe { self.begin_for_in_handler(ticket.sequence, thread_pointer(), registers) }
-            }
-            SignalSource::Timer(_) => {
-                let sequence = self.state.begin_any_in_handler()?;
-                let header = CaptureHeader {
-                    registers,
-                    ..CaptureHeader::default()
-                };
-                Some(SlotWriter {
-                    slot: self,
-                    sequence,
-                    header,
-                })
-            }
-        }
+        let sequence = match arrival.source {
+            SignalSource::Request(ticket) => Some(ticket.sequence),
+            SignalSource::Timer(_) => None,
+        };
+        // SAFETY: the pointer is the calling thread's, and the signal interrupted it with these
+        // registers.
+        unsafe { self.begin_for_in_handler(sequence, thread_pointer(), registers) }
     }
 
-    /// Moves from requested to writing if this request is pending and the slot is bound to this
-    /// thread.
+    /// Moves from requested to writing if the slot is bound to this thread and this request is
+    /// pending; with `None`, if any request is pending.
     ///
     /// # Safety
     /// - The thread pointer is the calling thread's, and the registers are those with which it was
     ///   interrupted.
     unsafe fn begin_for_in_handler(
         &self,
-        sequence: u32,
+        sequence: Option<u32>,
         thread_pointer: u64,
         registers: Registers,
     ) -> Option<SlotWriter<'_>> {
-        if self.thread_pointer.load(Ordering::Acquire) != thread_pointer
-            || !self.state.begin_in_handler(sequence)
-        {
+        // The hash table by which a timer's signal finds the slot may have an old entry, of an
+        // earlier thread with the same pointer.
+        if self.thread_pointer.load(Ordering::Acquire) != thread_pointer {
             return None;
         }
+        let sequence = match sequence {
+            Some(sequence) => self.state.begin_in_handler(sequence).then_some(sequence)?,
+            None => self.state.begin_any_in_handler()?,
+        };
         let header = CaptureHeader {
             registers,
             ..CaptureHeader::default()
@@ -460,7 +451,7 @@ impl CaptureSlot {
     /// Runs the handler of a simulated thread that was interrupted with this stack pointer.
     pub(crate) fn begin_simulated(
         &self,
-        sequence: u32,
+        sequence: impl Into<Option<u32>>,
         thread: u64,
         sp: u64,
     ) -> Option<SlotWriter<'_>> {
@@ -469,7 +460,7 @@ impl CaptureSlot {
             ..Registers::default()
         };
         // SAFETY: as for `bind_simulated`.
-        unsafe { self.begin_for_in_handler(sequence, thread, registers) }
+        unsafe { self.begin_for_in_handler(sequence.into(), thread, registers) }
     }
 
     /// Returns the thread pointer and the stack bounds that the slot is bound to, and whether it
@@ -534,6 +525,20 @@ mod tests {
         drop(view);
         assert_eq!(slot.phase(), SlotPhase::Idle);
         assert!(slot.retire());
+    }
+
+    #[test]
+    fn timer_signal_begins_only_on_the_thread_of_the_slot() {
+        let slot = new_slot();
+        slot.bind_simulated(77, StackBounds { low: 8, top: 16 });
+        assert!(slot.begin_simulated(None, 77, 0).is_none(), "no request");
+        let request = slot.request().expect("idle");
+        assert!(
+            slot.begin_simulated(None, 78, 0).is_none(),
+            "an old entry of the hash table led another thread here"
+        );
+        let writer = slot.begin_simulated(None, 77, 0).expect("requested");
+        assert_eq!(writer.sequence, request);
     }
 
     #[test]

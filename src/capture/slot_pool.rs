@@ -24,10 +24,10 @@ const MAX_STACK_BYTES: usize = 64 << 20;
 static TABLE: [AtomicPtr<CaptureSlot>; MAX_SLOTS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_SLOTS];
 /// Hash table of slots, by the thread pointers of their owners. An entry holds the slot's number in
-/// its lower 16 bits and the thread pointer above it, a multiple of 64 below 2^47. An entry that
+/// its lower 16 bits and the thread pointer above it, a multiple of 64 below 2^48. An entry that
 /// was never used is 0; one that is free again is [`TOMBSTONE`].
 static BY_THREAD: [AtomicU64; 2 * MAX_SLOTS] = [const { AtomicU64::new(0) }; 2 * MAX_SLOTS];
-const TOMBSTONE: u64 = 1 << 63;
+const TOMBSTONE: u64 = 1;
 /// Maximum number of entries to probe. If none is free, the thread's timer never answers, and the
 /// sampler sends signals instead.
 const MAX_PROBES: usize = 64;
@@ -120,7 +120,7 @@ impl SlotHandle {
     /// Inserts the slot into the hash table, so that the calling thread's handler finds it by the
     /// thread pointer. Does nothing if an entry cannot hold the pointer.
     pub(crate) fn insert_for_thread(&self, thread_pointer: u64) {
-        if thread_pointer == 0 || thread_pointer >> 47 != 0 {
+        if thread_pointer == 0 || thread_pointer >> 48 != 0 {
             return;
         }
         let entry = thread_pointer << 16 | u64::from(self.number);
@@ -225,6 +225,17 @@ impl Drop for SlotHandle {
 mod tests {
     use super::*;
     use crate::platform::{StackBounds, thread_pointer};
+
+    #[test]
+    fn slot_is_found_by_a_thread_pointer_of_48_bits() {
+        let slot = SlotHandle::acquire(64 << 10).expect("a slot");
+        let highest = 0xffff_ffff_ffc0;
+        slot.insert_for_thread(highest);
+        let found = find_slot_of_thread_in_handler(highest).expect("inserted");
+        assert!(std::ptr::eq(found, &*slot));
+        slot.remove_for_thread(highest);
+        assert!(find_slot_of_thread_in_handler(highest).is_none());
+    }
 
     #[test]
     fn dropped_slot_is_not_reused_for_larger_stack() {

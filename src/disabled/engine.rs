@@ -14,33 +14,33 @@ use crate::types::{
 };
 use crate::util::{ProgressLocation, SharedProgress};
 
-/// Has no values: sessions never exist.
+/// Uninhabited, because sessions never exist.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Generation {}
 
-/// Has no values: profiles never exist.
+/// Uninhabited, because profiles never exist.
 #[derive(Clone, Debug)]
 pub(crate) enum FrozenProfile {}
 
-/// Has no values: stacks are never sampled.
+/// Uninhabited, because stacks are never sampled.
 #[derive(Clone, Debug)]
 pub(crate) enum SampledStack {}
 
-/// Has no values: backtraces are never captured.
+/// Uninhabited, because backtraces are never captured.
 #[derive(Debug)]
 pub(crate) enum CapturedBacktrace {}
 
 #[derive(Debug)]
 pub(crate) struct LabelToken(std::marker::PhantomData<*const ()>);
 
-/// Has no values: code ranges are never registered.
+/// Uninhabited, because code ranges are never registered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum CodeRangeToken {}
 
 pub(crate) fn init() {}
 
-/// Options for writing a profile. Creating them sets the progress to done; nothing is
-/// written.
+/// Options for writing a profile. No profile is ever written, so their creation sets the progress
+/// to done.
 #[derive(Debug)]
 pub(crate) struct StreamOptions;
 
@@ -176,7 +176,7 @@ pub(crate) fn push_label_with_text(
 #[inline(always)]
 pub(crate) fn pop_labels(_: &LabelToken) {}
 
-/// The only script function, returned for every registration.
+/// The only script function, which every registration returns.
 #[derive(PartialEq, Eq, Hash, Debug)]
 pub(crate) struct ScriptFunction {
     pub(crate) description: ScriptDescription<'static>,
@@ -214,7 +214,7 @@ pub(crate) fn is_announced_asleep() -> bool {
     false
 }
 
-/// An event of a loop.
+/// An event of an event loop.
 #[derive(Debug)]
 pub(crate) struct EventToken(std::marker::PhantomData<*const ()>);
 
@@ -226,7 +226,7 @@ pub(crate) fn begin_event(_: Option<ProfilerTime>) -> EventToken {
 #[inline(always)]
 pub(crate) fn end_event(_: &EventToken) {}
 
-/// Has no values: event loops are never probed.
+/// Uninhabited, because event loops are never probed.
 #[derive(Debug)]
 pub(crate) enum ProbeToken {}
 
@@ -236,7 +236,7 @@ impl ProbeToken {
     }
 }
 
-/// Has no values: event loops are never watched.
+/// Uninhabited, because event loops are never watched.
 #[derive(Debug)]
 pub(crate) enum EventWatchToken {}
 
@@ -261,7 +261,7 @@ pub(crate) fn unregister_code_range(token: &CodeRangeToken) {
     match *token {}
 }
 
-/// Has no values: markers are never recorded.
+/// Uninhabited, because markers are never recorded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MarkerDestination {}
 

@@ -1,8 +1,8 @@
 //! Replaces `session` and `record` in builds without the profiler.
 //!
 //! # Purpose
-//! Provides their functions with empty bodies, for unsupported targets and for builds
-//! without the feature `enabled`.
+//! Provides the functions of those modules with empty bodies, for unsupported targets and for
+//! builds without the feature `enabled`.
 //!
 //! # Threads and locks
 //! No threads, no locks.
@@ -12,7 +12,7 @@
 //!
 //! # Invariants
 //! A start fails with `StartError::Unsupported`, so sessions and profiles never exist. Their types
-//! have no values.
+//! are uninhabited.
 //!
 //! # Read next
 //! `engine.rs`, then `crate::api`.

@@ -34,7 +34,8 @@ pub struct ThreadSummary {
     ///
     /// The self time of a script function is the CPU time while it was the innermost script frame.
     /// So it includes the work of the interpreter for this function. A sample whose innermost
-    /// script frames did not fit into the copy of the stack adds to no self time.
+    /// script frames did not fit into the copy of the stack counts towards the self time of no
+    /// function.
     pub script_functions: Vec<HotFunction>,
 }
 
@@ -62,7 +63,7 @@ pub struct HotFunction {
     pub total_samples: usize,
 }
 
-/// Has no values: builds without the profiler have no profiles.
+/// A type without values: builds without the profiler have no profiles.
 #[cfg(not(has_profiler))]
 #[derive(Debug)]
 pub(crate) enum ProfileSource {}
@@ -87,8 +88,8 @@ impl Weight {
     }
 }
 
-/// Summarises each thread, in the order of registration. Like writing the profile, this looks up
-/// the names of all functions.
+/// Summarizes each thread, in the order of registration. It looks up the names of all functions,
+/// which takes as long as when a profile is written.
 #[cfg(has_profiler)]
 pub(crate) fn summarize(source: &ProfileSource) -> Vec<ThreadSummary> {
     let process = ProcessStreamingContext::decode(source, &ProgressLogger::unwatched());

@@ -1,10 +1,10 @@
 //! Views of a profile other than Gecko's JSON.
 //!
 //! # Purpose
-//! Summarises the time that each thread spent in each function, for programs and terminals.
+//! Summarizes the time that each thread spent in each function, for programs and terminals.
 //!
 //! # Threads and locks
-//! Runs on the caller's thread, without locks.
+//! Runs on the caller's thread. It takes no lock itself; `stream` takes brief ones.
 //!
 //! # Imports
 //! `stream`, `types`, `util`

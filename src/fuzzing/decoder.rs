@@ -105,8 +105,8 @@ impl<'a> DecoderCase<'a> {
     }
 }
 
-/// Checks that any bytes become a profile with valid indices whose size is bounded by the size of
-/// the input.
+/// Checks that any bytes become a profile whose indices are valid, and whose size is bounded by
+/// that of the input.
 pub fn check_decoder(input: &[u8]) {
     // Registers the first marker type, whose number the seeds contain.
     MarkerType::number_of::<Tracing>();
@@ -145,8 +145,8 @@ fn check_text(case: &DecoderCase<'_>, is_cut: bool) -> ReadProfile {
         .values()
         .map(|times| times.len() as u64)
         .sum::<u64>();
-    // An entry has at least three bytes, and a sample that represents several always yields two
-    // rows, the first and the last.
+    // An entry has at least three bytes. A sample with repeats keeps at least two rows, its own and
+    // that of its last repeat.
     let max_rows = case.max_rows().max(2 * case.content.len() as u64 / 3);
     assert!(rows <= max_rows, "{rows} rows");
     let max_bytes = (64 << 10) + 1000 * (case.content.len() + max_rows as usize);

@@ -24,8 +24,9 @@ impl Entry for Coded<'_> {
     }
 }
 
-/// Checks that any bytes decode to numbers, or are rejected, as the definition of the encoding
-/// says. Also checks that each number is encoded in minimal length and survives the buffer.
+/// Checks that any bytes decode to the numbers that the definition of the encoding gives, or are
+/// rejected as it requires. Also checks that each number is encoded in minimal length and survives
+/// the buffer.
 pub fn check_leb128(input: &[u8]) {
     let (mut reader, mut rest) = (EntryReader::new(input), input);
     loop {
@@ -52,7 +53,7 @@ pub fn check_leb128(input: &[u8]) {
     check_in_buffer(input);
 }
 
-/// Decodes the ULEB128 number at the front by definition, and returns it with its length.
+/// Decodes the ULEB128 number at the front in the most literal way, and returns it with its length.
 fn decoded_by_definition(bytes: &[u8]) -> Option<(u64, usize)> {
     let length = bytes.iter().position(|byte| byte & 0x80 == 0)? + 1;
     let number = bytes[..length]
@@ -65,7 +66,8 @@ fn decoded_by_definition(bytes: &[u8]) -> Option<(u64, usize)> {
     Some((u64::try_from(number).ok().filter(|_| length <= 10)?, length))
 }
 
-/// Decodes a number with a length prefix by definition, and returns it with its length.
+/// Decodes the number with a length prefix at the front in the most literal way, and returns it
+/// with its length.
 fn large_by_definition(bytes: &[u8]) -> Option<(u64, usize)> {
     let (&length, rest) = bytes.split_first()?;
     let coded = rest.get(..length.into()).filter(|coded| coded.len() <= 8)?;

@@ -19,8 +19,9 @@ const MAX_STEPS: usize = 400;
 const MAX_FRAMES: usize = 60;
 const MAX_SNAPSHOTS: usize = 4;
 
-/// Limit of addresses as signed numbers: processors sign-extend addresses. No processor has more
-/// address bits, and larger distances would not fit into the buffer's grammar.
+/// Bound of native addresses, as signed numbers because processors sign-extend addresses. No
+/// processor has more address bits, and a larger distance between two addresses would not fit into
+/// the buffer's grammar.
 const ADDRESS_END: i64 = 1 << 60;
 
 /// A sample that was written and may still be in the buffer.
@@ -157,7 +158,7 @@ impl<'a> FuzzedSession<'a> {
         } else {
             0
         };
-        // A sample is written only after its time.
+        // The sampler writes a sample only after the time of its last repeat.
         self.now = self.now.max(time.plus_ns(span_ns));
         let modules = self.modules;
         let sample = ScriptedSample {
@@ -225,7 +226,8 @@ impl<'a> FuzzedSession<'a> {
     }
 }
 
-/// Checks that each sample follows the number of its own list of modules.
+/// Checks that, in each chunk, the `Modules` entry before a sample has the number of that sample's
+/// module list.
 fn check_modules(snapshot: &BufferSnapshot, written: &[WrittenSample]) {
     let mut found = Vec::new();
     for chunk in snapshot.chunks() {
@@ -293,8 +295,8 @@ fn plain_stack(stack: &ScriptedStack) -> Vec<String> {
         .collect()
 }
 
-/// Returns an upper bound for the size of a sample with this stack, including the number of its
-/// list of modules, in bytes.
+/// Returns an upper bound for the size of a sample with this stack, including the `Modules` entry
+/// before it, in bytes.
 fn max_bytes(stack: &ScriptedStack) -> u64 {
     const WITHOUT_FRAMES: usize = 120;
     let of_frame = |frame: &ScriptedFrame| match frame {

@@ -34,8 +34,8 @@ fn threads() -> &'static [OffThreadRef] {
     })
 }
 
-/// Returns the source of a profile of `buffer`. `kept_ns` limits how much of the past the session
-/// keeps.
+/// Returns the source of a profile of `buffer`. `kept_ns` is the session's duration limit: older
+/// data is left out.
 pub(crate) fn scripted_source(buffer: BufferSnapshot, kept_ns: Option<u64>) -> ProfileSource {
     let settings = SessionSettings {
         capacity_bytes: 1 << 20,

@@ -18,8 +18,8 @@ fn fuzz_package() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz")
 }
 
-/// Returns the seeds of a target, with their paths. Returns none in the published crate, which does
-/// not contain that package.
+/// Returns the seeds of a target, with their paths. In the published crate, which does not contain
+/// the fuzz package, returns no seeds.
 pub(crate) fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
     let folder = fuzz_package().join("seeds").join(target);
     let Ok(files) = fs::read_dir(&folder) else {
@@ -105,7 +105,7 @@ fn seed_files_match_the_generated_seeds() {
         "malformed",
         &DecoderCase::bytes(0, 0, 0, [b"\x02\x01\x01", b"\xff\xff", b"\x00"]),
     );
-    // Inputs with which fuzzing found a defect.
+    // Inputs for which fuzzing found a defect.
     for (name, content) in [
         ("found_return_address_0", &b"\x07\x01\x01\0\0\0\x01\x01"[..]),
         (

@@ -48,7 +48,7 @@ fn arbitrary_bytes_become_a_profile() {
     try_all("decoder", check_decoder, 500, 400);
 }
 
-/// Uses well-formed entries with arbitrary fields.
+/// Uses entries with a valid length and a valid kind, and with arbitrary fields.
 #[test]
 fn arbitrary_entries_become_a_profile() {
     let mut numbers = random_numbers(7);

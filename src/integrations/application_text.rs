@@ -9,21 +9,22 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::util::{TextBudget, cut_at_character};
 
-/// Replaces the rest of a text if its value panics.
+/// Replaces the rest of a text if a value panics while it is formatted.
 const PANICKED: &str = "(panicked)";
 
 thread_local! {
     static IS_FORMATTING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the calling thread is formatting a value for a marker. Records, spans and events of that
-/// value are not recorded, otherwise the formatting could recurse without end.
+/// Returns whether the calling thread is formatting a value for a marker. Records, spans and events
+/// that the value itself produces then are not recorded; otherwise the formatting could recurse
+/// without end.
 #[inline]
 pub(crate) fn is_formatting() -> bool {
     IS_FORMATTING.get()
 }
 
-/// Resets the thread's flag when it is dropped, also by a panic.
+/// Sets the thread's flag. Dropping this resets the flag, even when a panic unwinds.
 struct FormattingGuard;
 
 impl FormattingGuard {
@@ -42,7 +43,7 @@ impl Drop for FormattingGuard {
 /// Appends formatted text, truncated to `max_bytes` at a character boundary. If a value panics, the
 /// text ends with [`PANICKED`].
 ///
-/// The caller has checked [`is_formatting`].
+/// The caller must have checked that [`is_formatting`] returns false.
 #[inline]
 pub(crate) fn append_text(out: &mut Vec<u8>, arguments: fmt::Arguments<'_>, max_bytes: usize) {
     match arguments.as_str() {
@@ -70,7 +71,7 @@ fn append_formatted(out: &mut Vec<u8>, arguments: fmt::Arguments<'_>, max_bytes:
     }
 }
 
-/// Ends the formatting when the space is used up.
+/// Appends formatted text, and ends the formatting when the space is used up.
 struct CutText<'a> {
     out: &'a mut Vec<u8>,
     space: TextBudget,

@@ -12,7 +12,8 @@ thread_local! {
     static KEPT_BUFFERS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Bytes in a reusable buffer. If they are dropped on another thread, that thread keeps the buffer.
+/// Bytes in a reusable buffer. The thread that drops them keeps the buffer, even if another thread
+/// created them.
 #[derive(Debug, Default)]
 pub(crate) struct PooledBytes(Vec<u8>);
 
@@ -26,12 +27,13 @@ impl PooledBytes {
         &self.0
     }
 
-    /// Returns the bytes for appending. Takes a buffer that the thread has kept, if it has one.
+    /// Returns the bytes for appending. An empty value first takes a buffer that the thread has
+    /// kept, or allocates one.
     #[inline]
     pub(crate) fn bytes_mut(&mut self) -> &mut Vec<u8> {
         if self.0.capacity() == 0 {
-            // The thread may be exiting, or the application's allocator may call this while the
-            // list is borrowed.
+            // The list is unavailable while the thread exits. It is borrowed if the application's
+            // allocator logs during an access to the list and so gets here.
             let kept = KEPT_BUFFERS.try_with(|kept| kept.try_borrow_mut().ok()?.pop());
             self.0 = kept
                 .ok()
@@ -60,7 +62,7 @@ impl Drop for PooledBytes {
     }
 }
 
-/// Serialized as one byte string.
+/// Serializes the bytes as one byte string.
 #[cfg(feature = "serde")]
 mod serde_impls {
     use serde::de::{Deserialize, Deserializer, Error, Visitor};

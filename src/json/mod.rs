@@ -4,8 +4,8 @@
 //! A writer that streams compact JSON to any `io::Write`, and a table of unique strings. The module
 //! is independent of the profile's format.
 //!
-//! Floats are formatted with the shortest digits that read back the same. Times
-//! are whole ns, formatted as milliseconds with up to six decimals. Gecko does the same.
+//! Floats are formatted with the fewest digits that read back as the same number. Times are whole
+//! ns, formatted as milliseconds with up to six decimals. Gecko does the same.
 //!
 //! # Threads and locks
 //! None: a writer belongs to the thread that creates it.
@@ -15,8 +15,9 @@
 //!
 //! # Invariants
 //! Memory is bounded by one buffer, and writing a value does not allocate. Long values go to the
-//! sink directly, without a copy in the buffer. Each string is escaped once, a unique string when
-//! it is first seen. Strings that are not UTF-8 are converted to UTF-8.
+//! sink directly, without a copy in the buffer. An attempt is the exception: all its output stays
+//! in the buffer, which grows, until the attempt ends. Each string is escaped once, a unique string
+//! when it is first seen. Strings that are not UTF-8 are converted to UTF-8.
 //! After the first failure of a job the writer writes nothing more. The failure is returned at the
 //! end; `failed` reports it earlier.
 //!

@@ -50,7 +50,7 @@ pub(super) struct NumberText<'a> {
 }
 
 impl<'a> NumberText<'a> {
-    /// Starts with a comma if `has_comma` is true.
+    /// Begins a text in `bytes`, with a comma if `has_comma` is true.
     #[inline]
     pub(super) fn begin(bytes: &'a mut NumberBuffer, has_comma: bool) -> Self {
         bytes[0] = b',';
@@ -73,7 +73,7 @@ impl<'a> NumberText<'a> {
             self.push_table_entry(FIRST_DIGITS[number as usize / 1000]);
             self.push_three_digits(number % 1000);
         } else {
-            // Passed by value, so that the length stays in a register for all shorter numbers.
+            // `length` is passed by value, so that it stays in a register for all shorter numbers.
             self.length = write_long(self.bytes, self.length, number);
         }
     }
@@ -104,11 +104,11 @@ impl<'a> NumberText<'a> {
         }
     }
 
-    /// Appends a finite number with the shortest digits that read back the same, and without a
-    /// fraction of zero.
+    /// Appends a finite number with the fewest digits that read back as the same number, and
+    /// without a fraction of zero.
     pub(super) fn push_float(&mut self, number: f64) {
         let mut buffer = zmij::Buffer::new();
-        // The sum turns the negative zero into zero.
+        // Adding 0.0 turns -0.0 into 0.0.
         let text = buffer.format_finite(number + 0.0);
         self.extend(text.strip_suffix(".0").unwrap_or(text).as_bytes());
     }

@@ -36,7 +36,7 @@ impl UniqueStrings {
         index
     }
 
-    /// Writes the table as an array, without processing the strings again.
+    /// Writes the table as an array, without escaping the strings again.
     #[doc(alias = "SpliceStringTableElements")]
     pub(crate) fn write(&self, json: &mut JsonWriter<'_>) {
         json.array(|json| json.splice(&self.elements));

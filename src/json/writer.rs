@@ -19,7 +19,8 @@ pub(crate) struct JsonWriter<'a> {
     buffer: Vec<u8>,
     used: usize,
     latch: FailureLatch,
-    /// Whether the next value is the first at its depth, and so needs no comma.
+    /// Whether the next value needs no comma, because it is the first at its depth or follows a
+    /// key.
     first: bool,
     /// Start of the attempt in progress. The buffer is flushed only up to there, so that the
     /// attempt can be undone.
@@ -45,7 +46,8 @@ impl<'a> JsonWriter<'a> {
         }
     }
 
-    /// Whether the job has failed. From then on output is discarded, so a long job may end early.
+    /// Returns whether the job has failed. Output is then discarded, so the caller may end a long
+    /// job early.
     pub(crate) fn failed(&self) -> bool {
         self.latch.failed()
     }
@@ -64,8 +66,8 @@ impl<'a> JsonWriter<'a> {
         self.latch.result()
     }
 
-    /// Flushes the buffer to the sink. Called before a long operation, so that a failure of the
-    /// sink shows early.
+    /// Writes the buffer to the sink; during an attempt, only the part before the attempt. Call it
+    /// before a long operation, so that a failure of the sink shows early.
     #[cold]
     pub(crate) fn flush_buffer(&mut self) {
         let end = self.attempt_start.unwrap_or(self.used);
@@ -250,7 +252,8 @@ impl<'a> JsonWriter<'a> {
         self.write_short(|text| text.push_signed(number));
     }
 
-    /// Writes a float with its shortest digits; `null` if it is NaN or infinite.
+    /// Writes a float with the fewest digits that read back as the same number; `null` if it is NaN
+    /// or infinite.
     pub(crate) fn float(&mut self, number: f64) {
         if !number.is_finite() {
             return self.null();

@@ -32,10 +32,10 @@ pub(crate) enum PropertyValue<'v> {
 ///
 /// NaN and infinite numbers, which JSON cannot represent, become `null`. The profile stays well
 /// formed whatever the order of calls: open arrays and objects are closed at the end, an element
-/// outside of an array is dropped, and a property inside an array becomes an element.
-/// The viewer reserves the fields `type`, `stack` and `cause`: a payload's fields of these names
-/// are written as `type_`, `stack_` and `cause_`.
-/// Idea: Gecko's `SpliceableJSONWriter`, by Mozilla's names.
+/// outside of an array is dropped, and a property inside an array becomes an element. The viewer
+/// reserves the fields `type`, `stack` and `cause`: a payload's fields of these names are written
+/// as `type_`, `stack_` and `cause_`.
+/// Idea: Gecko's `SpliceableJSONWriter`, with the method names of Mozilla's crate.
 #[doc(alias = "SpliceableJSONWriter")]
 pub struct JSONWriter<'a> {
     sink: &'a mut dyn PropertySink,

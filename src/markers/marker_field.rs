@@ -32,7 +32,7 @@ macro_rules! numbers {
             #[inline]
             fn write_field(&self, json: &mut JSONWriter<'_>, key: &str, format: Format) {
                 match format {
-                    // The viewer looks up processes by strings.
+                    // `Pid` is one of these because the viewer looks up processes by strings.
                     Format::String
                     | Format::SanitizedString
                     | Format::Url
@@ -74,7 +74,8 @@ impl MarkerField for bool {
         let text = if *self { "true" } else { "false" };
         match format {
             Format::UniqueString => json.unique_string_property(key, text),
-            // When the user shares a profile, the viewer searches these formats for text to remove.
+            // Strings, because the viewer searches fields of these formats for text to remove when
+            // the user shares a profile.
             Format::Url | Format::FilePath => json.string_property(key, text),
             Format::List => write_list_of_one(self, json, key),
             _ => json.bool_property(key, *self),
@@ -102,7 +103,7 @@ impl MarkerField for str {
     }
 }
 
-/// Implements the trait for pointers by writing the value they point to.
+/// Implements the trait for pointers: they are written like the value that they point to.
 macro_rules! by_reference {
     ($($type:ty),+) => {
         $(impl MarkerField for $type {
@@ -119,7 +120,7 @@ macro_rules! by_reference {
 
 by_reference!(String, Cow<'static, str>, Box<str>);
 
-/// Written in the format's unit, or in milliseconds if the format has none.
+/// Writes a duration in the format's unit, or in milliseconds if the format has none.
 impl MarkerField for Duration {
     fn write_field(&self, json: &mut JSONWriter<'_>, key: &str, format: Format) {
         let units_per_second = match format {
@@ -178,7 +179,7 @@ macro_rules! ids {
 
 ids!(ThreadId, ProcessId);
 
-/// `None` writes no field, and `null` as an element.
+/// Omits a field that is `None`, and writes an element that is `None` as `null`.
 impl<T: MarkerField> MarkerField for Option<T> {
     fn write_field(&self, json: &mut JSONWriter<'_>, key: &str, format: Format) {
         if let Some(value) = self {
@@ -194,7 +195,7 @@ impl<T: MarkerField> MarkerField for Option<T> {
     }
 }
 
-/// Always written as a list, so the format should be [`Format::List`].
+/// Writes a list in any format, so the format should be [`Format::List`].
 impl<T: MarkerField> MarkerField for Vec<T> {
     fn write_field(&self, json: &mut JSONWriter<'_>, key: &str, _: Format) {
         json.start_array_property(key);

@@ -1,6 +1,6 @@
 //! The `marker_type!` macro and its helper macros.
 
-/// Declares a marker type: a struct for its payload, its schema and their encoding.
+/// Declares a marker type: a struct for the payload, with its schema and its encoding.
 ///
 /// ```
 /// gekkota::marker_type! {
@@ -21,8 +21,8 @@
 /// ```
 ///
 /// Each field has a label or `hidden`, and a format of [`schema::Format`](crate::schema::Format).
-/// Its type must implement [`MarkerField`](crate::schema::MarkerField).
-/// The fields may be followed by options, each with a `;`:
+/// Its type must implement [`MarkerField`](crate::schema::MarkerField). The fields may be followed
+/// by options, each ending in `;`:
 ///
 /// | option | meaning | default |
 /// |---|---|---|

@@ -21,8 +21,8 @@ pub struct MarkerTiming {
     pub(crate) phase: MarkerPhase,
     /// Start of the marker; `None` if the phase has no start.
     pub(crate) start: Option<ProfilerTime>,
-    /// End of the marker; `None` if the phase has no end. If an instant or interval lacks a time
-    /// that its phase needs, the time at which the marker is added takes its place.
+    /// End of the marker; `None` if the phase has no end. A time that the phase needs but that is
+    /// `None` becomes the time at which the marker is added.
     pub(crate) end: Option<ProfilerTime>,
     /// The thread whose track shows the marker. It is stored here, like the page's id, because
     /// source compatibility with Mozilla's crate leaves `MarkerOptions` only two fields.
@@ -104,13 +104,12 @@ impl Default for MarkerTiming {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MarkerBacktrace(pub(crate) u64);
 
-/// Whether a marker has a stack, and which one. The marker's tooltip shows it as the marker's
-/// cause.
+/// The stack of a marker, or none. The marker's tooltip shows the stack as the marker's cause.
 ///
 /// For [`Self::Full`] and [`Self::NonNative`], the thread that adds the marker copies its stack,
-/// which takes about 1 µs and the time to copy the used part. The sampler unwinds the copy later.
-/// Copying allocates memory only for a stack larger than 16 KiB, or when more than some dozens of
-/// stacks are captured within a sampling interval.
+/// which takes about 1 µs plus the time to copy the used part of the stack. The sampler unwinds the
+/// copy later. Copying allocates memory only for a stack larger than 16 KiB, or when more than some
+/// dozens of stacks are captured within a sampling interval.
 #[doc(alias = "StackCaptureOptions")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum MarkerStack {

@@ -7,12 +7,12 @@ use crate::state::{ACTIVE_PS, ActivePs, RacyFeatures, StateCallback};
 use crate::types::{ProfilingState, ProfilingStates, SamplingState};
 use crate::util::{PsLock, is_any_lock_held_on_current_thread, run_callback};
 
-/// Maximum depth of nested calls: a callback may change the profiler's state, which calls the
-/// callbacks from within it.
+/// Maximum depth of nested calls: a callback may change the profiler's state, and that change calls
+/// the callbacks again.
 const MAX_DEPTH: usize = 16;
 
-/// The calls of callbacks in progress on this thread, outermost first. It has no destructor, so an
-/// exiting thread can use it.
+/// The callbacks that this thread is running, outermost first. It has no destructor, so an exiting
+/// thread can use it.
 struct CallsInProgress {
     calls: [(u64, Option<ProfilingState>); MAX_DEPTH],
     depth: usize,

@@ -1,4 +1,4 @@
-//! The control thread's state.
+//! State of the control by signals.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,12 +26,13 @@ pub(crate) struct Config {
     pub(crate) folder: PathBuf,
 }
 
+/// The running control thread, with the state that it shares.
 pub(crate) struct Control {
     pub(crate) shared: Arc<Shared>,
     pub(crate) thread: ProfilerThread,
 }
 
-/// The current control thread. Changes also require the life-cycle lock.
+/// The current control thread. A thread that changes it also holds the life-cycle lock.
 pub(crate) static CONTROL: PsCell<Option<Control>> = PsCell::new(None);
 
 impl Shared {
@@ -51,8 +52,8 @@ impl Shared {
     }
 }
 
-/// Leaks the parent's control in the child of a fork, where the thread does not exist and the pipe
-/// is closed.
+/// Leaks the parent's `Control` in the child of a fork, where the thread does not exist and the
+/// pipe is closed.
 pub(crate) fn forget_control_in_child(lock: &mut PsLock) {
     std::mem::forget(CONTROL.get_mut(lock).take());
 }

@@ -17,8 +17,8 @@ pub(crate) struct EventToken {
     own_thread: PhantomData<*const ()>,
 }
 
-/// Records that the event loop of the calling thread begins an event, which was queued at that time
-/// or just now.
+/// Records that the event loop of the calling thread begins an event, which was queued at `queued`,
+/// by default just now.
 pub(crate) fn begin_event(queued: Option<ProfilerTime>) -> EventToken {
     let begin = || queued.map_or_else(monotonic_now, ProfilerTime::timestamp);
     // Level 0 means no event: the thread is not registered.
@@ -48,7 +48,7 @@ pub(crate) fn watch_event_loop(post: PostProbe) -> Option<EventWatchToken> {
     let thread = OnThreadRef::with(|thread| thread.to_off_thread())?;
     let (id, ended) = EventWatches::add(thread, post);
     ended.into_iter().for_each(drop_quietly);
-    // Repeats in case another session began: the watcher must use that session's interval.
+    // Repeats if another session has begun meanwhile: the watcher must use that session's interval.
     let mut ensured_for = None;
     while let Some((generation, session)) = running_session()
         && ensured_for.replace(generation) != Some(generation)

@@ -1,7 +1,7 @@
 //! The event watcher: a thread that posts probes to all watched event loops while a session runs.
 //!
-//! It runs a round every 8 ms. So a loop gets its next probe 8 to 16 ms after it answered the
-//! previous one, as with Gecko's event tracer. No thread joins the watcher, because it may be
+//! The watcher runs a round every 8 ms. So a loop gets its next probe 8 to 16 ms after it answered
+//! the previous one, as with Gecko's event tracer. No thread joins the watcher, because it may be
 //! running the application's code.
 
 use std::time::Duration;
@@ -11,11 +11,11 @@ use crate::platform::{monotonic_now, sleep_until, spawn_profiler_thread, with_si
 use crate::state::RacyFeatures;
 use crate::util::run_callback;
 
-/// Time between two rounds, in ns; Gecko's.
+/// Time between two rounds, in ns, as in Gecko.
 const ROUND_NS: u64 = 8_000_000;
 
-/// Starts the watcher, if it is needed and not running. If the system refuses, the next watch or
-/// session tries again.
+/// Starts the watcher, if it is needed and not running. If the system refuses the thread, the next
+/// watch or session tries again.
 pub(crate) fn ensure_event_watcher(interval: Duration) {
     // Delays are recorded with samples, so more frequent probes are useless.
     let pause_ns = ROUND_NS.max(interval.as_nanos() as u64);

@@ -1,8 +1,8 @@
 //! Handles `fork`.
 //!
 //! The child has no sampler thread, and a lock could be held by a thread that does not exist in the
-//! child. So the hooks take all locks before the fork, in the lock order. They release them in the
-//! parent, and make them anew in the child, where no thread waits for them
+//! child. So the hooks take all locks before the fork, in the lock order. In the parent they
+//! release the locks. In the child they recreate them, because no thread waits for them there
 //! (`util/lock/fork_safe.rs`).
 
 use std::cell::RefCell;
@@ -43,14 +43,14 @@ struct HeldLocks {
 
 thread_local! {
     // Thread-local, because `fork` returns on the thread that called it. It has no destructor, so
-    // that a thread that is exiting can fork.
+    // that an exiting thread can fork, too.
     static HELD: RefCell<ManuallyDrop<Option<HeldLocks>>> = const { RefCell::new(ManuallyDrop::new(None)) };
 }
 
 /// Installs the fork handlers, unless they are installed.
 ///
-/// Called before a thread first stores anything that a child of a fork must find consistent: a
-/// registration, the core, the stack of a suspended thread. Cost: one atomic load after the first
+/// Called before a thread first stores anything that the child of a fork must find consistent: a
+/// registration, `CorePs`, the stack of a suspended thread. Cost: one atomic load after the first
 /// call.
 pub(crate) fn ensure_fork_handlers() {
     install_fork_handlers(ForkHooks {

@@ -32,7 +32,7 @@ pub(crate) fn init() {
     }
     match environment::read() {
         StartUp::Off => {}
-        // The parent process or a shell set the variables for another process.
+        // The variables are meant for another process: a parent process or a shell set them.
         StartUp::Start(params)
             if ThreadFilter::new(&params.filters).excludes_process(current_process_id()) =>
         {
@@ -58,7 +58,7 @@ pub(crate) fn shutdown() {
     if is_any_lock_held_on_current_thread() {
         return;
     }
-    // Requests of signals that have already arrived are handled first.
+    // Handles the requests of signals that have already arrived, before the session ends.
     end_control();
     HAS_READ_ENVIRONMENT.store(false, Ordering::Release);
     notify_stopping(None);
@@ -110,12 +110,15 @@ fn start_unless(
     Ok(plan.start_unless(keeps)?.generation())
 }
 
-/// Ends a session of `ProfilerSession`, if it is running. Its profile is `taken`, if the
-/// application took it.
+/// Ends the session of a `ProfilerSession`, if it is running. `taken` is its profile, if the
+/// application has taken it.
 ///
 /// If `MOZ_PROFILER_SHUTDOWN` names a file, keeps the profile for `profiler_shutdown`.
 pub(crate) fn end_guarded_session(generation: Generation, taken: Option<FrozenProfile>) {
-    if HAS_READ_ENVIRONMENT.load(Ordering::Acquire) && environment::shutdown_path().is_some() {
+    if HAS_READ_ENVIRONMENT.load(Ordering::Acquire)
+        && !is_any_lock_held_on_current_thread()
+        && environment::shutdown_path().is_some()
+    {
         keep_for_shutdown(taken.or_else(|| freeze(Some(generation))));
     }
     stop_generation(generation);

@@ -15,7 +15,7 @@
 //!   callback.
 //! - Callbacks of the application run without any lock.
 //! - The control thread handles control signals. It starts and stops the profiler like any other
-//!   thread, so it is joined under neither lock.
+//!   thread, so no thread joins it under either lock.
 //! - The event watcher posts probes to event loops. It ends by itself soon after the session and is
 //!   never joined.
 //!
@@ -28,7 +28,8 @@
 //! A profile's file is complete or absent.
 //!
 //! # Read next
-//! `life_cycle.rs`, `start_stop.rs`, `pause.rs`, `callbacks.rs`, `snapshot.rs`, `environment_table.rs`.
+//! `life_cycle.rs`, `start_stop.rs`, `pause.rs`, `callbacks.rs`, `snapshot.rs`,
+//! `env/environment_table.rs`.
 
 mod callbacks;
 mod control_state;

@@ -1,4 +1,4 @@
-//! Notices for the person who set a variable or sent a signal: one line each, on standard error.
+//! Notices on standard error, for the person who set a variable or sent a signal.
 //!
 //! This module does not use `eprintln!`, which panics if standard error is closed. It does not use
 //! `std::io::stderr` or `stdout` either: in the child of a fork their locks may stay locked
@@ -6,7 +6,7 @@
 
 use crate::platform::{StandardStream, write_to_standard};
 
-/// Writes a notice to standard error, by a single write, so that lines of several processes do not
+/// Writes a notice to standard error in a single write, so that lines of several processes do not
 /// mix.
 pub(crate) fn notify(notice: &str) {
     write_to_standard(
@@ -15,7 +15,7 @@ pub(crate) fn notify(notice: &str) {
     );
 }
 
-/// Prints requested text to standard output.
+/// Prints the help text, which the user requested, to standard output.
 pub(crate) fn print(text: &str) {
     write_to_standard(StandardStream::Output, text.as_bytes());
 }

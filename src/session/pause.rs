@@ -31,7 +31,7 @@ pub(crate) fn resume_sampling() {
     set_paused(PauseKind::Sampling, false);
 }
 
-/// Sets or clears a pause, and returns whether that was a change.
+/// Sets or clears a pause, and returns whether that changed anything.
 ///
 /// Holds the `PsLock`, so that the session cannot end during the change.
 fn set_paused(kind: PauseKind, paused: bool) -> bool {

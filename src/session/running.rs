@@ -22,11 +22,11 @@ pub(crate) fn running_session() -> Option<(Generation, Arc<Session>)> {
     Some((active.generation(), active.session()))
 }
 
-/// Returns the error for a call whose thread already holds one of the profiler's locks, and so
-/// would deadlock.
+/// Returns the error for a call that would deadlock, because its thread already holds one of the
+/// profiler's locks.
 ///
 /// Such a call comes from code that runs inside the profiler's own work, such as the application's
-/// allocator, or from a fork handler that runs between the profiler's own ones.
+/// allocator, or from a fork handler of the application that runs between the profiler's own ones.
 pub(crate) fn reentrancy_error() -> StartError {
     StartError::System {
         action: "take the profiler's locks",

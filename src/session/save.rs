@@ -1,4 +1,4 @@
-//! Saves a profile to a file. A temporary file next to it is written and then renamed, so the file
+//! Saves a profile to a file. Writes a temporary file next to it and then renames that, so the file
 //! is complete or absent.
 
 use std::fs::File;
@@ -47,8 +47,7 @@ pub(crate) fn save_profile(
         action,
         error,
     };
-    // Writes to a device or pipe directly: the application wants the data there, not a file in its
-    // place.
+    // Writes to a device or pipe directly: a rename would replace it by a file.
     if let Ok(metadata) = std::fs::metadata(&path)
         && !metadata.is_file()
         && !metadata.is_dir()
@@ -120,8 +119,8 @@ fn name_beside(path: &Path) -> Option<PathBuf> {
     Some(path.with_file_name(name))
 }
 
-/// Writes the file without buffering. `write` has its own buffer, and drops it on failure, so that
-/// no write is retried.
+/// Writes the file without buffering. `write` has a buffer of its own and discards it on failure,
+/// so no write is retried.
 fn fill(
     mut file: File,
     path: &Path,
@@ -149,8 +148,8 @@ fn compress(
     compressor.finish().map(drop)
 }
 
-/// Forwards writes until the first failure. The compressor tries to finish the file when it is
-/// dropped; after a failure, this writer rejects that.
+/// Forwards writes until the first failure. When the compressor is dropped, it tries to finish the
+/// file; after a failure, this writer rejects that attempt.
 #[cfg(feature = "gzip")]
 struct UntilFailure<'a> {
     out: &'a mut dyn Write,
@@ -182,7 +181,7 @@ impl Write for UntilFailure<'_> {
 #[cfg(not(feature = "gzip"))]
 fn compress(_: &mut dyn Write, _: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     Err(io::Error::other(
-        "got a name that ends in .gz, expected the crate's feature `gzip` for it",
+        "a name that ends in .gz needs the crate's feature `gzip`",
     ))
 }
 

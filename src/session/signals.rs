@@ -1,9 +1,9 @@
 //! Control by signals: one signal starts the profiler, another saves the profile and stops the
 //! profiler.
 //!
-//! The signal handlers pass requests to the control thread, which then calls the same functions as
-//! the API. The child of a fork has no control thread. Its handlers do nothing until the
-//! application sets up control by signals there.
+//! The signal handlers pass requests to the control thread, which handles them with the same
+//! functions as the API. The child of a fork has no control thread. Its handlers do nothing until
+//! the application sets up control by signals there.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -30,8 +30,8 @@ use crate::util::{PsCell, PsLock, is_any_lock_held_on_current_thread};
 const CAPACITY_BYTES: u64 = 512 << 20;
 
 thread_local! {
-    /// On a control thread, the state that it serves; null on other threads, and once the thread is
-    /// to end. Only compared, never dereferenced.
+    /// On a control thread, the state that it serves; null on other threads, and on a control
+    /// thread that must end after the current request. Only compared, never dereferenced.
     static SERVED: Cell<*const Shared> = const { Cell::new(std::ptr::null()) };
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn control_by_signals(asked: &ControlSignals) -> Result<(), StartErro
     take_control(asked, false)
 }
 
-/// Sets up control with the default signals, unless the application has already set it up.
+/// Sets up control by the default signals, unless the application has already set up control.
 pub(crate) fn control_by_default_signals() -> Result<(), StartError> {
     take_control(&ControlSignals::default(), true)
 }
@@ -87,7 +87,8 @@ fn system_error(action: &'static str, error: &std::io::Error) -> StartError {
     }
 }
 
-/// Returns this process's control if it works. The caller holds the life-cycle lock.
+/// Returns the state of this process's control thread, if its pipe is open. Removes a control whose
+/// pipe was closed. The caller holds the life-cycle lock.
 fn running_control() -> Option<Arc<Shared>> {
     let shared = {
         let lock = PsLock::acquire();
@@ -156,7 +157,8 @@ pub(crate) fn end_control() {
         match shared.pipe.request_end() {
             Ok(true) => return thread.join(),
             Ok(false) => {}
-            // The pipe is closed. A busy thread notices that by itself, so this loop waits for it.
+            // The pipe is closed. A busy control thread notices that after its request, so this
+            // loop waits for it.
             Err(_) if shared.is_busy.load(Ordering::Acquire) => {}
             Err(_) => return,
         }
@@ -187,7 +189,8 @@ fn remove_control(shared: &Arc<Shared>) -> bool {
 }
 
 impl Shared {
-    /// Runs the control thread. Ignores requests to start once the control is about to end.
+    /// Runs the control thread. Ignores requests to start the profiler once `end_control` has
+    /// begun.
     fn serve(self: Arc<Self>) {
         SERVED.set(Arc::as_ptr(&self));
         // A callback of the application may fork and return in the child. There, the pipe's

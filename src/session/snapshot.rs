@@ -34,11 +34,11 @@ pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
     running_session().filter(|(running, _)| is_asked_for(*running))?;
     notify(ProfilingState::GeneratingProfile);
     let (generation, session) = running_session().filter(|(running, _)| is_asked_for(*running))?;
-    // Without the lock, which the sampler needs to proceed.
+    // Waits without the lock, because the sampler needs the lock to proceed.
     session.wait_for_flush();
     let mut source = {
         let lock = PsLock::acquire();
-        // The wait above was for the data of this session only.
+        // Checked again, because the sampler has flushed the data of this session only.
         let active = ACTIVE_PS
             .get(&lock)
             .as_ref()
@@ -87,7 +87,7 @@ pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
 /// The profile of the last `ProfilerSession` that ended, for `profiler_shutdown` to save.
 static KEPT: PsCell<Option<FrozenProfile>> = PsCell::new(None);
 
-/// Keeps a profile for [`take_kept`], instead of an older one.
+/// Keeps a profile for [`take_kept`]. It replaces an older one.
 pub(crate) fn keep_for_shutdown(profile: Option<FrozenProfile>) {
     if profile.is_some() && !is_any_lock_held_on_current_thread() {
         // Dropped after the lock is released.
@@ -95,7 +95,7 @@ pub(crate) fn keep_for_shutdown(profile: Option<FrozenProfile>) {
     }
 }
 
-/// Returns the profile that was kept for the shutdown, and keeps it no longer.
+/// Removes and returns the profile that was kept for the shutdown.
 pub(crate) fn take_kept() -> Option<FrozenProfile> {
     KEPT.get_mut(&mut PsLock::acquire()).take()
 }
@@ -126,7 +126,7 @@ impl FrozenProfile {
         self
     }
 
-    /// Writes Gecko's JSON, and keeps the profile.
+    /// Writes Gecko's JSON. The profile remains usable.
     pub(crate) fn write(&self, options: &StreamOptions, out: &mut dyn Write) -> io::Result<()> {
         self.clone().write_once(options, out)
     }

@@ -30,12 +30,13 @@ pub(crate) fn capture_backtrace() -> Option<CapturedBacktrace> {
     CapturedBacktrace::capture_here(BacktraceParts::LabelsAndStack)
 }
 
-/// Unwinds a captured stack of the calling thread.
+/// Unwinds a captured stack. May be called on another thread than the captured one.
 pub(crate) fn resolve_backtrace(
     backtrace: &CapturedBacktrace,
     features: StackFeatures,
 ) -> SampledStack {
-    // Names of the API's functions and their callees, which may appear as inlined frames.
+    // Names of functions of the API and their callees. They may be inlined into the innermost
+    // frame, and are removed from it.
     let own_functions = &[
         "current",
         "current_registers",

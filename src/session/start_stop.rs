@@ -21,8 +21,8 @@ use crate::types::{Generation, ProfilingState, StartError, StartParams, ThreadFi
 use crate::util::{PsLock, is_any_lock_held_on_current_thread};
 
 thread_local! {
-    /// Whether initialisation has registered the calling thread, which is the main thread then. The
-    /// registration lasts until the main thread calls `profiler_shutdown`, however often other
+    /// Whether [`ensure_core`] has registered the calling thread. Only set on the main thread. The
+    /// registration lasts until the main thread itself calls `profiler_shutdown`, even if other
     /// threads shut the profiler down before.
     static IS_REGISTERED_BY_INIT: Cell<bool> = const { Cell::new(false) };
 }
@@ -31,7 +31,7 @@ thread_local! {
 pub(crate) fn ensure_core() {
     let is_missing = CORE_PS.get(&PsLock::acquire()).is_none();
     if is_missing {
-        // Created without a lock, because that makes system calls.
+        // Created before the lock is taken, because the creation makes system calls.
         let fresh = CorePs::new();
         CORE_PS.get_mut(&mut PsLock::acquire()).get_or_insert(fresh);
         ensure_fork_handlers();
@@ -41,7 +41,7 @@ pub(crate) fn ensure_core() {
     }
 }
 
-/// Returns whether [`ensure_core`] has registered the calling thread, and resets that.
+/// Returns whether [`ensure_core`] has registered the calling thread, and forgets it.
 pub(crate) fn take_registered_by_init() -> bool {
     IS_REGISTERED_BY_INIT.replace(false)
 }
@@ -94,7 +94,7 @@ pub(crate) struct SessionPlan {
 }
 
 impl SessionPlan {
-    /// Validates the parameters, except for the control signals.
+    /// Plans a session with these parameters. Validates all of them except the control signals.
     pub(crate) fn new(params: &StartParams) -> Result<Self, StartError> {
         if is_any_lock_held_on_current_thread() {
             return Err(reentrancy_error());
@@ -121,7 +121,7 @@ impl SessionPlan {
         let running = self.start_under_lock(keeps, &mut ended_session);
         match running {
             Ok(Running::Started(_)) => notify(ProfilingState::Started),
-            // A restart does not report `Stopping`. Only its failure, known now, leaves the
+            // A restart does not report `Stopping`, because only a failed restart leaves the
             // profiler stopped.
             Err(_) if ended_session => notify(ProfilingState::Stopping),
             _ => {}
@@ -135,14 +135,14 @@ impl SessionPlan {
         ended_session: &mut bool,
     ) -> Result<Running, StartError> {
         let Self { settings, filter } = self;
-        // Without a lock: installing fork handlers waits for a fork in progress, which may wait for the
-        // life-cycle lock.
+        // Without a lock: installing fork handlers waits for a fork in progress, which may wait for
+        // the life-cycle lock.
         ensure_core();
         // Declared before the guard, so that it is dropped after the lock is released, on every
-        // return path.
+        // path.
         let _left_over;
         let _guard = LIFE_CYCLE.lock();
-        // Again, because a shutdown may have removed `CorePs`.
+        // Called again, because a concurrent shutdown may have removed `CorePs`.
         ensure_core();
         let running = running_session();
         if let Some((generation, session)) = &running
@@ -230,10 +230,11 @@ fn stop_quietly(only: Option<Generation>) {
     }
 }
 
-/// What an ended session leaves to do without any lock, when this is dropped.
+/// Work that is left after a session has ended. Dropping this value does the work, so the caller
+/// must not hold a lock then.
 #[derive(Default)]
 pub(crate) struct LeftOver {
-    /// Callbacks that still wait for one of the session's sampling loops. Their drop runs them.
+    /// Callbacks that still wait for a sampling loop of the session. Dropping them runs them.
     _callbacks: UnservedCallbacks,
     unmatched_filters: Vec<String>,
 }

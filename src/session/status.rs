@@ -106,6 +106,10 @@ pub(crate) fn is_other_thread_being_profiled(
     if is_current_thread(thread) {
         return is_thread_being_profiled(any_of);
     }
+    // Inside the profiler's own work, this thread may already hold the registry's lock.
+    if is_any_lock_held_on_current_thread() {
+        return false;
+    }
     ThreadRegistry::find(thread).is_some_and(|registered| {
         registered
             .unlocked_const_reader_and_atomic_rw()

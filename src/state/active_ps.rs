@@ -13,7 +13,7 @@ use crate::util::{PsCell, PsLock};
 /// The sampler of a running session, as seen by this layer.
 pub(crate) trait RunningSampler: Send {
     /// Waits until the sampler thread no longer accesses the session: it has ended, or it is in a
-    /// callback. Once the session is stopping, the thread ends within one step of its sleep. The
+    /// callback. Once the session is stopping, the sampler thread ends within one sleep step. The
     /// caller must not hold the `PsLock`.
     fn join(self: Box<Self>);
 }
@@ -21,7 +21,7 @@ pub(crate) trait RunningSampler: Send {
 /// A running session and its sampler.
 #[doc(alias = "ActivePS")]
 pub(crate) struct ActivePs {
-    /// Settings, times and counts: the data shared with the sampler and with snapshots.
+    /// The data that the sampler and snapshots share: settings, times, counts.
     pub(crate) session: Arc<Session>,
     pub(crate) threads: RefCell<ProfiledThreads>,
     /// Unregistered pages that the buffer may still refer to.

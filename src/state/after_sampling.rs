@@ -1,4 +1,5 @@
-//! Callbacks that wait for a loop of the sampler, and how to stop the sampler during a callback.
+//! Callbacks that wait for a loop of the sampler, and the protocol for stopping the sampler during
+//! a callback.
 //!
 //! A callback may run for a long time and may call anything, including functions that stop the
 //! profiler. A thread that stops the sampler therefore does not wait for a callback. During a
@@ -18,7 +19,7 @@ pub(crate) type AfterSamplingCallback = Box<dyn FnOnce(SamplingState) + Send>;
 /// Number of forks between the first process and this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// The process that an object belongs to, as a number of forks.
+/// The process that an object belongs to, identified by its number of forks.
 #[derive(Clone, Copy, Default, Debug)]
 struct OwnerProcess(u32);
 
@@ -34,8 +35,8 @@ impl OwnerProcess {
     }
 }
 
-/// Leaves pending callbacks to the parent. If the sampler thread forked in a callback, it stops
-/// acting as a sampler. Called in the child of a fork.
+/// Leaves pending callbacks to the parent. Called in the child of a fork. If the sampler thread
+/// forked in a callback, its copy in the child stops acting as a sampler.
 pub(crate) fn disown_callbacks_in_child() {
     FORKS.fetch_add(1, Ordering::AcqRel);
 }
@@ -74,7 +75,7 @@ impl Drop for UnservedCallbacks {
     }
 }
 
-/// Callbacks of a session, oldest first, each with the first loop that began after it was added.
+/// The after-sampling callbacks of a session, and the stage of its sampler.
 pub(crate) struct AfterSampling {
     queue: NamedMutex<Queue>,
     /// The standard library's mutex: a thread that waits for `parking_lot`'s condition variable can
@@ -86,11 +87,13 @@ pub(crate) struct AfterSampling {
 
 #[derive(Default)]
 struct Queue {
+    /// The callbacks, oldest first, each with the number of the first loop that began after it was
+    /// added.
     callbacks: VecDeque<(Option<u64>, AfterSamplingCallback)>,
     is_closed: bool,
 }
 
-/// Activity of the sampler.
+/// What the sampler is doing, as far as a thread that stops it must know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     /// The sampler is taking samples.
@@ -198,8 +201,8 @@ impl AfterSampling {
         due
     }
 
-    /// Runs callbacks on the sampler thread. Returns false if the session ended in the meantime.
-    /// The sampler must not access it in that case.
+    /// Runs callbacks on the sampler thread. Returns false if the session ended in the meantime. In
+    /// that case the sampler must not access the session.
     pub(crate) fn call_back(&self, due: Vec<(AfterSamplingCallback, SamplingState)>) -> bool {
         self.set_stage(Stage::CallingBack);
         call_all(self.owner, due.into_iter());
@@ -213,7 +216,7 @@ impl AfterSampling {
         *stage == Stage::Working
     }
 
-    /// Runs the pending callbacks after the sampler has failed. Called on its thread.
+    /// Runs the pending callbacks after the sampler has failed. Called on the sampler thread.
     pub(crate) fn run_unserved(&self) {
         if self.belongs_to_parent() {
             return;
@@ -232,7 +235,8 @@ impl AfterSampling {
         self.set_stage(Stage::Ended);
     }
 
-    /// Waits until the sampler, which was asked to end, no longer accesses the session.
+    /// Waits until the sampler no longer accesses the session. Called after the sampler was asked
+    /// to end.
     pub(crate) fn wait_for_end(&self) -> SamplerEnd {
         let is_working = |stage: &mut Stage| *stage == Stage::Working;
         let mut stage = self
@@ -253,7 +257,8 @@ impl AfterSampling {
     }
 
     fn set_stage(&self, to: Stage) {
-        // Another thread of the parent may have held the lock during the fork.
+        // In the child of a fork, a thread that exists only in the parent may hold the lock for
+        // ever.
         if self.belongs_to_parent() {
             return;
         }

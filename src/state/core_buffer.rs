@@ -30,7 +30,7 @@ pub(crate) fn core_buffer() -> &'static ChunkedBuffer {
     &CORE_BUFFER
 }
 
-/// Assigns a lane to the calling thread, so that its first entry does not have to.
+/// Assigns a lane to the calling thread, so that the thread's first entry does not have to.
 pub(crate) fn prepare_own_lane() {
     let _ = OWN_LANE_HANDLE.try_with(|own| {
         if own.get().is_none() {
@@ -60,8 +60,8 @@ pub(crate) fn put_entry(session: Generation, now: TimeStamp, entry: impl Entry +
     }
 }
 
-/// Writes an entry of a thread without a lane. A thread that is exiting has returned its lane
-/// already, and takes one for this entry only.
+/// Writes an entry of a thread without a lane. An exiting thread has already returned its lane, and
+/// takes one for this entry only.
 #[cold]
 fn put_first_entry(session: Generation, now: TimeStamp, entry: impl Entry + Copy) -> bool {
     prepare_own_lane();

@@ -9,7 +9,7 @@ use crate::platform::{ProcessStart, process_start, read_exe_path};
 use crate::types::Page;
 use crate::util::PsCell;
 
-/// Facts about the process, valid from `profiler_init` to `profiler_shutdown`.
+/// Facts about the process, valid from initialisation to `profiler_shutdown`.
 #[doc(alias = "CorePS")]
 #[derive(Debug)]
 pub(crate) struct CorePs {
@@ -26,11 +26,12 @@ pub(crate) struct CorePs {
     pub(crate) pages: Vec<Arc<Page>>,
 }
 
-/// `None` before `profiler_init` and after `profiler_shutdown`.
+/// `None` until the first call that needs it, such as `profiler_init` or a start, and after
+/// `profiler_shutdown`.
 pub(crate) static CORE_PS: PsCell<Option<CorePs>> = PsCell::new(None);
 
-/// Start of the process, read once, so that the times of different sessions are comparable. A fork
-/// during the first read leaves the cell of the child empty.
+/// Start of the process, read once, so that the times of different sessions are comparable. If a
+/// fork interrupts the first read, the child finds the cell empty and reads again.
 static PROCESS_START: OnceBox<ProcessStart> = OnceBox::new();
 
 impl CorePs {

@@ -11,7 +11,8 @@ impl<T> ExpiringList<T> {
         Self(VecDeque::new())
     }
 
-    /// Adds an item. It expires when the buffer starts after `buffer_end`, the current end.
+    /// Adds an item that ended now, when the buffer ends at `buffer_end`. The item expires when the
+    /// buffer starts after that position.
     pub(crate) fn keep(&mut self, buffer_end: u64, item: T) {
         self.0.push_back((buffer_end, item));
     }

@@ -1,22 +1,22 @@
 //! The profiler's global state.
 //!
 //! # Purpose
-//! Facts that are known once the profiler is initialised (`CorePs`), and while it runs
-//! (`ActivePs`). The data that a running session shares with its sampler (`Session`), and the state
-//! that any thread may read without a lock (`RacyFeatures`).
+//! Holds what is known once the profiler is initialised (`CorePs`) and while it runs (`ActivePs`),
+//! the data that a running session shares with its sampler (`Session`), and the state that any
+//! thread may read without a lock (`RacyFeatures`).
 //!
 //! # Threads and locks
 //! `CorePs` and `ActivePs`, which holds the threads of the session, lie in cells that require the
-//! `PsLock`. The core buffer has its own lock; `RacyFeatures` is one atomic word. The pauses and
-//! the after-sampling callbacks of a session have one lock each. No lock is held while a callback
-//! runs.
+//! `PsLock`. The core buffer has its own lock; `RacyFeatures` is one atomic word. In a `Session`,
+//! the pauses, the log, the after-sampling callbacks, the modules and the perf map have one lock
+//! each. No lock is held while a callback runs.
 //!
 //! # Imports
 //! `buffer`, `counters`, `platform`, `threads`, `types`, `unwind`, `util`
 //!
 //! # Invariants
 //! `RacyFeatures` is active only while there is an `ActivePs`. This folder does not import the
-//! sampler: the layers above provide it as a `RunningSampler`.
+//! sampler: the layer above provides it as a `RunningSampler`.
 //!
 //! # Read next
 //! `active_ps.rs`, then `crate::session`.

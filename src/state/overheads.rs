@@ -33,7 +33,8 @@ impl DurationStats {
         self.count.fetch_add(1, Ordering::Release);
     }
 
-    /// Returns the statistics. A duration that is just being added may be in some fields only.
+    /// Returns the statistics. A duration that another thread is adding at this moment may be in
+    /// some fields only.
     pub(crate) fn read(&self) -> ProfilerStats {
         match self.count.load(Ordering::Acquire) {
             0 => ProfilerStats::default(),

@@ -1,6 +1,6 @@
-//! The pauses of a session, and what the sampler needs so that no sample lies within a pause.
+//! The pauses of a session, and the protocol by which the sampler keeps samples out of them.
 //!
-//! A change increments a number, then reads the clock. If the sampler still reads the old number
+//! Each change increments a number, then reads the clock. If the sampler still reads the old number
 //! after it has timed a sample, the sample is earlier than the pause. If it reads another number,
 //! it takes the lock for the details.
 
@@ -35,13 +35,13 @@ struct Log {
     cpu_in_pauses_ns: i64,
 }
 
-/// The pauses as the sampler last read them.
+/// The state of the pauses when the sampler last read it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SeenPauses {
     changes: u64,
-    /// Samples at or after this time are wanted.
+    /// Time at which sampling last resumed: samples from this time on are kept.
     pub(crate) since: TimeStamp,
-    /// Sampling paused at this time, and may have resumed since.
+    /// Time at which sampling paused; it may have resumed since.
     pub(crate) until: Option<TimeStamp>,
     /// Whether sampling is still paused.
     pub(crate) is_paused: bool,
@@ -116,7 +116,8 @@ impl Pauses {
         cpu_ns: impl Fn() -> i64,
         change: impl FnOnce() -> TimeStamp,
     ) -> bool {
-        // No other thread changes the state in between, since that requires the `PsLock`.
+        // No other thread changes the state meanwhile, because that requires the `PsLock`, which
+        // the caller holds.
         if self.open().since(kind).is_some() == paused {
             return false;
         }
@@ -167,12 +168,12 @@ impl Pauses {
         })
     }
 
-    /// Returns the time up to which samples are wanted, as of now. `None` if sampling has not
+    /// Returns the time up to which samples are kept, as of now, or `None` if sampling has not
     /// paused.
     pub(crate) fn until(&self, seen: &SeenPauses) -> Option<TimeStamp> {
         match self.changes.load(Ordering::SeqCst) == seen.changes {
             true => seen.until,
-            // A pause that began after `seen` does not move the end that an earlier one set.
+            // A pause that began after `seen` does not move an end that an earlier pause set.
             false => [seen.until, self.log.lock().earliest]
                 .into_iter()
                 .flatten()

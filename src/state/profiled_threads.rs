@@ -64,8 +64,8 @@ impl ProfiledThreads {
         self.session.thread_changes.raise();
     }
 
-    /// Moves a thread that has exited or unregistered to the ended ones. The buffer may still hold
-    /// its data.
+    /// Moves a thread that has exited or unregistered to the ended threads. The buffer may still
+    /// hold its data.
     pub(crate) fn end_thread(&mut self, thread: &OffThreadRef, lock: &PsLock) {
         let Some(data) = thread
             .unlocked_rw_for_locked_profiler()

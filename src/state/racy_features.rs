@@ -1,5 +1,5 @@
-//! The profiler state that any thread can read with one relaxed load. The result may be out of date
-//! at once.
+//! The profiler state that any thread can read with one relaxed load. The state may change right
+//! after the load.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -39,7 +39,8 @@ impl PauseKind {
 
 /// State of the profiler in one word. The lower half holds the states and the features, or 0 while
 /// the profiler is inactive. The upper half counts the starts and pauses of recording, so that two
-/// reads also detect a pause that began and ended in between. It changes under the `PsLock`.
+/// reads also detect a pause that began and ended in between. The word changes under the `PsLock`,
+/// or in the child of a fork.
 #[derive(Debug)]
 struct StateWord(AtomicU64);
 
@@ -47,8 +48,8 @@ impl StateWord {
     fn change(&self, counts: bool, to: impl Fn(u32) -> u32) {
         let before = self.0.load(Ordering::Relaxed);
         let count = (before >> 32).wrapping_add(counts.into());
-        // Sequentially consistent: a thread that still sees the old state has read its clock before
-        // the pause reads its own.
+        // Sequentially consistent: a thread that still sees the old state has read the clock
+        // earlier than the thread that pauses.
         self.0
             .swap(count << 32 | u64::from(to(before as u32)), Ordering::SeqCst);
     }
@@ -121,15 +122,15 @@ impl RacyFeatures {
         Self::set_inactive_in_child();
     }
 
-    /// Sets the profiler inactive in the child of a fork. It needs no lock, because no other thread
-    /// exists and the calling one may be exiting.
+    /// Sets the profiler inactive in the child of a fork. Takes no lock: no other thread exists,
+    /// and the calling thread may be exiting.
     pub(crate) fn set_inactive_in_child() {
         STATE.set_inactive();
     }
 
-    /// Pauses or resumes, and returns the time of the change. Both ends of a pause are timed within
-    /// the pause, so a thread that reads the clock while not paused gets a time outside the pause.
-    /// Called only while the profiler is active.
+    /// Pauses or resumes, and returns the time of the change. The clock is read within the pause,
+    /// both at its start and at its end, so a thread that reads the clock while nothing is paused
+    /// gets a time outside the pause. Called only while the profiler is active.
     pub(crate) fn set_paused(kind: PauseKind, paused: bool, _lock: &PsLock) -> TimeStamp {
         STATE.set_paused(kind, paused, monotonic_now)
     }
@@ -144,7 +145,7 @@ impl RacyFeatures {
         Self::load() & (ACTIVE | PAUSED) == ACTIVE
     }
 
-    /// Returns whether everything is paused. False while the profiler is inactive.
+    /// Returns whether samples and markers are paused. False while the profiler is inactive.
     #[inline]
     pub(crate) fn is_paused() -> bool {
         Self::load() & PAUSED != 0

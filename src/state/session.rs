@@ -1,4 +1,4 @@
-//! The data that a session shares between the sampler and snapshots.
+//! The data of a session that the sampler, snapshots and callers share.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -29,7 +29,8 @@ pub(crate) struct SessionSettings {
     pub(crate) records_overheads: bool,
 }
 
-/// Measured time that an interruption by each sampling engine takes from a running thread, in ns.
+/// Time that one interruption takes from a running thread, in ns, measured for each sampling
+/// engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct EngineTrial {
     pub(crate) signal_ns: u64,
@@ -38,8 +39,8 @@ pub(crate) struct EngineTrial {
 }
 
 impl EngineTrial {
-    /// Returns whether timers are at least a quarter cheaper. They also add a little to each switch
-    /// of their threads, so they must be clearly cheaper.
+    /// Returns whether timers are at least a quarter cheaper. A small advantage does not count,
+    /// because a timer also makes each context switch of its thread a little slower.
     pub(crate) fn favours_timers(&self) -> bool {
         self.timer_ns
             .is_some_and(|timer_ns| timer_ns < self.signal_ns / 4 * 3)
@@ -48,7 +49,7 @@ impl EngineTrial {
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)+) => {
-        /// Counts of what the sampler did, what it could not do, and what it cost.
+        /// Counts of the sampler's work, failures and costs.
         #[derive(Debug, Default)]
         pub(crate) struct SessionCounts {
             $($(#[$doc])* pub(crate) $name: AtomicU64,)+
@@ -68,7 +69,8 @@ counts! {
     ticks,
     /// Ticks that began more than half an interval late.
     late_ticks,
-    /// Ticks of the schedule that passed while the sampler could not run.
+    /// Ticks of the schedule that were dropped because the sampler could not run, or because it
+    /// left the processor to the application after a long tick.
     missed_ticks,
     /// Samples captured by a signal handler.
     captured_samples,
@@ -79,13 +81,14 @@ counts! {
     /// Requests sent to sleeping threads, whose system calls they may have interrupted with
     /// `EINTR`.
     signals_to_sleepers,
-    /// Threads whose sleep state the kernel hides: each sleep costs such a thread a signal.
+    /// Threads whose sleep state the kernel hides. Each sleep of such a thread is interrupted by a
+    /// signal.
     hidden_threads,
     /// Threads whose CPU clock the kernel refuses to read. They have no CPU times, and a signal
     /// interrupts them on every tick, even while they sleep.
     threads_without_clock,
-    /// Samples on a signal stack, the stack of a coroutine, or another stack than the thread's
-    /// original one.
+    /// Samples of a stack other than the thread's own: a signal stack or the stack of a coroutine,
+    /// for example.
     samples_on_other_stacks,
     /// Samples whose stack could not be unwound to its root.
     truncated_samples,
@@ -114,10 +117,10 @@ counts! {
     unwound_stacks,
     unwound_frames,
     unwind_ns,
-    /// Stacks of markers: those counted above, and those with labels only.
+    /// Stacks of markers: those in `unwound_stacks`, and those with labels only.
     marker_stacks,
-    /// Frames and time, in ns, of the stacks that were unwound a second time at once, for
-    /// comparison. 0 without the feature `unwind_benchmark`.
+    /// Frames and time, in ns, of the stacks that were immediately unwound a second time, to
+    /// measure cached rules. 0 without the feature `unwind_benchmark`.
     repeated_frames,
     repeated_unwind_ns,
 }
@@ -128,7 +131,7 @@ impl SessionCounts {
     }
 }
 
-/// A session, shared by reference.
+/// A session, as the sampler, snapshots and callers share it.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) generation: Generation,
@@ -139,7 +142,7 @@ pub(crate) struct Session {
     pub(crate) counts: SessionCounts,
     pub(crate) overheads: SamplerOverheads,
     pub(crate) pauses: Pauses,
-    /// What happened during the session.
+    /// The events that `profilingLog` reports.
     pub(crate) log: SessionLog,
     pub(crate) after_sampling: AfterSampling,
     /// Changes of the session's live threads. The sampler reads the list of threads only after a
@@ -155,7 +158,7 @@ pub(crate) struct Session {
     sampler_nice: AtomicI32,
     /// Result of the trial of the engines, if the session made one.
     trial: OnceLock<EngineTrial>,
-    /// Numbers of the last flush that was requested, and of the last one that was completed.
+    /// Number of the last requested flush, and number of the last completed one.
     flushes_requested: AtomicU64,
     flushes_done: AtomicU64,
 }
@@ -254,9 +257,9 @@ impl Session {
         self.modules.lock().clone()
     }
 
-    /// Asks the sampler to write the samples of idle threads that it holds back, and waits until it
-    /// has done so on its next tick. The wait has a timeout, in case the sampler gets no processor.
-    /// The sampler may hold back a minute of each thread.
+    /// Asks the sampler to write the samples of idle threads that it holds back, up to one minute
+    /// of each thread. Waits until the sampler has done so, which takes at most one tick or sleep
+    /// step, or until a timeout, in case the sampler gets no processor.
     pub(crate) fn wait_for_flush(&self) {
         const MAX_WAIT: Duration = Duration::from_secs(2);
         let request = self.flushes_requested.fetch_add(1, Ordering::AcqRel) + 1;

@@ -6,7 +6,7 @@ use crate::platform::monotonic_now;
 use crate::types::TimeStamp;
 use crate::util::{LockRank, NamedMutex};
 
-/// Maximum number of events. Beyond it, the oldest is dropped and counted.
+/// Maximum number of events. Beyond it, the oldest event is dropped, and `dropped` counts it.
 const MAX_EVENTS: usize = 256;
 
 /// The newest events of a session.

@@ -1,10 +1,10 @@
 //! A loom model of threads that register, record markers and unregister while a sampler runs and
 //! the session is stopped and started anew. `explore_model` tries the interleavings.
 //!
-//! Only [`AtomicProfilingState`] and [`ChangeCount`] are the real types. Everything else is a copy of the
-//! steps in `registration.rs`, `profiled_threads.rs`, `sampler_thread.rs` and `life_cycle.rs`: the
-//! life cycle, the lists of threads with their data, the sampler's loop and the buffer. Loom's
-//! locks replace the real ones. `PsLock`, `ThreadRegistry`, `ProfiledThreads`,
+//! Only [`AtomicProfilingState`] and [`ChangeCount`] are the real types. Everything else is a copy
+//! of the steps in `registration.rs`, `profiled_threads.rs`, `sampler_thread.rs` and
+//! `start_stop.rs`: the life cycle, the lists of threads with their data, the sampler's loop and
+//! the buffer. Loom's locks replace the real ones. `PsLock`, `ThreadRegistry`, `ProfiledThreads`,
 //! `Session` and the chunked buffer do not run here, and there are no pauses, callbacks, forks or
 //! captures. No test checks that the model matches the code, so a change there must be repeated
 //! here by hand.

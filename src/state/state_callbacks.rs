@@ -8,7 +8,7 @@ use crate::util::{PsCell, PsLock};
 
 /// A registered callback.
 pub(crate) struct StateCallback {
-    /// Number of the callback, in the order of registration in this process.
+    /// Serial number of the callback in this process, in the order of registration.
     pub(crate) serial: u64,
     states: ProfilingStates,
     id: u64,

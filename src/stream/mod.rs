@@ -6,8 +6,9 @@
 //! printed. These are steps 11 and 12 of a sample's path.
 //!
 //! # Threads and locks
-//! Runs on the thread that requests the profile. Everything is read from a snapshot, without a
-//! lock.
+//! Runs on the thread that requests the profile. Entries are read from a snapshot, without a lock.
+//! The descriptions of script functions and the session's log are read under brief locks of their
+//! own.
 //!
 //! # Imports
 //! `buffer`, `counters`, `json`, `labels`, `markers`, `platform`, `state`, `symbols`, `threads`,
@@ -21,8 +22,9 @@
 //! - Every index that is written points into its table.
 //!
 //! # Read next
-//! `source.rs`, `options.rs`, `chunk_stacks.rs`, `decode.rs`, `named_stacks.rs`,
-//! `resolved_thread.rs`, `profile.rs`.
+//! `decode/source.rs`, `write/options.rs`, `decode/chunk_stacks.rs`,
+//! `decode/streaming_context.rs`, `resolve/named_stacks.rs`, `resolve/resolved_thread.rs`,
+//! `write/profile.rs`.
 
 mod decode;
 mod resolve;

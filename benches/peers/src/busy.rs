@@ -30,7 +30,7 @@ impl BusyThread {
                 let _ = ready.send(());
                 work_until(&seen_by_thread)
             })?;
-        // If the thread panicked in `first`, it dropped its sender, and this returns at once.
+        // If the thread panics in `first`, it drops its sender, and this returns at once.
         let _ = is_ready.recv();
         Ok(Self {
             stop,
@@ -55,8 +55,8 @@ pub(crate) struct BusyThreads {
 }
 
 impl BusyThreads {
-    /// Starts threads that each call `first`, and returns when all have done so and begin to work.
-    /// A thread that worked already would delay the creation of the next ones.
+    /// Starts threads that each call `first`, and returns when all have done so. Only then do they
+    /// begin to work, because working threads would delay the creation of the others.
     pub(crate) fn start(
         count: usize,
         first: impl Fn() + Clone + Send + 'static,

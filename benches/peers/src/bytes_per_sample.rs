@@ -5,12 +5,12 @@
 //! hundreds of samples of a sleeping thread, and these would hide the cost of the others.
 //! `ours_whole` covers the whole program. The bytes are those of all entries with samples,
 //! including their length prefixes, divided by the samples in the profile. A worker that waits for
-//! a processor also has samples in such combined entries, and the more so the busier the machine
-//! is. So `single` is the mean size of the entries that hold one sample each. `new`, `repeated` and
-//! `same` are the means of its three kinds: a stack with frames that are new to its chunk, a stack
-//! that its chunk has already, and the thread's previous stack. `every_entry` is all bytes put into
-//! the buffer, including markers and counters, divided by the same samples; `depth` is the mean
-//! number of frames.
+//! a processor also has such combined entries, more of them on a busier machine. Therefore `single`
+//! is the mean size of the entries that hold one sample each. `new`, `repeated` and `same` are the
+//! means of its three kinds: a stack with frames that are new to its chunk, a stack that its chunk
+//! has already, and the thread's previous stack. `every_entry` is all bytes put into the buffer,
+//! including markers and counters, divided by the same samples; `depth` is the mean number of
+//! frames.
 //!
 //! `gecko` is the size of the same worker samples in Gecko's buffer, and `gecko_whole` that of the
 //! whole program, by the model in `gecko_coding.rs`.
@@ -139,7 +139,7 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     });
     let mut kinds = Vec::new();
     for kind in ALL_SAMPLES {
-        // Without these counts the arms that need them stay empty, and the note says why.
+        // If the log lacks these counts, the arms that need them stay empty, and the note says why.
         if let Ok(entries) = Entries::of(&log, &[kind]) {
             kinds.push(format!(
                 "{} {kind} of {} bytes",

@@ -7,7 +7,7 @@
 //! processors, most ticks find a thread that waits for a processor. Such a sample accounts for
 //! nothing, so a plain count of samples would not be a time.
 //!
-//! A late sample accounts for a long time, which makes the sum right again. So there are two
+//! This sum hides late samples, because a late sample accounts for a longer time. So there are two
 //! stricter figures. `ours_by_count` is the number of samples that account for at least half an
 //! interval, × interval, divided by the same CPU time. The notes have the share of the CPU time in
 //! samples of more than two intervals, which a viewer can no longer resolve.
@@ -211,7 +211,8 @@ fn cpu_ns_of(spans: &[Span]) -> f64 {
 
 fn run_ours(threads: usize, span: Duration) -> Result<Value, Box<dyn Error>> {
     let params = StartParams::default().interval(INTERVAL);
-    // Before the load starts: the first session of a process tests which engine is cheaper.
+    // Done before the load starts, because the first session of a process tests which engine is
+    // cheaper.
     let engine = engine_of_params(params.clone())?;
     let busy_threads = ClockedThreads::start(threads, || register_thread(""))?;
     let session = ProfilerSession::start(params)?;

@@ -22,7 +22,7 @@ use crate::{Effort, Outcome, child};
 
 const INTERVAL: Duration = Duration::from_millis(1);
 const THREADS_PER_BATCH: usize = 2000;
-/// Time from a session's start until it samples.
+/// Wait after a session's start, until it samples.
 const SETTLE: Duration = Duration::from_millis(10);
 const GOAL_MICROSECONDS: f64 = 3.0;
 

@@ -4,8 +4,9 @@
 //! The steps are those of Gecko's `Sampler::SuspendAndSampleAndResumeThread`: the sampler signals
 //! the thread; the handler copies its context, posts a semaphore and waits for another; the sampler
 //! unwinds and posts that one; the handler posts a third, for which the sampler waits. Nothing is
-//! allocated while a thread is suspended, since it may hold the allocator's lock. The unwinder is
-//! the one that gekkota uses. So the difference is where it unwinds, and which thread waits.
+//! allocated while a thread is suspended, since that thread may hold the allocator's lock. The
+//! unwinder is the one that gekkota uses. So the two samplers differ in where the stack is unwound,
+//! and in which thread waits.
 
 use std::io::Result;
 
@@ -60,7 +61,7 @@ impl HandshakeSampler {
                     .unwind_frame(frame, &mut regs, &mut self.cache, &mut read_stack)
             && let Some(next) = FrameAddress::from_return_address(caller)
         {
-            // Within its capacity, so this does not allocate.
+            // The vector has the capacity for this, so `push` does not allocate.
             self.frames.push(caller);
             frame = next;
         }

@@ -3,13 +3,13 @@
 //! The figure is the CPU time of the sampler's thread, as the session counts it, in percent of one
 //! processor. The notes have the whole process's CPU time as a check. The threads sleep in `poll`,
 //! `futex`, `nanosleep` and `read`, in equal parts, from before the session's start until after its
-//! end. Once the session has settled, only the profiler could wake them. So it causes every context
-//! switch that the kernel counts in them over the span, voluntary or not. Calls that returned
-//! `EINTR` are counted as well; those before the span are counted separately.
+//! end. Once the session has settled, only the profiler could wake them. So every context switch
+//! that the kernel counts in them over the span, voluntary or not, is caused by the profiler. Calls
+//! that returned `EINTR` are counted as well; those before the span are counted separately.
 //!
 //! The goal applies to both engines; `ours` is the one that sends signals. The floor is a thread
-//! that only sleeps from tick to tick, prepared as our sampler is. pprof-rs goes by the process's
-//! CPU time: it does nothing while all threads sleep, and so has no samples of that time.
+//! that only sleeps from tick to tick, prepared as our sampler is. pprof-rs follows the process's
+//! CPU time: while all threads sleep, it does nothing and takes no samples.
 //!
 //! Each run is a separate process; the arms are interleaved.
 
@@ -31,7 +31,7 @@ use crate::{Effort, Outcome, child};
 
 const INTERVAL: Duration = Duration::from_millis(1);
 const THREADS: usize = 1000;
-/// Time after which the profiler knows that every thread sleeps.
+/// Wait after a session's start, until the profiler has found that every thread sleeps.
 const SETTLE: Duration = Duration::from_secs(2);
 const GOAL_PERCENT: f64 = 5.0;
 
@@ -46,7 +46,7 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
             STACK_BYTES >> 10,
             load_note()
         ),
-        "pprof goes by CPU time: while all threads sleep it does nothing, and has no samples"
+        "pprof follows CPU time: while all threads sleep, it does nothing and takes no samples"
             .to_owned(),
     ];
     let (mut disturbed, mut had_local_timers) = (0, true);

@@ -29,7 +29,7 @@ use crate::{Effort, Outcome, child};
 const INTERVAL: Duration = Duration::from_millis(1);
 const THREADS: usize = 1000;
 const NAME: &str = "sleeper";
-/// Time after which the profiler knows that every thread sleeps.
+/// Wait after the session's start, until the profiler has found that every thread sleeps.
 const SETTLE: Duration = Duration::from_secs(2);
 const GOAL_BYTES: f64 = 64.0;
 

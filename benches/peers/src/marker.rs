@@ -183,7 +183,7 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     }
     let put = put_entries(&session)? - before;
     peers.check(batches as u64 + 1)?;
-    // Three forms and a scope add markers of ours.
+    // Four arms of ours add a marker per call: three forms and a scope.
     let expected = 4 * batches as u64 * u64::from(CALLS);
     if put < expected {
         return Err(format!(

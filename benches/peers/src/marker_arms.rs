@@ -1,15 +1,15 @@
 //! The arms of `marker`: each records a name only, a name with a text of 16 bytes, or a name with
 //! three fields.
 //!
-//! Each library is used as its documentation shows. What it recorded is counted at its output, so
-//! that an arm that records nothing is noticed. A peer's scope reads the clock at both ends; a
+//! Each library is used as its documentation shows. The benchmark counts what each library outputs,
+//! and so notices an arm that records nothing. A peer's scope reads the clock at both ends; a
 //! marker is an instant, and `ours_text_scope` an interval.
 //!
 //! - puffin accepts one text besides the name, so three fields are formatted into one. A thousand
 //!   scopes inside one scope are timed; then a new frame begins, outside of the measured time.
 //! - fastrace's local spans are children of a root span, a thousand each; the root is dropped
-//!   outside of the measured time. Properties are texts, so numbers are formatted. A text that is
-//!   not a constant would have to be copied to the heap; this one is a constant.
+//!   outside of the measured time. Properties are texts, so numbers are formatted. The text is a
+//!   constant; any other text would have to be copied to the heap.
 //! - `tracing`'s spans are entered, and `tracing-chrome` writes them with their fields on a
 //!   background thread. The benchmark waits for that thread outside of the measured time.
 //! - Tracy's zones take numbers as values and a text as their text. No server is connected, so
@@ -37,7 +37,8 @@ use crate::raw::cycles;
 
 /// Rounds of one loop, for a thousand calls.
 const ROUNDS: u32 = 125;
-/// Loops per batch. An arm with a background writer has one, since it takes ten times as long.
+/// Loops per batch. An arm with a background writer runs only one, since its calls take ten times
+/// as long.
 const LOOPS: u32 = 8;
 
 /// Calls per batch of ours.
@@ -161,7 +162,7 @@ impl Recorders {
                 .fetch_add(frame.meta().num_scopes as u64, Ordering::Relaxed);
         }));
         puffin::set_scopes_on(true);
-        // Reports only when flushed.
+        // An hour, so that fastrace reports only when flushed.
         let config = Config::default().report_interval(Duration::from_secs(3600));
         fastrace::set_reporter(CountingReporter(Arc::clone(&seen)), config);
         #[cfg(feature = "tracy")]
@@ -386,7 +387,7 @@ pub(crate) mod tracy {
     use super::{NUMBER, ROUNDS, Recorders, SHARE, TEXT, mean_of_loops};
     use crate::batch::batch;
 
-    /// Whether Tracy can run: it aborts on a processor whose clock may change its rate.
+    /// Returns whether Tracy can run: it aborts on a processor whose clock may change its rate.
     pub(crate) fn can_run() -> bool {
         let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         cfg!(not(target_arch = "x86_64")) || cpuinfo.contains(" nonstop_tsc")

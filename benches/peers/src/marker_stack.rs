@@ -39,8 +39,8 @@ const INTERVAL: Duration = Duration::from_millis(1);
 const FRAMES: usize = 30;
 /// Calls per batch.
 const CALLS: u32 = 16;
-/// Time between batches, for the sampler to collect the stacks: it reserves 32 MiB for pending
-/// stacks, and has memory for some dozens at hand.
+/// Time between batches, for the sampler to collect the stacks: at most 32 MiB of stacks may be
+/// pending, and some dozens fit without an allocation.
 const BETWEEN: Duration = Duration::from_millis(2);
 /// Uncounted batches per arm.
 const WARM_UP_BATCHES: usize = 5;
@@ -225,7 +225,8 @@ fn descend(more: usize, then: &mut dyn FnMut()) {
     black_box(kept);
 }
 
-/// Returns the number of frames below a function that is called instead of this one.
+/// Returns the number of frames of this function's stack. An arm that is called in its place has as
+/// many.
 #[inline(never)]
 fn frames_below() -> usize {
     black_box(profiler_capture_backtrace()).map_or(0, |backtrace| {

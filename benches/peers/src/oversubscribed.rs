@@ -4,10 +4,10 @@
 //! A tick is on schedule if the sampler begins it within half an interval of its time. Missed ticks
 //! are not on schedule.
 //!
-//! The peer is the sampler of `handshake.rs`. It waits for each thread in turn, and a thread that
-//! does not run does not answer. It keeps the same schedule as ours and is prepared in the same
-//! way, which Gecko's is not, so that the waiting is the only difference. The floor is a thread
-//! that is prepared in the same way and only sleeps.
+//! The peer is the sampler of `handshake.rs`. It waits for each thread in turn, and a thread
+//! answers only when it gets a processor. It keeps the same schedule as ours and is prepared in the
+//! same way, which Gecko's is not, so that the waiting is the only difference. The floor is a
+//! thread that is prepared in the same way and only sleeps.
 //!
 //! A sampler that needs more than its fair share of the processors, one 65th next to 64 busy
 //! threads, has to wait like any other thread. The notes show how long a tick of ours takes.

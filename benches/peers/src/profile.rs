@@ -59,7 +59,7 @@ impl Write for Tail {
     }
 }
 
-/// Buffer contents of one or more kinds of entries, including their length prefixes.
+/// Number and bytes of the buffer's entries of one or more kinds, including their length prefixes.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Entries {
     pub(crate) count: u64,
@@ -122,20 +122,20 @@ pub(crate) fn engine_of(profile: &Profile) -> Result<String, Box<dyn Error>> {
     })
 }
 
-/// Whether [`engine_of`] returned local timers.
+/// Returns whether an answer of [`engine_of`] means local timers.
 pub(crate) fn is_local_timers(engine: &str) -> bool {
     engine == LOCAL_TIMERS
 }
 
-/// Runs an empty session, in which the profiler finds out which engine is cheaper. It does so once
-/// per process.
+/// Runs an empty session, so that the profiler finds out which engine is cheaper. It does so only
+/// in the first session of a process.
 pub(crate) fn settle_engine() -> Result<(), Box<dyn Error>> {
     ProfilerSession::start(StartParams::default())?.finish()?;
     Ok(())
 }
 
-/// Returns the engine that sessions with these settings use, from an empty session: other sessions
-/// have large profiles.
+/// Returns the engine that sessions with these settings use. It is read from the profile of an
+/// empty session, which is small.
 pub(crate) fn engine_of_params(params: StartParams) -> Result<String, Box<dyn Error>> {
     engine_of(&ProfilerSession::start(params)?.finish()?)
 }

@@ -10,8 +10,8 @@
 //! Gecko does, into a `Vec` behind a `parking_lot::Mutex`, overwriting the oldest bytes. `channel`
 //! sends the marker through a bounded `crossbeam` channel; a sender that finds it full removes the
 //! oldest marker, so it is a ring as well. These three hold 16 MiB of markers and are full from the
-//! start. `channel_drained` is unbounded, and an additional thread drains it, which needs a
-//! processor of its own.
+//! start. `channel_drained` is unbounded; an additional thread drains it and needs a processor of
+//! its own.
 //!
 //! `…_p999` are 99.9th percentiles of single calls. They include the marker's reading of the clock
 //! and two readings of the processor's clock; `clock_N_p999` shows these readings by themselves.
@@ -69,8 +69,8 @@ impl Method {
         Self::DrainedChannel,
     ];
 
-    /// Returns the names of its arms for each number of threads: of the means, and of the
-    /// percentiles.
+    /// Returns the names of the method's arms: for the means and for the percentiles, one name per
+    /// number of threads.
     fn names(self) -> [[&'static str; 3]; 2] {
         match self {
             Self::Clock => [
@@ -317,7 +317,7 @@ impl GeckoBuffer {
         write(&[Self::ENTRY_BYTES as u8 - 1, 25]);
         write(&thread.to_le_bytes());
         write(&[1]);
-        // The value of the time does not matter, and `ProfilerTime` does not reveal it.
+        // Any value will do for the time: `ProfilerTime` does not reveal its own.
         write(&(self.at as f64).to_le_bytes());
         write(&[0, 0, (name.len() << 1) as u8]);
         write(&name.as_ptr().addr().to_le_bytes());
@@ -337,7 +337,7 @@ impl Batch {
     /// Runs the batch and returns the nanoseconds per call.
     fn run(self, stores: &Stores) -> Result<f64, Box<dyn Error>> {
         let calls = self.calls / self.threads;
-        // Gives each arm its own copy of the loop.
+        // Each arm gets its own copy of the loop.
         macro_rules! run {
             ($($method:ident)*) => {
                 match self.method {
@@ -366,7 +366,8 @@ impl Batch {
             ($($method:ident)*) => {
                 match self.method {
                     $(Method::$method => self.run_on_threads(stores, |thread| {
-                        // Not zeros: their pages would be mapped only during the measurement.
+                        // Zeros would not do: their pages would be mapped only during the
+                        // measurement.
                         let mut times = vec![u32::MAX; calls];
                         for time in &mut times {
                             let begin = cycles();

@@ -7,23 +7,25 @@
 //! number: seconds × frequency. On a quiet machine that is also the thread's CPU time, which
 //! pprof's timer follows.
 //!
-//! Ours is stricter: the share of ticks that have a sample, by the samples' own times, so that two
-//! samples in one tick do not make up for a tick without one. The times of the samples give the
-//! schedule's phase: a request goes out when a tick begins, and is answered some microseconds
-//! later. So most samples lie close together behind their ticks. A tick's slot reaches from a
-//! quarter of an interval before the median of that phase to three quarters after it. Samples are
-//! late rather than early, and no usual sample lies near a border, where a little jitter would turn
-//! two hits into a miss and a double. A sample that is later than its slot counts for the next
-//! tick, and its own is missed. Only slots that lie wholly within the span count as requested. A
-//! wrong estimate of the phase can lose hits but cannot add any: each tick counts at most once.
+//! Our figure is stricter: the share of ticks that have a sample, by the samples' own times. Two
+//! samples in one tick do not make up for a tick without one. The phase of the schedule is
+//! estimated from the samples: the sampler sends a request when a tick begins, and the thread
+//! answers some microseconds later, so most samples have about the same phase. A tick's slot
+//! reaches from a quarter of an interval before the median phase to three quarters after it,
+//! because samples are late rather than early. So no usual sample lies near a border, where a
+//! little jitter would turn two hits into a miss and a double. A sample that is later than its slot
+//! counts for the next tick, and its own is missed. Only slots that lie wholly within the span
+//! count as requested. A wrong estimate of the phase can lose hits but cannot add any: each tick
+//! counts at most once.
 //!
-//! The notes have two checks that need no phase: the ticks that the gaps between samples leave out,
-//! where a gap of two intervals, give or take a half, leaves out one; and the number of samples
-//! divided by that of ticks, as for the peers.
+//! The notes have two checks that need no phase. The first counts missed ticks by the gaps between
+//! samples: a gap of 1.5 to 2.5 intervals misses one. The second is the number of samples divided
+//! by that of ticks, as for the peers.
 //!
 //! The floor shows the machine's own limit: a thread that only sleeps from tick to tick next to the
 //! busy one, prepared as our sampler is. Its figure is the share of ticks on which it woke,
-//! computed as ours is. So it also lacks the time that a virtual machine's host takes.
+//! computed as ours is. So it also misses the ticks at which the virtual machine's host holds the
+//! processor.
 //!
 //! The thread is busy before and after the span, so that neither its start nor its end counts. A
 //! marker records the span in the profile's own time.
@@ -186,7 +188,7 @@ fn run_ours(hz: u32, span: Duration) -> Result<(f64, String), Box<dyn Error>> {
     Ok((ticks.fraction(), note))
 }
 
-/// Returns its samples of the busy thread divided by the requested ones.
+/// Returns the number of pprof's samples of the busy thread, divided by the requested number.
 fn run_pprof(hz: u32, span: Duration) -> Result<f64, Box<dyn Error>> {
     let _busy = BusyThread::start(BUSY_NAME, || {})?;
     std::thread::sleep(WARM_UP);
@@ -202,7 +204,7 @@ fn run_pprof(hz: u32, span: Duration) -> Result<f64, Box<dyn Error>> {
     Ok(samples as f64 / (seconds * f64::from(hz)))
 }
 
-/// Returns the share of ticks on which a thread wakes that only sleeps to the next one.
+/// Returns the share of ticks on which a thread wakes that only sleeps from tick to tick.
 fn run_sleeper(hz: u32, span: Duration) -> Result<f64, Box<dyn Error>> {
     let _busy = BusyThread::start(BUSY_NAME, || {})?;
     std::thread::sleep(WARM_UP);
@@ -261,8 +263,8 @@ fn count_ticks(times: &[f64], span: &Range<f64>, interval: f64) -> Ticks {
     }
 }
 
-/// Returns the usual phase of the samples in an interval: their median around the circular mean. A
-/// plain median is wrong when the samples lie on both sides of zero.
+/// Returns the usual phase of the samples within an interval: the median of their distances from
+/// the circular mean. A plain median would be wrong if the phases lie on both sides of zero.
 fn usual_phase(times: &[f64], interval: f64) -> f64 {
     let turn = std::f64::consts::TAU / interval;
     let (sine, cosine) = times.iter().fold((0.0, 0.0), |(sine, cosine), time| {

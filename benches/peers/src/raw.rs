@@ -6,8 +6,8 @@
 //!   call;
 //! - *stays*: this program never unloads a library, so what the loader lists stays mapped;
 //! - *one handshake*: at most one [`Handshake`] exists, and the coordinator's semaphores order the
-//!   accesses: the handler writes the context before its first post, and the sampler reads it
-//!   between that post and its own.
+//!   accesses to the context: the handler writes the context before its first post, and the sampler
+//!   reads it between that post and its own.
 #![allow(
     unsafe_code,
     reason = "signals, timers and the stacks of suspended threads have no safe interface"
@@ -501,7 +501,8 @@ pub(crate) struct SuspendedThread<'a> {
 }
 
 impl SuspendedThread<'_> {
-    /// Reads a word of the stack in place. Returns `None` outside of its used part.
+    /// Reads a word of the suspended thread's stack in place. Returns `None` for an address outside
+    /// of the stack's used part.
     pub(crate) fn word_at(&self, address: u64) -> Option<u64> {
         let used = self.registers.sp.max(self.stack.start)..self.stack.end.saturating_sub(7);
         // SAFETY: the thread's stack is mapped while the thread lives, and the thread is suspended.
@@ -522,7 +523,7 @@ impl Drop for SuspendedThread<'_> {
 /// A loaded module, with its unwind sections where they are mapped.
 pub(crate) struct Module {
     pub(crate) range: Range<u64>,
-    /// Difference between an address in memory and that in the file.
+    /// Difference between an address in memory and the address in the file.
     pub(crate) bias: u64,
     pub(crate) eh_frame_hdr: &'static [u8],
     pub(crate) eh_frame: &'static [u8],

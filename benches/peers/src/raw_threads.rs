@@ -102,7 +102,8 @@ pub(crate) fn fork_and_wait() -> Result<()> {
     }
 }
 
-/// Disables huge pages from now on, so that a fork has to copy an entry for each small page.
+/// Disables huge pages from now on, so that a fork has to copy a page table entry for each small
+/// page.
 pub(crate) fn use_small_pages() -> Result<()> {
     let (on, unused): (libc::c_ulong, libc::c_ulong) = (1, 0);
     // SAFETY: the option takes numbers only.

@@ -9,8 +9,8 @@ pub(crate) struct Arm {
     pub(crate) name: &'static str,
     /// In the order of the runs.
     pub(crate) runs: Vec<f64>,
-    /// Whether this is an extra figure, not a peer to compare with: another setting, or the cost of
-    /// a part.
+    /// Whether this is an extra figure, such as another setting or the cost of a part, and not
+    /// compared with `ours`.
     pub(crate) extra: bool,
 }
 
@@ -50,7 +50,8 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Returns our figure divided by the best peer's, or `None` without a peer or if that is zero.
+    /// Returns our figure divided by the best peer's, or `None` if there is no peer or the ratio is
+    /// not finite.
     pub(crate) fn ratio(&self) -> Option<f64> {
         let best = self.peers(false).map(Arm::figure).reduce(self.better)?;
         Some(self.ours.figure() / best).filter(|ratio| ratio.is_finite())
@@ -144,7 +145,8 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Returns the smallest value, as a time without disturbances, or infinity without values.
+/// Returns the smallest value, which is the time with the fewest disturbances, or infinity without
+/// values.
 pub(crate) fn least(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::INFINITY, f64::min)
 }

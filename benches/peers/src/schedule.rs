@@ -27,7 +27,7 @@ impl Schedule {
         }
     }
 
-    /// Sleeps until the next tick that is not yet past.
+    /// Sleeps until the next tick, skipping the ticks that are past.
     pub(crate) fn sleep_to_next(&mut self) {
         self.advance(raw::monotonic_ns());
         raw::sleep_until_ns(self.next_ns);

@@ -24,7 +24,8 @@ pub(crate) struct Sleepers {
 }
 
 impl Sleepers {
-    /// Starts `count` threads that each call `first`. Returns when they are about to sleep.
+    /// Starts `count` threads that each call `first` and then sleep. Returns when all are about to
+    /// sleep.
     pub(crate) fn start(count: usize, first: fn()) -> Result<Self, Box<dyn Error>> {
         let (reader, writer) = pipe()?;
         let reader = Arc::new(reader);

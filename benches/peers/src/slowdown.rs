@@ -2,8 +2,8 @@
 //! time without a profiler.
 //!
 //! Every run does the same work, divided into portions, and the threads share it, so that they end
-//! together. One thread leaves a processor free, on which a profiler can run. Eight threads, or as
-//! many as there are processors if these are more, leave none. Every run is a separate process. It
+//! together. One thread leaves a processor free, on which a profiler can run. Eight threads, or one
+//! per processor if there are more processors, leave none free. Every run is a separate process. It
 //! measures from the moment when all threads are ready until the last has ended; what a profiler
 //! does before and after is not included.
 //!
@@ -18,8 +18,8 @@
 //!
 //! A profiler that delivers fewer samples than requested costs less: the notes have the number of
 //! samples of each. `empty_handler` is this machine's minimum for any profiler that interrupts
-//! threads by signals: a thread that wakes on every tick and signals the threads that have run
-//! since the last tick, whose handler does nothing.
+//! threads by signals: on every tick, a thread wakes and signals the threads that have run since
+//! the last tick, and the handler only counts.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,8 +49,8 @@ const GOAL_ALL_BUSY: f64 = 1.03;
 
 const UNPROFILED: &str = "none";
 
-/// A profiler, as the child's argument, and its four figures: wall and CPU time with every
-/// processor busy, and with one thread.
+/// Each profiler: its name, which is also the child's argument, and the names of its four figures:
+/// wall time and CPU time with every processor busy, then with one thread.
 const ARMS: [(&str, [&str; 4]); 5] = [
     (
         "ours",
@@ -232,7 +232,7 @@ impl Round {
     }
 }
 
-/// One process's run, in seconds.
+/// The run of one process. Times are in seconds.
 struct Run {
     wall: f64,
     /// CPU time of the whole process.
@@ -304,7 +304,7 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
             )
         }
         "dial9" => {
-            // Threads that are created from here on inherit its perf events.
+            // Started first, because only threads that are created later inherit its perf events.
             let profiler =
                 match CpuProfiler::start(CpuProfilingConfig::default().frequency_hz(HZ.into())) {
                     Ok(profiler) => profiler,

@@ -7,12 +7,12 @@
 //! that the gaps between its samples' times are those between ticks. A tick's delay is the time by
 //! which such a gap exceeds the interval. Another thread takes snapshots and writes them, without
 //! symbol names, to a sink that only counts. Turns with snapshots alternate with turns of the same
-//! length in which it writes nothing, and with turns in which it computes instead
-//! (`…_beside_work`), which show the effect of a busy neighbouring processor.
+//! length in which that thread does nothing, and with turns in which it computes instead
+//! (`…_beside_work`); the latter show the effect of a busy neighbouring processor.
 //!
 //! The writer has its own processor. The marker thread has another one, and the sampler a third.
-//! With only two processors, the sampler shares that of the marker thread: then a call can wait for
-//! a tick's work, in every kind of turn alike.
+//! With only two processors, the sampler shares the marker thread's processor. Then a call can wait
+//! for the work of a tick, in every kind of turn alike.
 //!
 //! `ours` is the longest call of a turn with snapshots, minus the longest of the quiet turn after
 //! it; `tick` is this difference for ticks. The extra figures are the longest of each kind of turn,
@@ -42,7 +42,7 @@ use crate::{Effort, Outcome, child};
 const SAMPLES: u64 = 1_000_000;
 const QUICK_SAMPLES: u64 = 100_000;
 const MARKER_EVERY: Duration = Duration::from_micros(100);
-/// Minimum length of a turn, which may have many snapshots.
+/// Minimum length of a turn. A turn with snapshots takes as many as fit.
 const TURN: Duration = Duration::from_millis(300);
 const MARKER_THREAD: &str = "deep, with markers";
 const GOAL_MS: f64 = 1.0;
@@ -238,7 +238,7 @@ fn take_turns(
         Ok(sink.bytes)
     };
     let mut numbers = [0; 512];
-    // Not measured: later snapshots reuse what the first one computes.
+    // The first snapshot is not measured, because later ones reuse what it computes.
     let bytes = write()?;
     let before = session.snapshot()?;
     let (mut spans, mut written, mut turn_ns) = (Vec::new(), 0, 0);

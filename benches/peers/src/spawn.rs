@@ -1,8 +1,8 @@
 //! `spawn`: slowdown of spawning processes and of forks while the profiler samples at 1,000 Hz.
 //!
 //! The process has 200 MiB of touched memory in small pages, so that copying the page table in a
-//! fork takes longer than the interval. A signal makes a fork start again, so that under a profiler
-//! that does not handle this it may never finish (gperftools #704). The loops are
+//! fork takes longer than the interval. A signal makes the kernel restart a fork, so a fork may
+//! never finish under a profiler that does not allow for this (gperftools #704). The loops are
 //! `std::process::Command::spawn` + `wait` of `/bin/true`, and `fork` + `_exit` + `waitpid`. The
 //! spawning thread is sampled.
 //!
@@ -29,7 +29,7 @@ const PROGRAM: &str = "/bin/true";
 const TOUCHED_BYTES: usize = 200 << 20;
 const SPAWNS_PER_BATCH: usize = 50;
 const FORKS_PER_BATCH: usize = 10;
-/// Time from a profiler's start until it samples.
+/// Wait after a profiler's start, until it samples.
 const SETTLE: Duration = Duration::from_millis(10);
 const GOAL: f64 = 1.05;
 
@@ -50,7 +50,8 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         ] {
             let (run, taken) =
                 machine::watch(|| child::run("spawn", &[profiler.to_owned(), batches.to_string()]));
-            // A peer may hang in a handler that unwinds within an allocation or a fork.
+            // A peer may hang, because its handler unwinds even when it interrupts an allocation or
+            // a fork.
             let run = match run {
                 Err(error) if profiler != "ours" => {
                     notes.push(format!("round {round}: cannot measure {profiler}: {error}"));

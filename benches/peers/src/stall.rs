@@ -5,8 +5,9 @@
 //! processor, and the thread adds the gap to its lost time. The time that it loses without a
 //! profiler, to the kernel's ticks and a virtual machine's host, is measured in spans of the same
 //! length before and after, and subtracted. The rest, divided by the number of samples, is the
-//! figure. A gap of a millisecond or more is time of another program or of the host, because no
-//! sample takes that long. Such gaps count in no span, and the notes have their number.
+//! figure. A gap of a millisecond or more is due to another program or the host, because no sample
+//! takes that long. Such gaps are left out of both the lost time and the spans; the notes have
+//! their number.
 //!
 //! With two or more processors, the thread has its own processor, and all other threads of the
 //! process, including the sampler, share the rest. So every sampler works from another processor.
@@ -33,13 +34,13 @@ use crate::stall_arms::Sampler;
 use crate::target::{EXCLUDED_GAP, Lost, Target};
 use crate::{Effort, Outcome, child};
 
-/// Time from a sampler's end until the machine is quiet again.
+/// Wait after a sampler's end, until the machine is quiet again.
 const SETTLE: Duration = Duration::from_millis(20);
 const SIGNALS_GOAL: f64 = 1.10;
 const LOCAL_TIMERS_GOAL: f64 = 0.5;
 
-/// The samplers: their name in the report at 10,000 Hz, which is also the child's argument, and at
-/// 1,000 Hz.
+/// The names of each sampler in the report: at 10,000 Hz, which is also the child's argument, and
+/// at 1,000 Hz.
 const ARMS: [(&str, &str); 7] = [
     ("ours", "ours_1khz"),
     ("empty_handler", "empty_handler_1khz"),
@@ -208,7 +209,7 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     };
     let target = Target::start(own)?;
     let mut sampler = Sampler::new(arm)?;
-    // The processors reach their full speed in this time.
+    // Wait until the processors have reached their full speed.
     std::thread::sleep(Duration::from_millis(100));
 
     let (mut before, mut costs) = (target.watch(span), Vec::new());

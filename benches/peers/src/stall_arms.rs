@@ -14,7 +14,7 @@ use crate::raw::{self, EmptyHandler, PerfTimer, PosixTimer};
 use crate::schedule::Schedule;
 use crate::target::{BUSY_NAME, Target};
 
-/// An arm, with what it keeps from one start to the next.
+/// A sampler, with the state that it keeps from one start to the next.
 pub(crate) struct Sampler {
     kind: Kind,
     /// Frames of the last stack, if the arm reports them.
@@ -32,7 +32,7 @@ enum Kind {
     Pprof,
 }
 
-/// An arm that is sampling.
+/// A sampler that is sampling the busy thread.
 pub(crate) enum Running {
     Ours(ProfilerSession),
     Thread {

@@ -3,8 +3,8 @@
 //!
 //! Each run is a separate process, because the first start costs most: it lists the libraries and
 //! creates threads. The later starts are extra figures. pprof-rs creates its first guard in the
-//! same way. The scheduler may delay a registration even while nothing starts or stops, so the
-//! longest registration is measured with and without.
+//! same way. The scheduler may delay a registration at any time, so the longest registration is
+//! measured both during starts and stops and without them.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,7 +20,7 @@ use crate::{Effort, Outcome, child};
 
 const LIBRARIES: usize = 200;
 const LATER_STARTS: usize = 30;
-/// Time from a start to its stop: some ticks.
+/// Time from a start to the stop: some ticks.
 const SESSION: Duration = Duration::from_millis(20);
 const START_GOAL_MS: f64 = 20.0;
 /// Maximum time of a stop, in ms: one interval and 5 ms.
@@ -137,7 +137,7 @@ fn milliseconds(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1e3
 }
 
-/// Counters of the registering thread.
+/// Counters of the thread that registers and unregisters in a loop.
 #[derive(Default)]
 struct Registrations {
     ends: AtomicBool,

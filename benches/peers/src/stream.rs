@@ -3,9 +3,9 @@
 //!
 //! The profile is a real recording: 16 threads with deep, varying stacks run in short bursts until
 //! there are enough samples (`recording.rs`). The notes have the share of samples of threads that
-//! ran. `ours` decodes the buffer and writes it without symbol names. `serde_json` has the same
-//! profile in memory already, as vectors of rows, strings and tables, and writes these; it has
-//! nothing to decode and no stacks to deduplicate. Both write to a sink that only counts.
+//! ran. `ours` decodes the buffer and writes it without symbol names. `serde_json` writes the same
+//! profile from memory, where it lies as vectors of rows, strings and tables. So it has nothing to
+//! decode and no stacks to deduplicate. Both write to a sink that only counts.
 //! `serde_json_buffered` has a buffer of 64 KiB before the sink, as for a file; ours has its own. A
 //! figure is the number of bytes that the arm wrote, divided by its time.
 //!
@@ -96,7 +96,7 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     let recorded = recording::record(&session, samples.parse()?)?;
     let profile = session.finish()?;
 
-    // This comes first, so that it cannot reuse freed memory.
+    // This comes first, when the process has no freed memory that it could reuse.
     let (bytes, memory) = peak_above(|| write_ours(&profile))?;
     let (bytes, rows) = (bytes?, Rows::of(&profile)?);
     let mut rates: [Vec<f64>; ARMS.len()] = Default::default();

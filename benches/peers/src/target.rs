@@ -59,7 +59,7 @@ impl Meter {
 
     /// Adds a gap that the loop cannot explain.
     fn add(&self, gap: u64) {
-        // Only this thread writes these, so a load and a store suffice.
+        // Only the busy thread writes these counters, so a load and a store suffice.
         let add = |sum: &AtomicU64, number| {
             sum.store(sum.load(Ordering::Relaxed) + number, Ordering::Relaxed)
         };
@@ -78,7 +78,7 @@ pub(crate) struct Target {
     cycles_per_ns: f64,
     pub(crate) suspendable: SuspendableThread,
     pub(crate) thread_id: i32,
-    /// The processor that it is pinned to.
+    /// The processor that the thread is pinned to.
     pub(crate) processor: Option<usize>,
     thread: Option<JoinHandle<u64>>,
 }

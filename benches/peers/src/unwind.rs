@@ -8,15 +8,16 @@
 //! - Warm (`ours`): one stack in 64 is immediately unwound a second time, so that the rules and the
 //!   processor's caches are warm. Counting starts a second after the start.
 //! - In place (`ours_in_place`): the stacks of the same period as they arrive, once a millisecond.
-//!   Another processor wrote each word, a millisecond of other work has displaced the rules from
-//!   the caches, and some addresses are new.
+//!   Another processor has written each word, other work has displaced the rules from the caches,
+//!   and some addresses are new.
 //! - Cold (`ours_cold`): the first 10,000 frames.
 //!
-//! The times are wall times: on a machine with fewer than two processors for this benchmark, the
-//! sampler may be descheduled in the middle.
+//! The times are wall times: unless the benchmark has two processors, the sampler may be
+//! descheduled while it unwinds.
 //!
-//! The peer is the platform's unwinder, `backtrace::trace`, on a stack of 36 frames in this
-//! program: small, the same each time, with everything in the processor's caches.
+//! The peer is the platform's unwinder, `backtrace::trace`, on a stack of a little over 36 frames
+//! in this program. The program is small and the stack always the same, so everything is in the
+//! processor's caches.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -310,7 +311,7 @@ fn time_backtrace() -> f64 {
 /// Calls `body` from `depth` nested calls.
 #[inline(never)]
 fn at_depth(depth: usize, body: &mut dyn FnMut() -> f64) -> f64 {
-    // Using the result keeps the call from becoming a jump.
+    // Passing the result to `black_box` keeps the call from becoming a jump.
     black_box(if depth <= 1 {
         body()
     } else {

@@ -4,11 +4,11 @@
 //! cargo run --release --manifest-path examples/criterion_profiler/Cargo.toml [-- FOLDER]
 //! ```
 //!
-//! Criterion calls its `Profiler` when it starts and stops running a benchmark under a profiler.
-//! Your own benchmarks pass the profiler to criterion with `with_profiler`, as `main` does below,
-//! and run it with `cargo bench -- --profile-time 5`. This example sets the profile time itself.
-//! Each profile has a marker that spans the whole benchmark and carries its name, a marker for
-//! every thousand iterations, and labels for the parts of the benchmark.
+//! Criterion calls its `Profiler` when it starts and stops running a benchmark under a profiler. In
+//! your own benchmarks, pass the profiler to criterion with `with_profiler`, as `main` does below,
+//! and run `cargo bench -- --profile-time 5`. This example sets the profile time itself. Each
+//! profile has a marker that spans the whole benchmark and carries its name, a marker for every
+//! thousand iterations, and labels for the parts of the benchmark.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};

@@ -147,7 +147,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 mod tests {
     use super::*;
 
-    /// Runs a script that can call `depth()` for the number of script frames.
+    /// Runs a script that can call `depth()`, which returns the number of script frames.
     fn run<T: mlua::FromLuaMulti>(rules: &Rules, script: &str) -> mlua::Result<T> {
         let frames = rules.frames.clone();
         let depth = rules.lua.create_function(move |_, ()| Ok(frames.depth()))?;

@@ -22,8 +22,9 @@ enum Callee {
 struct Calls {
     /// Outermost first.
     frames: Vec<(Callee, AutoProfilerScriptFrame)>,
-    /// Stack address at which the application entered Lua. Frames need an address in a caller of
-    /// the script functions, and a hook returns before the function runs.
+    /// Stack address at which the application entered Lua. It places the frames on the stack: they
+    /// need the address of a caller of the script functions, and a hook is not one, because it
+    /// returns before the function runs.
     entered_at: usize,
     /// The function that begins at each line of the script; index 0 is the code outside of
     /// functions.
@@ -55,8 +56,8 @@ impl ScriptFrames {
         Ok(frames)
     }
 
-    /// Runs `body`, which calls Lua. The script frames appear above this function in the profile,
-    /// and so above all native frames of Lua.
+    /// Runs `body`, which calls Lua. In the profile, the script frames are callers of this
+    /// function, and so of all native frames of Lua.
     pub(crate) fn enter<T>(&self, body: impl FnOnce() -> T) -> T {
         let here = 0u8;
         let mut calls = self.0.borrow_mut();
@@ -82,7 +83,7 @@ impl ScriptFrames {
     }
 }
 
-/// Restores the state from before Lua was entered, also when a panic unwinds.
+/// Restores the state from before Lua was entered, even when a panic unwinds.
 struct RestoreOnDrop<'a> {
     frames: &'a ScriptFrames,
     entered_before: usize,
@@ -113,7 +114,8 @@ impl Calls {
             }
             DebugEvent::Ret => {
                 let returning = callee(debug);
-                // If this function caught an error, that error ended the calls above it.
+                // If this function caught an error, that error has ended the calls that it had
+                // made.
                 if let Some(index) = self
                     .frames
                     .iter()

@@ -37,12 +37,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let file = std::env::args_os()
         .nth(1)
         .map_or_else(|| "tokio_tracing.profile.json".into(), PathBuf::from);
-    // The terminal gets errors only, the profile all records up to debug.
+    // The terminal gets only errors; the profile gets all records up to `Debug`.
     ProfilerLogger::new(Terminal)
         .markers_up_to(LevelFilter::Debug)
         .install(LevelFilter::Error)?;
     let layer = ProfilerLayer::new().with_category(gecko_profiler_category!(Network));
-    // Not with `init`: with the default features of `tracing-subscriber` it also installs a logger.
+    // `init` is not used here, because with the default features of `tracing-subscriber` it also
+    // installs a logger.
     tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer))?;
 
     let session = ProfilerSession::start(StartParams::default())?;
@@ -73,7 +74,8 @@ fn runtime() -> Result<Runtime, std::io::Error> {
         .max_blocking_threads(1)
         .enable_time()
         .thread_name_fn(|| format!("worker-{}", STARTED.fetch_add(1, Ordering::Relaxed) + 1))
-        // An empty name means the thread's name in the system. The thread unregisters at its exit.
+        // An empty name stands for the thread's own name. The thread unregisters itself when it
+        // exits.
         .on_thread_start(|| register_thread(""))
         .on_thread_park(profiler_thread_sleep)
         .on_thread_unpark(profiler_thread_wake)

@@ -1,4 +1,5 @@
-//! The computations of the server: a library that logs with `log` and does not know the profiler.
+//! The computations of the server, as in a library that logs with `log` and does not use the
+//! profiler.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! The spans of tasks on a runtime of Tokio: each is one interval, on whatever workers it was polled.
+//! Tests that the span of a Tokio task is one interval, whichever workers poll the task.
 
 #[path = "../../../tests/it/common/mod.rs"]
 mod common;

@@ -26,8 +26,8 @@ use crate::types::ProfilingCategoryPair;
 /// # Ok::<(), log::SetLoggerError>(())
 /// ```
 ///
-/// If the application has no logger, use `ProfilerLogger::new(log::logger())` and create it before
-/// you install it.
+/// If the application has no logger, install `ProfilerLogger::new(log::logger())`: until a logger
+/// is installed, `log::logger()` returns one that does nothing.
 ///
 /// The marker has the viewer's type `Log`, with level, message, file and line. Its name is the
 /// record's target, which by default is the module. The marker table shows it among the thread's
@@ -98,7 +98,7 @@ impl<L: Log> ProfilerLogger<L> {
         self
     }
 
-    /// Whether a record of this level becomes a marker now.
+    /// Returns whether a record of this level would become a marker now.
     #[inline]
     fn is_recorded(&self, level: log::Level) -> bool {
         self.markers_up_to.is_none_or(|max| level <= max)
@@ -129,7 +129,8 @@ impl<L: Log + 'static> ProfilerLogger<L> {
 }
 
 impl<L: Log> Log for ProfilerLogger<L> {
-    /// Whether the inner logger is interested in the record, or it becomes a marker now.
+    /// Returns whether the inner logger is interested in such a record, or the record would become
+    /// a marker now.
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         (metadata.level() <= self.inner_max_level && self.inner.enabled(metadata))
             || self.is_recorded(metadata.level())

@@ -1,7 +1,9 @@
-//! The callsites that have made markers. Each has a number, which entries in the buffer refer to.
+//! The callsites that have recorded markers. Each has a number, which entries in the buffer refer
+//! to.
 //!
 //! The number is an index into a hash table, found by the address of the callsite's `tracing`
-//! metadata, which is `'static`. A lookup takes no lock, and allocates only the table itself.
+//! metadata, which is `'static`. The first lookup allocates the table. A lookup of a known callsite
+//! takes no lock.
 
 use std::borrow::Cow;
 use std::sync::{LazyLock, OnceLock};
@@ -11,8 +13,8 @@ use tracing_core::Metadata;
 use crate::markers::{Format, MarkerSchema};
 
 const SLOT_COUNT: usize = 4096;
-/// Maximum number of slots tried for a callsite, which then gets no number. It suffices for more
-/// than 3,000 callsites.
+/// Maximum number of slots tried for a callsite. If all are taken, the callsite gets no number. 64
+/// suffice for more than 3,000 callsites.
 const MAX_PROBES: usize = 64;
 
 type Slot = OnceLock<&'static Metadata<'static>>;

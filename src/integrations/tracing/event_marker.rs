@@ -17,7 +17,7 @@ const RESERVED: &[&str] = &["level", MESSAGE, "location", "span", "fields"];
 #[derive(Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct TracingEvent {
-    /// Numbers of callsite and span.
+    /// Numbers of the callsite and of the span's flow.
     head: [u64; 2],
     values: FieldValues,
 }

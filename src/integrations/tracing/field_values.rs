@@ -21,9 +21,11 @@ const TRUE: u8 = 1;
 const FLOAT: u8 = 2;
 /// Tag of a text, followed by its length in two bytes and the text.
 const TEXT: u8 = 3;
-/// Tag of a number, plus the count of bytes that follow, up to 8: the number's low bytes.
+/// Tag of a number that is not negative. The tag's low four bits count the bytes that follow, at
+/// most 8: the number's low bytes.
 const NATURAL: u8 = 0x10;
-/// Tag of a negative number, plus the count of bytes that follow: the low bytes of its complement.
+/// Tag of a negative number. The bytes that follow, counted as for [`NATURAL`], are the low bytes
+/// of its complement.
 const NEGATIVE: u8 = 0x20;
 
 /// A decoded value.
@@ -82,7 +84,7 @@ impl FieldValues {
         }
     }
 
-    /// Returns the value of a field that was recorded last.
+    /// Returns the last recorded value of a field.
     pub(crate) fn get(&self, field: usize) -> Option<FieldValue<'_>> {
         self.iter()
             .filter(|(index, _)| usize::from(*index) == field)
@@ -106,7 +108,7 @@ impl FieldValues {
         }
     }
 
-    /// Returns the encoded bytes of each value.
+    /// Returns each value's field, with the encoded bytes of the value.
     fn raw_iter(&self) -> impl Iterator<Item = (u8, &[u8])> {
         let mut values = self.iter();
         std::iter::from_fn(move || {

@@ -11,7 +11,8 @@ use crate::markers::FlowId;
 pub(crate) struct SpanFlow(u64);
 
 impl SpanFlow {
-    /// Returns a new number. Each thread reserves a block of numbers, so that threads rarely contend.
+    /// Returns a new number. Each thread reserves blocks of numbers, so that threads rarely
+    /// contend.
     #[inline]
     pub(crate) fn new() -> Self {
         const BLOCK: u64 = 1024;
@@ -29,7 +30,7 @@ impl SpanFlow {
         Self(next)
     }
 
-    /// Returns the number for a payload; 0 for `None`.
+    /// Returns the number by which a payload refers to a flow; 0 for `None`.
     #[inline]
     pub(crate) fn number_of(flow: Option<Self>) -> u64 {
         flow.map_or(0, |flow| flow.0)

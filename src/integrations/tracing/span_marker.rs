@@ -92,8 +92,8 @@ impl ProfilerMarker for TracingSpan {
     }
 }
 
-/// Writes the application's fields, and a summary of them in one line, as `tracing`'s own output
-/// has it.
+/// Writes the application's fields, and a summary of them in one line, in the format of `tracing`'s
+/// own output.
 pub(crate) fn write_fields(
     json: &mut JSONWriter<'_>,
     callsite: Callsite,

@@ -61,7 +61,7 @@ marker_type! {
 }
 
 marker_type! {
-    /// A text that belongs to a flow, on intervals that nest as calls do.
+    /// A text that belongs to a flow. Intervals of this type nest as calls do.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct FlowStackTextMarker {
         /// The text.
@@ -75,7 +75,7 @@ marker_type! {
 }
 
 marker_type! {
-    /// The end of a flow: from then on the id may identify another flow.
+    /// The end of a flow. After it, the id may identify another flow.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[allow(non_snake_case, reason = "the viewer's name")]
     pub struct TerminatingFlowMarker {
@@ -100,7 +100,7 @@ marker_type! {
 }
 
 marker_type! {
-    /// The end of a flow, on intervals that nest as calls do.
+    /// The end of a flow. Intervals of this type nest as calls do.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct TerminatingFlowStackMarker {
         /// Id of the flow.

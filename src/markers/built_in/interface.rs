@@ -1,4 +1,4 @@
-//! What a user notices: events, screenshots, long tasks and hangs; and read preferences.
+//! User interface events, screenshots, long tasks, hangs, and reads of preferences.
 
 use crate::markers::built_in::text::CowString;
 use crate::markers::json_writer::JSONWriter;
@@ -23,10 +23,10 @@ marker_type! {
     chart_label = "{marker.data.eventType}";
 }
 
-/// What a window shows from this instant until the window's next screenshot.
+/// A screenshot of a window, valid from this instant until the window's next screenshot.
 ///
 /// The viewer draws screenshots in a track of their own. In the profile these markers are named
-/// “CompositorScreenshot”, whatever name the caller gave them.
+/// “CompositorScreenshot”, regardless of the name that the application gave them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct CompositorScreenshot {

@@ -8,7 +8,7 @@ use crate::markers::schema::{Format, Location};
 use crate::types::{ProcessId, ProfilerTime, ThreadId};
 
 keywords! {
-    /// A process's role towards the other process.
+    /// The role of this process in relation to the other one.
     IPCSide {
         /// The process that started the other.
         Parent = "parent",
@@ -50,8 +50,8 @@ impl IPCStep {
 /// A step in the delivery of a message to another process or another thread.
 ///
 /// The viewer merges the steps that share the message's number, its type and the two processes, and
-/// shows them as markers “IPCOut” and “IPCIn”.
-/// In the profile these markers are named “IPC”, whatever name the caller gave them.
+/// shows them as markers “IPCOut” and “IPCIn”. In the profile these markers are named “IPC”,
+/// regardless of the name that the application gave them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct IPCMarker {

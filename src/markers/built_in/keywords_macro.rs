@@ -1,9 +1,9 @@
-//! The macro for enums whose values the viewer knows by keywords.
+//! Defines the macro for enums whose values the viewer knows by keywords.
 //!
-//! Fields with a fixed set of values are such enums: the viewer fails to load a profile with any
-//! other value.
+//! A field with a fixed set of values has such an enum as its type, because the viewer fails to
+//! load a profile with any other value.
 
-/// Defines enums of keywords, which are fields of markers.
+/// Defines enums of keywords, for use as fields of markers.
 macro_rules! keywords {
     ($($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $keyword:literal,)+ })+) => {$(
         $(#[$meta])*

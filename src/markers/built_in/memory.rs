@@ -1,4 +1,4 @@
-//! Allocations, from which the viewer builds trees of memory.
+//! Allocations, from which the viewer builds call trees.
 
 use crate::markers::built_in::text::CowString;
 use crate::markers::json_writer::JSONWriter;
@@ -8,7 +8,8 @@ use crate::types::ThreadId;
 
 /// An allocation or, with a negative size, a deallocation.
 ///
-/// With stacks, the viewer builds trees of retained, allocated and freed memory from these markers.
+/// If these markers have stacks, the viewer builds call trees of retained, allocated and freed
+/// memory from them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct NativeAllocation {
@@ -36,16 +37,17 @@ impl ProfilerMarker for NativeAllocation {
     }
 }
 
-/// An allocation by a script interpreter. With stacks, the viewer builds a tree from these markers.
+/// An allocation by a script interpreter. If these markers have stacks, the viewer builds a call
+/// tree from them.
 #[doc(alias = "JsAllocationMarker")]
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct JsAllocation {
-    /// Class of the object: “Function”.
+    /// Class of the object: “Function”, for example.
     pub class_name: CowString,
-    /// The interpreter's type of the object: “JSObject”.
+    /// The interpreter's type of the object: “JSObject”, for example.
     pub type_name: CowString,
-    /// Coarse type of the object: “Object”, “String”.
+    /// Coarse type of the object: “Object” or “String”, for example.
     pub coarse_type: CowString,
     /// Size in bytes.
     pub size: u64,

@@ -16,7 +16,7 @@ keywords! {
         Cancel = "STATUS_CANCEL",
     }
 
-    /// The lifetime of a redirection.
+    /// The kind of a redirection.
     NetworkRedirect {
         /// Permanent.
         Permanent = "Permanent",
@@ -57,9 +57,8 @@ marker_type! {
     /// A network request, as two intervals with the same id.
     ///
     /// The first has [`NetworkStatus::Start`] and lasts from the request's creation until it is
-    /// sent. The second lasts from there to the request's end; it has another status, and the
-    /// fields that have become known.
-    /// The viewer merges both and draws the request with its phases.
+    /// sent. The second lasts from then until the request's end. It has another status, and the
+    /// fields that have become known. The viewer merges both and draws the request with its phases.
     #[derive(Clone, PartialEq, Debug)]
     #[allow(non_snake_case, reason = "the viewer's names")]
     pub struct NetworkMarker {
@@ -71,7 +70,7 @@ marker_type! {
         pub URI: String => "URL", Url;
         /// The URL that the request was redirected to.
         pub RedirectURI: Option<String> => "Redirect URL", Url;
-        /// Lifetime of the redirection.
+        /// Kind of the redirection.
         pub redirectType: Option<NetworkRedirect> => "Redirection type", String;
         /// Whether the redirection only switches from HTTP to HTTPS.
         pub isHttpToHttpsRedirect: Option<bool> => "HTTP to HTTPS", String;
@@ -130,7 +129,7 @@ marker_type! {
 impl NetworkMarker {
     /// Creates one interval of a request, with all optional fields unset.
     ///
-    /// The marker's own timing is an interval with the same times.
+    /// Add the marker with a timing of the same interval.
     ///
     /// ```
     /// use gekkota::marker::built_in::{NetworkMarker, NetworkStatus};

@@ -12,7 +12,7 @@ marker_type! {
     #[derive(Clone, PartialEq, Eq, Debug)]
     #[allow(non_snake_case, reason = "the viewer's name")]
     pub struct FileIO {
-        /// The operation: “read”, “fsync”.
+        /// The operation: “read” or “fsync”, for example.
         pub operation: CowString => "Operation", String;
         /// The component that requested the operation.
         pub source: CowString => "Source", String;
@@ -41,9 +41,9 @@ marker_type! {
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Awake {
-    /// CPU time used, in ns; only at the end.
+    /// CPU time used, in ns; `None` in the start marker.
     pub cpu_time_ns: Option<u64>,
-    /// Number of the core; only at the start.
+    /// Number of the core; `None` in the end marker.
     pub cpu_id: Option<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! Markers that carry a text, or only one end of an interval.
+//! Markers with a text, and markers that only nest or name a group.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use crate::markers::schema::{Format, Location};
 /// A string that needs no allocation if it is `'static`.
 pub type CowString = Cow<'static, str>;
 
-/// An instant, or one end of an interval, with the name of its group.
+/// A marker with the name of its group: an instant, or one end of an interval.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Tracing(pub CowString);
@@ -45,7 +45,7 @@ impl ProfilerMarker for Tracing {
     }
 }
 
-/// One end of an interval that nests inside others as calls do, without further data.
+/// One end of an interval that nests inside others as calls do. It has no fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct StackMarker();
@@ -69,7 +69,7 @@ impl ProfilerMarker for StackMarker {
 }
 
 marker_type! {
-    /// A text on intervals that nest as calls do.
+    /// A text. Intervals of this type nest as calls do.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct TextStack {
         /// The text.

@@ -100,7 +100,7 @@ impl<'a> DecodedMarker<'a> {
         })
     }
 
-    /// Whether the marker has user data apart from its payload: a stack or a page.
+    /// Returns whether the marker has user data apart from its payload: a stack or a page.
     pub(crate) fn has_user_data(&self) -> bool {
         self.stack != 0 || self.inner_window_id != 0
     }

@@ -32,7 +32,7 @@ pub(crate) trait NewPayload: Copy {
         None
     }
 
-    /// Returns the encoded length in bytes, without the marker's name.
+    /// Returns the length of the encoded payload, in bytes.
     fn bytes(&self) -> usize;
 
     fn write(&self, out: &mut EntryCursor<'_>);

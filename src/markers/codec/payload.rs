@@ -1,5 +1,5 @@
-//! Serialization of payloads, directly into the buffer, and deserialization. The length of a
-//! payload is computed only if the space in the buffer was too small.
+//! Serializes payloads directly into the buffer, and deserializes them. The length of a payload is
+//! computed only if the space in the buffer was too small.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -23,13 +23,13 @@ use crate::util::{NumberMap, as_profiler_work};
 
 const BUCKET_COUNT: usize = 1024;
 
-/// The first type in a bucket, or the next one. Setting it is one atomic operation, so neither a
-/// signal handler nor the child of a fork ever waits for it.
+/// A reference to the first type in a bucket, or from a type to the next one. Setting it is one
+/// atomic operation, so neither a signal handler nor the child of a fork ever waits for it.
 type Link = OnceRef<'static, MarkerType>;
 
 static BUCKETS: [Link; BUCKET_COUNT] = [const { OnceRef::new() }; BUCKET_COUNT];
 
-/// The number given last; 0 is not the number of any type.
+/// The number assigned last; no type has the number 0.
 static LAST_NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// A type of markers.
@@ -136,7 +136,7 @@ impl MarkerType {
         all
     }
 
-    /// Whether the code of the type is still loaded at its address.
+    /// Returns whether the code of the type is still loaded at its address.
     pub(crate) fn is_loaded(&self) -> bool {
         self.code.iter().all(CodeBytes::is_unchanged)
     }

@@ -4,7 +4,8 @@
 use crate::json::JsonWriter;
 use crate::markers::schema::schema_keywords::{Format, GraphColor, GraphType, Location};
 
-/// Whether the viewer's search covers a field. Current viewers search all fields, and ignore this.
+/// Whether the viewer's search covers a field. Current viewers search all fields, so gekkota
+/// ignores this.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Searchable {
     /// The search skips the field.
@@ -126,7 +127,8 @@ impl MarkerSchema {
             .set_table_label(label)
     }
 
-    /// Declares that markers of one name on a thread nest as calls do, so that the chart nests them.
+    /// Declares that markers of one name on a thread nest as calls do, so that the chart nests
+    /// them.
     pub fn set_stack_based(&mut self) -> &mut Self {
         self.is_stack_based = true;
         self
@@ -268,8 +270,8 @@ impl MarkerSchema {
 
 #[cfg(has_profiler)]
 impl MarkerSchema {
-    /// Adds everything that only `other` has, the schema of another type with the same name, so
-    /// that the viewer shows the fields of both.
+    /// Adds the locations, rows, graphs and labels that this schema lacks from `other`, the schema
+    /// of another type with the same name. So the viewer shows the fields of both types.
     pub(crate) fn merge(&mut self, other: Self) {
         let (Some(locations), Some(others)) = (&mut self.locations, other.locations) else {
             return;
@@ -301,7 +303,7 @@ impl MarkerSchema {
         self.color_field = self.color_field.take().or(other.color_field);
     }
 
-    /// Whether the schema has this field.
+    /// Returns whether the schema has this field.
     pub(crate) fn has_field(&self, wanted: &str) -> bool {
         self.rows
             .iter()

@@ -144,8 +144,8 @@ keywords! {
 mod tests {
     use super::*;
 
-    /// The viewer's keywords. With any other keyword the viewer hides the item, or fails to load the
-    /// profile. Only the table format has no keyword.
+    /// The viewer's keywords. With any other keyword, the viewer hides the item or fails to load
+    /// the profile. The table format is not here, because it has no keyword.
     const FORMATS: &str = "url file-path sanitized-string string unique-string duration time seconds milliseconds \
         microseconds nanoseconds bytes percentage integer decimal hexadecimal pid tid list flow-id terminating-flow-id";
     const LOCATIONS: &str = "marker-chart marker-table timeline-overview timeline-memory timeline-ipc timeline-fileio \

@@ -60,7 +60,7 @@ pub(crate) fn is_startup_on() -> bool {
     is_switched_on(STARTUP)
 }
 
-/// Returns the folder of profiles that a signal requests.
+/// Returns the folder for profiles that a signal saves, if the variable is set.
 pub(crate) fn upload_folder() -> Option<PathBuf> {
     path_in(UPLOAD_DIR)
 }
@@ -78,9 +78,11 @@ pub(crate) fn records_overheads() -> bool {
     is_switched_on(RECORD_OVERHEADS)
 }
 
-/// Reads the variables. Prints the help if requested, and notices about misspelt names and values.
+/// Reads the variables. Prints the help if requested, and notices about unknown variables and
+/// features.
 pub(crate) fn read() -> StartUp {
-    // Without a current folder, for example a removed one, relative paths stay relative.
+    // If the current folder is unknown, for example because it was removed, relative paths stay
+    // relative.
     let folder = env::current_dir().ok();
     *START_FOLDER.get_mut(&mut PsLock::acquire()) = folder;
     if env::var_os(HELP).is_some() {
@@ -98,8 +100,8 @@ pub(crate) fn read() -> StartUp {
     start_up
 }
 
-/// Prints the problems, with the usage of their variables only: the usage of all variables would
-/// hide them.
+/// Prints the problems, with the usage of the affected variables only: the usage of all variables
+/// would hide the problems.
 pub(crate) fn notify_problems(problems: &[String]) {
     let problems = problems.join("");
     notices::notify(&format!(

@@ -4,16 +4,16 @@
 //! Names, accepted values and limits are Gecko's, with these known differences:
 //!
 //! - `0`, `N` and `n` switch off every on/off variable; in Gecko, only `MOZ_PROFILER_STARTUP`.
-//!   Functions are named unless `MOZ_PROFILER_SYMBOLICATE` is switched off.
+//!   Profiles contain function names unless `MOZ_PROFILER_SYMBOLICATE` is switched off.
 //! - The program continues after printing the help or reporting an invalid value: a library must
 //!   not end the application.
 //! - The bit field must be a number. The interval may be up to 10,000 ms. Without filters, all
 //!   registered threads are profiled, not only the main thread.
 //! - The duration has an effect, and child processes inherit it.
 //!
-//! Gecko's other variables with the prefix `MOZ_PROFILER_` are known and ignored. Variables with
-//! other prefixes (`MOZ_LOG`, `MOZ_BASE_PROFILER_…`, `XPCOM_MEM_BLOAT_LOG`, …) belong to other
-//! systems and are not read.
+//! Gecko's other variables with the prefix `MOZ_PROFILER_` are accepted without a warning and
+//! ignored. Variables with other prefixes (`MOZ_LOG`, `MOZ_BASE_PROFILER_…`, `XPCOM_MEM_BLOAT_LOG`,
+//! …) belong to other systems and are not read.
 
 use crate::session::env::environment_values::{
     Apply, apply_active_tab_id, apply_duration, apply_entries, apply_features,

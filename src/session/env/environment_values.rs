@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::state::SessionSettings;
 use crate::types::{Features, INTERVAL_RANGE, StartParams};
 
-/// Applies a value to the settings, or returns what is wrong with it.
+/// Function that applies a variable's value to the settings, or returns what is wrong with the
+/// value.
 pub(crate) type Apply = fn(&mut Reading, &str) -> Result<(), String>;
 
 /// The settings read so far.
@@ -86,8 +87,8 @@ fn number(value: &str) -> Result<f64, String> {
     value.trim().parse().map_err(|_| "not a number".to_owned())
 }
 
-/// Converts nanoseconds to a duration. Rounds them, so that a `Duration` converted to text and back
-/// is unchanged.
+/// Converts nanoseconds to a duration. Rounds, so that a `Duration` that is converted to text and
+/// back does not change.
 fn rounded_duration(ns: f64) -> Option<Duration> {
     (0.0..u64::MAX as f64)
         .contains(&ns)
@@ -143,7 +144,7 @@ pub(crate) fn apply_features_bitfield(reading: &mut Reading, value: &str) -> Res
     let bits = value
         .trim()
         .parse()
-        .map_err(|_| "not such a number".to_owned())?;
+        .map_err(|_| "not a whole number below 2^32".to_owned())?;
     // Unknown bits are dropped, as unknown names are.
     let features = Features::from_bits(bits);
     if let unknown @ 1.. = features.unknown_bits() {
@@ -163,7 +164,7 @@ pub(crate) fn apply_active_tab_id(reading: &mut Reading, value: &str) -> Result<
     reading.params.active_tab_id = value
         .trim()
         .parse()
-        .map_err(|_| "not such a number".to_owned())?;
+        .map_err(|_| "not a whole number below 2^64".to_owned())?;
     Ok(())
 }
 

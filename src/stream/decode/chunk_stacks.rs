@@ -1,5 +1,5 @@
-//! The frames and stacks of a chunk, rebuilt from its samples. They mirror the dictionary of
-//! `crate::sampler` when it wrote them.
+//! Rebuilds the frames and stacks of a chunk from its samples. They mirror the stack dictionary
+//! with which `crate::sampler` wrote the chunk.
 
 use crate::buffer::{EntryReader, FrameTag, ROOT_NODES, root_node, unzigzag};
 use crate::stream::decode::unique_stacks::UniqueStacks;
@@ -62,14 +62,13 @@ struct ChunkFrame {
 struct Node {
     below: u32,
     frame: u32,
-    /// Address of the nearest native frame.
+    /// Address of this node's native frame, or else of the nearest one below; 0 if there is none.
     address: u64,
     /// Index of the stack in the profile, once a sample uses it.
     stack: Option<u32>,
 }
 
-/// The tables of a chunk, as far as it was read. They are reused from chunk to chunk to keep their
-/// memory.
+/// The tables of a chunk, built from the entries read so far. The next chunk reuses their memory.
 #[derive(Debug, Default)]
 pub(crate) struct ChunkStacks {
     is_broken: bool,
@@ -78,16 +77,17 @@ pub(crate) struct ChunkStacks {
     frames: Vec<ChunkFrame>,
     nodes: Vec<Node>,
     roots: [Option<u32>; ROOT_NODES as usize],
-    /// By a thread's index in the profile: the epoch in which a sample of the thread was last read,
+    /// For each thread, by its index in the profile: the epoch in which its last sample was read,
     /// and the node of that sample.
     last_nodes: Vec<(u64, u32)>,
+    /// Number of calls of [`Self::begin`]: each one invalidates the nodes in `last_nodes`.
     epoch: u64,
     /// Kept between calls to reuse its memory.
     to_add: Vec<u32>,
 }
 
 impl ChunkStacks {
-    /// Empties the tables at the beginning of a chunk, and where the module list changes.
+    /// Empties the tables. Call it at the beginning of a chunk, and where the module list changes.
     pub(crate) fn begin(&mut self, modules: u64) {
         self.modules = modules;
         self.last_time_ns = 0;
@@ -107,13 +107,15 @@ impl ChunkStacks {
         self.is_broken
     }
 
-    /// Returns the time of a sample from its distance to the previous sample's.
+    /// Returns the time of the next sample of the chunk, `distance` ns after that of the previous
+    /// one.
     pub(crate) fn time_ns(&mut self, distance: i64) -> u64 {
         self.last_time_ns = self.last_time_ns.wrapping_add(distance as u64);
         self.last_time_ns
     }
 
-    /// Returns the node of the last sample of the thread with this index in the profile.
+    /// Returns the node of a thread's last sample since [`Self::begin`], if there was one. `thread`
+    /// is the thread's index in the profile.
     pub(crate) fn last_node(&self, thread: usize) -> Option<u32> {
         let (epoch, node) = *self.last_nodes.get(thread)?;
         (epoch == self.epoch).then_some(node)
@@ -126,8 +128,8 @@ impl ChunkStacks {
         self.last_nodes[thread] = (self.epoch, node);
     }
 
-    /// Reads the stack of a sample. Returns its node and whether it defined any node, or `None` if
-    /// it is malformed.
+    /// Reads the stack of a sample or of a marker. Returns the stack's node and whether the entry
+    /// defines new nodes, or `None` if the entry is malformed.
     pub(crate) fn read(
         &mut self,
         entry: &mut EntryReader<'_>,
@@ -197,7 +199,7 @@ impl ChunkStacks {
         u32::try_from(self.frames.len() - 1).ok()
     }
 
-    /// Returns the index in the profile of a node's stack.
+    /// Returns the index of a node's stack in the profile, and adds the stack if it is new.
     pub(crate) fn stack(&mut self, node: u32, stacks: &mut UniqueStacks<FrameKey>) -> u32 {
         let known = |at: u32| {
             at.checked_sub(ROOT_NODES)

@@ -1,10 +1,10 @@
-//! Counts the buffer's entries by class, for the profile's log of the profiler itself.
+//! Counts the buffer's entries and their bytes by class, for `profilingLog`.
 
 use crate::json::JsonWriter;
 
 macro_rules! classes {
     ($($(#[$doc:meta])* $class:ident $name:literal,)+) => {
-        /// The class of an entry in the statistics of sizes.
+        /// The class of an entry in `profilingLog`.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub(crate) enum EntryClass {
             $($(#[$doc])* $class,)+
@@ -19,7 +19,7 @@ classes! {
     Sample "sample",
     /// A sample whose stack its chunk already has.
     RepeatedSample "repeated_sample",
-    /// A sample with its thread's last stack.
+    /// A sample with the same stack as the previous sample of its thread.
     SameSample "same_sample",
     /// A sample of an idle thread, together with its repeats.
     Run "run",

@@ -25,7 +25,8 @@ impl EventProbes {
         self.0.push((posted_ns, until_ns));
     }
 
-    /// Sorts the probes, and keeps the end of the wait of each probe that was added several times.
+    /// Sorts the probes by the time of posting. Of a probe that was added several times, keeps the
+    /// entry whose wait ends first: an open entry gives way to the one with the wait.
     pub(crate) fn sort(&mut self) {
         self.0.sort_unstable();
         self.0.dedup_by_key(|&mut (posted_ns, _)| posted_ns);
@@ -37,8 +38,8 @@ impl EventProbes {
 
     /// Returns a function that maps ascending times to event delays. The delay is the time for
     /// which the oldest open probe has waited; it is 0 while no probe is open. The result is `None`
-    /// before the first probe, and after an answer if the next probe, or `end_ns`, follows later
-    /// than the maximum gap.
+    /// before the first probe. It is also `None` after an answer if more than the maximum gap
+    /// passes until the next probe, or until `end_ns` if there is no further probe.
     pub(crate) fn delays(
         &self,
         max_probe_gap_ns: u64,
@@ -46,7 +47,7 @@ impl EventProbes {
     ) -> impl FnMut(u64) -> Option<u64> {
         let mut next = self.0.iter().copied().peekable();
         // Open probes, oldest first. A probe that ends before an older one never determines the
-        // delay, so each ends later than those before it.
+        // delay and is not added, so each ends later than those before it.
         let mut waiting: VecDeque<(u64, u64)> = VecDeque::new();
         let mut last_answer_ns = None;
         move |time_ns| {

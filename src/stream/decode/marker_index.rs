@@ -2,7 +2,8 @@
 
 use crate::buffer::{BlockIndex, EntryReader, EntryWriter};
 
-/// Blocks of markers, ordered by the latest time of each marker.
+/// The positions of markers in the buffer. After [`Self::sort`], they are ordered by the latest
+/// time of each marker.
 #[derive(Debug, Default)]
 pub(crate) struct MarkerIndex {
     /// For each marker, the differences of time and position from the previous marker.

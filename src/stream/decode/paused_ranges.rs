@@ -5,8 +5,8 @@ use crate::json::JsonWriter;
 use crate::state::OpenPauses;
 use crate::types::TimeStamp;
 
-/// The cause of missing samples, by the names of the format. The format has no name for a pause of
-/// sampling alone. `Collecting` is the nearest, as samples are missing and markers are there.
+/// The reason for a pause, as the format names it. The format has no name for a pause of sampling
+/// alone, during which markers are still recorded; `Collecting` is the nearest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Reason {
     Paused,
@@ -44,7 +44,8 @@ impl PausedRanges {
         };
         let unended = &mut self.unended[reason as usize];
         if begins {
-            // The end of an earlier pause is no longer in the buffer.
+            // If an earlier pause has no end so far, that end is no longer in the buffer: drop the
+            // pause.
             *unended = Some(time_ns);
         } else {
             // The beginning may no longer be in the buffer.
@@ -81,8 +82,8 @@ impl PausedRanges {
         self.ranges.sort_by_key(|range| range.start_ns);
     }
 
-    /// Leaves out what is before `cut_ns`. A pause that began earlier keeps its end and loses its
-    /// start.
+    /// Removes the pauses that ended before `cut_ns`. A pause that began earlier and ended later
+    /// keeps its end and loses its start.
     pub(crate) fn cut(&mut self, cut_ns: u64) {
         self.ranges
             .retain(|range| range.is_open || range.end_ns.is_some_and(|end_ns| end_ns >= cut_ns));

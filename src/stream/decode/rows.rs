@@ -72,7 +72,8 @@ pub(crate) struct SampleRow {
 }
 
 impl SampleRow {
-    /// Returns the repeated sample `later_ns` nanoseconds later. The thread has not run in between.
+    /// Returns the repeat of this sample `later_ns` nanoseconds later. The thread has not run in
+    /// between.
     fn later_by(self, later_ns: u64) -> Self {
         Self {
             time_ns: self.time_ns.saturating_add(later_ns),
@@ -83,11 +84,13 @@ impl SampleRow {
     }
 }
 
-/// Samples after another one with the same stack and event and without CPU time: their number, and
-/// the time from the first sample to the last of them.
+/// The repeats of a sample: later samples with the same stack and event, in which the thread used
+/// no CPU time.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Repeats {
+    /// Number of repeats, without the sample itself.
     pub(crate) count: u64,
+    /// Time from the sample to its last repeat, in ns.
     pub(crate) span_ns: u64,
 }
 
@@ -116,13 +119,14 @@ pub(crate) fn cut_before(
     ))
 }
 
-/// A sample and its repeats. For most samples, all of it fits here.
+/// A sample and its repeats, in the short form that suffices for most samples.
 #[derive(Clone, Copy, Debug)]
 struct PackedRow {
     stack: u32,
     /// Time since the previous row, in ns.
     later_ns: u32,
-    /// CPU time in ns plus one; 0 if it was not recorded. `RARE` if the other fields are in `rare`.
+    /// CPU time in ns plus one; 0 if it was not recorded. If it is `RARE`, all fields but the stack
+    /// are in `SampleRows::rare` instead.
     cpu: u32,
 }
 
@@ -160,7 +164,8 @@ impl SampleRows {
     /// Adds a sample without an event and without repeats.
     #[inline(always)]
     pub(crate) fn push_plain(&mut self, stack: u32, time_ns: u64, cpu_delta_ns: Option<u64>) {
-        // In a damaged buffer this may wrap, and wraps back when it is added again.
+        // In a damaged buffer, time may go back, and the difference wraps. It is then either too
+        // large for the short form, or wraps back when `Unpacked` adds it.
         let later_ns = time_ns.wrapping_sub(self.last_time_ns);
         let cpu = cpu_delta_ns.map_or(0, |ns| ns.saturating_add(1));
         if later_ns > u32::MAX.into() || cpu >= RARE.into() {
@@ -218,7 +223,7 @@ impl SampleRows {
         self.idle_rows
     }
 
-    /// Returns the number of runs with idle rows.
+    /// Returns the number of runs, which are the samples with repeats.
     pub(crate) fn runs(&self) -> u64 {
         self.runs
     }
@@ -235,8 +240,8 @@ impl SampleRows {
             .sum()
     }
 
-    /// Returns the first row of each run and the length of the run. The other rows have the same
-    /// stack and no CPU time.
+    /// Returns each sample with the number of its rows: one, and one for each repeat. The repeats
+    /// have the same stack and no CPU time.
     pub(crate) fn first_rows(&self) -> impl Iterator<Item = (SampleRow, u64)> {
         self.unpacked()
             .map(|(first, repeats)| (first, repeats.count + 1))
@@ -260,7 +265,7 @@ impl SampleRows {
     }
 }
 
-/// Iterates over the first row of each run, with its repeats.
+/// Iterates over the samples, each with its repeats.
 struct Unpacked<'a> {
     packed: std::slice::Iter<'a, PackedRow>,
     rare: EntryReader<'a>,
@@ -327,8 +332,10 @@ pub(crate) struct Rows<'a> {
 /// The remaining rows of a run after its first row.
 struct RunCursor {
     first: SampleRow,
+    /// Number of all repeats.
     count: u64,
     offset: Offset,
+    /// Number of kept repeats that are still to be returned.
     kept: u64,
 }
 
@@ -377,7 +384,7 @@ impl Iterator for Rows<'_> {
 /// The time offset of each row of a run from its first row.
 #[derive(Clone, Copy)]
 enum Offset {
-    /// All products fit into 64 bits.
+    /// Every product `span_ns * index` fits into 64 bits.
     Short(Repeats),
     Long(Repeats),
 }

@@ -26,7 +26,7 @@ pub(crate) struct ProfileSource {
     pub(crate) taken_at: TimeStamp,
     /// Whether the profiler is shutting down, so that this is the process's last profile.
     pub(crate) is_shutting_down: bool,
-    /// Earlier data is left out of the profile, if the caller asked for that.
+    /// Start of the profile, if the caller requested one: earlier data is left out.
     pub(crate) since: Option<TimeStamp>,
     pub(crate) threads: Vec<OffThreadRef>,
     /// The filters that have selected no thread of the session.
@@ -59,9 +59,9 @@ impl ProfileSource {
         duration_cut_ns.max(self.since.map_or(0, |since| self.ns_since_start(since)))
     }
 
-    /// Returns the time from which on the profile is complete, or `None` if it lacks nothing of the
-    /// session. Earlier data is missing because the buffer was full or because of the cut, though
-    /// the buffer may still hold some of it. The result is never later than the time at which the
+    /// Returns the time since which the profile is complete, in ns since the process began, or
+    /// `None` if it has all data of the session. Before that time, data is missing because the
+    /// buffer was full or because of the cut. The result is never later than the time at which the
     /// profile was taken.
     pub(crate) fn earliest_ns_after_loss(&self) -> Option<u64> {
         let cut_ns = self.cut_ns().min(self.ns_since_start(self.taken_at));

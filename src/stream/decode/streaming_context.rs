@@ -37,7 +37,7 @@ pub(crate) struct ThreadStreamingContext {
 }
 
 /// Maximum number of repeats in one entry. The sampler writes runs often enough to stay below it.
-/// Without this limit, the sum over a damaged buffer would have no bound.
+/// Without this limit, a damaged buffer could claim any number of rows.
 const MAX_REPEATS: u64 = u32::MAX as u64;
 
 /// Fields that few samples have.
@@ -82,7 +82,7 @@ pub(crate) struct ProcessStreamingContext {
     /// All categories that labels and markers may use.
     pub(crate) categories: Vec<&'static CategoryInfo>,
     pub(crate) marker_types: UsedMarkerTypes,
-    /// By the numbers of marker stacks: the stack's index in `stacks`, and the time at which it was
+    /// For each marker stack, by its number: its index in `stacks`, and the time at which it was
     /// copied.
     pub(crate) marker_stacks: NumberMap<(u32, u64)>,
     /// Number of payloads among the markers printed so far that could not be read back.
@@ -90,12 +90,13 @@ pub(crate) struct ProcessStreamingContext {
     pub(crate) paused_ranges: PausedRanges,
     /// The cost of the sampler's ticks, if the session recorded it.
     pub(crate) overheads: Option<Overheads>,
-    /// Earlier data is left out: see [`ProfileSource::cut_ns`].
+    /// Time before which data is left out, in ns since the process began: see
+    /// [`ProfileSource::cut_ns`].
     cut_ns: u64,
-    /// Number of entries in the buffer by class, and of the unreadable ones.
+    /// Number of the buffer's entries by class, and number of unreadable entries.
     pub(crate) entry_counts: EntryCounts,
-    /// For each chunk of the source, whether it is read again: markers are read when they are
-    /// printed.
+    /// For each chunk of the source, whether it has markers: such a chunk is read again when they
+    /// are printed.
     pub(crate) chunks_with_markers: Vec<bool>,
     /// Number of idle rows that are left out: see [`Self::thin_idle_rows`].
     pub(crate) left_out_idle_rows: u64,
@@ -104,13 +105,15 @@ pub(crate) struct ProcessStreamingContext {
 /// The marker types in use.
 #[derive(Debug, Default)]
 pub(crate) struct UsedMarkerTypes {
+    /// Whether a marker has a text as payload.
     pub(crate) texts: bool,
-    /// Markers that have no payload, but a stack or a window, for which a type exists.
+    /// Whether a marker has no payload, but a stack or a window. Such markers have a type of their
+    /// own.
     pub(crate) only_user_data: bool,
     /// The application's types, by number.
     pub(crate) typed: BTreeSet<u64>,
-    /// Types of the application that have a marker with a stack or a window. That part of the
-    /// marker is kept if its payload is left out.
+    /// The numbers of the application's types with a marker that has a stack or a window. If such a
+    /// marker's payload is left out, its stack and window are kept.
     pub(crate) typed_with_user_data: BTreeSet<u64>,
 }
 
@@ -444,8 +447,8 @@ impl ProcessStreamingContext {
     }
 
     /// Limits the printed rows of samples and markers to `max_rows`, as far as leaving out idle
-    /// rows allows. An idle row is a sample in which the thread did not run. Of each run of idle
-    /// rows, the first and the last are kept, and evenly spaced ones between them.
+    /// rows allows. An idle row is a sample in which the thread did not run. A run keeps the sample
+    /// that its idle rows repeat, its last idle row, and evenly spaced ones between them.
     pub(crate) fn thin_idle_rows(&mut self, max_rows: u64) {
         let sum = |of: fn(&SampleRows) -> u64| {
             self.threads.iter().fold(0, |sum: u64, thread| {
@@ -466,7 +469,7 @@ impl ProcessStreamingContext {
         if rows <= max_rows {
             return;
         }
-        // A run keeps at most one row more than its share.
+        // A run keeps at most one idle row more than its share.
         let available = max_rows.saturating_sub(rows - idle).saturating_sub(runs);
         let stride = if available == 0 {
             u64::MAX
@@ -495,8 +498,8 @@ impl ThreadStreamingContext {
         }
     }
 
-    /// Returns whether the thread ended before the profile's first moment, so that the profile has
-    /// nothing of it.
+    /// Returns whether the thread ended before the cut and has no sample or marker after it, so
+    /// that it is left out of the profile.
     fn ended_before_cut(&self, source: &ProfileSource) -> bool {
         let ended_at = self
             .thread

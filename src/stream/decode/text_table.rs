@@ -10,7 +10,8 @@ pub(crate) struct TextTable {
 }
 
 impl TextTable {
-    /// Returns the text's number. Equal texts have the same number.
+    /// Returns the number of a text, and adds the text if it is new. Equal texts have the same
+    /// number.
     pub(crate) fn intern(&mut self, text: String) -> u32 {
         let Self { indices, texts } = self;
         *indices.entry(text).or_insert_with_key(|text| {

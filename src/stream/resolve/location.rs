@@ -9,8 +9,8 @@ use crate::symbols::{FrameName, SampledAddress};
 use crate::types::{Features, ScriptDescription};
 use crate::unwind::{CodeMap, LoadedModule, ModuleTable};
 
-/// Returns the name by which the viewer shows a library. The system's mark of a deleted file is
-/// removed. Brackets are replaced, because they would end the name early.
+/// Returns the name by which the viewer shows a library. The kernel's suffix ` (deleted)` is
+/// removed. Parentheses are replaced, because the viewer would take one for the end of the name.
 pub(crate) fn library_name(path: &Path) -> String {
     let name = path
         .file_name()
@@ -107,8 +107,9 @@ impl<'a> Locations<'a> {
     }
 }
 
-/// Returns a label's text, changed where the viewer would parse it as an address or as a function
-/// in a file or library. The viewer does not parse a no-break space, which looks like a plain one.
+/// Returns a label's text in a form that the viewer does not parse as an address, or as a function
+/// in a file or library. For this, a no-break space is added or replaces a plain space: it looks
+/// the same, but the viewer does not parse it.
 pub(crate) fn label_location(text: &str) -> String {
     if text.starts_with("0x") {
         return format!("\u{a0}{text}");
@@ -124,7 +125,8 @@ pub(crate) fn label_location(text: &str) -> String {
 
 /// Returns the location of a script function: `name (file:line:column)`, with the position where
 /// the function begins. Without a name it is `file:line:column`, which the viewer calls the root
-/// scope of the file. Text that the viewer would parse differently gets a no-break space.
+/// scope of the file. As in [`label_location`], a no-break space keeps the viewer from parsing any
+/// part differently.
 pub(crate) fn script_location(function: &ScriptDescription<'_>) -> String {
     let &ScriptDescription {
         name,

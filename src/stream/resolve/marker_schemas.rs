@@ -13,8 +13,9 @@ pub(crate) const TEXT: &str = "Text";
 /// The type of markers that have only a stack or a window.
 pub(crate) const ONLY_USER_DATA: &str = "NoPayloadUserData";
 
-/// Types that the viewer shows by fixed fields instead of a schema. For each: the name, the fields,
-/// and the name for an application's type that has the viewer's name but not the fields.
+/// Types that the viewer shows by fixed fields instead of a schema. For each: the name, the
+/// required fields, and the replacement name for an application's type that has the viewer's name
+/// but lacks a required field.
 const WITH_REQUIRED_FIELDS: &[(&str, &[&str], &str)] = &[
     ("GCMajor", &["timings"], "GCMajor_"),
     ("GCSlice", &["timings"], "GCSlice_"),

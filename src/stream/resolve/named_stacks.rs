@@ -117,7 +117,7 @@ impl NamedStacks {
         }
     }
 
-    /// Keeps addresses as they are, and so each frame and each stack.
+    /// Leaves addresses unnamed. Every frame and every stack keeps its index.
     pub(crate) fn without_names(source: &ProfileSource, process: &ProcessStreamingContext) -> Self {
         let no_names = ProfileNames::default();
         let texts = Locations::new(source, &process.modules);

@@ -4,18 +4,18 @@ use crate::json::{StringIndex, UniqueStrings};
 use crate::stream::decode::ThreadStreamingContext;
 use crate::stream::resolve::named_stacks::{FrameKind, NamedStacks, TRUNCATED};
 
-/// A frame as it is printed.
+/// A frame in the thread's frame table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ThreadFrame {
     pub(crate) location: StringIndex,
     pub(crate) kind: FrameKind,
     /// The name of a script frame's implementation, unless it is an interpreter.
     pub(crate) implementation: Option<StringIndex>,
-    /// Index of the frame in the process.
+    /// Index of the frame in [`NamedStacks`].
     named: u32,
 }
 
-/// The tables of a thread, as far as its rows were printed.
+/// The tables of a thread, with the frames and stacks of the rows printed so far.
 #[derive(Debug)]
 pub(crate) struct ResolvedThread<'a> {
     pub(crate) context: &'a ThreadStreamingContext,
@@ -23,9 +23,9 @@ pub(crate) struct ResolvedThread<'a> {
     pub(crate) strings: UniqueStrings,
     frames: Vec<ThreadFrame>,
     stacks: Vec<(Option<u32>, u32)>,
-    /// For each frame of the process, its index here plus one; 0 if the thread does not use it.
+    /// For each frame in `named`, its index in `frames` plus one; 0 if no printed row has used it.
     frame_map: Vec<u32>,
-    /// For each stack of the process, its index here plus one; 0 if the thread does not use it.
+    /// For each stack in `named`, its index in `stacks` plus one; 0 if no printed row has used it.
     stack_map: Vec<u32>,
     /// Kept between calls to reuse its memory.
     missing: Vec<u32>,
@@ -45,7 +45,8 @@ impl<'a> ResolvedThread<'a> {
         }
     }
 
-    /// Returns the index here of a stack of the process.
+    /// Returns the index of a stack of the process in this thread's table, and adds the stack if it
+    /// is new.
     pub(crate) fn stack_of(&mut self, stack: u32) -> u32 {
         let stack = self.named.stack_of(stack);
         match self.stack_map[stack as usize] {

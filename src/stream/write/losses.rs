@@ -19,7 +19,7 @@ const SAMPLER_LOSSES: &[&str] = &[
     "sampler_panics",
 ];
 
-/// Returns the buffer's activity counts, by name.
+/// Returns the buffer's capacity, and the number and bytes of the entries put into it, by name.
 pub(crate) fn buffer_counts(source: &ProfileSource) -> [(&'static str, u64); 3] {
     let buffer = &source.buffer.statistics;
     [
@@ -29,7 +29,7 @@ pub(crate) fn buffer_counts(source: &ProfileSource) -> [(&'static str, u64); 3] 
     ]
 }
 
-/// Returns the losses of the buffer and of its reader, by name.
+/// Returns the losses of the buffer and of the decoder, by name.
 pub(crate) fn buffer_losses(
     source: &ProfileSource,
     process: &ProcessStreamingContext,

@@ -22,8 +22,8 @@ pub(crate) struct MarkerContext<'a> {
 }
 
 impl MarkerContext<'_> {
-    /// Writes the row. A payload that cannot be read back is left out, and the marker's name says
-    /// so.
+    /// Writes the row of a marker. A payload that cannot be read back is left out, and the reason
+    /// is appended to the marker's name.
     pub(crate) fn write(
         &self,
         json: &mut JsonWriter<'_>,
@@ -83,8 +83,8 @@ impl MarkerContext<'_> {
     }
 
     /// Writes a marker with a payload of the application's type `number`. On failure, writes
-    /// nothing and returns the reason and the name of the type; the fallback type's name if the
-    /// type is unavailable.
+    /// nothing and returns the reason, with the name of the type or, if the type is unavailable, of
+    /// the fallback type.
     fn write_typed(
         &self,
         json: &mut JsonWriter<'_>,
@@ -169,8 +169,8 @@ impl MarkerContext<'_> {
         });
     }
 
-    /// Writes what a marker of any type may have: a window, and a stack in the form of a thread
-    /// with one sample.
+    /// Writes the fields that a marker of any type may have: the window, and the stack in the form
+    /// of a thread with one sample.
     fn write_user_data(
         &self,
         json: &mut JsonWriter<'_>,

@@ -3,7 +3,8 @@
 use crate::types::{DEFAULT_MAX_ROWS, ProfilerTime, TimeStamp};
 use crate::util::{ProgressLogger, SharedProgress};
 
-/// The options of a job that writes a profile. The job ends when they are dropped.
+/// The options of a job that writes a profile. Dropping them reports the job as done to the
+/// observer of its progress.
 #[derive(Debug)]
 pub(crate) struct StreamOptions {
     /// Whether addresses are replaced by names.

@@ -7,8 +7,8 @@ use crate::json::JsonWriter;
 use crate::types::Page;
 
 /// Writes the elements of `pages`. The viewer follows each page to its embedder, and on to the
-/// outermost page. A page in a cycle of embedders has no outermost page, so it is written without
-/// an embedder.
+/// outermost page. A page whose embedders lead into a cycle has no outermost page, so it is written
+/// without an embedder.
 pub(crate) fn write_pages(json: &mut JsonWriter<'_>, pages: &[Arc<Page>]) {
     let embedders = pages
         .iter()

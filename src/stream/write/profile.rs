@@ -19,7 +19,7 @@ use crate::stream::write::thread_tables::{write_placeholder_main_thread, write_t
 use crate::threads::MAIN_THREAD_NAME;
 use crate::util::{FailureLatch, ProgressLocation, ProgressLogger};
 
-/// The end of each part of the job, as a proportion. A job without names skips their part.
+/// Progress at the end of each part of the job, from 0 to 1. A job without names skips their part.
 const ENTRIES_END: f32 = 0.15;
 const LIBRARIES_END: f32 = 0.16;
 const META_END: f32 = 0.17;
@@ -32,12 +32,12 @@ const LOG_END: f32 = 0.97;
 const CHILD_PROFILES_END: f32 = 0.99;
 
 /// Writes a profile in the Gecko format, version 36. Every profile is written by this function.
-/// Decoded chunks are released, unless the source is shared. With names, the parts before the
-/// threads are handed to the sink before the names are looked up. So a sink that fails at once
-/// fails before the long part.
+/// After decoding, it releases the chunks without markers, unless the source is shared. It flushes
+/// the parts before the threads to `out` before it looks up names, so that a failure of `out` shows
+/// before the longest part.
 ///
 /// # Errors
-/// The job's first failure: the writer's.
+/// Returns the first failure of the job, which is that of `out`.
 #[doc(alias = "profiler_stream_json_for_this_process")]
 pub(crate) fn stream_gecko_json(
     mut source: ProfileSource,
@@ -50,7 +50,7 @@ pub(crate) fn stream_gecko_json(
     let decoding = progress.sub_logger(0.0, ENTRIES_END, ProgressLocation::Entries);
     let mut process = ProcessStreamingContext::decode(&source, &decoding);
     drop(decoding);
-    // Only markers are read again.
+    // From here on, only markers are read from the chunks.
     source
         .buffer
         .retain_chunks(process.chunks_with_markers.iter().copied());
@@ -211,7 +211,7 @@ fn write_counter_row(json: &mut JsonWriter<'_>, time_ns: u64, delta: i64) {
     });
 }
 
-/// Writes what the profiler did, lost and cost, by the process's id.
+/// Writes `profilingLog`: what the profiler did, lost and cost, under the id of the process.
 fn write_log(json: &mut JsonWriter<'_>, source: &ProfileSource, process: &ProcessStreamingContext) {
     json.object(|json| {
         json.key(&source.process.to_number().to_string())

@@ -12,8 +12,8 @@ use crate::stream::write::marker_rows::{MARKERS, MarkerContext};
 use crate::threads::MAIN_THREAD_NAME;
 use crate::util::{ProgressLocation, ProgressLogger};
 
-/// Returns a function that gives the event delay at a time, as far as the probes of the thread
-/// show.
+/// Returns a function that maps ascending times to event delays, as far as the thread's probes show
+/// them.
 fn probed_delays(
     source: &ProfileSource,
     thread: &ThreadStreamingContext,
@@ -28,7 +28,8 @@ fn probed_delays(
         .delays(max_probe_gap_ns(interval_ns), source.ns_since_start(end))
 }
 
-/// The ends of the parts of a thread's share of the job. The first part is that of the frames.
+/// Progress at the end of each part of a thread, from 0 to 1. The thread's tables are the last
+/// part.
 const FRAMES_END: f32 = 0.20;
 const SAMPLES_END: f32 = 0.60;
 const MARKERS_END: f32 = 0.90;
@@ -171,7 +172,7 @@ fn is_relevant_for_js(kind: FrameKind) -> bool {
     )
 }
 
-/// Returns the page that a frame belongs to; 0 for none.
+/// Returns the id of the page that a frame belongs to; 0 if it belongs to none.
 fn inner_window_id(kind: FrameKind) -> u64 {
     match kind {
         FrameKind::Script {

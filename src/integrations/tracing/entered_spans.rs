@@ -22,7 +22,9 @@ const MAX_ENTERED: usize = 4096;
 #[derive(Debug)]
 struct EnteredSpan {
     key: SpanKey,
-    label: Option<EnteredLabel>,
+    label: Option<SpanLabel>,
+    /// The label on the thread's label stack.
+    pushed: Option<AutoProfilerLabel>,
     recorded: Option<RecordedSpan>,
 }
 
@@ -50,29 +52,10 @@ pub(crate) struct SpanLabel {
     pub(crate) stack_address: usize,
 }
 
-/// A label on the thread's label stack.
-#[derive(Debug)]
-struct EnteredLabel {
-    span_label: SpanLabel,
-    guard: Option<AutoProfilerLabel>,
-}
-
-impl EnteredLabel {
+impl SpanLabel {
     #[inline]
-    fn push(span_label: SpanLabel) -> Self {
-        let SpanLabel {
-            name,
-            category,
-            stack_address,
-        } = span_label;
-        Self {
-            span_label,
-            guard: Some(AutoProfilerLabel::with_stack_address(
-                name,
-                category,
-                stack_address,
-            )),
-        }
+    fn push(self) -> AutoProfilerLabel {
+        AutoProfilerLabel::with_stack_address(self.name, self.category, self.stack_address)
     }
 }
 
@@ -111,7 +94,8 @@ pub(crate) fn enter(key: SpanKey, label: Option<SpanLabel>, recorded: Option<Rec
         if entered.len() < MAX_ENTERED {
             entered.push(EnteredSpan {
                 key,
-                label: label.map(EnteredLabel::push),
+                label,
+                pushed: label.map(SpanLabel::push),
                 recorded,
             });
         }
@@ -158,16 +142,11 @@ pub(crate) fn current(layer: u32) -> Option<SpanFlow> {
 #[cold]
 fn remove_from_below(entered: &mut Vec<EnteredSpan>, index: usize) -> EnteredSpan {
     for span in entered[index..].iter_mut().rev() {
-        if let Some(label) = &mut span.label {
-            label.guard = None;
-        }
+        span.pushed = None;
     }
     let removed = entered.remove(index);
-    for label in entered[index..]
-        .iter_mut()
-        .filter_map(|span| span.label.as_mut())
-    {
-        *label = EnteredLabel::push(label.span_label);
+    for span in &mut entered[index..] {
+        span.pushed = span.label.map(SpanLabel::push);
     }
     removed
 }

@@ -1,12 +1,11 @@
 //! The spans that sessions record, from their start to their end.
 //!
 //! Any thread finds a span by its id in the table of this module. The registry's extensions could
-//! store the spans too, but each access to them takes two lookups in the registry, and each span an
-//! allocation.
+//! store the spans too, but then each span takes an allocation under its lock in the registry, and
+//! two fifths more instructions of the layer. A child of a fork could wait for that lock for ever.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{LazyLock, Mutex, MutexGuard, TryLockError};
+use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::Duration;
 
 use tracing_core::Metadata;
@@ -42,132 +41,113 @@ pub(crate) struct OpenSpan {
 /// Number of slots: with fewer open spans, collisions are rare. Colliding spans share a slot.
 const SLOTS: usize = 2048;
 
-/// Limits of the wait for a slot's lock: attempts that spin, that yield, and that sleep 1 ms each.
+/// Limits of the wait for a slot's lock: attempts that yield, and that sleep 1 ms each.
 ///
 /// The lock is held for a few stores, and for an allocation when a slot grows. A holder that is
 /// preempted releases the lock once it runs again. The wait of 0.2 s expires only in the child of a
 /// fork whose parent's thread held the lock; the child then does without the slot.
-const MAX_SPINS: u32 = 100;
-const MAX_YIELDS: u32 = 10_000;
+const MAX_YIELDS: u32 = 100;
 const MAX_SLEEPS: u32 = 200;
 
 thread_local! {
-    /// Whether the thread holds a slot's lock. If its allocator uses spans during that time, they
-    /// are skipped instead of waiting for a lock.
-    static HOLDS_SLOT: Cell<bool> = const { Cell::new(false) };
+    /// Whether the thread uses a slot. If its allocator uses spans during that time, they are
+    /// skipped instead of waiting for a lock.
+    static USES_SLOT: Cell<bool> = const { Cell::new(false) };
 }
 
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Slot(Mutex<Vec<OpenSpan>>);
 
-static TABLE: LazyLock<Box<[Slot]>> =
-    LazyLock::new(|| (0..SLOTS).map(|_| Slot::default()).collect());
-
-/// Whether any span was ever recorded. If not, lookups while the profiler is inactive skip the
-/// table.
-static HAS_RECORDED: AtomicBool = AtomicBool::new(false);
-
-/// The spans of a slot, locked.
-struct SlotSpans<'a>(MutexGuard<'a, Vec<OpenSpan>>);
-
-impl Drop for SlotSpans<'_> {
-    fn drop(&mut self) {
-        HOLDS_SLOT.set(false);
-    }
-}
+/// Absent until the first span is recorded; until then, a lookup is one load.
+static TABLE: OnceLock<Box<[Slot]>> = OnceLock::new();
 
 impl Slot {
-    /// Locks the slot. Returns `None` if the thread holds a slot's lock already, or if the wait
-    /// expires.
+    /// Runs `body` on the slot's spans. Returns `None` in a nested call, and if the wait for the
+    /// lock expires.
     #[inline]
-    fn lock(&self) -> Option<SlotSpans<'_>> {
-        if HOLDS_SLOT.get() {
+    fn with<T>(&self, body: impl FnOnce(&mut Vec<OpenSpan>) -> Option<T>) -> Option<T> {
+        if USES_SLOT.replace(true) {
             return None;
         }
-        let spans = match self.0.try_lock() {
-            Ok(spans) => spans,
-            Err(TryLockError::Poisoned(spans)) => spans.into_inner(),
-            Err(TryLockError::WouldBlock) => self.wait_for_lock()?,
-        };
-        HOLDS_SLOT.set(true);
-        Some(SlotSpans(spans))
+        let result = self
+            .try_lock()
+            .or_else(|| self.wait_for_lock())
+            .and_then(|mut spans| body(&mut spans));
+        USES_SLOT.set(false);
+        result
+    }
+
+    #[inline]
+    fn try_lock(&self) -> Option<MutexGuard<'_, Vec<OpenSpan>>> {
+        match self.0.try_lock() {
+            Ok(spans) => Some(spans),
+            Err(TryLockError::Poisoned(spans)) => Some(spans.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     #[cold]
     fn wait_for_lock(&self) -> Option<MutexGuard<'_, Vec<OpenSpan>>> {
-        for tries in 0..MAX_SPINS + MAX_YIELDS + MAX_SLEEPS {
-            match self.0.try_lock() {
-                Ok(spans) => return Some(spans),
-                Err(TryLockError::Poisoned(spans)) => return Some(spans.into_inner()),
-                Err(TryLockError::WouldBlock) if tries < MAX_SPINS => std::hint::spin_loop(),
-                Err(TryLockError::WouldBlock) if tries < MAX_SPINS + MAX_YIELDS => {
-                    std::thread::yield_now()
-                }
-                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
+        (0..MAX_YIELDS + MAX_SLEEPS).find_map(|tries| {
+            if tries < MAX_YIELDS {
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(Duration::from_millis(1));
             }
-        }
-        None
+            self.try_lock()
+        })
     }
 }
 
 #[inline]
-fn slot_of(key: SpanKey) -> Option<SlotSpans<'static>> {
+fn slot_of(table: &[Slot], key: SpanKey) -> &Slot {
     // The upper bits of an id count how often the registry reused it. Without these bits, a span
     // gets the slot of its predecessor, and that slot's memory.
     const INDEX_BITS: u64 = (1 << 51) - 1;
     let index = (key.id & INDEX_BITS).wrapping_add(u64::from(key.layer) << 40);
     // Neighbouring spans share many bits; the multiplication spreads them over the table.
-    TABLE[(index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % SLOTS].lock()
+    &table[(index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % SLOTS]
 }
 
 /// Adds a span at its start.
 #[inline]
 pub(crate) fn insert(span: OpenSpan) {
-    if !HAS_RECORDED.load(Ordering::Relaxed) {
-        HAS_RECORDED.store(true, Ordering::Relaxed);
-    }
-    if let Some(mut slot) = slot_of(span.key) {
-        let spans = &mut slot.0;
+    let table = TABLE.get_or_init(|| (0..SLOTS).map(|_| Slot::default()).collect());
+    slot_of(table, span.key).with(|spans| {
         if spans.capacity() == 0 {
             spans.reserve_exact(1);
         }
         spans.push(span);
-    }
+        Some(())
+    });
 }
 
 /// Runs `body` on a span; returns `None` if the span is not recorded.
 #[inline]
 pub(crate) fn with_span<T>(key: SpanKey, body: impl FnOnce(&mut OpenSpan) -> T) -> Option<T> {
-    if !HAS_RECORDED.load(Ordering::Relaxed) {
-        return None;
-    }
-    slot_of(key)?
-        .0
-        .iter_mut()
-        .rev()
-        .find(|span| span.key == key)
-        .map(body)
+    slot_of(TABLE.get()?, key).with(|spans| {
+        let span = spans.iter_mut().rev().find(|span| span.key == key)?;
+        Some(body(span))
+    })
 }
 
 /// Removes a span at its end.
 #[inline]
 pub(crate) fn remove(key: SpanKey) -> Option<OpenSpan> {
-    if !HAS_RECORDED.load(Ordering::Relaxed) {
-        return None;
-    }
-    let mut slot = slot_of(key)?;
-    let index = slot.0.iter().rposition(|span| span.key == key)?;
-    Some(slot.0.swap_remove(index))
+    slot_of(TABLE.get()?, key).with(|spans| {
+        let index = spans.iter().rposition(|span| span.key == key)?;
+        Some(spans.swap_remove(index))
+    })
 }
 
 /// Removes the spans of a dropped layer, which is not notified of their end.
 pub(crate) fn forget_layer(layer: u32) {
-    if HAS_RECORDED.load(Ordering::Relaxed) {
-        TABLE
-            .iter()
-            .filter_map(Slot::lock)
-            .for_each(|mut slot| slot.0.retain(|span| span.key.layer != layer));
+    for slot in TABLE.get().into_iter().flatten() {
+        slot.with(|spans| {
+            spans.retain(|span| span.key.layer != layer);
+            Some(())
+        });
     }
 }
 
@@ -226,5 +206,15 @@ mod tests {
             )
         });
         assert!(remove(key).is_some());
+    }
+
+    #[test]
+    fn slot_held_for_ever_is_given_up() {
+        let slot = Slot::default();
+        // As by a thread that the child of a fork lacks.
+        let held = slot.0.lock();
+        assert_eq!(slot.with(|_| Some(())), None);
+        drop(held);
+        assert_eq!(slot.with(|_| Some(())), Some(()));
     }
 }

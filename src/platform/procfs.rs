@@ -294,32 +294,6 @@ mod tests {
         assert_eq!(window.probe(), ProbeResult::NotBlocked);
     }
 
-    /// Runs in the child of a fork, because the limit is that of a process.
-    #[test]
-    fn thread_probe_recovers_from_a_lack_of_descriptors() {
-        use nix::sys::wait::{WaitStatus, waitpid};
-        use nix::unistd::{ForkResult, fork};
-
-        // SAFETY: glibc lets the child of a program with threads call any function.
-        let child = match unsafe { fork() }.expect("a child") {
-            ForkResult::Parent { child } => child,
-            ForkResult::Child => {
-                let none = libc::rlimit {
-                    rlim_cur: 0,
-                    rlim_max: 0,
-                };
-                // SAFETY: the limits are a local.
-                unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &none) };
-                let own = crate::platform::identity::current_thread_id();
-                let is_hidden = ThreadProbe::new(own).probe() == ProbeResult::Hidden;
-                // SAFETY: ends the process.
-                unsafe { libc::_exit(i32::from(is_hidden)) }
-            }
-        };
-        let status = waitpid(child, None).expect("the child's status");
-        assert!(matches!(status, WaitStatus::Exited(_, 0)), "{status:?}");
-    }
-
     #[test]
     fn parse_cpuinfo_counts_cores_per_package() {
         let text = "model name\t: Fast CPU\nphysical id\t: 0\ncore id\t: 0\n\nmodel name\t: Fast CPU\n\

@@ -7,6 +7,7 @@ mod announced;
 mod blocked_signal;
 mod deep_kept;
 mod engines;
+mod few_descriptors;
 mod few_processors;
 mod idle_bytes;
 mod not_dumpable;

@@ -13,11 +13,11 @@ use super::table::{Bar, Row, Table};
 
 /// Minimum CPU time of a sampled case.
 const SAMPLED_CPU: Duration = Duration::from_millis(200);
-/// Minimum number of samples of a sampled case. A busy machine needs more CPU time for them.
+/// Minimum number of judged samples of a sampled case.
 const LEAST_SAMPLES: usize = 50;
 const SAMPLING: Sampling = Sampling {
     cpu: SAMPLED_CPU,
-    samples: LEAST_SAMPLES,
+    samples: 2 * LEAST_SAMPLES as u64,
 };
 
 pub(crate) fn all(table: &mut Table) {

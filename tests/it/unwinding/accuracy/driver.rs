@@ -9,7 +9,7 @@ use gekkota::{AutoProfilerLabel, ProfilerSession, StartParams, gecko_profiler_ca
 
 use super::stepper::{self, Step, WINDOW};
 use super::table::{Bar, Row, Verdict, judge};
-use crate::common::{Read, Sample, thread_cpu};
+use crate::common::{Read, thread_cpu};
 
 /// Label of the samples that were taken while a case ran.
 const LABEL: &str = "the case runs";
@@ -314,22 +314,23 @@ pub(crate) fn session() -> ProfilerSession {
 pub(crate) struct Sampling {
     /// Minimum CPU time.
     pub(crate) cpu: Duration,
-    /// Minimum number of samples.
-    pub(crate) samples: usize,
+    /// Minimum number of samples of the thread. Nearly all of them are of the case.
+    pub(crate) samples: u64,
 }
 
 impl Sampling {
-    /// Returns a condition that is true once the running session has the samples.
-    fn condition(self) -> impl FnMut() -> bool {
+    /// Returns a condition that is true once the session has the samples.
+    fn condition(self, session: &ProfilerSession) -> impl FnMut() -> bool {
         let mut next_check = thread_cpu() + self.cpu;
         move || {
             if thread_cpu() < next_check {
                 return false;
             }
             next_check += self.cpu;
-            let is_of_case = |sample: &Sample| sample.stack.iter().any(|frame| frame == LABEL);
-            let samples = Read::of_running().samples(THREAD);
-            samples.iter().filter(|sample| is_of_case(sample)).count() >= self.samples
+            // Reading thousands of deep stacks back each time would take gigabytes.
+            let counts = session.snapshot().expect("it runs").sampler_counts();
+            let captured = counts.iter().find(|(name, _)| *name == "captured_samples");
+            captured.expect("the count").1 >= self.samples
         }
     }
 }
@@ -342,7 +343,7 @@ pub(crate) fn sample(
     sampling: Sampling,
     body: &mut dyn FnMut(),
 ) {
-    let callers = drive(Mode::Sampled, 0, &mut sampling.condition(), body);
+    let callers = drive(Mode::Sampled, 0, &mut sampling.condition(&session), body);
     let profile = session.finish().expect("profile");
     let mut text = Vec::new();
     let options =

@@ -49,7 +49,7 @@ pub(crate) trait ChunkSource {
         block_bytes: usize,
     ) -> Option<ChunkWriter>;
 
-    /// Allocates a chunk of `session` that is just large enough for one block of `block_bytes`.
+    /// Allocates a chunk of `session` of the smallest size that holds one block of `block_bytes`.
     /// Returns `None` like [`Self::make_chunk`].
     fn make_chunk_for_one_entry(
         &self,

@@ -347,9 +347,8 @@ impl SlotWriter<'_> {
     /// whether labels were left out.
     pub(crate) fn copy_labels_in_handler(&mut self) {
         // SAFETY: the pointer is to the owner's thread-local, which is bound to the slot while the
-        // thread is registered. The calling thread is the owner: the handler of a request has
-        // compared the thread pointers, and the handler of a timer has found the slot by its own
-        // (`sampler/handler.rs`).
+        // thread is registered. The calling thread is the owner: `begin_for_in_handler` has
+        // compared the thread pointers.
         let Some(stack) = (unsafe { self.slot.profiling_stack.load(Ordering::Acquire).as_ref() })
         else {
             return;

@@ -1,5 +1,8 @@
 //! Hooks that run before `fork`, and after it in the parent and in the child.
 
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use once_cell::race::OnceBox;
 
 use crate::platform::identity::note_process;
@@ -16,20 +19,44 @@ pub(crate) struct ForkHooks {
 }
 
 static HOOKS: OnceBox<ForkHooks> = OnceBox::new();
+/// Whether the C library knows the handlers.
+static IS_INSTALLED: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// Number of calls of [`prepare`] for the fork in progress. Two threads that install the
+    /// handlers at the same time install them twice.
+    static PREPARED: Cell<u32> = const { Cell::new(0) };
+}
 
 extern "C" fn prepare() {
-    if let Some(hooks) = HOOKS.get() {
+    let before = PREPARED.get();
+    PREPARED.set(before + 1);
+    if before == 0
+        && let Some(hooks) = HOOKS.get()
+    {
         (hooks.prepare)();
     }
 }
 
+/// Returns whether this is the last call of a handler after a fork that was prepared.
+fn is_last_after_fork() -> bool {
+    let before = PREPARED.get();
+    PREPARED.set(before.saturating_sub(1));
+    before == 1
+}
+
 extern "C" fn parent() {
-    if let Some(hooks) = HOOKS.get() {
+    if is_last_after_fork()
+        && let Some(hooks) = HOOKS.get()
+    {
         (hooks.parent)();
     }
 }
 
 extern "C" fn child() {
+    if !is_last_after_fork() {
+        return;
+    }
     note_process();
     forget_control_pipe_in_child();
     for descriptor in take_cached_descriptors() {
@@ -44,22 +71,24 @@ extern "C" fn child() {
     }
 }
 
-/// Registers the hooks. Only the first call has an effect. `vfork` and `posix_spawn` do not run
-/// hooks.
+/// Makes each later fork run the hooks. Only the first call has an effect. `vfork` and `posix_spawn`
+/// do not run hooks.
 pub(crate) fn install_fork_handlers(hooks: ForkHooks) {
-    if HOOKS.get().is_some() {
+    if IS_INSTALLED.load(Ordering::Acquire) {
         return;
     }
-    if HOOKS.set(Box::new(hooks)).is_ok() {
-        // SAFETY: the three functions take no arguments and live as long as the program.
-        unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
-    }
+    // Fails if another thread is installing the handlers. Its fork or this thread's may come before
+    // it has finished, so this thread installs them, too.
+    let _ = HOOKS.set(Box::new(hooks));
+    // SAFETY: the three functions take no arguments and live as long as the program.
+    unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
+    IS_INSTALLED.store(true, Ordering::Release);
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicI32, Ordering};
+    use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
     use std::thread::{self, JoinHandle};
 
     use super::*;
@@ -117,6 +146,50 @@ mod tests {
         let mut status = 0;
         // SAFETY: the pointer is to a live variable.
         assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+        assert_eq!(status, 0, "status of the child");
+    }
+
+    /// Runs in a child, because no other test's hooks may be installed there.
+    #[test]
+    fn hooks_run_once_even_if_the_handlers_are_installed_twice() {
+        static CALLS: AtomicU32 = AtomicU32::new(0);
+        fn prepare_once() {
+            CALLS.fetch_add(1, Ordering::Relaxed);
+        }
+        fn parent_once() {
+            CALLS.fetch_add(16, Ordering::Relaxed);
+        }
+        fn child_once() {
+            CALLS.fetch_add(256, Ordering::Relaxed);
+        }
+        let hooks = ForkHooks {
+            prepare: prepare_once,
+            parent: parent_once,
+            child: child_once,
+        };
+        // SAFETY: glibc lets the child of a program with threads call any function.
+        let installing = unsafe { libc::fork() };
+        if installing == 0 {
+            install_fork_handlers(hooks);
+            IS_INSTALLED.store(false, Ordering::Relaxed);
+            install_fork_handlers(hooks);
+            // SAFETY: see above.
+            let forked = unsafe { libc::fork() };
+            if forked == 0 {
+                // SAFETY: ends the process.
+                unsafe { libc::_exit(i32::from(CALLS.load(Ordering::Relaxed) != 257)) };
+            }
+            let mut status = -1;
+            // SAFETY: the pointer is to a live variable.
+            unsafe { libc::waitpid(forked, &mut status, 0) };
+            let is_well = status == 0 && CALLS.load(Ordering::Relaxed) == 17;
+            // SAFETY: ends the process.
+            unsafe { libc::_exit(i32::from(!is_well)) };
+        }
+        let mut status = -1;
+        // SAFETY: the pointer is to a live variable.
+        let ended = unsafe { libc::waitpid(installing, &mut status, 0) };
+        assert_eq!(ended, installing);
         assert_eq!(status, 0, "status of the child");
     }
 

@@ -26,6 +26,7 @@ pub(crate) fn own_thread_id() -> ThreadId {
 /// Copies the stack of the function that this one is inlined into.
 #[inline(always)]
 pub(crate) fn capture_backtrace() -> Option<CapturedBacktrace> {
+    ensure_fork_handlers();
     SampledStack::prepare();
     CapturedBacktrace::capture_here(BacktraceParts::LabelsAndStack)
 }

@@ -135,7 +135,7 @@ impl SessionChunks {
         block_bytes: usize,
     ) -> Option<ChunkWriter> {
         // The sampler may have supplied the next chunk while this thread waited for the lock. Using
-        // it keeps a lane's chunks in the order of their numbers.
+        // it keeps the chunks of the lane's writer in the order of their numbers.
         if let Some(next) = lane.take_next() {
             if next.chunk().session == self.session && next.chunk().capacity() >= block_bytes {
                 return Some(next);
@@ -146,7 +146,7 @@ impl SessionChunks {
         self.make_chunk_of(bytes, lane)
     }
 
-    /// Returns a chunk that is just large enough for one block of `block_bytes`, and leaves the
+    /// Returns a chunk of the smallest size that holds one block of `block_bytes`, and leaves the
     /// lane's next chunk in place. Returns `None` if the manager supplies none.
     pub(crate) fn make_chunk_for_one_entry(
         &mut self,
@@ -240,8 +240,10 @@ impl SessionChunks {
     }
 
     /// Returns all chunks that hold an entry, in the order in which they were begun, each with its
-    /// committed length. For each lane the result is a prefix of what was put: newer chunks are
-    /// checked first, and if one of them holds an entry, the lane's older chunks are complete.
+    /// committed length. For each lane the result is a prefix of what its writer put: newer chunks are
+    /// checked first, and if one of them holds an entry, the lane's older chunks are complete. An
+    /// entry of a signal handler that interrupted the writer has a chunk of its own, and may be
+    /// there although an older entry of the writer is not.
     pub(crate) fn share(&self) -> Vec<(Arc<Chunk>, usize)> {
         let unreleased = self.unreleased.iter().map(|unreleased| &unreleased.chunk);
         let mut chunks: Vec<_> = self

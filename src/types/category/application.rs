@@ -6,7 +6,7 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 
 use crate::types::category::category_info::{
     CategoryInfo, GECKO_CATEGORIES, OTHER, is_known_color,
@@ -19,8 +19,8 @@ const MAX_REGISTERED: usize = u8::MAX as usize + 1 - GECKO_CATEGORIES;
 /// The registered categories. The index is the category's number minus the number of Gecko's
 /// categories.
 ///
-/// An entry below [`COUNT`] may still be empty: registration raises the count before it sets the
-/// entry.
+/// An entry below [`COUNT`] may be empty: registration raises the count before it sets the entry, and
+/// leaves the entry empty if another thread has registered the same category.
 static REGISTERED: [OnceLock<&'static CategoryInfo>; MAX_REGISTERED] =
     [const { OnceLock::new() }; MAX_REGISTERED];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -30,7 +30,9 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 #[derive(Debug)]
 pub struct CategoryDefinition {
     info: CategoryInfo,
-    number: OnceLock<u8>,
+    /// The category's number plus 1; 0 until the category is registered. Not a `OnceLock`, which the
+    /// child of a fork could inherit in the middle of its initialization.
+    number_plus_one: AtomicU16,
 }
 
 impl CategoryDefinition {
@@ -63,33 +65,38 @@ impl CategoryDefinition {
                 color,
                 subcategories,
             },
-            number: OnceLock::new(),
+            number_plus_one: AtomicU16::new(0),
         }
     }
 
     fn number(&'static self) -> u8 {
-        match self.number.get() {
-            Some(&number) => number,
-            None => self.register(),
+        match self.number_plus_one.load(Ordering::Relaxed) {
+            0 => self.register(),
+            known => (known - 1) as u8,
         }
     }
 
     #[cold]
     fn register(&'static self) -> u8 {
-        *self.number.get_or_init(|| {
-            // Not `fetch_add`: the count must not exceed the maximum.
-            let index = COUNT.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |count| {
-                (count < MAX_REGISTERED).then_some(count + 1)
-            });
-            match index {
-                Ok(index) => {
-                    // Never fails: no other category has this index.
-                    let _ = REGISTERED[index].set(&self.info);
-                    (GECKO_CATEGORIES + index) as u8
-                }
-                Err(_) => OTHER,
-            }
-        })
+        // Not `fetch_add`: the count must not exceed the maximum.
+        let index = COUNT.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |count| {
+            (count < MAX_REGISTERED).then_some(count + 1)
+        });
+        let number = index.map_or(OTHER, |index| (GECKO_CATEGORIES + index) as u8);
+        let before = self.number_plus_one.compare_exchange(
+            0,
+            u16::from(number) + 1,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+        if let Err(known) = before {
+            return (known - 1) as u8;
+        }
+        if let Ok(index) = index {
+            // Never fails: no other thread has this index.
+            let _ = REGISTERED[index].set(&self.info);
+        }
+        number
     }
 }
 
@@ -161,8 +168,8 @@ impl fmt::Debug for HostCategory {
     }
 }
 
-/// Returns the categories of the application that were used, by their numbers; `None` for one that
-/// is being registered.
+/// Returns the categories of the application that were used, by their numbers; `None` for a number
+/// that no category has, or whose category is being registered.
 #[cfg(has_profiler)]
 pub(crate) fn registered_categories() -> impl Iterator<Item = Option<&'static CategoryInfo>> {
     let count = COUNT.load(Ordering::Acquire);

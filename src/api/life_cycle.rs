@@ -84,7 +84,7 @@ pub struct Started;
 /// The threads to sample are the registered ones that the filters select. A running thread receives
 /// the signal once per interval. The stack of a sleeping thread is read from outside. A sleeping
 /// thread is woken only if its stack cannot be unwound without the frame pointer, once per place,
-/// or if the kernel hides its sleep state or CPU clock.
+/// or if the kernel hides its sleep state or CPU clock: without the clock, on every tick.
 ///
 /// May be called from any thread. Returns when the sampler thread runs, after 0.1 to 0.5 ms, or 2.5
 /// ms in a process with 200 libraries. Most of that time reads the list of modules. Idea: Gecko's

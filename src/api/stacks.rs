@@ -68,8 +68,9 @@ pub fn profiler_suspend_and_sample_thread(
 /// thread's own (a signal stack, a coroutine), the copy contains only the innermost frame, and is
 /// marked as truncated.
 ///
-/// Cost: 0.1 µs, and the copy of the used part of the stack, at most 64 MiB. Takes no lock. The
-/// first call on a thread asks the system for the stack's bounds. A call reuses the memory of a
+/// Cost: 0.1 µs, and the copy of the used part of the stack, at most 64 MiB. Takes no lock, except
+/// for the first call in the process, which lists the loaded modules: about 0.5 ms. Calls on other
+/// threads wait for that. The first call on a thread asks the system for the stack's bounds. A call reuses the memory of a
 /// dropped backtrace of about the same size, if there is one; otherwise it allocates. Once neither
 /// is necessary, the function makes no system call and may be called in any signal handler. Until
 /// then, it may be called only in a handler that did not interrupt the allocator. Idea: Gecko's

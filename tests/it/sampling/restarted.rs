@@ -2,12 +2,14 @@
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use crate::common::{Read, isolated, wait_until, work};
-use gekkota::{ProfilerSession, SamplingEngine, StartParams};
+use gekkota::{ProfilerSession, SamplingEngine, StartParams, profiler_get_buffer_info};
 
+/// Number of sessions that end during a copy.
 const ROUNDS: u32 = 6;
+/// Maximum number of sessions until so many did.
+const MAX_SESSIONS: u32 = 200;
 static READY: AtomicBool = AtomicBool::new(false);
 static ENDS: AtomicBool = AtomicBool::new(false);
 
@@ -42,12 +44,21 @@ fn thread_with_an_unfinished_capture_is_sampled_in_the_next_session() {
             .spawn(body)
             .expect("spawn");
         wait_until("the stack is in use", || READY.load(Ordering::Acquire));
-        for _ in 0..ROUNDS {
+        let (mut sessions, mut unfinished) = (0, 0);
+        while unfinished < ROUNDS {
+            sessions += 1;
+            assert!(
+                sessions <= MAX_SESSIONS,
+                "only {unfinished} ended during a copy"
+            );
             let first = start();
-            // Copying the stack takes several times as long, so it is probably in progress.
-            std::thread::sleep(Duration::from_micros(2500));
-            gekkota::profiler_stop();
-            drop(first);
+            // The first tick requests a stack, and copying that stack takes many ticks.
+            wait_until("the first tick is over", || {
+                let info = profiler_get_buffer_info().expect("active");
+                info.overheads.count > 0
+            });
+            let first = Read::from_profile(&first.finish().expect("profile"));
+            unfinished += u32::from(first.samples("uses much stack").is_empty());
             let session = start();
             wait_until("the thread has samples", || samples_so_far() > 5);
             let read = Read::from_profile(&session.finish().expect("profile"));

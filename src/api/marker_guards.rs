@@ -66,12 +66,12 @@ impl Drop for AutoProfilerTextMarker<'_> {
                 &options.timing,
                 self.text,
             );
-        } else if let Some(place) =
+        } else if let Some(destination) =
             backend::marker_destination_in(self.session, options.timing.thread)
         {
-            let stack = stack_of(&place, options.stack);
+            let stack = stack_of(&destination, options.stack);
             backend::put_text_marker(
-                &place,
+                &destination,
                 self.name,
                 self.category.indices(),
                 &options.timing,
@@ -123,10 +123,12 @@ impl<'a, T: ProfilerMarker + Clone + 'static> Halves<'a, T> {
     #[inline(always)]
     fn add(&self, timing: MarkerTiming) {
         let options = self.options.with_timing(timing);
-        if let Some(place) = backend::marker_destination_in(self.session, options.timing.thread) {
-            let stack = stack_of(&place, options.stack);
+        if let Some(destination) =
+            backend::marker_destination_in(self.session, options.timing.thread)
+        {
+            let stack = stack_of(&destination, options.stack);
             backend::put_typed_marker(
-                &place,
+                &destination,
                 self.name,
                 self.category.indices(),
                 &options.timing,

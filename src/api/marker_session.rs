@@ -31,10 +31,10 @@ impl MarkerSession {
         start: ProfilerTime,
         payload: impl FnOnce(ProfilerTime) -> T,
     ) {
-        if let Some(place) = backend::marker_destination_in(self.0, ThreadId::UNSPECIFIED) {
+        if let Some(destination) = backend::marker_destination_in(self.0, ThreadId::UNSPECIFIED) {
             let timing = MarkerTiming::interval_until_now_from(start);
-            let payload = payload(backend::destination_time(&place));
-            backend::put_typed_marker(&place, name, category.indices(), &timing, 0, &payload);
+            let payload = payload(backend::destination_time(&destination));
+            backend::put_typed_marker(&destination, name, category.indices(), &timing, 0, &payload);
         }
     }
 }

@@ -26,9 +26,9 @@ pub fn add_untyped_marker(name: &str, category: ProfilingCategoryPair, options: 
         // Copied, so that a call while the profiler is inactive stores nothing on the stack.
         let (category, timing) = (category.indices(), options.timing);
         if options.stack != MarkerStack::NoStack {
-            if let Some(place) = backend::marker_destination(timing.thread) {
-                let stack = stack_of(&place, options.stack);
-                backend::put_untyped_marker(&place, name, category, &timing, stack);
+            if let Some(destination) = backend::marker_destination(timing.thread) {
+                let stack = stack_of(&destination, options.stack);
+                backend::put_untyped_marker(&destination, name, category, &timing, stack);
             }
         } else if timing == MarkerTiming::instant_now() {
             backend::add_untyped_marker_now(name, category);
@@ -54,9 +54,9 @@ pub fn add_text_marker(
         // Copied, so that a call while the profiler is inactive stores nothing on the stack.
         let (category, timing) = (category.indices(), options.timing);
         if options.stack != MarkerStack::NoStack {
-            if let Some(place) = backend::marker_destination(timing.thread) {
-                let stack = stack_of(&place, options.stack);
-                backend::put_text_marker(&place, name, category, &timing, stack, text);
+            if let Some(destination) = backend::marker_destination(timing.thread) {
+                let stack = stack_of(&destination, options.stack);
+                backend::put_text_marker(&destination, name, category, &timing, stack, text);
             }
         } else if timing == MarkerTiming::instant_now() {
             backend::add_text_marker_now(name, category, text);
@@ -90,9 +90,9 @@ pub fn add_marker<T>(
         let (category, timing) = (category.indices(), options.timing);
         let payload = payload;
         if options.stack != MarkerStack::NoStack {
-            if let Some(place) = backend::marker_destination(timing.thread) {
-                let stack = stack_of(&place, options.stack);
-                backend::put_typed_marker(&place, name, category, &timing, stack, &payload);
+            if let Some(destination) = backend::marker_destination(timing.thread) {
+                let stack = stack_of(&destination, options.stack);
+                backend::put_typed_marker(&destination, name, category, &timing, stack, &payload);
             }
         } else if timing == MarkerTiming::instant_now() {
             backend::add_typed_marker_now(name, category, &payload);
@@ -105,11 +105,11 @@ pub fn add_marker<T>(
 /// Captures a marker's stack if `stack` requests that, and returns the stack's number, or 0 for
 /// none. Inlined into the application's function, so that the stack begins there.
 #[inline(always)]
-pub(super) fn stack_of(place: &backend::MarkerDestination, stack: MarkerStack) -> u64 {
+pub(super) fn stack_of(destination: &backend::MarkerDestination, stack: MarkerStack) -> u64 {
     match stack {
         MarkerStack::NoStack => 0,
-        MarkerStack::Full => backend::record_own_stack(place, StackFeatures::FULL),
-        MarkerStack::NonNative => backend::record_own_stack(place, StackFeatures::LABELS),
+        MarkerStack::Full => backend::record_own_stack(destination, StackFeatures::FULL),
+        MarkerStack::NonNative => backend::record_own_stack(destination, StackFeatures::LABELS),
         MarkerStack::Backtrace(MarkerBacktrace(number)) => number,
     }
 }

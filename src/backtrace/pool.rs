@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn make_missed_words_replaces_misses() {
+    fn refill_words_replaces_misses() {
         // No other test in this process uses this class.
         let class = 7;
         let words = || take_words(class_words(class)).expect("memory");

@@ -32,7 +32,7 @@ const TOMBSTONE: u64 = 1;
 /// sampler sends signals instead.
 const MAX_PROBES: usize = 64;
 
-static POOL: NamedMutex<Pool> = NamedMutex::new("slot pool", LockRank::ThreadData, Pool::EMPTY);
+static POOL: NamedMutex<Pool> = NamedMutex::new("slot pool", LockRank::SessionData, Pool::EMPTY);
 
 /// Number of stack area sizes: the powers of two from [`MIN_STACK_BYTES`] to [`MAX_STACK_BYTES`].
 const SIZE_CLASSES: usize = (MAX_STACK_BYTES / MIN_STACK_BYTES).ilog2() as usize + 1;

@@ -15,13 +15,13 @@
 //! are uninhabited.
 //!
 //! # Read next
-//! `engine.rs`, then `crate::api`.
+//! `functions.rs`, then `crate::api`.
 
-mod engine;
+mod functions;
 
 #[cfg(feature = "tracing")]
-pub(crate) use engine::destination_time;
-pub(crate) use engine::{
+pub(crate) use functions::destination_time;
+pub(crate) use functions::{
     CapturedBacktrace, CodeRangeToken, EventToken, EventWatchToken, FrozenProfile, Generation,
     LabelToken, MarkerDestination, ProbeToken, SampledStack, ScriptFunction, StreamOptions,
     add_state_change_callback, add_text_marker_at, add_text_marker_now, add_typed_marker_at,

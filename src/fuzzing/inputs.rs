@@ -90,7 +90,7 @@ pub(crate) fn scripted_chunks() -> Vec<Vec<u8>> {
                 timing: &timing,
                 stack: 1 + index as u64 / 2,
             };
-            let place = MarkerDestination {
+            let destination = MarkerDestination {
                 session: SESSION,
                 thread,
                 now,
@@ -100,14 +100,14 @@ pub(crate) fn scripted_chunks() -> Vec<Vec<u8>> {
                 0 => markers.put(
                     SESSION,
                     now,
-                    &MarkerEntry::new(&place, PROCESS_START, &marker, NoPayload),
+                    &MarkerEntry::new(&destination, PROCESS_START, &marker, NoPayload),
                 ),
                 8 => {
                     let text = TextPayload("text");
                     markers.put(
                         SESSION,
                         now,
-                        &MarkerEntry::new(&place, PROCESS_START, &marker, text),
+                        &MarkerEntry::new(&destination, PROCESS_START, &marker, text),
                     )
                 }
                 _ => {
@@ -115,7 +115,7 @@ pub(crate) fn scripted_chunks() -> Vec<Vec<u8>> {
                     markers.put(
                         SESSION,
                         now,
-                        &MarkerEntry::new(&place, PROCESS_START, &marker, typed),
+                        &MarkerEntry::new(&destination, PROCESS_START, &marker, typed),
                     )
                 }
             };

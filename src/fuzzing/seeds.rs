@@ -190,10 +190,11 @@ fn work() {
     );
     labels::register_script_function(ScriptDescription::new("f", "a.lua", 3, 1));
     let add = |name, stack: StackFeatures| {
-        let place = record::marker_destination(ThreadId::UNSPECIFIED).expect("it is recorded");
-        let stack = record::record_own_stack(&place, stack);
+        let destination =
+            record::marker_destination(ThreadId::UNSPECIFIED).expect("it is recorded");
+        let stack = record::record_own_stack(&destination, stack);
         record::put_text_marker(
-            &place,
+            &destination,
             name,
             category.indices(),
             &MarkerTiming::instant_now(),

@@ -1,7 +1,7 @@
 //! Escaping of string contents.
 
 /// Number of bytes compared at a time.
-const LANE: usize = 16;
+const STEP_BYTES: usize = 16;
 
 const fn needs_escape(byte: u8) -> bool {
     byte < 0x20 || byte == b'"' || byte == b'\\'
@@ -9,20 +9,20 @@ const fn needs_escape(byte: u8) -> bool {
 
 /// Returns the index of the first byte that must be escaped in a JSON string.
 fn find_escape(bytes: &[u8]) -> Option<usize> {
-    let (lanes, rest) = bytes.as_chunks::<LANE>();
-    // Free of branches, so that the compiler compares all bytes of a lane at once.
-    let is_hit = |lane: &[u8; LANE]| {
-        lane.iter()
+    let (steps, rest) = bytes.as_chunks::<STEP_BYTES>();
+    // Free of branches, so that the compiler compares all bytes of a step at once.
+    let is_hit = |step: &[u8; STEP_BYTES]| {
+        step.iter()
             .fold(false, |hit, &byte| hit | needs_escape(byte))
     };
-    match lanes.iter().position(is_hit) {
-        Some(lane) => {
-            let within = lanes[lane].iter().position(|&byte| needs_escape(byte));
-            within.map(|within| lane * LANE + within)
+    match steps.iter().position(is_hit) {
+        Some(step) => {
+            let within = steps[step].iter().position(|&byte| needs_escape(byte));
+            within.map(|within| step * STEP_BYTES + within)
         }
         None => {
             let within = rest.iter().position(|&byte| needs_escape(byte));
-            within.map(|within| lanes.len() * LANE + within)
+            within.map(|within| steps.len() * STEP_BYTES + within)
         }
     }
 }

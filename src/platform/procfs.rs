@@ -279,19 +279,19 @@ mod tests {
                 std::hint::spin_loop();
             }
         });
-        let mut window = ThreadProbe::new(id_receiver.recv().expect("the thread"));
+        let mut probe = ThreadProbe::new(id_receiver.recv().expect("the thread"));
         let at = loop {
-            if let ProbeResult::Blocked(at) = window.probe() {
+            if let ProbeResult::Blocked(at) = probe.probe() {
                 break at;
             }
         };
         assert!(at.pc > 4096 && at.sp > 4096);
         drop(wake);
         // The thread may block once more on its way, and then spins for good.
-        while window.probe() != ProbeResult::NotBlocked {}
+        while probe.probe() != ProbeResult::NotBlocked {}
         STOP_SPINNING.store(true, Ordering::Relaxed);
         sleeper.join().expect("thread");
-        assert_eq!(window.probe(), ProbeResult::NotBlocked);
+        assert_eq!(probe.probe(), ProbeResult::NotBlocked);
     }
 
     #[test]

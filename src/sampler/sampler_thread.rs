@@ -40,7 +40,7 @@ use crate::util::PsLock;
 const COUNTER_INTERVAL_NS: u64 = 20_000_000;
 /// Interval between two sandbox checks, in ns: a program may sandbox itself at any time. Expired
 /// data is discarded at the same interval.
-const SANDBOX_INTERVAL_NS: u64 = 1_000_000_000;
+const HOUSEKEEPING_INTERVAL_NS: u64 = 1_000_000_000;
 /// Bounds of one sleep step, in ns. A long sleep is split into steps of one interval within these
 /// bounds, so that the sampler notices the end of the session soon.
 const SLEEP_STEPS_NS: std::ops::RangeInclusive<u64> = 2_000_000..=50_000_000;
@@ -120,7 +120,7 @@ struct SamplerThread {
     scratch: Scratch,
     last_handler: HandlerCheck,
     next_counters: TimeStamp,
-    next_sandbox_check: TimeStamp,
+    next_housekeeping: TimeStamp,
     activity: ActivityHint,
     event_probes: EventProbeRecorder,
     /// The process's CPU time when the session began, from which the counter counts.
@@ -147,7 +147,7 @@ impl SamplerThread {
             scratch: Scratch::default(),
             last_handler: HandlerCheck::InPlace,
             next_counters: TimeStamp(0),
-            next_sandbox_check: TimeStamp(0),
+            next_housekeeping: TimeStamp(0),
             activity: ActivityHint::default(),
             event_probes: EventProbeRecorder::default(),
             process_cpu_ns: sample_process_cpu_ns(),
@@ -237,8 +237,8 @@ impl SamplerThread {
 
     fn take_tick(&mut self) -> SamplingState {
         self.follow_pauses();
-        if self.tick.time >= self.next_sandbox_check {
-            self.next_sandbox_check = self.tick.time.plus_ns(SANDBOX_INTERVAL_NS);
+        if self.tick.time >= self.next_housekeeping {
+            self.next_housekeeping = self.tick.time.plus_ns(HOUSEKEEPING_INTERVAL_NS);
             check_sandbox();
             self.discard_old();
             self.drop_expired();
@@ -561,7 +561,10 @@ impl SamplerThread {
             tick_before: *tick_before,
             pauses: *pauses,
             // Never drive a foreign handler at the sampling rate.
-            may_signal: matches!(handler, HandlerCheck::InPlace | HandlerCheck::Reinstalled),
+            is_handler_in_place: matches!(
+                handler,
+                HandlerCheck::InPlace | HandlerCheck::Reinstalled
+            ),
         };
         body(threads, &mut context)
     }

@@ -77,9 +77,9 @@ pub(crate) fn shutdown() {
         }
     }
     // Declared before the guard, so that it is dropped after the lock is released.
-    let _left_over;
+    let _cleanup;
     let _guard = LIFE_CYCLE.lock();
-    _left_over = end_session();
+    _cleanup = end_session();
     // Under the same guard, so that no session runs without `CorePs`.
     let _core = CORE_PS.get_mut(&mut PsLock::acquire()).take();
     if take_registered_by_init() {

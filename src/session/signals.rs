@@ -16,7 +16,7 @@ use crate::platform::{
     ControlPipe, ControlRequest, ControlSignal, check_control_signals, current_process_id,
     release_control_signal, spawn_profiler_thread, take_signal, with_signals_blocked,
 };
-use crate::session::control_state::{CONTROL, Config, Control, Shared};
+use crate::session::control_state::{CONTROL, ControlConfig, ControlShared, RunningControl};
 use crate::session::env::environment;
 use crate::session::notices;
 use crate::session::running::{LIFE_CYCLE, reentrancy_error, running_generation};
@@ -32,7 +32,7 @@ const CAPACITY_BYTES: u64 = 512 << 20;
 thread_local! {
     /// On a control thread, the state that it serves; null on other threads, and on a control
     /// thread that must end after the current request. Only compared, never dereferenced.
-    static SERVED: Cell<*const Shared> = const { Cell::new(std::ptr::null()) };
+    static SERVED_CONTROL: Cell<*const ControlShared> = const { Cell::new(std::ptr::null()) };
 }
 
 /// See `profiler_control_by_signals`.
@@ -64,7 +64,7 @@ fn take_control(asked: &ControlSignals, keeps_running: bool) -> Result<(), Start
     if keeps_running && running.is_some() {
         return Ok(());
     }
-    let config = Config { signals, folder };
+    let config = ControlConfig { signals, folder };
     let changed = match running {
         Some(running) => {
             running.change(config);
@@ -89,7 +89,7 @@ fn system_error(action: &'static str, error: &std::io::Error) -> StartError {
 
 /// Returns the state of this process's control thread, if its pipe is open. Removes a control whose
 /// pipe was closed. The caller holds the life-cycle lock.
-fn running_control() -> Option<Arc<Shared>> {
+fn running_control() -> Option<Arc<ControlShared>> {
     let shared = {
         let lock = PsLock::acquire();
         Arc::clone(&CONTROL.get(&lock).as_ref()?.shared)
@@ -105,9 +105,9 @@ fn running_control() -> Option<Arc<Shared>> {
 }
 
 /// Starts the control thread.
-fn begin(config: Config) -> Result<(), StartError> {
+fn begin(config: ControlConfig) -> Result<(), StartError> {
     let pipe = ControlPipe::open().map_err(|error| system_error("open a pipe", &error))?;
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(ControlShared {
         pipe,
         process: current_process_id(),
         is_ending: AtomicBool::new(false),
@@ -121,7 +121,7 @@ fn begin(config: Config) -> Result<(), StartError> {
     let mut lock = PsLock::acquire();
     let stale = CONTROL
         .get_mut(&mut lock)
-        .replace(Control { shared, thread });
+        .replace(RunningControl { shared, thread });
     // Leaked: it belongs to the parent process, and its thread does not exist here.
     std::mem::forget(stale);
     Ok(())
@@ -137,7 +137,7 @@ pub(crate) fn end_control() {
             .get_mut(&mut lock)
             .take_if(|control| control.shared.process == process)
     };
-    let Some(Control { shared, thread }) = control else {
+    let Some(RunningControl { shared, thread }) = control else {
         return;
     };
     shared.is_ending.store(true, Ordering::Release);
@@ -149,8 +149,8 @@ pub(crate) fn end_control() {
     drop(guard);
     // A callback of the application on the control thread may call this function. The thread ends
     // once the callback returns.
-    if SERVED.get() == Arc::as_ptr(&shared) {
-        SERVED.set(std::ptr::null());
+    if SERVED_CONTROL.get() == Arc::as_ptr(&shared) {
+        SERVED_CONTROL.set(std::ptr::null());
         return;
     }
     loop {
@@ -170,7 +170,7 @@ pub(crate) fn end_control() {
 /// already removed.
 ///
 /// The caller holds the life-cycle lock.
-fn remove_control(shared: &Arc<Shared>) -> bool {
+fn remove_control(shared: &Arc<ControlShared>) -> bool {
     shared.pipe.unpublish();
     let control = {
         let mut lock = PsLock::acquire();
@@ -188,14 +188,15 @@ fn remove_control(shared: &Arc<Shared>) -> bool {
     control.is_some()
 }
 
-impl Shared {
+impl ControlShared {
     /// Runs the control thread. Ignores requests to start the profiler once `end_control` has
     /// begun.
     fn serve(self: Arc<Self>) {
-        SERVED.set(Arc::as_ptr(&self));
+        SERVED_CONTROL.set(Arc::as_ptr(&self));
         // A callback of the application may fork and return in the child. There, the pipe's
         // descriptors may be other files.
-        let serves = || SERVED.get() == Arc::as_ptr(&self) && current_process_id() == self.process;
+        let serves =
+            || SERVED_CONTROL.get() == Arc::as_ptr(&self) && current_process_id() == self.process;
         while let Ok(requests) = self.pipe.wait() {
             self.is_busy.store(true, Ordering::Release);
             for request in requests {
@@ -229,7 +230,7 @@ impl Shared {
 
     /// Returns the path of the profile, and the signals that start and stop.
     fn destination(&self) -> (PathBuf, [ControlSignal; 2]) {
-        let Config { signals, folder } = self.config();
+        let ControlConfig { signals, folder } = self.config();
         (
             folder.join(format!("profile_default_{}.json", self.process.to_number())),
             signals,
@@ -237,7 +238,7 @@ impl Shared {
     }
 }
 
-fn start(control: &Shared) {
+fn start(control: &ControlShared) {
     let (path, [_, stop]) = control.destination();
     let next = format!(
         "{} saves the profile as {} and stops the profiler",
@@ -254,7 +255,7 @@ fn start(control: &Shared) {
     }
 }
 
-fn save_and_stop(control: &Shared) {
+fn save_and_stop(control: &ControlShared) {
     let (path, [start, _]) = control.destination();
     let running = running_generation();
     let Some((generation, profile)) =

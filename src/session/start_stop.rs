@@ -47,14 +47,14 @@ pub(crate) fn take_registered_by_init() -> bool {
 }
 
 /// The running session after a start.
-pub(crate) enum Running {
+pub(crate) enum StartOutcome {
     /// The start began this session.
     Started(Generation),
     /// The session was running before, and the start kept it.
     Kept(Generation),
 }
 
-impl Running {
+impl StartOutcome {
     pub(crate) fn generation(self) -> Generation {
         match self {
             Self::Started(generation) | Self::Kept(generation) => generation,
@@ -66,8 +66,8 @@ impl Running {
 /// signals.
 pub(crate) fn start_if_inactive(params: &StartParams) -> Result<Option<Generation>, StartError> {
     match SessionPlan::new(params)?.start_unless(|_| true)? {
-        Running::Started(generation) => Ok(Some(generation)),
-        Running::Kept(_) => Ok(None),
+        StartOutcome::Started(generation) => Ok(Some(generation)),
+        StartOutcome::Kept(_) => Ok(None),
     }
 }
 
@@ -116,11 +116,14 @@ impl SessionPlan {
 
     /// Starts the session, unless `keeps` decides to keep the running one. The argument of `keeps`
     /// is whether the running session has the same settings.
-    pub(crate) fn start_unless(self, keeps: impl Fn(bool) -> bool) -> Result<Running, StartError> {
+    pub(crate) fn start_unless(
+        self,
+        keeps: impl Fn(bool) -> bool,
+    ) -> Result<StartOutcome, StartError> {
         let mut ended_session = false;
         let running = self.start_under_lock(keeps, &mut ended_session);
         match running {
-            Ok(Running::Started(_)) => notify(ProfilingState::Started),
+            Ok(StartOutcome::Started(_)) => notify(ProfilingState::Started),
             // A restart does not report `Stopping`, because only a failed restart leaves the
             // profiler stopped.
             Err(_) if ended_session => notify(ProfilingState::Stopping),
@@ -133,14 +136,14 @@ impl SessionPlan {
         self,
         keeps: impl Fn(bool) -> bool,
         ended_session: &mut bool,
-    ) -> Result<Running, StartError> {
+    ) -> Result<StartOutcome, StartError> {
         let Self { settings, filter } = self;
         // Without a lock: installing fork handlers waits for a fork in progress, which may wait for
         // the life-cycle lock.
         ensure_core();
         // Declared before the guard, so that it is dropped after the lock is released, on every
         // path.
-        let _left_over;
+        let _cleanup;
         let _guard = LIFE_CYCLE.lock();
         // Called again, because a concurrent shutdown may have removed `CorePs`.
         ensure_core();
@@ -148,11 +151,11 @@ impl SessionPlan {
         if let Some((generation, session)) = &running
             && keeps(session.settings == settings)
         {
-            return Ok(Running::Kept(*generation));
+            return Ok(StartOutcome::Kept(*generation));
         }
         // Before the old session ends, so that a failure changes nothing.
         install_handler(settings.signal, capture_in_handler)?;
-        _left_over = end_session();
+        _cleanup = end_session();
         *ended_session = running.is_some();
 
         let (features, capacity_bytes, interval) = (
@@ -189,7 +192,7 @@ impl SessionPlan {
         RacyFeatures::set_active(features, &lock);
         drop(lock);
         ensure_event_watcher(interval);
-        Ok(Running::Started(generation))
+        Ok(StartOutcome::Started(generation))
     }
 }
 
@@ -199,7 +202,7 @@ pub(crate) fn stop() {
         return;
     }
     notify_stopping(None);
-    stop_quietly(None);
+    stop_without_notification(None);
 }
 
 /// Stops the session with this generation, if it is running.
@@ -208,7 +211,7 @@ pub(crate) fn stop_generation(generation: Generation) {
         return;
     }
     notify_stopping(Some(generation));
-    stop_quietly(Some(generation));
+    stop_without_notification(Some(generation));
 }
 
 /// Notifies the state callbacks that the running session is about to stop. With `only`, does so
@@ -221,25 +224,25 @@ pub(crate) fn notify_stopping(only: Option<Generation>) {
 
 /// Stops the running session without notifying the state callbacks. With `only`, stops only that
 /// session.
-fn stop_quietly(only: Option<Generation>) {
+fn stop_without_notification(only: Option<Generation>) {
     // Declared before the guard, so that it is dropped after the lock is released.
-    let _left_over;
+    let _cleanup;
     let _guard = LIFE_CYCLE.lock();
     if only.is_none() || running_session().map(|(running, _)| running) == only {
-        _left_over = end_session();
+        _cleanup = end_session();
     }
 }
 
 /// Work that is left after a session has ended. Dropping this value does the work, so the caller
 /// must not hold a lock then.
 #[derive(Default)]
-pub(crate) struct LeftOver {
+pub(crate) struct DeferredCleanup {
     /// Callbacks that still wait for a sampling loop of the session. Dropping them runs them.
     _callbacks: UnservedCallbacks,
     unmatched_filters: Vec<String>,
 }
 
-impl Drop for LeftOver {
+impl Drop for DeferredCleanup {
     fn drop(&mut self) {
         // Without the variable, the application chose the filters: only the profile reports them.
         if !self.unmatched_filters.is_empty() && environment::is_startup_on() {
@@ -250,7 +253,7 @@ impl Drop for LeftOver {
 
 /// Ends the running session, if any. The caller holds the life-cycle lock, and drops the result
 /// without any lock.
-pub(crate) fn end_session() -> LeftOver {
+pub(crate) fn end_session() -> DeferredCleanup {
     let ended = {
         let mut lock = PsLock::acquire();
         RacyFeatures::set_inactive(&lock);
@@ -258,12 +261,12 @@ pub(crate) fn end_session() -> LeftOver {
         ended.inspect(|active| active.threads.borrow_mut().end(&lock))
     };
     let Some(active) = ended else {
-        return LeftOver::default();
+        return DeferredCleanup::default();
     };
     active.session.request_stop();
     active.sampler.join();
     core_buffer().end_session();
-    LeftOver {
+    DeferredCleanup {
         unmatched_filters: active.threads.borrow().unmatched_filters(),
         _callbacks: active.session.after_sampling.close(),
     }

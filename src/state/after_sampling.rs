@@ -122,7 +122,7 @@ impl AfterSampling {
             is_closed: false,
         };
         Self {
-            queue: NamedMutex::new("after-sampling callbacks", LockRank::ThreadData, queue),
+            queue: NamedMutex::new("after-sampling callbacks", LockRank::SessionData, queue),
             stage: Mutex::new(Stage::Working),
             stage_changed: Condvar::new(),
             owner: OwnerProcess::current(),

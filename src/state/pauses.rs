@@ -17,16 +17,16 @@ pub(crate) struct Pauses {
     /// Whether the session records the CPU time of the process.
     records_cpu: bool,
     changes: AtomicU64,
-    log: NamedMutex<Log>,
+    state: NamedMutex<PauseState>,
 }
 
 #[derive(Debug, Default)]
-struct Log {
+struct PauseState {
     paused_since: Option<TimeStamp>,
     sampling_paused_since: Option<TimeStamp>,
     /// Start of the current pause of sampling, of either kind.
     open: Option<TimeStamp>,
-    /// Start of the first pause since the sampler last read the log.
+    /// Start of the first pause since the sampler last read the state.
     earliest: Option<TimeStamp>,
     /// Time at which sampling last resumed.
     resumed_at: TimeStamp,
@@ -67,7 +67,7 @@ impl OpenPauses {
 
 impl Pauses {
     pub(crate) const fn new(records_cpu: bool) -> Self {
-        let log = Log {
+        let state = PauseState {
             paused_since: None,
             sampling_paused_since: None,
             open: None,
@@ -76,11 +76,11 @@ impl Pauses {
             cpu_at_begin_ns: 0,
             cpu_in_pauses_ns: 0,
         };
-        let log = NamedMutex::new("pauses", LockRank::ThreadData, log);
+        let state = NamedMutex::new("pauses", LockRank::SessionData, state);
         Self {
             records_cpu,
             changes: AtomicU64::new(0),
-            log,
+            state,
         }
     }
 
@@ -125,27 +125,27 @@ impl Pauses {
         // waits for. Both reads lie within the pause, so that the CPU time outside pauses never
         // decreases.
         let cpu_at_end_ns = if paused { 0 } else { cpu_ns() };
-        let mut log = self.log.lock();
+        let mut state = self.state.lock();
         self.changes.fetch_add(1, Ordering::SeqCst);
         let now = change();
-        match log.set(kind, paused, now) {
+        match state.set(kind, paused, now) {
             Effect::None => {}
             Effect::Pauses => {
-                drop(log);
+                drop(state);
                 let cpu_at_begin_ns = cpu_ns();
-                self.log.lock().cpu_at_begin_ns = cpu_at_begin_ns;
+                self.state.lock().cpu_at_begin_ns = cpu_at_begin_ns;
             }
-            Effect::Resumes => log.cpu_in_pauses_ns += cpu_at_end_ns - log.cpu_at_begin_ns,
+            Effect::Resumes => state.cpu_in_pauses_ns += cpu_at_end_ns - state.cpu_at_begin_ns,
         }
         true
     }
 
     /// Returns the start of each pause in progress.
     pub(crate) fn open(&self) -> OpenPauses {
-        let log = self.log.lock();
+        let state = self.state.lock();
         OpenPauses {
-            paused_since: log.paused_since,
-            sampling_paused_since: log.sampling_paused_since,
+            paused_since: state.paused_since,
+            sampling_paused_since: state.sampling_paused_since,
         }
     }
 
@@ -154,17 +154,17 @@ impl Pauses {
         if self.changes.load(Ordering::SeqCst) == seen.changes {
             return None;
         }
-        let mut log = self.log.lock();
+        let mut state = self.state.lock();
         let changes = self.changes.load(Ordering::SeqCst);
-        let open = log.open;
-        let until = std::mem::replace(&mut log.earliest, open);
-        let (since, is_paused) = (log.resumed_at, open.is_some());
+        let open = state.open;
+        let until = std::mem::replace(&mut state.earliest, open);
+        let (since, is_paused) = (state.resumed_at, open.is_some());
         Some(SeenPauses {
             changes,
             since,
             until,
             is_paused,
-            cpu_in_pauses_ns: log.cpu_in_pauses_ns,
+            cpu_in_pauses_ns: state.cpu_in_pauses_ns,
         })
     }
 
@@ -174,7 +174,7 @@ impl Pauses {
         match self.changes.load(Ordering::SeqCst) == seen.changes {
             true => seen.until,
             // A pause that began after `seen` does not move an end that an earlier pause set.
-            false => [seen.until, self.log.lock().earliest]
+            false => [seen.until, self.state.lock().earliest]
                 .into_iter()
                 .flatten()
                 .min(),
@@ -193,7 +193,7 @@ enum Effect {
     Resumes,
 }
 
-impl Log {
+impl PauseState {
     fn set(&mut self, kind: PauseKind, paused: bool, now: TimeStamp) -> Effect {
         let since = paused.then_some(now);
         match kind {
@@ -292,7 +292,7 @@ mod tests {
         );
         let cpu_ns = || {
             // Locking twice panics, so the lock is free here.
-            drop(pauses.log.lock());
+            drop(pauses.state.lock());
             reads.borrow_mut().push(state.get());
             0
         };

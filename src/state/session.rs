@@ -75,7 +75,7 @@ counts! {
     /// Samples captured by a signal handler.
     captured_samples,
     /// Samples of sleeping threads whose stacks the sampler read itself, without waking them.
-    samples_from_outside,
+    remote_samples,
     /// Samples of threads that had not run since the previous one.
     same_samples,
     /// Requests sent to sleeping threads, whose system calls they may have interrupted with
@@ -185,10 +185,10 @@ impl Session {
             thread_changes: ChangeCount::new(),
             modules: NamedMutex::new(
                 "session modules",
-                LockRank::ThreadData,
+                LockRank::SessionData,
                 ModuleTable::default(),
             ),
-            perf_map: NamedMutex::new("session perf map", LockRank::ThreadData, Arc::default()),
+            perf_map: NamedMutex::new("session perf map", LockRank::SessionData, Arc::default()),
             stop: AtomicBool::new(false),
             uses_timers: AtomicBool::new(false),
             sampler_nice: AtomicI32::new(0),

@@ -28,7 +28,11 @@ impl SessionLog {
             events: VecDeque::new(),
             dropped: 0,
         };
-        Self(NamedMutex::new("session log", LockRank::ThreadData, events))
+        Self(NamedMutex::new(
+            "session log",
+            LockRank::SessionData,
+            events,
+        ))
     }
 
     /// Adds an event at the current time.

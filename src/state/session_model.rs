@@ -49,7 +49,7 @@ struct UnderPsLock {
 
 struct ModelActive {
     session: Shared<ModelSession>,
-    lives: bool,
+    is_live: bool,
     dead: Option<Dead>,
 }
 
@@ -94,7 +94,7 @@ impl World {
         let mut ps = self.ps.lock().unwrap();
         let mut active = ModelActive {
             session: Shared::clone(&session),
-            lives: false,
+            is_live: false,
             dead: None,
         };
         if ps.is_registered {
@@ -108,7 +108,7 @@ impl World {
     fn add_thread(&self, active: &mut ModelActive) {
         self.word
             .set(active.session.generation, ThreadProfilingFeatures::ANY);
-        active.lives = true;
+        active.is_live = true;
         active.session.changes.raise();
     }
 
@@ -123,8 +123,8 @@ impl World {
     fn unregister(&self) {
         let mut ps = self.ps.lock().unwrap();
         ps.is_registered = false;
-        if let Some(active) = ps.active.as_mut().filter(|active| active.lives) {
-            active.lives = false;
+        if let Some(active) = ps.active.as_mut().filter(|active| active.is_live) {
+            active.is_live = false;
             active.dead = Some(Dead::default());
             active.session.changes.raise();
         }
@@ -161,7 +161,7 @@ impl World {
     fn stop(&self) -> Option<Shared<ModelSession>> {
         let mut ps = self.ps.lock().unwrap();
         let active = ps.active.take()?;
-        if active.lives || active.dead.is_some() {
+        if active.is_live || active.dead.is_some() {
             self.word.clear();
         }
         active.session.stop.store(true, Ordering::Release);
@@ -223,23 +223,23 @@ impl ModelSampler {
         let changes = session.changes.read();
         if changes != *seen_changes {
             *seen_changes = changes;
-            let lives = world
-                .with_session_threads(session, |active| active.lives)
+            let is_live = world
+                .with_session_threads(session, |active| active.is_live)
                 .unwrap_or(false);
-            if *has_thread && !lives {
+            if *has_thread && !is_live {
                 // Writes the samples that were held back.
                 assert!(
                     world.put(session.generation, Entry::Sample),
                     "the buffer belongs to the session until its sampler has ended"
                 );
             }
-            *has_thread = lives;
+            *has_thread = is_live;
             let end = world.range_end();
             world.with_session_threads(session, |active| {
                 if let Some(dead) = active
                     .dead
                     .as_mut()
-                    .filter(|dead| dead.end_position.is_none() && !lives)
+                    .filter(|dead| dead.end_position.is_none() && !is_live)
                 {
                     dead.end_position = Some(end);
                 }
@@ -320,11 +320,11 @@ fn thread_that_registers_during_a_stop_leaves_no_entries_to_the_next_session() {
         ["all in the first", "some in the second", "nothing"],
         || {
             let (world, session) = World::new(false);
-            let lives = Shared::clone(&world);
+            let is_live = Shared::clone(&world);
             let thread = spawn(move || {
-                lives.register();
-                let marked = lives.mark();
-                lives.unregister();
+                is_live.register();
+                let marked = is_live.mark();
+                is_live.unregister();
                 marked
             });
             let sampler = ModelSampler::new(&world, &session);

@@ -24,7 +24,7 @@ mod tests {
     }
 
     #[test]
-    fn call_host_catches_panics_of_callback_and_payload() {
+    fn run_callback_catches_panics_of_callback_and_payload() {
         run_callback(|| std::panic::panic_any(PanicsAgain));
         let mut is_called = false;
         run_callback(|| is_called = true);

@@ -10,7 +10,7 @@ const MAX_BYTES: usize = 512;
 pub struct ShortText {
     bytes: [u8; MAX_BYTES],
     length: usize,
-    room: TextBudget,
+    budget: TextBudget,
 }
 
 /// The remaining space for a text that arrives in pieces.
@@ -57,7 +57,7 @@ impl ShortText {
         Self {
             bytes: [0; MAX_BYTES],
             length: 0,
-            room: TextBudget::new(MAX_BYTES),
+            budget: TextBudget::new(MAX_BYTES),
         }
     }
 
@@ -91,10 +91,10 @@ impl ShortText {
 
 impl fmt::Write for ShortText {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let taken = self.room.take(text);
+        let taken = self.budget.take(text);
         self.bytes[self.length..][..taken.len()].copy_from_slice(taken.as_bytes());
         self.length += taken.len();
-        self.room.check_not_cut()
+        self.budget.check_not_cut()
     }
 }
 

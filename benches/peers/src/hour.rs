@@ -87,7 +87,7 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     let count = |name| logged(&log, "sampler", name) as f64;
     let capacity = logged(&log, "buffer", "capacity_bytes") as f64;
     let bytes_a_second = logged(&log, "buffer", "put_bytes") as f64 / seconds;
-    let running = count("captured_samples") + count("samples_from_outside");
+    let running = count("captured_samples") + count("remote_samples");
     let mut answer = json!({
         "ours": full_after.unwrap_or(capacity / bytes_a_second) / 60.0,
         "bytes_a_second": bytes_a_second,

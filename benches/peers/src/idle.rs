@@ -135,7 +135,7 @@ fn run_ours(engine: SamplingEngine, span: Duration) -> Result<Value, Box<dyn Err
         counts.sampler_cpu_ns as f64 / 1e3 / counts.ticks as f64,
         counts.missed_ticks,
         counts.captured_samples,
-        counts.samples_from_outside,
+        counts.remote_samples,
         percent(cpu_after - cpu_before),
         mib(sleepers.bytes_before_registering.saturating_sub(bare_bytes)),
         mib(registered_bytes.saturating_sub(bare_bytes)),
@@ -190,7 +190,7 @@ struct Counts {
     ticks: u64,
     missed_ticks: u64,
     captured_samples: u64,
-    samples_from_outside: u64,
+    remote_samples: u64,
     sampler_cpu_ns: u64,
 }
 
@@ -201,7 +201,7 @@ impl Counts {
             ticks: count("ticks"),
             missed_ticks: count("missed_ticks"),
             captured_samples: count("captured_samples"),
-            samples_from_outside: count("samples_from_outside"),
+            remote_samples: count("remote_samples"),
             sampler_cpu_ns: count("sampler_cpu_ns"),
         }
     }
@@ -211,7 +211,7 @@ impl Counts {
             ticks: self.ticks - before.ticks,
             missed_ticks: self.missed_ticks - before.missed_ticks,
             captured_samples: self.captured_samples - before.captured_samples,
-            samples_from_outside: self.samples_from_outside - before.samples_from_outside,
+            remote_samples: self.remote_samples - before.remote_samples,
             sampler_cpu_ns: self.sampler_cpu_ns - before.sampler_cpu_ns,
         }
     }

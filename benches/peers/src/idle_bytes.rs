@@ -137,7 +137,7 @@ impl BufferState {
             samples: Entries::of(&log, &ALL_SAMPLES),
             put_bytes: logged(&log, "buffer", "put_bytes"),
             same_samples: count("same_samples"),
-            other_samples: count("captured_samples") + count("samples_from_outside"),
+            other_samples: count("captured_samples") + count("remote_samples"),
         })
     }
 }

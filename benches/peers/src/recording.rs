@@ -70,7 +70,7 @@ impl Samples {
         let count = |name| count(profile, name).unwrap_or(0);
         Self {
             captured: count("captured_samples"),
-            from_outside: count("samples_from_outside"),
+            from_outside: count("remote_samples"),
             same: count("same_samples"),
         }
     }

@@ -142,13 +142,18 @@ mod tests {
     ) {
         let buffer = ChunkedBuffer::for_test(1 << 20);
         let session = ChunkedBuffer::TEST_SESSION;
-        let place = MarkerDestination {
+        let destination = MarkerDestination {
             session,
             thread: 3,
             now: TimeStamp(1000),
         };
-        let entry = MarkerEntry::new(&place, TimeStamp(100), marker, *payload);
-        assert!(buffer.take_lane().put(session, place.now, &entry).is_some());
+        let entry = MarkerEntry::new(&destination, TimeStamp(100), marker, *payload);
+        assert!(
+            buffer
+                .take_lane()
+                .put(session, destination.now, &entry)
+                .is_some()
+        );
         let snapshot = buffer.snapshot();
         let mut blocks = snapshot.chunks().flatten();
         let mut entry = blocks.next().expect("an entry").expect("well formed").entry;
@@ -253,13 +258,13 @@ mod tests {
                         timing: &timing,
                         stack: 0,
                     };
-                    let place = MarkerDestination {
+                    let destination = MarkerDestination {
                         session: ChunkedBuffer::TEST_SESSION,
                         thread,
                         now: process_start,
                     };
                     let payload = TypedPayload::new(&tricky).with_number(number);
-                    let entry = MarkerEntry::new(&place, process_start, &marker, payload);
+                    let entry = MarkerEntry::new(&destination, process_start, &marker, payload);
                     let mut bytes = vec![0; Entry::bytes(&entry)];
                     entry.write(&mut EntryCursor::new(&mut bytes));
                     let mut reader = EntryReader::new(&bytes);

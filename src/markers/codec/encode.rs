@@ -173,7 +173,7 @@ impl<'a, P: NewPayload> MarkerEntry<'a, P> {
     /// Creates an entry whose times count from `process_start`.
     #[inline(always)]
     pub(crate) fn new(
-        place: &MarkerDestination,
+        destination: &MarkerDestination,
         process_start: TimeStamp,
         marker: &NewMarker<'a>,
         payload: P,
@@ -185,7 +185,8 @@ impl<'a, P: NewPayload> MarkerEntry<'a, P> {
             stack,
         } = marker;
         let inner_window_id = timing.inner_window_id;
-        let or_now = |time: Option<ProfilerTime>| time.map_or(place.now, ProfilerTime::timestamp);
+        let or_now =
+            |time: Option<ProfilerTime>| time.map_or(destination.now, ProfilerTime::timestamp);
         let (start, end) = match timing.phase {
             MarkerPhase::Instant | MarkerPhase::IntervalStart => {
                 (or_now(timing.start), process_start)
@@ -194,7 +195,7 @@ impl<'a, P: NewPayload> MarkerEntry<'a, P> {
             MarkerPhase::IntervalEnd => (process_start, or_now(timing.end)),
         };
         let (start_ns, end_ns) = (start.since_ns(process_start), end.since_ns(process_start));
-        let thread = place.thread;
+        let thread = destination.thread;
         let numbers = thread | name.len() as u64 | payload.type_number().unwrap_or(0);
         let is_short = numbers < SHORT_NUMBER_LIMIT
             && start_ns | end_ns < SHORT_TIME_LIMIT

@@ -32,14 +32,14 @@ const MAX_PIECES: usize = 64;
 
 /// Whether `process_vm_readv` and other uncommon system calls are avoided: a sandbox may kill the
 /// process for them, or the kernel has refused one.
-static IS_FORBIDDEN: AtomicBool = AtomicBool::new(false);
+static AVOIDS_UNCOMMON_CALLS: AtomicBool = AtomicBool::new(false);
 
 /// Checks for a seccomp filter on the calling thread. Some filters, such as those of a service
 /// manager, kill the process for a system call that they do not list. Uncommon system calls are
 /// therefore avoided once a filter is found. Cost: about 20 µs.
 pub(crate) fn check_sandbox() {
     if is_sandboxed() {
-        IS_FORBIDDEN.store(true, Ordering::Relaxed);
+        AVOIDS_UNCOMMON_CALLS.store(true, Ordering::Relaxed);
     }
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn recheck_sandbox() -> bool {
         check_sandbox();
         CHECKED_AT_NS.store(now, Ordering::Relaxed);
     }
-    IS_FORBIDDEN.load(Ordering::Relaxed)
+    AVOIDS_UNCOMMON_CALLS.load(Ordering::Relaxed)
 }
 
 /// Copies the readable bytes at the start of `piece`, and returns their number.
@@ -61,7 +61,7 @@ pub(crate) fn recheck_sandbox() -> bool {
 /// # Safety
 /// - `target` is writable for `piece.bytes` bytes, and no other code accesses them during the call.
 pub(crate) unsafe fn read_guarded_in_handler(piece: MemoryPiece, target: *mut u8) -> usize {
-    if IS_FORBIDDEN.load(Ordering::Relaxed) {
+    if AVOIDS_UNCOMMON_CALLS.load(Ordering::Relaxed) {
         return 0;
     }
     let local = libc::iovec {
@@ -121,7 +121,7 @@ pub(crate) fn read_own_memory(address: u64, out: &mut [u8]) -> bool {
 /// Copies at most [`MAX_PIECES`] pieces, and returns the number of bytes before the first
 /// unreadable one. `target` is as long as the pieces together.
 fn read_chunk(pieces: &[MemoryPiece], target: &mut [u8]) -> usize {
-    if !IS_FORBIDDEN.load(Ordering::Relaxed) {
+    if !AVOIDS_UNCOMMON_CALLS.load(Ordering::Relaxed) {
         let mut remote = [RemoteIoVec { base: 0, len: 0 }; MAX_PIECES];
         for (range, piece) in remote.iter_mut().zip(pieces) {
             *range = RemoteIoVec {
@@ -132,7 +132,9 @@ fn read_chunk(pieces: &[MemoryPiece], target: &mut [u8]) -> usize {
         let remote = &remote[..pieces.len()];
         match process_vm_readv(getpid(), &mut [IoSliceMut::new(target)], remote) {
             Ok(copied) => return copied,
-            Err(Errno::ENOSYS | Errno::EPERM) => IS_FORBIDDEN.store(true, Ordering::Relaxed),
+            Err(Errno::ENOSYS | Errno::EPERM) => {
+                AVOIDS_UNCOMMON_CALLS.store(true, Ordering::Relaxed)
+            }
             Err(_) => return 0,
         }
     }

@@ -40,13 +40,13 @@ pub(crate) fn current_stack_bounds() -> Option<StackBounds> {
     let top = low.checked_add(bytes)?;
     Some(StackBounds {
         low,
-        top: first_frame_of_main(low, top).unwrap_or(top),
+        top: top_of_main_frames(low, top).unwrap_or(top),
     })
 }
 
 /// Returns an address just above the oldest frame of the main thread; `None` on other threads. The
 /// arguments and the environment above that frame can be long and contain no frames.
-fn first_frame_of_main(low: u64, top: u64) -> Option<u64> {
+fn top_of_main_frames(low: u64, top: u64) -> Option<u64> {
     if !identity::is_main_thread() {
         return None;
     }

@@ -12,7 +12,7 @@ const SHORT_IDLE_TICKS: u64 = 32;
 const ANNOUNCED_CHECK_TICKS: u64 = 1024;
 /// Divisor of an idle period's length: its unwritten part is overdue when it is longer than the
 /// quotient. A long period thus takes few entries, and a crash loses only a small part of it.
-const OVERDUE_FRACTION: u64 = 4;
+const OVERDUE_DIVISOR: u64 = 4;
 /// Bounds of the time after which an unwritten part is overdue, in ns.
 const OVERDUE_NS: RangeInclusive<u64> = 1_000_000_000..=64_000_000_000;
 
@@ -109,7 +109,7 @@ impl IdlePeriod {
 
     /// Returns whether the unwritten part is overdue.
     pub(crate) fn is_overdue(&self, now: TimeStamp) -> bool {
-        let part_ns = now.since_ns(self.since.time) / OVERDUE_FRACTION;
+        let part_ns = now.since_ns(self.since.time) / OVERDUE_DIVISOR;
         now.since_ns(self.unwritten.time) >= part_ns.clamp(*OVERDUE_NS.start(), *OVERDUE_NS.end())
     }
 
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_reaches_from_what_was_written_to_the_tick() {
+    fn take_run_returns_unwritten_ticks() {
         let mut idle = IdlePeriod::new(5, None, tick(10), INTERVAL_NS);
         assert_eq!(idle.take_run(tick(10), INTERVAL_NS), None);
         let run = |first, last| SampleRun {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_cut_before_a_time() {
+    fn before_cuts_the_run() {
         let run = SampleRun {
             first: TimeStamp(1000),
             last: TimeStamp(4000),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rest_goes_on_after_what_is_skipped() {
+    fn skip_to_drops_earlier_ticks() {
         let mut idle = IdlePeriod::new(5, None, tick(10), INTERVAL_NS);
         idle.skip_to(tick(20));
         assert_eq!(idle.take_run(tick(19), INTERVAL_NS), None);

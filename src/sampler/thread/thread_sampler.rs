@@ -162,7 +162,7 @@ impl ThreadSampler {
     /// # Errors
     /// The thread has exited.
     pub(crate) fn tick(&mut self, context: &mut TickContext<'_>) -> Result<(), Exited> {
-        if !context.may_signal {
+        if !context.is_handler_in_place {
             self.end_timer();
         }
         match &mut self.state {
@@ -333,7 +333,7 @@ impl ThreadSampler {
             return false;
         };
         let has_timer = context.session.uses_timers()
-            && context.may_signal
+            && context.is_handler_in_place
             && self.timer.ensure(self.tid(), slot, context.session);
         if has_timer && slot.request().is_some() {
             self.state = ThreadState::TimerArmed(TimerRequest::new(cpu_ns));
@@ -348,7 +348,7 @@ impl ThreadSampler {
         blocked_at: Option<BlockedAt>,
         context: &TickContext<'_>,
     ) {
-        if !(context.may_signal && may_signal()) {
+        if !(context.is_handler_in_place && may_signal()) {
             return;
         }
         let Some(sequence) = slot.repeat_cancelled_request().or_else(|| slot.request()) else {
@@ -388,7 +388,7 @@ impl ThreadSampler {
         };
         let counts = &context.session.counts;
         let interval_ns = context.interval_ns();
-        let may_send = context.may_signal && may_signal();
+        let may_send = context.is_handler_in_place && may_signal();
         match &mut self.state {
             ThreadState::Running | ThreadState::Idle(_) => {}
             ThreadState::Signalled(request) => {
@@ -501,7 +501,7 @@ impl ThreadSampler {
         let time = view.header().time;
         drop(view);
         let written = self.samples.write_sample(time, cpu_ns, context);
-        SessionCounts::add(&context.session.counts.samples_from_outside, written);
+        SessionCounts::add(&context.session.counts.remote_samples, written);
         if is_doubtful {
             // The stack is doubtful, so the next tick captures it again.
             return true;

@@ -28,7 +28,7 @@ const MIN_INTERVAL_NS: u64 = 1_000_000;
 const MAX_TICKS_BETWEEN_CHECKS: u64 = 10;
 /// Ticks between two reads of the sum where the kernel adds it up on each read. Used while other
 /// threads keep running, and (less 1) in a quiet period.
-const TICKS_BETWEEN_HINTS: u64 = 8;
+const TICKS_BETWEEN_READS: u64 = 8;
 
 /// Long-idle threads to check on this tick.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -122,7 +122,7 @@ impl ActivityHint {
             }
             // A thread that ran twice in a row is likely to run on.
             self.ticks_until_hint = if self.checks_left > 0 {
-                TICKS_BETWEEN_HINTS
+                TICKS_BETWEEN_READS
             } else {
                 0
             };
@@ -135,7 +135,7 @@ impl ActivityHint {
         }
         self.quiet += 1;
         self.ticks_until_hint = if self.quiet >= QUIET_TICKS {
-            TICKS_BETWEEN_HINTS - 1
+            TICKS_BETWEEN_READS - 1
         } else {
             0
         };
@@ -171,7 +171,7 @@ mod tests {
             IdleChecks::OneIn(3),
             "a thread is running"
         );
-        assert_eq!(hint.ticks_until_hint, TICKS_BETWEEN_HINTS);
+        assert_eq!(hint.ticks_until_hint, TICKS_BETWEEN_READS);
         assert_eq!(
             ActivityHint::default().checks(32, 1_000_000),
             IdleChecks::OneIn(1)
@@ -187,7 +187,7 @@ mod tests {
             assert_eq!(hint.ticks_until_hint, 0);
             hint.after(activity(5, 100), 10);
         }
-        assert_eq!(hint.ticks_until_hint, TICKS_BETWEEN_HINTS - 1);
+        assert_eq!(hint.ticks_until_hint, TICKS_BETWEEN_READS - 1);
         assert_eq!(
             hint.checks(1000, 1_000_000),
             IdleChecks::None,

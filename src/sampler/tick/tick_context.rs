@@ -40,7 +40,7 @@ pub(crate) struct TickContext<'a> {
     pub(crate) tick_before: Tick,
     pub(crate) pauses: SeenPauses,
     /// Whether the profiler's handler is installed, so that a signal reaches it.
-    pub(crate) may_signal: bool,
+    pub(crate) is_handler_in_place: bool,
 }
 
 impl TickContext<'_> {

@@ -24,7 +24,7 @@ const MAX_DOUBTFUL_RANGES: usize = 1024;
 
 /// A loaded module.
 #[derive(Clone, Debug)]
-struct Present {
+struct PresentModule {
     image: Arc<ModuleImage>,
     /// Number of the first list that contains the module.
     from: u64,
@@ -52,7 +52,7 @@ pub(crate) struct ModuleTable {
     /// Number of this list of modules.
     number: u64,
     /// Sorted by address, without overlaps.
-    loaded: Vec<Present>,
+    loaded: Vec<PresentModule>,
     history: ModuleHistory,
     /// The modules that the last refresh found unloaded.
     gone: Vec<Arc<ModuleImage>>,
@@ -111,18 +111,18 @@ impl ModuleTable {
             let known = before
                 .iter()
                 .find(|old| is_certain && is_same_module(&old.image, &image));
-            let new = || Present {
+            let new = || PresentModule {
                 image: Arc::new(image),
                 from: number,
             };
             self.loaded.push(known.cloned().unwrap_or_else(new));
         }
-        let is_loaded = |old: &Present| {
+        let is_loaded = |old: &PresentModule| {
             self.loaded
                 .iter()
                 .any(|new| Arc::ptr_eq(&new.image, &old.image))
         };
-        let gone: Vec<Present> = before
+        let gone: Vec<PresentModule> = before
             .iter()
             .filter(|old| !is_loaded(old))
             .cloned()
@@ -187,7 +187,7 @@ impl ModuleTable {
         self.present_at(address).map(|present| &present.image)
     }
 
-    fn present_at(&self, address: u64) -> Option<&Present> {
+    fn present_at(&self, address: u64) -> Option<&PresentModule> {
         let after = self
             .loaded
             .partition_point(|module| module.image.range.start <= address);

@@ -37,7 +37,7 @@ pub(crate) enum LockRank {
     Lifecycle = 0,
     Ps = 1,
     ThreadRegistry = 2,
-    ThreadData = 3,
+    SessionData = 3,
     ChunkManager = 4,
     Unwinder = 5,
     Loader = 6,
@@ -329,13 +329,13 @@ mod tests {
             let panic = wrong.join().expect_err("the second lock panics");
             panic.downcast_ref::<String>().cloned().unwrap_or_default()
         };
-        let mutex = NamedMutex::new("the mutex", LockRank::ThreadData, ());
+        let mutex = NamedMutex::new("the mutex", LockRank::SessionData, ());
         let twice = thread::spawn(move || {
             let _first = mutex.lock();
             drop(mutex.lock());
         });
         assert!(message_of(twice).contains("the mutex taken by its owner"));
-        let shared = NamedRwLock::new("the shared lock", LockRank::ThreadData, ());
+        let shared = NamedRwLock::new("the shared lock", LockRank::SessionData, ());
         // A second shared lock may wait for a writer that waits for the first one.
         let twice = thread::spawn(move || {
             let _first = shared.lock_shared();
@@ -346,7 +346,7 @@ mod tests {
 
     #[test]
     fn mutex_is_locked_on_its_owner_thread_only() {
-        let mutex = NamedMutex::new("mutex", LockRank::ThreadData, ());
+        let mutex = NamedMutex::new("mutex", LockRank::SessionData, ());
         assert!(!mutex.is_locked_on_current_thread() && !is_any_lock_held_on_current_thread());
         let guard = mutex.lock();
         assert!(mutex.is_locked_on_current_thread() && is_any_lock_held_on_current_thread());
@@ -395,7 +395,7 @@ mod tests {
 
     #[test]
     fn get_mut_does_not_lock() {
-        let mut mutex = NamedMutex::new("mutex", LockRank::ThreadData, 1);
+        let mut mutex = NamedMutex::new("mutex", LockRank::SessionData, 1);
         *mutex.get_mut() += 1;
         assert!(!is_any_lock_held_on_current_thread());
         assert_eq!(*mutex.lock(), 2);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use crate::common::{Read, isolated, thread_cpu, wait_until, work};
+use crate::common::{self, Read, isolated, thread_cpu, wait_until, work};
 use gekkota::stack::{
     StackFeatures, StackFrame, StackSample, SuspendError, profiler_suspend_and_sample_thread,
 };
@@ -368,26 +368,16 @@ fn thread_that_ends_during_a_request_is_reported() {
 }
 
 fn check_requests_in_a_child(helper: ThreadId) {
-    // SAFETY: the profiler's fork handlers and glibc's allow the child to call the profiler.
-    let child = unsafe { libc::fork() };
-    assert!(child >= 0);
-    if child == 0 {
-        let result = std::panic::catch_unwind(|| {
-            assert!(
-                matches!(sample(helper), Err(SuspendError::Gone { .. })),
-                "the parent's thread"
-            );
-            let own = sample(ThreadId::UNSPECIFIED).expect("its own stack");
-            assert!(own.thread() == profiler_current_thread_id() && !own.is_truncated());
-            busy_thread_is_sampled_in_its_work();
-        });
-        // SAFETY: the call ends the process.
-        unsafe { libc::_exit(if result.is_ok() { 0 } else { 3 }) };
-    }
-    let mut status = 0;
-    // SAFETY: the kernel fills a local.
-    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    assert_eq!(status, 0);
+    common::assert_in_forked_child(|| {
+        assert!(
+            matches!(sample(helper), Err(SuspendError::Gone { .. })),
+            "the parent's thread"
+        );
+        let own = sample(ThreadId::UNSPECIFIED).expect("its own stack");
+        assert!(own.thread() == profiler_current_thread_id() && !own.is_truncated());
+        busy_thread_is_sampled_in_its_work();
+        true
+    });
 }
 
 /// Forks while another thread makes requests. Neither waits for the other, and both processes go

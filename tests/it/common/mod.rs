@@ -16,6 +16,9 @@ pub mod typed_markers;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Gid, Pid, Uid, fork, geteuid, setgid, setuid};
 use serde_json::Value;
 
 pub use isolated::{isolated, libtest_name};
@@ -125,6 +128,15 @@ impl Read {
                     data,
                 )
             })
+            .collect()
+    }
+
+    /// Returns the names of the events in the profiling log.
+    pub fn logged_events(&self) -> Vec<&str> {
+        let log = &self.0["profilingLog"][std::process::id().to_string()];
+        let events = log["events"].as_array().expect("events").iter();
+        events
+            .map(|event| event["event"].as_str().expect("a name"))
             .collect()
     }
 
@@ -351,9 +363,8 @@ pub fn in_forked_child(body: impl FnOnce() -> String) -> String {
     use std::io::{Read as _, Write as _};
     let (mut from_child, mut to_parent) = std::io::pipe().expect("a pipe");
     // SAFETY: glibc lets the child of a program with threads call any function.
-    let child = unsafe { libc::fork() };
-    assert!(child >= 0);
-    if child == 0 {
+    let child = unsafe { fork() }.expect("a child");
+    let ForkResult::Parent { child } = child else {
         let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
         let (text, status) = match found {
             Ok(text) => (text, 0),
@@ -372,31 +383,44 @@ pub fn in_forked_child(body: impl FnOnce() -> String) -> String {
             4
         };
         // SAFETY: ends the process.
-        unsafe { libc::_exit(status) };
-    }
+        unsafe { libc::_exit(status) }
+    };
     drop(to_parent);
     let mut text = String::new();
     from_child
         .read_to_string(&mut text)
         .expect("what the child found");
-    let mut status = 0;
-    // SAFETY: the kernel writes to a local.
-    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    assert_eq!(status, 0, "the child: {text}");
+    let status = waitpid(child, None).expect("the child's status");
+    assert_eq!(status, WaitStatus::Exited(child, 0), "{text}");
     text
+}
+
+/// Runs `body` in a forked child, and asserts that it returns true. The child exits without
+/// returning to the test harness.
+#[track_caller]
+pub fn assert_in_forked_child(body: impl FnOnce() -> bool) {
+    // SAFETY: glibc lets the child of a program with threads call any function.
+    match unsafe { fork() }.expect("a child") {
+        ForkResult::Parent { child } => {
+            let status = waitpid(child, None).expect("the child's status");
+            assert_eq!(status, WaitStatus::Exited(child, 0));
+        }
+        ForkResult::Child => {
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+            // SAFETY: ends the process.
+            unsafe { libc::_exit(if matches!(result, Ok(true)) { 0 } else { 3 }) }
+        }
+    }
 }
 
 /// Gives up the superuser's rights, if the process has them.
 pub fn become_nobody() {
     const NOBODY: libc::uid_t = 65534;
-    // SAFETY: the calls access no memory of the process.
-    unsafe {
-        if libc::geteuid() == 0 {
-            assert_eq!(libc::setgid(NOBODY), 0);
-            assert_eq!(libc::setuid(NOBODY), 0);
-        }
-        assert_ne!(libc::geteuid(), 0);
+    if geteuid().is_root() {
+        setgid(Gid::from_raw(NOBODY)).expect("the right to change the group");
+        setuid(Uid::from_raw(NOBODY)).expect("the right to change the user");
     }
+    assert!(!geteuid().is_root());
 }
 
 /// Opens a disabled event that counts the calling thread's CPU time and signals after each
@@ -443,18 +467,17 @@ pub fn open_cpu_event(period_ns: u64, exclude_kernel: bool) -> std::io::Result<i
 
 /// Limits the process to the first `wanted` of its processors.
 pub fn use_processors(wanted: usize) {
-    // SAFETY: the set is a local, and the size is its own.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        assert_eq!(libc::sched_getaffinity(0, size_of_val(&set), &mut set), 0);
-        let mut left = wanted;
-        for processor in 0..libc::CPU_SETSIZE as usize {
-            if libc::CPU_ISSET(processor, &set) && left == 0 {
-                libc::CPU_CLR(processor, &mut set);
-            } else if libc::CPU_ISSET(processor, &set) {
-                left -= 1;
-            }
+    let this_process = Pid::from_raw(0);
+    let mut set = sched_getaffinity(this_process).expect("the processors");
+    let mut left = wanted;
+    for processor in 0..CpuSet::count() {
+        if !set.is_set(processor).expect("a valid number") {
+            continue;
         }
-        assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &set), 0);
+        match left {
+            0 => set.unset(processor).expect("a valid number"),
+            _ => left -= 1,
+        }
     }
+    sched_setaffinity(this_process, &set).expect("a subset of the processors");
 }

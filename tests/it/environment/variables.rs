@@ -265,8 +265,7 @@ fn role_of_the_forking_child() {
         is_locked.recv().expect("the thread has the lock");
         common::in_forked_child(|| {
             // Kills a child that waits for the lock.
-            // SAFETY: `alarm` accesses no memory.
-            unsafe { libc::alarm(240) };
+            nix::unistd::alarm::set(240);
             gekkota::profiler_init();
             String::new()
         });

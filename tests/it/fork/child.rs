@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{self, LONGEST_WAIT, Read, isolated, wait_until, work_for_cpu};
 use gekkota::{ProfilerSession, StartParams};
+use nix::sys::resource::{Resource, setrlimit};
 
 /// Returns whether the profiler works in the child.
 fn profiler_works_in_child() -> bool {
@@ -50,21 +51,6 @@ fn is_sampled(read: &Read) -> bool {
     samples.len() > 5 && ticks > 40 && samples.iter().all(|sample| sample.time_ms >= start)
 }
 
-fn fork_a_child(round: u32) {
-    // SAFETY: the child calls functions that gekkota supports in a forked child.
-    let child = unsafe { libc::fork() };
-    assert!(child >= 0);
-    if child == 0 {
-        let works = std::panic::catch_unwind(profiler_works_in_child).unwrap_or(false);
-        // SAFETY: `_exit` ends the process and accesses no memory.
-        unsafe { libc::_exit(if works { 0 } else { 3 }) };
-    }
-    let mut status = 0;
-    // SAFETY: `waitpid` writes to a local.
-    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    assert_eq!(status, 0, "status of the child of round {round}");
-}
-
 #[test]
 fn profiler_is_inactive_in_forked_child_and_can_start() {
     isolated(|| {
@@ -96,7 +82,7 @@ fn profiler_is_inactive_in_forked_child_and_can_start() {
             .map(|_| {
                 std::thread::spawn(|| {
                     gekkota::register_thread("forks");
-                    (0..10).for_each(fork_a_child);
+                    (0..10).for_each(|_| common::assert_in_forked_child(profiler_works_in_child));
                     wait_until("the parent is sampled", || {
                         work_for_cpu(Duration::from_millis(5));
                         !Read::of_running().samples("forks").is_empty()
@@ -130,13 +116,7 @@ fn child_streams_without_files() -> bool {
         let profile = session.snapshot().expect("a running session");
         !Read::from_profile(&profile).samples("forks").is_empty()
     });
-    let no_descriptors = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: `setrlimit` reads a local.
-    let answer = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &no_descriptors) };
-    assert_eq!(answer, 0);
+    setrlimit(Resource::RLIMIT_NOFILE, 0, 0).expect("a lower limit");
     let profile = session.finish().expect("a running session");
     !Read::from_profile(&profile).samples("forks").is_empty()
 }
@@ -159,20 +139,10 @@ fn forked_child_streams_while_the_lock_of_backtrace_is_held() {
             });
         });
         inside.recv().expect("the thread is inside the crate");
-        // SAFETY: the child calls functions that gekkota supports in a forked child.
-        let child = unsafe { libc::fork() };
-        assert!(child >= 0);
-        if child == 0 {
+        common::assert_in_forked_child(|| {
             // Kills a child that hangs, after more than `LONGEST_WAIT`.
-            // SAFETY: `alarm` accesses no memory.
-            unsafe { libc::alarm(240) };
-            let works = std::panic::catch_unwind(child_streams_without_files).unwrap_or(false);
-            // SAFETY: `_exit` ends the process and accesses no memory.
-            unsafe { libc::_exit(if works { 0 } else { 3 }) };
-        }
-        let mut status = 0;
-        // SAFETY: `waitpid` writes to a local.
-        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-        assert_eq!(status, 0, "status of the child");
+            nix::unistd::alarm::set(240);
+            child_streams_without_files()
+        });
     });
 }

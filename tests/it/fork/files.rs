@@ -22,7 +22,7 @@ fn forked_child_has_no_thread_files_open() {
         let session = ProfilerSession::start(params()).expect("start");
         let sleepers: Vec<_> = (0..SLEEPERS).map(|_| Sleeper::start("sleeper")).collect();
         wait_until("the sleeping threads are sampled", || {
-            Read::of_running().count("samples_from_outside") >= SLEEPERS
+            Read::of_running().count("remote_samples") >= SLEEPERS
         });
         let in_parent = thread_files().len();
         let in_child = in_forked_child(|| {

@@ -49,8 +49,7 @@ extern "C" fn application_hook() {
 fn state_in_child() -> String {
     common::in_forked_child(|| {
         // Kills a child that hangs.
-        // SAFETY: `alarm` accesses no memory.
-        unsafe { libc::alarm(240) };
+        nix::unistd::alarm::set(240);
         let was_inactive = !profiler_is_active() && gekkota::profiler_get_profile().is_none();
         profiler_stop();
         let starts = profiler_start(StartParams::default()).is_ok();

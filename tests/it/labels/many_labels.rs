@@ -194,7 +194,7 @@ fn sample_marks_left_out_labels() {
             for (wake, _) in [&deep_sleeper, &long_sleeper] {
                 wake.send(()).expect("the sleeper waits");
             }
-            Read::of_running().count("samples_from_outside") >= 2
+            Read::of_running().count("remote_samples") >= 2
         });
         let profile = session.finish().expect("profile");
         drop((deep_sleeper, long_sleeper));

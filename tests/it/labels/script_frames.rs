@@ -225,7 +225,7 @@ fn script_frames_are_merged_by_their_position_on_the_stack() {
         // it sends a signal instead, so this may take some wakes.
         wait_until("the sampler has read a sleeping stack", || {
             wake.send(()).expect("the sleeper waits");
-            Read::of_running().count("samples_from_outside") > 0
+            Read::of_running().count("remote_samples") > 0
         });
         let profile = session.finish().expect("profile");
         drop(wake);
@@ -371,7 +371,7 @@ fn script_frames_are_merged_by_their_position_on_the_stack() {
         let waits = |(name, row): &(String, Value)| {
             name == "waits (rules/test.lua:70)" && (&row[4], &row[5]) == (&json!(71), &json!(3))
         };
-        assert!(read.count("samples_from_outside") > 0);
+        assert!(read.count("remote_samples") > 0);
         let below = |stack: &[(String, Value)]| order(stack, &["waits_below ("]).len();
         let waiting = asleep
             .iter()

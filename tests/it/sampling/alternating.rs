@@ -105,7 +105,7 @@ fn check(announce: bool, idle_threads: usize) {
         stays.len(),
         samples.len(),
         INTERRUPTED.load(Ordering::Relaxed),
-        read.count("samples_from_outside"),
+        read.count("remote_samples"),
     );
 }
 

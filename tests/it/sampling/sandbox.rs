@@ -146,7 +146,7 @@ fn sandboxed_session_makes_no_unusual_system_calls() {
             let sleeping = SLEEPING.release_after(THREAD, MAX_LATE_SAMPLES + 10);
             wake.write_all(&[0]).expect("the thread reads");
             stays.push((working, sleeping));
-            Read::of_running().count("samples_from_outside") > 5 && stays.len() >= 10
+            Read::of_running().count("remote_samples") > 5 && stays.len() >= 10
         });
         drop(begin_round);
         thread.join().expect("thread");
@@ -167,7 +167,7 @@ fn sandboxed_session_makes_no_unusual_system_calls() {
         println!(
             "{} samples, {} from outside",
             samples.len(),
-            read.count("samples_from_outside")
+            read.count("remote_samples")
         );
     });
 }

@@ -352,7 +352,7 @@ fn fork_in_a_callback_leaves_other_callbacks_to_the_parent() {
         start();
         // The sampler keeps a file open for each thread whose stack it has read remotely.
         wait_until("the sampler has read the stack of the sleeper", || {
-            Read::of_running().count("samples_from_outside") > 0
+            Read::of_running().count("remote_samples") > 0
         });
         let (send, receive) = mpsc::channel();
         let forks = move |_| {

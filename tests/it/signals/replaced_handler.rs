@@ -103,5 +103,6 @@ fn replaced_handler_is_restored_and_counted() {
         let read = Read::from_profile(&session.finish().expect("profile"));
         assert!(read.samples("busy").len() > 30);
         assert_eq!(read.count("handler_replacements"), 7);
+        assert_eq!(read.logged_events(), ["signal handler replaced"; 7]);
     });
 }

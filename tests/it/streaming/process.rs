@@ -189,6 +189,7 @@ fn childs_profile_is_part_of_its_parents() {
         let read = Read::of_running();
         let processes = read.0["processes"].as_array().expect("processes");
         assert_eq!(processes.len(), 1);
+        assert_eq!(read.logged_events(), ["exit profile received"]);
         let child = Read(processes[0].clone());
         assert_eq!(child.thread("child's thread")["processName"], "Child");
         assert_eq!(child.markers("child's thread").len(), 1);

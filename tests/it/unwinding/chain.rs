@@ -99,7 +99,7 @@ fn each_stack_is_the_chain_from_the_start_of_the_thread() {
             );
             deepest = deepest.max(links.len());
         }
-        let from_outside = read.count("samples_from_outside") as usize;
+        let from_outside = read.count("remote_samples") as usize;
         println!(
             "{} samples in the chain, {truncated} truncated, {from_outside} from outside, {deepest} links at most",
             in_chain.len()

@@ -3,21 +3,20 @@
 //!
 //! The child's threads run freely, except while the tracer follows one of them. A child that
 //! outlives its tracer or runs longer than [`TIME_LIMIT`] is killed.
-//!
-//! **Contract** (cited below):
-//! - *own memory*: the kernel writes to a local of this function, within its size;
-//! - *stopped*: ptrace returns an error, and accesses no memory, if the thread is not a stopped
-//!   tracee of the calling thread.
 #![allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
 
 pub mod code;
 pub mod workload;
 
 use std::collections::{HashMap, HashSet};
-use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
+
+use nix::sys::ptrace;
+use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
 
 const ROLE: &str = "GEKKOTA_TEST_TRACED_AS";
 
@@ -27,6 +26,13 @@ pub const TIME_LIMIT: Duration = Duration::from_secs(240);
 /// Returns the role of this process if it is a traced child.
 pub fn role() -> Option<String> {
     std::env::var(ROLE).ok()
+}
+
+/// Waits for the next change of a thread, without the children of other threads, which run other
+/// tests.
+fn wait() -> WaitStatus {
+    let flags = WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD;
+    waitpid(None, Some(flags)).expect("a traced thread")
 }
 
 /// How a stopped thread continues.
@@ -78,15 +84,7 @@ impl Traced {
             .env(ROLE, role)
             .stdin(Stdio::piped())
             .stdout(Stdio::null());
-        let trace_me = || {
-            // SAFETY: the call only makes the process its parent's tracee.
-            let result = unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) };
-            if result == 0 {
-                Ok(())
-            } else {
-                Err(io::Error::last_os_error())
-            }
-        };
+        let trace_me = || ptrace::traceme().map_err(Into::into);
         // SAFETY: the closure makes one system call and does not allocate.
         unsafe { command.pre_exec(trace_me) };
         let child = command.spawn().unwrap_or_else(|error| {
@@ -100,16 +98,16 @@ impl Traced {
             names: HashMap::new(),
         };
         traced.stdin = traced.child.stdin.take();
-        let (process, status) = traced.wait();
+        let process = traced.process();
+        let status = wait();
         assert!(
-            process == traced.process() && libc::WIFSTOPPED(status),
-            "the child does not start: {status:#x}"
+            matches!(status, WaitStatus::Stopped(thread, _) if thread.as_raw() == process),
+            "the child does not start: {status:?}"
         );
-        let options =
-            libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_EXITKILL;
-        // SAFETY: *stopped*.
-        let result = unsafe { libc::ptrace(libc::PTRACE_SETOPTIONS, process, 0, options) };
-        assert_eq!(result, 0, "{}", io::Error::last_os_error());
+        let options = ptrace::Options::PTRACE_O_TRACECLONE
+            | ptrace::Options::PTRACE_O_TRACESYSGOOD
+            | ptrace::Options::PTRACE_O_EXITKILL;
+        ptrace::setoptions(Pid::from_raw(process), options).expect("ptrace options");
         traced.known.insert(process);
         traced.go(process, Go::On, 0);
         traced
@@ -136,102 +134,88 @@ impl Traced {
         self.names.entry(thread).or_insert_with(read)
     }
 
-    fn wait(&self) -> (i32, i32) {
-        let mut status = 0;
-        // Without the children of other threads, which run other tests.
-        // SAFETY: *own memory*.
-        let thread = unsafe { libc::waitpid(-1, &mut status, libc::__WALL | libc::__WNOTHREAD) };
-        assert!(thread > 0, "waitpid: {}", io::Error::last_os_error());
-        (thread, status)
-    }
-
     /// Waits until a thread stops. Returns `None` once the child has ended.
     ///
     /// # Panics
     /// If the child fails.
     pub fn next_stop(&mut self) -> Option<(i32, Stop)> {
         loop {
-            let (thread, status) = self.wait();
-            if !libc::WIFSTOPPED(status) {
-                self.known.remove(&thread);
-                self.stepping.remove(&thread);
-                if thread == self.process() {
-                    assert!(
-                        libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0,
-                        "status of the child: {status:#x}"
-                    );
-                    return None;
+            let status = wait();
+            let thread = status.pid().expect("the status of a thread").as_raw();
+            let stop = match status {
+                WaitStatus::Exited(..) | WaitStatus::Signaled(..) => {
+                    self.known.remove(&thread);
+                    self.stepping.remove(&thread);
+                    if thread == self.process() {
+                        assert!(
+                            matches!(status, WaitStatus::Exited(_, 0)),
+                            "status of the child: {status:?}"
+                        );
+                        return None;
+                    }
+                    continue;
                 }
-                continue;
-            }
-            let signal = libc::WSTOPSIG(status);
-            if status >> 16 != 0 {
-                self.go(thread, Go::On, 0);
-            } else if self.known.insert(thread) {
+                WaitStatus::PtraceEvent(..) => {
+                    self.go(thread, Go::On, 0);
+                    continue;
+                }
                 // The first stop of a new thread, which may still have its creator's name.
-                self.go(thread, Go::On, 0);
-            } else if signal == libc::SIGTRAP | 0x80 {
-                return Some((thread, Stop::SystemCall(self.place(thread))));
-            } else if signal == libc::SIGTRAP && self.stepping.contains(&thread) {
-                return Some((thread, Stop::Stepped));
-            } else {
-                return Some((
-                    thread,
-                    Stop::Signal {
-                        signal,
-                        request: self.is_request(thread),
-                    },
-                ));
-            }
+                _ if self.known.insert(thread) => {
+                    self.go(thread, Go::On, 0);
+                    continue;
+                }
+                WaitStatus::PtraceSyscall(_) => Stop::SystemCall(self.place(thread)),
+                WaitStatus::Stopped(_, Signal::SIGTRAP) if self.stepping.contains(&thread) => {
+                    Stop::Stepped
+                }
+                WaitStatus::Stopped(_, signal) => Stop::Signal {
+                    signal: signal as i32,
+                    request: self.is_request(thread),
+                },
+                other => panic!("unexpected status of a traced thread: {other:?}"),
+            };
+            return Some((thread, stop));
         }
     }
 
     /// Lets a stopped thread continue, and delivers `signal` unless it is 0.
     pub fn go(&mut self, thread: i32, how: Go, signal: i32) {
-        let request = match how {
-            Go::On => libc::PTRACE_CONT,
-            Go::ToSystemCall => libc::PTRACE_SYSCALL,
-            Go::OneStep => libc::PTRACE_SINGLESTEP,
-        };
         match how {
             Go::OneStep => self.stepping.insert(thread),
             _ => self.stepping.remove(&thread),
         };
+        let signal = (signal != 0).then(|| Signal::try_from(signal).expect("a standard signal"));
+        let pid = Pid::from_raw(thread);
         // `wait` reports a thread that was killed while it was stopped.
-        // SAFETY: *stopped*.
-        unsafe { libc::ptrace(request, thread, 0, signal) };
+        let _ = match how {
+            Go::On => ptrace::cont(pid, signal),
+            Go::ToSystemCall => ptrace::syscall(pid, signal),
+            Go::OneStep => ptrace::step(pid, signal),
+        };
     }
 
     pub fn place(&self, thread: i32) -> Place {
-        // SAFETY: *own memory*, *stopped*; zeroed is a valid `ptrace_syscall_info`.
-        unsafe {
-            let mut info: libc::ptrace_syscall_info = std::mem::zeroed();
-            let size = size_of_val(&info);
-            let result = libc::ptrace(libc::PTRACE_GET_SYSCALL_INFO, thread, size, &raw mut info);
-            assert!(
-                result > 0,
-                "cannot read the registers of a thread: {}",
-                io::Error::last_os_error()
-            );
-            let entered = (info.op == libc::PTRACE_SYSCALL_INFO_ENTRY)
-                .then_some((info.u.entry.nr as i64, info.u.entry.args));
-            Place {
-                pc: info.instruction_pointer,
-                sp: info.stack_pointer,
-                entered,
-            }
+        let info = ptrace::syscall_info(Pid::from_raw(thread))
+            .unwrap_or_else(|error| panic!("cannot read the registers of a thread: {error}"));
+        let entered = (info.op == libc::PTRACE_SYSCALL_INFO_ENTRY).then(|| {
+            // SAFETY: `op` says that the kernel has filled this field of the union.
+            let entry = unsafe { info.u.entry };
+            (entry.nr as i64, entry.args)
+        });
+        Place {
+            pc: info.instruction_pointer,
+            sp: info.stack_pointer,
+            entered,
         }
     }
 
     /// Returns whether the signal to be delivered looks like the sampler's: queued by the child
     /// process.
     fn is_request(&self, thread: i32) -> bool {
-        // SAFETY: *own memory*, *stopped*; zeroed is a valid `siginfo_t`, and a queued signal
-        // carries a sender.
-        unsafe {
-            let mut info: libc::siginfo_t = std::mem::zeroed();
-            let result = libc::ptrace(libc::PTRACE_GETSIGINFO, thread, 0, &raw mut info);
-            result == 0 && info.si_code == libc::SI_QUEUE && info.si_pid() == self.process()
-        }
+        let Ok(info) = ptrace::getsiginfo(Pid::from_raw(thread)) else {
+            return false;
+        };
+        // SAFETY: a queued signal carries a sender.
+        info.si_code == libc::SI_QUEUE && unsafe { info.si_pid() } == self.process()
     }
 }

@@ -354,10 +354,10 @@ pub(crate) fn sample(
     let read = Read::from_text(&text);
     let maps = Maps::read();
     let known = learned.by_file(&maps, &callers);
-    row.excuse_truncated(read.count("samples_from_outside") as usize);
+    row.excuse_truncated(read.count("remote_samples") as usize);
     let counts = [
         "captured_samples",
-        "samples_from_outside",
+        "remote_samples",
         "same_samples",
         "signals_to_sleepers",
         "missed_ticks",

@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(status, 0, "status of the child");
     }
 
-    /// Runs in a child, because no other test's hooks may be installed there.
+    /// Installs the handlers in a child, so that they stay out of the process of the other tests.
     #[test]
     fn hooks_run_once_even_if_the_handlers_are_installed_twice() {
         static CALLS: AtomicU32 = AtomicU32::new(0);

@@ -1,14 +1,14 @@
 //! All kinds of markers, from the example `marker_gallery`: their schemas use the viewer's words,
 //! and their data has the shape that the viewer reads.
-#[path = "../../../examples/marker_gallery/circumstances.rs"]
+#[path = "../../../examples/marker_gallery/src/circumstances.rs"]
 mod circumstances;
 mod fields;
-#[path = "../../../examples/marker_gallery/formats.rs"]
+#[path = "../../../examples/marker_gallery/src/formats.rs"]
 mod formats;
 mod hosts;
-#[path = "../../../examples/marker_gallery/known.rs"]
+#[path = "../../../examples/marker_gallery/src/known.rs"]
 mod known;
-#[path = "../../../examples/marker_gallery/looks.rs"]
+#[path = "../../../examples/marker_gallery/src/looks.rs"]
 mod looks;
 mod words;
 

@@ -13,6 +13,7 @@ use crate::common::{Read, thread_cpu};
 
 /// Label of the samples that were taken while a case ran.
 const LABEL: &str = "the case runs";
+const CATEGORY: gekkota::ProfilingCategoryPair = gecko_profiler_category!(Other);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
@@ -20,7 +21,7 @@ enum Mode {
     Sampled,
 }
 
-/// Calls `body` from one place: once step by step, or under a label until there are enough samples.
+/// Calls `body` under a label from one place: once step by step, or until there are enough samples.
 /// Returns its own callers.
 #[inline(never)]
 fn drive(
@@ -34,17 +35,23 @@ fn drive(
     if mode == Mode::Stepped {
         stepper::begin(callers.clone(), first_kept);
     }
+    let text = match mode {
+        Mode::Stepped => "the case is stepped through",
+        Mode::Sampled => LABEL,
+    };
+    // The first label of a thread allocates, which stepped code must not do.
+    drop(AutoProfilerLabel::new(text, CATEGORY));
     loop {
-        let label = (black_box(mode) == Mode::Sampled)
-            .then(|| AutoProfilerLabel::new(LABEL, gecko_profiler_category!(Other)));
         if black_box(mode) == Mode::Stepped {
             stepper::start();
         }
+        // The samples also show the label's own functions, so these are stepped through, too.
+        let label = AutoProfilerLabel::new(text, CATEGORY);
         body();
+        drop(label);
         if black_box(mode) == Mode::Stepped {
             stepper::stop();
         }
-        drop(label);
         if black_box(mode) == Mode::Stepped || has_enough_samples() {
             return callers;
         }

@@ -2,7 +2,7 @@
 //! how to add each of them.
 //!
 //! ```text
-//! cargo run --release --example marker_gallery [-- FILE]
+//! cargo run --release --manifest-path examples/marker_gallery/Cargo.toml [-- FILE]
 //! ```
 //!
 //! `formats.rs` has a type for each format of a field. `looks.rs` shows what else a type can set:

@@ -9,7 +9,7 @@ use crate::platform::ProcessStart;
 use crate::state::{OpenPauses, Session, SessionSettings};
 use crate::stream::ProfileSource;
 use crate::threads::{MAIN_THREAD_NAME, OffThreadRef};
-use crate::types::{Features, ProcessId, SamplingEngine, TimeStamp};
+use crate::types::{ProcessId, TimeStamp};
 use crate::unwind::{CodeMap, ModuleTable};
 
 pub(crate) const PROCESS_START: TimeStamp = TimeStamp(1_000);
@@ -38,15 +38,9 @@ fn threads() -> &'static [OffThreadRef] {
 /// data is left out.
 pub(crate) fn scripted_source(buffer: BufferSnapshot, kept_ns: Option<u64>) -> ProfileSource {
     let settings = SessionSettings {
-        capacity_bytes: 1 << 20,
-        interval: Duration::from_millis(1),
-        features: Features::default_set(),
-        filters: Vec::new(),
-        signal: 0,
-        engine: SamplingEngine::Auto,
         duration: kept_ns.map(Duration::from_nanos),
-        active_tab_id: 0,
         records_overheads: true,
+        ..SessionSettings::for_tests()
     };
     let session = Session::new(settings, PROCESS_START, PROCESS_START, vec![&PROCESS_CPU]);
     ProfileSource {

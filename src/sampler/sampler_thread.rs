@@ -26,8 +26,7 @@ use crate::sampler::tick::write_pending_stacks;
 use crate::sampler::tick::{ActivityHint, IdleChecks};
 use crate::sampler::tick::{Scratch, TickContext};
 use crate::state::{
-    ACTIVE_PS, ActivePs, ProfiledThreads, REGISTRATION_HOOKS, RunningSampler, SamplerEnd,
-    SeenPauses, Session, SessionCounts,
+    ActivePs, REGISTRATION_HOOKS, RunningSampler, SamplerEnd, SeenPauses, Session, SessionCounts,
 };
 use crate::threads::{OffThreadRef, unregister};
 use crate::types::{Features, SamplingEngine, SamplingState, StartError, TimeStamp};
@@ -81,13 +80,7 @@ pub(crate) fn spawn_sampler(
     let shared = Arc::clone(&session);
     let body = move || {
         let thread = SamplerThread::new(Arc::clone(&shared), buffer, unwinder);
-        // A panic ends the sampler but not the application. The profile reports it.
-        if catch_unwind(AssertUnwindSafe(|| thread.run())).is_err() {
-            SessionCounts::add(&shared.counts.sampler_panics, 1);
-            shared.log.add("sampler panicked");
-            shared.after_sampling.run_unserved();
-        }
-        shared.after_sampling.set_ended();
+        run_to_end(&shared, || thread.run());
     };
     let spawned = with_signals_blocked(|| spawn_profiler_thread(c"SamplerThread", body));
     match spawned {
@@ -103,6 +96,17 @@ pub(crate) fn spawn_sampler(
             answer: error.to_string(),
         }),
     }
+}
+
+/// Runs the sampler's loop. A panic ends the sampler but not the application. The profile reports
+/// it.
+fn run_to_end(session: &Session, run: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(run)).is_err() {
+        SessionCounts::add(&session.counts.sampler_panics, 1);
+        session.log.add("sampler panicked");
+        session.after_sampling.run_unserved();
+    }
+    session.after_sampling.set_ended();
 }
 
 /// The sampler's loop and its state between ticks.
@@ -358,14 +362,21 @@ impl SamplerThread {
 
     /// Updates the list of sampled threads if the session's list has changed.
     fn refresh_threads(&mut self) {
-        let changes = self.session.thread_changes.read();
-        if changes == self.seen_thread_changes {
-            return;
-        }
-        self.seen_thread_changes = changes;
-        let sampled = self
-            .with_session_threads(|threads, _| threads.sampled())
-            .unwrap_or_default();
+        let session = Arc::clone(&self.session);
+        let mut seen_changes = self.seen_thread_changes;
+        let buffer = self.buffer;
+        ActivePs::follow_threads(
+            &session,
+            &mut seen_changes,
+            |sampled| self.set_threads(sampled),
+            || buffer.range(),
+        );
+        self.seen_thread_changes = seen_changes;
+    }
+
+    /// Begins to sample the threads that are new in the list, and ends the sampling of those that
+    /// are no longer in it.
+    fn set_threads(&mut self, sampled: &[OffThreadRef]) {
         let serials: HashSet<u64> = sampled.iter().map(OffThreadRef::serial).collect();
         let known: HashSet<u64> = self
             .threads
@@ -382,21 +393,10 @@ impl SamplerThread {
         });
         for registration in sampled {
             if !known.contains(&registration.serial()) {
-                self.threads
-                    .active
-                    .push(ThreadSampler::new(registration, &self.session));
+                let thread = ThreadSampler::new(registration.clone(), &self.session);
+                self.threads.active.push(thread);
             }
         }
-        // A thread that has ended since the list was taken is still in the sampler's list.
-        let still_writes = |dead: &OffThreadRef| serials.contains(&dead.serial());
-        let buffer = self.buffer;
-        self.with_session_threads(|threads, lock| {
-            // Read under the lock, so that the range includes the last entry of a thread that has
-            // just ended.
-            let range = buffer.range();
-            threads.set_written(range.end, still_writes, lock);
-            threads.drop_expired(range.start, lock);
-        });
     }
 
     /// Discards entries that are older than the session's duration.
@@ -417,26 +417,11 @@ impl SamplerThread {
     #[doc(alias = "ClearExpiredExitProfiles")]
     fn drop_expired(&self) {
         let buffer_start = self.buffer.range().start;
-        let expired = self
-            .with_active(|active, _| active.exit_profiles.borrow_mut().take_expired(buffer_start));
+        let expired = ActivePs::with(&self.session, |active, _| {
+            active.exit_profiles.borrow_mut().take_expired(buffer_start)
+        });
         // Dropped without holding the lock.
         drop(expired);
-    }
-
-    /// Calls `body` with the session's threads. Returns `None` if the session has ended.
-    fn with_session_threads<T>(
-        &self,
-        body: impl FnOnce(&mut ProfiledThreads, &PsLock) -> T,
-    ) -> Option<T> {
-        self.with_active(|active, lock| body(&mut active.threads.borrow_mut(), lock))
-    }
-
-    /// Calls `body` with the session's own `ActivePs`. Returns `None` if the session has ended,
-    /// even if another one is active.
-    fn with_active<T>(&self, body: impl FnOnce(&ActivePs, &PsLock) -> T) -> Option<T> {
-        let lock = PsLock::acquire();
-        let active = ACTIVE_PS.get(&lock).as_ref()?;
-        (active.generation() == self.session.generation).then(|| body(active, &lock))
     }
 
     fn sample_counters(&mut self) {
@@ -586,5 +571,32 @@ impl SamplerThread {
             self.event_probes.record(&self.session, &self.lane, true);
             self.session.set_written(requested);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::SessionSettings;
+
+    #[test]
+    fn panic_of_the_sampler_is_counted_and_logged() {
+        let session = |run: fn()| {
+            let now = TimeStamp::default();
+            let session = Session::new(SessionSettings::for_tests(), now, now, Vec::new());
+            run_to_end(&session, run);
+            assert!(session.after_sampling.wait_for_end() == SamplerEnd::Ended);
+            let panics = session.counts.sampler_panics.load(Ordering::Relaxed);
+            let events = session.log.all().events;
+            (
+                panics,
+                events.iter().map(|(_, event)| *event).collect::<Vec<_>>(),
+            )
+        };
+        assert_eq!(session(|| ()), (0, vec![]));
+        assert_eq!(
+            session(|| panic!("on purpose")),
+            (1, vec!["sampler panicked"])
+        );
     }
 }

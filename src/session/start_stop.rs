@@ -13,8 +13,8 @@ use crate::session::event_watcher::ensure_event_watcher;
 use crate::session::fork::ensure_fork_handlers;
 use crate::session::running::{LIFE_CYCLE, reentrancy_error, running_session};
 use crate::state::{
-    ACTIVE_PS, ActivePs, CORE_PS, CorePs, REGISTRATION_HOOKS, RacyFeatures, Session,
-    SessionSettings, UnservedCallbacks, core_buffer,
+    ActivePs, CORE_PS, CorePs, REGISTRATION_HOOKS, RacyFeatures, Session, SessionSettings,
+    UnservedCallbacks, core_buffer,
 };
 use crate::threads::register_current_thread;
 use crate::types::{Generation, ProfilingState, StartError, StartParams, ThreadFilter};
@@ -185,10 +185,7 @@ impl SessionPlan {
             }
         };
         let mut lock = PsLock::acquire();
-        *ACTIVE_PS.get_mut(&mut lock) = Some(ActivePs::new(session, filter, sampler));
-        if let Some(active) = ACTIVE_PS.get(&lock) {
-            active.threads.borrow_mut().begin(&lock);
-        }
+        ActivePs::new(session, filter, sampler).begin(&mut lock);
         RacyFeatures::set_active(features, &lock);
         drop(lock);
         ensure_event_watcher(interval);
@@ -257,8 +254,7 @@ pub(crate) fn end_session() -> DeferredCleanup {
     let ended = {
         let mut lock = PsLock::acquire();
         RacyFeatures::set_inactive(&lock);
-        let ended = ACTIVE_PS.get_mut(&mut lock).take();
-        ended.inspect(|active| active.threads.borrow_mut().end(&lock))
+        ActivePs::end(&mut lock)
     };
     let Some(active) = ended else {
         return DeferredCleanup::default();

@@ -1,12 +1,14 @@
 //! State of a running session.
 
 use std::cell::RefCell;
+use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::state::expiring_list::ExpiringList;
 use crate::state::profiled_threads::ProfiledThreads;
 use crate::state::session::Session;
-use crate::threads::RegistrationHooks;
+use crate::threads::{OffThreadRef, RegistrationHooks};
 use crate::types::{Generation, Page, ThreadFilter};
 use crate::util::{PsCell, PsLock};
 
@@ -50,6 +52,56 @@ impl ActivePs {
         }
     }
 
+    /// Makes this session the running one. Adds all registered threads that it records.
+    pub(crate) fn begin(self, lock: &mut PsLock) {
+        *ACTIVE_PS.get_mut(lock) = Some(self);
+        with_running_threads(lock, |threads| threads.begin(lock));
+    }
+
+    /// Ends the recording of all threads of the running session, and returns that session.
+    pub(crate) fn end(lock: &mut PsLock) -> Option<Self> {
+        let ended = ACTIVE_PS.get_mut(lock).take();
+        ended.inspect(|active| active.threads.borrow_mut().end(lock))
+    }
+
+    /// Calls `body` with the state of this session. Returns `None` if the session has ended, even
+    /// if another one runs.
+    pub(crate) fn with<T>(session: &Session, body: impl FnOnce(&Self, &PsLock) -> T) -> Option<T> {
+        let lock = PsLock::acquire();
+        let active = ACTIVE_PS.get(&lock).as_ref()?;
+        (active.generation() == session.generation).then(|| body(active, &lock))
+    }
+
+    /// Calls `update` with the sampled threads if the session's threads have changed since
+    /// `seen_changes` was read. Then marks the ended threads that were not passed as completely
+    /// written, so `update` must write what the sampler still holds of them. Called by the sampler.
+    pub(crate) fn follow_threads(
+        session: &Session,
+        seen_changes: &mut u64,
+        update: impl FnOnce(&[OffThreadRef]),
+        buffer_range: impl FnOnce() -> Range<u64>,
+    ) {
+        let changes = session.thread_changes.read();
+        if changes == *seen_changes {
+            return;
+        }
+        *seen_changes = changes;
+        let sampled = Self::with(session, |active, _| active.threads.borrow().sampled());
+        let sampled = sampled.unwrap_or_default();
+        update(&sampled);
+        // A thread that has ended since the list was taken is still in the sampler's list.
+        let serials: HashSet<u64> = sampled.iter().map(OffThreadRef::serial).collect();
+        let still_writes = |dead: &OffThreadRef| serials.contains(&dead.serial());
+        Self::with(session, |active, lock| {
+            // Read under the lock, so that the range includes the last entry of a thread that has
+            // just ended.
+            let range = buffer_range();
+            let mut threads = active.threads.borrow_mut();
+            threads.set_written(range.end, still_writes, lock);
+            threads.drop_expired(range.start, lock);
+        });
+    }
+
     pub(crate) fn generation(&self) -> Generation {
         self.session.generation
     }
@@ -61,13 +113,14 @@ impl ActivePs {
 
 /// Notifies the running session of threads that register and unregister.
 pub(crate) const REGISTRATION_HOOKS: RegistrationHooks = RegistrationHooks {
-    registered: |thread, lock| with_session_threads(lock, |threads| threads.add(thread, lock)),
+    registered: |thread, lock| with_running_threads(lock, |threads| threads.add(thread, lock)),
     unregistered: |thread, lock| {
-        with_session_threads(lock, |threads| threads.end_thread(thread, lock))
+        with_running_threads(lock, |threads| threads.end_thread(thread, lock))
     },
 };
 
-fn with_session_threads(lock: &PsLock, body: impl FnOnce(&mut ProfiledThreads)) {
+/// Calls `body` with the threads of the running session, if there is one.
+fn with_running_threads(lock: &PsLock, body: impl FnOnce(&mut ProfiledThreads)) {
     if let Some(active) = ACTIVE_PS.get(lock) {
         body(&mut active.threads.borrow_mut());
     }

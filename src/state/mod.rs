@@ -41,7 +41,6 @@ pub(crate) use after_sampling::{SamplerEnd, UnservedCallbacks, disown_callbacks_
 pub(crate) use core_buffer::{core_buffer, own_lane_index, prepare_own_lane, put_entry};
 pub(crate) use core_ps::{CORE_PS, CorePs};
 pub(crate) use pauses::{OpenPauses, SeenPauses};
-pub(crate) use profiled_threads::ProfiledThreads;
 pub(crate) use racy_features::{PauseKind, RacyFeatures};
 pub(crate) use session::{EngineTrial, Session, SessionCounts, SessionSettings};
 pub(crate) use state_callbacks::StateCallback;

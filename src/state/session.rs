@@ -1,5 +1,9 @@
 //! The data of a session that the sampler, snapshots and callers share.
 
+#[cfg(all(test, loom))]
+use loom::sync::atomic::AtomicBool as StopFlag;
+#[cfg(not(all(test, loom)))]
+use std::sync::atomic::AtomicBool as StopFlag;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -27,6 +31,24 @@ pub(crate) struct SessionSettings {
     pub(crate) active_tab_id: u64,
     /// Whether each tick records how long its steps took.
     pub(crate) records_overheads: bool,
+}
+
+#[cfg(any(test, fuzzing))]
+impl SessionSettings {
+    /// Returns the settings of a session that no test samples by signals.
+    pub(crate) fn for_tests() -> Self {
+        Self {
+            capacity_bytes: 1 << 20,
+            interval: Duration::from_millis(1),
+            features: Features::default_set(),
+            filters: Vec::new(),
+            signal: 0,
+            engine: SamplingEngine::Auto,
+            duration: None,
+            active_tab_id: 0,
+            records_overheads: false,
+        }
+    }
 }
 
 /// Time that one interruption takes from a running thread, in ns, measured for each sampling
@@ -152,7 +174,7 @@ pub(crate) struct Session {
     modules: NamedMutex<ModuleTable>,
     /// The part of `/tmp/perf-PID.map` that the sampler has read.
     perf_map: NamedMutex<Arc<CodeMap>>,
-    stop: AtomicBool,
+    stop: StopFlag,
     uses_timers: AtomicBool,
     /// Nice value that the kernel granted the sampler thread.
     sampler_nice: AtomicI32,
@@ -189,7 +211,7 @@ impl Session {
                 ModuleTable::default(),
             ),
             perf_map: NamedMutex::new("session perf map", LockRank::SessionData, Arc::default()),
-            stop: AtomicBool::new(false),
+            stop: StopFlag::new(false),
             uses_timers: AtomicBool::new(false),
             sampler_nice: AtomicI32::new(0),
             trial: OnceLock::new(),

@@ -1,62 +1,45 @@
 //! A loom model of threads that register, record markers and unregister while a sampler runs and
 //! the session is stopped and started anew. `explore_model` tries the interleavings.
 //!
-//! Only [`AtomicProfilingState`] and [`ChangeCount`] are the real types. Everything else is a copy
-//! of the steps in `registration.rs`, `profiled_threads.rs`, `sampler_thread.rs` and
-//! `start_stop.rs`: the life cycle, the lists of threads with their data, the sampler's loop and
-//! the buffer. Loom's locks replace the real ones. `PsLock`, `ThreadRegistry`, `ProfiledThreads`,
-//! `Session` and the chunked buffer do not run here, and there are no pauses, callbacks, forks or
-//! captures. No test checks that the model matches the code, so a change there must be repeated
-//! here by hand.
+//! These are the real types and functions: [`PsLock`], whose mutex is loom's, the
+//! `ThreadRegistry`, the registrations with their profiling state, [`ActivePs`] with its
+//! `ProfiledThreads`, and [`Session`]. The registration of a thread, the begin and the end of a
+//! session, and the sampler's update of its threads run as they do outside the model.
+//!
+//! Three things are copied. The buffer is a list under loom's lock, because the real one has models
+//! of its own. The order of the steps of a start and a stop is that of `session/start_stop.rs`. The
+//! sampler's loop reduces a tick to one entry for each thread. There are no pauses, callbacks,
+//! forks or captures.
 //!
 //! Run it with `RUSTFLAGS="--cfg loom" cargo test --release --lib session_model`.
 
-use loom::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+
 use loom::sync::{Arc as Shared, Mutex as LoomMutex};
 use loom::thread::spawn;
 
-use crate::threads::AtomicProfilingState;
-use crate::types::{Generation, ThreadProfilingFeatures};
-use crate::util::{ChangeCount, explore_model};
+use crate::state::{ActivePs, REGISTRATION_HOOKS, RunningSampler, Session, SessionSettings};
+use crate::threads::{OffThreadRef, ThreadRegistry, register, unregister};
+use crate::types::{Generation, ThreadFilter, ThreadProfilingFeatures, TimeStamp};
+use crate::util::{PsLock, explore_model};
 
-const FIRST: Generation = Generation::from_number(1);
-const SECOND: Generation = Generation::from_number(2);
-
-/// The data that a session shares with its sampler.
-struct ModelSession {
-    generation: Generation,
-    changes: ChangeCount,
-    stop: AtomicBool,
+/// Runs a model that uses the profiler's statics, so no other one may run meanwhile.
+fn explore_alone<const N: usize>(
+    outcomes: [&'static str; N],
+    model: impl Fn() -> &'static str + Send + Sync + 'static,
+) {
+    static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _one = ONE_AT_A_TIME
+        .lock()
+        .expect("the models before this one pass");
+    explore_model(outcomes, model);
 }
 
-impl ModelSession {
-    fn new(generation: Generation) -> Shared<Self> {
-        Shared::new(Self {
-            generation,
-            changes: ChangeCount::new(),
-            stop: AtomicBool::new(false),
-        })
-    }
-}
+/// The models join their samplers themselves.
+struct JoinedByModel;
 
-/// The data behind the `PsLock`: the registration of the only thread, and the session with that
-/// thread.
-#[derive(Default)]
-struct UnderPsLock {
-    is_registered: bool,
-    active: Option<ModelActive>,
-}
-
-struct ModelActive {
-    session: Shared<ModelSession>,
-    is_live: bool,
-    dead: Option<Dead>,
-}
-
-/// An ended thread. Its end position is the end of the buffer once all of its data was written.
-#[derive(Clone, Copy, Default)]
-struct Dead {
-    end_position: Option<usize>,
+impl RunningSampler for JoinedByModel {
+    fn join(self: Box<Self>) {}
 }
 
 /// An entry of a session: a marker recorded by the thread, or a sample of it.
@@ -66,75 +49,64 @@ enum Entry {
     Sample,
 }
 
+/// The core buffer: the session that it serves, and the entries of that session.
+type Buffer = Option<(Generation, Vec<(Generation, Entry)>)>;
+
 struct World {
-    ps: LoomMutex<UnderPsLock>,
-    word: AtomicProfilingState,
-    /// The core buffer: the session that it serves, and the entries of that session.
-    buffer: LoomMutex<Option<(Generation, Vec<(Generation, Entry)>)>>,
+    buffer: LoomMutex<Buffer>,
 }
 
 impl World {
-    /// Creates a world in which the first session runs and the thread is or is not registered.
-    fn new(is_registered: bool) -> (Shared<Self>, Shared<ModelSession>) {
+    /// Creates a world in which a session runs.
+    fn new() -> (Shared<Self>, Arc<Session>) {
         let world = Shared::new(Self {
-            ps: LoomMutex::default(),
-            word: AtomicProfilingState::new(),
             buffer: LoomMutex::new(None),
         });
-        if is_registered {
-            world.register();
-        }
-        let session = world.start(FIRST);
+        let session = world.start();
         (world, session)
     }
 
-    fn start(&self, generation: Generation) -> Shared<ModelSession> {
-        *self.buffer.lock().unwrap() = Some((generation, Vec::new()));
-        let session = ModelSession::new(generation);
-        let mut ps = self.ps.lock().unwrap();
-        let mut active = ModelActive {
-            session: Shared::clone(&session),
-            is_live: false,
-            dead: None,
-        };
-        if ps.is_registered {
-            self.add_thread(&mut active);
-        }
-        ps.active = Some(active);
+    /// Begins a session, as `SessionPlan::start_under_lock` does.
+    fn start(&self) -> Arc<Session> {
+        let now = TimeStamp::default();
+        let settings = SessionSettings::for_tests();
+        let session = Arc::new(Session::new(settings, now, now, Vec::new()));
+        *self.buffer.lock().unwrap() = Some((session.generation, Vec::new()));
+        let active = ActivePs::new(
+            Arc::clone(&session),
+            ThreadFilter::new(&[]),
+            Box::new(JoinedByModel),
+        );
+        active.begin(&mut PsLock::acquire());
         session
     }
 
-    /// Adds the thread to the session.
-    fn add_thread(&self, active: &mut ModelActive) {
-        self.word
-            .set(active.session.generation, ThreadProfilingFeatures::ANY);
-        active.is_live = true;
-        active.session.changes.raise();
+    /// Ends the session as `end_session` does, up to the join of its sampler.
+    fn stop(&self) {
+        let ended = ActivePs::end(&mut PsLock::acquire());
+        ended.expect("a session runs").session.request_stop();
     }
 
-    fn register(&self) {
-        let mut ps = self.ps.lock().unwrap();
-        ps.is_registered = true;
-        if let Some(active) = &mut ps.active {
-            self.add_thread(active);
-        }
+    /// Ends a stop, after the sampler was joined.
+    fn end_buffer(&self) {
+        *self.buffer.lock().unwrap() = None;
     }
 
-    fn unregister(&self) {
-        let mut ps = self.ps.lock().unwrap();
-        ps.is_registered = false;
-        if let Some(active) = ps.active.as_mut().filter(|active| active.is_live) {
-            active.is_live = false;
-            active.dead = Some(Dead::default());
-            active.session.changes.raise();
-        }
+    /// Removes what this world has put into the profiler's statics.
+    fn close(&self) {
+        drop(ActivePs::end(&mut PsLock::acquire()));
+        let mut registered = Vec::new();
+        ThreadRegistry::for_each(&PsLock::acquire(), |thread| registered.push(thread.clone()));
+        registered
+            .iter()
+            .for_each(|thread| unregister(thread, REGISTRATION_HOOKS));
     }
 
-    /// Records a marker, and returns its session. Returns `None` if no session records markers, or
-    /// if that session has ended since.
-    fn mark(&self) -> Option<Generation> {
-        let session = self
-            .word
+    /// Records a marker of the thread, and returns its session. Returns `None` if no session
+    /// records markers, or if that session has ended since.
+    fn mark(&self, thread: &OffThreadRef) -> Option<Generation> {
+        let session = thread
+            .unlocked_const_reader_and_atomic_rw()
             .session_that_records(ThreadProfilingFeatures::MARKERS)?;
         self.put(session, Entry::Marker).then_some(session)
     }
@@ -149,54 +121,41 @@ impl World {
         }
     }
 
-    fn range_end(&self) -> usize {
-        self.buffer
-            .lock()
-            .unwrap()
+    fn range_end(&self) -> u64 {
+        let buffer = self.buffer.lock().unwrap();
+        buffer
             .as_ref()
-            .map_or(0, |(_, entries)| entries.len())
+            .map_or(0, |(_, entries)| entries.len() as u64)
     }
+}
 
-    /// Ends the session, except for joining its sampler.
-    fn stop(&self) -> Option<Shared<ModelSession>> {
-        let mut ps = self.ps.lock().unwrap();
-        let active = ps.active.take()?;
-        if active.is_live || active.dead.is_some() {
-            self.word.clear();
-        }
-        active.session.stop.store(true, Ordering::Release);
-        Some(active.session)
-    }
+/// Registers a thread.
+fn register_thread() -> OffThreadRef {
+    let thread = OffThreadRef::scripted(ThreadRegistry::next_serial(), "thread", false, None);
+    register(&thread, REGISTRATION_HOOKS);
+    thread
+}
 
-    /// Runs `body` with the threads of `session`, if it is the current session.
-    fn with_session_threads<T>(
-        &self,
-        session: &ModelSession,
-        body: impl FnOnce(&mut ModelActive) -> T,
-    ) -> Option<T> {
-        let mut ps = self.ps.lock().unwrap();
-        let active = ps.active.as_mut()?;
-        (active.session.generation == session.generation).then(|| body(active))
-    }
+fn unregister_thread(thread: &OffThreadRef) {
+    unregister(thread, REGISTRATION_HOOKS);
 }
 
 /// The sampler of a session, and its state between ticks.
 struct ModelSampler {
     world: Shared<World>,
-    session: Shared<ModelSession>,
+    session: Arc<Session>,
     seen_changes: u64,
-    has_thread: bool,
+    threads: Vec<OffThreadRef>,
     samples: usize,
 }
 
 impl ModelSampler {
-    fn new(world: &Shared<World>, session: &Shared<ModelSession>) -> Self {
-        let (world, session) = (Shared::clone(world), Shared::clone(session));
+    fn new(world: &Shared<World>, session: &Arc<Session>) -> Self {
         Self {
-            world,
-            session,
+            world: Shared::clone(world),
+            session: Arc::clone(session),
             seen_changes: 0,
-            has_thread: false,
+            threads: Vec::new(),
             samples: 0,
         }
     }
@@ -204,7 +163,7 @@ impl ModelSampler {
     /// Runs `ticks` ticks, or fewer if the session stops.
     fn ticks(mut self, ticks: usize) -> Self {
         for _ in 0..ticks {
-            if self.session.stop.load(Ordering::Acquire) {
+            if self.session.is_stopping() {
                 break;
             }
             self.tick();
@@ -213,72 +172,63 @@ impl ModelSampler {
     }
 
     fn tick(&mut self) {
-        let Self {
-            world,
-            session,
-            seen_changes,
-            has_thread,
-            samples,
-        } = self;
-        let changes = session.changes.read();
-        if changes != *seen_changes {
-            *seen_changes = changes;
-            let is_live = world
-                .with_session_threads(session, |active| active.is_live)
-                .unwrap_or(false);
-            if *has_thread && !is_live {
-                // Writes the samples that were held back.
-                assert!(
-                    world.put(session.generation, Entry::Sample),
-                    "the buffer belongs to the session until its sampler has ended"
-                );
-            }
-            *has_thread = is_live;
-            let end = world.range_end();
-            world.with_session_threads(session, |active| {
-                if let Some(dead) = active
-                    .dead
-                    .as_mut()
-                    .filter(|dead| dead.end_position.is_none() && !is_live)
-                {
-                    dead.end_position = Some(end);
+        let generation = self.session.generation;
+        let (world, known) = (&self.world, &mut self.threads);
+        ActivePs::follow_threads(
+            &self.session,
+            &mut self.seen_changes,
+            |sampled| {
+                for known in known.iter() {
+                    if !sampled.iter().any(|thread| thread.is(known)) {
+                        // Writes the samples that were held back.
+                        assert!(
+                            world.put(generation, Entry::Sample),
+                            "the buffer belongs to the session until its sampler has ended"
+                        );
+                    }
                 }
-            });
-        }
-        if *has_thread && world.put(session.generation, Entry::Sample) {
-            *samples += 1;
+                *known = sampled.to_vec();
+            },
+            || 0..world.range_end(),
+        );
+        for _ in &self.threads {
+            if self.world.put(generation, Entry::Sample) {
+                self.samples += 1;
+            }
         }
     }
 }
 
 #[test]
 fn marker_is_in_its_own_session_or_in_none() {
-    explore_model(["in the first", "in the second", "in none"], || {
-        let (world, _) = World::new(true);
+    explore_alone(["in the first", "in the second", "in none"], || {
+        let thread = register_thread();
+        let (world, first) = World::new();
         let marks = Shared::clone(&world);
-        let marker = spawn(move || marks.mark());
+        let marker = spawn(move || marks.mark(&thread));
         let restarts = Shared::clone(&world);
         let restart = spawn(move || {
             restarts.stop();
-            *restarts.buffer.lock().unwrap() = None;
-            restarts.start(SECOND);
+            restarts.end_buffer();
+            restarts.start()
         });
-        restart.join().unwrap();
+        let second = restart.join().unwrap().generation;
         let marked = marker.join().unwrap();
+        world.close();
         let buffer = world.buffer.lock().unwrap();
         let (current, entries) = buffer.as_ref().expect("the second session runs");
-        assert_eq!(*current, SECOND);
+        assert_eq!(*current, second);
         assert!(
             entries.iter().all(|(session, _)| session == current),
             "{entries:?}"
         );
         assert_eq!(
             entries.len(),
-            usize::from(marked == Some(SECOND)),
+            usize::from(marked == Some(second)),
             "{entries:?}"
         );
         match marked {
-            Some(FIRST) => "in the first",
+            Some(session) if session == first.generation => "in the first",
             Some(_) => "in the second",
             None => "in none",
         }
@@ -287,26 +237,27 @@ fn marker_is_in_its_own_session_or_in_none() {
 
 #[test]
 fn registered_thread_is_sampled_from_the_next_read_on() {
-    explore_model(["sampled at once", "sampled afterwards"], || {
+    explore_alone(["sampled at once", "sampled afterwards"], || {
         // An earlier change may make the sampler read the threads while the thread registers.
-        let (world, session) = World::new(true);
-        let registers = Shared::clone(&world);
+        let before = register_thread();
+        let (world, session) = World::new();
         let thread = spawn(move || {
-            registers.unregister();
-            registers.register();
+            unregister_thread(&before);
+            register_thread();
         });
         let sampler = ModelSampler::new(&world, &session);
         let sampler = spawn(move || sampler.ticks(2));
         thread.join().unwrap();
         let sampler = sampler.join().unwrap();
-        let before = sampler.samples;
+        let sampled = sampler.samples;
         // Whichever change the sampler has seen, its next tick samples the thread.
         assert_eq!(
             sampler.ticks(1).samples,
-            before + 1,
+            sampled + 1,
             "the thread is registered and the session runs"
         );
-        if before > 0 {
+        world.close();
+        if sampled > 0 {
             "sampled at once"
         } else {
             "sampled afterwards"
@@ -316,15 +267,15 @@ fn registered_thread_is_sampled_from_the_next_read_on() {
 
 #[test]
 fn thread_that_registers_during_a_stop_leaves_no_entries_to_the_next_session() {
-    explore_model(
+    explore_alone(
         ["all in the first", "some in the second", "nothing"],
         || {
-            let (world, session) = World::new(false);
-            let is_live = Shared::clone(&world);
+            let (world, session) = World::new();
+            let marks = Shared::clone(&world);
             let thread = spawn(move || {
-                is_live.register();
-                let marked = is_live.mark();
-                is_live.unregister();
+                let thread = register_thread();
+                let marked = marks.mark(&thread);
+                unregister_thread(&thread);
                 marked
             });
             let sampler = ModelSampler::new(&world, &session);
@@ -333,13 +284,14 @@ fn thread_that_registers_during_a_stop_leaves_no_entries_to_the_next_session() {
             // As in the life cycle: the sampler ends first, then the buffer goes to the next
             // session.
             let has_sampled = sampler.join().unwrap().samples > 0;
-            *world.buffer.lock().unwrap() = None;
-            world.start(SECOND);
+            world.end_buffer();
+            let second = world.start().generation;
             let marked = thread.join().unwrap();
+            world.close();
             let buffer = world.buffer.lock().unwrap();
             let (_, entries) = buffer.as_ref().expect("the second session runs");
             assert!(
-                entries.iter().all(|(session, _)| *session == SECOND),
+                entries.iter().all(|(session, _)| *session == second),
                 "{entries:?}"
             );
             assert!(
@@ -347,7 +299,7 @@ fn thread_that_registers_during_a_stop_leaves_no_entries_to_the_next_session() {
                 "the first session's sampler has ended"
             );
             match (marked, has_sampled) {
-                (Some(SECOND), _) => "some in the second",
+                (Some(session), _) if session == second => "some in the second",
                 (None, false) => "nothing",
                 _ => "all in the first",
             }
@@ -357,23 +309,27 @@ fn thread_that_registers_during_a_stop_leaves_no_entries_to_the_next_session() {
 
 #[test]
 fn no_entry_follows_the_end_of_an_ended_thread() {
-    explore_model(
+    explore_alone(
         [
             "its end is recorded",
             "the sampler has not seen the end",
             "the thread was never sampled",
         ],
         || {
-            let (world, session) = World::new(true);
-            let ends = Shared::clone(&world);
-            let thread = spawn(move || ends.unregister());
+            let ends = register_thread();
+            let (world, session) = World::new();
+            let ended = ends.clone();
+            let thread = spawn(move || unregister_thread(&ends));
             let sampler = ModelSampler::new(&world, &session);
             let sampler = spawn(move || sampler.ticks(3));
             thread.join().unwrap();
             let has_sampled = sampler.join().unwrap().samples > 0;
-            let end = world
-                .with_session_threads(&session, |active| active.dead.map(|dead| dead.end_position));
-            let end = end.flatten().expect("it has ended");
+            let end = ended
+                .unlocked_rw_for_locked_profiler()
+                .profiled_thread_data(&PsLock::acquire())
+                .expect("the session keeps the ended thread")
+                .end_position;
+            world.close();
             assert!(
                 end.is_none_or(|end| end == world.range_end()),
                 "{end:?} of {}",

@@ -35,11 +35,11 @@ mod registration_data;
 #[forbid(unsafe_code)]
 mod registry;
 
-#[cfg(all(test, loom))]
-pub(crate) use atomic_profiling_state::AtomicProfilingState;
 pub(crate) use cached_thread_info::CachedThreadInfo;
 pub(crate) use off_thread_ref::OffThreadRef;
 pub(crate) use profiled_thread_data::ProfiledThreadData;
+#[cfg(all(test, loom))]
+pub(crate) use registration::register;
 pub(crate) use registration::{
     MAIN_THREAD_NAME, OnThreadRef, RegistrationHooks, register_current_thread, unregister,
     unregister_current_thread,

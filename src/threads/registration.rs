@@ -140,11 +140,7 @@ impl CurrentThread {
             info(ThreadRegistry::next_serial()),
             slot.as_ref(),
         ));
-        {
-            let lock = PsLock::acquire();
-            ThreadRegistry::add(&registration);
-            (hooks.registered)(&registration, &lock);
-        }
+        register(&registration, hooks);
         *self = Self {
             registration: Some(registration),
             hooks: Some(hooks),
@@ -199,6 +195,13 @@ pub(crate) fn unregister_current_thread() {
             current.end();
         }
     });
+}
+
+/// Adds a thread to the registry and the session.
+pub(crate) fn register(registration: &OffThreadRef, hooks: RegistrationHooks) {
+    let lock = PsLock::acquire();
+    ThreadRegistry::add(registration);
+    (hooks.registered)(registration, &lock);
 }
 
 /// Removes a thread that has exited, or is exiting, from the registry and the session. A second

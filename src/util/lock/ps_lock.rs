@@ -14,9 +14,40 @@
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 
+#[cfg(all(test, loom))]
+use loom_mutex::{Guard, PS_MUTEX};
+
+#[cfg(not(all(test, loom)))]
 use crate::util::lock::named_locks::{Guard, LockRank, NamedMutex};
 
+#[cfg(not(all(test, loom)))]
 static PS_MUTEX: NamedMutex<()> = NamedMutex::new("profiler", LockRank::Ps, ());
+
+/// The same lock in a loom model, whose threads share one thread of the system.
+#[cfg(all(test, loom))]
+mod loom_mutex {
+    use loom::sync::{Mutex, MutexGuard};
+
+    pub(super) type Guard<'a, T> = MutexGuard<'a, T>;
+
+    pub(super) struct PsMutex;
+    pub(super) static PS_MUTEX: PsMutex = PsMutex;
+
+    loom::lazy_static! {
+        static ref MUTEX: Mutex<()> = Mutex::new(());
+    }
+
+    impl PsMutex {
+        pub(super) fn lock(&self) -> Guard<'static, ()> {
+            MUTEX.lock().expect("no panic under the lock")
+        }
+
+        /// Loom does not tell which thread holds a mutex.
+        pub(super) fn is_locked_on_current_thread(&self) -> bool {
+            MUTEX.try_lock().is_err()
+        }
+    }
+}
 
 /// Proof that the current thread holds the profiler's main lock.
 #[doc(alias = "PSAutoLock")]

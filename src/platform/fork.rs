@@ -88,8 +88,11 @@ pub(crate) fn install_fork_handlers(hooks: ForkHooks) {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
     use std::thread::{self, JoinHandle};
+
+    use nix::sys::wait::{WaitStatus, waitpid};
+    use nix::unistd::{ForkResult, Pid, alarm, fork};
 
     use super::*;
     use crate::platform::current_thread_id;
@@ -124,29 +127,90 @@ mod tests {
         let held = take();
         let waiting = [(); 2].map(|()| start_waiting(move || drop(take())));
         // SAFETY: the C library allows its allocator and its threads in the child.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            // SAFETY: the call has no requirements. The alarm ends a child that hangs.
-            unsafe { libc::alarm(60) };
-            // SAFETY: *single thread*: the child has started no thread yet.
-            let in_child = unsafe { LocksInChild::begin() };
-            drop(held);
-            drop(in_child);
-            let held = take();
-            let other = start_waiting(move || drop(take()));
-            drop(held);
-            let code = i32::from(other.join().is_err());
-            // SAFETY: ends the process.
-            unsafe { libc::_exit(code) };
-        }
+        let child = match unsafe { fork() }.expect("a child") {
+            ForkResult::Child => {
+                // The alarm ends a child that hangs.
+                alarm::set(60);
+                // SAFETY: *single thread*: the child has started no thread yet.
+                let in_child = unsafe { LocksInChild::begin() };
+                drop(held);
+                drop(in_child);
+                let held = take();
+                let other = start_waiting(move || drop(take()));
+                drop(held);
+                exit(other.join().is_ok());
+            }
+            ForkResult::Parent { child } => child,
+        };
         drop(held);
         for thread in waiting {
             thread.join().expect("it gets the lock");
         }
-        let mut status = 0;
-        // SAFETY: the pointer is to a live variable.
-        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-        assert_eq!(status, 0, "status of the child");
+        assert_exited(child);
+    }
+
+    fn assert_exited(child: Pid) {
+        let status = waitpid(child, None).expect("the child's status");
+        assert_eq!(status, WaitStatus::Exited(child, 0));
+    }
+
+    fn exit(is_well: bool) -> ! {
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(i32::from(!is_well)) }
+    }
+
+    /// Forks `forks` times while four threads contend for the locks. In the child, this thread
+    /// releases its locks as the fork hooks do, and two threads contend for them.
+    fn fork_beside_contended_locks(forks: u32) {
+        static MUTEXES: [Mutex; 2] = [const { Mutex::new(()) }; 2];
+        static RW_LOCK: RwLock = RwLock::new(());
+        let take_all = || {
+            let [first, second] = &MUTEXES;
+            (first.lock(), second.lock(), RW_LOCK.write())
+        };
+        let ends = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    while !ends.load(Ordering::Relaxed) {
+                        drop(take_all());
+                    }
+                });
+            }
+            for _ in 0..forks {
+                let held = take_all();
+                // SAFETY: the C library allows its allocator and its threads in the child.
+                match unsafe { fork() }.expect("a child") {
+                    ForkResult::Child => {
+                        alarm::set(60);
+                        // SAFETY: *single thread*: the child has started no thread yet.
+                        let in_child = unsafe { LocksInChild::begin() };
+                        drop(held);
+                        drop(in_child);
+                        let take_often = move || (0..20).for_each(|_| drop(take_all()));
+                        let other = thread::spawn(take_often);
+                        take_often();
+                        exit(other.join().is_ok());
+                    }
+                    ForkResult::Parent { child } => {
+                        drop(held);
+                        assert_exited(child);
+                    }
+                }
+            }
+            ends.store(true, Ordering::Relaxed);
+        });
+    }
+
+    #[test]
+    fn contended_locks_are_usable_in_forked_children() {
+        fork_beside_contended_locks(300);
+    }
+
+    #[test]
+    #[ignore = "takes minutes; `cargo test --lib 100_000 -- --ignored` runs it"]
+    fn contended_locks_are_usable_in_100_000_forked_children() {
+        fork_beside_contended_locks(100_000);
     }
 
     /// Installs the handlers in a child, so that they stay out of the process of the other tests.
@@ -168,29 +232,23 @@ mod tests {
             child: child_once,
         };
         // SAFETY: glibc lets the child of a program with threads call any function.
-        let installing = unsafe { libc::fork() };
-        if installing == 0 {
-            install_fork_handlers(hooks);
-            IS_INSTALLED.store(false, Ordering::Relaxed);
-            install_fork_handlers(hooks);
-            // SAFETY: see above.
-            let forked = unsafe { libc::fork() };
-            if forked == 0 {
-                // SAFETY: ends the process.
-                unsafe { libc::_exit(i32::from(CALLS.load(Ordering::Relaxed) != 257)) };
+        match unsafe { fork() }.expect("a child") {
+            ForkResult::Child => {
+                install_fork_handlers(hooks);
+                IS_INSTALLED.store(false, Ordering::Relaxed);
+                install_fork_handlers(hooks);
+                // SAFETY: see above.
+                match unsafe { fork() }.expect("a child") {
+                    ForkResult::Child => exit(CALLS.load(Ordering::Relaxed) == 257),
+                    ForkResult::Parent { child } => {
+                        let status = waitpid(child, None);
+                        let is_well = status == Ok(WaitStatus::Exited(child, 0));
+                        exit(is_well && CALLS.load(Ordering::Relaxed) == 17);
+                    }
+                }
             }
-            let mut status = -1;
-            // SAFETY: the pointer is to a live variable.
-            unsafe { libc::waitpid(forked, &mut status, 0) };
-            let is_well = status == 0 && CALLS.load(Ordering::Relaxed) == 17;
-            // SAFETY: ends the process.
-            unsafe { libc::_exit(i32::from(!is_well)) };
+            ForkResult::Parent { child } => assert_exited(child),
         }
-        let mut status = -1;
-        // SAFETY: the pointer is to a live variable.
-        let ended = unsafe { libc::waitpid(installing, &mut status, 0) };
-        assert_eq!(ended, installing);
-        assert_eq!(status, 0, "status of the child");
     }
 
     #[test]

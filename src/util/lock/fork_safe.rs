@@ -5,7 +5,7 @@
 //! may still be queued there. In a test that forked while locks were contended, about 1 child in
 //! 100 hung, even with locks at new addresses. So the child reinitialises the locks instead of
 //! unlocking them, and waits for a lock by polling it, which does not use the table. Of 100,000
-//! such children, none hung.
+//! such children, none hung: see `contended_locks_are_usable_in_100_000_forked_children`.
 //!
 //! **Contract** (cited below):
 //! - *single thread*: while [`LocksInChild`] exists, the process has only the thread that created

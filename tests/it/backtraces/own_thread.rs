@@ -3,6 +3,9 @@
 
 use std::hint::black_box;
 
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, fork};
+
 use crate::common::isolated;
 use gekkota::stack::{
     ProfilerBacktrace, StackFeatures, StackFrame, StackSample, profiler_capture_backtrace,
@@ -213,25 +216,24 @@ fn forbid_system_calls_but_exit() -> bool {
 /// call.
 fn makes_no_system_call(prepare: fn(), body: fn()) -> bool {
     // SAFETY: the profiler's fork handlers allow the child to call the profiler.
-    let child = unsafe { libc::fork() };
-    assert!(child >= 0);
-    if child == 0 {
-        prepare();
-        let allowed = forbid_system_calls_but_exit();
-        if allowed {
-            body();
+    match unsafe { fork() }.expect("a child") {
+        ForkResult::Child => {
+            prepare();
+            let allowed = forbid_system_calls_but_exit();
+            if allowed {
+                body();
+            }
+            // SAFETY: ends the process.
+            unsafe { libc::_exit(if allowed { 0 } else { 3 }) }
         }
-        // SAFETY: the call ends the process.
-        unsafe { libc::syscall(libc::SYS_exit_group, if allowed { 0 } else { 3 }) };
+        ForkResult::Parent { child } => match waitpid(child, None).expect("the child's status") {
+            WaitStatus::Exited(_, 0) => true,
+            WaitStatus::Exited(_, status) => {
+                panic!("the kernel has refused the filter, or the body has exited: {status}")
+            }
+            _ => false,
+        },
     }
-    let mut status = 0;
-    // SAFETY: the kernel fills a local.
-    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    assert!(
-        !libc::WIFEXITED(status) || libc::WEXITSTATUS(status) == 0,
-        "the kernel has refused the filter"
-    );
-    libc::WIFEXITED(status)
 }
 
 #[test]

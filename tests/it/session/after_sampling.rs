@@ -7,6 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, fork};
+
 use super::{LONGEST_INTERVAL, before_second_tick, read_until, sample_count};
 use crate::common::{self, LONGEST_WAIT, Read, isolated, one_loop, thread_names, wait_until};
 use gekkota::callback::{SamplingState, profiler_callback_after_sampling};
@@ -357,15 +360,14 @@ fn fork_in_a_callback_leaves_other_callbacks_to_the_parent() {
         let (send, receive) = mpsc::channel();
         let forks = move |_| {
             // SAFETY: glibc and the profiler's fork handlers let the child call any function.
-            let child = unsafe { libc::fork() };
-            assert!(child >= 0);
-            if child == 0 {
-                let files = (0..40)
-                    .map(|_| File::open("/dev/null").expect("a file"))
-                    .collect();
-                OPENED.set(Some(Opened(files)));
-            } else {
-                _ = send.send(child);
+            match unsafe { fork() }.expect("a child") {
+                ForkResult::Child => {
+                    let files = (0..40)
+                        .map(|_| File::open("/dev/null").expect("a file"))
+                        .collect();
+                    OPENED.set(Some(Opened(files)));
+                }
+                ForkResult::Parent { child } => _ = send.send(child),
             }
         };
         let parent = std::process::id();
@@ -388,11 +390,8 @@ fn fork_in_a_callback_leaves_other_callbacks_to_the_parent() {
             Ok(SamplingCompleted),
             "the parent continues"
         );
-        let mut status = 0;
-        // SAFETY: the kernel writes to a local.
-        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-        assert!(libc::WIFEXITED(status), "the child: {status:#x}");
-        assert_eq!(libc::WEXITSTATUS(status), FILES_OPEN);
+        let status = waitpid(child, None).expect("the child's status");
+        assert_eq!(status, WaitStatus::Exited(child, FILES_OPEN));
         assert_eq!(one_loop(), SamplingCompleted);
         profiler_stop();
         drop(sleeper);

@@ -9,6 +9,9 @@ use std::sync::mpsc::channel;
 use std::sync::{Barrier, Mutex};
 use std::time::Duration;
 
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, fork};
+
 use crate::common::controlled::{
     Controlled, Folder, action_of, hosts_handler_address, obey, open_pipes, own_role, raise,
     set_handler,
@@ -245,16 +248,14 @@ impl Application {
     fn fork(&self) {
         let ends = self.ends();
         // SAFETY: with glibc, the child of a process with threads may call any function.
-        let child = unsafe { libc::fork() };
-        assert!(child >= 0);
-        if child == 0 {
-            return self.file.take(ends);
+        match unsafe { fork() }.expect("a child") {
+            ForkResult::Child => self.file.take(ends),
+            ForkResult::Parent { child } => {
+                let status = waitpid(child, None).expect("the child's status");
+                assert_eq!(status, WaitStatus::Exited(child, 0));
+                FORKS.fetch_add(1, Ordering::Relaxed);
+            }
         }
-        let mut status = 0;
-        // SAFETY: `waitpid` writes to a local.
-        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-        assert_eq!(status, 0, "status of the child");
-        FORKS.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -62,20 +62,25 @@ struct Slot(Mutex<Vec<OpenSpan>>);
 /// Absent until the first span is recorded; until then, a lookup is one load.
 static TABLE: OnceLock<Box<[Slot]>> = OnceLock::new();
 
+/// The spans of a slot, locked.
+struct SlotSpans<'a>(MutexGuard<'a, Vec<OpenSpan>>);
+
+impl Drop for SlotSpans<'_> {
+    fn drop(&mut self) {
+        USES_SLOT.set(false);
+    }
+}
+
 impl Slot {
-    /// Runs `body` on the slot's spans. Returns `None` in a nested call, and if the wait for the
-    /// lock expires.
+    /// Locks the slot. Returns `None` in a nested call, and if the wait for the lock expires.
     #[inline]
-    fn with<T>(&self, body: impl FnOnce(&mut Vec<OpenSpan>) -> Option<T>) -> Option<T> {
-        if USES_SLOT.replace(true) {
+    fn lock(&self) -> Option<SlotSpans<'_>> {
+        if USES_SLOT.get() {
             return None;
         }
-        let result = self
-            .try_lock()
-            .or_else(|| self.wait_for_lock())
-            .and_then(|mut spans| body(&mut spans));
-        USES_SLOT.set(false);
-        result
+        let spans = self.try_lock().or_else(|| self.wait_for_lock())?;
+        USES_SLOT.set(true);
+        Some(SlotSpans(spans))
     }
 
     #[inline]
@@ -114,40 +119,36 @@ fn slot_of(table: &[Slot], key: SpanKey) -> &Slot {
 #[inline]
 pub(crate) fn insert(span: OpenSpan) {
     let table = TABLE.get_or_init(|| (0..SLOTS).map(|_| Slot::default()).collect());
-    slot_of(table, span.key).with(|spans| {
-        if spans.capacity() == 0 {
-            spans.reserve_exact(1);
-        }
-        spans.push(span);
-        Some(())
-    });
+    let Some(mut slot) = slot_of(table, span.key).lock() else {
+        return;
+    };
+    if slot.0.capacity() == 0 {
+        slot.0.reserve_exact(1);
+    }
+    slot.0.push(span);
 }
 
 /// Runs `body` on a span; returns `None` if the span is not recorded.
 #[inline]
 pub(crate) fn with_span<T>(key: SpanKey, body: impl FnOnce(&mut OpenSpan) -> T) -> Option<T> {
-    slot_of(TABLE.get()?, key).with(|spans| {
-        let span = spans.iter_mut().rev().find(|span| span.key == key)?;
-        Some(body(span))
-    })
+    let mut slot = slot_of(TABLE.get()?, key).lock()?;
+    let span = slot.0.iter_mut().rev().find(|span| span.key == key)?;
+    Some(body(span))
 }
 
 /// Removes a span at its end.
 #[inline]
 pub(crate) fn remove(key: SpanKey) -> Option<OpenSpan> {
-    slot_of(TABLE.get()?, key).with(|spans| {
-        let index = spans.iter().rposition(|span| span.key == key)?;
-        Some(spans.swap_remove(index))
-    })
+    let mut slot = slot_of(TABLE.get()?, key).lock()?;
+    let index = slot.0.iter().rposition(|span| span.key == key)?;
+    Some(slot.0.swap_remove(index))
 }
 
 /// Removes the spans of a dropped layer, which is not notified of their end.
 pub(crate) fn forget_layer(layer: u32) {
-    for slot in TABLE.get().into_iter().flatten() {
-        slot.with(|spans| {
-            spans.retain(|span| span.key.layer != layer);
-            Some(())
-        });
+    let slots = TABLE.get().into_iter().flatten();
+    for mut slot in slots.filter_map(Slot::lock) {
+        slot.0.retain(|span| span.key.layer != layer);
     }
 }
 
@@ -213,8 +214,8 @@ mod tests {
         let slot = Slot::default();
         // As by a thread that the child of a fork lacks.
         let held = slot.0.lock();
-        assert_eq!(slot.with(|_| Some(())), None);
+        assert!(slot.lock().is_none());
         drop(held);
-        assert_eq!(slot.with(|_| Some(())), Some(()));
+        assert!(slot.lock().is_some());
     }
 }

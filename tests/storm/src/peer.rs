@@ -2,9 +2,23 @@
 //!
 //! While it runs, workers that call `catch_unwind` often are idle. pprof's handler unwinds with
 //! libgcc. The standard library's `__rust_try` has no call frame information for its last
-//! instructions. There libgcc takes another word for the return address (6 in one core dump), reads
-//! the instruction at it, and ends the process with `SIGSEGV` (pprof-rs #36, #85). Coroutines and
-//! ending threads still pass through this code, so it happens once in some minutes.
+//! instructions. There libgcc takes another word for the return address, reads the instruction at
+//! it, and ends the process with `SIGSEGV` (pprof-rs #36, #85). Coroutines and ending threads still
+//! pass through this code, so it happens once in some minutes. A core dump shows it, here the
+//! fault's address was 6:
+//!
+//! ```text
+//! #0  ?? () from libgcc_s.so.1
+//! #1  _Unwind_Backtrace () from libgcc_s.so.1
+//! #2  backtrace::backtrace::libunwind::trace ()
+//! #5  pprof::profiler::perf_signal_handler ()
+//! #6  gekkota::platform::signal::handler::call_in_handler ()
+//! #9  <signal handler called>
+//! #10 corosensei::arch::x86_64::switch_yield ()
+//! ```
+//!
+//! gekkota's handler appears there because it passes the signal on to the handler that was
+//! installed before it.
 
 use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;

@@ -162,6 +162,7 @@ impl Profile {
     /// | `unanswered_ticks` | ticks at which a running thread had not answered |
     /// | `truncated_samples` | samples whose stacks lack their older end, marked `(truncated)` |
     /// | `threads_without_stacks` | threads without memory for their stacks; they have markers and CPU times |
+    /// | `threads_without_clock` | threads whose CPU clock the system refused to read; they have no CPU times |
     /// | `refused_signals` | requests to threads that the system refused to deliver |
     /// | `refused_timers` | threads for which the system refused a timer; they receive signals instead |
     /// | `handler_replacements` | times that foreign code replaced the signal's handler; while a foreign handler is installed, running threads are not sampled |

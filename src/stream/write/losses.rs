@@ -14,6 +14,7 @@ const SAMPLER_LOSSES: &[&str] = &[
     "handler_replacements",
     "truncated_samples",
     "threads_without_stacks",
+    "threads_without_clock",
     "lost_marker_stacks",
     "dropped_samples",
     "sampler_panics",

@@ -59,18 +59,55 @@ impl ModuleHistory {
     pub(crate) fn meaning(&self, all: &[LoadedModule], address: u64, list: u64) -> AddressMeaning {
         let after = all.partition_point(|module| module.image.range.start <= address);
         let now = after.checked_sub(1).map(|index| &all[index]);
-        let Some(now) = now.filter(|now| now.image.range.contains(&address)) else {
-            return AddressMeaning::Same;
-        };
+        let now = now.filter(|now| now.image.range.contains(&address));
         let was_there = |lifetime: &ModuleLifetime| {
             lifetime.lists.contains(&list) && lifetime.image.range.contains(&address)
         };
+        let is_same = |known: &ModuleLifetime| {
+            now.is_some_and(|now| is_same_module(&known.image, &now.image))
+        };
         match self.lifetimes.iter().position(was_there) {
-            Some(number) if !is_same_module(&self.lifetimes[number].image, &now.image) => {
-                AddressMeaning::Replaced(number)
-            }
-            Some(_) => AddressMeaning::Same,
-            None => AddressMeaning::Unknown,
+            Some(number) if is_same(&self.lifetimes[number]) => AddressMeaning::Same,
+            // The list may have nothing here, because a later module covers another part of this
+            // one.
+            Some(number) => AddressMeaning::Replaced(number),
+            None if now.is_some() => AddressMeaning::Unknown,
+            None => AddressMeaning::Same,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::list_modules;
+
+    /// Returns a module at this address, without build id.
+    fn module_at(range: Range<u64>) -> ModuleImage {
+        let (_, mut images) = list_modules();
+        let mut image = images.remove(0);
+        image.range = range;
+        image.build_id.clear();
+        image
+    }
+
+    #[test]
+    fn address_below_an_overlapping_later_module_keeps_its_meaning() {
+        let (first, second) = (module_at(0x1000..0x5000), module_at(0x3000..0x7000));
+        let mut history = ModuleHistory::default();
+        history.add(&first, 1..2);
+        let all = [LoadedModule {
+            image: Arc::new(second),
+            unloaded: false,
+        }];
+        let meaning = |address, list| history.meaning(&all, address, list);
+        assert_eq!(meaning(0x2000, 1), AddressMeaning::Replaced(0));
+        assert_eq!(meaning(0x4000, 1), AddressMeaning::Replaced(0));
+        assert_eq!(
+            meaning(0x2000, 2),
+            AddressMeaning::Same,
+            "no module then or now"
+        );
+        assert_eq!(meaning(0x6000, 1), AddressMeaning::Unknown);
     }
 }

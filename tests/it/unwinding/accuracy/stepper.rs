@@ -32,6 +32,13 @@ pub(crate) struct Step {
     pub(crate) truth: Vec<u64>,
 }
 
+/// The state of the code that a signal interrupted.
+struct Interrupted {
+    calls: Vec<Call>,
+    outer: Vec<u64>,
+    before: Option<(u64, u64)>,
+}
+
 #[derive(Default)]
 struct Stepper {
     calls: Vec<Call>,
@@ -39,6 +46,8 @@ struct Stepper {
     outer: Vec<u64>,
     /// The program counter and the stack pointer of the previous step.
     before: Option<(u64, u64)>,
+    /// The code below the handlers that run, outermost first.
+    interrupted: Vec<Interrupted>,
     steps_seen: usize,
     first_kept: usize,
     kept: Vec<Step>,
@@ -211,32 +220,25 @@ pub(crate) fn end() -> (Vec<Step>, usize) {
     })
 }
 
-/// The state of the code that a signal interrupted.
-pub(crate) struct Interrupted {
-    calls: Vec<Call>,
-    outer: Vec<u64>,
-    before: Option<(u64, u64)>,
-}
-
 /// Called in a signal handler of the application that interrupted stepped code: the handler's
-/// callers are the trampoline and that code. Returns `None` if no code is being stepped through.
-pub(crate) fn enter_handler(context: &libc::ucontext_t) -> Option<Interrupted> {
-    let stepper = stepper()?;
+/// callers are the trampoline and that code. Does nothing if no code is being stepped through.
+pub(crate) fn enter_handler(context: &libc::ucontext_t) {
+    let Some(stepper) = stepper() else { return };
     let (pc, sp) = place_of(context);
     stepper.follow(pc, sp);
     let outer = stepper.truth(context);
-    let outer = std::mem::replace(&mut stepper.outer, outer);
-    let calls = std::mem::replace(&mut stepper.calls, Vec::with_capacity(1024));
-    Some(Interrupted {
-        calls,
-        outer,
+    stepper.interrupted.push(Interrupted {
+        outer: std::mem::replace(&mut stepper.outer, outer),
+        calls: std::mem::replace(&mut stepper.calls, Vec::with_capacity(1024)),
         before: stepper.before.take(),
-    })
+    });
 }
 
-/// Returns to the interrupted code.
-pub(crate) fn leave_handler(interrupted: Interrupted) {
-    if let Some(stepper) = stepper() {
+/// Returns to the code that the handler interrupted.
+pub(crate) fn leave_handler() {
+    if let Some(stepper) = stepper()
+        && let Some(interrupted) = stepper.interrupted.pop()
+    {
         (stepper.calls, stepper.outer, stepper.before) =
             (interrupted.calls, interrupted.outer, interrupted.before);
     }

@@ -87,6 +87,7 @@ pub(crate) fn install_fork_handlers(hooks: ForkHooks) {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
     use std::thread::{self, JoinHandle};
@@ -121,85 +122,89 @@ mod tests {
         thread
     }
 
+    /// Runs `body` in a forked child, and drops it in this process. The child exits with 0 if `body`
+    /// returns true, and does not return to the test harness. An alarm ends a child that hangs.
+    fn start_child(body: impl FnOnce() -> bool) -> Pid {
+        // SAFETY: the C library allows its allocator and its threads in the child.
+        match unsafe { fork() }.expect("a child") {
+            ForkResult::Parent { child } => child,
+            ForkResult::Child => {
+                alarm::set(60);
+                let result = catch_unwind(AssertUnwindSafe(body));
+                // SAFETY: ends the process.
+                unsafe { libc::_exit(i32::from(!matches!(result, Ok(true)))) }
+            }
+        }
+    }
+
+    /// Waits for the child, and returns whether its body returned true.
+    fn is_well(child: Pid) -> bool {
+        waitpid(child, None) == Ok(WaitStatus::Exited(child, 0))
+    }
+
     /// Forks while this thread holds a lock that two threads wait for. In the child, this thread
     /// releases it as a fork hook does, and two threads take it in turn.
     fn assert_usable_in_child<G>(take: impl Fn() -> G + Copy + Send + 'static) {
         let held = take();
         let waiting = [(); 2].map(|()| start_waiting(move || drop(take())));
-        // SAFETY: the C library allows its allocator and its threads in the child.
-        let child = match unsafe { fork() }.expect("a child") {
-            ForkResult::Child => {
-                // The alarm ends a child that hangs.
-                alarm::set(60);
-                // SAFETY: *single thread*: the child has started no thread yet.
-                let in_child = unsafe { LocksInChild::begin() };
-                drop(held);
-                drop(in_child);
-                let held = take();
-                let other = start_waiting(move || drop(take()));
-                drop(held);
-                exit(other.join().is_ok());
-            }
-            ForkResult::Parent { child } => child,
-        };
-        drop(held);
+        let child = start_child(move || {
+            // SAFETY: *single thread*: the child has started no thread yet.
+            let in_child = unsafe { LocksInChild::begin() };
+            drop(held);
+            drop(in_child);
+            let held = take();
+            let other = start_waiting(move || drop(take()));
+            drop(held);
+            other.join().is_ok()
+        });
         for thread in waiting {
             thread.join().expect("it gets the lock");
         }
-        assert_exited(child);
+        assert!(is_well(child));
     }
 
-    fn assert_exited(child: Pid) {
-        let status = waitpid(child, None).expect("the child's status");
-        assert_eq!(status, WaitStatus::Exited(child, 0));
+    static MUTEXES: [Mutex; 2] = [const { Mutex::new(()) }; 2];
+    static RW_LOCK: RwLock = RwLock::new(());
+
+    /// Takes one of the locks.
+    fn take_and_release(number: usize) {
+        match MUTEXES.get(number) {
+            Some(mutex) => drop(mutex.lock()),
+            None => drop(RW_LOCK.write()),
+        }
     }
 
-    fn exit(is_well: bool) -> ! {
-        // SAFETY: ends the process.
-        unsafe { libc::_exit(i32::from(!is_well)) }
-    }
-
-    /// Forks `forks` times while four threads contend for the locks. In the child, this thread
-    /// releases its locks as the fork hooks do, and two threads contend for them.
+    /// Forks `forks` times while two threads contend for each of the locks. In the child, this
+    /// thread releases the locks as the fork hooks do, and two threads contend for them.
     fn fork_beside_contended_locks(forks: u32) {
-        static MUTEXES: [Mutex; 2] = [const { Mutex::new(()) }; 2];
-        static RW_LOCK: RwLock = RwLock::new(());
-        let take_all = || {
-            let [first, second] = &MUTEXES;
-            (first.lock(), second.lock(), RW_LOCK.write())
-        };
         let ends = AtomicBool::new(false);
-        thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
+        let all_well = thread::scope(|scope| {
+            let ends = &ends;
+            for number in [0, 1, 2, 0, 1, 2] {
+                scope.spawn(move || {
                     while !ends.load(Ordering::Relaxed) {
-                        drop(take_all());
+                        take_and_release(number);
                     }
                 });
             }
-            for _ in 0..forks {
-                let held = take_all();
-                // SAFETY: the C library allows its allocator and its threads in the child.
-                match unsafe { fork() }.expect("a child") {
-                    ForkResult::Child => {
-                        alarm::set(60);
-                        // SAFETY: *single thread*: the child has started no thread yet.
-                        let in_child = unsafe { LocksInChild::begin() };
-                        drop(held);
-                        drop(in_child);
-                        let take_often = move || (0..20).for_each(|_| drop(take_all()));
-                        let other = thread::spawn(take_often);
-                        take_often();
-                        exit(other.join().is_ok());
-                    }
-                    ForkResult::Parent { child } => {
-                        drop(held);
-                        assert_exited(child);
-                    }
-                }
-            }
+            let all_well = (0..forks).all(|_| {
+                let held = (MUTEXES[0].lock(), MUTEXES[1].lock(), RW_LOCK.write());
+                let child = start_child(move || {
+                    // SAFETY: *single thread*: the child has started no thread yet.
+                    let in_child = unsafe { LocksInChild::begin() };
+                    drop(held);
+                    drop(in_child);
+                    let take_often = || (0..60).for_each(|step| take_and_release(step % 3));
+                    let other = thread::spawn(take_often);
+                    take_often();
+                    other.join().is_ok()
+                });
+                is_well(child)
+            });
             ends.store(true, Ordering::Relaxed);
+            all_well
         });
+        assert!(all_well, "a child hangs or fails");
     }
 
     #[test]
@@ -231,24 +236,14 @@ mod tests {
             parent: parent_once,
             child: child_once,
         };
-        // SAFETY: glibc lets the child of a program with threads call any function.
-        match unsafe { fork() }.expect("a child") {
-            ForkResult::Child => {
-                install_fork_handlers(hooks);
-                IS_INSTALLED.store(false, Ordering::Relaxed);
-                install_fork_handlers(hooks);
-                // SAFETY: see above.
-                match unsafe { fork() }.expect("a child") {
-                    ForkResult::Child => exit(CALLS.load(Ordering::Relaxed) == 257),
-                    ForkResult::Parent { child } => {
-                        let status = waitpid(child, None);
-                        let is_well = status == Ok(WaitStatus::Exited(child, 0));
-                        exit(is_well && CALLS.load(Ordering::Relaxed) == 17);
-                    }
-                }
-            }
-            ForkResult::Parent { child } => assert_exited(child),
-        }
+        let child = start_child(move || {
+            install_fork_handlers(hooks);
+            IS_INSTALLED.store(false, Ordering::Relaxed);
+            install_fork_handlers(hooks);
+            let child = start_child(|| CALLS.load(Ordering::Relaxed) == 257);
+            is_well(child) && CALLS.load(Ordering::Relaxed) == 17
+        });
+        assert!(is_well(child));
     }
 
     #[test]

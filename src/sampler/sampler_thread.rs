@@ -99,7 +99,7 @@ pub(crate) fn spawn_sampler(
 }
 
 /// Runs the sampler's loop. A panic ends the sampler but not the application. The profile reports
-/// it.
+/// the panic.
 fn run_to_end(session: &Session, run: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(run)).is_err() {
         SessionCounts::add(&session.counts.sampler_panics, 1);
@@ -581,7 +581,7 @@ mod tests {
 
     #[test]
     fn panic_of_the_sampler_is_counted_and_logged() {
-        let session = |run: fn()| {
+        let run_and_report = |run: fn()| {
             let now = TimeStamp::default();
             let session = Session::new(SessionSettings::for_tests(), now, now, Vec::new());
             run_to_end(&session, run);
@@ -593,10 +593,10 @@ mod tests {
                 events.iter().map(|(_, event)| *event).collect::<Vec<_>>(),
             )
         };
-        assert_eq!(session(|| ()), (0, vec![]));
         assert_eq!(
-            session(|| panic!("on purpose")),
+            run_and_report(|| panic!("on purpose")),
             (1, vec!["sampler panicked"])
         );
+        assert_eq!(run_and_report(|| ()), (0, vec![]));
     }
 }

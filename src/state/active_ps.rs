@@ -64,7 +64,7 @@ impl ActivePs {
         ended.inspect(|active| active.threads.borrow_mut().end(lock))
     }
 
-    /// Calls `body` with the state of this session. Returns `None` if the session has ended, even
+    /// Calls `body` with the state of `session`. Returns `None` if the session has ended, even
     /// if another one runs.
     pub(crate) fn with<T>(session: &Session, body: impl FnOnce(&Self, &PsLock) -> T) -> Option<T> {
         let lock = PsLock::acquire();
@@ -72,9 +72,12 @@ impl ActivePs {
         (active.generation() == session.generation).then(|| body(active, &lock))
     }
 
-    /// Calls `update` with the sampled threads if the session's threads have changed since
-    /// `seen_changes` was read. Then marks the ended threads that were not passed as completely
-    /// written, so `update` must write what the sampler still holds of them. Called by the sampler.
+    /// Calls `update` with the sampled threads if they have changed since the last call, which left
+    /// its count in `seen_changes`. The list is empty if the session has ended.
+    ///
+    /// `update` must write what the sampler still holds of threads that are not in the list.
+    /// Afterwards those of them that have ended are marked as completely written, and expired ones
+    /// are dropped. Called by the sampler, without a lock.
     pub(crate) fn follow_threads(
         session: &Session,
         seen_changes: &mut u64,

@@ -35,7 +35,7 @@ pub(crate) struct SessionSettings {
 
 #[cfg(any(test, fuzzing))]
 impl SessionSettings {
-    /// Returns the settings of a session that no test samples by signals.
+    /// Returns settings for tests that send no signals.
     pub(crate) fn for_tests() -> Self {
         Self {
             capacity_bytes: 1 << 20,

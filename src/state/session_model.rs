@@ -11,6 +11,10 @@
 //! sampler's loop reduces a tick to one entry for each thread. There are no pauses, callbacks,
 //! forks or captures.
 //!
+//! Loom explores the `PsLock`, the profiling state of each thread, the count of changes, the request
+//! to stop and the model's buffer. It does not see accesses to other data: the registry's lock and
+//! the contents of a `PsCell` are used under the `PsLock` only.
+//!
 //! Run it with `RUSTFLAGS="--cfg loom" cargo test --release --lib session_model`.
 
 use std::sync::Arc;
@@ -57,27 +61,34 @@ struct World {
 }
 
 impl World {
-    /// Creates a world in which a session runs.
-    fn new() -> (Shared<Self>, Arc<Session>) {
-        let world = Shared::new(Self {
+    fn new() -> Shared<Self> {
+        Shared::new(Self {
             buffer: LoomMutex::new(None),
-        });
-        let session = world.start();
-        (world, session)
+        })
     }
 
-    /// Begins a session, as `SessionPlan::start_under_lock` does.
-    fn start(&self) -> Arc<Session> {
+    /// Creates a session, which its sampler may already use.
+    fn prepare(&self) -> Arc<Session> {
         let now = TimeStamp::default();
         let settings = SessionSettings::for_tests();
         let session = Arc::new(Session::new(settings, now, now, Vec::new()));
         *self.buffer.lock().unwrap() = Some((session.generation, Vec::new()));
+        session
+    }
+
+    /// Makes the session the running one.
+    fn begin(session: &Arc<Session>) {
         let active = ActivePs::new(
-            Arc::clone(&session),
+            Arc::clone(session),
             ThreadFilter::new(&[]),
             Box::new(JoinedByModel),
         );
         active.begin(&mut PsLock::acquire());
+    }
+
+    fn start(&self) -> Arc<Session> {
+        let session = self.prepare();
+        Self::begin(&session);
         session
     }
 
@@ -105,9 +116,7 @@ impl World {
     /// Records a marker of the thread, and returns its session. Returns `None` if no session
     /// records markers, or if that session has ended since.
     fn mark(&self, thread: &OffThreadRef) -> Option<Generation> {
-        let session = thread
-            .unlocked_const_reader_and_atomic_rw()
-            .session_that_records(ThreadProfilingFeatures::MARKERS)?;
+        let session = recording_session(thread)?;
         self.put(session, Entry::Marker).then_some(session)
     }
 
@@ -129,6 +138,24 @@ impl World {
     }
 }
 
+/// Returns the session that records markers of the thread.
+fn recording_session(thread: &OffThreadRef) -> Option<Generation> {
+    thread
+        .unlocked_const_reader_and_atomic_rw()
+        .session_that_records(ThreadProfilingFeatures::MARKERS)
+}
+
+fn has_session_data(thread: &OffThreadRef) -> bool {
+    let thread = thread.unlocked_rw_for_locked_profiler();
+    thread.profiled_thread_data(&PsLock::acquire()).is_some()
+}
+
+/// Asserts that no session records the thread or keeps data of it.
+fn assert_not_recorded(thread: &OffThreadRef) {
+    assert_eq!(recording_session(thread), None);
+    assert!(!has_session_data(thread));
+}
+
 /// Registers a thread.
 fn register_thread() -> OffThreadRef {
     let thread = OffThreadRef::scripted(ThreadRegistry::next_serial(), "thread", false, None);
@@ -146,7 +173,8 @@ struct ModelSampler {
     session: Arc<Session>,
     seen_changes: u64,
     threads: Vec<OffThreadRef>,
-    samples: usize,
+    /// For each sample, the serial number of the thread.
+    samples: Vec<u64>,
 }
 
 impl ModelSampler {
@@ -156,7 +184,7 @@ impl ModelSampler {
             session: Arc::clone(session),
             seen_changes: 0,
             threads: Vec::new(),
-            samples: 0,
+            samples: Vec::new(),
         }
     }
 
@@ -191,21 +219,27 @@ impl ModelSampler {
             },
             || 0..world.range_end(),
         );
-        for _ in &self.threads {
+        for thread in &self.threads {
             if self.world.put(generation, Entry::Sample) {
-                self.samples += 1;
+                self.samples.push(thread.serial());
             }
         }
+    }
+
+    fn samples_of(&self, thread: &OffThreadRef) -> usize {
+        let serial = thread.serial();
+        self.samples.iter().filter(|one| **one == serial).count()
     }
 }
 
 #[test]
 fn marker_is_in_its_own_session_or_in_none() {
     explore_alone(["in the first", "in the second", "in none"], || {
+        let world = World::new();
         let thread = register_thread();
-        let (world, first) = World::new();
-        let marks = Shared::clone(&world);
-        let marker = spawn(move || marks.mark(&thread));
+        let first = world.start().generation;
+        let (marks, marking) = (Shared::clone(&world), thread.clone());
+        let marker = spawn(move || marks.mark(&marking));
         let restarts = Shared::clone(&world);
         let restart = spawn(move || {
             restarts.stop();
@@ -214,22 +248,13 @@ fn marker_is_in_its_own_session_or_in_none() {
         });
         let second = restart.join().unwrap().generation;
         let marked = marker.join().unwrap();
+        assert_eq!(recording_session(&thread), Some(second));
         world.close();
-        let buffer = world.buffer.lock().unwrap();
-        let (current, entries) = buffer.as_ref().expect("the second session runs");
-        assert_eq!(*current, second);
-        assert!(
-            entries.iter().all(|(session, _)| session == current),
-            "{entries:?}"
-        );
-        assert_eq!(
-            entries.len(),
-            usize::from(marked == Some(second)),
-            "{entries:?}"
-        );
+        assert_not_recorded(&thread);
         match marked {
-            Some(session) if session == first.generation => "in the first",
-            Some(_) => "in the second",
+            Some(session) if session == first => "in the first",
+            Some(session) if session == second => "in the second",
+            Some(other) => panic!("{other:?} has not run"),
             None => "in none",
         }
     });
@@ -238,25 +263,25 @@ fn marker_is_in_its_own_session_or_in_none() {
 #[test]
 fn registered_thread_is_sampled_from_the_next_read_on() {
     explore_alone(["sampled at once", "sampled afterwards"], || {
+        let world = World::new();
         // An earlier change may make the sampler read the threads while the thread registers.
         let before = register_thread();
-        let (world, session) = World::new();
-        let thread = spawn(move || {
-            unregister_thread(&before);
-            register_thread();
-        });
+        let session = world.prepare();
         let sampler = ModelSampler::new(&world, &session);
         let sampler = spawn(move || sampler.ticks(2));
-        thread.join().unwrap();
+        World::begin(&session);
+        let thread = spawn(move || {
+            unregister_thread(&before);
+            register_thread()
+        });
+        let thread = thread.join().unwrap();
         let sampler = sampler.join().unwrap();
-        let sampled = sampler.samples;
+        let sampled = sampler.samples_of(&thread);
         // Whichever change the sampler has seen, its next tick samples the thread.
-        assert_eq!(
-            sampler.ticks(1).samples,
-            sampled + 1,
-            "the thread is registered and the session runs"
-        );
+        let sampler = sampler.ticks(1);
+        assert_eq!(sampler.samples_of(&thread), sampled + 1);
         world.close();
+        assert_not_recorded(&thread);
         if sampled > 0 {
             "sampled at once"
         } else {
@@ -266,38 +291,35 @@ fn registered_thread_is_sampled_from_the_next_read_on() {
 }
 
 #[test]
-fn thread_that_registers_during_a_stop_leaves_no_entries_to_the_next_session() {
+fn thread_that_registers_during_a_stop_leaves_nothing_to_the_next_session() {
     explore_alone(
         ["all in the first", "some in the second", "nothing"],
         || {
-            let (world, session) = World::new();
+            let world = World::new();
+            let session = world.start();
             let marks = Shared::clone(&world);
             let thread = spawn(move || {
                 let thread = register_thread();
                 let marked = marks.mark(&thread);
                 unregister_thread(&thread);
-                marked
+                (thread, marked)
             });
             let sampler = ModelSampler::new(&world, &session);
             let sampler = spawn(move || sampler.ticks(2));
             world.stop();
             // As in the life cycle: the sampler ends first, then the buffer goes to the next
             // session.
-            let has_sampled = sampler.join().unwrap().samples > 0;
+            let has_sampled = !sampler.join().unwrap().samples.is_empty();
             world.end_buffer();
             let second = world.start().generation;
-            let marked = thread.join().unwrap();
+            let (thread, marked) = thread.join().unwrap();
+            let recording = recording_session(&thread);
+            assert!(
+                recording.is_none_or(|session| session == second),
+                "{recording:?} has ended"
+            );
             world.close();
-            let buffer = world.buffer.lock().unwrap();
-            let (_, entries) = buffer.as_ref().expect("the second session runs");
-            assert!(
-                entries.iter().all(|(session, _)| *session == second),
-                "{entries:?}"
-            );
-            assert!(
-                entries.iter().all(|(_, entry)| *entry == Entry::Marker),
-                "the first session's sampler has ended"
-            );
+            assert_not_recorded(&thread);
             match (marked, has_sampled) {
                 (Some(session), _) if session == second => "some in the second",
                 (None, false) => "nothing",
@@ -316,25 +338,27 @@ fn no_entry_follows_the_end_of_an_ended_thread() {
             "the thread was never sampled",
         ],
         || {
-            let ends = register_thread();
-            let (world, session) = World::new();
-            let ended = ends.clone();
-            let thread = spawn(move || unregister_thread(&ends));
+            let world = World::new();
+            let thread = register_thread();
+            let session = world.start();
+            let ends = thread.clone();
+            let ending = spawn(move || unregister_thread(&ends));
             let sampler = ModelSampler::new(&world, &session);
             let sampler = spawn(move || sampler.ticks(3));
-            thread.join().unwrap();
-            let has_sampled = sampler.join().unwrap().samples > 0;
-            let end = ended
+            ending.join().unwrap();
+            let has_sampled = !sampler.join().unwrap().samples.is_empty();
+            let end = thread
                 .unlocked_rw_for_locked_profiler()
                 .profiled_thread_data(&PsLock::acquire())
                 .expect("the session keeps the ended thread")
                 .end_position;
-            world.close();
             assert!(
                 end.is_none_or(|end| end == world.range_end()),
                 "{end:?} of {}",
                 world.range_end()
             );
+            world.close();
+            assert_not_recorded(&thread);
             match (end, has_sampled) {
                 (Some(_), true) => "its end is recorded",
                 (Some(_), false) => "the thread was never sampled",

@@ -62,10 +62,22 @@ struct Slot(Mutex<Vec<OpenSpan>>);
 /// Absent until the first span is recorded; until then, a lookup is one load.
 static TABLE: OnceLock<Box<[Slot]>> = OnceLock::new();
 
-/// The spans of a slot, locked.
-struct SlotSpans<'a>(MutexGuard<'a, Vec<OpenSpan>>);
+/// The spans of a slot, locked. The fields are dropped in this order.
+struct SlotSpans<'a>(MutexGuard<'a, Vec<OpenSpan>>, SlotUse);
 
-impl Drop for SlotSpans<'_> {
+/// Exists while the thread uses a slot.
+struct SlotUse(());
+
+impl SlotUse {
+    /// Returns `None` if the thread uses a slot already.
+    #[inline]
+    fn begin() -> Option<Self> {
+        (!USES_SLOT.replace(true)).then_some(Self(()))
+    }
+}
+
+impl Drop for SlotUse {
+    #[inline]
     fn drop(&mut self) {
         USES_SLOT.set(false);
     }
@@ -75,12 +87,9 @@ impl Slot {
     /// Locks the slot. Returns `None` in a nested call, and if the wait for the lock expires.
     #[inline]
     fn lock(&self) -> Option<SlotSpans<'_>> {
-        if USES_SLOT.get() {
-            return None;
-        }
+        let slot_use = SlotUse::begin()?;
         let spans = self.try_lock().or_else(|| self.wait_for_lock())?;
-        USES_SLOT.set(true);
-        Some(SlotSpans(spans))
+        Some(SlotSpans(spans, slot_use))
     }
 
     #[inline]
@@ -206,6 +215,8 @@ mod tests {
                 "nested use, as by the application's allocator"
             )
         });
+        let panics = || with_span(key, |_| panic!("on purpose"));
+        assert!(std::panic::catch_unwind(panics).is_err());
         assert!(remove(key).is_some());
     }
 

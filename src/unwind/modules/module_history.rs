@@ -15,7 +15,7 @@ const MAX_LIFETIMES: usize = 512;
 pub(crate) enum AddressMeaning {
     /// The address has the meaning that this list gives it.
     Same,
-    /// The address lay in a module that was replaced later, given by its number.
+    /// The address lay in a module that was replaced later, at least in part, given by its number.
     Replaced(usize),
     /// The address lay in a different module, which is no longer known.
     Unknown,

@@ -23,7 +23,7 @@ use crate::util::lock::named_locks::{Guard, LockRank, NamedMutex};
 #[cfg(not(all(test, loom)))]
 static PS_MUTEX: NamedMutex<()> = NamedMutex::new("profiler", LockRank::Ps, ());
 
-/// The same lock in a loom model, whose threads share one thread of the system.
+/// The main lock in a loom model, where all threads share one thread of the system.
 #[cfg(all(test, loom))]
 mod loom_mutex {
     use loom::sync::{Mutex, MutexGuard};
@@ -42,7 +42,7 @@ mod loom_mutex {
             MUTEX.lock().expect("no panic under the lock")
         }
 
-        /// Loom does not tell which thread holds a mutex.
+        /// Returns whether any thread holds the lock: loom does not tell which one.
         pub(super) fn is_locked_on_current_thread(&self) -> bool {
             MUTEX.try_lock().is_err()
         }

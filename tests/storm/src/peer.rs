@@ -4,8 +4,8 @@
 //! libgcc. The standard library's `__rust_try` has no call frame information for its last
 //! instructions. There libgcc takes another word for the return address, reads the instruction at
 //! it, and ends the process with `SIGSEGV` (pprof-rs #36, #85). Coroutines and ending threads still
-//! pass through this code, so it happens once in some minutes. A core dump shows it, here the
-//! fault's address was 6:
+//! pass through this code, so it happens once in some minutes. A core dump shows it. Its
+//! fault address was 6:
 //!
 //! ```text
 //! #0  ?? () from libgcc_s.so.1

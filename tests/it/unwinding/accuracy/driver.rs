@@ -40,14 +40,17 @@ fn drive(
         Mode::Sampled => LABEL,
     };
     // The first label of a thread allocates, which stepped code must not do.
-    drop(AutoProfilerLabel::new(text, CATEGORY));
+    drop(AutoProfilerLabel::new("the first label", CATEGORY));
     loop {
         if black_box(mode) == Mode::Stepped {
             stepper::start();
         }
-        // The samples also show the label's own functions, so these are stepped through, too.
+        // The samples also show the label's own functions, so these are stepped through, too. But
+        // only the steps of `body` are judged.
         let label = AutoProfilerLabel::new(text, CATEGORY);
+        stepper::set_judged(true);
         body();
+        stepper::set_judged(false);
         drop(label);
         if black_box(mode) == Mode::Stepped {
             stepper::stop();
@@ -113,7 +116,9 @@ pub(crate) fn step_through(row: &mut Row, body: &mut dyn FnMut()) -> Learned {
         let callers = drive(Mode::Stepped, first_kept, &mut || true, body);
         let (steps, seen) = stepper::end();
         for step in &steps {
-            judge_step(row, step);
+            if step.is_judged {
+                judge_step(row, step);
+            }
             // Without the trampoline, and without the driver's callers.
             let mut stack = step.truth[1..step.truth.len() - callers.len()].to_vec();
             stack[0] = step.interrupted;

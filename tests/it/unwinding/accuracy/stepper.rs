@@ -30,6 +30,8 @@ pub(crate) struct Step {
     /// Return addresses and the interrupted instruction, innermost first, beginning with the
     /// trampoline's.
     pub(crate) truth: Vec<u64>,
+    /// Whether the step belongs to the case, and not to the driver.
+    pub(crate) is_judged: bool,
 }
 
 /// The state of the code that a signal interrupted.
@@ -62,11 +64,18 @@ static STEPPER: OneThread = OneThread(UnsafeCell::new(None));
 const TRAP_FLAG: i64 = 0x100;
 static STOPS: AtomicBool = AtomicBool::new(false);
 static STEPS: AtomicBool = AtomicBool::new(false);
+static JUDGES: AtomicBool = AtomicBool::new(false);
 
 /// Returns whether code is being stepped through.
 #[inline(always)]
 pub(crate) fn is_stepping() -> bool {
     STEPS.load(Ordering::Relaxed)
+}
+
+/// Sets whether the following steps belong to the case.
+#[inline(always)]
+pub(crate) fn set_judged(is_judged: bool) {
+    JUDGES.store(is_judged, Ordering::Relaxed);
 }
 
 fn stepper() -> Option<&'static mut Stepper> {
@@ -159,6 +168,7 @@ extern "C" fn on_trap(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut lib
             backtrace,
             interrupted: pc,
             truth: stepper.truth(context),
+            is_judged: JUDGES.load(Ordering::Relaxed),
         });
     }
 }

@@ -174,13 +174,14 @@ mod tests {
         }
     }
 
-    /// Forks `forks` times while two threads contend for each of the locks. In the child, this
-    /// thread releases the locks as the fork hooks do, and two threads contend for them.
+    /// Forks `forks` times while this thread holds the locks, and three others begin to wait for one
+    /// of them each. In the child, this thread releases the locks as the fork hooks do, and two
+    /// threads contend for them.
     fn fork_beside_contended_locks(forks: u32) {
         let ends = AtomicBool::new(false);
         let all_well = thread::scope(|scope| {
             let ends = &ends;
-            for number in [0, 1, 2, 0, 1, 2] {
+            for number in 0..3 {
                 scope.spawn(move || {
                     while !ends.load(Ordering::Relaxed) {
                         take_and_release(number);
@@ -194,7 +195,7 @@ mod tests {
                     let in_child = unsafe { LocksInChild::begin() };
                     drop(held);
                     drop(in_child);
-                    let take_often = || (0..60).for_each(|step| take_and_release(step % 3));
+                    let take_often = || (0..6).for_each(|step| take_and_release(step % 3));
                     let other = thread::spawn(take_often);
                     take_often();
                     other.join().is_ok()

@@ -185,6 +185,8 @@ mod tests {
                 scope.spawn(move || {
                     while !ends.load(Ordering::Relaxed) {
                         take_and_release(number);
+                        // So the forking thread soon gets a processor.
+                        thread::yield_now();
                     }
                 });
             }

@@ -151,6 +151,8 @@ pub(crate) fn give_back_words(words: Box<[u64]>) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
 
     #[test]
@@ -171,11 +173,21 @@ mod tests {
 
     #[test]
     fn refill_words_replaces_misses() {
-        // No other test in this process uses this class. But other tests may refill it meanwhile.
+        // No other test in this process uses this class, but other tests may refill it at the same
+        // time. So the blocks may come a little later than this test's own refill.
         let class = 7;
         let words = || take_words(class_words(class)).expect("memory");
         let few: Vec<_> = (0..3).map(|_| words()).collect();
         refill_words();
+        let is_cached = |cell: &&AtomicPtr<u64>| !cell.load(Ordering::Relaxed).is_null();
+        let longest_wait = Instant::now() + Duration::from_secs(120);
+        while cells(class).iter().filter(is_cached).count() < 3 {
+            assert!(
+                Instant::now() < longest_wait,
+                "the blocks were not replaced"
+            );
+            std::thread::yield_now();
+        }
         let others: Vec<_> = (0..3).map(|_| words()).collect();
         assert_eq!(MISSES[class].load(Ordering::Relaxed), 0, "all were cached");
         drop((few, others));

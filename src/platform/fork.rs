@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "takes minutes; `cargo test --lib 100_000 -- --ignored` runs it"]
+    #[ignore = "takes a minute; `cargo test --lib 100_000 -- --ignored` runs it"]
     fn contended_locks_are_usable_in_100_000_forked_children() {
         fork_beside_contended_locks(100_000);
     }

@@ -52,8 +52,8 @@ impl ControlShared {
     }
 }
 
-/// Leaks the parent's `RunningControl` in the child of a fork, where the thread does not exist and the
-/// pipe is closed.
+/// Leaks the parent's `RunningControl` in the child of a fork, where the thread does not exist and
+/// the pipe is closed.
 pub(crate) fn forget_control_in_child(lock: &mut PsLock) {
     std::mem::forget(CONTROL.get_mut(lock).take());
 }

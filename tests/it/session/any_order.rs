@@ -53,8 +53,8 @@ const MAX_STEPS: u64 = 100 * STEPS;
 const COMPARED_ROUNDS: u64 = 2;
 const RESIDENT_SLACK_KIB: usize = 32 * 1024;
 /// The process keeps as many slots as were ever in use at once, and on a busy machine more threads
-/// use theirs at once. So the mapped memory varies: 250 to 410 MiB on a quiet machine, up to 680
-/// MiB on a busy one. If each unregistration leaked one slot, the compared rounds would leak about
+/// use theirs at once. So the mapped memory varies: 250 to 410 MiB on a quiet machine, up to 663
+/// MiB were seen on a busy one. If each unregistration leaked one slot, the compared rounds would leak about
 /// 1,600 MiB.
 const MAPPED_SLACK_KIB: usize = 800 * 1024;
 

@@ -154,24 +154,6 @@ fn set_scheduling() -> i32 {
     attributes.nice
 }
 
-/// Returns the set that contains only `signal`. `SigSet::add` takes no real-time signals.
-fn only(signal: i32) -> SigSet {
-    let mut set = *SigSet::empty().as_ref();
-    // SAFETY: the set is an initialised local.
-    unsafe {
-        libc::sigaddset(&mut set, signal);
-        SigSet::from_sigset_t_unchecked(set)
-    }
-}
-
-/// Runs `body` with `signal` unblocked on the calling thread.
-pub(crate) fn with_signal_unblocked<T>(signal: i32, body: impl FnOnce() -> T) -> T {
-    let before = only(signal).thread_swap_mask(SigmaskHow::SIG_UNBLOCK);
-    let answer = body();
-    restore_mask(&before);
-    answer
-}
-
 /// Runs `body` with all signals blocked on the calling thread. Threads created in `body` inherit
 /// the mask, so signals for the application are never delivered to them.
 pub(crate) fn with_signals_blocked<T>(body: impl FnOnce() -> T) -> T {

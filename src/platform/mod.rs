@@ -48,7 +48,7 @@ pub(crate) use clock::{
 pub(crate) use fork::{ForkHooks, install_fork_handlers};
 pub(crate) use identity::{
     StandardStream, current_process_id, current_processor, current_thread_id, is_main_thread,
-    prepare_sampler_thread, with_signal_unblocked, with_signals_blocked, write_to_standard,
+    prepare_sampler_thread, with_signals_blocked, write_to_standard,
 };
 pub(crate) use memory::{
     CodeBytes, LazyRegion, MemoryPiece, check_sandbox, heavy_barrier, read_guarded,
@@ -58,7 +58,7 @@ pub(crate) use modules::{
     ModuleChanges, ModuleImage, hold_loader_for_fork, list_modules, module_changes,
 };
 pub(crate) use private_file::{create_private, open_own_file, read_exe_path};
-pub(crate) use procfs::{BlockedAt, ProbeResult, ThreadProbe, is_sandboxed};
+pub(crate) use procfs::{BlockedAt, ProbeResult, ThreadProbe};
 pub(crate) use signal::{
     ArrivalInHandler, ControlPipe, ControlRequest, ControlSignal, HandlerCheck, Sent, SignalSource,
     SignalTicket, ThreadTimer, check_control_signals, ensure_handler, install_handler,

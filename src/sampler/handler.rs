@@ -6,15 +6,12 @@
 //! Runs in the signal handler, at any instruction of any program. It does not allocate, lock,
 //! panic, unwind or wait. Everything that it calls is async-signal-safe.
 
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::capture::{find_slot_in_handler, find_slot_of_thread_in_handler};
 use crate::platform::{
     ArrivalInHandler, SignalSource, current_thread_cpu_ns_in_handler, monotonic_now, thread_pointer,
 };
-
-/// Number of the timer that the engine trial uses; -1 outside of a trial.
-pub(crate) static TRIAL_TIMER: AtomicI32 = AtomicI32::new(-1);
 
 /// Whether the handler also reads the thread's CPU clock for requests by signal. For a timer's
 /// signal it always does, because no other thread read the clock when the timer fired.
@@ -32,7 +29,7 @@ pub(crate) fn capture_in_handler(arrival: &ArrivalInHandler<'_>) -> bool {
         }
         SignalSource::Timer(number) => match find_slot_of_thread_in_handler(thread_pointer()) {
             Some(slot) if slot.has_timer_in_handler(number) => slot,
-            _ => return TRIAL_TIMER.load(Ordering::Acquire) == number,
+            _ => return false,
         },
     };
     let Some(mut writer) = slot.begin_in_handler(arrival) else {

@@ -8,8 +8,8 @@
 //!
 //! # Threads and locks
 //! `handler.rs` runs in the signal handler of a sampled thread and takes no lock. Everything else
-//! runs on the sampler thread, except for stacks on demand, the trial of the engines, which has its
-//! own threads, and the fork gate, which the forking thread closes.
+//! runs on the sampler thread, except for stacks on demand, and the fork gate, which the forking
+//! thread closes.
 //!
 //! The sampler thread takes locks only briefly, among them the `PsLock`, the registry's, the
 //! buffer's and the dynamic loader's. It never takes the locks of the life cycle, the script

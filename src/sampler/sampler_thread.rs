@@ -21,7 +21,6 @@ use crate::sampler::thread::Threads;
 use crate::sampler::tick::EventProbeRecorder;
 use crate::sampler::tick::Schedule;
 use crate::sampler::tick::TickOverheads;
-use crate::sampler::tick::try_engines;
 use crate::sampler::tick::write_pending_stacks;
 use crate::sampler::tick::{ActivityHint, IdleChecks};
 use crate::sampler::tick::{Scratch, TickContext};
@@ -29,7 +28,7 @@ use crate::state::{
     ActivePs, REGISTRATION_HOOKS, RunningSampler, SamplerEnd, SeenPauses, Session, SessionCounts,
 };
 use crate::threads::{OffThreadRef, unregister};
-use crate::types::{Features, SamplingEngine, SamplingState, StartError, TimeStamp};
+use crate::types::{Features, SamplingState, StartError, TimeStamp};
 use crate::unwind::{Unwinder, forget_unregistered_code};
 use crate::util::PsLock;
 
@@ -158,30 +157,9 @@ impl SamplerThread {
         }
     }
 
-    /// Sets the engine that interrupts the threads: the requested one, or the one that a trial
-    /// finds cheaper. Signals are used until the trial ends. The trial runs once per process, in
-    /// the background. It takes some milliseconds, or more where the system is slow to delete a
-    /// timer.
-    fn choose_engine(&self) {
-        let settings = &self.session.settings;
-        self.session
-            .set_uses_timers(settings.engine == SamplingEngine::LocalTimers);
-        if settings.engine == SamplingEngine::Auto {
-            let session = Arc::clone(&self.session);
-            // If the trial thread cannot be created, signals stay in use.
-            let _ = spawn_profiler_thread(c"EngineTrial", move || {
-                if let Some(trial) = try_engines(&session) {
-                    session.set_trial(trial);
-                    session.set_uses_timers(trial.favours_timers());
-                }
-            });
-        }
-    }
-
     fn run(mut self) {
         let nice = prepare_sampler_thread();
         self.session.set_sampler_nice(nice);
-        self.choose_engine();
         let interval_ns = self.interval_ns();
         let mut schedule = Schedule::new(monotonic_now(), interval_ns);
         while !self.session.is_stopping() {

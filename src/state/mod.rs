@@ -42,5 +42,5 @@ pub(crate) use core_buffer::{core_buffer, own_lane_index, prepare_own_lane, put_
 pub(crate) use core_ps::{CORE_PS, CorePs};
 pub(crate) use pauses::{OpenPauses, SeenPauses};
 pub(crate) use racy_features::{PauseKind, RacyFeatures};
-pub(crate) use session::{EngineTrial, Session, SessionCounts, SessionSettings};
+pub(crate) use session::{Session, SessionCounts, SessionSettings};
 pub(crate) use state_callbacks::StateCallback;

@@ -2,10 +2,10 @@
 
 #[cfg(all(test, loom))]
 use loom::sync::atomic::AtomicBool as StopFlag;
+use std::sync::Arc;
 #[cfg(not(all(test, loom)))]
 use std::sync::atomic::AtomicBool as StopFlag;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::counters::CounterDescription;
@@ -48,24 +48,6 @@ impl SessionSettings {
             active_tab_id: 0,
             records_overheads: false,
         }
-    }
-}
-
-/// Time that one interruption takes from a running thread, in ns, measured for each sampling
-/// engine.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct EngineTrial {
-    pub(crate) signal_ns: u64,
-    /// `None` if the system refuses timers.
-    pub(crate) timer_ns: Option<u64>,
-}
-
-impl EngineTrial {
-    /// Returns whether timers are at least a quarter cheaper. A small advantage does not count,
-    /// because a timer also makes each context switch of its thread a little slower.
-    pub(crate) fn favours_timers(&self) -> bool {
-        self.timer_ns
-            .is_some_and(|timer_ns| timer_ns < self.signal_ns / 4 * 3)
     }
 }
 
@@ -175,11 +157,8 @@ pub(crate) struct Session {
     /// The part of `/tmp/perf-PID.map` that the sampler has read.
     perf_map: NamedMutex<Arc<CodeMap>>,
     stop: StopFlag,
-    uses_timers: AtomicBool,
     /// Nice value that the kernel granted the sampler thread.
     sampler_nice: AtomicI32,
-    /// Result of the trial of the engines, if the session made one.
-    trial: OnceLock<EngineTrial>,
     /// Number of the last requested flush, and number of the last completed one.
     flushes_requested: AtomicU64,
     flushes_done: AtomicU64,
@@ -212,9 +191,7 @@ impl Session {
             ),
             perf_map: NamedMutex::new("session perf map", LockRank::SessionData, Arc::default()),
             stop: StopFlag::new(false),
-            uses_timers: AtomicBool::new(false),
             sampler_nice: AtomicI32::new(0),
-            trial: OnceLock::new(),
             flushes_requested: AtomicU64::new(0),
             flushes_done: AtomicU64::new(0),
         }
@@ -240,11 +217,7 @@ impl Session {
     /// Returns whether running threads are interrupted by their own timers, rather than by signals
     /// from the sampler.
     pub(crate) fn uses_timers(&self) -> bool {
-        self.uses_timers.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set_uses_timers(&self, uses: bool) {
-        self.uses_timers.store(uses, Ordering::Relaxed);
+        self.settings.engine == SamplingEngine::LocalTimers
     }
 
     pub(crate) fn sampler_nice(&self) -> i32 {
@@ -253,15 +226,6 @@ impl Session {
 
     pub(crate) fn set_sampler_nice(&self, nice: i32) {
         self.sampler_nice.store(nice, Ordering::Relaxed);
-    }
-
-    pub(crate) fn set_trial(&self, trial: EngineTrial) {
-        // Only the sampler sets it, once.
-        let _ = self.trial.set(trial);
-    }
-
-    pub(crate) fn trial(&self) -> Option<EngineTrial> {
-        self.trial.get().copied()
     }
 
     /// Sets the modules of a session that is not shared yet.

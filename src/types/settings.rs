@@ -21,24 +21,23 @@ pub(crate) const DEFAULT_MAX_ROWS: u64 = 4_000_000;
 
 /// The mechanism that interrupts a running thread to take its stack.
 ///
-/// All engines use the same signal handler. They differ in the cost of a sample to the thread, and
-/// in the number of samples of a thread that waits for a processor: timers take fewer. A profile
-/// names its engine in `meta.samplingEngine`.
+/// All engines use the same signal handler. They differ in the cost of a sample to the thread. A
+/// profile names its engine in `meta.samplingEngine`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum SamplingEngine {
-    /// The cheaper engine on this machine. The first start of the profiler measures both for a few
-    /// milliseconds.
+    /// The engine that gekkota prefers: [`Signals`](Self::Signals).
     #[default]
     Auto,
-    /// The sampler thread sends a signal. Works everywhere.
+    /// The sampler thread sends a signal. Works everywhere, and takes no descriptor and no system
+    /// call that a sandbox may forbid.
     Signals,
     /// Each thread has its own timer, which advances while the thread runs (`perf_event_open`'s
-    /// software CPU clock).
+    /// software CPU clock). A thread that does not run is interrupted by a signal.
     ///
-    /// Falls back to signals if the kernel does not allow such timers. Do not use this engine in a
-    /// sandbox that kills the process for unknown system calls. [`Auto`](Self::Auto) does not try
-    /// it if system calls are filtered.
+    /// May cost less than signals on a machine without a hypervisor: compare both with
+    /// `cargo peers slowdown`. Falls back to signals if the kernel does not allow such timers. Do
+    /// not use this engine in a sandbox that kills the process for unknown system calls.
     LocalTimers,
 }
 
@@ -160,8 +159,7 @@ impl StartParams {
         self
     }
 
-    /// Sets the mechanism that interrupts a running thread. Default: the cheaper one on this
-    /// machine.
+    /// Sets the mechanism that interrupts a running thread. Default: signals.
     #[must_use]
     pub fn engine(mut self, engine: SamplingEngine) -> Self {
         self.engine = engine;

@@ -43,8 +43,8 @@ pub(crate) struct SignalRequest {
 pub(crate) struct TimerRequest {
     /// The thread's CPU clock when the request was made.
     cpu_ns: u64,
-    /// The last reading of the CPU clock.
-    seen_cpu_ns: u64,
+    /// Number of ticks since the request, including its own, that had no answer.
+    ticks: u64,
 }
 
 /// Result of a clock check for a thread that has not answered.
@@ -66,6 +66,19 @@ impl SignalRequest {
             ticks: 0,
             last: tick,
             unanswered: 0,
+        }
+    }
+
+    /// Replaces a request of the tick `first`, the previous tick, that the thread's timer did not
+    /// answer because the thread stopped running.
+    ///
+    /// The timer would have answered that tick within an interval of CPU time, with the stack that
+    /// the thread had then. The thread has run for less and keeps the stack where it stopped, so
+    /// its answer is valid for that tick, too.
+    pub(crate) fn instead_of_timer(cpu_ns: Option<u64>, first: Tick) -> Self {
+        Self {
+            ticks: 1,
+            ..Self::new(cpu_ns, first, None)
         }
     }
 
@@ -143,19 +156,21 @@ impl SignalRequest {
 
 impl TimerRequest {
     pub(crate) fn new(cpu_ns: u64) -> Self {
-        Self {
-            cpu_ns,
-            seen_cpu_ns: cpu_ns,
-        }
+        Self { cpu_ns, ticks: 0 }
+    }
+
+    /// Adds the previous tick, which had no answer.
+    pub(crate) fn add_tick(&mut self) {
+        self.ticks += 1;
+    }
+
+    /// Returns the number of ticks since the request, including its own, that had no answer.
+    pub(crate) fn ticks(&self) -> u64 {
+        self.ticks
     }
 
     pub(crate) fn cpu_ns(&self) -> u64 {
         self.cpu_ns
-    }
-
-    /// Returns whether the thread has not run since the last call.
-    pub(crate) fn clock_stood_still(&mut self, cpu_ns: u64) -> bool {
-        std::mem::replace(&mut self.seen_cpu_ns, cpu_ns) == cpu_ns
     }
 
     /// Returns whether the thread has run for so long without its timer's signal that the timer
@@ -258,15 +273,33 @@ mod tests {
     }
 
     #[test]
-    fn clock_stood_still_detects_a_moving_clock() {
+    fn timer_request_is_overdue_after_some_intervals_and_counts_ticks() {
         let mut pending = TimerRequest::new(5);
-        assert_eq!(
-            [5, 5, 6, 6].map(|cpu_ns| pending.clock_stood_still(cpu_ns)),
-            [true, true, false, true]
-        );
         assert_eq!(
             [8, 9].map(|cpu_ns| pending.is_overdue(cpu_ns, 1)),
             [false, true]
+        );
+        pending.add_tick();
+        pending.add_tick();
+        assert_eq!(pending.ticks(), 2);
+    }
+
+    #[test]
+    fn signal_instead_of_timer_answers_the_tick_of_the_timer() {
+        let mut pending = SignalRequest::instead_of_timer(Some(7 * MS), tick(10));
+        let now = tick(12).time;
+        let run_of = |pending: &SignalRequest| {
+            let run = pending.idle_run(now, now, Some(7 * MS), MS);
+            run.map(|run| run.map(|run| (run.first, run.last, run.ticks)))
+        };
+        assert_eq!(
+            run_of(&pending),
+            Ok(Some((tick(10).time, tick(10).time, 1)))
+        );
+        pending.add_tick(tick(11));
+        assert_eq!(
+            run_of(&pending),
+            Ok(Some((tick(10).time, tick(11).time, 2)))
         );
     }
 }

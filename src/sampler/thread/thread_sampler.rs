@@ -13,11 +13,11 @@
 //! | `Running` | ran for all of the last tick: request by signal, or by its own timer | `Signalled`, `TimerArmed` |
 //! | `Running` | ran for less, is blocked now: remote read | `Idle`, or `Running` if the stack is doubtful |
 //! | `Running` | likewise, and its stack needs the frame pointer: request by signal; the answer is cached | `Signalled` |
-//! | `Running` | ran for less, is not blocked: the same request, which the thread answers when it runs | `Signalled`, `TimerArmed` |
+//! | `Running` | ran for less, is not blocked: request by signal, which the thread answers when it runs | `Signalled` |
 //! | `Signalled`, `TimerArmed` | has answered: collects the capture, then continues as `Running` on the same tick, unless the thread went back to sleep | `Idle` |
 //! | `Signalled` | has not answered: waits; checks on a few ticks whether the thread ran or is blocked | `Signalled` |
 //! | `Signalled` | has not answered and is blocked: cancels the request, remote read instead | `Idle`, `Signalled` |
-//! | `TimerArmed` | has not answered and does not run: request by signal or remote read instead | `Signalled`, `Idle` |
+//! | `TimerArmed` | has not answered, ran for less than the last tick: request by signal or remote read instead | `Signalled`, `Idle` |
 //! | `TimerArmed` | has run for several intervals without an answer: request by signal instead | `Signalled` |
 //! | any | no longer exists: reports `Exited` | |
 //!
@@ -192,7 +192,11 @@ impl ThreadSampler {
                 let cpu_ns = self.read_clock(context)?;
                 self.collect_or_wait(cpu_ns, context);
             }
-            ThreadState::TimerArmed(_) => {
+            ThreadState::TimerArmed(request) => {
+                let phase = self.slot.as_ref().map(|slot| slot.phase());
+                if phase != Some(SlotPhase::Ready) {
+                    request.add_tick();
+                }
                 let cpu_ns = self.read_clock(context)?;
                 self.collect_or_wait(cpu_ns, context);
             }
@@ -236,7 +240,9 @@ impl ThreadSampler {
         }
         if let Some(at) = self.blocked_at(runs, context) {
             self.sample_blocked(&slot, at, cpu_ns, context);
-        } else if !self.request_by_timer(&slot, cpu_ns, context) {
+        } else if !(runs && self.request_by_timer(&slot, cpu_ns, context)) {
+            // The timer of a thread that waits for a processor does not advance. A signal is what
+            // such a thread handles before anything else.
             self.request_by_signal(&slot, cpu_ns, None, context);
         }
     }
@@ -265,17 +271,11 @@ impl ThreadSampler {
             ThreadState::Running => return self.sample(cpu_ns, context),
             ThreadState::Signalled(_) => self.ran_until_now(cpu_ns),
             ThreadState::TimerArmed(request) => {
+                let ticks = request.ticks();
                 // Without a readable clock, request by signal instead.
-                let stood_still = cpu_ns.is_none_or(|cpu_ns| request.clock_stood_still(cpu_ns));
-                let runs = self.ran_until_now(cpu_ns);
-                // The timer of a thread that waits for a processor does not advance. Such a thread
-                // gets a signal instead, which it handles before anything else.
-                if stood_still {
-                    match self.blocked_at(runs, context) {
-                        _ if !self.cancel_request(&slot) => {}
-                        Some(at) => self.sample_blocked(&slot, at, cpu_ns, context),
-                        None => self.request_by_signal(&slot, cpu_ns, None, context),
-                    }
+                let runs = cpu_ns.is_some() && self.ran_until_now(cpu_ns);
+                if !runs {
+                    self.replace_timer_request(&slot, ticks, cpu_ns, context);
                     return;
                 }
                 runs
@@ -288,6 +288,37 @@ impl ThreadSampler {
             self.sample_blocked(&slot, at, cpu_ns, context);
         } else {
             self.check_unanswered(&slot, cpu_ns, context);
+        }
+    }
+
+    /// Replaces a request that the timer will not answer soon, because the thread stopped running.
+    /// `ticks` is the number of ticks that the request has had no answer for.
+    fn replace_timer_request(
+        &mut self,
+        slot: &SlotHandle,
+        ticks: u64,
+        cpu_ns: Option<u64>,
+        context: &mut TickContext<'_>,
+    ) {
+        let blocked_at = self.blocked_at(false, context);
+        if !self.cancel_request(slot) {
+            return;
+        }
+        let unanswered = &context.session.counts.unanswered_ticks;
+        if let Some(at) = blocked_at {
+            SessionCounts::add(unanswered, ticks);
+            self.sample_blocked(slot, at, cpu_ns, context);
+            return;
+        }
+        self.request_by_signal(slot, cpu_ns, None, context);
+        if ticks > 0
+            && cpu_ns.is_some()
+            && let ThreadState::Signalled(request) = &mut self.state
+        {
+            *request = SignalRequest::instead_of_timer(cpu_ns, context.tick_before);
+            SessionCounts::add(unanswered, ticks - 1);
+        } else {
+            SessionCounts::add(unanswered, ticks);
         }
     }
 
@@ -404,6 +435,7 @@ impl ThreadSampler {
                 if may_send && cpu_ns.is_some_and(|cpu_ns| request.is_overdue(cpu_ns, interval_ns))
                 {
                     SessionCounts::add(&counts.silent_timers, 1);
+                    SessionCounts::add(&counts.unanswered_ticks, request.ticks());
                     let request = SignalRequest::new(cpu_ns, context.tick, None);
                     self.state = ThreadState::Signalled(request);
                     self.send(slot, sequence, context);
@@ -557,6 +589,7 @@ impl ThreadSampler {
         let request = match state {
             ThreadState::Signalled(request) => request,
             ThreadState::TimerArmed(request) => {
+                SessionCounts::add(&counts.unanswered_ticks, request.ticks());
                 let answered_cpu_ns = match header.cpu_ns {
                     0 => at_answer_ns(request.cpu_ns()),
                     handler_cpu_ns => Some(handler_cpu_ns),

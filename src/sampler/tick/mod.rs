@@ -19,4 +19,4 @@ pub(crate) use tick_context::{
     Scratch, TickContext, captured_by, captured_of_backtrace, unwind_counted,
 };
 pub(crate) use tick_overheads::TickOverheads;
-pub(crate) use timers::{TimerState, try_engines};
+pub(crate) use timers::TimerState;

@@ -220,15 +220,6 @@ fn write_log(json: &mut JsonWriter<'_>, source: &ProfileSource, process: &Proces
                     .time_ms(source.ns_since_start(source.session.started_at));
                 json.key("samplerNice")
                     .signed(source.session.sampler_nice().into());
-                if let Some(trial) = source.session.trial() {
-                    json.key("engineTrial").object(|json| {
-                        json.key("signal_stop_ns").unsigned(trial.signal_ns);
-                        match trial.timer_ns {
-                            Some(timer_ns) => json.key("timer_stop_ns").unsigned(timer_ns),
-                            None => json.key("timer_stop_ns").null(),
-                        }
-                    });
-                }
                 if !source.unmatched_filters.is_empty() {
                     json.key("filtersWithoutThread").array(|json| {
                         for filter in &source.unmatched_filters {

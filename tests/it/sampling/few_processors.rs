@@ -1,9 +1,12 @@
-//! Many threads on two processors: both engines sample each of them, with times in order.
+//! Many threads on few processors: both engines sample each of them, with times in order, and count
+//! each tick without a sample.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::common::{Read, isolated, samples_of, use_processors, wait_until, work};
+use crate::common::{
+    Read, Sample, Sleeper, isolated, samples_of, use_processors, wait_until, work,
+};
 use gekkota::{ProfilerSession, SamplingEngine, StartParams};
 
 const BUSY: usize = 16;
@@ -106,6 +109,38 @@ fn samples_of_threads_on_two_processors_are_in_order() {
                 ("sleeps", sleeps_shortly),
             ];
             check_order(&profile_of(engine, &bodies.repeat(4)), engine);
+        }
+    });
+}
+
+/// Each tick of a thread has a sample or is counted as unanswered, whichever engine is in use.
+#[test]
+fn ticks_of_threads_that_wait_for_a_processor_are_sampled_or_counted() {
+    /// Number of ticks of each busy thread that may be neither: those of the requests that are
+    /// pending when the thread's first and last samples are taken.
+    const UNCOUNTED: u64 = 8;
+    isolated(|| {
+        use_processors(1);
+        for engine in ENGINES {
+            let sleeper = Sleeper::start("sleeper");
+            let read = profile_of(engine, &[("busy 1", busy as fn()), ("busy 2", busy)]);
+            drop(sleeper);
+            // A thread that sleeps has a sample on each tick.
+            let ticks = read.samples("sleeper");
+            let (mut expected, mut found) = (0, 0);
+            for thread in ["busy 1", "busy 2"] {
+                let samples = read.samples(thread);
+                let (first, last) = (samples[0].time_ms, samples[samples.len() - 1].time_ms);
+                let is_within = |tick: &&Sample| tick.time_ms > first && tick.time_ms <= last;
+                expected += ticks.iter().filter(is_within).count() as u64;
+                found += samples.len() as u64 - 1;
+            }
+            let unanswered = read.count("unanswered_ticks");
+            println!("{engine:?}: {expected} ticks, {found} samples, {unanswered} unanswered");
+            assert!(
+                found + unanswered + 2 * UNCOUNTED >= expected,
+                "{engine:?}: of {expected} ticks {found} have samples, and {unanswered} are counted"
+            );
         }
     });
 }

@@ -17,6 +17,5 @@ mod same_place;
 #[cfg(target_arch = "x86_64")]
 mod sandbox;
 mod shares;
-mod short_first_session;
 mod sleeping;
 mod unprivileged_timers;

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 
 use crate::common::{Read, Sleeper, isolated, samples_of, wait_until, work};
 use crate::sampling::places::{Place, is_in, samples_of_stay};
-use gekkota::{ProfilerSession, SamplingEngine, StartParams};
+use gekkota::{ProfilerSession, StartParams};
 
 const LOAD_WORD: u16 = 0x20;
 const JUMP_IF_EQUAL: u16 = 0x15;
@@ -91,11 +91,9 @@ fn timers() -> String {
 }
 
 /// Starts a session beside [`SLEEPERS`] sleepers, and waits until it has a timer and has sampled
-/// all sleepers. It uses no local timers, because the trial that chooses the engine also makes
-/// unusual system calls.
+/// all sleepers.
 fn start_with_timer() -> ProfilerSession {
-    let params = StartParams::default().engine(SamplingEngine::Signals);
-    let session = ProfilerSession::start(params).expect("start");
+    let session = ProfilerSession::start(StartParams::default()).expect("start");
     wait_until("the sampler asks whether any thread has run", || {
         timers().contains("ID:")
     });

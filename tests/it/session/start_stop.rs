@@ -32,8 +32,7 @@ fn thousand_sessions_leak_no_threads_memory_or_descriptors() {
             );
             profiler_stop();
         };
-        // A trial of the engines may outlast its session. A joined thread may stay in the list for
-        // a moment.
+        // A joined thread may stay in the list for a moment.
         let wait_for_profiler_threads = || {
             wait_until("the threads of the profiler have exited", || {
                 threads() <= own_threads

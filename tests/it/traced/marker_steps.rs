@@ -11,8 +11,8 @@ use super::tracer::workload::{limit_lifetime, wait_until_enough};
 use super::tracer::{Go, Stop, TIME_LIMIT, Traced, role};
 use crate::common::{Read, isolated, one_loop};
 use gekkota::{
-    AutoProfilerTextMarker, Features, MarkerOptions, MarkerStack, ProfilerSession, SamplingEngine,
-    StartParams, add_marker, add_text_marker, add_untyped_marker, gecko_profiler_category,
+    AutoProfilerTextMarker, Features, MarkerOptions, MarkerStack, ProfilerSession, StartParams,
+    add_marker, add_text_marker, add_untyped_marker, gecko_profiler_category,
 };
 
 /// Functions of the C library that may run: to read the clock, and to copy.
@@ -184,10 +184,7 @@ fn be_recorded() {
     limit_lifetime();
     // Without sampling no signals arrive, so the tracer steps only through the markers.
     let features = Features::default_set() | Features::NO_STACK_SAMPLING;
-    // This engine needs no trial of the engines, which would send signals.
-    let params = StartParams::default()
-        .features(features)
-        .engine(SamplingEngine::Signals);
+    let params = StartParams::default().features(features);
     let session = ProfilerSession::start(params).expect("start");
     gekkota::register_thread("marks");
     add_markers(0..ROUNDS);

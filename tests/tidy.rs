@@ -57,6 +57,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/platform/signal/control_pipe.rs",
     "src/platform/clock/fast_clock.rs",
     "src/platform/modules.rs",
+    "src/platform/pinned_library.rs",
     "src/platform/thread/other_threads_activity.rs",
     "src/platform/signal/pipe_end.rs",
     "src/platform/thread/profiler_thread.rs",

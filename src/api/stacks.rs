@@ -18,7 +18,8 @@ pub fn profiler_current_thread_id() -> ThreadId {
 /// concurrently for the same thread. The calling thread may pass its own id or
 /// [`ThreadId::UNSPECIFIED`], registered or not; then no signal is sent.
 ///
-/// The thread receives the running session's signal, or `SIGPROF` without a session. The signal
+/// The thread receives the running session's signal. Without a session, it receives the signal that
+/// a session would choose: see [`StartParams::signal`](crate::StartParams::signal). The signal
 /// interrupts a system call in which the thread sleeps. Most calls are restarted, because the
 /// handler is installed with `SA_RESTART`. Some, such as `epoll_wait`, `poll` and `nanosleep`,
 /// return `EINTR`. A thread that blocks the signal does not answer. No signal is sent during a fork

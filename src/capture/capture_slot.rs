@@ -231,7 +231,8 @@ impl CaptureSlot {
     }
 
     /// Moves from requested to writing if the slot is bound to the calling thread and the signal
-    /// belongs to the pending request. A timer's signal belongs to any request.
+    /// belongs to the pending request. A timer's signal, or one without data, belongs to any
+    /// request.
     pub(crate) fn begin_in_handler(
         &self,
         arrival: &ArrivalInHandler<'_>,
@@ -239,7 +240,7 @@ impl CaptureSlot {
         let registers = Registers::of_arrival_in_handler(arrival);
         let sequence = match arrival.source {
             SignalSource::Request(ticket) => Some(ticket.sequence),
-            SignalSource::Timer(_) => None,
+            SignalSource::Timer(_) | SignalSource::Unknown => None,
         };
         // SAFETY: the pointer is the calling thread's, and the signal interrupted it with these
         // registers.

@@ -26,6 +26,7 @@ mod fork;
 mod identity;
 mod memory;
 mod modules;
+mod pinned_library;
 #[forbid(unsafe_code)]
 mod private_file;
 #[forbid(unsafe_code)]
@@ -69,6 +70,6 @@ pub(crate) use system_info::{current_thread_os_name, system_info};
 #[cfg(test)]
 pub(crate) use test_library::{TestFolder, TestLibrary};
 pub(crate) use thread::{
-    OtherThreadsActivity, ProcessCpuSum, ProfilerThread, StackBounds, current_stack_bounds,
-    other_threads_activity_by_rusage, spawn_profiler_thread,
+    OtherThreadsActivity, ProcessCpuSum, ProfilerThread, StackBounds,
+    current_stack_bounds, other_threads_activity_by_rusage, spawn_profiler_thread,
 };

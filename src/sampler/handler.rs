@@ -27,13 +27,20 @@ pub(crate) fn capture_in_handler(arrival: &ArrivalInHandler<'_>) -> bool {
             };
             slot
         }
+        SignalSource::Unknown => {
+            // A stale request is not told from a foreign signal; the foreign one is passed on.
+            let Some(slot) = find_slot_of_thread_in_handler(thread_pointer()) else {
+                return false;
+            };
+            slot
+        }
         SignalSource::Timer(number) => match find_slot_of_thread_in_handler(thread_pointer()) {
             Some(slot) if slot.has_timer_in_handler(number) => slot,
             _ => return false,
         },
     };
     let Some(mut writer) = slot.begin_in_handler(arrival) else {
-        return true;
+        return arrival.source != SignalSource::Unknown;
     };
     writer.header.time = monotonic_now();
     writer.header.event_loop = slot.event_delay().state_in_handler();

@@ -43,7 +43,7 @@ pub enum SamplingEngine {
 
 /// Parameters of a session: what to record, how often, for which threads, and how much to keep.
 ///
-/// The defaults are 128 MiB, 1 ms, the default features, all registered threads, and `SIGPROF`.
+/// The defaults are 128 MiB, 1 ms, the default features, all registered threads, and `SIGURG`.
 /// Each method sets the field of the same name; the fields are public for reading.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -56,7 +56,7 @@ pub struct StartParams {
     pub features: Features,
     /// The thread filters; an empty list selects all threads.
     pub filters: Vec<String>,
-    /// Number of the sampling signal; `None` for the default.
+    /// Number of the sampling signal; `None` for an automatic choice.
     pub signal: Option<i32>,
     /// The mechanism that interrupts a running thread to take its stack.
     pub engine: SamplingEngine,
@@ -143,14 +143,19 @@ impl StartParams {
         self
     }
 
-    /// Sets the number of the signal that interrupts a thread to take its stack. Default:
-    /// `SIGPROF`.
+    /// Sets the number of the signal that interrupts a thread to take its stack. Default: the first
+    /// of `SIGURG`, `SIGPROF` and `SIGSTKFLT` that has no handler of the application, or `SIGURG` if
+    /// all have one. A profile names the signal in `meta.samplingSignal`.
+    ///
+    /// `SIGURG` comes first because the system ignores it by default, and hardly any application
+    /// uses it. Its handler runs on the thread's alternate signal stack, if the thread has one. Go's
+    /// runtime uses `SIGURG`, too; a process that contains it uses the next one.
     ///
     /// Accepted are `SIGPROF`, `SIGVTALRM`, `SIGALRM`, `SIGURG`, `SIGUSR1`, `SIGUSR2`, `SIGIO`,
     /// `SIGPWR`, `SIGSTKFLT` and the real-time signals.
     ///
-    /// An application that replaces itself by `exec` should stop the profiler first, or choose
-    /// `SIGURG`. A signal that is pending during `exec` causes its default action in the new
+    /// An application that chooses another signal and replaces itself by `exec` should stop the
+    /// profiler first. A signal that is pending during `exec` causes its default action in the new
     /// program: `SIGPROF` ends the program, `SIGURG` is ignored. Spawning other programs is not
     /// affected.
     #[must_use]

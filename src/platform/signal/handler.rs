@@ -4,7 +4,11 @@
 //!
 //! The handler is installed once per signal and is never removed. A late signal therefore never
 //! takes the default action, which kills the process (pprof-rs #288). A signal that is not a
-//! request of the profiler is passed on to the previous handler. `errno` is preserved.
+//! request of the profiler is passed on to the previous handler, which runs with the signals
+//! blocked, and on the stack, that it was installed with. `errno` is preserved.
+//!
+//! Two copies of the crate may be in one process, for example two versions of it. The requests of
+//! each carry a cookie of its own, so that neither answers nor drops the other's.
 //!
 //! **Contract of the handler** (cited below):
 //! - *kernel's arguments*: the kernel calls the handler with a `siginfo_t` and a `ucontext_t` that
@@ -13,7 +17,7 @@
 //!   stored with release ordering before the handler is installed, and are never freed.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use nix::errno::Errno;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet};
@@ -22,25 +26,32 @@ use nix::unistd::getuid;
 use crate::platform::clock::{current_thread_cpu_ns_in_handler, monotonic_now};
 use crate::platform::identity::{note_process, process_number_in_handler};
 use crate::platform::memory::bind_guarded_reads;
+use crate::platform::pinned_library::pin_own_library;
 use crate::types::{ProcessId, StartError, ThreadId, signal_name};
 
 /// Value that a request carries to the target thread: the slot and the number of the request. A
-/// cookie distinguishes it from the values of other senders.
+/// cookie distinguishes it from the values of other senders, such as another copy of the crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SignalTicket {
     pub(crate) slot: u16,
     pub(crate) sequence: u32,
 }
 
-const COOKIE: u64 = 0x6e6b_u64;
+/// Returns a number that differs between the copies of the crate in a process: a hash of the
+/// address of one of its statics. Never 0.
+fn cookie_in_handler() -> u32 {
+    let address = (&raw const CAPTURE).addr() as u64;
+    (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32 | 1
+}
 
 impl SignalTicket {
-    const fn to_value(self) -> u64 {
-        COOKIE << 48 | (self.slot as u64) << 32 | self.sequence as u64
+    fn to_value(self) -> u64 {
+        let cookie = u64::from(cookie_in_handler() >> 16);
+        cookie << 48 | u64::from(self.slot) << 32 | u64::from(self.sequence)
     }
 
-    const fn from_value(value: u64) -> Option<Self> {
-        if value >> 48 != COOKIE {
+    fn from_value_in_handler(value: u64) -> Option<Self> {
+        if value >> 48 != u64::from(cookie_in_handler() >> 16) {
             return None;
         }
         Some(Self {
@@ -55,6 +66,9 @@ impl SignalTicket {
 pub(crate) enum SignalSource {
     /// The sampler sent the signal.
     Request(SignalTicket),
+    /// The kernel delivered the signal without its data, because the user has too many pending
+    /// signals (`RLIMIT_SIGPENDING`). It may be the request that is pending for the thread.
+    Unknown,
     /// A `perf_event_open` event with this descriptor sent the signal. The event is the timer of
     /// the target thread, or an event of the application.
     Timer(i32),
@@ -70,11 +84,17 @@ pub(crate) struct ArrivalInHandler<'a> {
 /// profiler, even a stale one: such a signal is not passed on.
 type CaptureFn = fn(&ArrivalInHandler<'_>) -> bool;
 
-/// Value of `si_errno` that marks a signal as already passed on. The kernel sets that field to 0.
-const PASSED_ON: libc::c_int = 0x6e6b;
+/// Maximum number of times that all copies of the crate together pass on a signal.
+const MAX_PASSES: libc::c_int = 16;
+/// Offset of the padding in the kernel's `siginfo_t`, in bytes. It counts the passes. The kernel
+/// sets it to 0.
+const PASSES_OFFSET: usize = 12;
 
 /// Length of a table that is indexed by signal number.
 pub(crate) const SIGNAL_LIMIT: usize = 65;
+/// The process's real user when the handler was last installed. Requests carry it for foreign
+/// handlers that were installed over this one; the profiler itself does not read it.
+static USER: AtomicU32 = AtomicU32::new(0);
 static CAPTURE: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 static PREVIOUS: [AtomicPtr<libc::sigaction>; SIGNAL_LIMIT] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; SIGNAL_LIMIT];
@@ -140,10 +160,13 @@ unsafe fn source_in_handler(info: *const libc::siginfo_t) -> Option<SignalSource
             let (sender, value) =
                 unsafe { ((*info).si_pid(), (*info).si_value().sival_ptr as u64) };
             let is_own = sender == process_number_in_handler();
-            SignalTicket::from_value(value)
+            SignalTicket::from_value_in_handler(value)
                 .filter(|_| is_own)
                 .map(SignalSource::Request)
         }
+        // Another process cannot have sent it: the sender would have a number.
+        // SAFETY: by this function's contract; the kernel fills in the sender.
+        libc::SI_USER if unsafe { (*info).si_pid() } == 0 => Some(SignalSource::Unknown),
         // SAFETY: by this function's contract: the structure has 128 bytes, and the four bytes at
         // this offset hold the descriptor.
         DESCRIPTOR_READABLE => Some(SignalSource::Timer(unsafe {
@@ -163,23 +186,64 @@ unsafe fn pass_on_in_handler(
     context: *mut libc::c_void,
 ) {
     // A foreign handler that was installed over this one may call this handler, and may also be the
-    // previous handler. The mark ends that recursion.
+    // previous handler. The mark ends that recursion, and the count ends one that two copies of the
+    // crate make, each of which writes its own mark.
+    let mark = cookie_in_handler().cast_signed();
     // SAFETY: *kernel's arguments*: the `siginfo_t` lies in the signal frame, and nothing else
     // accesses it during the call.
     unsafe {
-        if (*info).si_errno == PASSED_ON {
+        let passes = info.byte_add(PASSES_OFFSET).cast::<libc::c_int>();
+        if (*info).si_errno == mark || !(0..MAX_PASSES).contains(&*passes) {
             return;
         }
-        (*info).si_errno = PASSED_ON;
+        (*info).si_errno = mark;
+        *passes += 1;
     }
-    let previous = PREVIOUS
-        .get(signal as usize)
-        .map_or(std::ptr::null_mut(), |slot| slot.load(Ordering::Acquire));
-    if previous.is_null() {
+    let Some(entry) = PREVIOUS.get(signal as usize) else {
         return;
+    };
+    let previous = entry.load(Ordering::Acquire);
+    // SAFETY: *published before*: null or a leaked `sigaction`.
+    let Some(action) = (unsafe { previous.as_ref() }).filter(|action| is_handler(action)) else {
+        return;
+    };
+    if action.sa_flags & libc::SA_RESETHAND != 0 {
+        let default = (&raw const DEFAULT_ACTION).cast_mut();
+        let _ = entry.compare_exchange(previous, default, Ordering::AcqRel, Ordering::Relaxed);
     }
-    // SAFETY: *published before*: a leaked `sigaction`; *kernel's arguments*.
-    unsafe { call_in_handler(&*previous, signal, info, context) };
+    // SAFETY: *kernel's arguments*.
+    unsafe {
+        block_as_installed_in_handler(action, signal, &*context.cast());
+        call_in_handler(action, signal, info, context);
+    }
+}
+
+/// The default action of a signal.
+// SAFETY: zeroed is a valid `sigaction`.
+static DEFAULT_ACTION: libc::sigaction = unsafe { std::mem::zeroed() };
+
+/// Blocks the signals that the kernel would block for a handler that was installed with this
+/// action. The return from the signal restores the interrupted thread's mask.
+fn block_as_installed_in_handler(
+    action: &libc::sigaction,
+    signal: libc::c_int,
+    context: &libc::ucontext_t,
+) {
+    /// Size of the mask in the kernel's `ucontext_t`, in bytes. The C library's type is longer.
+    const MASK_BYTES: usize = 8;
+    let mut blocked = action.sa_mask;
+    // SAFETY: async-signal-safe; the sets are initialised, and the kernel's mask has this size.
+    unsafe {
+        if action.sa_flags & libc::SA_NODEFER == 0 {
+            libc::sigaddset(&mut blocked, signal);
+        }
+        let interrupted = (&raw const context.uc_sigmask).cast::<[u8; MASK_BYTES]>();
+        let merged = (&raw mut blocked).cast::<[u8; MASK_BYTES]>();
+        for (byte, other) in (*merged).iter_mut().zip(*interrupted) {
+            *byte |= other;
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const blocked, std::ptr::null_mut());
+    }
 }
 
 /// Returns whether the action is a handler function. The default action and `SIG_IGN` are not:
@@ -216,15 +280,29 @@ pub(crate) unsafe fn call_in_handler(
     }
 }
 
-/// Sampling signal if the caller does not choose one.
-const DEFAULT_SIGNAL: i32 = libc::SIGPROF;
+/// Signals to sample with if the caller does not choose one, the best first.
+///
+/// `SIGURG` is ignored by default, so one that is pending while the process executes another
+/// program is dropped; the others would end that program. Hardly any application uses it: it
+/// reports urgent data of a socket, and only to a process that asked for that. Go's runtime
+/// preempts threads with it for the same reasons.
+const DEFAULT_SIGNALS: [i32; 3] = [libc::SIGURG, libc::SIGPROF, libc::SIGSTKFLT];
 
-/// Returns the sampling signal: `asked`, or the default.
+/// Returns the sampling signal: `asked`, or the first of [`DEFAULT_SIGNALS`] that has no foreign
+/// handler. If all of them have one, returns the first.
 ///
 /// # Errors
 /// [`StartError::BadValue`] if the signal cannot be used for sampling.
 pub(crate) fn resolve_sampling_signal(asked: Option<i32>) -> Result<i32, StartError> {
-    check_signal("signal", asked.unwrap_or(DEFAULT_SIGNAL))
+    let has_foreign_handler =
+        |signal| read_action(signal).is_ok_and(|action| is_handler(&action) && !is_ours(&action));
+    let automatic = || {
+        let free = DEFAULT_SIGNALS
+            .into_iter()
+            .find(|&signal| !has_foreign_handler(signal));
+        free.unwrap_or(DEFAULT_SIGNALS[0])
+    };
+    check_signal("signal", asked.unwrap_or_else(automatic))
 }
 
 /// Returns `signal` if the profiler may take it over.
@@ -351,6 +429,8 @@ fn is_ours(action: &libc::sigaction) -> bool {
 /// that of `check_sandbox`, and a few system calls.
 pub(crate) fn install_handler(signal: i32, capture: CaptureFn) -> Result<(), StartError> {
     note_process();
+    pin_own_library();
+    USER.store(getuid().as_raw(), Ordering::Relaxed);
     bind_handler_functions();
     CAPTURE.store(capture as *mut (), Ordering::Release);
     set_handler(signal)
@@ -378,11 +458,15 @@ fn set_handler(signal: i32) -> Result<(), StartError> {
         return Ok(());
     }
     PREVIOUS[signal as usize].store(intern_action(current), Ordering::Release);
+    // On the thread's alternate stack if it has one, because the stack of a coroutine may be too
+    // small, and Go requires it. A previous handler that was installed without that flag may need
+    // more stack than there is (coz #110).
+    let mut flags = SaFlags::SA_RESTART | SaFlags::SA_ONSTACK;
+    if is_handler(&current) && current.sa_flags & libc::SA_ONSTACK == 0 {
+        flags.remove(SaFlags::SA_ONSTACK);
+    }
     // All signals are blocked while the handler runs, so that no other handler can jump out of it.
-    // `SA_ONSTACK` is not set, because the alternate stacks that Rust creates are too small for
-    // foreign handlers (coz #110).
-    let handler = SigHandler::SigAction(handle_signal);
-    let action = SigAction::new(handler, SaFlags::SA_RESTART, SigSet::all());
+    let action = SigAction::new(SigHandler::SigAction(handle_signal), flags, SigSet::all());
     // SAFETY: the handler has the signature that `SA_SIGINFO` requires, and keeps its contract.
     let replaced = unsafe { swap_action(signal, &action.into()) }?;
     // Another thread installed the replaced handler after `read_action`.
@@ -485,7 +569,7 @@ struct QueuedInfo {
 }
 const _: () = assert!(size_of::<QueuedInfo>() == 128);
 
-/// Sends a request to a thread of this process, without blocking. Cost: two system calls.
+/// Sends a request to a thread of this process, without blocking. Cost: one system call.
 pub(crate) fn send_request(
     process: ProcessId,
     thread: ThreadId,
@@ -498,7 +582,7 @@ pub(crate) fn send_request(
         code: libc::SI_QUEUE,
         padding: 0,
         sender: process.to_number(),
-        user: getuid().as_raw(),
+        user: USER.load(Ordering::Relaxed),
         value: ticket.to_value(),
         rest: [0; 12],
     };
@@ -554,14 +638,16 @@ mod tests {
             slot: 65_535,
             sequence: u32::MAX,
         };
-        assert_eq!(SignalTicket::from_value(ticket.to_value()), Some(ticket));
-        assert_eq!(SignalTicket::from_value(0), None);
-        assert_eq!(SignalTicket::from_value(u64::MAX), None);
+        let from_value = SignalTicket::from_value_in_handler;
+        assert_eq!(from_value(ticket.to_value()), Some(ticket));
+        for bit in 48..64 {
+            assert_eq!(from_value(ticket.to_value() ^ 1 << bit), None);
+        }
     }
 
     #[test]
     fn resolve_sampling_signal_rejects_reserved_signals() {
-        assert_eq!(resolve_sampling_signal(None), Ok(libc::SIGPROF));
+        assert_eq!(resolve_sampling_signal(None), Ok(libc::SIGURG));
         assert_eq!(
             resolve_sampling_signal(Some(libc::SIGUSR2)),
             Ok(libc::SIGUSR2)

@@ -6,7 +6,7 @@ use crate::stream::decode::ProcessStreamingContext;
 use crate::stream::decode::ProfileSource;
 use crate::stream::resolve::MarkerTypes;
 use crate::stream::write::losses::write_losses;
-use crate::types::{CategoryInfo, Features};
+use crate::types::{CategoryInfo, Features, signal_name};
 
 /// Version of the format. Since version 36, the texts of markers are string indices.
 const FORMAT_VERSION: u64 = 36;
@@ -105,6 +105,8 @@ pub(crate) fn write_meta(
             "signals"
         };
         json.key("samplingEngine").string(engine);
+        json.key("samplingSignal")
+            .string(&signal_name(source.session.settings.signal));
         json.key("presymbolicated").bool(symbolicated);
         write_losses(json.key("losses"), source, process);
     });

@@ -210,11 +210,11 @@ fn thread_that_blocks_the_signal_times_out_and_answers_later() {
     let helper = Helper::spawn(
         || {
             register_thread("blocks");
-            set_blocked(libc::SIGPROF, libc::SIG_BLOCK);
+            set_blocked(libc::SIGURG, libc::SIG_BLOCK);
         },
         || {
             if !BLOCK.load(Ordering::Relaxed) {
-                set_blocked(libc::SIGPROF, libc::SIG_UNBLOCK);
+                set_blocked(libc::SIGURG, libc::SIG_UNBLOCK);
             }
             spins();
         },
@@ -236,7 +236,7 @@ fn thread_that_blocks_the_signal_times_out_and_answers_later() {
                     signal,
                     timeout: bound,
                 }) => {
-                    assert_eq!((thread, signal, bound), (helper.id, libc::SIGPROF, timeout));
+                    assert_eq!((thread, signal, bound), (helper.id, libc::SIGURG, timeout));
                 }
                 other => panic!("{other:?}"),
             }

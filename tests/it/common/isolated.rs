@@ -172,6 +172,7 @@ fn signal_name(signal: i32) -> String {
         (libc::SIGSYS, "SIGSYS"),
         (libc::SIGTERM, "SIGTERM"),
         (libc::SIGTRAP, "SIGTRAP"),
+        (libc::SIGURG, "SIGURG"),
         (libc::SIGUSR1, "SIGUSR1"),
         (libc::SIGUSR2, "SIGUSR2"),
     ];

@@ -20,7 +20,7 @@ fn mask_signal(how: libc::c_int) {
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut set);
-        libc::sigaddset(&mut set, libc::SIGPROF);
+        libc::sigaddset(&mut set, libc::SIGURG);
         assert_eq!(libc::pthread_sigmask(how, &set, std::ptr::null_mut()), 0);
     }
 }

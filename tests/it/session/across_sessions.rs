@@ -103,14 +103,14 @@ fn signal_pending_at_a_restart_answers_the_new_session() {
         let (blocked, is_blocked) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             let _registered = ThreadGuard::register("blocks");
-            set_blocked(libc::SIGPROF, libc::SIG_BLOCK);
+            set_blocked(libc::SIGURG, libc::SIG_BLOCK);
             blocked.send(()).expect("the test waits for it");
             // Does not sleep: the sampler would cancel its request to a sleeping thread.
             while !UNBLOCK.load(Ordering::Acquire) {
                 work(1000);
             }
             mark("before unblocking");
-            set_blocked(libc::SIGPROF, libc::SIG_UNBLOCK);
+            set_blocked(libc::SIGURG, libc::SIG_UNBLOCK);
             mark("after unblocking");
             while !END.load(Ordering::Acquire) {
                 work(1000);

@@ -47,12 +47,12 @@ fn ensure_started_keeps_the_buffer_only_with_equal_settings() {
             (in_use.interval, in_use.capacity_bytes),
             (Duration::from_millis(1), 128 << 20)
         );
-        assert_eq!(in_use.signal, Some(libc::SIGPROF));
+        assert_eq!(in_use.signal, Some(libc::SIGURG));
         assert_eq!(profiler_features_if_active(), Some(in_use.features));
 
         // Naming the default signal makes no difference.
         assert!(keeps_the_buffer(base()));
-        assert!(keeps_the_buffer(base().signal(libc::SIGPROF)));
+        assert!(keeps_the_buffer(base().signal(libc::SIGURG)));
         assert!(keeps_the_buffer(
             profiler_get_start_params().expect("active")
         ));

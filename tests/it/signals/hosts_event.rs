@@ -91,7 +91,9 @@ fn application_timer_reaches_its_handler_after_session_with_timers() {
         }
         gekkota::register_thread("application");
         run_events();
-        let params = StartParams::default().engine(SamplingEngine::LocalTimers);
+        let params = StartParams::default()
+            .engine(SamplingEngine::LocalTimers)
+            .signal(libc::SIGPROF);
         let session = ProfilerSession::start(params).expect("start");
         wait_until("the thread is sampled", || {
             work_for_cpu(Duration::from_millis(50));

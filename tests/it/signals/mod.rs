@@ -1,7 +1,11 @@
 //! Signals of the application, and control by signals.
 
+mod chained;
+mod choice;
 mod control;
 mod control_edges;
 mod foreign;
 mod hosts_event;
+mod pending_limit;
 mod replaced_handler;
+mod small_stack;

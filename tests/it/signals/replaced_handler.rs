@@ -20,7 +20,7 @@ fn install_handler(handler: libc::sighandler_t) {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler;
         assert_eq!(
-            libc::sigaction(libc::SIGPROF, &action, std::ptr::null_mut()),
+            libc::sigaction(libc::SIGURG, &action, std::ptr::null_mut()),
             0
         );
     }
@@ -31,7 +31,7 @@ fn current_handler() -> libc::sighandler_t {
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         assert_eq!(
-            libc::sigaction(libc::SIGPROF, std::ptr::null(), &mut action),
+            libc::sigaction(libc::SIGURG, std::ptr::null(), &mut action),
             0
         );
         action.sa_sigaction
@@ -88,7 +88,7 @@ fn replaced_handler_is_restored_and_counted() {
         busy.join().expect("thread");
         assert_eq!(current_handler(), foreign);
         // SAFETY: `raise` accesses no memory.
-        assert_eq!(unsafe { libc::raise(libc::SIGPROF) }, 0);
+        assert_eq!(unsafe { libc::raise(libc::SIGURG) }, 0);
         assert!(
             FOREIGN_CALLS.load(Ordering::Relaxed) > 0,
             "the application's signal reaches its handler"

@@ -85,10 +85,10 @@ fn follow(mut child: Traced, is_enough: impl Fn(&Seen) -> bool) -> Seen {
     while let Some((thread, stop)) = child.next_stop() {
         match stop {
             Stop::Signal {
-                signal: libc::SIGPROF,
+                signal: libc::SIGURG,
                 request: true,
             } if inside.insert(thread) => {
-                child.go(thread, Go::ToSystemCall, libc::SIGPROF);
+                child.go(thread, Go::ToSystemCall, libc::SIGURG);
             }
             Stop::Signal { signal, .. } => {
                 if inside.remove(&thread) {

@@ -25,6 +25,8 @@ const LIBRARY: &[&str] = &[
     "memset",
     "memcmp",
     "process_vm_readv",
+    "pthread_sigmask",
+    "sigaddset",
     "signal return",
 ];
 /// Functions of this crate that the handler may run although their names do not end in
@@ -45,6 +47,12 @@ const NEVER: &[&str] = &[
     "::locks::",
     "::ps_lock::",
 ];
+/// Stack that the handler may use, in bytes. Beside the kernel's signal frame, it must fit on the
+/// alternate stack of 8 KiB that the standard library gives each thread.
+const MAX_STACK_BYTES: u64 = 3 << 10;
+/// Maximum distance, in bytes, between the stack pointer at the delivery of the signal and the one
+/// after the handler has returned. The handler's own stack is farther away.
+const MAX_STEP_BYTES: u64 = 256;
 const RUNS_PER_LIFE: u32 = 6;
 const MIN_INSTRUCTIONS: u64 = 3001;
 
@@ -71,6 +79,8 @@ fn objection(function: &Function) -> Option<String> {
 struct Seen {
     runs: BTreeMap<String, u32>,
     instructions: u64,
+    /// Maximum amount of stack that a run used.
+    stack_bytes: u64,
     functions: BTreeSet<String>,
     forbidden: BTreeSet<String>,
 }
@@ -94,8 +104,10 @@ impl Seen {
 struct Run {
     thread: i32,
     /// Stack pointer at the delivery of the signal. The handler has returned once it is reached
-    /// again.
+    /// again: the handler runs on the thread's alternate stack.
     sp: u64,
+    /// Stack pointer at the handler's first instruction.
+    first_sp: Option<u64>,
     last_pc: u64,
 }
 
@@ -114,7 +126,7 @@ fn step_through(mut child: Traced, is_enough: impl Fn(&Seen) -> bool) -> Seen {
     while let Some((thread, stop)) = child.next_stop() {
         match stop {
             Stop::Signal {
-                signal: libc::SIGPROF,
+                signal: libc::SIGURG,
                 request: true,
             } => held.push(thread),
             Stop::Stepped => {
@@ -123,7 +135,8 @@ fn step_through(mut child: Traced, is_enough: impl Fn(&Seen) -> bool) -> Seen {
                     .as_mut()
                     .filter(|run| run.thread == thread)
                     .expect("the current run");
-                if place.sp >= current.sp {
+                let first_sp = *current.first_sp.get_or_insert(place.sp);
+                if (current.sp..current.sp + MAX_STEP_BYTES).contains(&place.sp) {
                     *seen
                         .runs
                         .entry(child.name_of(thread).to_owned())
@@ -131,6 +144,7 @@ fn step_through(mut child: Traced, is_enough: impl Fn(&Seen) -> bool) -> Seen {
                     run = None;
                     child.go(thread, Go::On, 0);
                 } else {
+                    seen.stack_bytes = seen.stack_bytes.max(first_sp.saturating_sub(place.sp));
                     // An instruction that copies bytes stops after each byte.
                     if place.pc != current.last_pc {
                         current.last_pc = place.pc;
@@ -163,11 +177,12 @@ fn step_through(mut child: Traced, is_enough: impl Fn(&Seen) -> bool) -> Seen {
                     run = Some(Run {
                         thread,
                         sp: child.place(thread).sp,
+                        first_sp: None,
                         last_pc: 0,
                     });
-                    child.go(thread, Go::OneStep, libc::SIGPROF);
+                    child.go(thread, Go::OneStep, libc::SIGURG);
                 } else {
-                    child.go(thread, Go::On, libc::SIGPROF);
+                    child.go(thread, Go::On, libc::SIGURG);
                 }
             }
         }
@@ -229,5 +244,6 @@ fn handler_runs_only_allowed_functions() {
             "the time limit has passed: {seen:#?}"
         );
         assert!(seen.has_capture(), "{seen:#?}");
+        assert!(seen.stack_bytes <= MAX_STACK_BYTES, "{seen:#?}");
     });
 }

@@ -199,7 +199,7 @@ pub fn be_signalled(handler: extern "C" fn(libc::c_int), times: u32) {
         action.sa_flags = libc::SA_RESTART;
         libc::sigfillset(&mut action.sa_mask);
         assert_eq!(
-            libc::sigaction(libc::SIGPROF, &action, std::ptr::null_mut()),
+            libc::sigaction(libc::SIGURG, &action, std::ptr::null_mut()),
             0
         );
         for _ in 0..times {
@@ -207,7 +207,7 @@ pub fn be_signalled(handler: extern "C" fn(libc::c_int), times: u32) {
                 sival_ptr: std::ptr::null_mut(),
             };
             assert_eq!(
-                libc::pthread_sigqueue(libc::pthread_self(), libc::SIGPROF, value),
+                libc::pthread_sigqueue(libc::pthread_self(), libc::SIGURG, value),
                 0
             );
         }

@@ -352,10 +352,10 @@ pub mod stack {
     pub use crate::types::{CodeAddress, FunctionName, StackFeatures, StackFrame, SuspendError};
 }
 
-/// Thread ids, and what the profiler records of a thread.
+/// Thread ids, what the profiler records of a thread, and alternate signal stacks.
 pub mod thread {
     pub use crate::api::{
-        profiler_current_thread_id, profiler_is_active_and_thread_is_registered,
+        AutoSignalStack, profiler_current_thread_id, profiler_is_active_and_thread_is_registered,
         profiler_is_locked_on_current_thread, profiler_is_main_thread, profiler_main_thread_id,
         profiler_other_thread_is_being_profiled, profiler_thread_is_being_profiled,
         profiler_thread_is_sleeping,

@@ -51,6 +51,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/platform/arch/registers.rs",
     "src/platform/arch/registers_x86_64.rs",
     "src/platform/arch/registers_aarch64.rs",
+    "src/platform/thread/signal_stack.rs",
     "src/platform/thread/stack_bounds.rs",
     "src/platform/memory/barrier.rs",
     "src/platform/clock/system_clock.rs",

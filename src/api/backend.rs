@@ -9,7 +9,7 @@ pub(crate) use crate::labels::{
     register_script_function, set_script_frame_position,
 };
 pub(crate) use crate::markers::MarkerDestination;
-pub(crate) use crate::platform::is_main_thread;
+pub(crate) use crate::platform::{SignalStack, is_main_thread};
 #[cfg(feature = "tracing")]
 pub(crate) use crate::record::destination_time;
 pub(crate) use crate::record::{

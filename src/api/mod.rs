@@ -94,8 +94,9 @@ pub use status::{
     profiler_thread_is_being_profiled,
 };
 pub use threads::{
-    AutoProfilerThreadSleep, AutoProfilerThreadWake, ThreadGuard, profiler_thread_is_sleeping,
-    profiler_thread_sleep, profiler_thread_wake, register_thread, unregister_thread,
+    AutoProfilerThreadSleep, AutoProfilerThreadWake, AutoSignalStack, ThreadGuard,
+    profiler_thread_is_sleeping, profiler_thread_sleep, profiler_thread_wake, register_thread,
+    unregister_thread,
 };
 #[cfg(has_profiler)]
 mod backend;

@@ -51,6 +51,49 @@ impl Drop for ThreadGuard {
     }
 }
 
+/// An alternate signal stack of the calling thread, until this guard is dropped.
+///
+/// The profiler's handler runs on the thread's alternate signal stack if it has one, and so do
+/// handlers of the application that were installed with `SA_ONSTACK`. The standard library gives
+/// each of its threads 8 KiB. That is enough for the profiler's handler, which needs about 2 KiB and
+/// the kernel's frame with the registers: 1 to 3.4 KiB on x86_64, up to 11 KiB while a thread uses
+/// AMX. It may be too little if the profiler interrupts a handler of the application that itself
+/// runs there. A thread with such a handler needs a larger one:
+///
+/// ```
+/// std::thread::spawn(|| {
+///     let _signal_stack = gekkota::thread::AutoSignalStack::new(64 << 10)?;
+///     let _registered = gekkota::ThreadGuard::register("worker");
+///     // The thread's work.
+///     std::io::Result::Ok(())
+/// });
+/// ```
+///
+/// A thread that has no alternate signal stack when it registers gets one of 64 KiB until it
+/// unregisters, so that signals do not overflow the small stacks of its coroutines.
+#[doc(alias = "sigaltstack")]
+#[derive(Debug)]
+#[must_use = "the stack is replaced when this is dropped"]
+pub struct AutoSignalStack {
+    _stack: backend::SignalStack,
+    not_send: PhantomData<*const ()>,
+}
+
+impl AutoSignalStack {
+    /// Gives the calling thread an alternate signal stack of at least `bytes` bytes, and of at least
+    /// 64 KiB. Memory is used only where handlers touch it. The drop restores the earlier stack.
+    /// Cost: four system calls.
+    ///
+    /// # Errors
+    /// The system's error, for example because the caller runs on an alternate signal stack.
+    pub fn new(bytes: usize) -> std::io::Result<Self> {
+        Ok(Self {
+            _stack: backend::SignalStack::install(bytes)?,
+            not_send: PhantomData,
+        })
+    }
+}
+
 /// Announces that the calling thread is about to sleep, until it calls [`profiler_thread_wake`].
 ///
 /// After one sample of the sleeping thread, the sampler repeats that sample without checking

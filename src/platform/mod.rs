@@ -70,6 +70,6 @@ pub(crate) use system_info::{current_thread_os_name, system_info};
 #[cfg(test)]
 pub(crate) use test_library::{TestFolder, TestLibrary};
 pub(crate) use thread::{
-    OtherThreadsActivity, ProcessCpuSum, ProfilerThread, StackBounds,
+    OtherThreadsActivity, ProcessCpuSum, ProfilerThread, SignalStack, StackBounds,
     current_stack_bounds, other_threads_activity_by_rusage, spawn_profiler_thread,
 };

@@ -8,8 +8,8 @@ use crate::capture::EventDelay;
 use crate::capture::SlotHandle;
 use crate::labels::close_profiling_stack;
 use crate::platform::{
-    current_stack_bounds, current_thread_id, current_thread_os_name, is_main_thread, monotonic_now,
-    thread_pointer,
+    SignalStack, current_stack_bounds, current_thread_id, current_thread_os_name, is_main_thread,
+    monotonic_now, thread_pointer,
 };
 use crate::threads::off_thread_ref::OffThreadRef;
 use crate::threads::registration_data::{
@@ -123,17 +123,21 @@ struct CurrentThread {
     registration: Option<OffThreadRef>,
     hooks: Option<RegistrationHooks>,
     slot: Option<Arc<SlotHandle>>,
+    /// The handler's stack, if the thread had none: the thread may run coroutines whose stacks are
+    /// too small for a signal.
+    signal_stack: Option<SignalStack>,
     nesting: u32,
 }
 
 thread_local! {
     // The destructor unregisters a thread that exits without unregistering.
     static CURRENT: RefCell<CurrentThread> =
-        const { RefCell::new(CurrentThread { registration: None, hooks: None, slot: None, nesting: 0 }) };
+        const { RefCell::new(CurrentThread { registration: None, hooks: None, slot: None, signal_stack: None, nesting: 0 }) };
 }
 
 impl CurrentThread {
     fn begin(&mut self, name: &str, hooks: RegistrationHooks) {
+        let signal_stack = SignalStack::install_if_missing();
         let slot = acquire_slot().map(Arc::new);
         let info = |serial| new_info(serial, name);
         let registration = OffThreadRef::new(ThreadRegistrationData::new(
@@ -145,6 +149,7 @@ impl CurrentThread {
             registration: Some(registration),
             hooks: Some(hooks),
             slot,
+            signal_stack,
             nesting: self.nesting,
         };
     }
@@ -160,6 +165,7 @@ impl CurrentThread {
             slot.unbind();
         }
         unregister(&registration, hooks);
+        self.signal_stack = None;
     }
 }
 

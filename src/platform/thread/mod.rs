@@ -2,10 +2,12 @@
 
 mod other_threads_activity;
 mod profiler_thread;
+mod signal_stack;
 mod stack_bounds;
 
 pub(crate) use other_threads_activity::{
     OtherThreadsActivity, ProcessCpuSum, other_threads_activity_by_rusage,
 };
 pub(crate) use profiler_thread::{ProfilerThread, spawn_profiler_thread};
+pub(crate) use signal_stack::SignalStack;
 pub(crate) use stack_bounds::{StackBounds, current_stack_bounds};

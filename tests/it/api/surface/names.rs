@@ -81,7 +81,7 @@ const NAMES: &[(&str, &str)] = &[
     ),
     (
         "thread",
-        "ThreadId ThreadProfilingFeatures profiler_current_thread_id \
+        "AutoSignalStack ThreadId ThreadProfilingFeatures profiler_current_thread_id \
          profiler_is_active_and_thread_is_registered profiler_is_locked_on_current_thread \
          profiler_is_main_thread profiler_main_thread_id \
          profiler_other_thread_is_being_profiled profiler_thread_is_being_profiled \

@@ -1,0 +1,71 @@
+//! The library, loaded into the test's process.
+
+use std::ffi::{CStr, CString};
+use std::os::unix::ffi::OsStringExt as _;
+use std::time::{Duration, Instant};
+
+/// Maximum time until a session has the samples that a test waits for.
+const LONGEST_WAIT: Duration = Duration::from_secs(120);
+
+/// The loaded library.
+pub struct Plugin(*mut libc::c_void);
+
+// SAFETY: any thread may use the handle of a loaded library.
+unsafe impl Send for Plugin {}
+
+impl Plugin {
+    pub fn load() -> Self {
+        // Cargo builds the library into the folder of the test's executable.
+        let test = std::env::current_exe().expect("a path");
+        let path = test.with_file_name("libplugin.so").into_os_string();
+        let path = CString::new(path.into_vec()).expect("no zero byte");
+        // SAFETY: the library's initialisers are those of the standard library.
+        let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        assert!(!handle.is_null(), "cannot load {path:?}");
+        Self(handle)
+    }
+
+    fn address(&self, name: &CStr) -> *mut libc::c_void {
+        // SAFETY: the library is loaded.
+        let address = unsafe { libc::dlsym(self.0, name.as_ptr()) };
+        assert!(!address.is_null(), "{name:?}");
+        address
+    }
+
+    /// Calls a function of the library that takes and returns nothing.
+    pub fn call(&self, name: &CStr) {
+        // SAFETY: the tests pass only names of such functions.
+        let function: extern "C" fn() = unsafe { std::mem::transmute(self.address(name)) };
+        function();
+    }
+
+    pub fn start(&self) {
+        // SAFETY: the signature is the function's.
+        let start: extern "C" fn() -> bool =
+            unsafe { std::mem::transmute(self.address(c"plugin_start")) };
+        assert!(start());
+    }
+
+    pub fn captured_samples(&self) -> u64 {
+        // SAFETY: the signature is the function's.
+        let captured: extern "C" fn() -> u64 =
+            unsafe { std::mem::transmute(self.address(c"plugin_captured_samples")) };
+        captured()
+    }
+
+    pub fn unload(self) {
+        // SAFETY: nothing uses the library's functions after this call.
+        assert_eq!(unsafe { libc::dlclose(self.0) }, 0);
+    }
+}
+
+/// Works until `is_enough` returns true, which it is asked now and then.
+pub fn work_until(is_enough: impl Fn() -> bool) {
+    let end = Instant::now() + LONGEST_WAIT;
+    while !is_enough() {
+        assert!(Instant::now() < end, "there are too few samples");
+        for number in 0..10_000_000u64 {
+            std::hint::black_box(number);
+        }
+    }
+}

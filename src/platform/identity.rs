@@ -1,4 +1,5 @@
-//! Process and thread ids, standard streams, and thread settings: signal masks and scheduling.
+//! Process and thread ids, the rights of the program, standard streams, and thread settings: signal
+//! masks and scheduling.
 //!
 //! Runs in the signal handler: [`process_number_in_handler`].
 
@@ -40,6 +41,15 @@ pub(crate) fn process_number_in_handler() -> i32 {
 /// Returns the id of the calling thread. Cost: one system call.
 pub(crate) fn current_thread_id() -> ThreadId {
     ThreadId::from_number(gettid().as_raw())
+}
+
+/// Returns whether the program runs with more rights than the user who started it: it is
+/// set-user-id, for example, or has file capabilities. The kernel reports that as `AT_SECURE`.
+///
+/// Such a program does not trust its environment, which that user chose.
+pub(crate) fn has_rights_of_another_user() -> bool {
+    // SAFETY: reads a value that the kernel passed to the process; accesses no other memory.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
 /// A standard stream of the process.

@@ -47,8 +47,9 @@ pub(crate) use clock::{
 };
 pub(crate) use fork::{ForkHooks, install_fork_handlers};
 pub(crate) use identity::{
-    StandardStream, current_process_id, current_processor, current_thread_id, is_main_thread,
-    prepare_sampler_thread, with_signal_unblocked, with_signals_blocked, write_to_standard,
+    StandardStream, current_process_id, current_processor, current_thread_id,
+    has_rights_of_another_user, is_main_thread, prepare_sampler_thread, with_signal_unblocked,
+    with_signals_blocked, write_to_standard,
 };
 pub(crate) use memory::{
     CodeBytes, LazyRegion, MemoryPiece, check_sandbox, heavy_barrier, read_guarded,

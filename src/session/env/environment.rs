@@ -4,8 +4,10 @@
 //! variable's usage to standard error, and does not start the profiler.
 
 use std::env;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
+use crate::platform::has_rights_of_another_user;
 use crate::session::env::environment_table::{
     ACTIVE_TAB_ID, DURATION, ENTRIES, FEATURES, FEATURES_BITFIELD, FILTERS, GECKO_ONLY, HELP,
     INTERVAL, RECORD_OVERHEADS, SHUTDOWN, SIGNALS, STARTUP, SYMBOLICATE, UPLOAD_DIR, VARIABLES,
@@ -30,8 +32,26 @@ pub(crate) enum StartUp {
 }
 
 /// Returns the value of a variable, if it is set.
+///
+/// A program with the rights of another user reads no variable. The user who started it chose the
+/// values, and could let the program replace a file that this user may not write.
+fn variable(name: &str) -> Option<OsString> {
+    if has_rights_of_another_user() {
+        return None;
+    }
+    env::var_os(name)
+}
+
+/// Returns the names of all variables that the program may read: see [`variable`].
+fn variable_names() -> Vec<OsString> {
+    if has_rights_of_another_user() {
+        return Vec::new();
+    }
+    env::vars_os().map(|(name, _)| name).collect()
+}
+
 fn raw_value_of(name: &str) -> Option<String> {
-    env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+    variable(name).map(|value| value.to_string_lossy().into_owned())
 }
 
 fn is_switched_on(name: &str) -> bool {
@@ -39,7 +59,7 @@ fn is_switched_on(name: &str) -> bool {
 }
 
 fn path_in(name: &str) -> Option<PathBuf> {
-    env::var_os(name)
+    variable(name)
         .filter(|path| !path.is_empty())
         .map(PathBuf::from)
 }
@@ -85,10 +105,10 @@ pub(crate) fn read() -> StartUp {
     // relative.
     let folder = env::current_dir().ok();
     *START_FOLDER.get_mut(&mut PsLock::acquire()) = folder;
-    if env::var_os(HELP).is_some() {
+    if variable(HELP).is_some() {
         notices::print(&help_text());
     }
-    for (name, _) in env::vars_os() {
+    for name in variable_names() {
         if let Some(warning) = warning_about_name(&name.to_string_lossy()) {
             notices::notify(&warning);
         }
@@ -114,7 +134,7 @@ pub(crate) fn notify_problems(problems: &[String]) {
 pub(crate) fn notify_if_not_saved_at_shutdown() {
     // A child process gets the variable with an empty value, which means that losing the profile is
     // intended.
-    if env::var_os(SHUTDOWN).is_none() && !wants_signals() {
+    if variable(SHUTDOWN).is_none() && !wants_signals() {
         notices::notify(&format!(
             "profiling, but the profile is lost unless the program saves it; {SHUTDOWN}=<file> saves \
              it when the program calls profiler_shutdown"
@@ -223,7 +243,12 @@ pub(crate) fn env_vars_for_child_process() -> Vec<(String, String)> {
             .as_ref()
             .map(|active| active.session.settings.clone())
     };
-    values_for_child(settings.as_ref(), env::var_os(SHUTDOWN).is_some())
+    let mut pairs = values_for_child(settings.as_ref(), variable(SHUTDOWN).is_some());
+    // The child inherits the variables that this process does not trust, and may trust them.
+    if has_rights_of_another_user() {
+        pairs.push((SHUTDOWN.to_owned(), String::new()));
+    }
+    pairs
 }
 
 fn values_for_child(

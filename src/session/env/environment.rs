@@ -113,6 +113,11 @@ pub(crate) fn read() -> StartUp {
             notices::notify(&warning);
         }
     }
+    if variable(SHUTDOWN).is_some_and(|path| path.is_empty()) && !is_configured_by_parent() {
+        notices::notify(&format!(
+            "cannot save a profile at shutdown: {SHUTDOWN} is empty, expected a path"
+        ));
+    }
     let (start_up, warnings) = read_start_up(&raw_value_of);
     for warning in warnings {
         notices::notify(&warning);
@@ -132,8 +137,7 @@ pub(crate) fn notify_problems(problems: &[String]) {
 /// Warns that the profiler has started, but its profile will be lost unless the application saves
 /// it.
 pub(crate) fn notify_if_not_saved_at_shutdown() {
-    // A child process gets the variable with an empty value, which means that losing the profile is
-    // intended.
+    // An empty value is reported by `read`, unless a parent process intends it.
     if variable(SHUTDOWN).is_none() && !wants_signals() {
         notices::notify(&format!(
             "profiling, but the profile is lost unless the program saves it; {SHUTDOWN}=<file> saves \
@@ -251,6 +255,22 @@ pub(crate) fn env_vars_for_child_process() -> Vec<(String, String)> {
     pairs
 }
 
+/// The variables that a parent process sets in addition to [`STARTUP`].
+const SET_BY_PARENT: [&str; 6] = [
+    ENTRIES,
+    DURATION,
+    INTERVAL,
+    FEATURES_BITFIELD,
+    FILTERS,
+    ACTIVE_TAB_ID,
+];
+
+/// Returns whether a parent process set the variables: it sets more of them than a person does.
+/// Such a parent empties [`SHUTDOWN`] on purpose.
+fn is_configured_by_parent() -> bool {
+    SET_BY_PARENT.iter().all(|name| variable(name).is_some())
+}
+
 fn values_for_child(
     settings: Option<&SessionSettings>,
     saves_at_shutdown: bool,
@@ -259,15 +279,16 @@ fn values_for_child(
         return vec![(STARTUP.to_owned(), String::new())];
     };
     let values = SettingValues::new(settings);
-    let mut pairs = vec![
-        (STARTUP, "1".to_owned()),
-        (ENTRIES, values.entries),
-        (DURATION, values.duration),
-        (INTERVAL, values.interval),
-        (FEATURES_BITFIELD, values.features_bitfield),
-        (FILTERS, values.filters),
-        (ACTIVE_TAB_ID, values.active_tab_id),
+    let values = [
+        values.entries,
+        values.duration,
+        values.interval,
+        values.features_bitfield,
+        values.filters,
+        values.active_tab_id,
     ];
+    let mut pairs = vec![(STARTUP, "1".to_owned())];
+    pairs.extend(SET_BY_PARENT.into_iter().zip(values));
     // The child must not overwrite the parent's file.
     if saves_at_shutdown {
         pairs.push((SHUTDOWN, String::new()));

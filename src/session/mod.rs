@@ -36,6 +36,7 @@ mod control_state;
 mod env;
 mod event_loops;
 mod event_watcher;
+mod exit_profile;
 mod fork;
 mod life_cycle;
 mod notices;

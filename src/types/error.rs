@@ -104,6 +104,18 @@ pub enum ExitProfileError {
         /// The missing part, which every profile has.
         lacks: &'static str,
     },
+    /// The text is longer than the viewer can open.
+    TooLong {
+        /// Length of the text, in bytes.
+        bytes: usize,
+        /// Maximum length, in bytes.
+        max_bytes: usize,
+    },
+    /// The profile contains processes within processes, too many levels deep.
+    TooDeep {
+        /// Maximum number of levels, including the child itself.
+        max_levels: usize,
+    },
     /// This build contains no profiler.
     Unsupported,
 }
@@ -126,6 +138,16 @@ impl fmt::Display for ExitProfileError {
                 write!(
                     f,
                     "got JSON with no {lacks:?}, expected a profile in Gecko's format"
+                )
+            }
+            Self::TooLong { bytes, max_bytes } => {
+                write!(f, "got {bytes} bytes, expected at most {max_bytes}")
+            }
+            Self::TooDeep { max_levels } => {
+                write!(
+                    f,
+                    "got processes within processes, more than {max_levels} levels deep, expected at \
+                     most {max_levels}"
                 )
             }
             Self::Unsupported => f.write_str(

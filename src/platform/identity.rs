@@ -3,6 +3,7 @@
 //!
 //! Runs in the signal handler: [`process_number_in_handler`].
 
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -67,13 +68,52 @@ pub(crate) fn write_to_standard(stream: StandardStream, mut text: &[u8]) {
     // SAFETY: the descriptor is only used to write, which fails if the application has closed it.
     let descriptor = unsafe { BorrowedFd::borrow_raw(stream as i32) };
     while !text.is_empty() {
-        match write(descriptor, text) {
+        match without_sigpipe(|| Ok(write(descriptor, text)?)) {
             Ok(0) => return,
             Ok(written) => text = text.get(written..).unwrap_or_default(),
-            Err(Errno::EINTR) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => return,
         }
     }
+}
+
+/// Runs `write` without letting it raise `SIGPIPE`, which would end a program that does not ignore
+/// it. If a pipe or socket has no reader, `write` only returns an error.
+///
+/// The kernel sends this `SIGPIPE` to the calling thread, which blocks and discards it. A `SIGPIPE`
+/// that was pending before stays pending.
+fn without_sigpipe<T>(write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let sigpipe = only(libc::SIGPIPE);
+    let was_pending = is_pending(libc::SIGPIPE);
+    let before = sigpipe.thread_swap_mask(SigmaskHow::SIG_BLOCK);
+    let answer = write();
+    if let Err(error) = &answer
+        && error.kind() == io::ErrorKind::BrokenPipe
+        && !was_pending
+    {
+        discard_pending(&sigpipe);
+    }
+    restore_mask(&before);
+    answer
+}
+
+/// Returns whether a signal is pending for the calling thread or for the process.
+fn is_pending(signal: i32) -> bool {
+    let mut pending = *SigSet::empty().as_ref();
+    // SAFETY: the kernel writes to the local, which is an initialised set.
+    unsafe { libc::sigpending(&mut pending) == 0 && libc::sigismember(&pending, signal) == 1 }
+}
+
+/// Discards a pending signal of the set, if any. The calling thread blocks the set.
+fn discard_pending(set: &SigSet) {
+    let no_time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the kernel reads locals, and a null pointer asks for no information on the signal.
+    let wait =
+        || unsafe { libc::sigtimedwait(set.as_ref(), std::ptr::null_mut(), &raw const no_time) };
+    while wait() < 0 && Errno::last() == Errno::EINTR {}
 }
 
 /// Returns the number of the processor that the calling thread runs on, if the kernel reports it.

@@ -143,6 +143,13 @@ pub fn profiler_get_profile() -> Option<Vec<u8>> {
 /// file is either complete or absent. Addresses get names, unless `MOZ_PROFILER_SYMBOLICATE` is
 /// `0`.
 ///
+/// - **Links.** A symbolic link is followed and kept. It is refused if another user may have
+///   planted it: in a folder where each user may create files, as in `/tmp`, it belongs neither to
+///   the user of this process nor to the folder's owner. That is the kernel's rule
+///   `fs.protected_symlinks`, and applies here even where the kernel's is off. The same holds for
+///   pipes.
+/// - **Devices and pipes**, `/dev/stdout` for example, are written directly.
+///
 /// # Errors
 /// [`SaveError`] names the file that could not be created or written, and the reason. On a full
 /// disk the partial file is removed. The session continues.

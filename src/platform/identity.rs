@@ -82,7 +82,7 @@ pub(crate) fn write_to_standard(stream: StandardStream, mut text: &[u8]) {
 ///
 /// The kernel sends this `SIGPIPE` to the calling thread, which blocks and discards it. A `SIGPIPE`
 /// that was pending before stays pending.
-fn without_sigpipe<T>(write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+pub(crate) fn without_sigpipe<T>(write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let sigpipe = only(libc::SIGPIPE);
     let was_pending = is_pending(libc::SIGPIPE);
     let before = sigpipe.thread_swap_mask(SigmaskHow::SIG_BLOCK);

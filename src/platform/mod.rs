@@ -27,6 +27,8 @@ mod identity;
 mod memory;
 mod modules;
 #[forbid(unsafe_code)]
+mod output;
+#[forbid(unsafe_code)]
 mod private_file;
 #[forbid(unsafe_code)]
 mod procfs;
@@ -58,6 +60,7 @@ pub(crate) use memory::{
 pub(crate) use modules::{
     ModuleChanges, ModuleImage, hold_loader_for_fork, list_modules, module_changes,
 };
+pub(crate) use output::{SpecialFile, follow_links};
 pub(crate) use private_file::{create_private, open_own_file, read_exe_path};
 pub(crate) use procfs::{BlockedAt, ProbeResult, ThreadProbe, is_sandboxed};
 pub(crate) use signal::{

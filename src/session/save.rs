@@ -1,11 +1,10 @@
 //! Saves a profile to a file. Writes a temporary file next to it and then renames that, so the file
 //! is complete or absent.
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::platform::{create_private, current_process_id};
+use crate::platform::{SpecialFile, create_private, current_process_id, follow_links};
 use crate::types::SaveError;
 
 /// Replaces the first `%p` with the process id.
@@ -18,48 +17,31 @@ pub(crate) fn expand_path(path: &Path) -> PathBuf {
     }
 }
 
-/// Resolves a symbolic link, so that saving replaces the target and keeps the link.
-fn follow_links(path: PathBuf) -> PathBuf {
-    let is_link = std::fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_symlink());
-    if !is_link {
-        return path;
+fn failed(path: &Path, action: &'static str, error: io::Error) -> SaveError {
+    SaveError::Io {
+        path: path.to_owned(),
+        action,
+        error,
     }
-    std::fs::canonicalize(&path).unwrap_or_else(|_| match std::fs::read_link(&path) {
-        // The target does not exist yet.
-        Ok(target) => path
-            .parent()
-            .map_or_else(|| target.clone(), |folder| folder.join(&target)),
-        Err(_) => path,
-    })
 }
 
 /// Creates the file with the output of `write`, and returns its absolute path.
 ///
-/// Replaces `%p` in the path and follows symbolic links. Compresses the file if its name ends in
-/// `.gz`.
+/// Replaces `%p` in the path. Follows symbolic links, except for those that another user may have
+/// planted. Compresses the file if its name ends in `.gz`.
 pub(crate) fn save_profile(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<PathBuf, SaveError> {
-    let path = follow_links(expand_path(path));
-    let failed = |action, error| SaveError::Io {
-        path: path.clone(),
-        action,
-        error,
-    };
-    // Writes to a device or pipe directly: a rename would replace it by a file.
-    if let Ok(metadata) = std::fs::metadata(&path)
-        && !metadata.is_file()
-        && !metadata.is_dir()
-    {
-        let file = std::fs::OpenOptions::new()
-            .write(true)
-            .open(&path)
-            .map_err(|error| failed("open", error))?;
-        fill(file, &path, write).map_err(|error| failed("write", error))?;
-        return Ok(path);
+    let requested = expand_path(path);
+    let path =
+        follow_links(requested.clone()).map_err(|error| failed(&requested, "follow", error))?;
+    if !SpecialFile::is_at(&path) {
+        return save_at(path, write);
     }
-    save_at(path, write)
+    let mut file = SpecialFile::open(&path).map_err(|error| failed(&path, "open", error))?;
+    fill(&mut file, &path, write).map_err(|error| failed(&path, "write", error))?;
+    Ok(path)
 }
 
 /// Creates the file at exactly this path: does not replace `%p`, and replaces a symbolic link
@@ -70,23 +52,19 @@ pub(crate) fn save_at(
     path: PathBuf,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<PathBuf, SaveError> {
-    let failed = |action, error| SaveError::Io {
-        path: path.clone(),
-        action,
-        error,
-    };
+    let failed = |action, error| failed(&path, action, error);
     let beside = name_beside(&path)
         .ok_or_else(|| failed("write to", io::Error::other("the path has no file name")))?;
     // An earlier process with the same id may have left this file when it crashed.
     let _ = std::fs::remove_file(&beside);
-    let file = create_private(&beside).map_err(|error| match missing_folder(&path) {
+    let mut file = create_private(&beside).map_err(|error| match missing_folder(&path) {
         Some(folder) if error.kind() == io::ErrorKind::NotFound => SaveError::NoFolder {
             path: path.clone(),
             folder,
         },
         _ => failed("create", error),
     })?;
-    let filled = fill(file, &path, write).and_then(|file| file.sync_all());
+    let filled = fill(&mut file, &path, write).and_then(|()| file.sync_all());
     let written = filled.map_err(|error| failed("write", error));
     let moved = written
         .and_then(|()| std::fs::rename(&beside, &path).map_err(|error| failed("move to", error)));
@@ -122,16 +100,15 @@ fn name_beside(path: &Path) -> Option<PathBuf> {
 /// Writes the file without buffering. `write` has a buffer of its own and discards it on failure,
 /// so no write is retried.
 fn fill(
-    mut file: File,
+    out: &mut dyn Write,
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> io::Result<File> {
+) -> io::Result<()> {
     if path.extension().is_some_and(|extension| extension == "gz") {
-        compress(&mut file, write)?;
+        compress(out, write)
     } else {
-        write(&mut file)?;
+        write(out)
     }
-    Ok(file)
 }
 
 #[cfg(feature = "gzip")]

@@ -1,6 +1,7 @@
 //! Saving profiles to files.
 
 mod broken_pipes;
+mod links;
 
 use std::ffi::CString;
 use std::os::fd::AsRawFd;

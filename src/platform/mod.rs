@@ -1,9 +1,10 @@
 //! Everything that talks to the operating system.
 //!
 //! # Purpose
-//! Signals, registers, stack bounds, clocks, the list of modules, memory and fork: what the
-//! profiler needs from Linux and the C library. Each file offers a few safe functions, and their
-//! documentation is the contract. A port to another system replaces these files and no others.
+//! Signals, registers, stack bounds, clocks, the list of modules, memory, saved files and fork:
+//! what the profiler needs from Linux and the C library. Each file offers a few safe functions, and
+//! their documentation is the contract. A port to another system replaces these files and no
+//! others.
 //!
 //! # Threads and locks
 //! The only lock here is the one that `modules.rs` holds around calls to the loader. Code that runs
@@ -60,8 +61,10 @@ pub(crate) use memory::{
 pub(crate) use modules::{
     ModuleChanges, ModuleImage, hold_loader_for_fork, list_modules, module_changes,
 };
-pub(crate) use output::{SpecialFile, follow_links};
-pub(crate) use private_file::{create_private, open_own_file, read_exe_path};
+pub(crate) use output::{
+    ExistingFile, SpecialFile, TemporaryFile, follow_links, remove_stale_files,
+};
+pub(crate) use private_file::{open_own_file, read_exe_path};
 pub(crate) use procfs::{BlockedAt, ProbeResult, ThreadProbe, is_sandboxed};
 pub(crate) use signal::{
     ArrivalInHandler, ControlPipe, ControlRequest, ControlSignal, HandlerCheck, Sent, SignalSource,

@@ -25,7 +25,8 @@
 //!
 //! # Invariants
 //! Before a session's sampler begins, the previous one has ended or no longer touches shared data.
-//! A profile's file is complete or absent.
+//! A profile's file is complete or absent. An existing file that no other file can replace is
+//! overwritten, once the profile is complete.
 //!
 //! # Read next
 //! `life_cycle.rs`, `start_stop.rs`, `pause.rs`, `callbacks.rs`, `snapshot.rs`,

@@ -1,7 +1,9 @@
 //! Saving profiles to files.
 
 mod broken_pipes;
+mod killed;
 mod links;
+mod places;
 
 use std::ffi::CString;
 use std::os::fd::AsRawFd;

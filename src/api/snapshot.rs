@@ -156,6 +156,8 @@ pub fn profiler_get_profile() -> Option<Vec<u8>> {
 ///   `fs.protected_symlinks`, and applies here even where the kernel's is off. The same holds for
 ///   pipes.
 /// - **Devices and pipes**, `/dev/stdout` for example, are written directly.
+/// - **Signals.** A pipe without a reader, or a limit of the file size, is an error. It raises no
+///   signal (`SIGPIPE`, `SIGXFSZ`), which could end the program.
 ///
 /// # Errors
 /// [`SaveError`] names the file that could not be created or written, and the reason. On a full

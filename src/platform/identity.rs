@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use nix::errno::Errno;
 use nix::sys::prctl::set_timerslack;
-use nix::sys::signal::{SigSet, SigmaskHow};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::unistd::{getpid, gettid, write};
 
 use crate::types::{ProcessId, ThreadId};
@@ -68,7 +68,7 @@ pub(crate) fn write_to_standard(stream: StandardStream, mut text: &[u8]) {
     // SAFETY: the descriptor is only used to write, which fails if the application has closed it.
     let descriptor = unsafe { BorrowedFd::borrow_raw(stream as i32) };
     while !text.is_empty() {
-        match without_sigpipe(|| Ok(write(descriptor, text)?)) {
+        match without_write_signals(|| Ok(write(descriptor, text)?)) {
             Ok(0) => return,
             Ok(written) => text = text.get(written..).unwrap_or_default(),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -77,35 +77,45 @@ pub(crate) fn write_to_standard(stream: StandardStream, mut text: &[u8]) {
     }
 }
 
-/// Runs `write` without letting it raise `SIGPIPE`, which would end a program that does not ignore
-/// it. If a pipe or socket has no reader, `write` only returns an error.
+/// Runs `write` without letting it raise a signal that would end the program. If a pipe or socket
+/// has no reader (`SIGPIPE`), or a file reaches its maximum size (`SIGXFSZ`), `write` only returns
+/// an error.
 ///
-/// The kernel sends this `SIGPIPE` to the calling thread, which blocks and discards it. A `SIGPIPE`
+/// The kernel sends these signals to the calling thread, which blocks and discards them. A signal
 /// that was pending before stays pending.
-pub(crate) fn without_sigpipe<T>(write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-    let sigpipe = only(libc::SIGPIPE);
-    let was_pending = is_pending(libc::SIGPIPE);
-    let before = sigpipe.thread_swap_mask(SigmaskHow::SIG_BLOCK);
+pub(crate) fn without_write_signals<T>(write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    const SIGNALS: [Signal; 2] = [Signal::SIGPIPE, Signal::SIGXFSZ];
+    let before = SigSet::from_iter(SIGNALS).thread_swap_mask(SigmaskHow::SIG_BLOCK);
+    // A signal that was not blocked cannot have been pending.
+    let was_blocked = |signal| before.is_ok_and(|before| before.contains(signal));
+    let was_pending = SIGNALS.map(|signal| was_blocked(signal) && is_pending(signal));
     let answer = write();
-    if let Err(error) = &answer
-        && error.kind() == io::ErrorKind::BrokenPipe
-        && !was_pending
+    let raised = match &answer {
+        Err(error) if error.raw_os_error() == Some(libc::EPIPE) => Some(0),
+        Err(error) if error.raw_os_error() == Some(libc::EFBIG) => Some(1),
+        _ => None,
+    };
+    if let Some(raised) = raised
+        && !was_pending[raised]
     {
-        discard_pending(&sigpipe);
+        discard_pending(SIGNALS[raised]);
     }
     restore_mask(&before);
     answer
 }
 
 /// Returns whether a signal is pending for the calling thread or for the process.
-fn is_pending(signal: i32) -> bool {
+fn is_pending(signal: Signal) -> bool {
     let mut pending = *SigSet::empty().as_ref();
     // SAFETY: the kernel writes to the local, which is an initialised set.
-    unsafe { libc::sigpending(&mut pending) == 0 && libc::sigismember(&pending, signal) == 1 }
+    unsafe {
+        libc::sigpending(&mut pending) == 0 && libc::sigismember(&pending, signal as i32) == 1
+    }
 }
 
-/// Discards a pending signal of the set, if any. The calling thread blocks the set.
-fn discard_pending(set: &SigSet) {
+/// Discards a pending signal, if any. The calling thread blocks the signal.
+fn discard_pending(signal: Signal) {
+    let set = SigSet::from(signal);
     let no_time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,

@@ -9,6 +9,7 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, OFlag, fallocate};
 
+use crate::platform::identity::without_write_signals;
 use crate::platform::output::copying::copy_all;
 use crate::platform::output::links::check_owner;
 
@@ -45,15 +46,17 @@ impl ExistingFile {
     /// unchanged; after a later error, the file is empty. A kill or a power failure in between
     /// leaves a part of the new content.
     pub(crate) fn overwrite_with(&self, from: &File) -> io::Result<()> {
-        let length = from.metadata()?.len();
-        self.reserve(length)?;
-        let overwritten = copy_all(from, &self.0)
-            .and_then(|()| self.0.set_len(length))
-            .and_then(|()| self.0.sync_all());
-        if overwritten.is_err() {
-            let _ = self.0.set_len(0);
-        }
-        overwritten
+        without_write_signals(|| {
+            let length = from.metadata()?.len();
+            self.reserve(length)?;
+            let overwritten = copy_all(from, &self.0)
+                .and_then(|()| self.0.set_len(length))
+                .and_then(|()| self.0.sync_all());
+            if overwritten.is_err() {
+                let _ = self.0.set_len(0);
+            }
+            overwritten
+        })
     }
 
     /// Reserves space, so that a full disk is noticed before anything is overwritten. Best effort:

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use nix::fcntl::OFlag;
 
-use crate::platform::identity::without_sigpipe;
+use crate::platform::identity::without_write_signals;
 use crate::platform::output::links::check_owner;
 
 /// A device or pipe that is open for writing.
@@ -44,7 +44,7 @@ impl SpecialFile {
 
 impl Write for SpecialFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        without_sigpipe(|| self.0.write(bytes))
+        without_write_signals(|| self.0.write(bytes))
     }
 
     fn flush(&mut self) -> io::Result<()> {

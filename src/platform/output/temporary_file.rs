@@ -18,6 +18,7 @@ use nix::fcntl::{AT_FDCWD, AtFlags, Flock, FlockArg, OFlag};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::linkat;
 
+use crate::platform::identity::without_write_signals;
 use crate::platform::output::copying::{copy_all, is_same_file};
 use crate::platform::output::links::folder_of;
 use crate::platform::output::temporary_name::TemporaryName;
@@ -159,7 +160,7 @@ impl TemporaryFile {
 
     fn publish_copy(&self, path: &Path) -> io::Result<()> {
         let mut copy = Self::named(folder_of(path))?;
-        copy_all(self.as_file(), copy.as_file())?;
+        without_write_signals(|| copy_all(self.as_file(), copy.as_file()))?;
         copy.sync()?;
         copy.rename(path)
     }
@@ -182,7 +183,7 @@ impl TemporaryFile {
 
 impl Write for TemporaryFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.as_file().write(bytes)
+        without_write_signals(|| self.as_file().write(bytes))
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -13,25 +13,43 @@ const FOLDER: &str = "GEKKOTA_TEST_FOLDER";
 /// Set if the child's file system shall refuse files without a name.
 const REFUSES_UNNAMED: &str = "GEKKOTA_TEST_REFUSES_UNNAMED";
 
+const LOAD_WORD: u16 = 0x20;
+const JUMP_IF_EQUAL: u16 = 0x15;
+const JUMP_IF_ANY_BIT: u16 = 0x45;
+const RETURN: u16 = 0x06;
+
+fn instruction(code: u16, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
+    libc::sock_filter { code, jt, jf, k }
+}
+
 /// Lets the kernel refuse to create files without a name, as some file systems do.
 fn refuse_unnamed_files() {
-    const LOAD_WORD: u16 = 0x20;
-    const JUMP_IF_EQUAL: u16 = 0x15;
-    const JUMP_IF_ANY_BIT: u16 = 0x45;
-    const RETURN: u16 = 0x06;
-    // Offsets in `struct seccomp_data`.
-    let (number, third_argument) = (0, 32);
     let unnamed = (libc::O_TMPFILE & !libc::O_DIRECTORY) as u32;
     let refuse = libc::SECCOMP_RET_ERRNO | libc::EOPNOTSUPP as u32;
-    let instruction = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
-    let mut program = [
+    // Offsets in `struct seccomp_data`.
+    let (number, third_argument) = (0, 32);
+    install(&mut [
         instruction(LOAD_WORD, 0, 0, number),
         instruction(JUMP_IF_EQUAL, 0, 3, libc::SYS_openat as u32),
         instruction(LOAD_WORD, 0, 0, third_argument),
         instruction(JUMP_IF_ANY_BIT, 0, 1, unnamed),
         instruction(RETURN, 0, 0, refuse),
         instruction(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
-    ];
+    ]);
+}
+
+/// Lets the kernel kill the process when it waits for a file's content to be on the disk.
+fn kill_at_sync() {
+    install(&mut [
+        instruction(LOAD_WORD, 0, 0, 0),
+        instruction(JUMP_IF_EQUAL, 0, 1, libc::SYS_fsync as u32),
+        instruction(RETURN, 0, 0, libc::SECCOMP_RET_KILL_PROCESS),
+        instruction(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ]);
+}
+
+/// Installs a filter on the calling thread, beside those that it has.
+fn install(program: &mut [libc::sock_filter]) {
     let filter = libc::sock_fprog {
         len: program.len() as u16,
         filter: program.as_mut_ptr(),
@@ -47,26 +65,20 @@ fn refuse_unnamed_files() {
     }
 }
 
-/// Saves over a limit of the file size, whose signal kills the process in the middle of the save.
+/// Saves a profile, and is killed once the whole of it is written, before it has its name.
 #[test]
 fn role_of_the_killed_child() {
     if !has_role(role_of_the_killed_child) {
         return;
     }
     let folder = std::env::var_os(FOLDER).expect("a folder");
-    let path = Path::new(&folder).join("p.json");
     let _session = start();
     if std::env::var_os(REFUSES_UNNAMED).is_some() {
         refuse_unnamed_files();
     }
-    let limit = libc::rlimit {
-        rlim_cur: 100,
-        rlim_max: 100,
-    };
-    // SAFETY: the kernel only reads the local.
-    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) }, 0);
-    let saved = profiler_save_profile_to_file(path);
-    panic!("the process outlived the limit: {saved:?}");
+    kill_at_sync();
+    let saved = profiler_save_profile_to_file(Path::new(&folder).join("p.json"));
+    panic!("the process outlived the save: {saved:?}");
 }
 
 /// Runs the child, and asserts that it was killed during its save.
@@ -77,7 +89,7 @@ fn run_killed_child(folder: &Folder, refuses_unnamed: bool) {
         command.env(REFUSES_UNNAMED, "1");
     }
     let output = command.output().expect("the child");
-    assert_eq!(output.status.signal(), Some(libc::SIGXFSZ), "{output:?}");
+    assert_eq!(output.status.signal(), Some(libc::SIGSYS), "{output:?}");
 }
 
 #[test]

@@ -62,6 +62,17 @@ fn in_unwritable_folder(file: &str, has_two_names: bool, body: impl FnOnce(&Fold
     set_mode(&folder.0, 0o755);
 }
 
+/// Limits the size of the files that the process writes to less than a profile's. Beyond it, the
+/// kernel sends `SIGXFSZ`, which ends a process that does not ignore it.
+fn limit_file_size() {
+    let limit = libc::rlimit {
+        rlim_cur: 100,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: the kernel only reads the local.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) }, 0);
+}
+
 #[track_caller]
 fn assert_is_old(path: &Path) {
     let text = std::fs::read_to_string(path).expect("the older file");
@@ -86,20 +97,26 @@ fn writable_file_in_an_unwritable_folder_is_saved() {
 fn failed_save_in_an_unwritable_folder_keeps_the_file() {
     isolated(|| {
         in_unwritable_folder("p.json", false, |folder| {
-            // SAFETY: the pointer is to a local, and the signal's action is a constant.
-            unsafe {
-                // The signal would end the process.
-                libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
-                let limit = libc::rlimit {
-                    rlim_cur: 100,
-                    rlim_max: libc::RLIM_INFINITY,
-                };
-                assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &limit), 0);
-            }
+            limit_file_size();
             let path = folder.path("p.json");
             profiler_save_profile_to_file(&path).expect_err("the limit of the file size");
             assert_is_old(&path);
         });
+    });
+}
+
+#[test]
+fn save_over_the_limit_of_the_file_size_does_not_end_the_program() {
+    isolated(|| {
+        let _session = start();
+        let folder = Folder::new("limited");
+        limit_file_size();
+        let error = profiler_save_profile_to_file(folder.path("p.json")).expect_err("the limit");
+        let SaveError::Io { error, action, .. } = error else {
+            panic!("{error}")
+        };
+        assert_eq!((error.raw_os_error(), action), (Some(libc::EFBIG), "write"));
+        assert_eq!(folder.names(), [""; 0]);
     });
 }
 

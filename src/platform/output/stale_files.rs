@@ -65,3 +65,48 @@ fn is_temporary(metadata: &Metadata, name: TemporaryName) -> bool {
         && metadata.uid() == geteuid().as_raw()
         && metadata.nlink() == 1
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::TestFolder;
+
+    /// Returns whether a file with this content, moved to the name that `name` returns for its
+    /// inode, survives a cleanup.
+    fn survives(
+        folder: &TestFolder,
+        content: &str,
+        name: impl FnOnce(u64) -> TemporaryName,
+    ) -> bool {
+        let path = folder.path().join("file");
+        std::fs::write(&path, content).expect("written");
+        let inode = std::fs::metadata(&path).expect("the file").ino();
+        let renamed = folder.path().join(name(inode).new_text());
+        std::fs::rename(&path, &renamed).expect("renamed");
+        remove_stale_files(&folder.path().join("p.json"));
+        renamed.exists()
+    }
+
+    #[test]
+    fn remove_stale_files_removes_only_proved_ones() {
+        let folder = TestFolder::new("proved-files");
+        assert!(!survives(&folder, "begun", TemporaryName::Inode));
+        assert!(!survives(&folder, "", |_| TemporaryName::Empty));
+        assert!(survives(&folder, "begun", |inode| TemporaryName::Inode(
+            inode + 1
+        )));
+        assert!(survives(&folder, "begun", |_| TemporaryName::Empty));
+    }
+
+    #[test]
+    fn remove_stale_files_keeps_a_file_with_another_name() {
+        let folder = TestFolder::new("named-files");
+        let path = folder.path().join("file");
+        std::fs::write(&path, "content").expect("written");
+        let inode = std::fs::metadata(&path).expect("the file").ino();
+        let second = folder.path().join(TemporaryName::Inode(inode).new_text());
+        std::fs::hard_link(&path, &second).expect("a second name");
+        remove_stale_files(&path);
+        assert!(second.exists());
+    }
+}

@@ -1,6 +1,7 @@
 //! Saving profiles to files.
 
 mod broken_pipes;
+mod filters;
 mod killed;
 mod links;
 mod places;

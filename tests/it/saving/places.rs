@@ -4,6 +4,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::common::{become_nobody, in_forked_child, isolated};
+use crate::saving::filters::{refuse_links, refuse_unnamed_files};
 use crate::saving::{Folder, assert_is_profile, give_to, is_root, set_mode, start};
 use gekkota::{SaveError, profiler_save_profile_to_file};
 
@@ -94,6 +95,19 @@ fn writable_file_in_an_unwritable_folder_is_saved() {
 }
 
 #[test]
+fn file_in_an_unwritable_folder_is_saved_through_memory() {
+    isolated(|| {
+        in_unwritable_folder("p.json", false, |folder| {
+            // As if there were no other folder for a temporary file.
+            refuse_unnamed_files();
+            let path = folder.path("p.json");
+            profiler_save_profile_to_file(&path).expect("saved");
+            assert_is_profile(&path);
+        });
+    });
+}
+
+#[test]
 fn failed_save_in_an_unwritable_folder_keeps_the_file() {
     isolated(|| {
         in_unwritable_folder("p.json", false, |folder| {
@@ -145,6 +159,21 @@ fn file_with_two_names_in_an_unwritable_folder_is_refused() {
             assert!(error.to_string().contains("2 names"), "{error}");
             assert_is_old(&path);
         });
+    });
+}
+
+#[test]
+fn file_that_may_not_have_links_is_saved() {
+    isolated(|| {
+        let folder = Folder::new("without-links");
+        let path = folder.path("p.json");
+        let _session = start();
+        refuse_links();
+        for _ in 0..2 {
+            profiler_save_profile_to_file(&path).expect("saved");
+            assert_is_profile(&path);
+            assert_eq!(folder.names(), ["p.json"]);
+        }
     });
 }
 

@@ -48,6 +48,9 @@ impl Drop for AutoProfilerInit {
 /// stays off. An unknown variable that begins with `MOZ_PROFILER_`, and an unknown feature name,
 /// are reported with the nearest known name, and ignored.
 ///
+/// A program that runs with more rights than the user who started it, a set-user-id program for
+/// example (`AT_SECURE`), reads no variable: that user chose the values.
+///
 #[cfg_attr(has_profiler, doc = crate::session::environment_docs!())]
 ///
 /// Cost: some file reads, about 0.1 ms; starting adds about as much. Idea: Gecko's `profiler_init`.

@@ -72,8 +72,8 @@ pub fn profiler_clear_all_pages() {
 /// ```
 ///
 /// # Errors
-/// [`ExitProfileError`] if the profiler is inactive, or the text is not a profile. The text is
-/// dropped.
+/// [`ExitProfileError`] if the profiler is inactive, or the text is not a profile, is longer than
+/// 1 GiB, or contains more than 16 levels of processes within processes. The text is dropped.
 pub fn profiler_received_exit_profile(profile: impl Into<String>) -> Result<(), ExitProfileError> {
     backend::received_exit_profile(profile.into())
 }

@@ -63,6 +63,9 @@ pub fn profiler_control_by_signals(signals: ControlSignals) -> Result<(), StartE
 /// capacity is raised or lowered to between 128 MiB and 2 GiB and rounded up to a power of two, a
 /// filter that contains a comma becomes two, and signal and engine are not passed on.
 ///
+/// A program that runs with more rights than the user who started it always passes an empty
+/// `MOZ_PROFILER_SHUTDOWN`, so that its children do not save to a file that this user chose.
+///
 /// May be called from any thread. Cost: the profiler's lock for a moment.
 #[doc(alias = "GetProfilerEnvVarsForChildProcess")]
 pub fn profiler_env_vars_for_child_process() -> Vec<(String, String)> {

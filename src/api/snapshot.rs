@@ -139,9 +139,25 @@ pub fn profiler_get_profile() -> Option<Vec<u8>> {
 /// Saves the profile so far to a file that only its owner can read. The session continues.
 ///
 /// The first `%p` in the path becomes the process id. A name that ends in `.gz` makes a compressed
-/// file. The profile is written to a temporary file in the same folder and then renamed, so the
-/// file is either complete or absent. Addresses get names, unless `MOZ_PROFILER_SYMBOLICATE` is
-/// `0`.
+/// file. Addresses get names, unless `MOZ_PROFILER_SYMBOLICATE` is `0`.
+///
+/// - **Complete or absent.** The profile is written to a temporary file in the same folder, which
+///   then takes the place of the file. The temporary file has no name where the file system allows
+///   that, so a killed process leaves nothing behind. Otherwise, the next save in this folder
+///   removes what a killed process left.
+/// - **Folders that are not writable.** If the file exists and is writable, but no file can be
+///   created in its folder, or if the file is a mount point, the file is overwritten. The complete
+///   profile is first written to a temporary file in `/var/tmp`, `/tmp` or memory. A kill or a
+///   power failure while it is copied from there leaves an incomplete file, and an error of the
+///   disk leaves an empty one. The file keeps its mode, so other users may be able to read it.
+/// - **Links.** A symbolic link is followed and kept. It is refused if another user may have
+///   planted it: in a folder where each user may create files, as in `/tmp`, it belongs neither to
+///   the user of this process nor to the folder's owner. That is the kernel's rule
+///   `fs.protected_symlinks`, and applies here even where the kernel's is off. The same holds for
+///   pipes.
+/// - **Devices and pipes**, `/dev/stdout` for example, are written directly.
+/// - **Signals.** A pipe without a reader, or a limit of the file size, is an error. It raises no
+///   signal (`SIGPIPE`, `SIGXFSZ`), which could end the program.
 ///
 /// # Errors
 /// [`SaveError`] names the file that could not be created or written, and the reason. On a full

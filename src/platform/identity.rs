@@ -1,13 +1,15 @@
-//! Process and thread ids, standard streams, and thread settings: signal masks and scheduling.
+//! Process and thread ids, the rights of the program, standard streams, and thread settings: signal
+//! masks and scheduling.
 //!
 //! Runs in the signal handler: [`process_number_in_handler`].
 
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use nix::errno::Errno;
 use nix::sys::prctl::set_timerslack;
-use nix::sys::signal::{SigSet, SigmaskHow};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::unistd::{getpid, gettid, write};
 
 use crate::types::{ProcessId, ThreadId};
@@ -42,6 +44,15 @@ pub(crate) fn current_thread_id() -> ThreadId {
     ThreadId::from_number(gettid().as_raw())
 }
 
+/// Returns whether the program runs with more rights than the user who started it: it is
+/// set-user-id, for example, or has file capabilities. The kernel reports that as `AT_SECURE`.
+///
+/// Such a program does not trust its environment, which that user chose.
+pub(crate) fn has_rights_of_another_user() -> bool {
+    // SAFETY: reads a value that the kernel passed to the process; accesses no other memory.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
 /// A standard stream of the process.
 #[derive(Clone, Copy, Debug)]
 #[repr(i32)]
@@ -57,13 +68,62 @@ pub(crate) fn write_to_standard(stream: StandardStream, mut text: &[u8]) {
     // SAFETY: the descriptor is only used to write, which fails if the application has closed it.
     let descriptor = unsafe { BorrowedFd::borrow_raw(stream as i32) };
     while !text.is_empty() {
-        match write(descriptor, text) {
+        match without_write_signals(|| Ok(write(descriptor, text)?)) {
             Ok(0) => return,
             Ok(written) => text = text.get(written..).unwrap_or_default(),
-            Err(Errno::EINTR) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => return,
         }
     }
+}
+
+/// Runs `write` without letting it raise a signal that would end the program. If a pipe or socket
+/// has no reader (`SIGPIPE`), or a file reaches its maximum size (`SIGXFSZ`), `write` only returns
+/// an error.
+///
+/// The kernel sends these signals to the calling thread, which blocks and discards them. A signal
+/// that was pending before stays pending.
+pub(crate) fn without_write_signals<T>(write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    const SIGNALS: [Signal; 2] = [Signal::SIGPIPE, Signal::SIGXFSZ];
+    let before = SigSet::from_iter(SIGNALS).thread_swap_mask(SigmaskHow::SIG_BLOCK);
+    // A signal that was not blocked cannot have been pending.
+    let was_blocked = |signal| before.is_ok_and(|before| before.contains(signal));
+    let was_pending = SIGNALS.map(|signal| was_blocked(signal) && is_pending(signal));
+    let answer = write();
+    let raised = match &answer {
+        Err(error) if error.raw_os_error() == Some(libc::EPIPE) => Some(0),
+        Err(error) if error.raw_os_error() == Some(libc::EFBIG) => Some(1),
+        _ => None,
+    };
+    if let Some(raised) = raised
+        && !was_pending[raised]
+    {
+        discard_pending(SIGNALS[raised]);
+    }
+    restore_mask(&before);
+    answer
+}
+
+/// Returns whether a signal is pending for the calling thread or for the process.
+fn is_pending(signal: Signal) -> bool {
+    let mut pending = *SigSet::empty().as_ref();
+    // SAFETY: the kernel writes to the local, which is an initialised set.
+    unsafe {
+        libc::sigpending(&mut pending) == 0 && libc::sigismember(&pending, signal as i32) == 1
+    }
+}
+
+/// Discards a pending signal, if any. The calling thread blocks the signal.
+fn discard_pending(signal: Signal) {
+    let set = SigSet::from(signal);
+    let no_time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the kernel reads locals, and a null pointer asks for no information on the signal.
+    let wait =
+        || unsafe { libc::sigtimedwait(set.as_ref(), std::ptr::null_mut(), &raw const no_time) };
+    while wait() < 0 && Errno::last() == Errno::EINTR {}
 }
 
 /// Returns the number of the processor that the calling thread runs on, if the kernel reports it.

@@ -1,9 +1,10 @@
 //! Everything that talks to the operating system.
 //!
 //! # Purpose
-//! Signals, registers, stack bounds, clocks, the list of modules, memory and fork: what the
-//! profiler needs from Linux and the C library. Each file offers a few safe functions, and their
-//! documentation is the contract. A port to another system replaces these files and no others.
+//! Signals, registers, stack bounds, clocks, the list of modules, memory, saved files and fork:
+//! what the profiler needs from Linux and the C library. Each file offers a few safe functions, and
+//! their documentation is the contract. A port to another system replaces these files and no
+//! others.
 //!
 //! # Threads and locks
 //! The only lock here is the one that `modules.rs` holds around calls to the loader. Code that runs
@@ -26,6 +27,8 @@ mod fork;
 mod identity;
 mod memory;
 mod modules;
+#[forbid(unsafe_code)]
+mod output;
 mod pinned_library;
 #[forbid(unsafe_code)]
 mod private_file;
@@ -48,8 +51,9 @@ pub(crate) use clock::{
 };
 pub(crate) use fork::{ForkHooks, install_fork_handlers};
 pub(crate) use identity::{
-    StandardStream, current_process_id, current_processor, current_thread_id, is_main_thread,
-    prepare_sampler_thread, with_signals_blocked, write_to_standard,
+    StandardStream, current_process_id, current_processor, current_thread_id,
+    has_rights_of_another_user, is_main_thread, prepare_sampler_thread, with_signals_blocked,
+    write_to_standard,
 };
 pub(crate) use memory::{
     CodeBytes, LazyRegion, MemoryPiece, check_sandbox, heavy_barrier, read_guarded,
@@ -58,7 +62,10 @@ pub(crate) use memory::{
 pub(crate) use modules::{
     ModuleChanges, ModuleImage, hold_loader_for_fork, list_modules, module_changes,
 };
-pub(crate) use private_file::{create_private, open_own_file, read_exe_path};
+pub(crate) use output::{
+    ExistingFile, SpecialFile, TemporaryFile, follow_links, remove_stale_files,
+};
+pub(crate) use private_file::{open_own_file, read_exe_path};
 pub(crate) use procfs::{BlockedAt, ProbeResult, ThreadProbe};
 pub(crate) use signal::{
     ArrivalInHandler, ControlPipe, ControlRequest, ControlSignal, HandlerCheck, Sent, SignalSource,

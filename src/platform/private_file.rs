@@ -1,23 +1,13 @@
-//! Files that only their owner can read, and paths from bytes.
+//! Files of this user in folders of others, the executable, and paths from bytes.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
-
-/// Creates a file with mode 0600. Fails if a file of that name exists.
-pub(crate) fn create_private(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
-}
 
 /// Opens a file owned by the user of this process, in a folder where other users may create files.
 /// Returns `None` if the file is missing, belongs to another user, or is not a regular file; a

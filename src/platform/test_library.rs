@@ -18,6 +18,10 @@ impl TestFolder {
         Self(folder)
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
     /// Compiles a library with the functions `function` and `enter`, which calls it. Returns the
     /// library's path.
     pub(crate) fn compile(&self, library: &str, function: &str, flags: &[&str]) -> PathBuf {

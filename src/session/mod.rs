@@ -25,7 +25,8 @@
 //!
 //! # Invariants
 //! Before a session's sampler begins, the previous one has ended or no longer touches shared data.
-//! A profile's file is complete or absent.
+//! A profile's file is complete or absent. An existing file that no other file can replace is
+//! overwritten, once the profile is complete.
 //!
 //! # Read next
 //! `life_cycle.rs`, `start_stop.rs`, `pause.rs`, `callbacks.rs`, `snapshot.rs`,
@@ -36,6 +37,7 @@ mod control_state;
 mod env;
 mod event_loops;
 mod event_watcher;
+mod exit_profile;
 mod fork;
 mod life_cycle;
 mod notices;

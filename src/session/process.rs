@@ -1,10 +1,8 @@
 //! The application's data about its process: name, pages, and profiles of child processes.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde_json::value::RawValue;
-
+use crate::session::exit_profile::split_profile;
 use crate::session::start_stop::ensure_core;
 use crate::state::{ACTIVE_PS, CORE_PS, CorePs, core_buffer};
 use crate::types::{ExitProfileError, Page};
@@ -78,8 +76,7 @@ pub(crate) fn received_exit_profile(profile: String) -> Result<(), ExitProfileEr
     if is_any_lock_held_on_current_thread() {
         return Err(ExitProfileError::Inactive);
     }
-    let mut processes = Vec::new();
-    split_profile(&profile, &mut processes)?;
+    let processes = split_profile(&profile)?;
     // Dropped after the lock is released: the profiles may be long.
     let expired = {
         let lock = PsLock::acquire();
@@ -98,72 +95,4 @@ pub(crate) fn received_exit_profile(profile: String) -> Result<(), ExitProfileEr
     };
     drop(expired);
     Ok(())
-}
-
-/// Validates a profile, and splits it into its own part and the profiles of its child processes,
-/// recursively.
-///
-/// The result is a flat list, because the viewer shows only one level of child processes.
-fn split_profile(text: &str, into: &mut Vec<Arc<str>>) -> Result<(), ExitProfileError> {
-    let not_json = |error: serde_json::Error| ExitProfileError::NotJson(error.to_string());
-    let parts: HashMap<String, &RawValue> = serde_json::from_str(text).map_err(not_json)?;
-    for (lacks, begins) in [("meta", '{'), ("threads", '[')] {
-        if !parts
-            .get(lacks)
-            .is_some_and(|part| part.get().starts_with(begins))
-        {
-            return Err(ExitProfileError::NotAProfile { lacks });
-        }
-    }
-    let Some(processes) = parts.get("processes").map(|processes| processes.get()) else {
-        into.push(text.into());
-        return Ok(());
-    };
-    // Replaces the list of processes, a slice of the text, with an empty list.
-    let start = processes.as_ptr().addr() - text.as_ptr().addr();
-    into.push(
-        [&text[..start], "[]", &text[start + processes.len()..]]
-            .concat()
-            .into(),
-    );
-    let inner: Vec<&RawValue> = serde_json::from_str(processes).map_err(not_json)?;
-    inner
-        .into_iter()
-        .try_for_each(|process| split_profile(process.get(), into))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn split_profile_flattens_children_and_rejects_other_text() {
-        let error_of = |text: &str| {
-            split_profile(text, &mut Vec::new())
-                .unwrap_err()
-                .to_string()
-        };
-        let parts = |text: &str| {
-            let mut parts = Vec::new();
-            split_profile(text, &mut parts).expect("a profile");
-            parts.iter().map(ToString::to_string).collect::<Vec<_>>()
-        };
-        let plain = r#" {"meta": {}, "threads": [], "x": null} "#;
-        assert_eq!(parts(plain), [plain]);
-        let of = |name: &str, processes: &str| {
-            format!(r#"{{"meta": {{"x": "{name}"}}, "processes": [{processes}], "threads": []}}"#)
-        };
-        let nested = of("a", &[of("b", &of("c", "")), of("d", "")].join(", "));
-        assert_eq!(
-            parts(&nested),
-            ["a", "b", "c", "d"].map(|name| of(name, ""))
-        );
-        assert!(error_of(&of("a", r#"{"meta": 1}"#)).contains(r#"no "meta""#));
-        assert!(error_of("\u{1f}\u{8b}").contains("uncompressed"));
-        assert!(error_of(r#"{"meta": {}, "threads": [}"#).contains("line 1"));
-        assert!(error_of(r#"{"meta": {}, "threads": [], "cut": "#).contains("not JSON"));
-        assert!(error_of(r#"[1, 2]"#).contains("not JSON"));
-        assert!(error_of(r#"{"threads": []}"#).contains(r#"no "meta""#));
-        assert!(error_of(r#"{"meta": {}, "threads": {}}"#).contains(r#"no "threads""#));
-    }
 }

@@ -1,11 +1,17 @@
-//! Saves a profile to a file. Writes a temporary file next to it and then renames that, so the file
-//! is complete or absent.
+//! Saves a profile to a file. Writes a temporary file in the same folder, which then takes the
+//! place of the file, so the file is complete or absent.
+//!
+//! If the folder is not writable, or the file is a mount point, no file can take its place. The
+//! profile then goes to a temporary file elsewhere, and from there into the existing file. That
+//! last copy needs no more memory, space or work of the profiler. Only a kill or a power failure
+//! during the copy leaves the file incomplete, and only an error of the disk leaves it empty.
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::platform::{create_private, current_process_id};
+use crate::platform::{
+    ExistingFile, SpecialFile, TemporaryFile, current_process_id, follow_links, remove_stale_files,
+};
 use crate::types::SaveError;
 
 /// Replaces the first `%p` with the process id.
@@ -18,48 +24,31 @@ pub(crate) fn expand_path(path: &Path) -> PathBuf {
     }
 }
 
-/// Resolves a symbolic link, so that saving replaces the target and keeps the link.
-fn follow_links(path: PathBuf) -> PathBuf {
-    let is_link = std::fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_symlink());
-    if !is_link {
-        return path;
+fn failed(path: &Path, action: &'static str, error: io::Error) -> SaveError {
+    SaveError::Io {
+        path: path.to_owned(),
+        action,
+        error,
     }
-    std::fs::canonicalize(&path).unwrap_or_else(|_| match std::fs::read_link(&path) {
-        // The target does not exist yet.
-        Ok(target) => path
-            .parent()
-            .map_or_else(|| target.clone(), |folder| folder.join(&target)),
-        Err(_) => path,
-    })
 }
 
 /// Creates the file with the output of `write`, and returns its absolute path.
 ///
-/// Replaces `%p` in the path and follows symbolic links. Compresses the file if its name ends in
-/// `.gz`.
+/// Replaces `%p` in the path. Follows symbolic links, except for those that another user may have
+/// planted. Compresses the file if its name ends in `.gz`.
 pub(crate) fn save_profile(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<PathBuf, SaveError> {
-    let path = follow_links(expand_path(path));
-    let failed = |action, error| SaveError::Io {
-        path: path.clone(),
-        action,
-        error,
-    };
-    // Writes to a device or pipe directly: a rename would replace it by a file.
-    if let Ok(metadata) = std::fs::metadata(&path)
-        && !metadata.is_file()
-        && !metadata.is_dir()
-    {
-        let file = std::fs::OpenOptions::new()
-            .write(true)
-            .open(&path)
-            .map_err(|error| failed("open", error))?;
-        fill(file, &path, write).map_err(|error| failed("write", error))?;
-        return Ok(path);
+    let requested = expand_path(path);
+    let path =
+        follow_links(requested.clone()).map_err(|error| failed(&requested, "follow", error))?;
+    if !SpecialFile::is_at(&path) {
+        return save_at(path, write);
     }
-    save_at(path, write)
+    let mut file = SpecialFile::open(&path).map_err(|error| failed(&path, "open", error))?;
+    fill(&mut file, &path, write).map_err(|error| failed(&path, "write", error))?;
+    Ok(path)
 }
 
 /// Creates the file at exactly this path: does not replace `%p`, and replaces a symbolic link
@@ -70,30 +59,80 @@ pub(crate) fn save_at(
     path: PathBuf,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<PathBuf, SaveError> {
-    let failed = |action, error| SaveError::Io {
-        path: path.clone(),
-        action,
-        error,
-    };
-    let beside = name_beside(&path)
-        .ok_or_else(|| failed("write to", io::Error::other("the path has no file name")))?;
-    // An earlier process with the same id may have left this file when it crashed.
-    let _ = std::fs::remove_file(&beside);
-    let file = create_private(&beside).map_err(|error| match missing_folder(&path) {
-        Some(folder) if error.kind() == io::ErrorKind::NotFound => SaveError::NoFolder {
-            path: path.clone(),
-            folder,
-        },
-        _ => failed("create", error),
-    })?;
-    let filled = fill(file, &path, write).and_then(|file| file.sync_all());
-    let written = filled.map_err(|error| failed("write", error));
-    let moved = written
-        .and_then(|()| std::fs::rename(&beside, &path).map_err(|error| failed("move to", error)));
-    if moved.is_err() {
-        let _ = std::fs::remove_file(&beside);
+    if path.file_name().is_none() {
+        let error = io::Error::other("the path has no file name");
+        return Err(failed(&path, "write to", error));
     }
-    moved.map(|()| std::path::absolute(&path).unwrap_or(path))
+    // Finds a name that is too long, for example, before the work begins.
+    if let Err(error) = std::fs::symlink_metadata(&path)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        return Err(failed(&path, "create", error));
+    }
+    remove_stale_files(&path);
+    match TemporaryFile::create_for(&path) {
+        Ok(temporary) => save_through(temporary, &path, write)?,
+        Err(error) if is_refusal(&error) => overwrite_existing(&path, error, write)?,
+        Err(error) => {
+            return Err(match missing_folder(&path) {
+                Some(folder) if error.kind() == io::ErrorKind::NotFound => {
+                    SaveError::NoFolder { path, folder }
+                }
+                _ => failed(&path, "create", error),
+            });
+        }
+    }
+    Ok(std::path::absolute(&path).unwrap_or(path))
+}
+
+/// Fills a temporary file, which then takes the place of the file.
+fn save_through(
+    mut temporary: TemporaryFile,
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), SaveError> {
+    fill(&mut temporary, path, write)
+        .and_then(|()| temporary.sync())
+        .map_err(|error| failed(path, "write", error))?;
+    match temporary.publish(path) {
+        // The file is a mount point.
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+            let file = ExistingFile::open(path).map_err(|_| failed(path, "move to", error))?;
+            overwrite(&file, &temporary, path)
+        }
+        moved => moved.map_err(|error| failed(path, "move to", error)),
+    }
+}
+
+/// Overwrites the existing file once the profile is complete. `refusal` is the reason why this
+/// process cannot create a file beside it.
+fn overwrite_existing(
+    path: &Path,
+    refusal: io::Error,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), SaveError> {
+    let file = ExistingFile::open(path).map_err(|error| {
+        // Without a file to overwrite, the cause is that none can be created.
+        let is_cause = error.kind() != io::ErrorKind::NotFound && !is_refusal(&error);
+        failed(path, "create", if is_cause { error } else { refusal })
+    })?;
+    let mut temporary = TemporaryFile::create_elsewhere()
+        .map_err(|error| failed(path, "create a temporary file for", error))?;
+    fill(&mut temporary, path, write)
+        .map_err(|error| failed(path, "write a temporary file for", error))?;
+    overwrite(&file, &temporary, path)
+}
+
+fn overwrite(file: &ExistingFile, from: &TemporaryFile, path: &Path) -> Result<(), SaveError> {
+    file.overwrite_with(from.as_file())
+        .map_err(|error| failed(path, "overwrite", error))
+}
+
+/// Returns whether the kernel does not let this process create a file in a folder.
+fn is_refusal(error: &io::Error) -> bool {
+    use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    // An error without a number is one of ours, and has a better text than the kernel's.
+    error.raw_os_error().is_some() && matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem)
 }
 
 /// Returns the outermost folder of the path that does not exist.
@@ -104,34 +143,18 @@ fn missing_folder(path: &Path) -> Option<PathBuf> {
     missing.last().map(Path::to_owned)
 }
 
-/// Returns the path of a temporary file in the same folder. No other thread or process uses it
-/// concurrently.
-fn name_beside(path: &Path) -> Option<PathBuf> {
-    use std::sync::atomic::{AtomicU32, Ordering};
-    static SERIAL: AtomicU32 = AtomicU32::new(0);
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name()?);
-    let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-    name.push(format!(
-        ".{}-{serial}.tmp",
-        current_process_id().to_number()
-    ));
-    Some(path.with_file_name(name))
-}
-
 /// Writes the file without buffering. `write` has a buffer of its own and discards it on failure,
 /// so no write is retried.
 fn fill(
-    mut file: File,
+    out: &mut dyn Write,
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> io::Result<File> {
+) -> io::Result<()> {
     if path.extension().is_some_and(|extension| extension == "gz") {
-        compress(&mut file, write)?;
+        compress(out, write)
     } else {
-        write(&mut file)?;
+        write(out)
     }
-    Ok(file)
 }
 
 #[cfg(feature = "gzip")]

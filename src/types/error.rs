@@ -104,6 +104,18 @@ pub enum ExitProfileError {
         /// The missing part, which every profile has.
         lacks: &'static str,
     },
+    /// The text is longer than the viewer can open.
+    TooLong {
+        /// Length of the text, in bytes.
+        bytes: usize,
+        /// Maximum length, in bytes.
+        max_bytes: usize,
+    },
+    /// The profile contains processes within processes, too many levels deep.
+    TooDeep {
+        /// Maximum number of levels, including the child itself.
+        max_levels: usize,
+    },
     /// This build contains no profiler.
     Unsupported,
 }
@@ -128,6 +140,16 @@ impl fmt::Display for ExitProfileError {
                     "got JSON with no {lacks:?}, expected a profile in Gecko's format"
                 )
             }
+            Self::TooLong { bytes, max_bytes } => {
+                write!(f, "got {bytes} bytes, expected at most {max_bytes}")
+            }
+            Self::TooDeep { max_levels } => {
+                write!(
+                    f,
+                    "got processes within processes, more than {max_levels} levels deep, expected at \
+                     most {max_levels}"
+                )
+            }
             Self::Unsupported => f.write_str(
                 "this build contains no profiler, expected Linux on x86_64 or aarch64 and the \
                  crate's feature `enabled`",
@@ -138,7 +160,9 @@ impl fmt::Display for ExitProfileError {
 
 impl Error for ExitProfileError {}
 
-/// The reason why no profile was saved. An existing file at the path is unchanged.
+/// The reason why no profile was saved. An existing file at the path is unchanged. The exception is
+/// an error of the disk while a file is overwritten, which empties the file; see
+/// [`profiler_save_profile_to_file`](crate::api::snapshot::profiler_save_profile_to_file).
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SaveError {

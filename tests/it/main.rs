@@ -28,6 +28,8 @@ mod markers;
 #[cfg(has_profiler)]
 mod sampling;
 #[cfg(has_profiler)]
+mod saving;
+#[cfg(has_profiler)]
 mod session;
 #[cfg(has_profiler)]
 mod signals;

@@ -4,8 +4,10 @@
 //! variable's usage to standard error, and does not start the profiler.
 
 use std::env;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
+use crate::platform::has_rights_of_another_user;
 use crate::session::env::environment_table::{
     ACTIVE_TAB_ID, DURATION, ENTRIES, FEATURES, FEATURES_BITFIELD, FILTERS, GECKO_ONLY, HELP,
     INTERVAL, RECORD_OVERHEADS, SHUTDOWN, SIGNALS, STARTUP, SYMBOLICATE, UPLOAD_DIR, VARIABLES,
@@ -30,8 +32,26 @@ pub(crate) enum StartUp {
 }
 
 /// Returns the value of a variable, if it is set.
+///
+/// A program with the rights of another user reads no variable. The user who started it chose the
+/// values, and could let the program replace a file that this user may not write.
+fn variable(name: &str) -> Option<OsString> {
+    if has_rights_of_another_user() {
+        return None;
+    }
+    env::var_os(name)
+}
+
+/// Returns the names of all variables that the program may read: see [`variable`].
+fn variable_names() -> Vec<OsString> {
+    if has_rights_of_another_user() {
+        return Vec::new();
+    }
+    env::vars_os().map(|(name, _)| name).collect()
+}
+
 fn raw_value_of(name: &str) -> Option<String> {
-    env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+    variable(name).map(|value| value.to_string_lossy().into_owned())
 }
 
 fn is_switched_on(name: &str) -> bool {
@@ -39,7 +59,7 @@ fn is_switched_on(name: &str) -> bool {
 }
 
 fn path_in(name: &str) -> Option<PathBuf> {
-    env::var_os(name)
+    variable(name)
         .filter(|path| !path.is_empty())
         .map(PathBuf::from)
 }
@@ -85,13 +105,18 @@ pub(crate) fn read() -> StartUp {
     // relative.
     let folder = env::current_dir().ok();
     *START_FOLDER.get_mut(&mut PsLock::acquire()) = folder;
-    if env::var_os(HELP).is_some() {
+    if variable(HELP).is_some() {
         notices::print(&help_text());
     }
-    for (name, _) in env::vars_os() {
+    for name in variable_names() {
         if let Some(warning) = warning_about_name(&name.to_string_lossy()) {
             notices::notify(&warning);
         }
+    }
+    if variable(SHUTDOWN).is_some_and(|path| path.is_empty()) && !is_configured_by_parent() {
+        notices::notify(&format!(
+            "cannot save a profile at shutdown: {SHUTDOWN} is empty, expected a path"
+        ));
     }
     let (start_up, warnings) = read_start_up(&raw_value_of);
     for warning in warnings {
@@ -112,9 +137,8 @@ pub(crate) fn notify_problems(problems: &[String]) {
 /// Warns that the profiler has started, but its profile will be lost unless the application saves
 /// it.
 pub(crate) fn notify_if_not_saved_at_shutdown() {
-    // A child process gets the variable with an empty value, which means that losing the profile is
-    // intended.
-    if env::var_os(SHUTDOWN).is_none() && !wants_signals() {
+    // An empty value is reported by `read`, unless a parent process intends it.
+    if variable(SHUTDOWN).is_none() && !wants_signals() {
         notices::notify(&format!(
             "profiling, but the profile is lost unless the program saves it; {SHUTDOWN}=<file> saves \
              it when the program calls profiler_shutdown"
@@ -223,7 +247,28 @@ pub(crate) fn env_vars_for_child_process() -> Vec<(String, String)> {
             .as_ref()
             .map(|active| active.session.settings.clone())
     };
-    values_for_child(settings.as_ref(), env::var_os(SHUTDOWN).is_some())
+    let mut pairs = values_for_child(settings.as_ref(), variable(SHUTDOWN).is_some());
+    // The child inherits the variables that this process does not trust, and may trust them.
+    if has_rights_of_another_user() {
+        pairs.push((SHUTDOWN.to_owned(), String::new()));
+    }
+    pairs
+}
+
+/// The variables that a parent process sets in addition to [`STARTUP`].
+const SET_BY_PARENT: [&str; 6] = [
+    ENTRIES,
+    DURATION,
+    INTERVAL,
+    FEATURES_BITFIELD,
+    FILTERS,
+    ACTIVE_TAB_ID,
+];
+
+/// Returns whether a parent process set the variables: it sets more of them than a person does.
+/// Such a parent empties [`SHUTDOWN`] on purpose.
+fn is_configured_by_parent() -> bool {
+    SET_BY_PARENT.iter().all(|name| variable(name).is_some())
 }
 
 fn values_for_child(
@@ -234,15 +279,16 @@ fn values_for_child(
         return vec![(STARTUP.to_owned(), String::new())];
     };
     let values = SettingValues::new(settings);
-    let mut pairs = vec![
-        (STARTUP, "1".to_owned()),
-        (ENTRIES, values.entries),
-        (DURATION, values.duration),
-        (INTERVAL, values.interval),
-        (FEATURES_BITFIELD, values.features_bitfield),
-        (FILTERS, values.filters),
-        (ACTIVE_TAB_ID, values.active_tab_id),
+    let values = [
+        values.entries,
+        values.duration,
+        values.interval,
+        values.features_bitfield,
+        values.filters,
+        values.active_tab_id,
     ];
+    let mut pairs = vec![(STARTUP, "1".to_owned())];
+    pairs.extend(SET_BY_PARENT.into_iter().zip(values));
     // The child must not overwrite the parent's file.
     if saves_at_shutdown {
         pairs.push((SHUTDOWN, String::new()));

@@ -84,7 +84,8 @@ variables! {
         "Saves the profile to this file when the program calls profiler_shutdown: the running \
         session's, or that of the last ProfilerSession that ended. A relative path begins in the \
         current folder when the program calls profiler_init. The folder must exist. A name that \
-        ends in .gz makes a compressed file." None;
+        ends in .gz makes a compressed file. An empty value is reported and saves nothing; a \
+        profiled program sets it for its child processes, where it is not reported." None;
     SYMBOLICATE "MOZ_PROFILER_SYMBOLICATE" "0, N or n; any other value counts as unset"
         "Switches off the function names in profiles. Finding the names can take seconds for a large \
         executable. Without names, the viewer shows addresses, unless a symbol server names them."

@@ -1,4 +1,5 @@
 //! Environment variables.
 
+mod set_user_id;
 mod startup_duration;
 mod variables;

@@ -209,17 +209,32 @@ fn session_that_no_variable_saves_is_reported() {
             notices.lines().count() == 1 && notices.contains("MOZ_PROFILER_SHUTDOWN="),
             "{notices}"
         );
-        for wanted in [("MOZ_PROFILER_SHUTDOWN", ""), ("MOZ_PROFILER_SIGNALS", "1")] {
-            assert_eq!(
-                text(&child(&[("MOZ_PROFILER_STARTUP", "1"), wanted]).stderr),
-                ""
-            );
-        }
+        let by_signal = [("MOZ_PROFILER_STARTUP", "1"), ("MOZ_PROFILER_SIGNALS", "1")];
+        assert_eq!(text(&child(&by_signal).stderr), "");
         let off = text(&child(&[("MOZ_PROFILER_SHUTDOWN", "/nonexistent-folder/p.json")]).stderr);
         assert!(
             off.contains("not running") && off.contains("MOZ_PROFILER_STARTUP=1"),
             "{off}"
         );
+    });
+}
+
+#[test]
+fn empty_shutdown_variable_is_reported() {
+    isolated(|| {
+        for startup in ["1", "0"] {
+            let variables = [
+                ("MOZ_PROFILER_STARTUP", startup),
+                ("MOZ_PROFILER_SHUTDOWN", ""),
+            ];
+            let notices = text(&child(&variables).stderr);
+            assert!(
+                notices.lines().count() == 1
+                    && notices.contains("cannot save")
+                    && notices.contains("MOZ_PROFILER_SHUTDOWN is empty, expected a path"),
+                "{startup}: {notices}"
+            );
+        }
     });
 }
 
@@ -680,6 +695,9 @@ fn child_process_has_the_configuration_of_its_parent() {
                 .lines()
                 .find_map(|line| line.split_once("configuration: "))
                 .expect("a line");
+            // The parent chose that its child does not save, so the child does not report that.
+            let notices = text(&output.stderr);
+            assert!(!notices.contains("MOZ_PROFILER_SHUTDOWN"), "{notices}");
             line.1.to_owned()
         };
         let configuration: serde_json::Value = serde_json::from_str(&run("1")).expect("JSON");

@@ -1,6 +1,7 @@
 //! Writing profiles.
 
 mod duration;
+mod exit_profiles;
 mod failing_writers;
 mod gecko_json;
 mod max_rows;

@@ -1,0 +1,27 @@
+//! Copies of whole files, and comparison of files.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::MetadataExt;
+
+/// Copies all of `from`, from its beginning, to the current position of `to`.
+///
+/// Unlike `std::io::copy`, this makes no system calls but to read and write, so a sandbox that
+/// allows saving allows it, too.
+pub(super) fn copy_all(mut from: &File, mut to: &File) -> io::Result<()> {
+    let mut part = vec![0; 1 << 16];
+    from.rewind()?;
+    loop {
+        match from.read(&mut part) {
+            Ok(0) => return Ok(()),
+            Ok(length) => to.write_all(&part[..length])?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Returns whether both describe the same file.
+pub(super) fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}

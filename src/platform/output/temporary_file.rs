@@ -1,0 +1,280 @@
+//! A file that gets its name only when it is complete.
+//!
+//! Where the file system allows it, the file has no name until then, so the kernel frees it if the
+//! process is killed. Otherwise, it has a temporary name in the same folder, and the process holds
+//! its lock. If the process is killed, the lock is free, and [`remove_stale_files`] removes the
+//! file during a later save.
+//!
+//! [`remove_stale_files`]: super::remove_stale_files
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags, Flock, FlockArg, OFlag};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::unistd::linkat;
+
+use crate::platform::identity::without_write_signals;
+use crate::platform::output::copying::{copy_all, is_same_file};
+use crate::platform::output::links::folder_of;
+use crate::platform::output::temporary_name::TemporaryName;
+
+/// Number of attempts to create a file with a temporary name. Each fails only if a concurrent
+/// cleanup of the folder meets the file before it is locked.
+const ATTEMPTS: usize = 100;
+
+/// Folders for a file that is only read back, best first. The first one is usually on a disk, and
+/// the second may be in memory. The environment is not asked, because it may be the attacker's.
+const OTHER_FOLDERS: [&str; 2] = ["/var/tmp", "/tmp"];
+
+#[derive(Debug)]
+enum OpenFile {
+    Locked(Flock<File>),
+    /// The file system has no locks. Then no process can lock the file, and none removes it.
+    Unlocked(File),
+}
+
+impl OpenFile {
+    /// Locks the file. Returns `None` if another process holds the lock.
+    fn lock(file: File) -> Option<Self> {
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(file) => Some(Self::Locked(file)),
+            Err((_, Errno::EWOULDBLOCK)) => None,
+            Err((file, _)) => Some(Self::Unlocked(file)),
+        }
+    }
+
+    fn get(&self) -> &File {
+        match self {
+            Self::Locked(file) => file,
+            Self::Unlocked(file) => file,
+        }
+    }
+}
+
+/// A file that only its owner can read, without a name or with a temporary one. Dropping it removes
+/// it, unless it was published.
+#[derive(Debug)]
+pub(crate) struct TemporaryFile {
+    file: OpenFile,
+    /// The temporary name, if the file has one.
+    name: Option<PathBuf>,
+}
+
+impl TemporaryFile {
+    /// Creates an empty file for publication at `path`.
+    pub(crate) fn create_for(path: &Path) -> io::Result<Self> {
+        let folder = folder_of(path);
+        match open_unnamed(folder) {
+            Ok(file) if has_link_in_proc(&file) => Self::unnamed(file),
+            // The kernel's error for files without a name is not the error of creating a file.
+            _ => Self::named(folder),
+        }
+    }
+
+    /// Creates an empty file that is not published, outside of the folder of the saved file.
+    pub(crate) fn create_elsewhere() -> io::Result<Self> {
+        let in_folder = OTHER_FOLDERS
+            .iter()
+            .find_map(|folder| open_unnamed(Path::new(folder)).ok());
+        match in_folder {
+            Some(file) => Self::unnamed(file),
+            // In memory, so it costs as much memory as the profile is long.
+            None => Self::unnamed(memfd_create(c"gekkota", MFdFlags::MFD_CLOEXEC)?.into()),
+        }
+    }
+
+    fn unnamed(file: File) -> io::Result<Self> {
+        // No other process can have locked a file without a name.
+        let file = OpenFile::lock(file).ok_or(Errno::EWOULDBLOCK)?;
+        Ok(Self { file, name: None })
+    }
+
+    /// Creates a file with a temporary name. The name changes once the inode is known. A kill
+    /// before that leaves an empty file, which [`TemporaryName::Empty`] marks as removable.
+    fn named(folder: &Path) -> io::Result<Self> {
+        for _ in 0..ATTEMPTS {
+            let path = folder.join(TemporaryName::Empty.new_text());
+            let file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(&path)?;
+            let metadata = file.metadata()?;
+            let Some(file) = OpenFile::lock(file) else {
+                continue;
+            };
+            let mut temporary = Self {
+                file,
+                name: Some(path),
+            };
+            // A cleanup may have removed the file before it was locked.
+            if temporary.file.get().metadata()?.nlink() == 0 {
+                temporary.name = None;
+                continue;
+            }
+            let path = folder.join(TemporaryName::Inode(metadata.ino()).new_text());
+            temporary.rename(&path)?;
+            temporary.name = Some(path);
+            return Ok(temporary);
+        }
+        Err(Errno::EWOULDBLOCK.into())
+    }
+
+    /// Returns the file, to read it back.
+    pub(crate) fn as_file(&self) -> &File {
+        self.file.get()
+    }
+
+    /// Waits until the content is on the disk.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.as_file().sync_all()
+    }
+
+    /// Gives the file its name, which replaces an existing file. Replaces a link instead of
+    /// following it. Each observer of the path finds either the old file or this one.
+    pub(crate) fn publish(&mut self, path: &Path) -> io::Result<()> {
+        if self.name.is_none() {
+            match self.link(path) {
+                Ok(()) => return Ok(()),
+                // A link does not replace a file, but a rename does.
+                Err(Errno::EEXIST) => {
+                    let inode = self.as_file().metadata()?.ino();
+                    let name = folder_of(path).join(TemporaryName::Inode(inode).new_text());
+                    self.name = self.link(&name).is_ok().then_some(name);
+                }
+                Err(_) => {}
+            }
+        }
+        match &self.name {
+            Some(_) => self.rename(path),
+            // Some security policies allow a process to create files but no links.
+            None => self.publish_copy(path),
+        }
+    }
+
+    fn publish_copy(&self, path: &Path) -> io::Result<()> {
+        let mut copy = Self::named(folder_of(path))?;
+        without_write_signals(|| copy_all(self.as_file(), copy.as_file()))?;
+        copy.sync()?;
+        copy.rename(path)
+    }
+
+    /// Gives a file without a name its first one. Fails if a file of that name exists.
+    fn link(&self, path: &Path) -> nix::Result<()> {
+        let from = link_in_proc(self.as_file());
+        linkat(AT_FDCWD, &from, AT_FDCWD, path, AtFlags::AT_SYMLINK_FOLLOW)
+    }
+
+    /// Renames a file that has a temporary name. Afterwards, it has none.
+    fn rename(&mut self, path: &Path) -> io::Result<()> {
+        if let Some(name) = &self.name {
+            std::fs::rename(name, path)?;
+        }
+        self.name = None;
+        Ok(())
+    }
+}
+
+impl Write for TemporaryFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        without_write_signals(|| self.as_file().write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.as_file().flush()
+    }
+}
+
+impl Drop for TemporaryFile {
+    fn drop(&mut self) {
+        let Some(name) = &self.name else {
+            return;
+        };
+        // Another process may have moved this file and created one of that name.
+        if let (Ok(own), Ok(named)) = (self.as_file().metadata(), std::fs::symlink_metadata(name))
+            && is_same_file(&own, &named)
+        {
+            let _ = std::fs::remove_file(name);
+        }
+    }
+}
+
+/// Creates a file without a name.
+fn open_unnamed(folder: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(OFlag::O_TMPFILE.bits())
+        .mode(0o600)
+        .open(folder)
+}
+
+/// Returns the kernel's link to an open file, from which the file can get a name.
+fn link_in_proc(file: &File) -> PathBuf {
+    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
+}
+
+/// Returns whether the kernel's link is accessible. It is not without `/proc`, nor in a process
+/// that has given up the superuser's rights.
+fn has_link_in_proc(file: &File) -> bool {
+    match (file.metadata(), std::fs::metadata(link_in_proc(file))) {
+        (Ok(own), Ok(linked)) => is_same_file(&own, &linked),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::TestFolder;
+    use crate::platform::output::remove_stale_files;
+
+    fn names(folder: &TestFolder) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(folder.path())
+            .expect("the folder")
+            .flatten();
+        entries.map(|entry| entry.path()).collect()
+    }
+
+    #[test]
+    fn named_file_is_removed_once_its_process_has_ended() {
+        let folder = TestFolder::new("stale-files");
+        let mut temporary = TemporaryFile::named(folder.path()).expect("created");
+        temporary.write_all(b"begun").expect("written");
+        remove_stale_files(&folder.path().join("p.json"));
+        assert_eq!(names(&folder).len(), 1, "a locked file is in use");
+        let stale = temporary.name.take().expect("a name");
+        // Closes the file, as the kernel does when the process ends.
+        let other = File::open("/dev/null").expect("a device");
+        drop(std::mem::replace(
+            &mut temporary.file,
+            OpenFile::Unlocked(other),
+        ));
+        remove_stale_files(&folder.path().join("p.json"));
+        assert!(!stale.exists());
+    }
+
+    #[test]
+    fn dropped_file_is_removed() {
+        let folder = TestFolder::new("dropped-files");
+        drop(TemporaryFile::named(folder.path()).expect("created"));
+        assert_eq!(names(&folder), [""; 0].map(PathBuf::from));
+    }
+
+    #[test]
+    fn copy_is_published_where_links_are_refused() {
+        let folder = TestFolder::new("copied-files");
+        let path = folder.path().join("p.json");
+        let mut temporary = TemporaryFile::create_elsewhere().expect("created");
+        temporary.write_all(b"whole").expect("written");
+        temporary.publish_copy(&path).expect("published");
+        assert_eq!(std::fs::read(&path).expect("the file"), b"whole");
+        assert_eq!(names(&folder), [path]);
+    }
+}

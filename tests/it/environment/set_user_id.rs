@@ -1,0 +1,144 @@
+//! A set-user-id program reads no variable: its caller, who chooses them, must not choose which
+//! files the program replaces.
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::common::{Read, isolated, libtest_name};
+
+const ROLE: &str = "GEKKOTA_TEST_ROLE";
+/// The user who owns the program.
+const OWNER: u32 = 65534;
+/// The user who runs the program.
+const CALLER: u32 = 12345;
+
+/// Prints which variables had an effect on it.
+#[test]
+fn role_of_the_set_user_id_program() {
+    if !std::env::var(ROLE).is_ok_and(|role| role == "set-user-id") {
+        return;
+    }
+    // SAFETY: the call reads what the kernel gave to the process.
+    println!("secure: {}", unsafe { libc::getauxval(libc::AT_SECURE) });
+    gekkota::profiler_init();
+    println!("started: {}", gekkota::profiler_is_active());
+    // SAFETY: the kernel writes to a local.
+    let handler = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        assert_eq!(
+            libc::sigaction(libc::SIGUSR1, std::ptr::null(), &mut action),
+            0
+        );
+        action.sa_sigaction
+    };
+    println!("controlled: {}", handler != libc::SIG_DFL);
+    // The program's own session, which the variables configure and save, too.
+    gekkota::profiler_start(gekkota::StartParams::default()).expect("start");
+    let profile = gekkota::profiler_get_profile().expect("active");
+    let profile = Read::from_text(&profile).0;
+    println!("names: {}", profile["meta"]["presymbolicated"]);
+    println!("overheads: {}", profile.get("profilerOverhead").is_some());
+    let for_child = gekkota::process::profiler_env_vars_for_child_process();
+    let saves = for_child
+        .iter()
+        .find(|(name, _)| name == "MOZ_PROFILER_SHUTDOWN");
+    println!("child's file: {saves:?}");
+    gekkota::profiler_shutdown();
+    println!("ended");
+}
+
+/// Runs the program as another user, with variables that ask for everything.
+fn run(program: &Path, file: &Path) -> Output {
+    let mut command = Command::new(program);
+    command
+        .args([
+            libtest_name(std::any::type_name_of_val(&role_of_the_set_user_id_program)),
+            "--exact",
+            "--nocapture",
+        ])
+        .env(ROLE, "set-user-id")
+        .env("MOZ_PROFILER_HELP", "1")
+        .env("MOZ_PROFILER_STARTUP", "1")
+        .env("MOZ_PROFILER_UNKNOWN", "1")
+        .env("MOZ_PROFILER_SIGNALS", "1")
+        .env("MOZ_PROFILER_SYMBOLICATE", "0")
+        .env("MOZ_PROFILER_RECORD_OVERHEADS", "1")
+        .env("MOZ_PROFILER_SHUTDOWN", file)
+        .gid(CALLER)
+        .uid(CALLER);
+    let output = command.output().expect("the program");
+    assert!(output.status.success(), "{output:?}");
+    output
+}
+
+#[track_caller]
+fn assert_prints(output: &Output, lines: &[&str]) {
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    for expected in lines {
+        assert!(
+            stdout.lines().any(|line| line.ends_with(expected)),
+            "{expected}: {stdout}"
+        );
+    }
+}
+
+#[test]
+fn set_user_id_program_reads_no_variable() {
+    isolated(|| {
+        if !nix::unistd::geteuid().is_root() {
+            println!("!!! SKIPPED: only the superuser can make a program of another user");
+            return;
+        }
+        let folder = std::env::temp_dir().join(format!("gekkota-set-user-{}", std::process::id()));
+        std::fs::create_dir(&folder).expect("a folder");
+        let set_mode = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("ours");
+        };
+        // The caller and the owner may create files in it.
+        set_mode(&folder, 0o777);
+        let (program, file) = (folder.join("program"), folder.join("p.json"));
+        std::fs::copy(std::env::current_exe().expect("path"), &program).expect("copied");
+        std::os::unix::fs::chown(&program, Some(OWNER), Some(OWNER)).expect("the right");
+
+        set_mode(&program, 0o755);
+        let output = run(&program, &file);
+        assert_prints(
+            &output,
+            &[
+                "secure: 0",
+                "started: true",
+                "controlled: true",
+                "names: false",
+                "overheads: true",
+                "ended",
+            ],
+        );
+        std::fs::remove_file(&file).expect("the caller's own program obeys the variable");
+
+        set_mode(&program, 0o4755);
+        let output = run(&program, &file);
+        if String::from_utf8_lossy(&output.stdout).contains("secure: 0") {
+            println!("!!! SKIPPED: the kernel ignores the set-user-id bit here");
+        } else {
+            assert_prints(
+                &output,
+                &[
+                    "secure: 1",
+                    "started: false",
+                    "controlled: false",
+                    "names: true",
+                    "overheads: false",
+                    "child's file: Some((\"MOZ_PROFILER_SHUTDOWN\", \"\"))",
+                    "ended",
+                ],
+            );
+            let stdout = String::from_utf8_lossy(&output.stdout);
+            assert!(!stdout.contains("MOZ_PROFILER_STARTUP"), "{stdout}");
+            assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+            assert!(!file.exists(), "the program obeyed its caller's variable");
+        }
+        std::fs::remove_dir_all(&folder).expect("removed");
+    });
+}

@@ -689,13 +689,6 @@ impl ThreadSampler {
         }
     }
 
-    /// Writes the pending idle samples and ends the timer, because the sampler may return to this
-    /// thread much later or never.
-    pub(crate) fn flush_and_end_timer(&mut self, context: &TickContext<'_>) {
-        self.write_idle_samples(context);
-        self.end_timer();
-    }
-
     /// Ends the thread's timer and cancels a request that the timer was to answer, so that the next
     /// request makes a new timer. An answer that has already arrived is still collected.
     fn end_timer(&mut self) {

@@ -30,6 +30,8 @@ mod modules;
 mod private_file;
 #[forbid(unsafe_code)]
 mod procfs;
+#[forbid(unsafe_code)]
+mod shared_file;
 mod signal;
 #[forbid(unsafe_code)]
 pub(crate) mod system_info;
@@ -59,6 +61,7 @@ pub(crate) use modules::{
 };
 pub(crate) use private_file::{create_private, open_own_file, read_exe_path};
 pub(crate) use procfs::{BlockedAt, ProbeResult, ThreadProbe, is_sandboxed};
+pub(crate) use shared_file::SharedFile;
 pub(crate) use signal::{
     ArrivalInHandler, ControlPipe, ControlRequest, ControlSignal, HandlerCheck, Sent, SignalSource,
     SignalTicket, ThreadTimer, check_control_signals, ensure_handler, install_handler,

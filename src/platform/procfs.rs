@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicI32, Ordering};
 
+use crate::platform::shared_file::read_bytes;
 use crate::types::ThreadId;
 
 /// Fields of `/proc/self/stat`.
@@ -19,12 +20,12 @@ pub(crate) struct ProcessStat {
 
 /// Reads `/proc/self/stat`.
 pub(crate) fn own_stat() -> Option<ProcessStat> {
-    parse_stat(&std::fs::read("/proc/self/stat").ok()?)
+    parse_stat(&read_bytes("/proc/self/stat"))
 }
 
 /// Returns whether the calling thread has a seccomp filter.
 pub(crate) fn is_sandboxed() -> bool {
-    std::fs::read("/proc/thread-self/status").is_ok_and(|status| has_filter(&status))
+    has_filter(&read_bytes("/proc/thread-self/status"))
 }
 
 fn has_filter(status: &[u8]) -> bool {

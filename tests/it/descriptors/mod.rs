@@ -2,3 +2,4 @@
 //! numbers.
 
 mod callbacks;
+mod module_files;

@@ -16,6 +16,9 @@
 //! Only this folder uses `libc`, `nix` and `std::os`. The signal handler calls `libc` alone. All
 //! other code calls `nix`, except for system calls that `nix` does not have. Memory that other code
 //! may unmap is read only while it cannot be unmapped, or through the kernel (`guarded_memory.rs`).
+//! The application may replace any descriptor in its table. So the sampler has a table of its own
+//! (`thread/own_descriptors.rs`), and elsewhere a file or pipe is used and closed only if its inode
+//! proves that it is the profiler's (`shared_file.rs`, `signal/pipe_end.rs`).
 //!
 //! # Read next
 //! `signal/handler.rs`, then `crate::sampler`.
@@ -60,7 +63,7 @@ pub(crate) use modules::{
     ModuleChanges, ModuleImage, hold_loader_for_fork, list_modules, module_changes,
 };
 pub(crate) use private_file::{create_private, open_own_file, read_exe_path};
-pub(crate) use procfs::{BlockedAt, ProbeResult, ThreadProbe, is_sandboxed};
+pub(crate) use procfs::{BlockedAt, is_sandboxed};
 pub(crate) use shared_file::SharedFile;
 pub(crate) use signal::{
     ArrivalInHandler, ControlPipe, ControlRequest, ControlSignal, HandlerCheck, Sent, SignalSource,
@@ -72,6 +75,7 @@ pub(crate) use system_info::{current_thread_os_name, system_info};
 #[cfg(test)]
 pub(crate) use test_library::{TestFolder, TestLibrary};
 pub(crate) use thread::{
-    OtherThreadsActivity, ProcessCpuSum, ProfilerThread, StackBounds, current_stack_bounds,
-    other_threads_activity_by_rusage, spawn_profiler_thread,
+    OtherThreadsActivity, ProbeResult, ProcessCpuSum, ProfilerThread, StackBounds, ThreadProbe,
+    current_stack_bounds, on_own_descriptors, other_threads_activity_by_rusage,
+    spawn_profiler_thread, use_own_descriptors,
 };

@@ -12,7 +12,7 @@ use crate::counters::{PROCESS_CPU, sample_process_cpu_ns};
 use crate::platform::{
     HandlerCheck, ProfilerThread, calibrate_clock, check_sandbox, current_process_id,
     current_thread_id, ensure_handler, monotonic_now, prepare_sampler_thread, sleep_until,
-    spawn_profiler_thread, thread_cpu_ns, with_signals_blocked,
+    spawn_profiler_thread, thread_cpu_ns, use_own_descriptors, with_signals_blocked,
 };
 use crate::sampler::encode::Tick;
 use crate::sampler::encode::{SampleEncoder, SampleWriter};
@@ -161,6 +161,7 @@ impl SamplerThread {
             let session = Arc::clone(&self.session);
             // If the trial thread cannot be created, signals stay in use.
             let _ = spawn_profiler_thread(c"EngineTrial", move || {
+                use_own_descriptors();
                 if let Some(trial) = try_engines(&session) {
                     session.set_trial(trial);
                     session.set_uses_timers(trial.favours_timers());
@@ -170,6 +171,8 @@ impl SamplerThread {
     }
 
     fn run(mut self) {
+        // Where the system refuses, the thread holds no descriptor for longer than one call.
+        use_own_descriptors();
         let nice = prepare_sampler_thread();
         self.session.set_sampler_nice(nice);
         self.choose_engine();

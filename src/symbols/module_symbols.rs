@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use addr2line::Loader;
 use object::{Object, ReadCache};
 
-use crate::platform::SharedFile;
+use crate::platform::{SharedFile, on_own_descriptors};
 use crate::symbols::demangle::demangled;
 use crate::symbols::names::FrameName;
 use crate::unwind::LoadedModule;
@@ -29,8 +29,14 @@ pub(super) struct ModuleSymbols {
 }
 
 impl ModuleSymbols {
-    /// Opens the files of a module, except those that are missing or do not match the module.
+    /// Opens the files of a module, except those that are missing or do not match the module. They
+    /// are open for some ms, on another thread, and then mapped.
     pub(super) fn open(module: &LoadedModule) -> Self {
+        let module = module.clone();
+        on_own_descriptors(move || Self::read(&module))
+    }
+
+    fn read(module: &LoadedModule) -> Self {
         let image = &module.image;
         let own_file = if image.is_executable {
             Path::new(OWN_FILE)

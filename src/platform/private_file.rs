@@ -1,7 +1,7 @@
 //! Files that only their owner can read, and paths from bytes.
 
 use std::ffi::OsStr;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
@@ -13,12 +13,10 @@ use nix::unistd::geteuid;
 use crate::platform::shared_file::{SharedFile, is_regular};
 
 /// Creates a file with mode 0600. Fails if a file of that name exists.
-pub(crate) fn create_private(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
+pub(crate) fn create_private(path: &Path) -> io::Result<SharedFile> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    SharedFile::open(&options, path)
 }
 
 /// Opens a file owned by the user of this process, in a folder where other users may create files,

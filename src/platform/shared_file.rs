@@ -7,7 +7,7 @@
 //! opened.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::IntoRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
@@ -91,6 +91,14 @@ impl SharedFile {
         self.checked().map(|(_, status)| status)
     }
 
+    /// Waits until the disk has the contents.
+    ///
+    /// # Errors
+    /// `Other` if the application has closed the descriptor; otherwise the error of `fsync`.
+    pub(crate) fn sync_all(&self) -> io::Result<()> {
+        self.checked()?.0.sync_all()
+    }
+
     /// Reads from a position, and returns the number of bytes.
     ///
     /// # Errors
@@ -119,6 +127,16 @@ impl Read for SharedFile {
 impl Seek for SharedFile {
     fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
         self.checked()?.0.seek(position)
+    }
+}
+
+impl Write for SharedFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.checked()?.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

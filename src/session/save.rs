@@ -1,11 +1,11 @@
 //! Saves a profile to a file. Writes a temporary file next to it and then renames that, so the file
 //! is complete or absent.
 
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::platform::{create_private, current_process_id};
+use crate::platform::{SharedFile, create_private, current_process_id};
 use crate::types::SaveError;
 
 /// Replaces the first `%p` with the process id.
@@ -52,9 +52,7 @@ pub(crate) fn save_profile(
         && !metadata.is_file()
         && !metadata.is_dir()
     {
-        let file = std::fs::OpenOptions::new()
-            .write(true)
-            .open(&path)
+        let file = SharedFile::open(OpenOptions::new().write(true), &path)
             .map_err(|error| failed("open", error))?;
         fill(file, &path, write).map_err(|error| failed("write", error))?;
         return Ok(path);
@@ -122,10 +120,10 @@ fn name_beside(path: &Path) -> Option<PathBuf> {
 /// Writes the file without buffering. `write` has a buffer of its own and discards it on failure,
 /// so no write is retried.
 fn fill(
-    mut file: File,
+    mut file: SharedFile,
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> io::Result<File> {
+) -> io::Result<SharedFile> {
     if path.extension().is_some_and(|extension| extension == "gz") {
         compress(&mut file, write)?;
     } else {

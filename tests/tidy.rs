@@ -61,6 +61,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/platform/pinned_library.rs",
     "src/platform/thread/other_threads_activity.rs",
     "src/platform/signal/pipe_end.rs",
+    "src/platform/thread/own_descriptors.rs",
     "src/platform/thread/profiler_thread.rs",
     "src/platform/fork.rs",
     "src/platform/memory/guarded_memory.rs",

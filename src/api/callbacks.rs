@@ -58,8 +58,8 @@ pub fn profiler_remove_state_change_callback(id: u64) {
 }
 
 /// Calls `callback` once, after the next complete sampling loop. Returns `false`, and drops the
-/// callback without calling it, if the profiler is inactive or stopping, or if its sampler has
-/// failed.
+/// callback without calling it, if the profiler is inactive or stopping, if its sampler has failed,
+/// or if the system refuses to create a thread.
 ///
 /// The argument reports the outcome of the loop. With
 /// [`SamplingCompleted`](SamplingState::SamplingCompleted), the buffer contains a sample, taken
@@ -67,16 +67,16 @@ pub fn profiler_remove_state_change_callback(id: u64) {
 /// after the tick that follows the loop, at most three intervals from now. In a pause, and in a
 /// session without stack sampling, it runs directly after the loop.
 ///
-/// Callbacks run in the order in which they were added, on the sampler thread, where signals are
-/// blocked. They hold no lock, and may call any function of the profiler, also those that stop or
-/// start it. No samples are taken while a callback runs, so keep it short. A stop does not wait for
-/// a running callback. A callback that is still pending when the session ends is called with
-/// [`JustStopped`](SamplingState::JustStopped), on the thread that ends the session, before that
-/// call returns. Pending callbacks are lost in the child of a `fork`. A panic of a callback is
-/// caught.
+/// Callbacks run in the order in which they were added, one after the other, on a thread of the
+/// profiler, where signals are blocked. They hold no lock, and may call any function of the
+/// profiler, also those that stop or start it. Sampling goes on while a callback runs. A stop does
+/// not wait for a running callback. Callbacks that have not begun when the session ends are called
+/// on the thread that ends it, before that call returns: with
+/// [`JustStopped`](SamplingState::JustStopped), unless their loop was already complete. Pending
+/// callbacks are lost in the child of a `fork`. A panic of a callback is caught.
 ///
-/// May be called from any thread. Cost: the profiler's lock for a moment. Idea: Gecko's
-/// `profiler_callback_after_sampling`.
+/// May be called from any thread. Cost: the profiler's lock for a moment; the first callback of a
+/// session creates the thread. Idea: Gecko's `profiler_callback_after_sampling`.
 pub fn profiler_callback_after_sampling(
     callback: impl FnOnce(SamplingState) + Send + 'static,
 ) -> bool {

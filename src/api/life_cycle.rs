@@ -129,7 +129,7 @@ pub fn profiler_ensure_started(params: StartParams) -> Result<Started, StartErro
 /// waits until the sampler thread has ended. The sampler checks for a stop once per interval, but
 /// every 2 ms if the interval is shorter, and every 50 ms if it is longer. The call does not wait
 /// for a thread that has not answered its last signal, nor for an after-sampling callback that is
-/// running; the sampler thread ends by itself after that callback.
+/// running; the thread of the callbacks ends by itself after that callback.
 pub fn profiler_stop() {
     backend::stop();
 }

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use once_cell::race::OnceBox;
 
 use crate::platform::identity::note_process;
-use crate::platform::procfs::take_cached_descriptors;
 use crate::platform::signal::forget_control_pipe_in_child;
 use crate::util::LocksInChild;
 
@@ -59,11 +58,6 @@ extern "C" fn child() {
     }
     note_process();
     forget_control_pipe_in_child();
-    for descriptor in take_cached_descriptors() {
-        // The descriptor is a copy of one that a thread of the parent owns. The child does not have
-        // that thread, so no other code closes the copy.
-        let _ = nix::unistd::close(descriptor);
-    }
     if let Some(hooks) = HOOKS.get() {
         // SAFETY: *single thread*: a child begins with one thread, and the hooks start none.
         let _locks = unsafe { LocksInChild::begin() };

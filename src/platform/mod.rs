@@ -17,6 +17,9 @@
 //! Only this folder uses `libc`, `nix` and `std::os`. The signal handler calls `libc` alone. All
 //! other code calls `nix`, except for system calls that `nix` does not have. Memory that other code
 //! may unmap is read only while it cannot be unmapped, or through the kernel (`guarded_memory.rs`).
+//! The application may replace any descriptor in its table. So the sampler has a table of its own
+//! (`thread/own_descriptors.rs`), and elsewhere a file or pipe is used and closed only if its inode
+//! proves that it is the profiler's (`shared_file.rs`, `signal/pipe_end.rs`).
 //!
 //! # Read next
 //! `signal/handler.rs`, then `crate::sampler`.
@@ -34,6 +37,8 @@ mod pinned_library;
 mod private_file;
 #[forbid(unsafe_code)]
 mod procfs;
+#[forbid(unsafe_code)]
+mod shared_file;
 mod signal;
 #[forbid(unsafe_code)]
 pub(crate) mod system_info;
@@ -66,7 +71,8 @@ pub(crate) use output::{
     ExistingFile, SpecialFile, TemporaryFile, follow_links, remove_stale_files,
 };
 pub(crate) use private_file::{open_own_file, read_exe_path};
-pub(crate) use procfs::{BlockedAt, ProbeResult, ThreadProbe};
+pub(crate) use procfs::BlockedAt;
+pub(crate) use shared_file::SharedFile;
 pub(crate) use signal::{
     ArrivalInHandler, ControlPipe, ControlRequest, ControlSignal, HandlerCheck, Sent, SignalSource,
     SignalTicket, ThreadTimer, check_control_signals, ensure_handler, install_handler,
@@ -77,6 +83,7 @@ pub(crate) use system_info::{current_thread_os_name, system_info};
 #[cfg(test)]
 pub(crate) use test_library::{TestFolder, TestLibrary};
 pub(crate) use thread::{
-    OtherThreadsActivity, ProcessCpuSum, ProfilerThread, SignalStack, StackBounds,
-    current_stack_bounds, other_threads_activity_by_rusage, spawn_profiler_thread,
+    OtherThreadsActivity, ProbeResult, ProcessCpuSum, ProfilerThread, SignalStack, StackBounds,
+    ThreadProbe, current_stack_bounds, on_own_descriptors, other_threads_activity_by_rusage,
+    spawn_profiler_thread, use_own_descriptors,
 };

@@ -1,12 +1,6 @@
 //! Data from `/proc`: parsers over bytes, and the functions that read the files.
 
-use std::fs::File;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::sync::atomic::{AtomicI32, Ordering};
-
-use crate::types::ThreadId;
+use crate::platform::shared_file::read_bytes;
 
 /// Fields of `/proc/self/stat`.
 #[derive(Debug, PartialEq, Eq)]
@@ -19,12 +13,12 @@ pub(crate) struct ProcessStat {
 
 /// Reads `/proc/self/stat`.
 pub(crate) fn own_stat() -> Option<ProcessStat> {
-    parse_stat(&std::fs::read("/proc/self/stat").ok()?)
+    parse_stat(&read_bytes("/proc/self/stat"))
 }
 
 /// Returns whether the calling thread has a seccomp filter.
 pub(crate) fn is_sandboxed() -> bool {
-    std::fs::read("/proc/thread-self/status").is_ok_and(|status| has_filter(&status))
+    has_filter(&read_bytes("/proc/thread-self/status"))
 }
 
 fn has_filter(status: &[u8]) -> bool {
@@ -46,120 +40,9 @@ pub(crate) struct BlockedAt {
     pub(crate) in_system_call: bool,
 }
 
-/// State of a thread, as reported by the kernel.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum ProbeResult {
-    Blocked(BlockedAt),
-    /// The thread is running, waits for a processor, or has exited. Or its state cannot be read at the
-    /// moment, because the process has no free descriptor, for example.
-    NotBlocked,
-    /// The state cannot be read: `/proc` is not mounted, or the process is not dumpable and does not
-    /// run as root.
-    Hidden,
-}
-
-/// Descriptors that [`ThreadProbe`]s keep open, so that the child of a fork can close them; -1 in a
-/// free entry. The number is limited to leave descriptors for the application.
-static CACHED_DESCRIPTORS: [AtomicI32; 64] = [const { AtomicI32::new(-1) }; 64];
-
-/// Takes all cached descriptors out of the table. Called in the child of a fork, where no other
-/// thread uses them.
-pub(crate) fn take_cached_descriptors() -> impl Iterator<Item = i32> {
-    CACHED_DESCRIPTORS
-        .iter()
-        .map(|entry| entry.swap(-1, Ordering::AcqRel))
-        .filter(|&descriptor| descriptor >= 0)
-}
-
-/// A probe of one thread of this process: reads from the thread's `syscall` file in `/proc` whether
-/// and where the thread is blocked. The file stays open after the first read if the table of
-/// descriptors has a free entry.
-#[derive(Debug)]
-pub(crate) struct ThreadProbe {
-    thread: ThreadId,
-    /// The open file, and its entry in the table of descriptors.
-    cached: Option<(File, &'static AtomicI32)>,
-}
-
-impl ThreadProbe {
-    pub(crate) fn new(thread: ThreadId) -> Self {
-        Self {
-            thread,
-            cached: None,
-        }
-    }
-
-    /// Returns whether the thread is blocked, and where. Cost: about 2 µs.
-    pub(crate) fn probe(&mut self) -> ProbeResult {
-        let mut text = [0; 256];
-        let read = match &self.cached {
-            Some((file, _)) => file.read_at(&mut text, 0),
-            None => self.open().and_then(|file| {
-                let read = file.read_at(&mut text, 0);
-                self.cache(file);
-                read
-            }),
-        };
-        match read {
-            Ok(length) => {
-                parse_blocked(&text[..length]).map_or(ProbeResult::NotBlocked, ProbeResult::Blocked)
-            }
-            // The next attempt may succeed.
-            Err(error) if is_short_of_resources(&error) => ProbeResult::NotBlocked,
-            Err(_)
-                if Path::new("/proc/self/task")
-                    .join(self.thread.to_number().to_string())
-                    .exists() =>
-            {
-                ProbeResult::Hidden
-            }
-            Err(_) if Path::new("/proc/self/task").exists() => ProbeResult::NotBlocked,
-            Err(_) => ProbeResult::Hidden,
-        }
-    }
-
-    fn open(&self) -> std::io::Result<File> {
-        File::open(format!(
-            "/proc/self/task/{}/syscall",
-            self.thread.to_number()
-        ))
-    }
-
-    /// Keeps the file open if the table of descriptors has a free entry.
-    fn cache(&mut self, file: File) {
-        let descriptor = file.as_raw_fd();
-        let claim = |entry: &&AtomicI32| {
-            entry
-                .compare_exchange(-1, descriptor, Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok()
-        };
-        self.cached = CACHED_DESCRIPTORS
-            .iter()
-            .find(claim)
-            .map(|entry| (file, entry));
-    }
-}
-
-impl Drop for ThreadProbe {
-    fn drop(&mut self) {
-        if let Some((_, entry)) = &self.cached {
-            entry.store(-1, Ordering::Release);
-        }
-    }
-}
-
-/// Returns whether a file could not be opened because the process or the system has too few free
-/// descriptors or too little memory at the moment.
-fn is_short_of_resources(error: &std::io::Error) -> bool {
-    let shortages = [libc::EMFILE, libc::ENFILE, libc::ENOMEM];
-    error
-        .raw_os_error()
-        .is_some_and(|number| shortages.contains(&number))
-}
-
 /// Parses a `syscall` file: `running`; or the number of the system call and its arguments, or -1,
 /// followed by the stack pointer and the program counter.
-fn parse_blocked(line: &[u8]) -> Option<BlockedAt> {
+pub(crate) fn parse_blocked(line: &[u8]) -> Option<BlockedAt> {
     let mut fields = std::str::from_utf8(line).ok()?.trim_end().rsplit(' ');
     let mut address = || u64::from_str_radix(fields.next()?.strip_prefix("0x")?, 16).ok();
     let (pc, sp) = (address()?, address()?);
@@ -262,36 +145,6 @@ mod tests {
         for line in ["running\n", "", "0x1", "1 2", "0x1 x"] {
             assert_eq!(parse_blocked(line.as_bytes()), None);
         }
-    }
-
-    #[test]
-    fn thread_probe_distinguishes_sleeping_from_running() {
-        static STOP_SPINNING: std::sync::atomic::AtomicBool =
-            std::sync::atomic::AtomicBool::new(false);
-        let (id_sender, id_receiver) = std::sync::mpsc::channel();
-        let (wake, woken) = std::sync::mpsc::channel::<()>();
-        let sleeper = std::thread::spawn(move || {
-            id_sender
-                .send(crate::platform::identity::current_thread_id())
-                .expect("the test waits for the id");
-            let _ = woken.recv();
-            while !STOP_SPINNING.load(Ordering::Relaxed) {
-                std::hint::spin_loop();
-            }
-        });
-        let mut probe = ThreadProbe::new(id_receiver.recv().expect("the thread"));
-        let at = loop {
-            if let ProbeResult::Blocked(at) = probe.probe() {
-                break at;
-            }
-        };
-        assert!(at.pc > 4096 && at.sp > 4096);
-        drop(wake);
-        // The thread may block once more on its way, and then spins for good.
-        while probe.probe() != ProbeResult::NotBlocked {}
-        STOP_SPINNING.store(true, Ordering::Relaxed);
-        sleeper.join().expect("thread");
-        assert_eq!(probe.probe(), ProbeResult::NotBlocked);
     }
 
     #[test]

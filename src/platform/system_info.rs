@@ -2,6 +2,7 @@
 //! Each function reads files.
 
 use crate::platform::procfs;
+use crate::platform::shared_file::read_text;
 
 /// Names and counts. A value that the system does not provide is empty or 0.
 #[derive(Clone, Debug, Default)]
@@ -14,11 +15,10 @@ pub(crate) struct SystemInfo {
 
 /// Reads the description of this machine.
 pub(crate) fn system_info() -> SystemInfo {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let (model, cores) = procfs::parse_cpuinfo(&read("/proc/cpuinfo"));
+    let (model, cores) = procfs::parse_cpuinfo(&read_text("/proc/cpuinfo"));
     let logical_cpus = std::thread::available_parallelism().map_or(0, usize::from);
     SystemInfo {
-        os: format!("Linux {}", read("/proc/sys/kernel/osrelease").trim()),
+        os: format!("Linux {}", read_text("/proc/sys/kernel/osrelease").trim()),
         cpu_name: model.unwrap_or_default(),
         logical_cpus,
         physical_cpus: cores.unwrap_or(logical_cpus),
@@ -27,7 +27,7 @@ pub(crate) fn system_info() -> SystemInfo {
 
 /// Returns whether the running kernel is Linux `major.minor` or later.
 pub(crate) fn kernel_is_at_least(major: u32, minor: u32) -> bool {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let release = read_text("/proc/sys/kernel/osrelease");
     release_is_at_least(&release, (major, minor))
 }
 
@@ -40,10 +40,7 @@ fn release_is_at_least(release: &str, version: (u32, u32)) -> bool {
 
 /// Returns the kernel's name for the calling thread, at most 15 bytes.
 pub(crate) fn current_thread_os_name() -> String {
-    std::fs::read_to_string("/proc/thread-self/comm")
-        .unwrap_or_default()
-        .trim_end()
-        .to_owned()
+    read_text("/proc/thread-self/comm").trim_end().to_owned()
 }
 
 #[cfg(test)]

@@ -13,8 +13,9 @@
 //!
 //! The sampler thread takes locks only briefly, among them the `PsLock`, the registry's, the
 //! buffer's and the dynamic loader's. It never takes the locks of the life cycle, the script
-//! functions or the on-demand unwinder. It never waits for a target thread. It calls after-sampling
-//! callbacks between two ticks, without a lock.
+//! functions or the on-demand unwinder. It never waits for a target thread. It has a descriptor table
+//! of its own, so it runs no code of the application. Another thread runs the after-sampling
+//! callbacks.
 //!
 //! The thread that requests a stack on demand waits for the answer without a lock. It unwinds the
 //! stack itself, under the lock of the on-demand unwinder, which the sampler does not use.

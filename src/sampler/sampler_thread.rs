@@ -12,7 +12,7 @@ use crate::counters::{PROCESS_CPU, sample_process_cpu_ns};
 use crate::platform::{
     HandlerCheck, ProfilerThread, calibrate_clock, check_sandbox, current_process_id,
     current_thread_id, ensure_handler, monotonic_now, prepare_sampler_thread, sleep_until,
-    spawn_profiler_thread, thread_cpu_ns, with_signals_blocked,
+    spawn_profiler_thread, thread_cpu_ns, use_own_descriptors, with_signals_blocked,
 };
 use crate::sampler::encode::Tick;
 use crate::sampler::encode::{SampleEncoder, SampleWriter};
@@ -25,7 +25,7 @@ use crate::sampler::tick::write_pending_stacks;
 use crate::sampler::tick::{ActivityHint, IdleChecks};
 use crate::sampler::tick::{Scratch, TickContext};
 use crate::state::{
-    ActivePs, REGISTRATION_HOOKS, RunningSampler, SamplerEnd, SeenPauses, Session, SessionCounts,
+    ActivePs, REGISTRATION_HOOKS, RunningSampler, SeenPauses, Session, SessionCounts,
 };
 use crate::threads::{OffThreadRef, unregister};
 use crate::types::{Features, SamplingState, StartError, TimeStamp};
@@ -44,7 +44,6 @@ const HOUSEKEEPING_INTERVAL_NS: u64 = 1_000_000_000;
 const SLEEP_STEPS_NS: std::ops::RangeInclusive<u64> = 2_000_000..=50_000_000;
 
 struct SamplerHandle {
-    session: Arc<Session>,
     thread: ProfilerThread,
 }
 
@@ -54,11 +53,7 @@ impl RunningSampler for SamplerHandle {
             !PsLock::is_held_on_current_thread(),
             "the sampler needs the PsLock to end"
         );
-        // Do not join a sampler that is in a callback, because the callback may have stopped the
-        // session. Such a sampler ends by itself.
-        if self.session.after_sampling.wait_for_end() == SamplerEnd::Ended {
-            self.thread.join();
-        }
+        self.thread.join();
     }
 }
 
@@ -84,10 +79,7 @@ pub(crate) fn spawn_sampler(
     let spawned = with_signals_blocked(|| spawn_profiler_thread(c"SamplerThread", body));
     match spawned {
         Ok(thread) => {
-            let handle = SamplerHandle {
-                session: Arc::clone(&session),
-                thread,
-            };
+            let handle = SamplerHandle { thread };
             Ok((session, Box::new(handle)))
         }
         Err(error) => Err(StartError::System {
@@ -103,9 +95,8 @@ fn run_to_end(session: &Session, run: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(run)).is_err() {
         SessionCounts::add(&session.counts.sampler_panics, 1);
         session.log.add("sampler panicked");
-        session.after_sampling.run_unserved();
+        session.after_sampling.fail();
     }
-    session.after_sampling.set_ended();
 }
 
 /// The sampler's loop and its state between ticks.
@@ -158,6 +149,8 @@ impl SamplerThread {
     }
 
     fn run(mut self) {
+        // Where the system refuses, the thread holds no descriptor for longer than one call.
+        use_own_descriptors();
         let nice = prepare_sampler_thread();
         self.session.set_sampler_nice(nice);
         let interval_ns = self.interval_ns();
@@ -180,13 +173,7 @@ impl SamplerThread {
             let state = self.take_tick();
             let used_ns =
                 self.session.counts.sampler_cpu_ns.load(Ordering::Relaxed) - used_before_ns;
-            if !self.run_callbacks(state) {
-                if self.session.after_sampling.belongs_to_parent() {
-                    // The files and threads behind these values belong to the parent process.
-                    std::mem::forget(self);
-                }
-                return;
-            }
+            self.session.after_sampling.end_loop(tick.number, state);
             let missed = schedule.advance(monotonic_now(), used_ns);
             SessionCounts::add(&self.session.counts.missed_ticks, missed);
             self.sleep_to(schedule.next);
@@ -301,27 +288,6 @@ impl SamplerThread {
             self.threads.regroup(tick, true);
             self.next_counters = tick.time;
         }
-    }
-
-    /// Calls the callbacks that wait for this loop. Returns false if the session has ended and must
-    /// not be touched.
-    fn run_callbacks(&mut self, state: SamplingState) -> bool {
-        let due = self
-            .session
-            .after_sampling
-            .take_due(self.tick.number, state);
-        if due.is_empty() {
-            return true;
-        }
-        // A callback may take a profile. It may also stop the session, after which the threads'
-        // timers are not maintained.
-        self.with_context(|threads, context| {
-            threads
-                .all()
-                .for_each(|thread| thread.flush_and_end_timer(context))
-        });
-        let session = Arc::clone(&self.session);
-        session.after_sampling.call_back(due)
     }
 
     /// Updates the list of modules if one was loaded or unloaded. Pending idle samples are written
@@ -563,7 +529,6 @@ mod tests {
             let now = TimeStamp::default();
             let session = Session::new(SessionSettings::for_tests(), now, now, Vec::new());
             run_to_end(&session, run);
-            assert!(session.after_sampling.wait_for_end() == SamplerEnd::Ended);
             let panics = session.counts.sampler_panics.load(Ordering::Relaxed);
             let events = session.log.all().events;
             (

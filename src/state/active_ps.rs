@@ -14,9 +14,8 @@ use crate::util::{PsCell, PsLock};
 
 /// The sampler of a running session, as seen by this layer.
 pub(crate) trait RunningSampler: Send {
-    /// Waits until the sampler thread no longer accesses the session: it has ended, or it is in a
-    /// callback. Once the session is stopping, the sampler thread ends within one sleep step. The
-    /// caller must not hold the `PsLock`.
+    /// Waits until the sampler thread has ended, which takes one sleep step once the session is
+    /// stopping. The caller must not hold the `PsLock`.
     fn join(self: Box<Self>);
 }
 

@@ -1,20 +1,24 @@
-//! Callbacks that wait for a loop of the sampler, and the protocol for stopping the sampler during
-//! a callback.
+//! Callbacks that wait for a loop of the sampler, and the thread that runs them.
 //!
 //! A callback may run for a long time and may call anything, including functions that stop the
-//! profiler. A thread that stops the sampler therefore does not wait for a callback. During a
-//! callback the sampler does not access the session, so the session can be detached from the
-//! sampler at that point.
+//! profiler, open files or fork. The sampler thread has a descriptor table of its own, so callbacks
+//! run on another thread. The thread that adds the first callback of a session creates it, because
+//! a new thread shares the descriptors of its creator. Neither the sampler nor a thread that stops
+//! the session waits for a running callback.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use crate::platform::{ProfilerThread, spawn_profiler_thread, with_signals_blocked};
 use crate::types::SamplingState;
 use crate::util::{LockRank, NamedMutex, run_callback};
 
 /// A callback that is called once.
 pub(crate) type AfterSamplingCallback = Box<dyn FnOnce(SamplingState) + Send>;
+
+/// A callback, and the state to call it with.
+type Call = (AfterSamplingCallback, SamplingState);
 
 /// Number of forks between the first process and this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -35,54 +39,39 @@ impl OwnerProcess {
     }
 }
 
-/// Leaves pending callbacks to the parent. Called in the child of a fork. If the sampler thread
-/// forked in a callback, its copy in the child stops acting as a sampler.
+/// Leaves pending callbacks to the parent. Called in the child of a fork.
 pub(crate) fn disown_callbacks_in_child() {
     FORKS.fetch_add(1, Ordering::AcqRel);
 }
 
-/// Runs callbacks one after the other. If one of them forks, the child neither runs nor drops the
-/// remaining ones.
-fn call_all(
-    owner: OwnerProcess,
-    mut callbacks: impl Iterator<Item = (AfterSamplingCallback, SamplingState)>,
-) {
-    while !owner.is_ancestor() {
-        let Some((callback, state)) = callbacks.next() else {
-            return;
-        };
-        run_callback(|| callback(state));
-    }
-    std::mem::forget(callbacks);
-}
-
-/// Callbacks that no loop will run. They are called with `JustStopped` when this value is dropped;
-/// the caller must not hold a lock then.
+/// Callbacks that the thread of the callbacks will not run. They are called when this value is
+/// dropped; the caller must not hold a lock then.
 #[derive(Default)]
 #[must_use = "drop the callbacks without holding a lock"]
 pub(crate) struct UnservedCallbacks {
     owner: OwnerProcess,
-    callbacks: Vec<AfterSamplingCallback>,
+    calls: VecDeque<Call>,
 }
 
 impl Drop for UnservedCallbacks {
+    /// Runs the callbacks one after the other. If one of them forks, the child neither runs nor
+    /// drops the remaining ones.
     fn drop(&mut self) {
-        let callbacks = std::mem::take(&mut self.callbacks).into_iter();
-        call_all(
-            self.owner,
-            callbacks.map(|callback| (callback, SamplingState::JustStopped)),
-        );
+        let mut calls = std::mem::take(&mut self.calls).into_iter();
+        while !self.owner.is_ancestor() {
+            let Some((callback, state)) = calls.next() else {
+                return;
+            };
+            run_callback(|| callback(state));
+        }
+        std::mem::forget(calls);
     }
 }
 
-/// The after-sampling callbacks of a session, and the stage of its sampler.
+/// The after-sampling callbacks of a session.
 pub(crate) struct AfterSampling {
     queue: NamedMutex<Queue>,
-    /// The standard library's mutex: a thread that waits for `parking_lot`'s condition variable can
-    /// hang in the child of a fork (`util/lock/fork_safe.rs`).
-    stage: Mutex<Stage>,
-    stage_changed: Condvar,
-    owner: OwnerProcess,
+    runner: Arc<CallbackRunner>,
 }
 
 #[derive(Default)]
@@ -93,28 +82,6 @@ struct Queue {
     is_closed: bool,
 }
 
-/// What the sampler is doing, as far as a thread that stops it must know.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
-    /// The sampler is taking samples.
-    Working,
-    /// The sampler runs a callback and does not access the session.
-    CallingBack,
-    /// The session ended during a callback, so the sampler must not access it any more.
-    Detached,
-    /// The sampler has done its last step.
-    Ended,
-}
-
-/// How a stopped sampler left the session.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum SamplerEnd {
-    /// The thread has ended, or is about to.
-    Ended,
-    /// The thread is in a callback, and ends after it.
-    Detached,
-}
-
 impl AfterSampling {
     pub(crate) fn new() -> Self {
         let queue = Queue {
@@ -123,38 +90,24 @@ impl AfterSampling {
         };
         Self {
             queue: NamedMutex::new("after-sampling callbacks", LockRank::SessionData, queue),
-            stage: Mutex::new(Stage::Working),
-            stage_changed: Condvar::new(),
-            owner: OwnerProcess::current(),
+            runner: Arc::new(CallbackRunner::new()),
         }
     }
 
-    /// Adds a callback.
+    /// Adds a callback. The first one creates the thread that runs them.
     ///
     /// # Errors
-    /// Returns the callback if there will be no further loop.
+    /// Returns the callback if there will be no further loop, or if the system refuses a thread.
     pub(crate) fn add(&self, callback: AfterSamplingCallback) -> Result<(), AfterSamplingCallback> {
+        if !CallbackRunner::ensure_thread(&self.runner) {
+            return Err(callback);
+        }
         let mut queue = self.queue.lock();
         if queue.is_closed {
             return Err(callback);
         }
         queue.callbacks.push_back((None, callback));
         Ok(())
-    }
-
-    /// Refuses further callbacks, and returns the pending ones.
-    pub(crate) fn close(&self) -> UnservedCallbacks {
-        let mut queue = self.queue.lock();
-        queue.is_closed = true;
-        let callbacks = queue
-            .callbacks
-            .drain(..)
-            .map(|(_, callback)| callback)
-            .collect();
-        UnservedCallbacks {
-            owner: self.owner,
-            callbacks,
-        }
     }
 
     /// Begins a loop, which becomes the first one for callbacks added since the previous loop
@@ -171,14 +124,17 @@ impl AfterSampling {
         }
     }
 
-    /// Ends a loop, and returns the callbacks to run now, each with its state. The answers to
-    /// requests of one loop are in the buffer after the next one, so a callback normally waits for
-    /// a second loop.
-    pub(crate) fn take_due(
-        &self,
-        number: u64,
-        state: SamplingState,
-    ) -> Vec<(AfterSamplingCallback, SamplingState)> {
+    /// Ends a loop, and passes the callbacks that wait for its end to their thread.
+    pub(crate) fn end_loop(&self, number: u64, state: SamplingState) {
+        let due = self.take_due(number, state);
+        if !due.is_empty() {
+            self.runner.pass(due);
+        }
+    }
+
+    /// Returns the callbacks to run now, each with its state. The answers to requests of one loop
+    /// are in the buffer after the next one, so a callback normally waits for a second loop.
+    fn take_due(&self, number: u64, state: SamplingState) -> Vec<Call> {
         let mut queue = self.queue.lock();
         let due_with = |first: Option<u64>| match first {
             Some(first) if first < number => Some(SamplingState::SamplingCompleted),
@@ -201,87 +157,141 @@ impl AfterSampling {
         due
     }
 
-    /// Runs callbacks on the sampler thread. Returns false if the session ended in the meantime. In
-    /// that case the sampler must not access the session.
-    pub(crate) fn call_back(&self, due: Vec<(AfterSamplingCallback, SamplingState)>) -> bool {
-        self.set_stage(Stage::CallingBack);
-        call_all(self.owner, due.into_iter());
-        if self.belongs_to_parent() {
-            return false;
+    /// Passes the pending callbacks to their thread after the sampler has failed, and refuses
+    /// further ones.
+    pub(crate) fn fail(&self) {
+        let pending = self.take_pending();
+        self.runner.pass(pending);
+    }
+
+    /// Refuses further callbacks, ends their thread, and returns the callbacks that it has not
+    /// begun. Does not wait for a callback that is running; the thread ends after that callback.
+    /// Called after the sampler has ended.
+    pub(crate) fn close(&self) -> UnservedCallbacks {
+        let mut calls = self.runner.end();
+        calls.extend(self.take_pending());
+        UnservedCallbacks {
+            owner: self.runner.owner,
+            calls,
         }
-        let mut stage = self.lock_stage();
-        if *stage == Stage::CallingBack {
-            *stage = Stage::Working;
-        }
-        *stage == Stage::Working
     }
 
-    /// Runs the pending callbacks after the sampler has failed. Called on the sampler thread.
-    pub(crate) fn run_unserved(&self) {
-        if self.belongs_to_parent() {
-            return;
-        }
-        self.set_stage(Stage::CallingBack);
-        drop(self.close());
-    }
-
-    /// Returns whether the sampler runs a callback.
-    pub(crate) fn is_calling_back(&self) -> bool {
-        *self.lock_stage() == Stage::CallingBack
-    }
-
-    /// Records that the sampler has done its last step.
-    pub(crate) fn set_ended(&self) {
-        self.set_stage(Stage::Ended);
-    }
-
-    /// Waits until the sampler no longer accesses the session. Called after the sampler was asked
-    /// to end.
-    pub(crate) fn wait_for_end(&self) -> SamplerEnd {
-        let is_working = |stage: &mut Stage| *stage == Stage::Working;
-        let mut stage = self
-            .stage_changed
-            .wait_while(self.lock_stage(), is_working)
-            .unwrap_or_else(PoisonError::into_inner);
-        if *stage == Stage::Ended {
-            return SamplerEnd::Ended;
-        }
-        *stage = Stage::Detached;
-        SamplerEnd::Detached
-    }
-
-    /// Returns whether this process is a child that was forked in a callback. The thread that
-    /// forked does not act as a sampler in the child.
-    pub(crate) fn belongs_to_parent(&self) -> bool {
-        self.owner.is_ancestor()
-    }
-
-    fn set_stage(&self, to: Stage) {
-        // In the child of a fork, a thread that exists only in the parent may hold the lock for
-        // ever.
-        if self.belongs_to_parent() {
-            return;
-        }
-        *self.lock_stage() = to;
-        self.stage_changed.notify_all();
-    }
-
-    fn lock_stage(&self) -> MutexGuard<'_, Stage> {
-        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Closes the queue, and returns its callbacks.
+    fn take_pending(&self) -> Vec<Call> {
+        let mut queue = self.queue.lock();
+        queue.is_closed = true;
+        let callbacks = queue.callbacks.drain(..);
+        callbacks
+            .map(|(_, callback)| (callback, SamplingState::JustStopped))
+            .collect()
     }
 }
 
 impl std::fmt::Debug for AfterSampling {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AfterSampling")
-            .field("stage", &self.stage)
-            .finish_non_exhaustive()
+        f.debug_struct("AfterSampling").finish_non_exhaustive()
+    }
+}
+
+/// The thread that runs the callbacks of a session, and the callbacks that it is to run.
+struct CallbackRunner {
+    /// The standard library's mutex: a thread that waits for `parking_lot`'s condition variable can
+    /// hang in the child of a fork (`util/lock/fork_safe.rs`).
+    work: Mutex<Work>,
+    has_changed: Condvar,
+    owner: OwnerProcess,
+}
+
+#[derive(Default)]
+struct Work {
+    due: VecDeque<Call>,
+    /// Present from the first callback until the session ends.
+    thread: Option<ProfilerThread>,
+    is_calling: bool,
+    /// Whether the thread ends once it has nothing to do.
+    has_ended: bool,
+}
+
+impl CallbackRunner {
+    fn new() -> Self {
+        Self {
+            work: Mutex::default(),
+            has_changed: Condvar::new(),
+            owner: OwnerProcess::current(),
+        }
+    }
+
+    /// Creates the thread, unless it exists. Returns false if the session has ended, or if the
+    /// system refuses.
+    fn ensure_thread(this: &Arc<Self>) -> bool {
+        let mut work = this.lock();
+        if work.has_ended {
+            return false;
+        }
+        if work.thread.is_none() {
+            let runner = Arc::clone(this);
+            let spawn = || spawn_profiler_thread(c"AfterSampling", move || runner.run());
+            work.thread = with_signals_blocked(spawn).ok();
+        }
+        work.thread.is_some()
+    }
+
+    /// Adds callbacks to run.
+    fn pass(&self, calls: Vec<Call>) {
+        self.lock().due.extend(calls);
+        self.has_changed.notify_all();
+    }
+
+    /// Runs callbacks until the session ends. If one of them forks, its thread in the child does
+    /// nothing more: other threads may hold the lock there for ever.
+    fn run(self: Arc<Self>) {
+        while let Some((callback, state)) = self.next_call() {
+            run_callback(|| callback(state));
+            if self.owner.is_ancestor() {
+                std::mem::forget(self);
+                return;
+            }
+        }
+    }
+
+    /// Waits for the next callback. Returns `None` when the session has ended.
+    fn next_call(&self) -> Option<Call> {
+        let is_idle = |work: &mut Work| {
+            work.is_calling = !work.due.is_empty();
+            !work.is_calling && !work.has_ended
+        };
+        let mut work = self
+            .has_changed
+            .wait_while(self.lock(), is_idle)
+            .unwrap_or_else(PoisonError::into_inner);
+        work.due.pop_front()
+    }
+
+    /// Ends the thread, and returns the callbacks that it has not begun. Waits for the thread,
+    /// unless it runs a callback.
+    fn end(&self) -> VecDeque<Call> {
+        let mut work = self.lock();
+        work.has_ended = true;
+        let unserved = std::mem::take(&mut work.due);
+        let is_calling = work.is_calling;
+        let thread = work.thread.take();
+        drop(work);
+        self.has_changed.notify_all();
+        // Otherwise dropping the value detaches the thread.
+        if let Some(thread) = thread.filter(|_| !is_calling) {
+            thread.join();
+        }
+        unserved
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::sync::mpsc;
 
     use super::*;
 
@@ -329,50 +339,81 @@ mod tests {
 
     #[test]
     fn child_of_a_fork_runs_no_callbacks_and_takes_no_lock() {
-        let parent = || OwnerProcess(FORKS.load(Ordering::Acquire).wrapping_sub(1));
-        let after = AfterSampling {
-            owner: parent(),
-            ..AfterSampling::new()
-        };
-        let stage = after.lock_stage();
-        let queue = after.queue.lock();
-        let (kept, is_kept) = std::sync::mpsc::channel::<()>();
+        let parent = OwnerProcess(FORKS.load(Ordering::Acquire).wrapping_sub(1));
+        let (kept, is_kept) = mpsc::channel::<()>();
         let lost: AfterSamplingCallback = Box::new(move |_| _ = kept.send(()));
-        assert!(!after.call_back(vec![(lost, SamplingState::SamplingCompleted)]));
-        after.run_unserved();
-        after.set_ended();
-        drop((stage, queue));
-        assert_eq!(*after.lock_stage(), Stage::Working);
-        let (kept_too, is_kept_too) = std::sync::mpsc::channel::<()>();
-        let lost: AfterSamplingCallback = Box::new(move |_| _ = kept_too.send(()));
         drop(UnservedCallbacks {
-            owner: parent(),
-            callbacks: vec![lost],
+            owner: parent,
+            calls: [(lost, SamplingState::JustStopped)].into(),
         });
-        for is_kept in [is_kept, is_kept_too] {
-            assert_eq!(
-                is_kept.try_recv(),
-                Err(std::sync::mpsc::TryRecvError::Empty),
-                "the callback is not dropped"
-            );
-        }
+        assert_eq!(
+            is_kept.try_recv(),
+            Err(mpsc::TryRecvError::Empty),
+            "the callback is neither called nor dropped"
+        );
+        // The thread's copy in the child, which has just run the callback that forked.
+        let runner = Arc::new(CallbackRunner {
+            owner: parent,
+            ..CallbackRunner::new()
+        });
+        let in_callback = Arc::clone(&runner);
+        let forks: AfterSamplingCallback = Box::new(move |_| std::mem::forget(in_callback.lock()));
+        runner.pass(vec![(forks, SamplingState::SamplingCompleted)]);
+        Arc::clone(&runner).run();
+        assert!(runner.work.try_lock().is_err(), "still held, as in a child");
     }
 
     #[test]
-    fn wait_for_end_does_not_wait_for_a_callback() {
+    fn close_returns_callbacks_that_have_not_begun_and_waits_for_none() {
+        use SamplingState::{JustStopped, SamplingCompleted};
         let after = Arc::new(AfterSampling::new());
+        let (send, called) = mpsc::channel();
         let inner = Arc::clone(&after);
-        let stops = move |state| {
-            assert_eq!(state, SamplingState::SamplingCompleted);
-            assert_eq!(inner.wait_for_end(), SamplerEnd::Detached);
-        };
-        assert!(!after.call_back(vec![(Box::new(stops), SamplingState::SamplingCompleted)]));
+        let send_inner = send.clone();
+        let closes: AfterSamplingCallback = Box::new(move |state| {
+            _ = send_inner.send((1, state));
+            // Runs the other two on this thread.
+            drop(inner.close());
+        });
+        assert!(after.add(closes).is_ok());
+        let send_due = send.clone();
+        assert!(
+            after
+                .add(Box::new(move |state| _ = send_due.send((2, state))))
+                .is_ok()
+        );
+        after.begin_loop(1);
+        let due = after.take_due(2, SamplingCompleted);
+        assert!(
+            after
+                .add(Box::new(move |state| _ = send.send((3, state))))
+                .is_ok()
+        );
+        after.runner.pass(due);
+        let called: Vec<_> = called.iter().collect();
+        assert_eq!(
+            called,
+            [
+                (1, SamplingCompleted),
+                (2, SamplingCompleted),
+                (3, JustStopped)
+            ]
+        );
+    }
+
+    #[test]
+    fn callbacks_continue_after_a_panic() {
         let after = AfterSampling::new();
-        assert!(after.call_back(vec![(
-            Box::new(|_| panic!("on purpose")),
-            SamplingState::SamplingPaused
-        )]));
-        after.set_ended();
-        assert_eq!(after.wait_for_end(), SamplerEnd::Ended);
+        let (send, called) = mpsc::channel();
+        assert!(after.add(Box::new(|_| panic!("on purpose"))).is_ok());
+        assert!(
+            after
+                .add(Box::new(move |state| _ = send.send(state)))
+                .is_ok()
+        );
+        after.fail();
+        assert_eq!(called.recv(), Ok(SamplingState::JustStopped));
+        assert!(after.add(Box::new(|_| {})).is_err());
+        drop(after.close());
     }
 }

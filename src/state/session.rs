@@ -252,10 +252,7 @@ impl Session {
         let end = Instant::now() + MAX_WAIT;
         let is_pending = || self.flushes_done.load(Ordering::Acquire) < request;
         let has_sampler = || self.counts.sampler_panics.load(Ordering::Relaxed) == 0;
-        // The sampler writes everything before it runs callbacks. One of those callbacks may be the
-        // caller.
-        let may_write =
-            || has_sampler() && !self.is_stopping() && !self.after_sampling.is_calling_back();
+        let may_write = || has_sampler() && !self.is_stopping();
         while is_pending() && may_write() && Instant::now() < end {
             std::thread::sleep(Duration::from_micros(100));
         }

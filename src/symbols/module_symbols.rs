@@ -3,12 +3,13 @@
 //!
 //! A file that differs from the one that was loaded, because it was rebuilt, provides no names.
 
-use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use addr2line::Loader;
 use object::{Object, ReadCache};
 
+use crate::platform::{SharedFile, on_own_descriptors};
 use crate::symbols::demangle::demangled;
 use crate::symbols::names::FrameName;
 use crate::unwind::LoadedModule;
@@ -28,26 +29,36 @@ pub(super) struct ModuleSymbols {
 }
 
 impl ModuleSymbols {
-    /// Opens the files of a module, except those that are missing or do not match the module.
+    /// Opens the files of a module, except those that are missing or do not match the module. They
+    /// are open for some ms, on another thread, and then mapped.
     pub(super) fn open(module: &LoadedModule) -> Self {
+        let module = module.clone();
+        on_own_descriptors(move || Self::read(&module))
+    }
+
+    fn read(module: &LoadedModule) -> Self {
         let image = &module.image;
         let own_file = if image.is_executable {
             Path::new(OWN_FILE)
         } else {
             &image.path
         };
-        let is_matching = |path: &Path| match image.build_id.is_empty() {
+        let is_matching = |file: SharedFile| match image.build_id.is_empty() {
             // Without a build id, only a module that is still loaded is known to match its file.
             true => !module.unloaded,
-            false => build_id_of(path).as_deref() == Some(&image.build_id),
+            false => build_id_of(file).as_deref() == Some(&image.build_id),
         };
-        let may_fall_back =
-            !module.unloaded && (is_matching(own_file) || File::open(own_file).is_err());
+        let may_fall_back = !module.unloaded
+            && match SharedFile::open_regular(own_file) {
+                Ok(file) => is_matching(file),
+                // `backtrace` would open a pipe, too, and wait for a writer.
+                Err(error) => error.kind() != io::ErrorKind::InvalidInput,
+            };
         let paths = debug_file(&image.build_id)
             .into_iter()
             .chain([own_file.to_owned()]);
         let files = paths
-            .filter(|path| is_matching(path))
+            .filter(|path| SharedFile::open_regular(path).is_ok_and(is_matching))
             .filter_map(|path| Loader::new(path).ok());
         Self {
             bias: image.bias,
@@ -125,8 +136,8 @@ fn debug_file(build_id: &[u8]) -> Option<PathBuf> {
     path.exists().then_some(path)
 }
 
-fn build_id_of(path: &Path) -> Option<Vec<u8>> {
-    let cache = ReadCache::new(File::open(path).ok()?);
+fn build_id_of(file: SharedFile) -> Option<Vec<u8>> {
+    let cache = ReadCache::new(file);
     let file = object::File::parse(&cache).ok()?;
     file.build_id().ok()?.map(<[u8]>::to_vec)
 }

@@ -192,7 +192,7 @@ fn compare(system_ns: impl Fn() -> u64) -> Comparison {
 /// processors agree.
 fn is_trusted() -> bool {
     let source = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
-    std::fs::read_to_string(source).is_ok_and(|source| source.trim() == "tsc")
+    crate::platform::shared_file::read_text(source).trim() == "tsc"
 }
 
 static IS_CALIBRATING: AtomicBool = AtomicBool::new(false);

@@ -1,16 +1,18 @@
 //! Copies of whole files, and comparison of files.
 
-use std::fs::{File, Metadata};
+use std::fs::Metadata;
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::MetadataExt;
+
+use crate::platform::shared_file::SharedFile;
 
 /// Copies all of `from`, from its beginning, to the current position of `to`.
 ///
 /// Unlike `std::io::copy`, this makes no system calls but to read and write, so a sandbox that
 /// allows saving allows it, too.
-pub(super) fn copy_all(mut from: &File, mut to: &File) -> io::Result<()> {
+pub(super) fn copy_all(mut from: &SharedFile, mut to: &SharedFile) -> io::Result<()> {
     let mut part = vec![0; 1 << 16];
-    from.rewind()?;
+    from.get()?.rewind()?;
     loop {
         match from.read(&mut part) {
             Ok(0) => return Ok(()),

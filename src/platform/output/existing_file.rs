@@ -1,7 +1,7 @@
 //! An existing file that is overwritten, because no other file can take its place: its folder is
 //! not writable, or the file is a mount point.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -12,10 +12,11 @@ use nix::fcntl::{FallocateFlags, OFlag, fallocate};
 use crate::platform::identity::without_write_signals;
 use crate::platform::output::copying::copy_all;
 use crate::platform::output::links::check_owner;
+use crate::platform::shared_file::SharedFile;
 
 /// An existing file that is open for writing.
 #[derive(Debug)]
-pub(crate) struct ExistingFile(File);
+pub(crate) struct ExistingFile(SharedFile);
 
 impl ExistingFile {
     /// Opens the file without changing it. Does not follow a link. Refuses a file that a stranger
@@ -39,21 +40,21 @@ impl ExistingFile {
                 metadata.nlink()
             )));
         }
-        Ok(Self(file))
+        Ok(Self(SharedFile::new(file)?))
     }
 
     /// Replaces the content by all of `from`. After an error of the reservation, the content is
     /// unchanged; after a later error, the file is empty. A kill or a power failure in between
     /// leaves a part of the new content.
-    pub(crate) fn overwrite_with(&self, from: &File) -> io::Result<()> {
+    pub(crate) fn overwrite_with(&self, from: &SharedFile) -> io::Result<()> {
         without_write_signals(|| {
-            let length = from.metadata()?.len();
+            let length = from.get()?.metadata()?.len();
             self.reserve(length)?;
             let overwritten = copy_all(from, &self.0)
-                .and_then(|()| self.0.set_len(length))
+                .and_then(|()| self.0.get()?.set_len(length))
                 .and_then(|()| self.0.sync_all());
             if overwritten.is_err() {
-                let _ = self.0.set_len(0);
+                let _ = self.0.get().and_then(|file| file.set_len(0));
             }
             overwritten
         })
@@ -66,7 +67,12 @@ impl ExistingFile {
         if length == 0 {
             return Ok(());
         }
-        match fallocate(&self.0, FallocateFlags::FALLOC_FL_KEEP_SIZE, 0, length) {
+        match fallocate(
+            self.0.get()?,
+            FallocateFlags::FALLOC_FL_KEEP_SIZE,
+            0,
+            length,
+        ) {
             Err(refusal @ (Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG)) => Err(refusal.into()),
             _ => Ok(()),
         }

@@ -1,6 +1,6 @@
 //! Devices and pipes, which are written directly: a rename would replace them by a file.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -9,10 +9,11 @@ use nix::fcntl::OFlag;
 
 use crate::platform::identity::without_write_signals;
 use crate::platform::output::links::check_owner;
+use crate::platform::shared_file::SharedFile;
 
 /// A device or pipe that is open for writing.
 #[derive(Debug)]
-pub(crate) struct SpecialFile(File);
+pub(crate) struct SpecialFile(SharedFile);
 
 impl SpecialFile {
     /// Returns whether the path leads to a device, pipe or socket.
@@ -38,7 +39,7 @@ impl SpecialFile {
         if file.metadata()?.is_file() {
             return Err(io::Error::other("got a file, expected a device or pipe"));
         }
-        Ok(Self(file))
+        Ok(Self(SharedFile::new(file)?))
     }
 }
 

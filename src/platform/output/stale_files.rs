@@ -1,15 +1,16 @@
 //! Removes the temporary files of processes that were killed during a save.
 
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{Metadata, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use nix::fcntl::{Flock, FlockArg, OFlag};
+use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
 
 use crate::platform::output::copying::is_same_file;
 use crate::platform::output::links::folder_of;
 use crate::platform::output::temporary_name::TemporaryName;
+use crate::platform::shared_file::SharedFile;
 
 /// Maximum number of files to look at, so that a folder with very many files does not delay a save.
 const MAX_FILES: usize = 10_000;
@@ -45,9 +46,10 @@ fn remove_if_stale(path: &Path, name: TemporaryName) -> Option<()> {
         .custom_flags(flags.bits())
         .open(path)
         .ok()?;
-    let locked: Flock<File> = Flock::lock(file, FlockArg::LockExclusiveNonblock).ok()?;
+    let locked = SharedFile::new(file).ok()?.lock()?;
+    locked.is_locked().then_some(())?;
     // Under the lock, and again: the process may have filled, published or removed the file.
-    let now = locked.metadata().ok()?;
+    let now = locked.get().ok()?.metadata().ok()?;
     let named = std::fs::symlink_metadata(path).ok()?;
     if is_temporary(&now, name) && is_same_file(&now, &named) {
         std::fs::remove_file(path).ok()?;

@@ -14,7 +14,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, AtFlags, Flock, FlockArg, OFlag};
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::linkat;
 
@@ -22,6 +22,7 @@ use crate::platform::identity::without_write_signals;
 use crate::platform::output::copying::{copy_all, is_same_file};
 use crate::platform::output::links::folder_of;
 use crate::platform::output::temporary_name::TemporaryName;
+use crate::platform::shared_file::SharedFile;
 
 /// Number of attempts to create a file with a temporary name. Each fails only if a concurrent
 /// cleanup of the folder meets the file before it is locked.
@@ -31,36 +32,11 @@ const ATTEMPTS: usize = 100;
 /// the second may be in memory. The environment is not asked, because it may be the attacker's.
 const OTHER_FOLDERS: [&str; 2] = ["/var/tmp", "/tmp"];
 
-#[derive(Debug)]
-enum OpenFile {
-    Locked(Flock<File>),
-    /// The file system has no locks. Then no process can lock the file, and none removes it.
-    Unlocked(File),
-}
-
-impl OpenFile {
-    /// Locks the file. Returns `None` if another process holds the lock.
-    fn lock(file: File) -> Option<Self> {
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(file) => Some(Self::Locked(file)),
-            Err((_, Errno::EWOULDBLOCK)) => None,
-            Err((file, _)) => Some(Self::Unlocked(file)),
-        }
-    }
-
-    fn get(&self) -> &File {
-        match self {
-            Self::Locked(file) => file,
-            Self::Unlocked(file) => file,
-        }
-    }
-}
-
 /// A file that only its owner can read, without a name or with a temporary one. Dropping it removes
 /// it, unless it was published.
 #[derive(Debug)]
 pub(crate) struct TemporaryFile {
-    file: OpenFile,
+    file: SharedFile,
     /// The temporary name, if the file has one.
     name: Option<PathBuf>,
 }
@@ -90,7 +66,8 @@ impl TemporaryFile {
 
     fn unnamed(file: File) -> io::Result<Self> {
         // No other process can have locked a file without a name.
-        let file = OpenFile::lock(file).ok_or(Errno::EWOULDBLOCK)?;
+        let file = SharedFile::new(file)?.lock();
+        let file = file.ok_or(Errno::EWOULDBLOCK)?;
         Ok(Self { file, name: None })
     }
 
@@ -106,7 +83,7 @@ impl TemporaryFile {
                 .mode(0o600)
                 .open(&path)?;
             let metadata = file.metadata()?;
-            let Some(file) = OpenFile::lock(file) else {
+            let Some(file) = SharedFile::new(file)?.lock() else {
                 continue;
             };
             let mut temporary = Self {
@@ -114,7 +91,7 @@ impl TemporaryFile {
                 name: Some(path),
             };
             // A cleanup may have removed the file before it was locked.
-            if temporary.file.get().metadata()?.nlink() == 0 {
+            if temporary.file.get()?.metadata()?.nlink() == 0 {
                 temporary.name = None;
                 continue;
             }
@@ -127,8 +104,8 @@ impl TemporaryFile {
     }
 
     /// Returns the file, to read it back.
-    pub(crate) fn as_file(&self) -> &File {
-        self.file.get()
+    pub(crate) fn as_file(&self) -> &SharedFile {
+        &self.file
     }
 
     /// Waits until the content is on the disk.
@@ -143,8 +120,8 @@ impl TemporaryFile {
             match self.link(path) {
                 Ok(()) => return Ok(()),
                 // A link does not replace a file, but a rename does.
-                Err(Errno::EEXIST) => {
-                    let inode = self.as_file().metadata()?.ino();
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    let inode = self.file.get()?.metadata()?.ino();
                     let name = folder_of(path).join(TemporaryName::Inode(inode).new_text());
                     self.name = self.link(&name).is_ok().then_some(name);
                 }
@@ -166,9 +143,10 @@ impl TemporaryFile {
     }
 
     /// Gives a file without a name its first one. Fails if a file of that name exists.
-    fn link(&self, path: &Path) -> nix::Result<()> {
-        let from = link_in_proc(self.as_file());
-        linkat(AT_FDCWD, &from, AT_FDCWD, path, AtFlags::AT_SYMLINK_FOLLOW)
+    fn link(&self, path: &Path) -> io::Result<()> {
+        let from = link_in_proc(self.file.get()?);
+        let flags = AtFlags::AT_SYMLINK_FOLLOW;
+        Ok(linkat(AT_FDCWD, &from, AT_FDCWD, path, flags)?)
     }
 
     /// Renames a file that has a temporary name. Afterwards, it has none.
@@ -183,11 +161,11 @@ impl TemporaryFile {
 
 impl Write for TemporaryFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        without_write_signals(|| self.as_file().write(bytes))
+        without_write_signals(|| self.file.write(bytes))
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.as_file().flush()
+        self.file.flush()
     }
 }
 
@@ -197,7 +175,8 @@ impl Drop for TemporaryFile {
             return;
         };
         // Another process may have moved this file and created one of that name.
-        if let (Ok(own), Ok(named)) = (self.as_file().metadata(), std::fs::symlink_metadata(name))
+        let own = self.file.get().and_then(File::metadata);
+        if let (Ok(own), Ok(named)) = (own, std::fs::symlink_metadata(name))
             && is_same_file(&own, &named)
         {
             let _ = std::fs::remove_file(name);
@@ -252,10 +231,8 @@ mod tests {
         let stale = temporary.name.take().expect("a name");
         // Closes the file, as the kernel does when the process ends.
         let other = File::open("/dev/null").expect("a device");
-        drop(std::mem::replace(
-            &mut temporary.file,
-            OpenFile::Unlocked(other),
-        ));
+        let other = SharedFile::new(other).expect("a status");
+        drop(std::mem::replace(&mut temporary.file, other));
         remove_stale_files(&folder.path().join("p.json"));
         assert!(!stale.exists());
     }

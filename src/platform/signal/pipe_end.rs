@@ -9,9 +9,15 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Word that stands for no pipe end. [`PipeEnd::to_word`] never returns it.
 pub(crate) const NO_END: u64 = u64::MAX;
+
+/// Device number of the kernel's pipes; `NO_DEVICE` until the first pipe is opened. A named pipe of
+/// another file system may have the inode number of any pipe.
+static PIPE_DEVICE: AtomicU64 = AtomicU64::new(NO_DEVICE);
+const NO_DEVICE: u64 = u64::MAX;
 
 /// One end of a pipe: its descriptor, and the inode that identifies the pipe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,9 +28,11 @@ pub(crate) struct PipeEnd {
 }
 
 impl PipeEnd {
-    /// Takes over an end that was just opened. From now on only
+    /// Takes over an end of a pipe without a name that was just opened. From now on only
     /// [`close_if_open`](Self::close_if_open) closes it.
     pub(crate) fn new(file: impl AsRawFd + IntoRawFd) -> io::Result<Self> {
+        let status = status_in_handler(file.as_raw_fd()).ok_or_else(io::Error::last_os_error)?;
+        PIPE_DEVICE.store(status.st_dev, Ordering::Relaxed);
         let inode = pipe_inode_in_handler(file.as_raw_fd()).ok_or_else(io::Error::last_os_error)?;
         Ok(Self {
             number: file.into_raw_fd(),
@@ -75,22 +83,30 @@ impl PipeEnd {
 }
 
 /// Returns the inode number of the pipe that the descriptor refers to, or `None` if it is not a
-/// pipe.
+/// pipe, or one with a name.
 fn pipe_inode_in_handler(number: i32) -> Option<u32> {
-    // SAFETY: zeroed is a valid `stat`; async-signal-safe, the kernel fills in a local.
-    let status = unsafe {
-        let mut status: libc::stat = std::mem::zeroed();
-        (libc::fstat(number, &mut status) == 0).then_some(status)
+    let is_pipe = |status: &libc::stat| {
+        status.st_mode & libc::S_IFMT == libc::S_IFIFO
+            && status.st_dev == PIPE_DEVICE.load(Ordering::Relaxed)
     };
     // The kernel uses 32 bits for the inode numbers of pipes.
-    status
-        .filter(|status| status.st_mode & libc::S_IFMT == libc::S_IFIFO)
+    status_in_handler(number)
+        .filter(is_pipe)
         .map(|status| status.st_ino as u32)
+}
+
+fn status_in_handler(number: i32) -> Option<libc::stat> {
+    // SAFETY: zeroed is a valid `stat`; async-signal-safe, the kernel fills in a local.
+    unsafe {
+        let mut status: libc::stat = std::mem::zeroed();
+        (libc::fstat(number, &mut status) == 0).then_some(status)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
+    use std::os::unix::fs::MetadataExt;
 
     use nix::fcntl::OFlag;
     use nix::unistd::dup3_raw;
@@ -104,6 +120,23 @@ mod tests {
             assert_eq!(PipeEnd::from_word_in_handler(end.to_word()), Some(end));
         }
         assert_eq!(PipeEnd::from_word_in_handler(NO_END), None);
+    }
+
+    #[test]
+    fn named_pipe_with_the_same_inode_is_another_file() {
+        let (read_end, _write_end) = io::pipe().expect("a pipe");
+        let end = PipeEnd::new(read_end).expect("an end");
+        let path = std::env::temp_dir().join(format!("gekkota-named-pipe-{}", std::process::id()));
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).expect("a named pipe");
+        let named = std::fs::File::options().read(true).write(true).open(&path);
+        std::fs::remove_file(&path).expect("removed");
+        let named = named.expect("both ends of the named pipe");
+        let forged = PipeEnd {
+            number: named.as_raw_fd(),
+            inode: named.metadata().expect("a status").ino() as u32,
+        };
+        assert!(!forged.is_open_in_handler());
+        end.close_if_open();
     }
 
     #[test]

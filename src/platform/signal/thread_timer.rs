@@ -4,25 +4,27 @@
 //! The timer is an event of the kernel's software CPU clock (`perf_event_open`), which sends a
 //! signal after each interval of the thread's CPU time. The event lives as long as its page is
 //! mapped, so the descriptor need not stay open (async-profiler #855). A timer cannot be created
-//! where the kernel denies such events to ordinary users, or where a sandbox forbids the call.
+//! where the kernel denies such events to ordinary users, or where a sandbox forbids the call. Only
+//! a thread with a descriptor table of its own creates timers: the child of a fork would inherit an
+//! open event, and the application could replace its descriptor.
 //!
 //! **Contract** (cited below):
 //! - *kernel's layouts*: the structures are those of `linux/perf_event.h` and `fcntl.h`, and live
 //!   as long as the call;
 //! - *ours*: the page is mapped here, and unmapped once, on drop;
-//! - *only used*: a descriptor is only passed to system calls, which fail if the application has
-//!   closed it. In that case, an `OwnedFd` would abort a debug build of the application.
+//! - *just opened*: the kernel has just returned the descriptor, in a table that only threads of
+//!   the profiler use.
 
 use std::io;
 use std::num::NonZeroUsize;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
-use nix::unistd::close;
 
+use crate::platform::thread::has_own_descriptors;
 use crate::types::ThreadId;
 
 /// The kernel's `struct perf_event_attr`, in its first published version.
@@ -88,7 +90,8 @@ impl ThreadTimer {
     /// first signal is sent. Cost: about 60 µs.
     ///
     /// # Errors
-    /// The error of the operating system; `Unsupported` for a real-time signal.
+    /// The error of the operating system; `Unsupported` for a real-time signal, and if the calling
+    /// thread shares the application's descriptor table.
     pub(crate) fn start(
         thread: ThreadId,
         interval_ns: u64,
@@ -97,7 +100,7 @@ impl ThreadTimer {
     ) -> io::Result<Self> {
         // If a real-time signal finds its queue full, the kernel sends SIGIO instead, whose default
         // action kills the process.
-        if signal >= libc::SIGRTMIN() {
+        if signal >= libc::SIGRTMIN() || !has_own_descriptors() {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let mut attributes = EventAttributes {
@@ -117,20 +120,14 @@ impl ThreadTimer {
             }
         })?;
         // The mapping keeps the event alive when its descriptor is closed.
-        let timer = Self::map(event).and_then(|timer| {
-            announce(event);
-            enable_for_thread(event, thread, signal)?;
-            Ok(timer)
-        });
-        // Fails only if the application has closed the number.
-        let _ = close(event);
-        Ok(timer?)
+        let timer = Self::map(&event)?;
+        announce(event.as_raw_fd());
+        enable_for_thread(&event, thread, signal)?;
+        Ok(timer)
     }
 
     /// Maps the event's page.
-    fn map(event: i32) -> nix::Result<Self> {
-        // SAFETY: *only used*.
-        let event = unsafe { BorrowedFd::borrow_raw(event) };
+    fn map(event: &OwnedFd) -> nix::Result<Self> {
         let (protection, flags) = (ProtFlags::PROT_READ, MapFlags::MAP_SHARED);
         // SAFETY: a new mapping at an address chosen by the kernel does not affect memory in use.
         let page = unsafe { mmap(None, PAGE, protection, flags, event, 0) }?;
@@ -139,7 +136,7 @@ impl ThreadTimer {
 }
 
 /// Opens the event on a descriptor of at least [`MIN_DESCRIPTOR`], if one is free.
-fn open_event(attributes: &EventAttributes, thread: ThreadId) -> nix::Result<i32> {
+fn open_event(attributes: &EventAttributes, thread: ThreadId) -> nix::Result<OwnedFd> {
     let (any_cpu, no_group) = (-1, -1);
     let attributes: *const EventAttributes = attributes;
     // SAFETY: *kernel's layouts*.
@@ -153,34 +150,29 @@ fn open_event(attributes: &EventAttributes, thread: ThreadId) -> nix::Result<i32
             CLOSE_ON_EXEC,
         )
     })? as i32;
-    // SAFETY: *only used*.
-    let low = unsafe { BorrowedFd::borrow_raw(event) };
-    let Ok(high) = fcntl(low, FcntlArg::F_DUPFD_CLOEXEC(MIN_DESCRIPTOR)) else {
-        return Ok(event);
-    };
-    let _ = close(event);
-    Ok(high)
+    // SAFETY: *just opened*.
+    let event = unsafe { OwnedFd::from_raw_fd(event) };
+    let high = fcntl(&event, FcntlArg::F_DUPFD_CLOEXEC(MIN_DESCRIPTOR));
+    // SAFETY: *just opened*.
+    Ok(high.map_or(event, |high| unsafe { OwnedFd::from_raw_fd(high) }))
 }
 
 /// Directs the event's signals to the thread, and enables the event. `nix` lacks the requests that
 /// set a descriptor's owner and signal, and the one that enables an event.
-fn enable_for_thread(event: i32, thread: ThreadId, signal: i32) -> nix::Result<()> {
+fn enable_for_thread(event: &OwnedFd, thread: ThreadId, signal: i32) -> nix::Result<()> {
     let owner = Owner {
         kind: A_THREAD,
         thread: thread.to_number(),
     };
+    let number = event.as_raw_fd();
     // SAFETY: *kernel's layouts*.
-    Errno::result(unsafe { libc::fcntl(event, SET_OWNER, &raw const owner) })?;
+    Errno::result(unsafe { libc::fcntl(number, SET_OWNER, &raw const owner) })?;
     // SAFETY: accesses no memory.
-    Errno::result(unsafe { libc::fcntl(event, SET_SIGNAL, signal) })?;
-    // SAFETY: *only used*.
-    let descriptor = unsafe { BorrowedFd::borrow_raw(event) };
-    fcntl(
-        descriptor,
-        FcntlArg::F_SETFL(OFlag::O_ASYNC | OFlag::O_NONBLOCK),
-    )?;
+    Errno::result(unsafe { libc::fcntl(number, SET_SIGNAL, signal) })?;
+    let flags = OFlag::O_ASYNC | OFlag::O_NONBLOCK;
+    fcntl(event, FcntlArg::F_SETFL(flags))?;
     // SAFETY: accesses no memory.
-    Errno::result(unsafe { libc::ioctl(event, ENABLE, 0) }).map(drop)
+    Errno::result(unsafe { libc::ioctl(number, ENABLE, 0) }).map(drop)
 }
 
 impl Drop for ThreadTimer {
@@ -192,16 +184,67 @@ impl Drop for ThreadTimer {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::{RecvError, channel};
+
+    use nix::sys::wait::{WaitStatus, waitpid};
+    use nix::unistd::{ForkResult, fork};
+
     use super::*;
     use crate::platform::current_thread_id;
+    use crate::platform::thread::use_own_descriptors;
+
+    const NEVER_NS: u64 = 1 << 60;
+
+    /// Returns the number of events among the descriptors of this process.
+    fn open_events() -> usize {
+        let entries = std::fs::read_dir("/proc/self/fd").expect("descriptors");
+        let targets = entries.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+        targets
+            .filter(|target| target.to_string_lossy().contains("perf_event"))
+            .count()
+    }
 
     #[test]
-    fn descriptor_that_the_application_closes_is_an_error_only() {
-        let close_it = |number: i32| {
-            let _ = close(number);
+    fn child_that_is_forked_while_a_timer_starts_has_no_event() {
+        let (ask, asked) = channel();
+        let (answer, answered) = channel();
+        let starts = std::thread::spawn(move || {
+            assert!(use_own_descriptors());
+            // The event is open during this call.
+            let announce = |_| {
+                ask.send(()).expect("the test forks");
+                answered.recv().expect("the test has forked");
+            };
+            ThreadTimer::start(current_thread_id(), NEVER_NS, libc::SIGURG, announce)
+        });
+        if asked.recv() == Err(RecvError) {
+            let refusal = starts
+                .join()
+                .expect("thread")
+                .expect_err("nothing was announced");
+            println!("!!! SKIPPED: the kernel refuses timers: {refusal}");
+            return;
+        }
+        // SAFETY: glibc lets the child of a program with threads call any function.
+        let child = match unsafe { fork() }.expect("a child") {
+            ForkResult::Parent { child } => child,
+            ForkResult::Child => {
+                let events = std::panic::catch_unwind(open_events).unwrap_or(99);
+                // SAFETY: ends the process.
+                unsafe { libc::_exit(events as i32) }
+            }
         };
-        // In a sandbox that denies timers, the call fails earlier, with a different error.
-        ThreadTimer::start(current_thread_id(), 1_000_000_000, libc::SIGPROF, close_it)
-            .expect_err("the signals cannot be directed");
+        let status = waitpid(child, None).expect("the child's status");
+        answer.send(()).expect("the thread waits");
+        starts.join().expect("thread").expect("a timer");
+        assert_eq!(status, WaitStatus::Exited(child, 0), "events in the child");
+    }
+
+    #[test]
+    fn thread_that_shares_its_descriptors_gets_no_timer() {
+        let announce = |number| panic!("event {number} is open");
+        let error = ThreadTimer::start(current_thread_id(), NEVER_NS, libc::SIGURG, announce)
+            .expect_err("the application could replace the event's descriptor");
+        assert_eq!(error.kind(), io::ErrorKind::Unsupported);
     }
 }

@@ -1,13 +1,18 @@
 //! Threads as the system knows them: stack bounds, activity, and the profiler's own threads.
 
 mod other_threads_activity;
+mod own_descriptors;
 mod profiler_thread;
 mod signal_stack;
 mod stack_bounds;
+#[forbid(unsafe_code)]
+mod thread_probe;
 
 pub(crate) use other_threads_activity::{
     OtherThreadsActivity, ProcessCpuSum, other_threads_activity_by_rusage,
 };
+pub(crate) use own_descriptors::{has_own_descriptors, on_own_descriptors, use_own_descriptors};
 pub(crate) use profiler_thread::{ProfilerThread, spawn_profiler_thread};
 pub(crate) use signal_stack::SignalStack;
 pub(crate) use stack_bounds::{StackBounds, current_stack_bounds};
+pub(crate) use thread_probe::{ProbeResult, ThreadProbe};

@@ -16,6 +16,7 @@ use nix::time::ClockId;
 use crate::platform::clock::{process_cpu_ns, thread_cpu_ns};
 use crate::platform::identity::current_thread_id;
 use crate::platform::procfs::is_sandboxed;
+use crate::platform::shared_file::read_text;
 use crate::platform::system_info::kernel_is_at_least;
 
 /// Activity of all threads of this process except the calling one. The value changes when such a
@@ -99,7 +100,7 @@ impl Drop for ProcessCpuSum {
 
 /// Returns whether the kernel runs some processors without scheduler ticks.
 fn has_tickless_processors() -> bool {
-    let list = std::fs::read_to_string("/sys/devices/system/cpu/nohz_full").unwrap_or_default();
+    let list = read_text("/sys/devices/system/cpu/nohz_full");
     list.trim_start()
         .starts_with(|first: char| first.is_ascii_digit())
 }

@@ -59,6 +59,10 @@ const RETURN_TO_SLEEP_NS: u64 = 30_000;
 /// about as long as an interrupt takes.
 const SHORT_ABSENCE_NS: u64 = 10_000;
 
+/// Time until the sampler asks again whether a thread is blocked, after the system has refused to
+/// report it, in ns. A process can become dumpable again, and `/proc` can be mounted.
+const HIDDEN_NS: u64 = 1_000_000_000;
+
 /// Reports that a thread exited without unregistering.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Exited;
@@ -85,8 +89,8 @@ pub(crate) struct ThreadSampler {
     slot: Option<Arc<SlotHandle>>,
     state: ThreadState,
     probe: ThreadProbe,
-    /// Whether the system refuses to report if the thread is blocked.
-    is_hidden: bool,
+    /// If the system refuses to report whether the thread is blocked, the time of the next attempt.
+    hidden_until: Option<TimeStamp>,
     /// Whether the kernel refused to read the thread's CPU clock.
     has_no_clock: bool,
     /// Where the thread was blocked when its frame pointer was last requested.
@@ -121,7 +125,7 @@ impl ThreadSampler {
             registration,
             slot: slot.filter(|_| records_stacks),
             state: ThreadState::Running,
-            is_hidden: false,
+            hidden_until: None,
             has_no_clock: false,
             fp_requested_at: None,
             frame_pointers: FramePointerCache::default(),
@@ -325,15 +329,21 @@ impl ThreadSampler {
     /// Returns where the thread is blocked, or `None` if it runs, is not blocked, or if the system
     /// does not report it.
     fn blocked_at(&mut self, runs: bool, context: &TickContext<'_>) -> Option<BlockedAt> {
-        if runs || self.is_hidden {
+        let is_hidden = |until| context.tick.time < until;
+        if runs || self.hidden_until.is_some_and(is_hidden) {
             return None;
         }
         match self.probe.probe() {
-            ProbeResult::Blocked(at) => Some(at),
+            ProbeResult::Blocked(at) => {
+                self.hidden_until = None;
+                Some(at)
+            }
             ProbeResult::NotBlocked => None,
             ProbeResult::Hidden => {
-                self.is_hidden = true;
-                SessionCounts::add(&context.session.counts.hidden_threads, 1);
+                let next_attempt = context.tick.time.plus_ns(HIDDEN_NS);
+                if self.hidden_until.replace(next_attempt).is_none() {
+                    SessionCounts::add(&context.session.counts.hidden_threads, 1);
+                }
                 READS_CLOCK.store(true, Ordering::Relaxed);
                 None
             }
@@ -619,7 +629,7 @@ impl ThreadSampler {
             }
         }
         let ran_on_ns = cpu_ns.map(|cpu_ns| cpu_ns.saturating_sub(header.cpu_ns));
-        let is_asleep = self.is_hidden
+        let is_asleep = self.hidden_until.is_some()
             && header.cpu_ns > 0
             && ran_on_ns.is_some_and(|ran_on_ns| ran_on_ns <= RETURN_TO_SLEEP_NS);
         // Even in that short time, an event may have begun or ended before the thread slept again.
@@ -720,13 +730,6 @@ impl ThreadSampler {
             }
             state => *state = ThreadState::Running,
         }
-    }
-
-    /// Writes the pending idle samples and ends the timer, because the sampler may return to this
-    /// thread much later or never.
-    pub(crate) fn flush_and_end_timer(&mut self, context: &TickContext<'_>) {
-        self.write_idle_samples(context);
-        self.end_timer();
     }
 
     /// Ends the thread's timer and cancels a request that the timer was to answer, so that the next

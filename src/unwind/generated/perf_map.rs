@@ -3,12 +3,11 @@
 //! Each line is `START SIZE name`, with hexadecimal numbers. Runtimes append lines while they run,
 //! so each poll reads only new lines, up to a limit.
 
-use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::platform::open_own_file;
+use crate::platform::{SharedFile, open_own_file};
 use crate::types::{ProcessId, TimeStamp};
 use crate::unwind::generated::code_map::{CodeMap, CodeRangeId, GeneratedCode};
 
@@ -64,8 +63,7 @@ impl PerfMap {
 
     /// Reads the next part of the file and returns the number of valid lines.
     fn read_more(&mut self) -> Option<u64> {
-        let mut file = open_own_file(&self.path)?;
-        let bytes = file.metadata().ok()?.len();
+        let (mut file, bytes) = open_own_file(&self.path)?;
         if bytes < self.read_bytes {
             // The file was truncated or replaced.
             self.read_bytes = 0;
@@ -104,7 +102,7 @@ impl PerfMap {
         Some(self.lines - before)
     }
 
-    fn read_part(&self, file: &mut File) -> Option<Vec<u8>> {
+    fn read_part(&self, file: &mut SharedFile) -> Option<Vec<u8>> {
         file.seek(SeekFrom::Start(self.read_bytes)).ok()?;
         let mut text = Vec::new();
         file.take(MAX_BYTES_PER_POLL).read_to_end(&mut text).ok()?;

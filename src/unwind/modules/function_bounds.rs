@@ -1,14 +1,13 @@
 //! Reads the bounds of functions from a module's symbol tables, and finds the words that the
 //! dynamic linker fills in.
 
-use std::fs::File;
 use std::ops::Range;
 
 use object::elf::FileHeader64;
 use object::read::elf::ElfFile;
 use object::{NativeEndian, Object, ObjectSection, ObjectSymbol, ReadCache, SymbolKind};
 
-use crate::platform::ModuleImage;
+use crate::platform::{ModuleImage, SharedFile};
 
 /// Maximum number of functions in a module; if there are more, none are used.
 const MAX_FUNCTIONS: usize = 2_000_000;
@@ -47,7 +46,7 @@ impl FunctionBounds {
 }
 
 fn read_bounds(module: &ModuleImage) -> Option<FunctionBounds> {
-    let file = ReadCache::new(File::open(&module.path).ok()?);
+    let file = ReadCache::new(SharedFile::open_regular(&module.path).ok()?);
     let elf = ElfFile::<FileHeader64<NativeEndian>, _>::parse(&file).ok()?;
     let build_id = elf.build_id().ok()?.unwrap_or_default();
     if build_id != module.build_id {

@@ -341,10 +341,17 @@ impl Sleeper {
         let (end, ends) = std::sync::mpsc::channel();
         let body = move || {
             gekkota::register_thread(name);
-            // Returns when the sender is dropped.
-            assert!(ends.recv().is_err());
+            // Ends when the sender is dropped.
+            while ends.recv().is_ok() {}
         };
         Self(Some((end, std::thread::spawn(body))))
+    }
+
+    /// Lets the thread run for a moment.
+    pub fn wake(&self) {
+        if let Some((end, _)) = &self.0 {
+            end.send(()).expect("the thread lives");
+        }
     }
 }
 

@@ -15,7 +15,7 @@ mod restarted;
 #[cfg(target_arch = "x86_64")]
 mod same_place;
 #[cfg(target_arch = "x86_64")]
-mod sandbox;
+pub(crate) mod sandbox;
 mod shares;
 mod sleeping;
 mod unprivileged_timers;

@@ -18,7 +18,7 @@ fn instruction(code: u16, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
 }
 
 /// Installs a filter that kills the process for each of these system calls, and allows all others.
-fn kill_for(calls: &[libc::c_long]) {
+pub(crate) fn kill_for(calls: &[libc::c_long]) {
     let mut program = vec![instruction(LOAD_WORD, 0, 0, 0)];
     for call in calls {
         program.push(instruction(JUMP_IF_EQUAL, 0, 1, *call as u32));

@@ -90,7 +90,7 @@ fn callback_receives_each_of_the_four_states() {
 }
 
 #[test]
-fn callbacks_run_in_order_on_the_sampler_thread() {
+fn callbacks_run_in_order_on_a_thread_of_their_own() {
     isolated(|| {
         gekkota::register_thread("adds callbacks");
         start();
@@ -108,7 +108,7 @@ fn callbacks_run_in_order_on_the_sampler_thread() {
             let called = receive.recv_timeout(LONGEST_WAIT).expect("a loop");
             assert_eq!(
                 called,
-                (number, SamplingCompleted, "SamplerThread\n".to_owned())
+                (number, SamplingCompleted, "AfterSampling\n".to_owned())
             );
         }
         drop(send);
@@ -353,7 +353,8 @@ fn fork_in_a_callback_leaves_other_callbacks_to_the_parent() {
         gekkota::register_thread("adds callbacks");
         let sleeper = common::Sleeper::start("sleeps");
         start();
-        // The sampler keeps a file open for each thread whose stack it has read remotely.
+        // The sampler keeps a file open for each thread whose stack it has read remotely. The child
+        // must not close its own files of the same numbers.
         wait_until("the sampler has read the stack of the sleeper", || {
             Read::of_running().count("remote_samples") > 0
         });

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::common::{Read, become_nobody, isolated};
+use crate::common::{Read, become_nobody, isolated, one_loop};
 use gekkota::callback::{
     ProfilingState, ProfilingStates, profiler_add_state_change_callback,
     profiler_callback_after_sampling,
@@ -94,6 +94,8 @@ fn states_of_a_failed_restart() -> String {
     };
     profiler_add_state_change_callback(ProfilingStates::ALL, note, 1);
     profiler_start(StartParams::default()).expect("start");
+    // The first callback creates the thread that runs them.
+    one_loop();
     let callback_state = Arc::new(Mutex::new(None));
     let set_state = Arc::clone(&callback_state);
     let no_threads = libc::rlimit {

@@ -1,0 +1,29 @@
+//! File descriptors: the application's stay as they are, and the profiler holds none of their
+//! numbers.
+
+mod callbacks;
+mod host_files;
+mod limits;
+mod module_files;
+mod saving;
+
+use crate::common::{Read, Sleeper, wait_until};
+use gekkota::{ProfilerSession, SamplingEngine, StartParams};
+
+/// A session, and threads that sleep and whose stacks the sampler has read from outside.
+struct Sampled {
+    session: ProfilerSession,
+    sleepers: Vec<Sleeper>,
+}
+
+impl Sampled {
+    fn start(sleepers: usize) -> Self {
+        let params = StartParams::default().engine(SamplingEngine::Signals);
+        let session = ProfilerSession::start(params).expect("start");
+        let sleepers: Vec<_> = (0..sleepers).map(|_| Sleeper::start("sleeper")).collect();
+        wait_until("the sleeping threads are sampled", || {
+            Read::of_running().count("remote_samples") >= sleepers.len() as u64
+        });
+        Self { session, sleepers }
+    }
+}

@@ -254,6 +254,9 @@ fn write_log(json: &mut JsonWriter<'_>, source: &ProfileSource, process: &Proces
                         .unsigned(memory.unreleased_bytes);
                     json.key("released_chunk_bytes")
                         .unsigned(memory.released_bytes);
+                    // Ended threads, pages and code, and exit profiles.
+                    json.key("kept_bytes")
+                        .unsigned(source.buffer.statistics.kept_bytes);
                     if let Some(done) = memory.oldest_done {
                         json.key("oldestChunkDone_TSms")
                             .time_ms(source.ns_since_start(done));

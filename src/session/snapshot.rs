@@ -13,7 +13,7 @@ use crate::state::{ACTIVE_PS, CORE_PS, Session, core_buffer};
 use crate::stream::{ProfileSource, StreamOptions, stream_gecko_json};
 use crate::threads::OffThreadRef;
 use crate::types::{Generation, ProfilingState, SaveError};
-use crate::unwind::{CodeMap, ModuleTable};
+use crate::unwind::{ModuleTable, NamedCode, lost_code_names};
 use crate::util::{FailureLatch, PsCell, PsLock, is_any_lock_held_on_current_thread};
 
 /// A snapshot of a session. Writing it does not access the running session.
@@ -73,7 +73,7 @@ pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
             is_shutting_down: false,
             since: None,
             modules: ModuleTable::default(),
-            generated_code: CodeMap::default(),
+            generated_code: NamedCode::default(),
             session,
         }
     };
@@ -105,11 +105,12 @@ pub(crate) fn forget_kept_in_child(lock: &mut PsLock) {
     std::mem::forget(KEPT.get_mut(lock).take());
 }
 
-/// Returns the sampler's counts, and the number of marker stacks that were lost before the sampler
-/// received them.
+/// Returns the sampler's counts, and the numbers of the marker stacks that were lost before the
+/// sampler received them and of the names that generated code has lost.
 fn session_counts(session: &Session) -> Vec<(&'static str, u64)> {
     let mut counts = session.counts.all();
     counts.push(("lost_marker_stacks", lost_stacks()));
+    counts.push(("lost_code_names", lost_code_names()));
     counts
 }
 

@@ -7,7 +7,7 @@ use crate::platform::ProcessStart;
 use crate::state::{OpenPauses, Session};
 use crate::threads::OffThreadRef;
 use crate::types::{Page, ProcessId, TimeStamp};
-use crate::unwind::{CodeMap, ModuleTable};
+use crate::unwind::{ModuleTable, NamedCode};
 
 /// A frozen session. It can be streamed any number of times, even after the session has ended.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ pub(crate) struct ProfileSource {
     /// The pauses that were open when the profile was taken.
     pub(crate) open_pauses: OpenPauses,
     pub(crate) modules: ModuleTable,
-    pub(crate) generated_code: CodeMap,
+    pub(crate) generated_code: NamedCode,
 }
 
 impl ProfileSource {

@@ -17,6 +17,12 @@ const SAMPLER_LOSSES: &[&str] = &[
     "threads_without_clock",
     "lost_marker_stacks",
     "dropped_samples",
+    "dropped_ended_threads",
+    "dropped_empty_threads",
+    "dropped_ended_pages",
+    "dropped_exit_profiles",
+    "lost_code_names",
+    "unread_perf_map_bytes",
     "sampler_panics",
 ];
 

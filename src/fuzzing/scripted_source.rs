@@ -60,6 +60,7 @@ pub(crate) fn scripted_source(buffer: BufferSnapshot, kept_ns: Option<u64>) -> P
         is_shutting_down: false,
         since: None,
         threads: threads().to_vec(),
+        threads_complete_since: None,
         unmatched_filters: Vec::new(),
         buffer,
         open_pauses: OpenPauses::default(),

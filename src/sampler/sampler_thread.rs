@@ -415,17 +415,15 @@ impl SamplerThread {
         self.buffer.discard_old(monotonic_now, too_old);
     }
 
-    /// Drops profiles of child processes that are older than the buffer's contents. They may be
-    /// large.
+    /// Drops what the session keeps outside the buffer and what is older than the buffer's contents
+    /// or than the session's duration: ended threads, exit profiles, pages and code.
     #[doc(alias = "ClearExpiredExitProfiles")]
     fn drop_expired(&self) {
+        let now = monotonic_now();
         let (in_memory, unread) = self.unwinder.perf_map_bytes();
         self.session.set_perf_map_bytes(in_memory, unread);
-        drop_old_unregistered_code(monotonic_now());
-        let buffer_start = self.buffer.range().start;
-        let expired = ActivePs::with(&self.session, |active, _| {
-            active.exit_profiles.borrow_mut().take_expired(buffer_start)
-        });
+        drop_old_unregistered_code(now);
+        let expired = ActivePs::with(&self.session, |active, lock| active.take_expired(now, lock));
         // Dropped without holding the lock.
         drop(expired);
     }

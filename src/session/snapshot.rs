@@ -36,6 +36,9 @@ pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
     let (generation, session) = running_session().filter(|(running, _)| is_asked_for(*running))?;
     // Waits without the lock, because the sampler needs the lock to proceed.
     session.wait_for_flush();
+    let taken_at = monotonic_now();
+    // Declared before the lock, so that it is dropped after the lock is released.
+    let _expired;
     let mut source = {
         let lock = PsLock::acquire();
         // Checked again, because the sampler has flushed the data of this session only.
@@ -47,8 +50,8 @@ pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
         // Read before the snapshot of the buffer, so that no thread with data in that snapshot is
         // dropped.
         let buffer_start = core_buffer().range().start;
-        let mut threads = active.threads.borrow_mut();
-        threads.drop_expired(buffer_start, &lock);
+        _expired = active.take_expired(taken_at, &lock);
+        let threads = active.threads.borrow();
         let (ended_pages, exit_profiles) =
             (active.ended_pages.borrow(), active.exit_profiles.borrow());
         ProfileSource {
@@ -59,12 +62,16 @@ pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
             pages: core
                 .pages
                 .iter()
-                .chain(ended_pages.since(buffer_start))
+                .chain(ended_pages.since(buffer_start, taken_at))
                 .cloned()
                 .collect(),
-            exit_profiles: exit_profiles.since(buffer_start).cloned().collect(),
+            exit_profiles: exit_profiles
+                .since(buffer_start, taken_at)
+                .cloned()
+                .collect(),
             process_start: core.process_start,
             threads: threads.all(),
+            threads_complete_since: threads.complete_since(),
             unmatched_filters: threads.unmatched_filters(),
             buffer: core_buffer().snapshot(),
             counts: session_counts(&session),

@@ -104,6 +104,14 @@ pub enum ExitProfileError {
         /// The missing part, which every profile has.
         lacks: &'static str,
     },
+    /// The profile is larger than all exit profiles of the session may be: a quarter of
+    /// [`StartParams::capacity_bytes`](crate::StartParams::capacity_bytes).
+    TooLarge {
+        /// Size of the profile, in bytes.
+        bytes: u64,
+        /// Maximum size of all exit profiles, in bytes.
+        max_bytes: u64,
+    },
     /// This build contains no profiler.
     Unsupported,
 }
@@ -126,6 +134,13 @@ impl fmt::Display for ExitProfileError {
                 write!(
                     f,
                     "got JSON with no {lacks:?}, expected a profile in Gecko's format"
+                )
+            }
+            Self::TooLarge { bytes, max_bytes } => {
+                write!(
+                    f,
+                    "got {bytes} bytes, expected at most {max_bytes} bytes, a quarter of the \
+                     session's capacity"
                 )
             }
             Self::Unsupported => f.write_str(

@@ -110,8 +110,8 @@ impl Unwinder {
         self.code.limit_perf_map(max_bytes);
     }
 
-    /// Returns the size of the code that `/tmp/perf-PID.map` lists, in bytes of memory, and how many
-    /// bytes of the file are left out.
+    /// Returns the size in memory of the code that `/tmp/perf-PID.map` lists, and how much of the
+    /// file is left out, in bytes.
     pub(crate) fn perf_map_bytes(&self) -> (u64, u64) {
         let perf_map = self.code.perf_map();
         (perf_map.code_bytes(), perf_map.left_out_bytes())

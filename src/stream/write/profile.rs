@@ -170,7 +170,7 @@ fn write_counters(
     process: &ProcessStreamingContext,
 ) {
     // Growth before the oldest remaining row belongs to no row.
-    let begins_late = source.earliest_ns_after_loss().is_some();
+    let begins_late = source.earliest_ns_of_process().is_some();
     json.array(|json| {
         for (counter, rows) in process.counters.iter().filter(|(_, rows)| !rows.is_empty()) {
             json.object(|json| {

@@ -169,7 +169,7 @@ fn recorded_thread(thread: ThreadId) -> Option<(Generation, u64)> {
     }
     let recorded = |thread: OnThreadRef<'_>| {
         let thread = thread.unlocked_reader_and_atomic_rw_on_thread();
-        let session = thread.session_that_records(ThreadProfilingFeatures::MARKERS)?;
+        let session = thread.begin_entry(ThreadProfilingFeatures::MARKERS)?;
         Some((session, thread.info().serial))
     };
     OnThreadRef::with(recorded)?
@@ -185,7 +185,7 @@ fn recorded_other_thread(thread: ThreadId) -> Option<(Generation, u64)> {
     let thread = ThreadRegistry::find(thread)?;
     let session = thread
         .unlocked_const_reader_and_atomic_rw()
-        .session_that_records(ThreadProfilingFeatures::MARKERS)?;
+        .begin_entry(ThreadProfilingFeatures::MARKERS)?;
     Some((session, thread.serial()))
 }
 

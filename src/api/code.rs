@@ -22,13 +22,14 @@ pub struct CodeRange(Option<backend::CodeRangeToken>);
 /// memory through `start`, and the code need not exist yet. At most 1,024 bytes of the name are
 /// copied. An empty or null range is ignored. Where ranges overlap, the newest one names the shared
 /// addresses, also in samples that were taken before: register memory again when new code replaces
-/// the old. After a range is dropped, its name remains in the profiles of the running session until
-/// another range covers its addresses, but its code is no longer unwound.
+/// the old. After a range is dropped, its code is no longer unwound. Its name remains in the
+/// profiles of the running session until another range covers its addresses, within the session's
+/// duration, and while all dropped ranges take less than a sixteenth of the session's capacity.
 ///
-/// Cost: a lock, an allocation and an insertion into a tree, about 1 µs; about 200 bytes per range.
-/// After a change, the sampler copies the list of ranges when a stack next leads into code outside
-/// all libraries. A program that writes `/tmp/perf-PID.map` for `perf` need not call this function,
-/// because the sampler reads that file too.
+/// Cost: a lock, three allocations and an insertion into a tree, 1 to 3 µs; about 200 bytes per
+/// range. The number of ranges hardly matters, because a change never copies the tree. A program
+/// that writes `/tmp/perf-PID.map` for `perf` need not call this function: the sampler reads that
+/// file, too.
 ///
 /// ```
 /// # let code: [u8; 0] = [];

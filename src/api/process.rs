@@ -35,8 +35,9 @@ pub fn profiler_register_page(page: Page) {
     backend::register_page(page);
 }
 
-/// Unregisters a page. Profiles still list it while the buffer reaches back to this moment. Ignores
-/// an unknown id.
+/// Unregisters a page. Profiles still list it while the buffer reaches back to this moment, within
+/// the session's duration, and while all unregistered pages take less than a sixteenth of the
+/// session's capacity. Ignores an unknown id.
 ///
 /// May be called from any thread. Cost: a lock and a search through all pages.
 pub fn profiler_unregister_page(inner_window_id: u64) {
@@ -52,7 +53,9 @@ pub fn profiler_clear_all_pages() {
 /// Adds the profile of an exited child process to every later profile of this session. The profile
 /// must be uncompressed JSON in Gecko's format.
 ///
-/// The session keeps it while the buffer reaches back to this moment. The viewer shows the threads
+/// The session keeps it while the buffer reaches back to this moment, within the session's
+/// duration. All exit profiles may take a quarter of the session's capacity; beyond it the oldest
+/// are dropped, which `meta.losses` of the profile counts. The viewer shows the threads
 /// of the child, and of the processes whose profiles it contains, next to those of this process. A
 /// profile that is added twice appears twice.
 /// [`Profile::summarize`](crate::api::session::Profile::summarize) leaves such profiles out.
@@ -72,8 +75,9 @@ pub fn profiler_clear_all_pages() {
 /// ```
 ///
 /// # Errors
-/// [`ExitProfileError`] if the profiler is inactive, or the text is not a profile, is longer than
-/// 1 GiB, or contains more than 16 levels of processes within processes. The text is dropped.
+/// [`ExitProfileError`] if the profiler is inactive, if the text is not a profile, if it is larger
+/// than a quarter of the session's capacity or than 1 GiB, or if it contains more than 16 levels of
+/// processes within processes. The text is dropped.
 pub fn profiler_received_exit_profile(profile: impl Into<String>) -> Result<(), ExitProfileError> {
     backend::received_exit_profile(profile.into())
 }

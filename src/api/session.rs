@@ -168,6 +168,12 @@ impl Profile {
     /// | `handler_replacements` | times that foreign code replaced the signal's handler; while a foreign handler is installed, running threads are not sampled |
     /// | `dropped_samples` | samples that did not fit into the buffer |
     /// | `lost_marker_stacks` | stacks of markers that were lost for lack of memory |
+    /// | `dropped_ended_threads` | ended threads that were dropped with their samples and markers, because the session kept too many |
+    /// | `dropped_empty_threads` | ended threads without samples and markers that were dropped, because the session kept too many |
+    /// | `dropped_ended_pages` | unregistered pages that were dropped, because the session kept too many |
+    /// | `dropped_exit_profiles` | profiles of child processes that were dropped, because the session kept too many |
+    /// | `lost_code_names` | unregistered ranges of generated code whose names were dropped, because the session kept too many |
+    /// | `unread_perf_map_bytes` | bytes of `/tmp/perf-PID.map` that were not read, because the file lists too much code |
     /// | `sampler_panics` | 1 if the sampler ended by an internal error; no samples were taken from then on |
     pub fn sampler_counts(&self) -> Vec<(&'static str, u64)> {
         self.frozen.counts()

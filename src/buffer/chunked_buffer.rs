@@ -40,6 +40,9 @@ pub(crate) struct ChunkedBuffer {
     session: AtomicU64,
     /// Maximum length of a block in the active session, in bytes. Also a hint.
     largest_block_bytes: AtomicUsize,
+    /// Size of what the active session keeps outside the chunks, in bytes. It counts towards the
+    /// capacity.
+    kept_bytes: AtomicUsize,
     heavy_barrier: HeavyBarrier,
 }
 
@@ -187,6 +190,7 @@ impl ChunkedBuffer {
         let mut state = self.state.lock();
         let State { taken, chunks } = &mut *state;
         let chunks = chunks.as_mut().filter(|chunks| chunks.session == session)?;
+        self.count_kept_bytes(chunks);
         let made = make(chunks, taken.len());
         if made.is_none() {
             self.count_dropped(Dropped::TooLarge);
@@ -206,6 +210,7 @@ impl ChunkedBuffer {
             dropped: [const { AtomicU64::new(0) }; DROP_REASONS],
             session: AtomicU64::new(0),
             largest_block_bytes: AtomicUsize::new(0),
+            kept_bytes: AtomicUsize::new(0),
             heavy_barrier,
         }
     }
@@ -229,6 +234,7 @@ impl ChunkedBuffer {
             .for_each(|count| count.store(0, Ordering::Relaxed));
         self.largest_block_bytes
             .store(manager.largest_chunk_bytes(), Ordering::Relaxed);
+        self.set_kept_bytes(0);
         self.replace_chunks(Some(SessionChunks::new(session, manager)));
         self.session.store(session.to_number(), Ordering::Relaxed);
         self.request_maintenance();
@@ -240,6 +246,19 @@ impl ChunkedBuffer {
     pub(crate) fn end_session(&self) {
         self.session.store(0, Ordering::Relaxed);
         self.replace_chunks(None);
+    }
+
+    /// Sets the size of what the active session keeps outside the chunks, in bytes. The buffer
+    /// discards chunks accordingly when it next needs one, or is maintained.
+    pub(crate) fn set_kept_bytes(&self, bytes: u64) {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        self.kept_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    fn count_kept_bytes(&self, chunks: &mut SessionChunks) {
+        chunks
+            .manager
+            .set_kept_bytes(self.kept_bytes.load(Ordering::Relaxed));
     }
 
     pub(crate) fn count_dropped(&self, why: Dropped) {
@@ -333,6 +352,7 @@ impl ChunkedBuffer {
             let mut state = self.state.lock();
             let State { taken, chunks } = &mut *state;
             let Some(chunks) = chunks else { return };
+            self.count_kept_bytes(chunks);
             chunks.release_done();
             for (index, _) in taken.iter().enumerate().filter(|(_, is_taken)| **is_taken) {
                 let lane = self.lanes.get(index);
@@ -381,6 +401,7 @@ impl ChunkedBuffer {
         BufferStatistics {
             dropped: self.dropped(),
             lanes: state.taken.iter().filter(|is_taken| **is_taken).count() as u64,
+            kept_bytes: self.kept_bytes.load(Ordering::Relaxed) as u64,
             ..state
                 .chunks
                 .as_ref()
@@ -442,6 +463,7 @@ impl ChunkedBuffer {
         let Some(chunks) = &mut state.chunks else {
             return;
         };
+        self.count_kept_bytes(chunks);
         // Release full chunks first: a lane that has just moved to its next chunk is not idle.
         chunks.release_done();
         for lane in chunks.idle_lanes() {
@@ -452,6 +474,7 @@ impl ChunkedBuffer {
         if let Some(time) = at_or_before {
             chunks.manager.destroy_chunks_at_or_before(time);
         }
+        chunks.manager.discard_excess();
         chunks.follow_manager();
     }
 

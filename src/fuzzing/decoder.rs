@@ -7,7 +7,7 @@ use crate::markers::MarkerType;
 use crate::markers::Tracing;
 use crate::stream::{StreamOptions, stream_gecko_json};
 use crate::types::ProfilerTime;
-use crate::unwind::CodeMap;
+use crate::unwind::NamedCode;
 use crate::util::FailureLatch;
 
 const HEADER_BYTES: usize = 10;
@@ -89,7 +89,7 @@ impl<'a> DecoderCase<'a> {
         let buffer = BufferSnapshot::of_bytes(&self.chunks());
         let mut source = scripted_source(buffer, is_cut_by(true).then(|| kept_ns_since(cut_ns)));
         if self.has(Self::HAS_CODE) {
-            source.generated_code = CodeMap::of_range(0x1000..u64::MAX / 2);
+            source.generated_code = NamedCode::of_range(0x1000..u64::MAX / 2);
         }
         let since = ProfilerTime::from_monotonic_ns(PROCESS_START.plus_ns(cut_ns).0);
         let options = StreamOptions::new(

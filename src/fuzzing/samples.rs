@@ -11,7 +11,7 @@ use crate::labels::joined_label_text;
 use crate::sampler::{SampleScript, ScriptedFrame, ScriptedSample, ScriptedStack};
 use crate::stream::{PlainSample, PlainSamples, RowEvent};
 use crate::types::{CATEGORIES, FrameFlags, Generation, TimeStamp};
-use crate::unwind::CodeMap;
+use crate::unwind::NamedCode;
 
 const SESSION: Generation = ChunkedBuffer::TEST_SESSION;
 const CAPACITIES: [u64; 5] = [300, 1 << 10, 4 << 10, 16 << 10, 1 << 20];
@@ -195,7 +195,7 @@ impl<'a> FuzzedSession<'a> {
         let is_whole = snapshot.statistics.recycled_chunks == 0;
         check_modules(&snapshot, written);
         let mut source = scripted_source(snapshot, None);
-        source.generated_code = CodeMap::of_range(0..u64::MAX);
+        source.generated_code = NamedCode::of_range(0..u64::MAX);
         let decoded = PlainSamples::decode(&source);
         assert_eq!(decoded.malformed_entries, 0);
         for (thread, rows) in decoded.threads {

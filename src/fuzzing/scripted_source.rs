@@ -10,7 +10,7 @@ use crate::state::{OpenPauses, Session, SessionSettings};
 use crate::stream::ProfileSource;
 use crate::threads::{MAIN_THREAD_NAME, OffThreadRef};
 use crate::types::{ProcessId, TimeStamp};
-use crate::unwind::{CodeMap, ModuleTable};
+use crate::unwind::{ModuleTable, NamedCode};
 
 pub(crate) const PROCESS_START: TimeStamp = TimeStamp(1_000);
 
@@ -60,11 +60,12 @@ pub(crate) fn scripted_source(buffer: BufferSnapshot, kept_ns: Option<u64>) -> P
         is_shutting_down: false,
         since: None,
         threads: threads().to_vec(),
+        threads_complete_since: None,
         unmatched_filters: Vec::new(),
         buffer,
         open_pauses: OpenPauses::default(),
         modules: ModuleTable::default(),
-        generated_code: CodeMap::default(),
+        generated_code: NamedCode::default(),
     }
 }
 

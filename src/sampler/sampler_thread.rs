@@ -25,11 +25,11 @@ use crate::sampler::tick::write_pending_stacks;
 use crate::sampler::tick::{ActivityHint, IdleChecks};
 use crate::sampler::tick::{Scratch, TickContext};
 use crate::state::{
-    ActivePs, REGISTRATION_HOOKS, RunningSampler, SeenPauses, Session, SessionCounts,
+    ActivePs, KeptKind, REGISTRATION_HOOKS, RunningSampler, SeenPauses, Session, SessionCounts,
 };
 use crate::threads::{OffThreadRef, unregister};
 use crate::types::{Features, SamplingState, StartError, TimeStamp};
-use crate::unwind::{Unwinder, forget_unregistered_code};
+use crate::unwind::{Unwinder, drop_old_unregistered_code, keep_unregistered_code};
 use crate::util::PsLock;
 
 /// Interval between two CPU counter samples, in ns. The kernel updates the CPU time of threads on
@@ -67,8 +67,10 @@ pub(crate) fn spawn_sampler(
 ) -> Result<(Arc<Session>, Box<dyn RunningSampler>), StartError> {
     // The unwinder is created before the thread starts, so that the first tick is not delayed and a
     // snapshot taken at once finds the modules.
-    forget_unregistered_code();
-    let unwinder = Unwinder::new();
+    let settings = &session.settings;
+    keep_unregistered_code(settings.kept_limits(KeptKind::UnregisteredCode));
+    let mut unwinder = Unwinder::new();
+    unwinder.limit_perf_map(settings.kept_limits(KeptKind::PerfMap).max_bytes);
     session.set_first_modules(unwinder.modules());
     let session = Arc::new(session);
     let shared = Arc::clone(&session);
@@ -356,14 +358,15 @@ impl SamplerThread {
         self.buffer.discard_old(monotonic_now, too_old);
     }
 
-    /// Drops profiles of child processes that are older than the buffer's contents. They may be
-    /// large.
+    /// Drops what the session keeps outside the buffer and what is older than the buffer's contents
+    /// or than the session's duration: ended threads, exit profiles, pages and code.
     #[doc(alias = "ClearExpiredExitProfiles")]
     fn drop_expired(&self) {
-        let buffer_start = self.buffer.range().start;
-        let expired = ActivePs::with(&self.session, |active, _| {
-            active.exit_profiles.borrow_mut().take_expired(buffer_start)
-        });
+        let now = monotonic_now();
+        let (in_memory, unread) = self.unwinder.perf_map_bytes();
+        self.session.set_perf_map_bytes(in_memory, unread);
+        drop_old_unregistered_code(now);
+        let expired = ActivePs::with(&self.session, |active, lock| active.take_expired(now, lock));
         // Dropped without holding the lock.
         drop(expired);
     }

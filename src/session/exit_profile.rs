@@ -13,7 +13,7 @@ use crate::types::ExitProfileError;
 
 /// Maximum length of a profile, in bytes: browsers have no longer strings, so the viewer could not
 /// open it.
-const MAX_BYTES: usize = 1 << 30;
+pub(crate) const MAX_BYTES: u64 = 1 << 30;
 
 /// Maximum number of levels of processes, including the child itself. Each level takes a few nested
 /// calls of the caller's stack; a browser has two levels.
@@ -23,12 +23,6 @@ const MAX_LEVELS: usize = 16;
 ///
 /// The result is a flat list, because the viewer shows only one level of child processes.
 pub(crate) fn split_profile(text: &str) -> Result<Vec<Arc<str>>, ExitProfileError> {
-    if text.len() > MAX_BYTES {
-        return Err(ExitProfileError::TooLong {
-            bytes: text.len(),
-            max_bytes: MAX_BYTES,
-        });
-    }
     let mut split = Split::default();
     let mut json = serde_json::Deserializer::from_str(text);
     let process = Process {

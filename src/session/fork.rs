@@ -32,7 +32,7 @@ use crate::util::{Guard, PsLock};
 struct HeldLocks {
     event_watches: Guard<'static, EventWatches>,
     script_functions: Guard<'static, Option<ScriptFunctions>>,
-    code_ranges: Guard<'static, Option<CodeRanges>>,
+    code_ranges: Guard<'static, CodeRanges>,
     loader: Guard<'static, ()>,
     unwinder: Guard<'static, Option<OnDemandUnwinder>>,
     buffer: BufferForkGuard<'static>,

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::session::exit_profile::split_profile;
+use crate::session::exit_profile::{MAX_BYTES, split_profile};
 use crate::session::start_stop::ensure_core;
-use crate::state::{ACTIVE_PS, CORE_PS, CorePs, core_buffer};
+use crate::state::{ACTIVE_PS, CORE_PS, CorePs};
 use crate::types::{ExitProfileError, Page};
 use crate::util::{PsLock, is_any_lock_held_on_current_thread};
 
@@ -47,13 +47,8 @@ pub(crate) fn unregister_page(inner_window_id: u64) {
         return;
     };
     let gone = core.unregister_page(inner_window_id);
-    if let Some(active) = ACTIVE_PS.get(&lock) {
-        // Under the lock, so that the range belongs to this session.
-        let buffer = core_buffer().range();
-        let mut ended = active.ended_pages.borrow_mut();
-        _expired = ended.take_expired(buffer.start);
-        gone.into_iter()
-            .for_each(|page| ended.keep(buffer.end, page));
+    if let (Some(page), Some(active)) = (gone, ACTIVE_PS.get(&lock)) {
+        _expired = active.keep_ended_page(page, &lock);
     }
 }
 
@@ -62,12 +57,15 @@ pub(crate) fn clear_all_pages() {
     if is_any_lock_held_on_current_thread() {
         return;
     }
+    // Declared before the lock, so that they are dropped after it is released.
+    let (_registered, _ended);
     let mut lock = PsLock::acquire();
     if let Some(core) = CORE_PS.get_mut(&mut lock) {
-        core.pages.clear();
+        _registered = std::mem::take(&mut core.pages);
     }
     if let Some(active) = ACTIVE_PS.get(&lock) {
-        active.ended_pages.borrow_mut().retain(|_| false);
+        _ended = active.ended_pages.borrow_mut().take_all();
+        active.report_kept_bytes();
     }
 }
 
@@ -75,6 +73,10 @@ pub(crate) fn clear_all_pages() {
 pub(crate) fn received_exit_profile(profile: String) -> Result<(), ExitProfileError> {
     if is_any_lock_held_on_current_thread() {
         return Err(ExitProfileError::Inactive);
+    }
+    let (bytes, max_bytes) = (profile.len() as u64, max_exit_profile_bytes()?);
+    if bytes > max_bytes {
+        return Err(ExitProfileError::TooLarge { bytes, max_bytes });
     }
     let processes = split_profile(&profile)?;
     // Dropped after the lock is released: the profiles may be long.
@@ -84,15 +86,18 @@ pub(crate) fn received_exit_profile(profile: String) -> Result<(), ExitProfileEr
             .get(&lock)
             .as_ref()
             .ok_or(ExitProfileError::Inactive)?;
-        let buffer = core_buffer().range();
-        let mut kept = active.exit_profiles.borrow_mut();
-        let expired = kept.take_expired(buffer.start);
         active.session.log.add("exit profile received");
-        processes
-            .into_iter()
-            .for_each(|process| kept.keep(buffer.end, process));
-        expired
+        active.keep_exit_profiles(processes, &lock)
     };
     drop(expired);
     Ok(())
+}
+
+/// Returns the maximum size of an exit profile in the running session, in bytes.
+fn max_exit_profile_bytes() -> Result<u64, ExitProfileError> {
+    let lock = PsLock::acquire();
+    let active = ACTIVE_PS.get(&lock).as_ref();
+    active
+        .map(|active| active.max_exit_profile_bytes().min(MAX_BYTES))
+        .ok_or(ExitProfileError::Inactive)
 }

@@ -13,7 +13,7 @@ use crate::state::{ACTIVE_PS, CORE_PS, Session, core_buffer};
 use crate::stream::{ProfileSource, StreamOptions, stream_gecko_json};
 use crate::threads::OffThreadRef;
 use crate::types::{Generation, ProfilingState, SaveError};
-use crate::unwind::{CodeMap, ModuleTable};
+use crate::unwind::{ModuleTable, NamedCode, lost_code_names};
 use crate::util::{FailureLatch, PsCell, PsLock, is_any_lock_held_on_current_thread};
 
 /// A snapshot of a session. Writing it does not access the running session.
@@ -36,6 +36,9 @@ pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
     let (generation, session) = running_session().filter(|(running, _)| is_asked_for(*running))?;
     // Waits without the lock, because the sampler needs the lock to proceed.
     session.wait_for_flush();
+    let taken_at = monotonic_now();
+    // Declared before the lock, so that it is dropped after the lock is released.
+    let _expired;
     let mut source = {
         let lock = PsLock::acquire();
         // Checked again, because the sampler has flushed the data of this session only.
@@ -47,8 +50,8 @@ pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
         // Read before the snapshot of the buffer, so that no thread with data in that snapshot is
         // dropped.
         let buffer_start = core_buffer().range().start;
-        let mut threads = active.threads.borrow_mut();
-        threads.drop_expired(buffer_start, &lock);
+        _expired = active.take_expired(taken_at, &lock);
+        let threads = active.threads.borrow();
         let (ended_pages, exit_profiles) =
             (active.ended_pages.borrow(), active.exit_profiles.borrow());
         ProfileSource {
@@ -59,12 +62,16 @@ pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
             pages: core
                 .pages
                 .iter()
-                .chain(ended_pages.since(buffer_start))
+                .chain(ended_pages.since(buffer_start, taken_at))
                 .cloned()
                 .collect(),
-            exit_profiles: exit_profiles.since(buffer_start).cloned().collect(),
+            exit_profiles: exit_profiles
+                .since(buffer_start, taken_at)
+                .cloned()
+                .collect(),
             process_start: core.process_start,
             threads: threads.all(),
+            threads_complete_since: threads.complete_since(),
             unmatched_filters: threads.unmatched_filters(),
             buffer: core_buffer().snapshot(),
             counts: session_counts(&session),
@@ -73,7 +80,7 @@ pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
             is_shutting_down: false,
             since: None,
             modules: ModuleTable::default(),
-            generated_code: CodeMap::default(),
+            generated_code: NamedCode::default(),
             session,
         }
     };
@@ -105,11 +112,12 @@ pub(crate) fn forget_kept_in_child(lock: &mut PsLock) {
     std::mem::forget(KEPT.get_mut(lock).take());
 }
 
-/// Returns the sampler's counts, and the number of marker stacks that were lost before the sampler
-/// received them.
+/// Returns the sampler's counts, and the numbers of the marker stacks that were lost before the
+/// sampler received them and of the names that generated code has lost.
 fn session_counts(session: &Session) -> Vec<(&'static str, u64)> {
     let mut counts = session.counts.all();
     counts.push(("lost_marker_stacks", lost_stacks()));
+    counts.push(("lost_code_names", lost_code_names()));
     counts
 }
 

@@ -18,6 +18,7 @@ use crate::state::{
 };
 use crate::threads::register_current_thread;
 use crate::types::{Generation, ProfilingState, StartError, StartParams, ThreadFilter};
+use crate::unwind::forget_unregistered_code;
 use crate::util::{PsLock, is_any_lock_held_on_current_thread};
 
 thread_local! {
@@ -262,6 +263,8 @@ pub(crate) fn end_session() -> DeferredCleanup {
     active.session.request_stop();
     active.sampler.join();
     core_buffer().end_session();
+    // Profiles that were taken keep their own names.
+    forget_unregistered_code();
     DeferredCleanup {
         unmatched_filters: active.threads.borrow().unmatched_filters(),
         _callbacks: active.session.after_sampling.close(),

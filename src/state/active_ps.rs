@@ -5,11 +5,15 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::platform::monotonic_now;
+use crate::state::core_buffer::core_buffer;
 use crate::state::expiring_list::ExpiringList;
+use crate::state::kept_shares::KeptKind;
 use crate::state::profiled_threads::ProfiledThreads;
-use crate::state::session::Session;
+use crate::state::session::{Session, SessionCounts};
 use crate::threads::{OffThreadRef, RegistrationHooks};
-use crate::types::{Generation, Page, ThreadFilter};
+use crate::types::{Generation, Page, ThreadFilter, TimeStamp};
+use crate::unwind::unregistered_code_bytes;
 use crate::util::{PsCell, PsLock};
 
 /// The sampler of a running session, as seen by this layer.
@@ -32,6 +36,16 @@ pub(crate) struct ActivePs {
     pub(crate) sampler: Box<dyn RunningSampler>,
 }
 
+/// Data that a session no longer keeps. The caller drops it without holding a lock, because there
+/// may be much of it.
+#[derive(Debug, Default)]
+pub(crate) struct Expired {
+    #[expect(dead_code, reason = "held for its drop")]
+    threads: Vec<OffThreadRef>,
+    pages: Vec<Arc<Page>>,
+    exit_profiles: Vec<Arc<str>>,
+}
+
 /// `None` while the profiler is not running.
 pub(crate) static ACTIVE_PS: PsCell<Option<ActivePs>> = PsCell::new(None);
 
@@ -42,11 +56,12 @@ impl ActivePs {
         filter: ThreadFilter,
         sampler: Box<dyn RunningSampler>,
     ) -> Self {
+        let limits = |kind| session.settings.kept_limits(kind);
         Self {
+            ended_pages: RefCell::new(ExpiringList::new(limits(KeptKind::EndedPages))),
+            exit_profiles: RefCell::new(ExpiringList::new(limits(KeptKind::ExitProfiles))),
             threads: RefCell::new(ProfiledThreads::new(Arc::clone(&session), filter)),
             session,
-            ended_pages: RefCell::new(ExpiringList::new()),
-            exit_profiles: RefCell::new(ExpiringList::new()),
             sampler,
         }
     }
@@ -94,14 +109,98 @@ impl ActivePs {
         // A thread that has ended since the list was taken is still in the sampler's list.
         let serials: HashSet<u64> = sampled.iter().map(OffThreadRef::serial).collect();
         let still_writes = |dead: &OffThreadRef| serials.contains(&dead.serial());
-        Self::with(session, |active, lock| {
+        let now = monotonic_now();
+        let expired = Self::with(session, |active, lock| {
             // Read under the lock, so that the range includes the last entry of a thread that has
             // just ended.
             let range = buffer_range();
             let mut threads = active.threads.borrow_mut();
             threads.set_written(range.end, still_writes, lock);
-            threads.drop_expired(range.start, lock);
+            let expired = threads.take_expired(range.start, now, lock);
+            drop(threads);
+            active.report_kept_bytes();
+            expired
         });
+        drop(expired);
+    }
+
+    /// Removes and returns what the session no longer keeps at `now`, because its data has left the
+    /// buffer or because it is too old.
+    #[must_use = "drop the data without holding a lock"]
+    pub(crate) fn take_expired(&self, now: TimeStamp, lock: &PsLock) -> Expired {
+        let buffer_start = core_buffer().range().start;
+        let expired = Expired {
+            threads: self
+                .threads
+                .borrow_mut()
+                .take_expired(buffer_start, now, lock),
+            pages: self
+                .ended_pages
+                .borrow_mut()
+                .take_expired(buffer_start, now),
+            exit_profiles: self
+                .exit_profiles
+                .borrow_mut()
+                .take_expired(buffer_start, now),
+        };
+        self.report_kept_bytes();
+        expired
+    }
+
+    /// Keeps a page that was unregistered now. Returns what the session no longer keeps instead.
+    #[must_use = "drop the data without holding a lock"]
+    pub(crate) fn keep_ended_page(&self, page: Arc<Page>, lock: &PsLock) -> Expired {
+        let now = monotonic_now();
+        let mut expired = self.take_expired(now, lock);
+        let bytes = (size_of::<Page>() + page.url.capacity()) as u64;
+        let mut ended = self.ended_pages.borrow_mut();
+        let lost = ended.keep(page, bytes, core_buffer().range().end, now);
+        drop(ended);
+        SessionCounts::add(&self.session.counts.dropped_ended_pages, lost.len() as u64);
+        expired.pages.extend(lost);
+        self.report_kept_bytes();
+        expired
+    }
+
+    /// Returns the maximum size of all profiles of child processes, in bytes.
+    pub(crate) fn max_exit_profile_bytes(&self) -> u64 {
+        self.exit_profiles.borrow().limits().max_bytes
+    }
+
+    /// Keeps profiles of child processes that were received now. Returns what the session no longer
+    /// keeps instead.
+    #[must_use = "drop the data without holding a lock"]
+    pub(crate) fn keep_exit_profiles(
+        &self,
+        profiles: impl IntoIterator<Item = Arc<str>>,
+        lock: &PsLock,
+    ) -> Expired {
+        let now = monotonic_now();
+        let mut expired = self.take_expired(now, lock);
+        let buffer_end = core_buffer().range().end;
+        let mut kept = self.exit_profiles.borrow_mut();
+        for profile in profiles {
+            let bytes = profile.len() as u64;
+            let lost = kept.keep(profile, bytes, buffer_end, now);
+            SessionCounts::add(
+                &self.session.counts.dropped_exit_profiles,
+                lost.len() as u64,
+            );
+            expired.exit_profiles.extend(lost);
+        }
+        drop(kept);
+        self.report_kept_bytes();
+        expired
+    }
+
+    /// Tells the buffer how much the session keeps outside the chunks.
+    pub(crate) fn report_kept_bytes(&self) {
+        let bytes = self.threads.borrow().ended_bytes()
+            + self.ended_pages.borrow().bytes()
+            + self.exit_profiles.borrow().bytes()
+            + unregistered_code_bytes()
+            + self.session.perf_map_bytes();
+        core_buffer().set_kept_bytes(bytes);
     }
 
     pub(crate) fn generation(&self) -> Generation {
@@ -125,5 +224,6 @@ pub(crate) const REGISTRATION_HOOKS: RegistrationHooks = RegistrationHooks {
 fn with_running_threads(lock: &PsLock, body: impl FnOnce(&mut ProfiledThreads)) {
     if let Some(active) = ACTIVE_PS.get(lock) {
         body(&mut active.threads.borrow_mut());
+        active.report_kept_bytes();
     }
 }

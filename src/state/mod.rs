@@ -26,6 +26,7 @@ mod after_sampling;
 pub(crate) mod core_buffer;
 mod core_ps;
 mod expiring_list;
+mod kept_shares;
 mod overheads;
 mod pauses;
 mod profiled_threads;
@@ -40,6 +41,7 @@ pub(crate) use active_ps::{ACTIVE_PS, ActivePs, REGISTRATION_HOOKS, RunningSampl
 pub(crate) use after_sampling::{UnservedCallbacks, disown_callbacks_in_child};
 pub(crate) use core_buffer::{core_buffer, own_lane_index, prepare_own_lane, put_entry};
 pub(crate) use core_ps::{CORE_PS, CorePs};
+pub(crate) use kept_shares::KeptKind;
 pub(crate) use pauses::{OpenPauses, SeenPauses};
 pub(crate) use racy_features::{PauseKind, RacyFeatures};
 pub(crate) use session::{Session, SessionCounts, SessionSettings};

@@ -1,13 +1,20 @@
-//! The threads that a session records. Ended threads are kept while the buffer may hold their data.
+//! The threads that a session records. Ended threads are kept while the buffer may hold their data,
+//! within limits of size and age.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use crate::platform::current_process_id;
-use crate::state::session::Session;
+use crate::state::kept_shares::KeptKind;
+use crate::state::session::{Session, SessionCounts};
 use crate::threads::{OffThreadRef, ProfiledThreadData, ThreadRegistry};
-use crate::types::{ThreadFilter, ThreadProfilingFeatures};
+use crate::types::{KeptLimits, ThreadFilter, ThreadProfilingFeatures, TimeStamp};
 use crate::util::PsLock;
+
+/// Maximum number of ended threads without any entry that are kept: the newest ones. Each takes
+/// about 540 bytes of a profile, and shows only that it existed.
+const MAX_EMPTY_THREADS: usize = 1000;
 
 /// The threads of a session. Adding or ending a thread takes the same time with one thread as with
 /// a thousand.
@@ -19,21 +26,44 @@ pub(crate) struct ProfiledThreads {
     matched: Vec<bool>,
     /// Live threads, unordered. Each thread stores its index.
     live: Vec<OffThreadRef>,
-    /// Ended threads, in the order in which they ended.
+    // Each list of ended threads is in the order in which they ended.
+    /// Ended threads for which the sampler may still write data.
+    ending: VecDeque<OffThreadRef>,
+    /// Ended threads that are completely written and have no entry in the buffer.
+    empty: VecDeque<OffThreadRef>,
+    /// Ended threads that are completely written and have entries in the buffer.
     dead: VecDeque<OffThreadRef>,
-    /// Number of ended threads, from the front, for which no more data will be written.
-    written: usize,
+    /// Size of the ended threads, in bytes.
+    ended_bytes: u64,
+    limits: KeptLimits,
+    /// Time at which the last thread ended that was dropped although it may have entries.
+    complete_since: Option<TimeStamp>,
+}
+
+/// Memory of an ended thread in these lists, in bytes.
+fn ended_bytes(thread: &OffThreadRef) -> u64 {
+    thread.unlocked_const_reader().data_bytes() + size_of::<OffThreadRef>() as u64
+}
+
+fn ended_at(thread: &OffThreadRef) -> Option<TimeStamp> {
+    thread
+        .unlocked_const_reader_and_atomic_rw()
+        .unregistered_at()
 }
 
 impl ProfiledThreads {
     pub(crate) fn new(session: Arc<Session>, filter: ThreadFilter) -> Self {
         Self {
             matched: vec![false; session.settings.filters.len()],
+            limits: session.settings.kept_limits(KeptKind::EndedThreads),
             session,
             filter,
             live: Vec::new(),
+            ending: VecDeque::new(),
+            empty: VecDeque::new(),
             dead: VecDeque::new(),
-            written: 0,
+            ended_bytes: 0,
+            complete_since: None,
         }
     }
 
@@ -73,22 +103,27 @@ impl ProfiledThreads {
         else {
             return;
         };
-        self.dead.push_back(self.live.swap_remove(data.live_index));
+        let ended = self.live.swap_remove(data.live_index);
+        self.ended_bytes += ended_bytes(&ended);
+        self.ending.push_back(ended);
         if let Some(moved) = self.live.get(data.live_index) {
             let moved = moved.unlocked_rw_for_locked_profiler();
             moved.update_profiled_thread_data(lock, |moved| moved.live_index = data.live_index);
         }
+        self.drop_excess(lock);
         self.session.thread_changes.raise();
     }
 
     /// Ends the recording of all threads. Called when the session ends.
     pub(crate) fn end(&mut self, lock: &PsLock) {
-        for thread in self.live.drain(..).chain(self.dead.drain(..)) {
+        let ended = [&mut self.ending, &mut self.empty, &mut self.dead];
+        let ended = ended.into_iter().flat_map(|list| list.drain(..));
+        for thread in self.live.drain(..).chain(ended) {
             thread
                 .unlocked_rw_for_locked_profiler()
                 .clear_profiling_features(lock);
         }
-        self.written = 0;
+        self.ended_bytes = 0;
     }
 
     /// Returns the live threads whose stacks or CPU times are recorded.
@@ -118,7 +153,18 @@ impl ProfiledThreads {
     /// Returns all recorded threads, unordered, including ended ones that may still have data in
     /// the buffer.
     pub(crate) fn all(&self) -> Vec<OffThreadRef> {
-        self.live.iter().chain(&self.dead).cloned().collect()
+        let ended = self.ending.iter().chain(&self.empty).chain(&self.dead);
+        self.live.iter().chain(ended).cloned().collect()
+    }
+
+    /// Returns the size of the ended threads, in bytes.
+    pub(crate) fn ended_bytes(&self) -> u64 {
+        self.ended_bytes
+    }
+
+    /// Returns the time from which on no thread with entries is missing, if any was dropped.
+    pub(crate) fn complete_since(&self) -> Option<TimeStamp> {
+        self.complete_since
     }
 
     /// Marks ended threads as completely written, up to the first one that the sampler
@@ -129,36 +175,181 @@ impl ProfiledThreads {
         still_writes: impl Fn(&OffThreadRef) -> bool,
         lock: &PsLock,
     ) {
-        let ended = self
-            .dead
-            .range(self.written..)
-            .take_while(|dead| !still_writes(dead));
-        self.written += ended
-            .inspect(|dead| {
-                let dead = dead.unlocked_rw_for_locked_profiler();
-                dead.update_profiled_thread_data(lock, |data| data.end_position = Some(buffer_end));
-            })
-            .count();
+        while self
+            .ending
+            .front()
+            .is_some_and(|ended| !still_writes(ended))
+        {
+            let Some(ended) = self.ending.pop_front() else {
+                break;
+            };
+            let thread = ended.unlocked_rw_for_locked_profiler();
+            thread.update_profiled_thread_data(lock, |data| data.end_position = Some(buffer_end));
+            if thread.has_entries() {
+                self.dead.push_back(ended);
+            } else {
+                self.empty.push_back(ended);
+            }
+        }
+        self.drop_excess(lock);
     }
 
-    /// Drops ended threads whose data ended before `buffer_start`. Keeps those whose end is not
-    /// recorded yet.
+    /// Removes and returns ended threads whose data ended before `buffer_start`, or that ended too
+    /// long before `now`. Keeps those whose end is not recorded yet. The caller drops the threads
+    /// without holding a lock.
     #[doc(alias = "DiscardExpiredDeadProfiledThreads")]
-    pub(crate) fn drop_expired(&mut self, buffer_start: u64, lock: &PsLock) {
-        let is_expired = |dead: &OffThreadRef| {
-            let data = dead
-                .unlocked_rw_for_locked_profiler()
-                .profiled_thread_data(lock);
+    #[must_use = "drop the threads without holding a lock"]
+    pub(crate) fn take_expired(
+        &mut self,
+        buffer_start: u64,
+        now: TimeStamp,
+        lock: &PsLock,
+    ) -> Vec<OffThreadRef> {
+        let limits = self.limits;
+        let is_expired = |ended: &OffThreadRef| {
+            let thread = ended.unlocked_rw_for_locked_profiler();
+            let data = thread.profiled_thread_data(lock);
             data.and_then(|data| data.end_position)
                 .is_some_and(|end| end < buffer_start)
+                || ended_at(ended).is_some_and(|ended_at| limits.is_too_old(ended_at, now))
         };
-        while self.dead.front().is_some_and(is_expired) {
-            let expired = self.dead.pop_front();
-            expired.inspect(|dead| {
-                dead.unlocked_rw_for_locked_profiler()
-                    .clear_profiling_features(lock)
-            });
-            self.written -= 1;
+        let mut expired = Vec::new();
+        for list in [&mut self.ending, &mut self.empty, &mut self.dead] {
+            while list.front().is_some_and(is_expired) {
+                expired.extend(list.pop_front());
+            }
         }
+        for ended in &expired {
+            self.ended_bytes -= ended_bytes(ended);
+            ended
+                .unlocked_rw_for_locked_profiler()
+                .clear_profiling_features(lock);
+        }
+        expired
+    }
+
+    /// Drops the oldest ended threads while they exceed a limit, and counts them: first those
+    /// without entries.
+    fn drop_excess(&mut self, lock: &PsLock) {
+        let session = Arc::clone(&self.session);
+        while self.empty.len() > MAX_EMPTY_THREADS
+            || (self.is_too_large() && !self.empty.is_empty())
+        {
+            let dropped = self.empty.pop_front();
+            self.drop_ended(dropped, &session.counts.dropped_empty_threads, lock);
+        }
+        while self.is_too_large() {
+            let dropped = self.dead.pop_front().or_else(|| self.ending.pop_front());
+            if dropped.is_none() {
+                return;
+            }
+            self.complete_since = self.complete_since.max(dropped.as_ref().and_then(ended_at));
+            self.drop_ended(dropped, &session.counts.dropped_ended_threads, lock);
+        }
+    }
+
+    fn is_too_large(&self) -> bool {
+        self.ended_bytes > self.limits.max_bytes
+    }
+
+    fn drop_ended(&mut self, dropped: Option<OffThreadRef>, count: &AtomicU64, lock: &PsLock) {
+        if let Some(dropped) = dropped {
+            self.ended_bytes -= ended_bytes(&dropped);
+            SessionCounts::add(count, 1);
+            dropped
+                .unlocked_rw_for_locked_profiler()
+                .clear_profiling_features(lock);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::state::session::SessionSettings;
+
+    fn session(capacity_bytes: u64, duration: Option<Duration>) -> Arc<Session> {
+        let settings = SessionSettings {
+            capacity_bytes,
+            duration,
+            ..SessionSettings::for_tests()
+        };
+        let now = TimeStamp::default();
+        Arc::new(Session::new(settings, now, now, Vec::new()))
+    }
+
+    /// Adds threads that end one ns after another, and returns the session's threads.
+    fn with_ended(
+        session: &Arc<Session>,
+        count: u64,
+        has_entries: impl Fn(u64) -> bool,
+        lock: &PsLock,
+    ) -> ProfiledThreads {
+        let mut threads = ProfiledThreads::new(Arc::clone(session), ThreadFilter::new(&[]));
+        for serial in 1..=count {
+            let thread = OffThreadRef::scripted(serial, "a thread", false, None);
+            threads.add(&thread, lock);
+            if has_entries(serial) {
+                thread.unlocked_const_reader_and_atomic_rw().note_entry();
+            }
+            thread.set_ended_for_test(TimeStamp(serial));
+            threads.end_thread(&thread, lock);
+            threads.set_written(serial, |_| false, lock);
+        }
+        threads
+    }
+
+    fn serials(threads: &ProfiledThreads) -> Vec<u64> {
+        let mut serials: Vec<_> = threads.all().iter().map(OffThreadRef::serial).collect();
+        serials.sort_unstable();
+        serials
+    }
+
+    #[test]
+    fn ended_threads_expire_with_the_buffer_and_with_the_duration() {
+        let lock = PsLock::acquire();
+        let session = session(1 << 20, Some(Duration::from_nanos(10)));
+        let mut threads = with_ended(&session, 10, |serial| serial % 2 == 0, &lock);
+        assert_eq!(threads.take_expired(0, TimeStamp(11), &lock).len(), 0);
+        assert_eq!(threads.take_expired(4, TimeStamp(11), &lock).len(), 3);
+        assert_eq!(serials(&threads), [4, 5, 6, 7, 8, 9, 10]);
+        let expired = threads.take_expired(4, TimeStamp(18), &lock);
+        assert!(expired.iter().all(|thread| {
+            let thread = thread.unlocked_rw_for_locked_profiler();
+            thread.profiled_thread_data(&lock).is_none()
+        }));
+        assert_eq!(serials(&threads), [8, 9, 10]);
+        assert_eq!(threads.take_expired(100, TimeStamp(18), &lock).len(), 3);
+        assert_eq!(threads.ended_bytes(), 0);
+        assert_eq!(threads.complete_since(), None, "no entry is missing");
+    }
+
+    #[test]
+    fn threads_without_entries_are_dropped_before_those_with_entries() {
+        let lock = PsLock::acquire();
+        let bytes = ended_bytes(&OffThreadRef::scripted(1, "a thread", false, None));
+        // The share is an eighth.
+        let session = session(8 * 10 * bytes, None);
+        let mut threads = with_ended(&session, 20, |serial| serial <= 8, &lock);
+        assert_eq!(serials(&threads), [1, 2, 3, 4, 5, 6, 7, 8, 19, 20]);
+        assert_eq!(threads.ended_bytes(), 10 * bytes);
+        let counts = || {
+            let counts = &session.counts;
+            [&counts.dropped_empty_threads, &counts.dropped_ended_threads]
+                .map(|count| count.load(std::sync::atomic::Ordering::Relaxed))
+        };
+        assert_eq!((counts(), threads.complete_since()), ([10, 0], None));
+        // The sampler still writes these: it is not known whether they have entries.
+        for serial in 21..=26 {
+            let thread = OffThreadRef::scripted(serial, "a thread", false, None);
+            threads.add(&thread, &lock);
+            thread.set_ended_for_test(TimeStamp(serial));
+            threads.end_thread(&thread, &lock);
+        }
+        assert_eq!(serials(&threads), [5, 6, 7, 8, 21, 22, 23, 24, 25, 26]);
+        assert_eq!(counts(), [12, 4]);
+        assert_eq!(threads.complete_since(), Some(TimeStamp(4)));
     }
 }

@@ -2,7 +2,6 @@
 
 #[cfg(all(test, loom))]
 use loom::sync::atomic::AtomicBool as StopFlag;
-use std::sync::Arc;
 #[cfg(not(all(test, loom)))]
 use std::sync::atomic::AtomicBool as StopFlag;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
@@ -14,7 +13,7 @@ use crate::state::overheads::SamplerOverheads;
 use crate::state::pauses::Pauses;
 use crate::state::session_log::SessionLog;
 use crate::types::{Features, Generation, SamplingEngine, ThreadProfilingFeatures, TimeStamp};
-use crate::unwind::{CodeMap, ModuleTable, registered_code};
+use crate::unwind::{CodeMap, ModuleTable, NamedCode, registered_code};
 use crate::util::{ChangeCount, LockRank, NamedMutex};
 
 /// Settings of a session, adjusted to what is supported.
@@ -115,6 +114,17 @@ counts! {
     sampler_panics,
     /// Samples that were dropped because the buffer had no space.
     dropped_samples,
+    /// Ended threads whose entries were dropped with them, because the session kept too many.
+    dropped_ended_threads,
+    /// Ended threads without entries that were dropped because the session kept too many.
+    dropped_empty_threads,
+    /// Unregistered pages that were dropped because the session kept too many.
+    dropped_ended_pages,
+    /// Profiles of child processes that were dropped because the session kept too many.
+    dropped_exit_profiles,
+    /// Bytes of `/tmp/perf-PID.map` that were not read, because the code that it lists exceeds its
+    /// share of the memory.
+    unread_perf_map_bytes,
     /// CPU time of the sampler thread, in ns.
     sampler_cpu_ns,
     /// Unwound stacks, their native frames, and the time for unwinding them, in ns.
@@ -155,7 +165,9 @@ pub(crate) struct Session {
     /// The loaded modules. The sampler updates them after a load or unload; snapshots read them.
     modules: NamedMutex<ModuleTable>,
     /// The part of `/tmp/perf-PID.map` that the sampler has read.
-    perf_map: NamedMutex<Arc<CodeMap>>,
+    perf_map: NamedMutex<CodeMap>,
+    /// Size of that part in memory, in bytes.
+    perf_map_bytes: AtomicU64,
     stop: StopFlag,
     /// Nice value that the kernel granted the sampler thread.
     sampler_nice: AtomicI32,
@@ -189,7 +201,12 @@ impl Session {
                 LockRank::SessionData,
                 ModuleTable::default(),
             ),
-            perf_map: NamedMutex::new("session perf map", LockRank::SessionData, Arc::default()),
+            perf_map: NamedMutex::new(
+                "session perf map",
+                LockRank::SessionData,
+                CodeMap::default(),
+            ),
+            perf_map_bytes: AtomicU64::new(0),
             stop: StopFlag::new(false),
             sampler_nice: AtomicI32::new(0),
             flushes_requested: AtomicU64::new(0),
@@ -269,16 +286,27 @@ impl Session {
         self.flushes_done.store(request, Ordering::Release);
     }
 
-    pub(crate) fn set_perf_map(&self, map: Arc<CodeMap>) {
-        *self.perf_map.lock() = map;
+    pub(crate) fn set_perf_map(&self, map: CodeMap) {
+        let before = std::mem::replace(&mut *self.perf_map.lock(), map);
+        drop(before);
+    }
+
+    /// Sets the size of the perf map in memory, and how much of it was not read, in bytes.
+    pub(crate) fn set_perf_map_bytes(&self, in_memory: u64, unread: u64) {
+        self.perf_map_bytes.store(in_memory, Ordering::Relaxed);
+        let count = &self.counts.unread_perf_map_bytes;
+        count.store(unread, Ordering::Relaxed);
+    }
+
+    /// Returns the size of the perf map in memory, in bytes.
+    pub(crate) fn perf_map_bytes(&self) -> u64 {
+        self.perf_map_bytes.load(Ordering::Relaxed)
     }
 
     /// Returns the generated code in which samples of the session may lie.
-    pub(crate) fn generated_code(&self) -> CodeMap {
-        let perf_map = Arc::clone(&self.perf_map.lock());
-        let mut code = CodeMap::clone(&perf_map);
-        code.put_all(&registered_code());
-        code
+    pub(crate) fn generated_code(&self) -> NamedCode {
+        let perf_map = self.perf_map.lock().clone();
+        NamedCode::new(registered_code(), perf_map)
     }
 
     /// Asks the sampler to end.

@@ -6,7 +6,7 @@ use crate::symbols::fallback::{free_backtrace_files, may_use_backtrace, names_by
 use crate::symbols::mapped_symbols::MappedSymbols;
 use crate::symbols::module_symbols::ModuleSymbols;
 use crate::symbols::names::{AddressNames, FrameName, SampledAddress};
-use crate::unwind::{CodeMap, LoadedModule};
+use crate::unwind::{LoadedModule, NamedCode};
 use crate::util::{ProgressLocation, ProgressLogger};
 
 /// Resolves addresses of this process to names.
@@ -15,13 +15,13 @@ pub(crate) struct CodeAddressService<'a> {
     /// Sorted by address.
     modules: &'a [LoadedModule],
     mapped: MappedSymbols,
-    generated: &'a CodeMap,
+    generated: &'a NamedCode,
     /// Whether `backtrace` may be asked; determined when it is first needed.
     may_fall_back: OnceCell<bool>,
 }
 
 impl<'a> CodeAddressService<'a> {
-    pub(crate) fn new(modules: &'a [LoadedModule], generated: &'a CodeMap) -> Self {
+    pub(crate) fn new(modules: &'a [LoadedModule], generated: &'a NamedCode) -> Self {
         Self {
             modules,
             mapped: MappedSymbols::of(modules),
@@ -131,7 +131,7 @@ mod tests {
             address: CodeAddress::new(16),
             is_return_address: true,
         };
-        let names = CodeAddressService::new(&modules, &CodeMap::default())
+        let names = CodeAddressService::new(&modules, &NamedCode::default())
             .resolve(vec![first, nowhere, first]);
         assert_eq!(names.len(), 1, "{names:?}");
         let name = names[&first].last().expect("a name");
@@ -163,7 +163,7 @@ mod tests {
                 module.image = Arc::new(image);
                 module.unloaded = is_unloaded;
             }
-            let generated = CodeMap::default();
+            let generated = NamedCode::default();
             let service = CodeAddressService::new(&modules, &generated);
             service
                 .may_fall_back
@@ -191,7 +191,7 @@ mod tests {
                 address,
                 is_return_address: false,
             }];
-            CodeAddressService::new(&modules, &CodeMap::default())
+            CodeAddressService::new(&modules, &NamedCode::default())
                 .resolve(asked)
                 .len()
         };

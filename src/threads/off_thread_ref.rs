@@ -60,6 +60,12 @@ impl OffThreadRef {
         self.0.set_unregistered(at);
     }
 
+    /// Records when a scripted thread ended.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn set_ended_for_test(&self, at: TimeStamp) {
+        self.0.set_unregistered(at);
+    }
+
     /// Returns whether both refer to the same registration.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

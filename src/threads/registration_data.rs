@@ -137,6 +137,18 @@ impl<'r> UnlockedConstReader<'r> {
         &self.0.info
     }
 
+    /// Returns the size of the registration's data in memory, in bytes. It includes the allocator's
+    /// overhead, and the slot's handle, whose memory the registration keeps.
+    ///
+    /// Written on registration. Read by any thread. Lock: none.
+    pub(crate) fn data_bytes(&self) -> u64 {
+        const ALLOCATIONS: usize = 3;
+        const BYTES: usize = size_of::<ThreadRegistrationData>()
+            + size_of::<SlotHandle>()
+            + ALLOCATIONS * (2 * size_of::<usize>() + 16);
+        (BYTES + self.0.info.name.capacity()) as u64
+    }
+
     /// Returns the slot into which the thread's stacks are captured; `None` when the thread has
     /// exited. Also `None` when the system had no memory for a slot or could not report the stack's
     /// bounds: such a thread has markers, but no stacks.
@@ -190,11 +202,35 @@ impl UnlockedConstReaderAndAtomicRw<'_> {
     /// Returns the session that records any of these features of the thread.
     ///
     /// Written under the `PsLock`. Read by any thread. Lock: none.
+    #[cfg(all(test, loom))]
     pub(crate) fn session_that_records(
         &self,
         any_of: ThreadProfilingFeatures,
     ) -> Option<Generation> {
         self.0.0.profiling.session_that_records(any_of)
+    }
+
+    /// Returns the session that records any of these features of the thread, for an entry that the
+    /// caller then writes, and notes that entry: see [`Self::has_entries`].
+    ///
+    /// Written and read by any thread. Lock: none.
+    #[inline(always)]
+    pub(crate) fn begin_entry(&self, any_of: ThreadProfilingFeatures) -> Option<Generation> {
+        self.0.0.profiling.begin_entry(any_of)
+    }
+
+    /// Notes that the running session has an entry of the thread.
+    ///
+    /// Written by any thread. Lock: none.
+    pub(crate) fn note_entry(&self) {
+        self.0.0.profiling.note_entry();
+    }
+
+    /// Returns whether the running session may have an entry of the thread.
+    ///
+    /// Written and read by any thread. Lock: none.
+    pub(crate) fn has_entries(&self) -> bool {
+        self.0.0.profiling.has_entries()
     }
 }
 

@@ -104,12 +104,14 @@ pub enum ExitProfileError {
         /// The missing part, which every profile has.
         lacks: &'static str,
     },
-    /// The text is longer than the viewer can open.
-    TooLong {
-        /// Length of the text, in bytes.
-        bytes: usize,
-        /// Maximum length, in bytes.
-        max_bytes: usize,
+    /// The profile is larger than 1 GiB, which the viewer cannot open, or larger than all exit
+    /// profiles of the session may be: a quarter of
+    /// [`StartParams::capacity_bytes`](crate::StartParams::capacity_bytes).
+    TooLarge {
+        /// Size of the profile, in bytes.
+        bytes: u64,
+        /// Maximum size, in bytes.
+        max_bytes: u64,
     },
     /// The profile contains processes within processes, too many levels deep.
     TooDeep {
@@ -140,8 +142,12 @@ impl fmt::Display for ExitProfileError {
                     "got JSON with no {lacks:?}, expected a profile in Gecko's format"
                 )
             }
-            Self::TooLong { bytes, max_bytes } => {
-                write!(f, "got {bytes} bytes, expected at most {max_bytes}")
+            Self::TooLarge { bytes, max_bytes } => {
+                write!(
+                    f,
+                    "got {bytes} bytes, expected at most {max_bytes} bytes, which is a quarter of the \
+                     session's capacity or 1 GiB"
+                )
             }
             Self::TooDeep { max_levels } => {
                 write!(

@@ -36,6 +36,9 @@ mod frame_flags;
 mod generation;
 #[forbid(unsafe_code)]
 mod ids;
+#[cfg(has_profiler)]
+#[forbid(unsafe_code)]
+mod kept_limits;
 #[forbid(unsafe_code)]
 mod page;
 #[forbid(unsafe_code)]
@@ -78,6 +81,8 @@ pub use frame_flags::LabelFlags;
 #[cfg(has_profiler)]
 pub(crate) use generation::Generation;
 pub use ids::{ProcessId, ThreadId};
+#[cfg(has_profiler)]
+pub(crate) use kept_limits::KeptLimits;
 pub use page::Page;
 pub use profiling_state::{ProfilingState, ProfilingStates, SamplingState};
 pub(crate) use script_description::ScriptDescription;

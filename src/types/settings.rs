@@ -95,6 +95,13 @@ impl StartParams {
     ///
     /// Each thread that adds markers reserves two chunks of at least 4 KiB each. If the
     /// reservations of all threads exceed the capacity, the buffer grows to their sum.
+    ///
+    /// All else that the session keeps counts towards the capacity, within shares of it: exit
+    /// profiles (a quarter), ended threads and the code that `/tmp/perf-PID.map` lists (an eighth
+    /// each), unregistered pages and unregistered generated code (a sixteenth each). Beyond its
+    /// share, the oldest data of a kind are dropped, and `meta.losses` of the profile counts them.
+    /// The rest of a perf map is not read. Of ended threads without samples and markers, the newest
+    /// 1,000 are kept.
     #[must_use]
     pub fn capacity_bytes(mut self, bytes: u64) -> Self {
         self.capacity_bytes = bytes;
@@ -173,7 +180,8 @@ impl StartParams {
 
     /// Sets the maximum age of data in a profile, relative to the time when the profile is taken.
     ///
-    /// Zero, the default, means no limit by age. The limit by
+    /// The limit applies to samples and markers, and to ended threads, unregistered pages and exit
+    /// profiles. Zero, the default, means no limit by age. The limit by
     /// [`capacity_bytes`](Self::capacity_bytes) always applies. The age of an interval marker
     /// counts from its end. Idea: Gecko's duration, which has no effect there (Mozilla bug
     /// 1632365).

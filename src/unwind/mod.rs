@@ -46,8 +46,9 @@ mod register_file;
 mod unwinder;
 
 pub(crate) use generated::{
-    CodeMap, CodeRangeToken, CodeRanges, forget_unregistered_code, hold_code_ranges_for_fork,
-    register_code_range, registered_code, unregister_code_range,
+    CodeMap, CodeRangeToken, CodeRanges, NamedCode, drop_old_unregistered_code,
+    forget_unregistered_code, hold_code_ranges_for_fork, keep_unregistered_code, lost_code_names,
+    register_code_range, registered_code, unregister_code_range, unregistered_code_bytes,
 };
 pub(crate) use modules::{AddressMeaning, LoadedModule, ModuleTable};
 pub(crate) use native_stack::{Captured, NativeFrame, NativeStack, StackCopy};

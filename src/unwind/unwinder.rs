@@ -1,7 +1,6 @@
 //! Step 7 of 12: unwinds a copied stack, by call frame information where that exists.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use gimli::UnwindContext;
 
@@ -102,8 +101,20 @@ impl Unwinder {
     }
 
     /// Returns the generated code that `/tmp/perf-PID.map` lists, if it grew since the last call.
-    pub(crate) fn changed_perf_map(&mut self) -> Option<Arc<CodeMap>> {
+    pub(crate) fn changed_perf_map(&mut self) -> Option<CodeMap> {
         self.code.changed_perf_map()
+    }
+
+    /// Limits the size of the code that `/tmp/perf-PID.map` lists, in bytes of memory.
+    pub(crate) fn limit_perf_map(&mut self, max_bytes: u64) {
+        self.code.limit_perf_map(max_bytes);
+    }
+
+    /// Returns the size in memory of the code that `/tmp/perf-PID.map` lists, and how much of the
+    /// file is left out, in bytes.
+    pub(crate) fn perf_map_bytes(&self) -> (u64, u64) {
+        let perf_map = self.code.perf_map();
+        (perf_map.code_bytes(), perf_map.left_out_bytes())
     }
 
     /// Checks for module changes before a capture made at `time` is unwound, unless a check took
@@ -260,13 +271,17 @@ impl Unwinder {
             return self
                 .code
                 .find(address, true)
-                .is_some_and(|code| code.live)
+                .is_some_and(|code| code.is_live())
                 .then_some(Rule::Generated);
         };
         let covered =
             CallFrames::of(module).and_then(|frames| frames.rule_at(address, &mut self.context));
         let rule = covered.unwrap_or_else(|| {
-            if self.code.find(address, false).is_some_and(|code| code.live) {
+            if self
+                .code
+                .find(address, false)
+                .is_some_and(|code| code.is_live())
+            {
                 // The application generated code into memory of the module itself.
                 return Rule::Generated;
             }
@@ -344,7 +359,7 @@ impl Unwinder {
         } = self;
         let is_code = |address| {
             modules.find(address).is_some()
-                || code.find(address, false).is_some_and(|code| code.live)
+                || code.find(address, false).is_some_and(|code| code.is_live())
         };
         let is_linker_owned = |address| {
             modules

@@ -46,7 +46,8 @@ const MAX_CHUNK_BYTES: usize = 1 << 20;
 const MIN_CHUNKS: usize = 4;
 
 /// Keeps the total size of the chunks within a limit by discarding the oldest released ones. The
-/// total exceeds the limit only if the unreleased chunks alone exceed it.
+/// total exceeds the limit only if the unreleased chunks alone exceed it. What the session keeps
+/// outside the chunks counts towards the same limit.
 ///
 /// **Contract**:
 /// - A chunk is *unreleased* from the [`Self::reserve`] that granted it until it is released or
@@ -65,6 +66,8 @@ pub(crate) struct ChunkManager {
     released: VecDeque<Arc<Chunk>>,
     released_bytes: usize,
     unreleased_bytes: usize,
+    /// Size of what the session keeps outside the chunks.
+    kept_bytes: usize,
     discarded: Discarded,
     newly_released: Vec<ChunkMetadata>,
     has_changed: bool,
@@ -77,6 +80,7 @@ impl ChunkManager {
             released: VecDeque::new(),
             released_bytes: 0,
             unreleased_bytes: 0,
+            kept_bytes: 0,
             discarded: Discarded::default(),
             newly_released: Vec::new(),
             has_changed: false,
@@ -94,7 +98,18 @@ impl ChunkManager {
     }
 
     fn is_full_with(&self, bytes: usize) -> bool {
-        self.released_bytes + self.unreleased_bytes + bytes > self.max_bytes
+        let chunk_bytes = self.released_bytes + self.unreleased_bytes + bytes;
+        chunk_bytes.saturating_add(self.kept_bytes) > self.max_bytes
+    }
+
+    /// Sets the size of what the session keeps outside the chunks.
+    pub(crate) fn set_kept_bytes(&mut self, bytes: usize) {
+        self.kept_bytes = bytes;
+    }
+
+    /// Discards the oldest released chunks while the total exceeds the limit.
+    pub(crate) fn discard_excess(&mut self) {
+        while self.is_full_with(0) && self.discard_oldest().is_some() {}
     }
 
     /// Limit of the total size, in bytes. The unreleased chunks alone may exceed it.
@@ -265,6 +280,29 @@ mod tests {
         );
         manager.forget_unreleased(10);
         assert_eq!(manager.unreleased_bytes(), 48);
+    }
+
+    #[test]
+    fn bytes_kept_outside_the_chunks_count_towards_the_limit() {
+        let mut manager = ChunkManager::new(40);
+        for number in 1..=3 {
+            assert!(matches!(manager.reserve(10), Reservation::Allocate));
+            manager.release(filled(10, number, number));
+        }
+        manager.discard_excess();
+        assert_eq!(numbers(&manager), [1, 2, 3]);
+        manager.set_kept_bytes(15);
+        manager.discard_excess();
+        assert_eq!(numbers(&manager), [2, 3]);
+        assert!(matches!(manager.reserve(10), Reservation::Recycled(_)));
+        assert_eq!(numbers(&manager), [3]);
+        // With no chunk left to discard, the total may exceed the limit.
+        manager.set_kept_bytes(100);
+        manager.discard_excess();
+        assert_eq!(
+            (numbers(&manager), manager.unreleased_bytes()),
+            (vec![], 10)
+        );
     }
 
     #[test]

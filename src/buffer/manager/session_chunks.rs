@@ -58,6 +58,8 @@ pub(crate) struct BufferStatistics {
     pub(crate) recycled_bytes: u64,
     /// Number of lanes with a writer.
     pub(crate) lanes: u64,
+    /// Size of what the session keeps outside the chunks, in bytes.
+    pub(crate) kept_bytes: u64,
 }
 
 /// An unreleased chunk and the lane that holds it.

@@ -14,7 +14,9 @@ use crate::types::{
     FrameFlags, FunctionName, ProfilerTime, StackAddress, StackFeatures, StackFrame, ThreadId,
     TimeStamp,
 };
-use crate::unwind::{Captured, ModuleTable, NativeStack, Unwinder, registered_code};
+use crate::unwind::{
+    Captured, CodeMap, ModuleTable, NamedCode, NativeStack, Unwinder, registered_code,
+};
 use crate::util::{Guard, LockRank, NamedMutex, is_any_lock_held_on_current_thread};
 
 /// The unwinder for stacks on demand, created for the first such stack.
@@ -280,7 +282,7 @@ impl SampledStack {
     fn resolve_names(&self) -> Vec<Vec<FunctionName>> {
         let modules = self.modules.all_as_of_now();
         let addresses = self.addresses.iter().flatten().copied().collect();
-        let generated = registered_code();
+        let generated = NamedCode::new(registered_code(), CodeMap::default());
         let names = CodeAddressService::new(&modules, &generated).resolve(addresses);
         let functions =
             |(frame, address): (&StackFrame, &Option<SampledAddress>)| match (frame, address) {

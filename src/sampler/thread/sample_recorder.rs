@@ -20,6 +20,8 @@ pub(crate) struct SampleRecorder {
     last_stack: LastStack,
     /// Time of the last sample.
     last_time: TimeStamp,
+    /// Whether any sample was written.
+    has_samples: bool,
 }
 
 impl SampleRecorder {
@@ -36,7 +38,13 @@ impl SampleRecorder {
             ran_before_pause_ns: 0,
             last_stack: LastStack::default(),
             last_time: TimeStamp(0),
+            has_samples: false,
         }
+    }
+
+    /// Returns whether any sample was written.
+    pub(crate) fn has_samples(&self) -> bool {
+        self.has_samples
     }
 
     /// Writes the samples of an idle period up to the tick `last`.
@@ -114,11 +122,13 @@ impl SampleRecorder {
             more: run.ticks - 1,
             span_ns: self.last_time.since_ns(first),
         };
-        context.writer.write(
+        let written = context.writer.write(
             sample,
             context.unwinder.modules().number(),
             &mut self.last_stack,
-        )
+        );
+        self.has_samples |= written > 0;
+        written
     }
 
     /// Begins a pause: keeps the CPU time between the last sample and the pause for the first

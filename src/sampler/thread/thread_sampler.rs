@@ -750,5 +750,10 @@ impl ThreadSampler {
         self.write_idle_until(last, context);
         self.timer.end();
         self.abandon_request();
+        if self.samples.has_samples() {
+            self.registration
+                .unlocked_const_reader_and_atomic_rw()
+                .note_entry();
+        }
     }
 }

@@ -45,6 +45,10 @@ impl EventProbeRecorder {
                     .unregistered_at()
             });
             if (end.is_some() || with_open) && probed.is_profiled() {
+                probed
+                    .thread
+                    .unlocked_const_reader_and_atomic_rw()
+                    .note_entry();
                 let mut entry = EntryHead::new(EntryKind::EventProbe);
                 entry
                     .number(probed.thread.serial())

@@ -38,6 +38,8 @@ pub(crate) struct EntryCounts {
     counts: [(u64, u64); NAMES.len()],
     /// Number of entries that could not be read.
     pub(crate) malformed: u64,
+    /// Number of samples and markers that belong to no thread of the profile.
+    pub(crate) without_thread: u64,
 }
 
 impl Default for EntryCounts {
@@ -45,6 +47,7 @@ impl Default for EntryCounts {
         Self {
             counts: [(0, 0); NAMES.len()],
             malformed: 0,
+            without_thread: 0,
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::platform::ProcessStart;
 use crate::state::{OpenPauses, Session};
 use crate::threads::OffThreadRef;
 use crate::types::{Page, ProcessId, TimeStamp};
-use crate::unwind::{CodeMap, ModuleTable};
+use crate::unwind::{ModuleTable, NamedCode};
 
 /// A frozen session. It can be streamed any number of times, even after the session has ended.
 #[derive(Clone, Debug)]
@@ -29,13 +29,15 @@ pub(crate) struct ProfileSource {
     /// Start of the profile, if the caller requested one: earlier data is left out.
     pub(crate) since: Option<TimeStamp>,
     pub(crate) threads: Vec<OffThreadRef>,
+    /// Time from which on no ended thread with entries is missing, if the session dropped one.
+    pub(crate) threads_complete_since: Option<TimeStamp>,
     /// The filters that have selected no thread of the session.
     pub(crate) unmatched_filters: Vec<String>,
     pub(crate) buffer: BufferSnapshot,
     /// The pauses that were open when the profile was taken.
     pub(crate) open_pauses: OpenPauses,
     pub(crate) modules: ModuleTable,
-    pub(crate) generated_code: CodeMap,
+    pub(crate) generated_code: NamedCode,
 }
 
 impl ProfileSource {
@@ -61,9 +63,19 @@ impl ProfileSource {
 
     /// Returns the time since which the profile is complete, in ns since the process began, or
     /// `None` if it has all data of the session. Before that time, data is missing because the
-    /// buffer was full or because of the cut. The result is never later than the time at which the
-    /// profile was taken.
+    /// buffer was full, because ended threads were dropped, or because of the cut. The result is
+    /// never later than the time at which the profile was taken.
     pub(crate) fn earliest_ns_after_loss(&self) -> Option<u64> {
+        let taken_ns = self.ns_since_start(self.taken_at);
+        let of_threads = self
+            .threads_complete_since
+            .map(|time| self.ns_since_start(time).min(taken_ns));
+        self.earliest_ns_of_process().max(of_threads)
+    }
+
+    /// Returns the time since which the profile has all data of the process and of the threads that
+    /// it lists: see [`Self::earliest_ns_after_loss`].
+    pub(crate) fn earliest_ns_of_process(&self) -> Option<u64> {
         let cut_ns = self.cut_ns().min(self.ns_since_start(self.taken_at));
         let is_cut = cut_ns > self.ns_since_start(self.session.started_at);
         let of_buffer = self

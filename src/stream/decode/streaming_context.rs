@@ -281,11 +281,14 @@ impl ProcessStreamingContext {
                     return None;
                 }
                 let last_ns = marker.last_ns();
-                if let Some(index) = thread_index.get(marker.thread)
-                    && last_ns >= self.cut_ns
-                {
-                    self.marker_types.add(&marker);
-                    self.threads[index].markers.push(last_ns, block);
+                if last_ns >= self.cut_ns {
+                    match thread_index.get(marker.thread) {
+                        Some(index) => {
+                            self.marker_types.add(&marker);
+                            self.threads[index].markers.push(last_ns, block);
+                        }
+                        None => self.entry_counts.without_thread += 1,
+                    }
                 }
                 Some(EntryClass::Marker)
             }
@@ -375,6 +378,11 @@ impl ProcessStreamingContext {
             Some(RareFields::read(entry, flags)?)
         };
         let thread = thread_index.get(serial);
+        if thread.is_none() {
+            let span_ns = rare.map_or(0, |rare| rare.repeats.span_ns);
+            let is_after_cut = time_ns.saturating_add(span_ns) >= self.cut_ns;
+            self.entry_counts.without_thread += u64::from(is_after_cut);
+        }
         let (node, class) = match kind {
             EntryKind::Same => {
                 // Samples of threads outside of the profile are not kept.

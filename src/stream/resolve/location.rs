@@ -7,7 +7,7 @@ use crate::labels::script_function;
 use crate::stream::decode::ProfileSource;
 use crate::symbols::{FrameName, SampledAddress};
 use crate::types::{Features, ScriptDescription};
-use crate::unwind::{CodeMap, LoadedModule, ModuleTable};
+use crate::unwind::{LoadedModule, ModuleTable, NamedCode};
 
 /// Returns the name by which the viewer shows a library. The kernel's suffix ` (deleted)` is
 /// removed. Parentheses are replaced, because the viewer would take one for the end of the name.
@@ -23,7 +23,7 @@ pub(crate) fn library_name(path: &Path) -> String {
 pub(crate) struct Locations<'a> {
     modules: &'a [LoadedModule],
     table: &'a ModuleTable,
-    generated: &'a CodeMap,
+    generated: &'a NamedCode,
     /// Whether code that was compiled from a script is shown as script frames.
     shows_scripts: bool,
     library_names: HashMap<u64, String>,

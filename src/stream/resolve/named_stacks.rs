@@ -13,7 +13,7 @@ use crate::stream::decode::UniqueStacks;
 use crate::stream::resolve::location::{Locations, label_location, script_location};
 use crate::symbols::{AddressNames, CodeAddressService, FrameName, SampledAddress};
 use crate::types::{ScriptDescription, ScriptImplementation};
-use crate::unwind::{CodeMap, LoadedModule};
+use crate::unwind::{LoadedModule, NamedCode};
 use crate::util::{ProgressLocation, ProgressLogger};
 
 /// Placeholder for missing frames.
@@ -194,7 +194,7 @@ fn name_addresses(
         .resolve_with_progress(addresses, &current_progress);
     drop(current_progress);
     let replaced_progress = progress.sub_logger(CURRENT_NAMES_END, 1.0, ProgressLocation::Names);
-    let no_code = CodeMap::default();
+    let no_code = NamedCode::default();
     let in_replaced = replaced_progress.loop_sub_loggers(in_replaced, ProgressLocation::Names);
     let replaced = in_replaced.filter_map(|(progress, (number, addresses))| {
         let image = Arc::clone(source.modules.replaced(number)?);

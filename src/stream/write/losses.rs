@@ -17,6 +17,12 @@ const SAMPLER_LOSSES: &[&str] = &[
     "threads_without_clock",
     "lost_marker_stacks",
     "dropped_samples",
+    "dropped_ended_threads",
+    "dropped_empty_threads",
+    "dropped_ended_pages",
+    "dropped_exit_profiles",
+    "lost_code_names",
+    "unread_perf_map_bytes",
     "sampler_panics",
 ];
 
@@ -34,7 +40,7 @@ pub(crate) fn buffer_counts(source: &ProfileSource) -> [(&'static str, u64); 3] 
 pub(crate) fn buffer_losses(
     source: &ProfileSource,
     process: &ProcessStreamingContext,
-) -> [(&'static str, u64); 8] {
+) -> [(&'static str, u64); 9] {
     let buffer = &source.buffer.statistics;
     [
         // The sum of the three counts that follow: see `DroppedEntries`.
@@ -46,6 +52,11 @@ pub(crate) fn buffer_losses(
         ("recycled_chunks", buffer.recycled_chunks),
         ("recycled_bytes", buffer.recycled_bytes),
         ("malformed_entries", process.entry_counts.malformed),
+        // Entries of ended threads that the session has dropped.
+        (
+            "entries_without_thread",
+            process.entry_counts.without_thread,
+        ),
         // Rows of idle threads, left out if the profile would have too many rows.
         ("left_out_idle_rows", process.left_out_idle_rows),
     ]

@@ -170,7 +170,7 @@ fn write_counters(
     process: &ProcessStreamingContext,
 ) {
     // Growth before the oldest remaining row belongs to no row.
-    let begins_late = source.earliest_ns_after_loss().is_some();
+    let begins_late = source.earliest_ns_of_process().is_some();
     json.array(|json| {
         for (counter, rows) in process.counters.iter().filter(|(_, rows)| !rows.is_empty()) {
             json.object(|json| {
@@ -245,6 +245,9 @@ fn write_log(json: &mut JsonWriter<'_>, source: &ProfileSource, process: &Proces
                         .unsigned(memory.unreleased_bytes);
                     json.key("released_chunk_bytes")
                         .unsigned(memory.released_bytes);
+                    // Ended threads, pages and code, and exit profiles.
+                    json.key("kept_bytes")
+                        .unsigned(source.buffer.statistics.kept_bytes);
                     if let Some(done) = memory.oldest_done {
                         json.key("oldestChunkDone_TSms")
                             .time_ms(source.ns_since_start(done));

@@ -5,16 +5,17 @@
 
 use std::io::{Read, Seek, SeekFrom};
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use crate::platform::{SharedFile, open_own_file};
 use crate::types::{ProcessId, TimeStamp};
-use crate::unwind::generated::code_map::{CodeMap, CodeRangeId, GeneratedCode};
+use crate::unwind::generated::code_map::{CodeMap, GeneratedCode};
 
 /// Minimum time between two polls of the file, in ns.
 const POLL_INTERVAL_NS: u64 = 100_000_000;
-/// Maximum number of bytes read by one poll.
-const MAX_BYTES_PER_POLL: u64 = 1 << 20;
+/// Minimum time between two polls while the file has more lines, in ns.
+const BACKLOG_INTERVAL_NS: u64 = 10_000_000;
+/// Maximum number of bytes read by one poll: about 500 lines, which take the sampler about 1 ms.
+const MAX_BYTES_PER_POLL: u64 = 32 << 10;
 /// Maximum number of bytes read in total.
 const MAX_BYTES: u64 = 64 << 20;
 
@@ -22,11 +23,15 @@ const MAX_BYTES: u64 = 64 << 20;
 #[derive(Debug)]
 pub(crate) struct PerfMap {
     path: PathBuf,
-    code: Arc<CodeMap>,
+    code: CodeMap,
+    /// Size of the code in memory, in bytes, and its maximum.
+    code_bytes: u64,
+    max_code_bytes: u64,
     /// Number of bytes read, up to the end of a line.
     read_bytes: u64,
+    /// Number of bytes of the file that are not read, because a maximum is reached.
+    left_out_bytes: u64,
     next_poll: TimeStamp,
-    lines: u64,
 }
 
 impl PerfMap {
@@ -40,15 +45,32 @@ impl PerfMap {
     fn at(path: PathBuf) -> Self {
         Self {
             path,
-            code: Arc::default(),
+            code: CodeMap::default(),
+            code_bytes: 0,
+            max_code_bytes: u64::MAX,
             read_bytes: 0,
+            left_out_bytes: 0,
             next_poll: TimeStamp(0),
-            lines: 0,
         }
     }
 
-    pub(crate) fn code(&self) -> &Arc<CodeMap> {
+    /// Limits the size of the code in memory, in bytes. Lines beyond it are not read.
+    pub(crate) fn limit(&mut self, max_code_bytes: u64) {
+        self.max_code_bytes = max_code_bytes;
+    }
+
+    pub(crate) fn code(&self) -> &CodeMap {
         &self.code
+    }
+
+    /// Returns the size of the code in memory, in bytes.
+    pub(crate) fn code_bytes(&self) -> u64 {
+        self.code_bytes
+    }
+
+    /// Returns how many bytes of the file are left out, because a maximum is reached.
+    pub(crate) fn left_out_bytes(&self) -> u64 {
+        self.left_out_bytes
     }
 
     /// Reads new lines, unless the last poll was less than [`POLL_INTERVAL_NS`] ago. Returns true
@@ -58,7 +80,13 @@ impl PerfMap {
             return false;
         }
         self.next_poll = now.plus_ns(POLL_INTERVAL_NS);
-        self.read_more().is_some_and(|lines| lines > 0)
+        let before = self.read_bytes;
+        let has_read_line = self.read_more().is_some_and(|lines| lines > 0);
+        // The last line of a part is rarely complete.
+        if self.read_bytes.saturating_sub(before) > MAX_BYTES_PER_POLL / 2 {
+            self.next_poll = now.plus_ns(BACKLOG_INTERVAL_NS);
+        }
+        has_read_line
     }
 
     /// Reads the next part of the file and returns the number of valid lines.
@@ -67,9 +95,12 @@ impl PerfMap {
         if bytes < self.read_bytes {
             // The file was truncated or replaced.
             self.read_bytes = 0;
-            self.code = Arc::default();
+            self.code = CodeMap::default();
+            self.code_bytes = 0;
         }
-        if bytes == self.read_bytes || self.read_bytes >= MAX_BYTES {
+        let is_full = self.read_bytes >= MAX_BYTES || self.code_bytes >= self.max_code_bytes;
+        self.left_out_bytes = if is_full { bytes - self.read_bytes } else { 0 };
+        if bytes == self.read_bytes || is_full {
             return None;
         }
         let text = self.read_part(&mut file)?;
@@ -83,23 +114,17 @@ impl PerfMap {
             return None;
         };
         self.read_bytes += end as u64 + 1;
-        let before = self.lines;
-        let code = Arc::make_mut(&mut self.code);
+        let mut lines = 0;
         for (start, size, name) in text[..end]
             .split(|&byte| byte == b'\n')
             .filter_map(parse_line)
         {
-            self.lines += 1;
-            let range = start..start + size;
-            code.put(GeneratedCode {
-                id: CodeRangeId(self.lines),
-                range,
-                live: true,
-                name: name.into(),
-                script: None,
-            });
+            lines += 1;
+            let code = GeneratedCode::new(start..start + size, &name, None);
+            self.code_bytes += code.map_bytes();
+            drop(self.code.put(code));
         }
-        Some(self.lines - before)
+        Some(lines)
     }
 
     fn read_part(&self, file: &mut SharedFile) -> Option<Vec<u8>> {
@@ -199,6 +224,9 @@ mod tests {
         );
         write("4000 10 five\n", true);
         assert!(!map.poll(TimeStamp(POLL_INTERVAL_NS)), "too soon");
+        map.limit(1);
+        assert!(!poll(&mut map));
+        assert_eq!((map.left_out_bytes(), name(&map, 0x4000)), (13, None));
         std::fs::remove_file(&path).expect("remove");
     }
 }

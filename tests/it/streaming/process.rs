@@ -12,8 +12,8 @@ use gekkota::process::{
     profiler_unregister_page,
 };
 use gekkota::{
-    StartParams, profiler_get_profile, profiler_init, profiler_shutdown, profiler_start,
-    profiler_stop, register_thread,
+    StartParams, profiler_get_profile, profiler_init, profiler_pause, profiler_shutdown,
+    profiler_start, profiler_stop, register_thread,
 };
 
 /// Set in the child process.
@@ -179,7 +179,8 @@ fn childs_profile_is_part_of_its_parents() {
         let folder: PathBuf =
             std::env::temp_dir().join(format!("gekkota-process-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
-        start();
+        // An exit profile may take a quarter of the capacity.
+        profiler_start(StartParams::default().capacity_bytes(1 << 20)).expect("start");
         let child = run_child(&folder);
         profiler_received_exit_profile(child).expect("a profile");
         // For a developer who wants to open the profile in Firefox Profiler.
@@ -202,6 +203,126 @@ fn childs_profile_is_part_of_its_parents() {
         fill_buffer_until("the child's profile is dropped", || processes() == Some(0));
         profiler_stop();
         std::fs::remove_dir_all(&folder).expect("the folder is removed");
+    });
+}
+
+fn loss(read: &Read, name: &str) -> u64 {
+    let losses = &read.0["meta"]["losses"];
+    losses[name]
+        .as_u64()
+        .unwrap_or_else(|| panic!("no {name} in {losses}"))
+}
+
+/// Returns the profile of a child process, of about `bytes` bytes, with this number.
+fn numbered_profile(number: u64, bytes: usize) -> String {
+    let filler = "x".repeat(bytes);
+    format!(r#"{{"meta": {{"number": {number}, "filler": "{filler}"}}, "threads": []}}"#)
+}
+
+/// Returns the numbers of the child processes' profiles.
+fn numbers_of_children(read: &Read) -> Vec<u64> {
+    let processes = read.0["processes"].as_array().expect("processes");
+    processes
+        .iter()
+        .map(|process| process["meta"]["number"].as_u64().expect("a number"))
+        .collect()
+}
+
+#[test]
+fn exit_profiles_beyond_their_share_are_dropped_and_counted() {
+    const PROFILES: u64 = 100;
+    isolated(|| {
+        register_thread("caller");
+        // All exit profiles may take 64 KiB.
+        start();
+        for number in 0..PROFILES {
+            profiler_received_exit_profile(numbered_profile(number, 4096)).expect("a profile");
+        }
+        let read = Read::of_running();
+        let kept = numbers_of_children(&read);
+        assert_eq!(kept, (PROFILES - 15..PROFILES).collect::<Vec<_>>());
+        assert_eq!(loss(&read, "dropped_exit_profiles"), PROFILES - 15);
+        let refused = profiler_received_exit_profile(numbered_profile(PROFILES, 65_536));
+        assert!(
+            matches!(
+                refused,
+                Err(ExitProfileError::TooLarge {
+                    bytes: 65_537..66_000,
+                    max_bytes: 65_536
+                })
+            ),
+            "{refused:?}"
+        );
+        assert_eq!(numbers_of_children(&Read::of_running()), kept);
+        profiler_stop();
+    });
+}
+
+#[test]
+fn exit_profiles_and_chunks_together_stay_within_the_capacity() {
+    isolated(|| {
+        register_thread("caller");
+        start();
+        fill_buffer_until("the buffer has been full", || {
+            loss(&Read::of_running(), "recycled_chunks") > 0
+        });
+        profiler_pause();
+        (0..14).for_each(|number| {
+            profiler_received_exit_profile(numbered_profile(number, 4096)).expect("a profile");
+        });
+        // The sampler discards chunks once a second, also during a pause.
+        wait_until("chunks were discarded for the exit profiles", || {
+            let read = Read::of_running();
+            assert_eq!(numbers_of_children(&read).len(), 14);
+            let log = &read.0["profilingLog"][std::process::id().to_string()]["buffer"];
+            let bytes = |name: &str| log[name].as_u64().expect(name);
+            let kept = bytes("kept_bytes");
+            assert!((56 << 10..64 << 10).contains(&kept), "{kept}");
+            kept + bytes("unreleased_chunk_bytes") + bytes("released_chunk_bytes") <= 1 << 18
+        });
+        profiler_stop();
+    });
+}
+
+#[test]
+fn exit_profile_older_than_the_duration_is_dropped() {
+    isolated(|| {
+        register_thread("caller");
+        let params = StartParams::default().duration(Duration::from_millis(200));
+        profiler_start(params).expect("start");
+        profiler_received_exit_profile(numbered_profile(7, 10)).expect("a profile");
+        // Nothing is recorded that could push the profile out of the buffer.
+        wait_until("the exit profile is too old", || {
+            numbers_of_children(&Read::of_running()).is_empty()
+        });
+        let read = Read::of_running();
+        assert_eq!(loss(&read, "dropped_exit_profiles"), 0);
+        profiler_stop();
+    });
+}
+
+#[test]
+fn unregistered_pages_beyond_their_share_are_dropped_and_counted() {
+    const PAGES: u64 = 1000;
+    isolated(|| {
+        register_thread("caller");
+        // All unregistered pages may take 16 KiB.
+        start();
+        profiler_register_page(Page::new(PAGES + 1, "registered"));
+        for id in 1..=PAGES {
+            profiler_register_page(Page::new(id, format!("page {id}")));
+            profiler_unregister_page(id);
+        }
+        let read = Read::of_running();
+        let pages = read.0["pages"].as_array().expect("pages").iter();
+        let ids: Vec<_> = pages
+            .map(|page| page["innerWindowID"].as_u64().expect("an id"))
+            .collect();
+        assert_eq!(ids[0], PAGES + 1);
+        let dropped = loss(&read, "dropped_ended_pages");
+        assert!(dropped > PAGES / 2 && dropped < PAGES, "{dropped}");
+        assert_eq!(ids[1..], (dropped + 1..=PAGES).collect::<Vec<_>>());
+        profiler_stop();
     });
 }
 

@@ -1,6 +1,7 @@
 //! Registration and selection of threads.
 
 mod all_threads;
+mod ended_threads;
 mod filters;
 mod lifetimes;
 mod registration;

@@ -99,3 +99,29 @@ fn registered_generated_code_has_its_callers_and_its_name() {
         }
     });
 }
+
+#[test]
+fn names_of_unregistered_code_beyond_their_share_are_lost_and_counted() {
+    const RANGES: u64 = 10_000;
+    isolated(|| {
+        // All unregistered code may take 16 KiB.
+        let params = StartParams::default().capacity_bytes(256 << 10);
+        let session = ProfilerSession::start(params).expect("start");
+        for number in 0..RANGES {
+            let start = std::ptr::without_provenance(0x10_0000 + 256 * number as usize);
+            drop(profiler_register_code_range(start, 200, "a function"));
+        }
+        let lost = |read: &Read| read.0["meta"]["losses"]["lost_code_names"].as_u64();
+        let read = Read::from_profile(&session.snapshot().expect("active"));
+        assert!(
+            lost(&read).is_some_and(|lost| (RANGES - 200..RANGES).contains(&lost)),
+            "{:?}",
+            lost(&read)
+        );
+        drop(session);
+        // The names of another session are not its loss.
+        let session = ProfilerSession::start(StartParams::default()).expect("start");
+        let read = Read::from_profile(&session.finish().expect("profile"));
+        assert_eq!(lost(&read), Some(0));
+    });
+}

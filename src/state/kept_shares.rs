@@ -1,0 +1,41 @@
+//! Shares of a session's capacity that it keeps outside the buffer's chunks.
+//!
+//! Each kind of data has a share, so that one kind does not push out another. All kinds count
+//! towards the capacity: the buffer keeps as much less. Together they leave the chunks at least
+//! three eighths of the capacity.
+
+use crate::state::session::SessionSettings;
+use crate::types::KeptLimits;
+
+/// A kind of data that a session keeps outside the buffer's chunks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum KeptKind {
+    /// The data of threads that have ended.
+    EndedThreads,
+    /// The profiles of child processes that have exited.
+    ExitProfiles,
+    /// The pages that were unregistered.
+    EndedPages,
+    /// The generated code that was unregistered.
+    UnregisteredCode,
+    /// The generated code that `/tmp/perf-PID.map` lists.
+    PerfMap,
+}
+
+impl KeptKind {
+    /// The number by which the capacity is divided to get the share.
+    const fn divisor(self) -> u64 {
+        match self {
+            Self::ExitProfiles => 4,
+            Self::EndedThreads | Self::PerfMap => 8,
+            Self::EndedPages | Self::UnregisteredCode => 16,
+        }
+    }
+}
+
+impl SessionSettings {
+    /// Returns the limits of a kind of data that the session keeps outside the buffer's chunks.
+    pub(crate) fn kept_limits(&self, kind: KeptKind) -> KeptLimits {
+        KeptLimits::new(self.capacity_bytes / kind.divisor(), self.duration)
+    }
+}

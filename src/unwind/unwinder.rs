@@ -57,10 +57,13 @@ impl Caller {
 
     /// Converts to a frame of a stack. Names are looked up one byte before the address of each
     /// frame but the innermost, because that is normally a return address. A frame that a signal
-    /// interrupted has no return address, so one is added to its address to compensate.
-    fn to_frame(self, sp: u64) -> NativeFrame {
+    /// interrupted has no return address, and a signal trampoline made no call: the kernel lets the
+    /// handler return to its first instruction. So one is added to the address of both, to
+    /// compensate.
+    fn to_frame(self, rule: Rule, sp: u64) -> NativeFrame {
+        let is_next_instruction = self.is_pc || rule == Rule::SignalTrampoline;
         NativeFrame {
-            address: CodeAddress::new(self.address.wrapping_add(u64::from(self.is_pc))),
+            address: CodeAddress::new(self.address.wrapping_add(is_next_instruction.into())),
             stack_address: StackAddress(sp),
         }
     }
@@ -237,7 +240,7 @@ impl Unwinder {
             let Some(callers_rule) = self.rule_of(caller) else {
                 return NoCaller::Broken;
             };
-            out.frames.push(caller.to_frame(registers.sp()));
+            out.frames.push(caller.to_frame(callers_rule, registers.sp()));
             (frame, rule) = (caller, callers_rule);
         }
         NoCaller::Broken

@@ -13,3 +13,5 @@ mod other_stacks;
 mod perf_map;
 #[cfg(target_arch = "x86_64")]
 mod replaced_library;
+#[cfg(target_arch = "x86_64")]
+mod trampoline;

@@ -63,20 +63,6 @@ fn read_bounds(module: &ModuleImage) -> Option<FunctionBounds> {
             return None;
         }
     }
-    functions.sort_unstable();
-    functions.dedup();
-    // An address in two overlapping functions is ambiguous, so leave such functions out.
-    let overlaps: Vec<bool> = functions
-        .windows(2)
-        .map(|pair| pair[1].0 < pair[0].1)
-        .collect();
-    let mut index = 0usize;
-    functions.retain(|_| {
-        let before = index.checked_sub(1).is_some_and(|before| overlaps[before]);
-        let clashes = before || overlaps.get(index).is_some_and(|&overlap| overlap);
-        index += 1;
-        !clashes
-    });
     let is_table = |name: object::Result<&str>| matches!(name, Ok(".got" | ".got.plt"));
     let tables = elf.sections().filter(|section| is_table(section.name()));
     let linked = tables.map(|section| {
@@ -84,15 +70,47 @@ fn read_bounds(module: &ModuleImage) -> Option<FunctionBounds> {
         start..start.saturating_add(section.size())
     });
     Some(FunctionBounds {
-        functions,
+        functions: without_overlaps(functions),
         linked: linked.collect(),
     })
+}
+
+/// Sorts functions, given by their starts and ends. Leaves out those that overlap, because an
+/// address in two functions is ambiguous.
+fn without_overlaps(mut functions: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    functions.sort_unstable();
+    functions.dedup();
+    let mut separate: Vec<(u64, u64)> = Vec::with_capacity(functions.len());
+    // The functions before the current one end here at the latest. The last of `separate` reaches
+    // that far, if it is the one that overlaps the current one.
+    let mut last_end = 0;
+    for (start, end) in functions {
+        if start >= last_end {
+            separate.push((start, end));
+        } else {
+            separate.pop_if(|(_, other)| *other > start);
+        }
+        last_end = last_end.max(end);
+    }
+    separate
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::unwind::modules::module_table::ModuleTable;
+
+    #[test]
+    fn without_overlaps_compares_all_functions() {
+        let kept = |functions: &[(u64, u64)]| without_overlaps(functions.to_vec());
+        assert_eq!(kept(&[(8, 12), (0, 8), (0, 8)]), [(0, 8), (8, 12)]);
+        assert_eq!(
+            kept(&[(0, 100), (10, 20), (30, 40), (100, 120)]),
+            [(100, 120)]
+        );
+        assert_eq!(kept(&[(0, 4), (4, 40), (10, 20), (30, 40)]), [(0, 4)]);
+        assert_eq!(kept(&[(0, 8), (0, 4), (4, 8), (8, 9)]), [(8, 9)]);
+    }
 
     #[test]
     fn read_finds_a_function_of_this_program_but_not_of_a_replaced_file() {

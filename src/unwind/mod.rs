@@ -29,8 +29,8 @@
 //! `platform`, `types`, `util`
 //!
 //! # Invariants
-//! A stack counts as complete only if it ends at a frame that has no caller according to call frame
-//! information. Every reported frame is exact; if a frame is uncertain, it is left out and the
+//! A stack counts as complete only if it ends at a frame that has no caller: according to call frame
+//! information, or because the frame is a start routine of musl (`modules/function_bounds.rs`). Every reported frame is exact; if a frame is uncertain, it is left out and the
 //! stack is marked as truncated. Every caller's address lies in known code. Code and unwind
 //! sections that `dlclose` may unmap are read with the kernel's help or as copies.
 //!

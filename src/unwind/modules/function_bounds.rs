@@ -1,5 +1,9 @@
 //! Reads the bounds of functions from a module's symbol tables, and finds the words that the
-//! dynamic linker fills in.
+//! dynamic linker fills in, and where the C library begins threads.
+//!
+//! musl has no call frame information, so none says that its start routines are the roots of
+//! stacks. Such a routine passes the result of the thread's or the program's main function to
+//! `pthread_exit` or `exit`. By that call and by their names they are known.
 
 use std::fs::File;
 use std::ops::Range;
@@ -12,6 +16,17 @@ use crate::platform::ModuleImage;
 
 /// Maximum number of functions in a module; if there are more, none are used.
 const MAX_FUNCTIONS: usize = 2_000_000;
+/// The functions of musl that call the main function of a thread or of the program.
+const START_ROUTINES: [&str; 4] = [
+    "start",
+    "start_c11",
+    "libc_start_main_stage2",
+    "__libc_start_main",
+];
+/// The functions to which musl passes the result of a main function. They do not return.
+const EXITS: [&str; 3] = ["exit", "pthread_exit", "__pthread_exit"];
+/// Functions that only the C library defines.
+const OF_C_LIBRARY: [&str; 3] = ["__libc_start_main", "exit", "pthread_exit"];
 
 /// The functions of a loaded module, by address.
 #[derive(Debug, Default)]
@@ -20,6 +35,13 @@ pub(crate) struct FunctionBounds {
     functions: Vec<(u64, u64)>,
     /// The global offset tables, whose words only the dynamic linker writes.
     linked: Vec<Range<u64>>,
+    /// The functions named in [`START_ROUTINES`].
+    start_routines: Vec<Range<u64>>,
+    /// The addresses of the functions named in [`EXITS`].
+    exits: Vec<u64>,
+    /// Whether the module is the C library, as a library of its own. Its start routines may be
+    /// without names.
+    is_c_library: bool,
 }
 
 impl FunctionBounds {
@@ -34,6 +56,17 @@ impl FunctionBounds {
         self.linked
             .iter()
             .any(|range| range.start <= address && address.saturating_add(8) <= range.end)
+    }
+
+    /// Returns whether a start routine of the C library may contain `address`.
+    pub(crate) fn is_start_routine(&self, address: u64) -> bool {
+        let mut named = self.start_routines.iter();
+        self.is_c_library || named.any(|range| range.contains(&address))
+    }
+
+    /// Returns whether the function at `address` ends the thread or the process.
+    pub(crate) fn is_exit(&self, address: u64) -> bool {
+        self.exits.contains(&address)
     }
 
     /// Returns the start of the function that contains `address`.
@@ -53,11 +86,24 @@ fn read_bounds(module: &ModuleImage) -> Option<FunctionBounds> {
     if build_id != module.build_id {
         return None;
     }
+    let mut found = FunctionBounds::default();
+    let mut of_c_library = [false; OF_C_LIBRARY.len()];
     let mut functions = Vec::new();
     for symbol in elf.symbols().chain(elf.dynamic_symbols()) {
         if symbol.kind() == SymbolKind::Text && symbol.is_definition() && symbol.size() > 0 {
             let start = module.bias.wrapping_add(symbol.address());
-            functions.push((start, start.checked_add(symbol.size())?));
+            let end = start.checked_add(symbol.size())?;
+            functions.push((start, end));
+            let name = symbol.name().unwrap_or_default();
+            if START_ROUTINES.contains(&name) {
+                found.start_routines.push(start..end);
+            }
+            if EXITS.contains(&name) {
+                found.exits.push(start);
+            }
+            for (is_defined, known) in of_c_library.iter_mut().zip(OF_C_LIBRARY) {
+                *is_defined |= name == known;
+            }
         }
         if functions.len() > MAX_FUNCTIONS {
             return None;
@@ -72,6 +118,8 @@ fn read_bounds(module: &ModuleImage) -> Option<FunctionBounds> {
     Some(FunctionBounds {
         functions: without_overlaps(functions),
         linked: linked.collect(),
+        is_c_library: !module.is_executable && of_c_library.iter().all(|&defined| defined),
+        ..found
     })
 }
 

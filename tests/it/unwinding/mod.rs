@@ -15,3 +15,5 @@ mod perf_map;
 mod replaced_library;
 #[cfg(target_arch = "x86_64")]
 mod trampoline;
+#[cfg(target_arch = "x86_64")]
+mod without_information;

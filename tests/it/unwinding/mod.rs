@@ -5,6 +5,8 @@ pub(crate) mod accuracy;
 #[cfg(target_arch = "x86_64")]
 mod assembly;
 mod chain;
+#[cfg(target_arch = "x86_64")]
+mod constant_dlopen;
 mod deep;
 #[cfg(target_arch = "x86_64")]
 mod generated_code;

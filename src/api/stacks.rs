@@ -67,9 +67,10 @@ pub fn profiler_suspend_and_sample_thread(
 /// Returns `None` if there is no memory for the copy, or in a build without the profiler. May be
 /// called from any thread, registered or not, with or without a session. On a stack that is not the
 /// thread's own (a signal stack, a coroutine), the copy contains only the innermost frame, and is
-/// marked as truncated.
+/// marked as truncated. Of a stack that uses more than 1 MiB, the youngest MiB is copied, and the copy
+/// is marked as truncated, too.
 ///
-/// Cost: 0.1 µs, and the copy of the used part of the stack, at most 64 MiB. Takes no lock, except
+/// Cost: 0.1 µs, and the copy of the used part of the stack, at most 1 MiB. Takes no lock, except
 /// for the first call in the process, which lists the loaded modules: about 0.5 ms. Calls on other
 /// threads wait for that. The first call on a thread asks the system for the stack's bounds. A call reuses the memory of a
 /// dropped backtrace of about the same size, if there is one; otherwise it allocates. Once neither

@@ -7,6 +7,7 @@
 //! - *words are bytes*: memory of words may be read and written as bytes, eight per word.
 
 use crate::backtrace::pool::{MAX_WORDS, give_back_words, take_words};
+use crate::capture::MAX_STACK_BYTES;
 use crate::labels::own_profiling_stack;
 use crate::labels::{ProfilingStackFrame, ScriptLocation};
 use crate::platform::{
@@ -74,7 +75,7 @@ impl CapturedBacktrace {
     }
 
     /// Copies the calling thread's stack, from the function with these registers to the oldest
-    /// frame; `None` when out of memory.
+    /// frame, or at most [`MAX_STACK_BYTES`] of it; `None` when out of memory.
     ///
     /// The first call on a thread asks the system for the bounds of the stack. Later calls take no
     /// lock, allocate nothing and make no system call, provided that backtraces of about this size
@@ -97,7 +98,8 @@ impl CapturedBacktrace {
             BacktraceParts::Labels => (0, 0),
         };
         let other_words = RESERVED_WORDS + label_bytes.div_ceil(8);
-        let stack_words = (stack_bytes / 8).min(MAX_WORDS.saturating_sub(other_words));
+        let stack_words =
+            (stack_bytes.min(MAX_STACK_BYTES) / 8).min(MAX_WORDS.saturating_sub(other_words));
         let mut words = take_words(stack_words + other_words)?;
         // SAFETY: as above. The slices are read again because the application's allocator may have
         // pushed labels, which can move the label stack.

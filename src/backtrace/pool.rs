@@ -15,8 +15,7 @@ use crate::util::as_profiler_work;
 /// Size of a block of the smallest class, in words: 4 KiB. Each class has twice the size of the one
 /// before.
 const MIN_WORDS: usize = 512;
-/// Number of size classes. A block of the largest class has 64 MiB; of a deeper stack, only the
-/// youngest part is copied.
+/// Number of size classes. A block of the largest class has 64 MiB, mostly for the texts of labels.
 const CLASSES: usize = 15;
 /// Maximum number of cached blocks per class. [`MAX_CACHED_WORDS`] lowers it for large classes.
 const MAX_CACHED: usize = 64;

@@ -28,6 +28,8 @@ pub(crate) struct CaptureHeader {
     /// Stack address of the first copied byte; 0 when no memory there was readable.
     pub(crate) stack_start: u64,
     pub(crate) stack_bytes: usize,
+    /// Whether the oldest part of the thread's stack is missing because the slot was full.
+    pub(crate) stack_left_out: bool,
     /// Whether the stack pointer lay outside the thread's stack: on a signal stack or in a
     /// coroutine.
     pub(crate) on_other_stack: bool,

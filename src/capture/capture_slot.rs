@@ -36,6 +36,11 @@ pub(crate) const STACK_OFFSET: usize = TEXT_OFFSET + TEXT_BYTES;
 /// Size of the red zone, in bytes: the memory below the stack pointer that the ABI allows a leaf
 /// function to use.
 const RED_ZONE_BYTES: u64 = if cfg!(target_arch = "x86_64") { 128 } else { 0 };
+/// Maximum size of the copy of a stack, in bytes. Of a deeper stack the youngest part is copied, and
+/// the stack is marked as truncated. The thread waits for the copy, 50 to 100 µs for each MiB, so
+/// its stop must not grow with the depth of its stack. The older part cannot come from an earlier
+/// copy: the thread may have returned from it and called again, with equal addresses at the border.
+pub(crate) const MAX_STACK_BYTES: usize = 1 << 20;
 /// Maximum size of the copy of a stack that is not the thread's own, in bytes: the end of such a
 /// stack is unknown.
 const OTHER_STACK_BYTES: usize = 64 << 10;
@@ -289,9 +294,9 @@ pub(crate) struct SlotWriter<'a> {
 
 impl SlotWriter<'_> {
     /// Returns the part of the thread's stack to copy: from the red zone below the stack pointer to
-    /// the oldest frame, or as much of the youngest part as fits into the slot. `None` when the
-    /// stack pointer lies outside the thread's stack.
-    pub(crate) fn used_stack_in_handler(&self) -> Option<MemoryPiece> {
+    /// the oldest frame, or as much of the youngest part as fits into the slot. Records whether the
+    /// rest is left out. `None` when the stack pointer lies outside the thread's stack.
+    pub(crate) fn used_stack_in_handler(&mut self) -> Option<MemoryPiece> {
         let low = self.slot.stack_low.load(Ordering::Relaxed);
         let top = self.slot.stack_top.load(Ordering::Relaxed) & !7;
         let sp = self.header.registers.sp;
@@ -303,9 +308,12 @@ impl SlotWriter<'_> {
         } else {
             sp
         } & !7;
+        let used = (top - start) as usize;
+        let bytes = used.min(self.slot.stack_capacity());
+        self.header.stack_left_out = bytes < used;
         Some(MemoryPiece {
             address: start,
-            bytes: ((top - start) as usize).min(self.slot.stack_capacity()),
+            bytes,
         })
     }
 

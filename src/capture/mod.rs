@@ -35,6 +35,7 @@ mod slot_pool;
 mod slot_state;
 
 pub(crate) use capture_parts::CaptureParts;
+pub(crate) use capture_slot::MAX_STACK_BYTES;
 pub(crate) use captured_view::CapturedView;
 pub(crate) use event_delay::{EventDelay, EventLoopState};
 pub(crate) use slot_pool::{

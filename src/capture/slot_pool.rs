@@ -10,16 +10,13 @@
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use crate::capture::capture_parts::CaptureParts;
-use crate::capture::capture_slot::{CaptureSlot, STACK_OFFSET};
+use crate::capture::capture_slot::{CaptureSlot, MAX_STACK_BYTES, STACK_OFFSET};
 use crate::platform::LazyRegion;
 use crate::util::{LockRank, NamedMutex};
 
 /// Maximum number of slots. A thread that finds no free slot is sampled without stacks.
 const MAX_SLOTS: usize = 1 << 16;
 const MIN_STACK_BYTES: usize = 64 << 10;
-/// Maximum size of a slot's stack area, in bytes. Of a larger stack the youngest part is sampled,
-/// and the sample is marked as truncated if more was in use.
-const MAX_STACK_BYTES: usize = 64 << 20;
 
 static TABLE: [AtomicPtr<CaptureSlot>; MAX_SLOTS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_SLOTS];
@@ -247,14 +244,15 @@ mod tests {
             &*first
         ));
         drop(first);
-        let large = SlotHandle::acquire(1 << 20).expect("a slot");
-        assert_eq!(large.stack_capacity(), 1 << 20);
+        let large = SlotHandle::acquire(100 << 20).expect("a slot");
+        assert_eq!(large.stack_capacity(), MAX_STACK_BYTES);
         assert_ne!(large.number(), number);
     }
 
     #[test]
     fn slot_dropped_during_write_is_reused_after_publish() {
-        let acquire = || SlotHandle::acquire(32 << 20).expect("a slot");
+        // No other test in this process uses slots of this size.
+        let acquire = || SlotHandle::acquire(512 << 10).expect("a slot");
         let slot = acquire();
         let number = slot.number();
         let shared = find_slot_in_handler(number).expect("in the table");

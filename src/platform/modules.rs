@@ -7,10 +7,15 @@
 //! may be unloaded later. The executable and the vDSO are never unloaded, so their sections are
 //! used in place.
 //!
+//! The libraries that the executable needs are never unloaded either. They are found as the loader
+//! finds them: by the names in the `DT_NEEDED` entries of the executable, and of the libraries found
+//! so far. The loader lists the modules in load order, and loads the needed ones before the program
+//! begins. So the first module with a needed name is the one that was loaded for it.
+//!
 //! **Contract of the callbacks** (cited below):
 //! - *loader's lock*: while the loader calls back, the module that it passes stays mapped as its
 //!   headers say;
-//! - *stays*: the executable and the vDSO are never unmapped.
+//! - *stays*: the executable, the libraries that it needs, and the vDSO are never unmapped.
 
 use std::ffi::CStr;
 use std::ops::{ControlFlow, Deref, Range};
@@ -82,7 +87,8 @@ pub(crate) struct ModuleImage {
     pub(crate) range: Range<u64>,
     pub(crate) build_id: Vec<u8>,
     pub(crate) is_executable: bool,
-    /// Whether the module is never unloaded: true for the executable and the vDSO.
+    /// Whether the module is loaded from the program's begin to its end: true for the executable,
+    /// the libraries that it needs, and the vDSO.
     pub(crate) stays: bool,
     /// Number of modules loaded after this one.
     pub(crate) loaded_after: u64,
@@ -104,6 +110,8 @@ struct UnwindSource {
 const PAGE: u64 = 4096;
 const MAX_NAME: usize = 512;
 const MAX_BUILD_ID: usize = 64;
+/// Maximum length of a library's own name; a longer one is treated as absent.
+const MAX_SONAME: usize = 128;
 
 /// A module as recorded by a callback, in a fixed size.
 #[derive(Clone)]
@@ -114,8 +122,19 @@ struct Row {
     range: Range<u64>,
     build_id: [u8; MAX_BUILD_ID],
     build_id_bytes: usize,
+    soname: [u8; MAX_SONAME],
+    soname_bytes: usize,
+    dynamic: DynamicLocation,
     unwind: Option<UnwindLocation>,
     stays: bool,
+}
+
+/// Addresses of a module's dynamic section and of the strings that it refers to. Both are empty if
+/// the module has none.
+#[derive(Clone, Debug, Default)]
+struct DynamicLocation {
+    section: Range<u64>,
+    strings: Range<u64>,
 }
 
 /// Addresses of the two unwind sections. Both lie in `region`.
@@ -218,7 +237,7 @@ fn collect_rows() -> (ModuleChanges, Vec<Row>) {
         ControlFlow::Continue(())
     });
     loop {
-        let mut rows = Vec::with_capacity(count + 8);
+        let mut rows: Vec<Row> = Vec::with_capacity(count + 8);
         let mut changes = ModuleChanges::default();
         let mut seen = 0;
         visit_modules(&mut |entry| {
@@ -231,10 +250,60 @@ fn collect_rows() -> (ModuleChanges, Vec<Row>) {
             ControlFlow::Continue(())
         });
         if seen == rows.len() {
+            mark_needed(&mut rows);
             return (changes, rows);
         }
         count = seen;
     }
+}
+
+/// Marks the libraries that the executable needs, directly or through others, as staying.
+fn mark_needed(rows: &mut [Row]) {
+    let mut unread: Vec<usize> = (0..rows.len().min(1)).collect();
+    while let Some(index) = unread.pop() {
+        let DynamicLocation { section, strings } = rows[index].dynamic.clone();
+        // SAFETY: *stays*: this module stays, and both ranges lie in its loaded segments.
+        let (section, strings) = unsafe { (mapped(section), mapped(strings)) };
+        for (tag, offset) in dynamic_entries(section) {
+            let needed = match tag {
+                DT_NEEDED => string_at(strings, offset).filter(|name| !name.is_empty()),
+                _ => None,
+            };
+            let found = needed.and_then(|name| rows.iter().position(|row| row.has_name(name)));
+            if let Some(found) = found.filter(|&found| !rows[found].stays) {
+                rows[found].stays = true;
+                unread.push(found);
+            }
+        }
+    }
+}
+
+/// Tags of a dynamic section's entries: its end, the name of a needed library, the address and the
+/// size of the strings, and the module's own name.
+const DT_NULL: u64 = 0;
+const DT_NEEDED: u64 = 1;
+const DT_STRTAB: u64 = 5;
+const DT_STRSZ: u64 = 10;
+const DT_SONAME: u64 = 14;
+
+/// Returns the entries of a dynamic section, each with its tag and its value.
+fn dynamic_entries(section: &[u8]) -> impl Iterator<Item = (u64, u64)> {
+    let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
+    section
+        .chunks_exact(16)
+        .map(move |entry| (word(&entry[..8]), word(&entry[8..])))
+        .take_while(|(tag, _)| *tag != DT_NULL)
+}
+
+/// Returns the terminated string at an offset.
+fn string_at(strings: &[u8], offset: u64) -> Option<&[u8]> {
+    let rest = strings.get(usize::try_from(offset).ok()?..)?;
+    let end = rest.iter().position(|&byte| byte == 0)?;
+    Some(&rest[..end])
+}
+
+fn file_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|&byte| byte == b'/').next().unwrap_or_default()
 }
 
 impl ModuleImage {
@@ -249,7 +318,7 @@ impl ModuleImage {
             return Some(known);
         }
         let location = location.as_ref()?;
-        let copy = if self.stays {
+        let copy = if self.is_executable || self.memory.is_some() {
             None
         } else {
             Some(self.copy_unwind_region(location)?)
@@ -336,6 +405,12 @@ impl UnwindLocation {
 }
 
 impl Row {
+    /// Returns whether the loader finds this module by a needed library's name.
+    fn has_name(&self, needed: &[u8]) -> bool {
+        self.soname[..self.soname_bytes] == *needed
+            || file_name(&self.name[..self.name_bytes]) == file_name(needed)
+    }
+
     fn to_image(&self, seen: ModuleChanges, is_executable: bool, loaded_after: u64) -> ModuleImage {
         let name = &self.name[..self.name_bytes];
         let path = match name {
@@ -410,6 +485,9 @@ impl LoaderEntry<'_> {
             range: self.loaded_range(),
             build_id: [0; MAX_BUILD_ID],
             build_id_bytes: 0,
+            soname: [0; MAX_SONAME],
+            soname_bytes: 0,
+            dynamic: DynamicLocation::default(),
             unwind: self.unwind_location(),
             stays: is_executable || is_vdso(self.name),
         };
@@ -418,13 +496,49 @@ impl LoaderEntry<'_> {
             row.build_id_bytes = id.len().min(MAX_BUILD_ID);
             row.build_id[..row.build_id_bytes].copy_from_slice(&id[..row.build_id_bytes]);
         }
+        if let Some((dynamic, soname)) = self.dynamic() {
+            row.dynamic = dynamic;
+            if let Some(name) = soname.filter(|name| name.len() <= MAX_SONAME) {
+                row.soname_bytes = name.len();
+                row.soname[..name.len()].copy_from_slice(name);
+            }
+        }
         row
+    }
+
+    /// Returns the location of the dynamic section, and the module's own name if it has one.
+    fn dynamic(&self) -> Option<(DynamicLocation, Option<&[u8]>)> {
+        let header = self
+            .headers
+            .iter()
+            .find(|header| header.p_type == libc::PT_DYNAMIC)?;
+        let section = self.header_bytes(header)?;
+        let value_of = |wanted: u64| {
+            let mut entries = dynamic_entries(section);
+            entries.find_map(|(tag, value)| (tag == wanted).then_some(value))
+        };
+        // glibc replaces the address in the file by the one in memory; musl does not.
+        let in_file_or_memory = value_of(DT_STRTAB)?;
+        let start = match self.loaded_range().contains(&in_file_or_memory) {
+            true => in_file_or_memory,
+            false => self.info.dlpi_addr.wrapping_add(in_file_or_memory),
+        };
+        let strings = start..start.checked_add(value_of(DT_STRSZ)?)?;
+        let bytes = self.bytes_at(strings.clone())?;
+        let soname = value_of(DT_SONAME).and_then(|offset| string_at(bytes, offset));
+        let start = section.as_ptr() as u64;
+        let section = start..start + section.len() as u64;
+        Some((DynamicLocation { section, strings }, soname))
     }
 
     /// Returns the bytes that a program header describes, if they lie in a loaded segment.
     fn header_bytes(&self, header: &libc::Elf64_Phdr) -> Option<&[u8]> {
         let start = self.info.dlpi_addr.wrapping_add(header.p_vaddr);
-        let range = start..start.checked_add(header.p_memsz)?;
+        self.bytes_at(start..start.checked_add(header.p_memsz)?)
+    }
+
+    /// Returns the bytes of a range, if it lies in a loaded segment.
+    fn bytes_at(&self, range: Range<u64>) -> Option<&[u8]> {
         let inside = self
             .loaded_segments()
             .any(|segment| segment.start <= range.start && range.end <= segment.end);
@@ -491,6 +605,7 @@ fn gnu_build_id(mut notes: &[u8]) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::platform::{TestFolder, TestLibrary};
 
     #[test]
     fn list_modules_contains_the_program_and_the_c_library() {
@@ -520,6 +635,7 @@ mod tests {
             libc.unwind.sections.get().is_none(),
             "the sections were not requested"
         );
+        assert!(libc.stays, "the program needs the C library");
         let unwind = libc.unwind_sections().expect("unwind sections");
         assert!(matches!(unwind.eh_frame, SectionBytes::Copied(..)));
         let is_known = |module: &ModuleImage| module.unwind_sections().is_some();
@@ -528,14 +644,91 @@ mod tests {
                 .iter()
                 .any(|module| module.path.as_os_str() == "[vdso]" && is_known(module))
         );
+    }
+
+    #[test]
+    fn library_loaded_later_does_not_stay_and_its_sections_are_copied() {
+        let folder = TestFolder::new("modules");
+        let id = &["-Wl,--build-id"];
+        // The name of a library that the program needs, in its file and for the loader.
+        let path = folder.compile("c", "function", &[id[0], "-Wl,-soname,libc.so.6"]);
+        let library = TestLibrary::load(&path);
+        let address = library.address();
+        let (_, modules) = list_modules();
+        let module = modules
+            .iter()
+            .find(|module| module.range.contains(&address))
+            .expect("the library");
+        assert_eq!(module.path, path);
+        assert!(!module.stays);
+        let unwind = module.unwind_sections().expect("unwind sections");
+        assert!(matches!(unwind.eh_frame, SectionBytes::Copied(..)));
         // A different file at the same address is detected by its build id.
-        let mut other = libc.without_unwind_sections();
+        let mut other = module.without_unwind_sections();
         other.unwind = UnwindSource {
             sections: OnceBox::new(),
-            ..libc.unwind.clone()
+            ..module.unwind.clone()
         };
         other.build_id[0] ^= 1;
         assert!(other.unwind_sections().is_none());
+        library.close();
+    }
+
+    #[test]
+    fn needed_libraries_are_marked_through_others() {
+        // The dynamic sections and strings of the rows, in memory that stays.
+        let row = |name: &str, soname: &str, needed: &[&str]| {
+            let mut strings = vec![0u8];
+            let mut section: Vec<u64> = Vec::new();
+            for name in needed {
+                section.extend([DT_NEEDED, strings.len() as u64]);
+                strings.extend(name.bytes().chain([0]));
+            }
+            section.extend([DT_NULL, 0, DT_NEEDED, 1]);
+            let range = |start: *const u8, bytes: usize| start as u64..start as u64 + bytes as u64;
+            let (section, strings) = (section.leak(), strings.leak());
+            let mut row = Row {
+                name: [0; MAX_NAME],
+                name_bytes: name.len(),
+                bias: 0,
+                range: 0..0,
+                build_id: [0; MAX_BUILD_ID],
+                build_id_bytes: 0,
+                soname: [0; MAX_SONAME],
+                soname_bytes: soname.len(),
+                dynamic: DynamicLocation {
+                    section: range(section.as_ptr().cast(), size_of_val(section)),
+                    strings: range(strings.as_ptr(), strings.len()),
+                },
+                unwind: None,
+                stays: name.is_empty(),
+            };
+            row.name[..name.len()].copy_from_slice(name.as_bytes());
+            row.soname[..soname.len()].copy_from_slice(soname.as_bytes());
+            row
+        };
+        let mut rows = [
+            row("", "", &["libdirect.so.1", "$ORIGIN/libplaced.so", ""]),
+            row(
+                "/lib/libdirect.so.1.5",
+                "libdirect.so.1",
+                &["libindirect.so"],
+            ),
+            row(
+                "/app/libplaced.so",
+                "",
+                &["libdirect.so.1", "libmissing.so"],
+            ),
+            row("/lib/libindirect.so", "libother.so", &["libindirect.so"]),
+            row("/app/plugin.so", "", &["libofplugin.so"]),
+            row("/app/libofplugin.so", "", &[]),
+            row("/other/libdirect.so.1", "libdirect.so.1", &[]),
+        ];
+        mark_needed(&mut rows);
+        assert_eq!(
+            rows.map(|row| row.stays),
+            [true, true, true, true, false, false, false]
+        );
     }
 
     #[test]

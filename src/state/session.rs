@@ -95,6 +95,8 @@ counts! {
     samples_on_other_stacks,
     /// Samples whose stack could not be unwound to its root.
     truncated_samples,
+    /// Those of `truncated_samples` whose thread used more stack than is copied, 1 MiB.
+    too_deep_samples,
     /// Ticks at which a running thread had a pending request.
     unanswered_ticks,
     /// Threads for which the kernel refused a timer.

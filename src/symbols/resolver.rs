@@ -6,8 +6,11 @@ use crate::symbols::fallback::{free_backtrace_files, may_use_backtrace, names_by
 use crate::symbols::mapped_symbols::MappedSymbols;
 use crate::symbols::module_symbols::ModuleSymbols;
 use crate::symbols::names::{AddressNames, FrameName, SampledAddress};
-use crate::unwind::{LoadedModule, NamedCode};
+use crate::unwind::{CallFrames, LoadedModule, NamedCode};
 use crate::util::{ProgressLocation, ProgressLogger};
+
+/// Name of a signal trampoline without a symbol. The C library's is one, if its file is stripped.
+const SIGNAL_TRAMPOLINE: &str = "signal trampoline";
 
 /// Resolves addresses of this process to names.
 #[doc(alias = "ProfilerCodeAddressService")]
@@ -92,6 +95,12 @@ impl<'a> CodeAddressService<'a> {
             return Vec::new();
         };
         let names = symbols.names_at(address);
+        let is_trampoline = || {
+            CallFrames::of(&module.image).is_some_and(|frames| frames.is_signal_trampoline(address))
+        };
+        if names.is_empty() && is_trampoline() {
+            return name_only(SIGNAL_TRAMPOLINE);
+        }
         let falls_back = names.is_empty()
             && symbols.may_fall_back()
             && *self.may_fall_back.get_or_init(may_use_backtrace);

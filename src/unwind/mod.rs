@@ -10,7 +10,8 @@
 //!    program have. Rules cannot express DWARF expressions, signal trampolines, and frames based on
 //!    registers other than the stack pointer and the frame pointer. These are evaluated for each
 //!    sample, with all registers. The caller of a signal trampoline was interrupted and made no
-//!    call, so it is looked up at its exact address.
+//!    call, so it is looked up at its exact address. So is the name of the trampoline itself, which
+//!    the handler returns to but which did not call it.
 //! 2. **Generated code**, which the application registers or `/tmp/perf-PID.map` lists. It is
 //!    unwound by its frame pointers.
 //! 3. **Other code** is unwound only if the frame is proven; see `frame_pointer/`. Otherwise the
@@ -28,8 +29,8 @@
 //! `platform`, `types`, `util`
 //!
 //! # Invariants
-//! A stack counts as complete only if it ends at a frame that has no caller according to call frame
-//! information. Every reported frame is exact; if a frame is uncertain, it is left out and the
+//! A stack counts as complete only if it ends at a frame that has no caller: according to call frame
+//! information, or because the frame is a start routine of musl (`modules/function_bounds.rs`). Every reported frame is exact; if a frame is uncertain, it is left out and the
 //! stack is marked as truncated. Every caller's address lies in known code. Code and unwind
 //! sections that `dlclose` may unmap are read with the kernel's help or as copies.
 //!
@@ -45,6 +46,7 @@ mod native_stack;
 mod register_file;
 mod unwinder;
 
+pub(crate) use cfi::CallFrames;
 pub(crate) use generated::{
     CodeMap, CodeRangeToken, CodeRanges, NamedCode, drop_old_unregistered_code,
     forget_unregistered_code, hold_code_ranges_for_fork, keep_unregistered_code, lost_code_names,

@@ -9,7 +9,7 @@ use crate::types::{CodeAddress, StackAddress, TimeStamp};
 use crate::unwind::cfi::{CallFrames, Caller, NoCaller};
 use crate::unwind::cfi::{CodeShape, Rule};
 use crate::unwind::cfi::{RuleCache, RuleKey};
-use crate::unwind::frame_pointer::{CallProof, follow_frame};
+use crate::unwind::frame_pointer::{CallProof, call_with_result_at, follow_frame};
 use crate::unwind::frame_pointer::{has_fixed_frame, shape_in_function, shape_in_generated};
 use crate::unwind::generated::CodeMap;
 use crate::unwind::generated::KnownCode;
@@ -56,10 +56,13 @@ impl Caller {
 
     /// Converts to a frame of a stack. Names are looked up one byte before the address of each
     /// frame but the innermost, because that is normally a return address. A frame that a signal
-    /// interrupted has no return address, so one is added to its address to compensate.
-    fn to_frame(self, sp: u64) -> NativeFrame {
+    /// interrupted has no return address, and a signal trampoline made no call: the kernel lets the
+    /// handler return to its first instruction. So one is added to the address of both, to
+    /// compensate.
+    fn to_frame(self, rule: Rule, sp: u64) -> NativeFrame {
+        let is_next_instruction = self.is_pc || rule == Rule::SignalTrampoline;
         NativeFrame {
-            address: CodeAddress::new(self.address.wrapping_add(u64::from(self.is_pc))),
+            address: CodeAddress::new(self.address.wrapping_add(is_next_instruction.into())),
             stack_address: StackAddress(sp),
         }
     }
@@ -248,7 +251,8 @@ impl Unwinder {
             let Some(callers_rule) = self.rule_of(caller) else {
                 return NoCaller::Broken;
             };
-            out.frames.push(caller.to_frame(registers.sp()));
+            out.frames
+                .push(caller.to_frame(callers_rule, registers.sp()));
             (frame, rule) = (caller, callers_rule);
         }
         NoCaller::Broken
@@ -258,9 +262,18 @@ impl Unwinder {
     #[inline]
     fn rule_of(&mut self, frame: Caller) -> Option<Rule> {
         match self.rules.get(frame.key()) {
+            Some(Rule::Uncovered(_)) if self.is_generated_in_module(frame) => Some(Rule::Generated),
             Some(rule) => Some(rule),
             None => self.make_rule(frame),
         }
+    }
+
+    /// Returns whether the application has generated code at this address into memory of a module
+    /// itself. It may do so after the address occurred in a stack.
+    fn is_generated_in_module(&mut self, frame: Caller) -> bool {
+        self.code
+            .find(frame.lookup_address(), false)
+            .is_some_and(|code| code.is_live())
     }
 
     #[cold]
@@ -282,10 +295,15 @@ impl Unwinder {
                 .find(address, false)
                 .is_some_and(|code| code.is_live())
             {
-                // The application generated code into memory of the module itself.
                 return Rule::Generated;
             }
             let bounds = bounds_of(module, &mut self.functions);
+            if !frame.is_pc
+                && bounds.is_start_routine(address)
+                && call_with_result_at(frame.address).is_some_and(|call| bounds.is_exit(call))
+            {
+                return Rule::Root;
+            }
             let is_linker_owned = |word| bounds.is_linker_owned(word);
             let function = bounds.start_of(address);
             Rule::Uncovered(shape_in_function(

@@ -6,6 +6,8 @@
 //! **Contract of the calls** (cited below):
 //! - *own memory*: the kernel writes to a `timespec` on the stack of the function.
 
+use std::time::Duration;
+
 use nix::errno::Errno;
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
@@ -78,10 +80,7 @@ pub(crate) fn process_cpu_ns() -> u64 {
 
 /// Sleeps until the monotonic clock reaches `deadline`. Returns at once if the deadline has passed.
 pub(crate) fn sleep_until(deadline: TimeStamp) {
-    let time = TimeSpec::new(
-        (deadline.0 / 1_000_000_000) as libc::time_t,
-        (deadline.0 % 1_000_000_000) as libc::c_long,
-    );
+    let time = TimeSpec::from(Duration::from_nanos(deadline.0));
     let (clock, flags) = (ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME);
     while clock_nanosleep(clock, flags, &time) == Err(Errno::EINTR) {}
 }

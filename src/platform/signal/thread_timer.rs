@@ -59,7 +59,7 @@ const MIN_DESCRIPTOR: libc::c_int = 700;
 /// `PERF_FLAG_FD_CLOEXEC`.
 const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
 /// `PERF_EVENT_IOC_ENABLE`.
-const ENABLE: libc::c_ulong = 0x2400;
+const ENABLE: libc::Ioctl = 0x2400;
 const PAGE: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
 
 /// The kernel's `struct f_owner_ex`.

@@ -11,6 +11,7 @@
 
 use std::ffi::{CStr, c_void};
 use std::io;
+use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 type Body = Box<dyn FnOnce() + Send>;
@@ -49,15 +50,18 @@ pub(crate) fn spawn_profiler_thread(
         name,
         body: Box::new(body),
     }));
-    let mut thread: libc::pthread_t = 0;
+    // A number in glibc, a pointer in musl.
+    let mut thread = MaybeUninit::<libc::pthread_t>::uninit();
     // SAFETY: *ours*; the id is a local, and a null pointer selects the default attributes.
-    let answer = unsafe { libc::pthread_create(&mut thread, std::ptr::null(), run, start.cast()) };
+    let answer =
+        unsafe { libc::pthread_create(thread.as_mut_ptr(), std::ptr::null(), run, start.cast()) };
     if answer != 0 {
         // SAFETY: *ours*: no thread was created, so the body is still owned here.
         drop(unsafe { Box::from_raw(start) });
         return Err(io::Error::from_raw_os_error(answer));
     }
-    Ok(ProfilerThread(Some(thread)))
+    // SAFETY: the call has succeeded and set the id.
+    Ok(ProfilerThread(Some(unsafe { thread.assume_init() })))
 }
 
 impl ProfilerThread {

@@ -31,6 +31,8 @@ pub(crate) struct StoredStack {
     labels: EntryWriter,
     is_truncated: bool,
     is_of_other_stack: bool,
+    /// Whether older frames are missing because the stack was too deep to be copied as a whole.
+    is_too_deep: bool,
     event_loop: EventLoopState,
 }
 
@@ -41,6 +43,10 @@ impl StoredStack {
 
     pub(crate) fn is_of_other_stack(&self) -> bool {
         self.is_of_other_stack
+    }
+
+    pub(crate) fn is_too_deep(&self) -> bool {
+        self.is_too_deep
     }
 
     pub(crate) fn event_loop(&self) -> EventLoopState {
@@ -81,6 +87,7 @@ impl StoredStack {
         self.frames.clone_from(&other.frames);
         self.labels.clear().raw(other.labels.bytes());
         (self.is_truncated, self.is_of_other_stack) = (other.is_truncated, other.is_of_other_stack);
+        self.is_too_deep = other.is_too_deep;
         self.event_loop = other.event_loop;
     }
 
@@ -89,6 +96,7 @@ impl StoredStack {
         self.frames.clear();
         self.labels.clear();
         (self.is_truncated, self.is_of_other_stack) = (false, false);
+        self.is_too_deep = false;
         self.event_loop = event_loop;
     }
 
@@ -104,6 +112,7 @@ impl StoredStack {
         let header = view.header();
         self.set_empty(header.event_loop);
         (self.is_truncated, self.is_of_other_stack) = (native.truncated, header.on_other_stack);
+        self.is_too_deep = native.truncated && header.stack_left_out;
         let labels: &[_] = view.labels();
         let addresses = labels
             .iter()

@@ -100,6 +100,7 @@ impl SampleRecorder {
         let written = self.put_run(run, cpu_ns, context);
         let counted = |counts_here| if counts_here { written } else { 0 };
         SessionCounts::add(&counts.truncated_samples, counted(stack.is_truncated()));
+        SessionCounts::add(&counts.too_deep_samples, counted(stack.is_too_deep()));
         SessionCounts::add(
             &counts.samples_on_other_stacks,
             counted(stack.is_of_other_stack()),

@@ -13,6 +13,7 @@ const SAMPLER_LOSSES: &[&str] = &[
     "refused_timers",
     "handler_replacements",
     "truncated_samples",
+    "too_deep_samples",
     "threads_without_stacks",
     "threads_without_clock",
     "lost_marker_stacks",

@@ -17,11 +17,12 @@ use crate::types::category::category_info::{
 const MAX_REGISTERED: usize = u8::MAX as usize + 1 - GECKO_CATEGORIES;
 
 /// The registered categories. The index is the category's number minus the number of Gecko's
-/// categories.
+/// categories. They are copies, because a definition may be unloaded together with its library
+/// before a profile is written.
 ///
 /// An entry below [`COUNT`] may be empty: registration raises the count before it sets the entry, and
 /// leaves the entry empty if another thread has registered the same category.
-static REGISTERED: [OnceLock<&'static CategoryInfo>; MAX_REGISTERED] =
+static REGISTERED: [OnceLock<CategoryInfo>; MAX_REGISTERED] =
     [const { OnceLock::new() }; MAX_REGISTERED];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
@@ -76,8 +77,15 @@ impl CategoryDefinition {
         }
     }
 
+    /// Returns a new number, or the number of an equal category. A library that is loaded again
+    /// defines the same categories again. Allocates a copy of a new category.
     #[cold]
     fn register(&'static self) -> u8 {
+        if let Some(number) = self.number_of_equal() {
+            self.number_plus_one
+                .store(u16::from(number) + 1, Ordering::Relaxed);
+            return number;
+        }
         // Not `fetch_add`: the count must not exceed the maximum.
         let index = COUNT.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |count| {
             (count < MAX_REGISTERED).then_some(count + 1)
@@ -93,10 +101,19 @@ impl CategoryDefinition {
             return (known - 1) as u8;
         }
         if let Ok(index) = index {
-            // Never fails: no other thread has this index.
-            let _ = REGISTERED[index].set(&self.info);
+            // The number is set by now, so an allocator that uses the category does not register it
+            // again. Never fails: no other thread has this index.
+            let _ = REGISTERED[index].set(self.info.leaked_copy());
         }
         number
+    }
+
+    fn number_of_equal(&self) -> Option<u8> {
+        let count = COUNT.load(Ordering::Acquire);
+        let index = REGISTERED[..count]
+            .iter()
+            .position(|known| known.get() == Some(&self.info))?;
+        Some((GECKO_CATEGORIES + index) as u8)
     }
 }
 
@@ -173,5 +190,5 @@ impl fmt::Debug for HostCategory {
 #[cfg(has_profiler)]
 pub(crate) fn registered_categories() -> impl Iterator<Item = Option<&'static CategoryInfo>> {
     let count = COUNT.load(Ordering::Acquire);
-    REGISTERED[..count].iter().map(|entry| entry.get().copied())
+    REGISTERED[..count].iter().map(OnceLock::get)
 }

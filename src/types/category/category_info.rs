@@ -10,11 +10,26 @@ pub(crate) const OTHER: u8 = 1;
     not(has_profiler),
     allow(dead_code, reason = "only profiles name categories")
 )]
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct CategoryInfo {
     pub(crate) label: &'static str,
     pub(crate) color: &'static str,
     pub(crate) subcategories: &'static [&'static str],
+}
+
+impl CategoryInfo {
+    /// Returns a copy whose texts are never freed. Allocates.
+    pub(crate) fn leaked_copy(&self) -> Self {
+        fn leak(text: &str) -> &'static str {
+            Box::leak(Box::from(text))
+        }
+        let subcategories: Vec<_> = self.subcategories.iter().copied().map(leak).collect();
+        Self {
+            label: leak(self.label),
+            color: leak(self.color),
+            subcategories: subcategories.leak(),
+        }
+    }
 }
 
 /// The colours that the viewer supports for categories.

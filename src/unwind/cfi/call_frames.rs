@@ -87,6 +87,12 @@ impl<'a> CallFrames<'a> {
         Some(entry.initial_address()..entry.end_address())
     }
 
+    /// Returns whether call frame information marks `address` as a signal trampoline.
+    pub(crate) fn is_signal_trampoline(&self, address: u64) -> bool {
+        self.entry_at(address)
+            .is_some_and(|entry| entry.is_signal_trampoline())
+    }
+
     /// Returns the rule of an address, or `None` if call frame information does not cover it.
     pub(crate) fn rule_at(&self, address: u64, context: &mut UnwindContext<usize>) -> Option<Rule> {
         let entry = self.entry_at(address)?;
@@ -94,7 +100,7 @@ impl<'a> CallFrames<'a> {
             .unwind_info_for_address(&self.eh_frame, &self.bases, context, address)
             .ok()?;
         if entry.is_signal_trampoline() {
-            return Some(Rule::Evaluate);
+            return Some(Rule::SignalTrampoline);
         }
         Some(to_rule(row).unwrap_or(Rule::Evaluate))
     }

@@ -16,6 +16,8 @@ pub(crate) enum Rule {
     FromFramePointer(FrameOffsets),
     /// The call frame information needs more than the two rules above can express.
     Evaluate,
+    /// The code to which a signal handler returns. Its call frame information is evaluated, too.
+    SignalTrampoline,
     /// Call frame information does not cover the address.
     Uncovered(CodeShape),
     /// The address lies in generated code that the application or the perf map announced.

@@ -67,6 +67,13 @@ pub(crate) fn call_before(return_address: u64) -> Option<Call> {
     read_own_memory(start, &mut bytes).then(|| arch::call_ending(&bytes, return_address))?
 }
 
+/// Returns the function that the code at a return address calls at once, with the returned value as
+/// its first argument.
+pub(crate) fn call_with_result_at(return_address: u64) -> Option<u64> {
+    let (bytes, read) = code_at(return_address);
+    arch::call_with_result(&bytes[..read], return_address)
+}
+
 /// Reads up to [`CODE_WINDOW_BYTES`] from `address` on, and returns them with their number.
 fn code_at(address: u64) -> ([u8; CODE_WINDOW_BYTES], usize) {
     let mut bytes = [0; CODE_WINDOW_BYTES];

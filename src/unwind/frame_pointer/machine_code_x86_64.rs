@@ -78,6 +78,19 @@ pub(crate) fn call_ending(bytes: &[u8; MAX_CALL_BYTES], return_address: u64) -> 
         .then_some(Call::Indirect)
 }
 
+/// Returns the callee, if the code at `address` passes the value of the last call to another
+/// function: `mov rdi, rax` or `mov edi, eax`, then a call.
+pub(crate) fn call_with_result(bytes: &[u8], address: u64) -> Option<u64> {
+    let moved = bytes
+        .strip_prefix(&[0x48, 0x89, 0xc7])
+        .or_else(|| bytes.strip_prefix(&[0x89, 0xc7]))?;
+    let [0xe8, a, b, c, d, rest @ ..] = moved else {
+        return None;
+    };
+    let end = address + (bytes.len() - rest.len()) as u64;
+    Some(end.wrapping_add_signed(i32::from_le_bytes([*a, *b, *c, *d]).into()))
+}
+
 /// Returns the address of the word that holds the target of an indirect jump, as in a procedure
 /// linkage table.
 pub(crate) fn jump_through(bytes: &[u8], address: u64) -> Option<u64> {
@@ -127,6 +140,15 @@ pub(crate) fn is_frame_set(before: &[u8], bytes: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn call_with_result_needs_the_move_and_the_call() {
+        let code = [0x48, 0x89, 0xc7, 0xe8, 0x10, 0, 0, 0, 0x90];
+        assert_eq!(call_with_result(&code, 0x1000), Some(0x1018));
+        assert_eq!(call_with_result(&code[1..], 0x1000), Some(0x1017));
+        assert_eq!(call_with_result(&code[..7], 0x1000), None);
+        assert_eq!(call_with_result(&code[3..], 0x1000), None);
+    }
 
     #[test]
     fn has_fixed_frame_is_false_if_a_register_changes_the_stack_pointer() {

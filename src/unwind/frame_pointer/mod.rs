@@ -6,5 +6,7 @@ mod machine_code;
 mod machine_code_arch;
 mod walk;
 
-pub(crate) use machine_code::{has_fixed_frame, shape_in_function, shape_in_generated};
+pub(crate) use machine_code::{
+    call_with_result_at, has_fixed_frame, shape_in_function, shape_in_generated,
+};
 pub(crate) use walk::{CallProof, follow_frame};

@@ -1,5 +1,9 @@
 //! Reads the bounds of functions from a module's symbol tables, and finds the words that the
-//! dynamic linker fills in.
+//! dynamic linker fills in, and where the C library begins threads.
+//!
+//! musl has no call frame information, so none says that its start routines are the roots of
+//! stacks. Such a routine passes the result of the thread's or the program's main function to
+//! `pthread_exit` or `exit`. By that call and by their names they are known.
 
 use std::ops::Range;
 
@@ -11,6 +15,17 @@ use crate::platform::{ModuleImage, SharedFile};
 
 /// Maximum number of functions in a module; if there are more, none are used.
 const MAX_FUNCTIONS: usize = 2_000_000;
+/// The functions of musl that call the main function of a thread or of the program.
+const START_ROUTINES: [&str; 4] = [
+    "start",
+    "start_c11",
+    "libc_start_main_stage2",
+    "__libc_start_main",
+];
+/// The functions to which musl passes the result of a main function. They do not return.
+const EXITS: [&str; 3] = ["exit", "pthread_exit", "__pthread_exit"];
+/// Functions that only the C library defines.
+const OF_C_LIBRARY: [&str; 3] = ["__libc_start_main", "exit", "pthread_exit"];
 
 /// The functions of a loaded module, by address.
 #[derive(Debug, Default)]
@@ -19,6 +34,13 @@ pub(crate) struct FunctionBounds {
     functions: Vec<(u64, u64)>,
     /// The global offset tables, whose words only the dynamic linker writes.
     linked: Vec<Range<u64>>,
+    /// The functions named in [`START_ROUTINES`].
+    start_routines: Vec<Range<u64>>,
+    /// The addresses of the functions named in [`EXITS`].
+    exits: Vec<u64>,
+    /// Whether the module is the C library, as a library of its own. Its start routines may be
+    /// without names.
+    is_c_library: bool,
 }
 
 impl FunctionBounds {
@@ -33,6 +55,17 @@ impl FunctionBounds {
         self.linked
             .iter()
             .any(|range| range.start <= address && address.saturating_add(8) <= range.end)
+    }
+
+    /// Returns whether a start routine of the C library may contain `address`.
+    pub(crate) fn is_start_routine(&self, address: u64) -> bool {
+        let mut named = self.start_routines.iter();
+        self.is_c_library || named.any(|range| range.contains(&address))
+    }
+
+    /// Returns whether the function at `address` ends the thread or the process.
+    pub(crate) fn is_exit(&self, address: u64) -> bool {
+        self.exits.contains(&address)
     }
 
     /// Returns the start of the function that contains `address`.
@@ -52,30 +85,29 @@ fn read_bounds(module: &ModuleImage) -> Option<FunctionBounds> {
     if build_id != module.build_id {
         return None;
     }
+    let mut found = FunctionBounds::default();
+    let mut of_c_library = [false; OF_C_LIBRARY.len()];
     let mut functions = Vec::new();
     for symbol in elf.symbols().chain(elf.dynamic_symbols()) {
         if symbol.kind() == SymbolKind::Text && symbol.is_definition() && symbol.size() > 0 {
             let start = module.bias.wrapping_add(symbol.address());
-            functions.push((start, start.checked_add(symbol.size())?));
+            let end = start.checked_add(symbol.size())?;
+            functions.push((start, end));
+            let name = symbol.name().unwrap_or_default();
+            if START_ROUTINES.contains(&name) {
+                found.start_routines.push(start..end);
+            }
+            if EXITS.contains(&name) {
+                found.exits.push(start);
+            }
+            for (is_defined, known) in of_c_library.iter_mut().zip(OF_C_LIBRARY) {
+                *is_defined |= name == known;
+            }
         }
         if functions.len() > MAX_FUNCTIONS {
             return None;
         }
     }
-    functions.sort_unstable();
-    functions.dedup();
-    // An address in two overlapping functions is ambiguous, so leave such functions out.
-    let overlaps: Vec<bool> = functions
-        .windows(2)
-        .map(|pair| pair[1].0 < pair[0].1)
-        .collect();
-    let mut index = 0usize;
-    functions.retain(|_| {
-        let before = index.checked_sub(1).is_some_and(|before| overlaps[before]);
-        let clashes = before || overlaps.get(index).is_some_and(|&overlap| overlap);
-        index += 1;
-        !clashes
-    });
     let is_table = |name: object::Result<&str>| matches!(name, Ok(".got" | ".got.plt"));
     let tables = elf.sections().filter(|section| is_table(section.name()));
     let linked = tables.map(|section| {
@@ -83,15 +115,49 @@ fn read_bounds(module: &ModuleImage) -> Option<FunctionBounds> {
         start..start.saturating_add(section.size())
     });
     Some(FunctionBounds {
-        functions,
+        functions: without_overlaps(functions),
         linked: linked.collect(),
+        is_c_library: !module.is_executable && of_c_library.iter().all(|&defined| defined),
+        ..found
     })
+}
+
+/// Sorts functions, given by their starts and ends. Leaves out those that overlap, because an
+/// address in two functions is ambiguous.
+fn without_overlaps(mut functions: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    functions.sort_unstable();
+    functions.dedup();
+    let mut separate: Vec<(u64, u64)> = Vec::with_capacity(functions.len());
+    // The functions before the current one end here at the latest. The last of `separate` reaches
+    // that far, if it is the one that overlaps the current one.
+    let mut last_end = 0;
+    for (start, end) in functions {
+        if start >= last_end {
+            separate.push((start, end));
+        } else {
+            separate.pop_if(|(_, other)| *other > start);
+        }
+        last_end = last_end.max(end);
+    }
+    separate
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::unwind::modules::module_table::ModuleTable;
+
+    #[test]
+    fn without_overlaps_compares_all_functions() {
+        let kept = |functions: &[(u64, u64)]| without_overlaps(functions.to_vec());
+        assert_eq!(kept(&[(8, 12), (0, 8), (0, 8)]), [(0, 8), (8, 12)]);
+        assert_eq!(
+            kept(&[(0, 100), (10, 20), (30, 40), (100, 120)]),
+            [(100, 120)]
+        );
+        assert_eq!(kept(&[(0, 4), (4, 40), (10, 20), (30, 40)]), [(0, 4)]);
+        assert_eq!(kept(&[(0, 8), (0, 4), (4, 8), (8, 9)]), [(8, 9)]);
+    }
 
     #[test]
     fn read_finds_a_function_of_this_program_but_not_of_a_replaced_file() {

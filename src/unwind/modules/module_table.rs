@@ -97,8 +97,8 @@ impl ModuleTable {
         self.changes = changes;
         self.is_stale = false;
         // The loader lists the modules in load order, so a new one is among the last `loads` of
-        // them.
-        let may_be_new = |image: &ModuleImage| image.loaded_after < loads;
+        // them. Many loads and unloads may have left few new ones, or none.
+        let may_be_new = |image: &ModuleImage| !image.stays && image.loaded_after < loads;
         let recent: Vec<_> = images
             .iter()
             .filter(|image| may_be_new(image))
@@ -281,6 +281,43 @@ mod tests {
         assert_eq!(module.path, std::env::current_exe().expect("path"));
         assert!(table.find(1).is_none() && table.find(u64::MAX).is_none());
         assert_eq!(table.all().len(), table.loaded.len());
+    }
+
+    #[test]
+    fn needed_library_is_never_doubtful() {
+        let folder = TestFolder::new("needed-library");
+        let plugin = TestLibrary::load(&folder.compile("plugin", "function", &[]));
+        let before = monotonic_now();
+        let mut table = table();
+        let is_c_library = |module: &&ModuleImage| {
+            let name = module.path.file_name().unwrap_or_default();
+            name.to_string_lossy().starts_with("libc.")
+        };
+        let modules = list_modules().1;
+        let needed = modules.iter().find(is_c_library).expect("the C library");
+        let needed = needed.range.start;
+        let doubtful = |table: &ModuleTable, time| {
+            [plugin.address(), needed].map(|address| table.is_doubtful(address, time))
+        };
+        assert_eq!(
+            doubtful(&table, before),
+            [true, false],
+            "before the first list"
+        );
+        let other = folder.compile("other", "other_function", &[]);
+        let other = || TestLibrary::load(&other);
+        let loaded = other();
+        assert!(table.check());
+        let now = monotonic_now();
+        assert_eq!(doubtful(&table, now), [true, false], "the list is old");
+        loaded.close();
+        // More loads than there are modules.
+        (0..100).for_each(|_| other().close());
+        let loaded = other();
+        table.refresh();
+        assert_eq!(doubtful(&table, now), [true, false], "many loads");
+        loaded.close();
+        plugin.close();
     }
 
     /// Repeats `body` until it returns true. Concurrent tests may load libraries, so that the

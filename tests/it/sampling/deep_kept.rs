@@ -7,8 +7,9 @@ use std::sync::mpsc;
 use crate::common::{isolated, wait_until, work};
 use gekkota::{ProfilerSession, SamplingEngine, StartParams};
 
-const STACK_MIB: u64 = 50;
-const THREADS: u64 = 3;
+/// Memory of a copy, which is the maximum.
+const STACK_MIB: u64 = 1;
+const THREADS: u64 = 64;
 /// Maximum memory of the profile and the sampler itself.
 const OTHER_MIB: u64 = 24;
 
@@ -26,7 +27,7 @@ fn memory_mib() -> u64 {
         / 1024
 }
 
-/// Uses [`STACK_MIB`] of stack, and works there until a message arrives.
+/// Uses at least [`STACK_MIB`] of stack, and works there until a message arrives.
 #[inline(never)]
 fn uses_much_stack(goes_on: &mpsc::Receiver<()>) {
     let stack = [1u8; (STACK_MIB as usize) << 20];
@@ -52,7 +53,7 @@ fn memory_of_deep_stacks_is_returned() {
                 goes_on.recv().expect("the thread may exit");
             };
             let thread = std::thread::Builder::new()
-                .stack_size(62 << 20)
+                .stack_size(4 << 20)
                 .spawn(body)
                 .expect("spawn");
             (go_on, thread)
@@ -98,7 +99,7 @@ fn memory_of_deep_stacks_is_returned() {
                 (
                     go_on,
                     std::thread::Builder::new()
-                        .stack_size(62 << 20)
+                        .stack_size(4 << 20)
                         .spawn(body)
                         .expect("spawn"),
                 )

@@ -6,6 +6,7 @@ mod alternating;
 mod announced;
 mod blocked_signal;
 mod deep_kept;
+mod deep_limit;
 mod engines;
 mod few_descriptors;
 mod few_processors;

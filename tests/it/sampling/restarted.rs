@@ -1,13 +1,17 @@
-//! A thread whose large stack is being copied when a session ends has samples in the next session.
+//! A thread whose stack was requested, but not collected, when a session ends has samples in the
+//! next session.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crate::common::{Read, isolated, wait_until, work};
 use gekkota::{ProfilerSession, SamplingEngine, StartParams, profiler_get_buffer_info};
 
-/// Number of sessions that end during a copy.
+/// Number of sessions that end before they collect the stack.
 const ROUNDS: u32 = 6;
+/// Interval of these sessions: long enough to end them before their second tick.
+const INTERVAL: Duration = Duration::from_millis(200);
 /// Maximum number of sessions until so many did.
 const MAX_SESSIONS: u32 = 200;
 static READY: AtomicBool = AtomicBool::new(false);
@@ -15,7 +19,7 @@ static ENDS: AtomicBool = AtomicBool::new(false);
 
 #[inline(never)]
 fn uses_much_stack() {
-    let stack = [1u8; 50 << 20];
+    let stack = [1u8; 2 << 20];
     black_box(&stack);
     READY.store(true, Ordering::Release);
     while !ENDS.load(Ordering::Relaxed) {
@@ -24,8 +28,11 @@ fn uses_much_stack() {
     black_box(&stack);
 }
 
-fn start() -> ProfilerSession {
-    ProfilerSession::start(StartParams::default().engine(SamplingEngine::Signals)).expect("start")
+fn start(interval: Duration) -> ProfilerSession {
+    let params = StartParams::default()
+        .engine(SamplingEngine::Signals)
+        .interval(interval);
+    ProfilerSession::start(params).expect("start")
 }
 
 fn samples_so_far() -> usize {
@@ -40,7 +47,7 @@ fn thread_with_an_unfinished_capture_is_sampled_in_the_next_session() {
             uses_much_stack();
         };
         let thread = std::thread::Builder::new()
-            .stack_size(62 << 20)
+            .stack_size(4 << 20)
             .spawn(body)
             .expect("spawn");
         wait_until("the stack is in use", || READY.load(Ordering::Acquire));
@@ -49,17 +56,17 @@ fn thread_with_an_unfinished_capture_is_sampled_in_the_next_session() {
             sessions += 1;
             assert!(
                 sessions <= MAX_SESSIONS,
-                "only {unfinished} ended during a copy"
+                "only {unfinished} ended before they collected the stack"
             );
-            let first = start();
-            // The first tick requests a stack, and copying that stack takes many ticks.
+            let first = start(INTERVAL);
+            // The first tick requests a stack, which the second one would collect.
             wait_until("the first tick is over", || {
                 let info = profiler_get_buffer_info().expect("active");
                 info.overheads.count > 0
             });
             let first = Read::from_profile(&first.finish().expect("profile"));
             unfinished += u32::from(first.samples("uses much stack").is_empty());
-            let session = start();
+            let session = start(Duration::from_millis(1));
             wait_until("the thread has samples", || samples_so_far() > 5);
             let read = Read::from_profile(&session.finish().expect("profile"));
             println!(

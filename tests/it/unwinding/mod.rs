@@ -5,6 +5,8 @@ pub(crate) mod accuracy;
 #[cfg(target_arch = "x86_64")]
 mod assembly;
 mod chain;
+#[cfg(target_arch = "x86_64")]
+mod constant_dlopen;
 mod deep;
 #[cfg(target_arch = "x86_64")]
 mod generated_code;
@@ -13,3 +15,7 @@ mod other_stacks;
 mod perf_map;
 #[cfg(target_arch = "x86_64")]
 mod replaced_library;
+#[cfg(target_arch = "x86_64")]
+mod trampoline;
+#[cfg(target_arch = "x86_64")]
+mod without_information;

@@ -74,7 +74,7 @@ pub(crate) fn received_exit_profile(profile: String) -> Result<(), ExitProfileEr
     if is_any_lock_held_on_current_thread() {
         return Err(ExitProfileError::Inactive);
     }
-    let (bytes, max_bytes) = (profile.len() as u64, max_exit_profile_bytes()?);
+    let (bytes, max_bytes) = (profile.len() as u64, max_exit_profile_bytes());
     if bytes > max_bytes {
         return Err(ExitProfileError::TooLarge { bytes, max_bytes });
     }
@@ -93,11 +93,12 @@ pub(crate) fn received_exit_profile(profile: String) -> Result<(), ExitProfileEr
     Ok(())
 }
 
-/// Returns the maximum size of an exit profile in the running session, in bytes.
-fn max_exit_profile_bytes() -> Result<u64, ExitProfileError> {
+/// Returns the maximum size of an exit profile now, in bytes.
+fn max_exit_profile_bytes() -> u64 {
     let lock = PsLock::acquire();
     let active = ACTIVE_PS.get(&lock).as_ref();
-    active
-        .map(|active| active.max_exit_profile_bytes().min(MAX_BYTES))
-        .ok_or(ExitProfileError::Inactive)
+    active.map_or(MAX_BYTES, |active| {
+        active.max_exit_profile_bytes().min(MAX_BYTES)
+    })
+}
 }

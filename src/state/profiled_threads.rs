@@ -185,7 +185,7 @@ impl ProfiledThreads {
             };
             let thread = ended.unlocked_rw_for_locked_profiler();
             thread.update_profiled_thread_data(lock, |data| data.end_position = Some(buffer_end));
-            if thread.has_entries() {
+            if thread.has_entries_in(self.session.generation) {
                 self.dead.push_back(ended);
             } else {
                 self.empty.push_back(ended);
@@ -292,7 +292,9 @@ mod tests {
             let thread = OffThreadRef::scripted(serial, "a thread", false, None);
             threads.add(&thread, lock);
             if has_entries(serial) {
-                thread.unlocked_const_reader_and_atomic_rw().note_entry();
+                thread
+                    .unlocked_const_reader_and_atomic_rw()
+                    .note_entry(session.generation);
             }
             thread.set_ended_for_test(TimeStamp(serial));
             threads.end_thread(&thread, lock);

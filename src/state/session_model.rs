@@ -116,9 +116,7 @@ impl World {
     /// Records a marker of the thread, and returns its session. Returns `None` if no session
     /// records markers, or if that session has ended since.
     fn mark(&self, thread: &OffThreadRef) -> Option<Generation> {
-        let session = thread
-            .unlocked_const_reader_and_atomic_rw()
-            .begin_entry(ThreadProfilingFeatures::MARKERS)?;
+        let session = recording_session(thread)?;
         self.put(session, Entry::Marker).then_some(session)
     }
 

@@ -65,6 +65,9 @@ pub(crate) struct ThreadRegistrationData {
     /// What the running session records of the thread. Written under the `PsLock`. Read by any
     /// thread.
     profiling: AtomicProfilingState,
+    /// Number of the last session that may have an entry of the thread; 0 if none has. Written and
+    /// read by any thread.
+    has_entries_in: AtomicU64,
     /// Index of the thread in the registry's list. Written and read under the registry lock.
     registry_index: AtomicUsize,
     /// Written and read under the `PsLock`. `Some` exactly while `profiling` names a session.
@@ -81,6 +84,7 @@ impl ThreadRegistrationData {
             announced: AtomicU32::new(0),
             unregistered_at: AtomicU64::new(0),
             profiling: AtomicProfilingState::new(),
+            has_entries_in: AtomicU64::new(0),
             registry_index: AtomicUsize::new(usize::MAX),
             profiled: PsCell::new(Cell::new(None)),
         }
@@ -202,7 +206,6 @@ impl UnlockedConstReaderAndAtomicRw<'_> {
     /// Returns the session that records any of these features of the thread.
     ///
     /// Written under the `PsLock`. Read by any thread. Lock: none.
-    #[cfg(all(test, loom))]
     pub(crate) fn session_that_records(
         &self,
         any_of: ThreadProfilingFeatures,
@@ -211,26 +214,33 @@ impl UnlockedConstReaderAndAtomicRw<'_> {
     }
 
     /// Returns the session that records any of these features of the thread, for an entry that the
-    /// caller then writes, and notes that entry: see [`Self::has_entries`].
+    /// caller then writes, and notes that entry.
     ///
     /// Written and read by any thread. Lock: none.
     #[inline(always)]
     pub(crate) fn begin_entry(&self, any_of: ThreadProfilingFeatures) -> Option<Generation> {
-        self.0.0.profiling.begin_entry(any_of)
+        let session = self.session_that_records(any_of)?;
+        self.note_entry(session);
+        Some(session)
     }
 
-    /// Notes that the running session has an entry of the thread.
+    /// Notes that a session may have an entry of the thread.
     ///
     /// Written by any thread. Lock: none.
-    pub(crate) fn note_entry(&self) {
-        self.0.0.profiling.note_entry();
+    #[inline(always)]
+    pub(crate) fn note_entry(&self, session: Generation) {
+        let has_entries_in = &self.0.0.has_entries_in;
+        // Markers of one session write to the cache line once.
+        if has_entries_in.load(Ordering::Relaxed) != session.to_number() {
+            has_entries_in.store(session.to_number(), Ordering::Relaxed);
+        }
     }
 
-    /// Returns whether the running session may have an entry of the thread.
+    /// Returns whether a session may have an entry of the thread.
     ///
     /// Written and read by any thread. Lock: none.
-    pub(crate) fn has_entries(&self) -> bool {
-        self.0.0.profiling.has_entries()
+    pub(crate) fn has_entries_in(&self, session: Generation) -> bool {
+        self.0.0.has_entries_in.load(Ordering::Relaxed) == session.to_number()
     }
 }
 

@@ -168,7 +168,7 @@ impl Error for ExitProfileError {}
 
 /// The reason why no profile was saved. An existing file at the path is unchanged. The exception is
 /// an error of the disk while a file is overwritten, which empties the file; see
-/// [`profiler_save_profile_to_file`](crate::api::snapshot::profiler_save_profile_to_file).
+/// [`profiler_save_profile_to_file`](crate::profiler_save_profile_to_file).
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SaveError {

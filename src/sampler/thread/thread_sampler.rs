@@ -753,7 +753,7 @@ impl ThreadSampler {
         if self.samples.has_samples() {
             self.registration
                 .unlocked_const_reader_and_atomic_rw()
-                .note_entry();
+                .note_entry(context.session.generation);
         }
     }
 }

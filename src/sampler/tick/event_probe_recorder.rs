@@ -48,7 +48,7 @@ impl EventProbeRecorder {
                 probed
                     .thread
                     .unlocked_const_reader_and_atomic_rw()
-                    .note_entry();
+                    .note_entry(session.generation);
                 let mut entry = EntryHead::new(EntryKind::EventProbe);
                 entry
                     .number(probed.thread.serial())

@@ -324,7 +324,7 @@ fn misspelt_feature_is_reported_with_the_nearest_name() {
     isolated(|| {
         let output = child(&[
             ("MOZ_PROFILER_STARTUP", "1"),
-            ("MOZ_PROFILER_SHUTDOWN", ""),
+            ("MOZ_PROFILER_SIGNALS", "1"),
             ("MOZ_PROFILER_STARTUP_FEATURES", "cpu, stackwak"),
         ]);
         assert_eq!(

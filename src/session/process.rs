@@ -101,4 +101,3 @@ fn max_exit_profile_bytes() -> u64 {
         active.max_exit_profile_bytes().min(MAX_BYTES)
     })
 }
-}

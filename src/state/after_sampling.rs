@@ -9,9 +9,13 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::types::SamplingState;
 use crate::util::{LockRank, NamedMutex, run_callback};
+
+/// Time after which a thread that waits for the sampler's end checks whether to give up.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A callback that is called once.
 pub(crate) type AfterSamplingCallback = Box<dyn FnOnce(SamplingState) + Send>;
@@ -100,7 +104,8 @@ enum Stage {
     Working,
     /// The sampler runs a callback and does not access the session.
     CallingBack,
-    /// The session ended during a callback, so the sampler must not access it any more.
+    /// The session ended during a callback or while the sampler was stuck, so the sampler must not
+    /// access it any more.
     Detached,
     /// The sampler has done its last step.
     Ended,
@@ -111,7 +116,7 @@ enum Stage {
 pub(crate) enum SamplerEnd {
     /// The thread has ended, or is about to.
     Ended,
-    /// The thread is in a callback, and ends after it.
+    /// The thread is in a callback or stuck, and ends afterwards.
     Detached,
 }
 
@@ -204,7 +209,13 @@ impl AfterSampling {
     /// Runs callbacks on the sampler thread. Returns false if the session ended in the meantime. In
     /// that case the sampler must not access the session.
     pub(crate) fn call_back(&self, due: Vec<(AfterSamplingCallback, SamplingState)>) -> bool {
-        self.set_stage(Stage::CallingBack);
+        if !self.belongs_to_parent() {
+            let mut stage = self.lock_stage();
+            if *stage == Stage::Working {
+                *stage = Stage::CallingBack;
+                self.stage_changed.notify_all();
+            }
+        }
         call_all(self.owner, due.into_iter());
         if self.belongs_to_parent() {
             return false;
@@ -235,19 +246,30 @@ impl AfterSampling {
         self.set_stage(Stage::Ended);
     }
 
-    /// Waits until the sampler no longer accesses the session. Called after the sampler was asked
-    /// to end.
-    pub(crate) fn wait_for_end(&self) -> SamplerEnd {
-        let is_working = |stage: &mut Stage| *stage == Stage::Working;
-        let mut stage = self
-            .stage_changed
-            .wait_while(self.lock_stage(), is_working)
-            .unwrap_or_else(PoisonError::into_inner);
+    /// Waits until the sampler no longer accesses the session, or until `gives_up` returns true.
+    /// Called after the sampler was asked to end. Calls `gives_up` about every
+    /// [`CHECK_INTERVAL`], under a lock that the sampler needs to end.
+    pub(crate) fn wait_for_end(&self, mut gives_up: impl FnMut() -> bool) -> SamplerEnd {
+        let mut stage = self.lock_stage();
+        while *stage == Stage::Working {
+            let waited = self.stage_changed.wait_timeout(stage, CHECK_INTERVAL);
+            let timed_out;
+            (stage, timed_out) = waited.unwrap_or_else(PoisonError::into_inner);
+            if timed_out.timed_out() && gives_up() {
+                break;
+            }
+        }
         if *stage == Stage::Ended {
             return SamplerEnd::Ended;
         }
         *stage = Stage::Detached;
         SamplerEnd::Detached
+    }
+
+    /// Returns whether the thread that stopped the session gave up waiting, so that the sampler must
+    /// not access the session any more.
+    pub(crate) fn is_detached(&self) -> bool {
+        !self.belongs_to_parent() && *self.lock_stage() == Stage::Detached
     }
 
     /// Returns whether this process is a child that was forked in a callback. The thread that
@@ -328,6 +350,23 @@ mod tests {
     }
 
     #[test]
+    fn sampler_that_a_stop_gave_up_stays_detached_after_callbacks() {
+        let after = AfterSampling::new();
+        let mut checks = 0;
+        let gives_up = || {
+            checks += 1;
+            checks == 2
+        };
+        assert!(!after.is_detached());
+        assert_eq!(after.wait_for_end(gives_up), SamplerEnd::Detached);
+        assert!(after.is_detached());
+        let (called, is_called) = std::sync::mpsc::channel();
+        let callback: AfterSamplingCallback = Box::new(move |_| called.send(()).expect("alive"));
+        let may_go_on = after.call_back(vec![(callback, SamplingState::SamplingCompleted)]);
+        assert!(is_called.recv().is_ok() && !may_go_on && after.is_detached());
+    }
+
+    #[test]
     fn child_of_a_fork_runs_no_callbacks_and_takes_no_lock() {
         let parent = || OwnerProcess(FORKS.load(Ordering::Acquire).wrapping_sub(1));
         let after = AfterSampling {
@@ -364,7 +403,7 @@ mod tests {
         let inner = Arc::clone(&after);
         let stops = move |state| {
             assert_eq!(state, SamplingState::SamplingCompleted);
-            assert_eq!(inner.wait_for_end(), SamplerEnd::Detached);
+            assert_eq!(inner.wait_for_end(|| false), SamplerEnd::Detached);
         };
         assert!(!after.call_back(vec![(Box::new(stops), SamplingState::SamplingCompleted)]));
         let after = AfterSampling::new();
@@ -373,6 +412,6 @@ mod tests {
             SamplingState::SamplingPaused
         )]));
         after.set_ended();
-        assert_eq!(after.wait_for_end(), SamplerEnd::Ended);
+        assert_eq!(after.wait_for_end(|| false), SamplerEnd::Ended);
     }
 }

@@ -644,6 +644,8 @@ mod tests {
 
     #[test]
     fn list_modules_contains_the_program_and_the_c_library() {
+        // No other test loads libraries meanwhile.
+        let _alone = TestFolder::new("no-libraries");
         let (changes, modules) = list_modules();
         assert_eq!(changes, module_changes());
         assert!(

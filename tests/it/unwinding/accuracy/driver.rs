@@ -122,9 +122,12 @@ pub(crate) fn step_through(row: &mut Row, body: &mut dyn FnMut()) -> Learned {
             // Without the trampoline, and without the driver's callers.
             let mut stack = step.truth[1..step.truth.len() - callers.len()].to_vec();
             stack[0] = step.interrupted;
-            // When a handler has returned, its trampoline is the innermost frame.
+            // When a handler has returned, its trampoline is the innermost frame, whose address is
+            // that of its next instruction.
             if let Some(place) = stack.iter().position(|frame| *frame == step.truth[0]) {
-                learned.stacks.insert(stack[place..].to_vec());
+                let mut returned = stack[place..].to_vec();
+                returned[0] -= 1;
+                learned.stacks.insert(returned);
             }
             learned.stacks.insert(stack);
         }

@@ -28,7 +28,7 @@ pub(crate) struct Step {
     /// The instruction that was about to run.
     pub(crate) interrupted: u64,
     /// Return addresses and the interrupted instruction, innermost first, beginning with the
-    /// trampoline's.
+    /// trampoline, as they appear in a stack.
     pub(crate) truth: Vec<u64>,
     /// Whether the step belongs to the case, and not to the driver.
     pub(crate) is_judged: bool,
@@ -102,11 +102,11 @@ fn trampoline_of(context: &libc::ucontext_t) -> u64 {
     word_at(std::ptr::from_ref(context) as u64 - 8)
 }
 
-/// Returns an interrupted instruction's address as it appears in a stack. There, every address
-/// except the innermost is a return address, and belongs to the instruction one byte before. So the
-/// address of an interrupted instruction is raised by one.
-fn as_return_address(interrupted: u64) -> u64 {
-    interrupted + 1
+/// Returns the address of the next instruction of a frame, interrupted or a trampoline, as it
+/// appears in a stack. There, every address except the innermost is a return address, and belongs to
+/// the instruction one byte before. So the address is raised by one.
+fn as_return_address(next_instruction: u64) -> u64 {
+    next_instruction + 1
 }
 
 impl Stepper {
@@ -136,7 +136,7 @@ impl Stepper {
     fn truth(&self, context: &libc::ucontext_t) -> Vec<u64> {
         let calls = self.calls.iter().rev().map(|call| call.returns_to);
         let interrupted = [
-            trampoline_of(context),
+            as_return_address(trampoline_of(context)),
             as_return_address(place_of(context).0),
         ]
         .into_iter();

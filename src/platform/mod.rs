@@ -7,8 +7,9 @@
 //! others.
 //!
 //! # Threads and locks
-//! The only lock here is the one that `modules.rs` holds around calls to the loader. Code that runs
-//! in the signal handler is marked in the head comment of its file.
+//! There is no lock here. A fork waits for the profiler's own calls to the loader
+//! (`loader_calls.rs`). Code that runs in the signal handler is marked in the head comment of its
+//! file.
 //!
 //! # Imports
 //! `types`, `util`
@@ -28,6 +29,8 @@ mod arch;
 mod clock;
 mod fork;
 mod identity;
+#[forbid(unsafe_code)]
+mod loader_calls;
 mod memory;
 mod modules;
 #[forbid(unsafe_code)]
@@ -65,7 +68,8 @@ pub(crate) use memory::{
     read_guarded_in_handler, read_own_memory,
 };
 pub(crate) use modules::{
-    ModuleChanges, ModuleImage, hold_loader_for_fork, list_modules, module_changes,
+    LoaderForkGuard, ModuleChanges, ModuleImage, hold_loader_for_fork, is_stuck_in_loader,
+    list_modules, module_changes,
 };
 pub(crate) use output::{
     ExistingFile, SpecialFile, TemporaryFile, follow_links, remove_stale_files,

@@ -12,6 +12,10 @@
 //! so far. The loader lists the modules in load order, and loads the needed ones before the program
 //! begins. So the first module with a needed name is the one that was loaded for it.
 //!
+//! The application may call the profiler from its own callback of `dl_iterate_phdr`, and then holds
+//! the loader's lock. So the threads that call the loader here never wait for each other. Only a
+//! fork waits for them ([`LoaderCalls`]).
+//!
 //! **Contract of the callbacks** (cited below):
 //! - *loader's lock*: while the loader calls back, the module that it passes stays mapped as its
 //!   headers say;
@@ -24,8 +28,9 @@ use std::sync::Arc;
 
 use once_cell::race::OnceBox;
 
+use crate::platform::loader_calls::LoaderCalls;
 use crate::platform::private_file::{read_exe_path, to_path_bytes};
-use crate::util::{Guard, LockRank, NamedMutex};
+use crate::util::as_profiler_work;
 
 /// The loader's counters of loaded and unloaded modules. While they are unchanged, so is the list
 /// of modules.
@@ -153,14 +158,38 @@ struct LoaderEntry<'a> {
     name: &'a [u8],
 }
 
-/// Held during calls to the loader, and by the thread that forks. Otherwise the loader's own lock
-/// could stay locked in the child for ever.
-static LOADER: NamedMutex<()> = NamedMutex::new("loader", LockRank::Loader, ());
+static CALLS: LoaderCalls = LoaderCalls::new();
 
-/// Locks [`LOADER`] while the process forks, so that no other thread is in a call that this file
-/// makes to the loader.
-pub(crate) fn hold_loader_for_fork() -> Guard<'static, ()> {
-    LOADER.lock()
+/// Waits until no other thread is in a call that this file makes to the loader, and delays further
+/// calls until the guard is dropped. Otherwise the loader's own lock could stay locked in the child
+/// of a fork for ever.
+pub(crate) fn hold_loader_for_fork() -> LoaderForkGuard {
+    CALLS.close_for_fork();
+    LoaderForkGuard(())
+}
+
+/// Returns whether a thread of the profiler waits for the loader, and since then no such thread has
+/// got the loader's lock. `seen` holds what the previous call saw.
+pub(crate) fn is_stuck_in_loader(seen: &mut Option<u32>) -> bool {
+    CALLS.is_stuck(seen)
+}
+
+/// Allows calls to the loader when dropped.
+#[derive(Debug)]
+pub(crate) struct LoaderForkGuard(());
+
+impl LoaderForkGuard {
+    /// Forgets the calls of the parent's other threads, and allows calls. Called in the child of a
+    /// fork.
+    pub(crate) fn reset_in_child(self) {
+        CALLS.reset();
+    }
+}
+
+impl Drop for LoaderForkGuard {
+    fn drop(&mut self) {
+        CALLS.open();
+    }
 }
 
 /// Calls `visit` for each module, the executable first, until it returns `Break`. `visit` must not
@@ -198,11 +227,17 @@ fn visit_modules(visit: &mut dyn FnMut(&LoaderEntry<'_>) -> ControlFlow<()>) {
         };
         visit(&entry).is_break().into()
     }
-    let mut visit = visit;
-    let _guard = LOADER.lock();
-    // SAFETY: the callback has the signature that the loader expects, and its pointer outlives the
-    // call.
-    unsafe { libc::dl_iterate_phdr(Some(callback), (&raw mut visit).cast()) };
+    as_profiler_work(|| {
+        let call = CALLS.begin();
+        let mut with_lock = None;
+        let mut visit: Visit<'_> = &mut |entry: &LoaderEntry<'_>| {
+            with_lock.get_or_insert_with(|| call.got_lock());
+            visit(entry)
+        };
+        // SAFETY: the callback has the signature that the loader expects, and its pointer outlives
+        // the call.
+        unsafe { libc::dl_iterate_phdr(Some(callback), (&raw mut visit).cast()) };
+    });
 }
 
 /// Reads the loader's counters. Takes the loader's lock briefly.
@@ -609,6 +644,8 @@ mod tests {
 
     #[test]
     fn list_modules_contains_the_program_and_the_c_library() {
+        // No other test loads libraries meanwhile.
+        let _alone = TestFolder::new("no-libraries");
         let (changes, modules) = list_modules();
         assert_eq!(changes, module_changes());
         assert!(

@@ -7,27 +7,38 @@
 use std::ffi::{CString, c_void};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A temporary folder, removed on drop.
-pub(crate) struct TestFolder(PathBuf);
+/// Held by the test that loads libraries. Another one could change its libraries' addresses.
+static ONE_TEST: Mutex<()> = Mutex::new(());
+
+/// A temporary folder, removed on drop. While it exists, no other test has one.
+pub(crate) struct TestFolder {
+    path: PathBuf,
+    _one_test: MutexGuard<'static, ()>,
+}
 
 impl TestFolder {
     pub(crate) fn new(name: &str) -> Self {
+        let one_test = ONE_TEST.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = std::env::temp_dir().join(format!("gekkota-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder for libraries");
-        Self(folder)
+        Self {
+            path: folder,
+            _one_test: one_test,
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     /// Compiles a library with the functions `function` and `enter`, which calls it. Returns the
     /// library's path.
     pub(crate) fn compile(&self, library: &str, function: &str, flags: &[&str]) -> PathBuf {
         let (source, path) = (
-            self.0.join("source.c"),
-            self.0.join(format!("lib{library}.so")),
+            self.path.join("source.c"),
+            self.path.join(format!("lib{library}.so")),
         );
         let text = format!(
             "int {function}(int x) {{ return x * 3; }} int enter(int x) {{ return {function}(x) + 1; }}"
@@ -57,7 +68,7 @@ impl TestFolder {
 impl Drop for TestFolder {
     fn drop(&mut self) {
         // A failure leaves the files in the temporary folder, which is harmless.
-        let _ = std::fs::remove_dir_all(&self.0);
+        let _ = std::fs::remove_dir_all(&self.path);
     }
 }
 

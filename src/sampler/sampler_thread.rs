@@ -11,8 +11,8 @@ use crate::buffer::{ChunkedBuffer, EntryHead, EntryKind, LaneHandle};
 use crate::counters::{PROCESS_CPU, sample_process_cpu_ns};
 use crate::platform::{
     HandlerCheck, ProfilerThread, calibrate_clock, check_sandbox, current_process_id,
-    current_thread_id, ensure_handler, monotonic_now, prepare_sampler_thread, sleep_until,
-    spawn_profiler_thread, thread_cpu_ns, use_own_descriptors, with_signals_blocked,
+    current_thread_id, ensure_handler, is_stuck_in_loader, monotonic_now, prepare_sampler_thread,
+    sleep_until, spawn_profiler_thread, thread_cpu_ns, use_own_descriptors, with_signals_blocked,
 };
 use crate::sampler::encode::Tick;
 use crate::sampler::encode::{SampleEncoder, SampleWriter};
@@ -25,7 +25,8 @@ use crate::sampler::tick::write_pending_stacks;
 use crate::sampler::tick::{ActivityHint, IdleChecks};
 use crate::sampler::tick::{Scratch, TickContext};
 use crate::state::{
-    ActivePs, KeptKind, REGISTRATION_HOOKS, RunningSampler, SeenPauses, Session, SessionCounts,
+    ActivePs, KeptKind, REGISTRATION_HOOKS, RunningSampler, SamplerEnd, SeenPauses, Session,
+    SessionCounts,
 };
 use crate::threads::{OffThreadRef, unregister};
 use crate::types::{Features, SamplingState, StartError, TimeStamp};
@@ -43,7 +44,13 @@ const HOUSEKEEPING_INTERVAL_NS: u64 = 1_000_000_000;
 /// bounds, so that the sampler notices the end of the session soon.
 const SLEEP_STEPS_NS: std::ops::RangeInclusive<u64> = 2_000_000..=50_000_000;
 
+/// Number of checks in a row, one every 100 ms, that find the sampler stuck in the loader before a
+/// thread that stops the session gives up waiting for it. The loader's lock is normally held for
+/// microseconds, and for some milliseconds by `dlopen` of a large library.
+const STUCK_CHECKS: u32 = 10;
+
 struct SamplerHandle {
+    session: Arc<Session>,
     thread: ProfilerThread,
 }
 
@@ -53,7 +60,20 @@ impl RunningSampler for SamplerHandle {
             !PsLock::is_held_on_current_thread(),
             "the sampler needs the PsLock to end"
         );
-        self.thread.join();
+        // Do not join a sampler that waits for the loader, whose lock this thread may hold: it may
+        // be in a callback of `dl_iterate_phdr`. Such a sampler ends by itself.
+        let (mut seen, mut checks) = (None, 0);
+        let is_stuck = || {
+            checks = if is_stuck_in_loader(&mut seen) {
+                checks + 1
+            } else {
+                0
+            };
+            checks >= STUCK_CHECKS
+        };
+        if self.session.stage.wait_for_end(is_stuck) == SamplerEnd::Ended {
+            self.thread.join();
+        }
     }
 }
 
@@ -81,7 +101,10 @@ pub(crate) fn spawn_sampler(
     let spawned = with_signals_blocked(|| spawn_profiler_thread(c"SamplerThread", body));
     match spawned {
         Ok(thread) => {
-            let handle = SamplerHandle { thread };
+            let handle = SamplerHandle {
+                session: Arc::clone(&session),
+                thread,
+            };
             Ok((session, Box::new(handle)))
         }
         Err(error) => Err(StartError::System {
@@ -99,6 +122,7 @@ fn run_to_end(session: &Session, run: impl FnOnce()) {
         session.log.add("sampler panicked");
         session.after_sampling.fail();
     }
+    session.stage.set_ended();
 }
 
 /// The sampler's loop and its state between ticks.
@@ -173,12 +197,18 @@ impl SamplerThread {
             let used_before_ns = counts.sampler_cpu_ns.load(Ordering::Relaxed);
             self.session.after_sampling.begin_loop(tick.number);
             let state = self.take_tick();
+            if self.session.stage.is_detached() {
+                return;
+            }
             let used_ns =
                 self.session.counts.sampler_cpu_ns.load(Ordering::Relaxed) - used_before_ns;
             self.session.after_sampling.end_loop(tick.number, state);
             let missed = schedule.advance(monotonic_now(), used_ns);
             SessionCounts::add(&self.session.counts.missed_ticks, missed);
             self.sleep_to(schedule.next);
+        }
+        if self.session.stage.is_detached() {
+            return;
         }
         self.with_context(|threads, context| {
             threads
@@ -216,6 +246,9 @@ impl SamplerThread {
         }
         let mut overheads = TickOverheads::begin(self.tick);
         self.follow_modules();
+        if self.session.stage.is_detached() {
+            return self.sampling_state();
+        }
         self.refresh_threads();
         overheads.step_done();
         let state = self.sampling_state();
@@ -532,6 +565,7 @@ mod tests {
             let now = TimeStamp::default();
             let session = Session::new(SessionSettings::for_tests(), now, now, Vec::new());
             run_to_end(&session, run);
+            assert!(session.stage.wait_for_end(|| false) == SamplerEnd::Ended);
             let panics = session.counts.sampler_panics.load(Ordering::Relaxed);
             let events = session.log.all().events;
             (

@@ -12,7 +12,8 @@ use crate::buffer::BufferForkGuard;
 use crate::event_loop::EventWatches;
 use crate::labels::{ScriptFunctions, hold_script_functions_for_fork};
 use crate::platform::{
-    ForkHooks, hold_loader_for_fork, install_fork_handlers, reset_clock_calibration_in_child,
+    ForkHooks, LoaderForkGuard, hold_loader_for_fork, install_fork_handlers,
+    reset_clock_calibration_in_child,
 };
 use crate::sampler::{
     OnDemandUnwinder, close_fork_gate, hold_unwinder_for_fork, open_fork_gate,
@@ -33,7 +34,7 @@ struct HeldLocks {
     event_watches: Guard<'static, EventWatches>,
     script_functions: Guard<'static, Option<ScriptFunctions>>,
     code_ranges: Guard<'static, CodeRanges>,
-    loader: Guard<'static, ()>,
+    loader: LoaderForkGuard,
     unwinder: Guard<'static, Option<OnDemandUnwinder>>,
     buffer: BufferForkGuard<'static>,
     registry: RegistryForkGuard,
@@ -117,7 +118,7 @@ fn child() {
         // These stay valid: the child has the same scripts and generated code.
         drop(script_functions);
         drop(code_ranges);
-        drop(loader);
+        loader.reset_in_child();
         drop(unwinder);
         std::mem::forget(buffer.abandon_session(own_lane_index()));
         let current = OnThreadRef::with(|thread| thread.to_off_thread());

@@ -31,6 +31,7 @@ mod overheads;
 mod pauses;
 mod profiled_threads;
 mod racy_features;
+mod sampler_stage;
 mod session;
 mod session_log;
 #[cfg(all(test, loom))]
@@ -44,5 +45,6 @@ pub(crate) use core_ps::{CORE_PS, CorePs};
 pub(crate) use kept_shares::KeptKind;
 pub(crate) use pauses::{OpenPauses, SeenPauses};
 pub(crate) use racy_features::{PauseKind, RacyFeatures};
+pub(crate) use sampler_stage::SamplerEnd;
 pub(crate) use session::{Session, SessionCounts, SessionSettings};
 pub(crate) use state_callbacks::StateCallback;

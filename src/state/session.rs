@@ -11,6 +11,7 @@ use crate::counters::CounterDescription;
 use crate::state::after_sampling::AfterSampling;
 use crate::state::overheads::SamplerOverheads;
 use crate::state::pauses::Pauses;
+use crate::state::sampler_stage::SamplerStage;
 use crate::state::session_log::SessionLog;
 use crate::types::{Features, Generation, SamplingEngine, ThreadProfilingFeatures, TimeStamp};
 use crate::unwind::{CodeMap, ModuleTable, NamedCode, registered_code};
@@ -161,6 +162,7 @@ pub(crate) struct Session {
     /// The events that `profilingLog` reports.
     pub(crate) log: SessionLog,
     pub(crate) after_sampling: AfterSampling,
+    pub(crate) stage: SamplerStage,
     /// Changes of the session's live threads. The sampler reads the list of threads only after a
     /// change.
     pub(crate) thread_changes: ChangeCount,
@@ -197,6 +199,7 @@ impl Session {
             pauses: Pauses::new(counts_cpu),
             log: SessionLog::new(),
             after_sampling: AfterSampling::new(),
+            stage: SamplerStage::default(),
             thread_changes: ChangeCount::new(),
             modules: NamedMutex::new(
                 "session modules",

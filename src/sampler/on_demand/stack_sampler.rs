@@ -345,3 +345,22 @@ impl SampledStack {
         functions
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backtrace::BacktraceParts;
+
+    /// Also run for musl, by `.ci/steps/14-musl`.
+    #[test]
+    fn stack_of_a_new_thread_ends_at_a_root() {
+        let captures = || {
+            SampledStack::prepare();
+            let backtrace = CapturedBacktrace::capture_here(BacktraceParts::LabelsAndStack);
+            let backtrace = backtrace.expect("memory");
+            let stack = SampledStack::of_backtrace(&backtrace, StackFeatures::NATIVE, &[]);
+            assert!(!stack.is_truncated(), "{:?}", stack.names());
+        };
+        std::thread::spawn(captures).join().expect("no panic");
+    }
+}

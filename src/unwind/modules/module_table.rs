@@ -327,7 +327,6 @@ mod tests {
         assert!((0..50).any(|_| body(&folder)), "never at the same address");
     }
 
-    /// One test, because the libraries of separate tests would change each other's addresses.
     #[test]
     fn replaced_modules_are_doubtful_and_addresses_keep_their_meaning() {
         retry_until_same_address(|folder| {

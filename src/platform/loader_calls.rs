@@ -1,0 +1,166 @@
+//! Keeps count of the profiler's own calls to the loader, for threads that fork or that wait for a
+//! thread in such a call.
+//!
+//! This is not a lock: any number of threads may call the loader at a time. A thread of the
+//! application may hold the loader's lock, in its own callback of `dl_iterate_phdr`, and call the
+//! profiler. If the profiler had a lock around its calls, that thread would wait for a thread that
+//! waits for it.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Bit of [`LoaderCalls::calls`] that is set while the process forks.
+const FORKING: u32 = 1 << 31;
+/// Time between two checks of a waiting thread.
+const POLL_INTERVAL: Duration = Duration::from_micros(50);
+/// Maximum time that a fork waits for calls that do not get the loader's lock. Such calls wait for a
+/// thread of the application, which may be the one that forks.
+const MAX_FORK_WAIT: Duration = Duration::from_secs(1);
+
+/// The calls in progress.
+#[derive(Debug)]
+pub(crate) struct LoaderCalls {
+    /// Number of calls in progress, and [`FORKING`].
+    calls: AtomicU32,
+    /// Number of calls in progress that have the loader's lock.
+    with_lock: AtomicU32,
+    /// Number of calls so far that got the loader's lock.
+    entered: AtomicU32,
+}
+
+/// A call in progress.
+#[derive(Debug)]
+pub(crate) struct LoaderCall<'a>(&'a LoaderCalls);
+
+/// A call that has the loader's lock.
+#[derive(Debug)]
+pub(crate) struct CallWithLock<'a>(&'a LoaderCalls);
+
+impl LoaderCalls {
+    pub(crate) const fn new() -> Self {
+        Self {
+            calls: AtomicU32::new(0),
+            with_lock: AtomicU32::new(0),
+            entered: AtomicU32::new(0),
+        }
+    }
+
+    /// Begins a call. Waits while the process forks.
+    pub(crate) fn begin(&self) -> LoaderCall<'_> {
+        loop {
+            let calls = self.calls.load(Ordering::Relaxed);
+            let begins = |calls| {
+                self.calls
+                    .compare_exchange_weak(calls, calls + 1, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
+            };
+            if calls & FORKING != 0 {
+                sleep(POLL_INTERVAL);
+            } else if begins(calls) {
+                return LoaderCall(self);
+            }
+        }
+    }
+
+    /// Waits until no call is in progress, and delays further calls. Gives up waiting for calls that
+    /// have not got the loader's lock for [`MAX_FORK_WAIT`].
+    pub(crate) fn close_for_fork(&self) {
+        let mut stuck = (None, Instant::now());
+        while self
+            .calls
+            .compare_exchange(0, FORKING, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
+            let is_stuck = self.is_stuck(&mut stuck.0);
+            if !is_stuck {
+                stuck.1 = Instant::now();
+            } else if stuck.1.elapsed() > MAX_FORK_WAIT {
+                self.calls.fetch_or(FORKING, Ordering::Acquire);
+                return;
+            }
+            sleep(POLL_INTERVAL);
+        }
+    }
+
+    /// Allows calls again after [`Self::close_for_fork`].
+    pub(crate) fn open(&self) {
+        self.calls.fetch_and(!FORKING, Ordering::Release);
+    }
+
+    /// Forgets all calls. Called in the child of a fork, in which their threads do not exist.
+    pub(crate) fn reset(&self) {
+        self.with_lock.store(0, Ordering::Relaxed);
+        self.calls.store(0, Ordering::Release);
+    }
+
+    /// Returns whether a call waits for the loader's lock, and no call got the lock since the
+    /// previous check. `seen` holds the state of that check.
+    pub(crate) fn is_stuck(&self, seen: &mut Option<u32>) -> bool {
+        let entered = self.entered.load(Ordering::Acquire);
+        let calls = self.calls.load(Ordering::Acquire) & !FORKING;
+        let is_waiting = calls > 0 && self.with_lock.load(Ordering::Acquire) == 0;
+        let now = is_waiting.then_some(entered);
+        let before = std::mem::replace(seen, now);
+        now.is_some() && now == before
+    }
+}
+
+impl LoaderCall<'_> {
+    /// Records that the call has got the loader's lock. It keeps the lock until the result is
+    /// dropped.
+    pub(crate) fn got_lock(&self) -> CallWithLock<'_> {
+        self.0.with_lock.fetch_add(1, Ordering::Release);
+        self.0.entered.fetch_add(1, Ordering::Release);
+        CallWithLock(self.0)
+    }
+}
+
+impl Drop for CallWithLock<'_> {
+    fn drop(&mut self) {
+        self.0.with_lock.fetch_sub(1, Ordering::Release);
+    }
+}
+
+impl Drop for LoaderCall<'_> {
+    fn drop(&mut self) {
+        self.0.calls.fetch_sub(1, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn call_is_stuck_while_it_waits_and_no_other_gets_the_lock() {
+        let calls = LoaderCalls::new();
+        let mut seen = None;
+        assert!(
+            !calls.is_stuck(&mut seen) && !calls.is_stuck(&mut seen),
+            "no call"
+        );
+        let waiting = calls.begin();
+        assert!(!calls.is_stuck(&mut seen), "the first check");
+        assert!(calls.is_stuck(&mut seen));
+        drop(calls.begin().got_lock());
+        assert!(!calls.is_stuck(&mut seen), "another call got the lock");
+        assert!(calls.is_stuck(&mut seen));
+        let with_lock = waiting.got_lock();
+        assert!(!calls.is_stuck(&mut seen) && !calls.is_stuck(&mut seen));
+        drop(with_lock);
+    }
+
+    #[test]
+    fn fork_gives_up_waiting_for_a_stuck_call() {
+        let calls = LoaderCalls::new();
+        let waiting = calls.begin();
+        calls.close_for_fork();
+        std::mem::forget(waiting);
+        calls.reset();
+        drop(calls.begin());
+        calls.close_for_fork();
+        calls.open();
+        drop(calls.begin());
+    }
+}

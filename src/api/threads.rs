@@ -69,8 +69,9 @@ impl Drop for ThreadGuard {
 /// });
 /// ```
 ///
-/// A thread that has no alternate signal stack when it registers gets one of 64 KiB until it
-/// unregisters, so that signals do not overflow the small stacks of its coroutines.
+/// A thread whose alternate signal stack is missing or too small for the profiler's handler when it
+/// registers gets one of 64 KiB until it unregisters, so that signals do not overflow the small
+/// stacks of its coroutines.
 #[doc(alias = "sigaltstack")]
 #[derive(Debug)]
 #[must_use = "the stack is replaced when this is dropped"]

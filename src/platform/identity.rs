@@ -79,7 +79,7 @@ pub(crate) fn write_to_standard(stream: StandardStream, mut text: &[u8]) {
 
 /// Runs `write` without letting it raise a signal that would end the program. If a pipe or socket
 /// has no reader (`SIGPIPE`), or a file reaches its maximum size (`SIGXFSZ`), `write` only returns
-/// an error.
+/// an error, or the number of bytes that were written before.
 ///
 /// The kernel sends these signals to the calling thread, which blocks and discards them. A signal
 /// that was pending before stays pending.
@@ -90,15 +90,11 @@ pub(crate) fn without_write_signals<T>(write: impl FnOnce() -> io::Result<T>) ->
     let was_blocked = |signal| before.is_ok_and(|before| before.contains(signal));
     let was_pending = SIGNALS.map(|signal| was_blocked(signal) && is_pending(signal));
     let answer = write();
-    let raised = match &answer {
-        Err(error) if error.raw_os_error() == Some(libc::EPIPE) => Some(0),
-        Err(error) if error.raw_os_error() == Some(libc::EFBIG) => Some(1),
-        _ => None,
-    };
-    if let Some(raised) = raised
-        && !was_pending[raised]
-    {
-        discard_pending(SIGNALS[raised]);
+    // The kernel also raises the signal if a part was written.
+    for (signal, was_pending) in SIGNALS.into_iter().zip(was_pending) {
+        if !was_pending && is_pending(signal) {
+            discard_pending(signal);
+        }
     }
     restore_mask(&before);
     answer

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::session::exit_profile::{MAX_BYTES, split_profile};
 use crate::session::start_stop::ensure_core;
-use crate::state::{ACTIVE_PS, CORE_PS, CorePs};
+use crate::state::{ACTIVE_PS, CORE_PS, CorePs, KEPT_OVERHEAD_BYTES};
 use crate::types::{ExitProfileError, Page};
 use crate::util::{PsLock, is_any_lock_held_on_current_thread};
 
@@ -86,6 +86,13 @@ pub(crate) fn received_exit_profile(profile: String) -> Result<(), ExitProfileEr
             .get(&lock)
             .as_ref()
             .ok_or(ExitProfileError::Inactive)?;
+        let sizes = processes
+            .iter()
+            .map(|process| process.len() as u64 + KEPT_OVERHEAD_BYTES);
+        let (bytes, max_bytes) = (sizes.sum(), active.max_exit_profile_bytes());
+        if bytes > max_bytes {
+            return Err(ExitProfileError::TooLarge { bytes, max_bytes });
+        }
         active.session.log.add("exit profile received");
         active.keep_exit_profiles(processes, &lock)
     };

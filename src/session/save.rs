@@ -10,7 +10,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::platform::{
-    ExistingFile, SpecialFile, TemporaryFile, current_process_id, follow_links, remove_stale_files,
+    ExistingFile, SpecialFile, TemporaryFile, current_process_id, follow_links, on_own_descriptors,
+    remove_stale_files,
 };
 use crate::types::SaveError;
 
@@ -69,7 +70,8 @@ pub(crate) fn save_at(
     {
         return Err(failed(&path, "create", error));
     }
-    remove_stale_files(&path);
+    let near = path.clone();
+    on_own_descriptors(move || remove_stale_files(&near));
     match TemporaryFile::create_for(&path) {
         Ok(temporary) => save_through(temporary, &path, write)?,
         Err(error) if is_refusal(&error) => overwrite_existing(&path, error, write)?,

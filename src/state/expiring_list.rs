@@ -6,7 +6,7 @@ use crate::types::{KeptLimits, TimeStamp};
 
 /// Memory of a kept item besides its own: its place in the list, and the allocator's overhead, in
 /// bytes.
-const OVERHEAD_BYTES: u64 = 64;
+pub(crate) const OVERHEAD_BYTES: u64 = 64;
 
 /// Items that have ended, oldest first.
 #[derive(Debug)]

@@ -42,6 +42,7 @@ pub(crate) use active_ps::{ACTIVE_PS, ActivePs, REGISTRATION_HOOKS, RunningSampl
 pub(crate) use after_sampling::{UnservedCallbacks, disown_callbacks_in_child};
 pub(crate) use core_buffer::{core_buffer, own_lane_index, prepare_own_lane, put_entry};
 pub(crate) use core_ps::{CORE_PS, CorePs};
+pub(crate) use expiring_list::OVERHEAD_BYTES as KEPT_OVERHEAD_BYTES;
 pub(crate) use kept_shares::KeptKind;
 pub(crate) use pauses::{OpenPauses, SeenPauses};
 pub(crate) use racy_features::{PauseKind, RacyFeatures};

@@ -123,8 +123,8 @@ struct CurrentThread {
     registration: Option<OffThreadRef>,
     hooks: Option<RegistrationHooks>,
     slot: Option<Arc<SlotHandle>>,
-    /// The handler's stack, if the thread had none: the thread may run coroutines whose stacks are
-    /// too small for a signal.
+    /// The handler's stack, if the thread had none or too small a one: the thread may run coroutines
+    /// whose stacks are too small for a signal.
     signal_stack: Option<SignalStack>,
     nesting: u32,
 }
@@ -137,7 +137,7 @@ thread_local! {
 
 impl CurrentThread {
     fn begin(&mut self, name: &str, hooks: RegistrationHooks) {
-        let signal_stack = SignalStack::install_if_missing();
+        let signal_stack = SignalStack::install_if_needed();
         let slot = acquire_slot().map(Arc::new);
         let info = |serial| new_info(serial, name);
         let registration = OffThreadRef::new(ThreadRegistrationData::new(

@@ -36,8 +36,9 @@ pub enum SamplingEngine {
     /// software CPU clock). A thread that does not run is interrupted by a signal.
     ///
     /// May cost less than signals on a machine without a hypervisor: compare both with
-    /// `cargo peers slowdown`. Falls back to signals if the kernel does not allow such timers. Do
-    /// not use this engine in a sandbox that kills the process for unknown system calls.
+    /// `cargo peers slowdown`. Falls back to signals in a sandbox, and if the kernel does not allow
+    /// such timers. Do not use this engine in a program that enters a sandbox during a session, if
+    /// that kills the process for unknown system calls.
     LocalTimers,
 }
 

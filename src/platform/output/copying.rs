@@ -8,8 +8,8 @@ use crate::platform::shared_file::SharedFile;
 
 /// Copies all of `from`, from its beginning, to the current position of `to`.
 ///
-/// Unlike `std::io::copy`, this makes no system calls but to read and write, so a sandbox that
-/// allows saving allows it, too.
+/// Unlike `std::io::copy`, this makes no system calls but to check, read and write the files, which
+/// a sandbox that allows saving allows.
 pub(super) fn copy_all(mut from: &SharedFile, mut to: &SharedFile) -> io::Result<()> {
     let mut part = vec![0; 1 << 16];
     from.get()?.rewind()?;

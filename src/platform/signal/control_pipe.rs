@@ -22,6 +22,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet};
 use nix::unistd::getpid;
 
+use crate::platform::pinned_library::pin_own_library;
 use crate::platform::signal::handler::{
     SIGNAL_LIMIT, call_in_handler, check_signal, intern_action, is_handler, is_sampling_signal,
     read_action, swap_action,
@@ -193,6 +194,7 @@ pub(crate) fn check_control_signals(
 pub(crate) fn take_signal(signal: ControlSignal) -> Result<(), StartError> {
     let ControlSignal { number, request } = signal;
     let index = number as usize;
+    pin_own_library();
     let before = read_action(number)?;
     REQUESTS[index].store(request as u8, Ordering::Relaxed);
     if is_ours(&before) {

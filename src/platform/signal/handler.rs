@@ -164,7 +164,8 @@ unsafe fn source_in_handler(info: *const libc::siginfo_t) -> Option<SignalSource
                 .filter(|_| is_own)
                 .map(SignalSource::Request)
         }
-        // Another process cannot have sent it: the sender would have a number.
+        // Only a sender outside of this process's PID namespace has that number, too. While a
+        // request is pending, its signal counts as the answer.
         // SAFETY: by this function's contract; the kernel fills in the sender.
         libc::SI_USER if unsafe { (*info).si_pid() } == 0 => Some(SignalSource::Unknown),
         // SAFETY: by this function's contract: the structure has 128 bytes, and the four bytes at
@@ -442,10 +443,14 @@ fn bind_handler_functions() {
     let from = [0u8; 64];
     let mut to = [0u8; 64];
     let bytes = std::hint::black_box(from.len());
-    // SAFETY: both arrays have 64 bytes; the kernel writes to locals.
+    // SAFETY: both arrays have 64 bytes; the kernel writes to locals, for which zeroed is valid; a
+    // null set changes no mask.
     unsafe {
         std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_mut_ptr(), bytes);
         std::hint::black_box(libc::__errno_location());
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigaddset(&mut set, libc::SIGURG);
+        libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut set);
     }
     std::hint::black_box((to, monotonic_now(), current_thread_cpu_ns_in_handler()));
     bind_guarded_reads();

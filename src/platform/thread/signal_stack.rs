@@ -9,14 +9,18 @@ use std::marker::PhantomData;
 
 use nix::errno::Errno;
 use nix::sys::mman::{ProtFlags, mprotect};
+use nix::unistd::{SysconfVar, sysconf};
 
 use crate::platform::memory::LazyRegion;
 
 /// Size, in bytes, of the stack that a thread without one gets: a handler of the application and one
 /// of the profiler that interrupts it, each with the registers of every x86_64 processor.
 const SMALLEST_BYTES: usize = 64 << 10;
-/// Size of the guard page below a stack, in bytes.
-const GUARD_BYTES: usize = 4096;
+/// Stack that the profiler's handler needs beside the kernel's frame, in bytes. A test measures
+/// about 1200 in an optimized build.
+const HANDLER_BYTES: usize = 4 << 10;
+/// Size of the kernel's frame where it does not report one, in bytes: `MINSIGSTKSZ`.
+const SMALLEST_FRAME_BYTES: usize = 2048;
 
 /// An alternate signal stack of the calling thread, until it is dropped there.
 #[derive(Debug)]
@@ -32,10 +36,16 @@ pub(crate) struct SignalStack {
 struct Before(Option<libc::stack_t>);
 
 impl SignalStack {
-    /// Gives the calling thread a signal stack if it has none. Returns `None` if it has one, or if
-    /// the system has no memory for it. Cost: two system calls, or four.
-    pub(crate) fn install_if_missing() -> Option<Self> {
-        current().ok()?.0.is_none().then(|| Self::install(0).ok())?
+    /// Gives the calling thread a signal stack if it has none, or one that is too small for the
+    /// profiler's handler: the kernel kills a process whose frame does not fit. Returns `None` if the
+    /// thread's own is large enough, or if the system has no memory. Cost: one system call, or four.
+    pub(crate) fn install_if_needed() -> Option<Self> {
+        let is_enough = |stack: libc::stack_t| stack.ss_size >= frame_bytes() + HANDLER_BYTES;
+        let before = current().ok()?.0;
+        if before.is_some_and(is_enough) {
+            return None;
+        }
+        Self::install(0).ok()
     }
 
     /// Gives the calling thread a signal stack of at least `bytes` bytes.
@@ -45,12 +55,13 @@ impl SignalStack {
     pub(crate) fn install(bytes: usize) -> io::Result<Self> {
         let bytes = bytes.max(SMALLEST_BYTES);
         let no_memory = || io::Error::from(io::ErrorKind::OutOfMemory);
-        let length = bytes.checked_add(GUARD_BYTES).ok_or_else(no_memory)?;
+        let guard_bytes = page_bytes();
+        let length = bytes.checked_add(guard_bytes).ok_or_else(no_memory)?;
         let region = LazyRegion::reserve(length).ok_or_else(no_memory)?;
         // SAFETY: *ours*: nothing uses the region yet.
-        unsafe { mprotect(region.start().cast(), GUARD_BYTES, ProtFlags::PROT_NONE) }?;
+        unsafe { mprotect(region.start().cast(), guard_bytes, ProtFlags::PROT_NONE) }?;
         // SAFETY: *ours*: the range lies in the region.
-        let start = unsafe { region.start().as_ptr().add(GUARD_BYTES) };
+        let start = unsafe { region.start().as_ptr().add(guard_bytes) };
         let stack = libc::stack_t {
             ss_sp: start.cast(),
             ss_flags: 0,
@@ -71,7 +82,7 @@ impl Drop for SignalStack {
         let Some(region) = self.region.take() else {
             return;
         };
-        let own = region.start().as_ptr().addr() + GUARD_BYTES;
+        let own = region.start().as_ptr().addr() + page_bytes();
         let is_unused = match current() {
             Ok(Before(Some(stack))) if stack.ss_sp.addr() == own => {
                 // SAFETY: a disabled stack is not used, and the earlier one was in use when it was
@@ -86,6 +97,21 @@ impl Drop for SignalStack {
             std::mem::forget(region);
         }
     }
+}
+
+/// Returns the size of a page, in bytes: that of the guard page below a stack.
+fn page_bytes() -> usize {
+    let reported = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
+    reported.map_or(4096, |bytes| bytes as usize)
+}
+
+/// Returns the maximum size of the kernel's frame on this machine, in bytes.
+fn frame_bytes() -> usize {
+    /// `AT_MINSIGSTKSZ`.
+    const FRAME_SIZE: libc::c_ulong = 51;
+    // SAFETY: reads the auxiliary vector.
+    let reported = unsafe { libc::getauxval(FRAME_SIZE) } as usize;
+    reported.max(SMALLEST_FRAME_BYTES)
 }
 
 const DISABLED: libc::stack_t = libc::stack_t {
@@ -126,7 +152,7 @@ mod tests {
     #[test]
     fn signal_stack_is_replaced_until_the_drop() {
         let by_std = size();
-        assert!(by_std > 0 && SignalStack::install_if_missing().is_none());
+        assert!(by_std > 0 && SignalStack::install_if_needed().is_none());
         let larger = SignalStack::install(100_000).expect("a stack");
         let nested = SignalStack::install(0).expect("a stack");
         assert_eq!(size(), SMALLEST_BYTES);
@@ -140,10 +166,23 @@ mod tests {
     fn thread_without_signal_stack_gets_one() {
         // SAFETY: disables the stack, which nothing uses now.
         let by_std = unsafe { exchange(&DISABLED) }.expect("disabled").0;
-        let stack = SignalStack::install_if_missing().expect("a stack");
+        let stack = SignalStack::install_if_needed().expect("a stack");
         assert_eq!(size(), SMALLEST_BYTES);
         drop(stack);
         assert_eq!(size(), 0);
+        // One that only has room for the frame is replaced, too.
+        let small = LazyRegion::reserve(frame_bytes()).expect("memory");
+        let place = libc::stack_t {
+            ss_sp: small.start().as_ptr().cast(),
+            ss_flags: 0,
+            ss_size: small.bytes(),
+        };
+        // SAFETY: the memory is mapped until the standard library's stack is restored.
+        unsafe { exchange(&place) }.expect("set");
+        let stack = SignalStack::install_if_needed().expect("a stack");
+        assert_eq!(size(), SMALLEST_BYTES);
+        drop(stack);
+        assert_eq!(size(), frame_bytes());
         // SAFETY: the standard library's stack is mapped until the thread ends.
         unsafe { exchange(&by_std.expect("a stack")) }.expect("restored");
     }

@@ -1,9 +1,10 @@
 //! A pipe without a reader does not end a program that leaves `SIGPIPE` at its default action, as C
 //! programs and many command line tools do.
 
+use std::os::fd::AsRawFd as _;
 use std::process::Stdio;
 
-use crate::common::isolated;
+use crate::common::{isolated, wait_until};
 use crate::saving::{Folder, command_of_role, has_role, link_to_descriptor, start};
 use gekkota::{SaveError, profiler_save_profile_to_file};
 
@@ -77,6 +78,37 @@ fn save_to_a_closed_pipe_is_an_error() {
                 if error.kind() == std::io::ErrorKind::BrokenPipe),
             "{error}"
         );
+        assert_eq!(sigpipe_state(), (false, false));
+    });
+}
+
+/// The kernel accepts a part of the write, raises the signal, and reports the part.
+#[test]
+fn reader_that_leaves_during_a_write_does_not_end_the_program() {
+    const CAPACITY: libc::c_int = 4096;
+    isolated(|| {
+        set_default_sigpipe();
+        let _session = start();
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        // SAFETY: the call accesses no memory of the process.
+        let capacity = unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETPIPE_SZ, CAPACITY) };
+        assert_eq!(capacity, CAPACITY);
+        let home = Folder::new("home");
+        link_to_descriptor(&home.path("stdout"), &writer);
+        let leaves = std::thread::spawn(move || {
+            wait_until("the pipe is full", || {
+                let mut bytes: libc::c_int = 0;
+                // SAFETY: the kernel writes to a local.
+                let answer =
+                    unsafe { libc::ioctl(reader.as_raw_fd(), libc::FIONREAD, &raw mut bytes) };
+                assert_eq!(answer, 0);
+                bytes == CAPACITY
+            });
+            drop(reader);
+        });
+        let saved = profiler_save_profile_to_file(home.path("stdout"));
+        saved.expect_err("the reader has left");
+        leaves.join().expect("no panic");
         assert_eq!(sigpipe_state(), (false, false));
     });
 }

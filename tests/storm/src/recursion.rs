@@ -54,16 +54,17 @@ fn stack_low() -> u64 {
     }
 }
 
-/// Recurses until the stack pointer is near `low`. Each frame checks its 4 KiB for corruption.
-#[inline(never)]
-fn dive_to(low: u64, top: u64, seed: u64) -> u64 {
+/// Goes deeper until the stack pointer is near `low`. Then checks the 4 KiB of its caller's frame
+/// for corruption.
+#[inline(always)]
+fn use_frame(low: u64, top: u64, seed: u64, go_deeper: impl FnOnce() -> u64) -> u64 {
     let block = black_box([seed; 512]);
     let here = block.as_ptr() as u64;
     let value = if here < low + MARGIN_BYTES {
         tally::DEEPEST_KIB.greatest((top - here) >> 10);
         mix(seed, 500_000)
     } else {
-        dive_to(low, top, seed + 1)
+        go_deeper()
     };
     assert!(
         black_box(block).iter().all(|word| *word == seed),
@@ -72,22 +73,33 @@ fn dive_to(low: u64, top: u64, seed: u64) -> u64 {
     value
 }
 
-fn dive_again_and_again(context: &mut Context) {
+#[inline(never)]
+fn dive_to(low: u64, top: u64, seed: u64) -> u64 {
+    use_frame(low, top, seed, || dive_to(low, top, seed + 1))
+}
+
+/// Does what [`dive_to`] does, on a stack that is too deep to be copied whole.
+#[inline(never)]
+fn plunge_to(low: u64, top: u64, seed: u64) -> u64 {
+    use_frame(low, top, seed, || plunge_to(low, top, seed + 2))
+}
+
+fn again_and_again(context: &mut Context, dive: fn(u64, u64, u64) -> u64) {
     let low = stack_low();
     let top = &raw const low as u64;
     while context.goes_on() {
         let seed = context.random.next() >> 8;
-        black_box(dive_to(low, top, seed));
+        black_box(dive(low, top, seed));
         tally::DIVES.one();
     }
 }
 
 pub fn dive_worker(context: &mut Context) {
-    dive_again_and_again(context);
+    again_and_again(context, dive_to);
     black_box(context.post.beats());
 }
 
 pub fn plunge_worker(context: &mut Context) {
-    dive_again_and_again(context);
+    again_and_again(context, plunge_to);
     black_box(context.random.next());
 }

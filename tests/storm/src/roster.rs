@@ -52,7 +52,8 @@ pub static ROSTER: &[Role] = &[
     },
     Role {
         stack_bytes: 8 * MIB,
-        ..role("plunge", 1, recursion::plunge_worker, "::plunge_worker")
+        // The youngest MiB of its stack, which is all that is sampled, holds only this function.
+        ..role("plunge", 1, recursion::plunge_worker, "::plunge_to")
     },
     role("epoll", 2, waits::epoll_worker, "::epoll_worker"),
     role("poll", 2, waits::poll_worker, "::poll_worker"),

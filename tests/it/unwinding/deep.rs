@@ -2,6 +2,7 @@
 //! marked as truncated.
 
 use std::hint::black_box;
+use std::time::Duration;
 
 use crate::common::{self, Read, isolated};
 use crate::sampling::places::Place;
@@ -9,6 +10,9 @@ use gekkota::{ProfilerSession, StartParams};
 
 /// Number of samples to see at the bottom of each stack.
 const SAMPLES: usize = 50;
+/// Time between two samples. The test reads all stacks again and again, so on a busy machine it would
+/// need gigabytes for those of a shorter interval.
+const INTERVAL: Duration = Duration::from_millis(20);
 
 static BOTTOM: Place = Place::new("at the bottom");
 
@@ -31,7 +35,8 @@ fn works_at_the_bottom() -> usize {
 #[test]
 fn deep_stacks_are_complete_and_too_deep_ones_are_marked() {
     isolated(|| {
-        let session = ProfilerSession::start(StartParams::default()).expect("start");
+        let params = StartParams::default().interval(INTERVAL);
+        let session = ProfilerSession::start(params).expect("start");
         for (name, depth) in [("deep", 10_000), ("too deep", 40_000)] {
             let body = move || {
                 gekkota::register_thread(name);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::c_code::{Folder, Library, compile};
-use super::driver::{Learned, Sampling, row, sample, session, step_through};
+use super::driver::{Learned, Sampling, row, sample, session, session_every, step_through};
 use super::rust_code::FUNCTIONS;
 use super::stepper;
 use super::table::{Bar, Row, Table};
@@ -351,6 +351,11 @@ type Recursive = fn(u64) -> u64;
 /// Depth at which a recursion is stepped through.
 const SHALLOW: u64 = 4;
 
+/// Interval between the samples of deep stacks. While the thread waits for a processor, its sample is
+/// repeated on each tick, and the test reads all of them: on a busy machine a shorter interval takes
+/// gigabytes.
+const DEEP_INTERVAL: Duration = Duration::from_millis(5);
+
 fn deep_stacks(table: &mut Table) {
     let deep: [(&str, Recursive, u64); 2] = [
         ("10,000 calls deep", recursive_and_spins, 10_000),
@@ -372,7 +377,8 @@ fn deep_stacks(table: &mut Table) {
         let learned = learned.with_recursion(SHALLOW as usize, depth as usize);
         let mut sampled = row(&format!("{name}, sampled"));
         calls.store(depth, Ordering::Relaxed);
-        sample(&mut sampled, session(), &learned, SAMPLING, &mut body);
+        let session = session_every(DEEP_INTERVAL);
+        sample(&mut sampled, session, &learned, SAMPLING, &mut body);
         table.add(sampled, LEAST_SAMPLES);
     }
 }

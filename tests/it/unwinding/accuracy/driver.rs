@@ -320,8 +320,12 @@ struct SampledFrames {
 
 /// Starts a session at 10 kHz. The calling thread must be registered.
 pub(crate) fn session() -> ProfilerSession {
-    ProfilerSession::start(StartParams::default().interval(Duration::from_micros(100)))
-        .expect("start")
+    session_every(Duration::from_micros(100))
+}
+
+/// Starts a session with this interval. The calling thread must be registered.
+pub(crate) fn session_every(interval: Duration) -> ProfilerSession {
+    ProfilerSession::start(StartParams::default().interval(interval)).expect("start")
 }
 
 /// How long a case is sampled.

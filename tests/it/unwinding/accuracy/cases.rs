@@ -354,7 +354,7 @@ const SHALLOW: u64 = 4;
 /// Interval between the samples of deep stacks. While the thread waits for a processor, its sample is
 /// repeated on each tick, and the test reads all of them: on a busy machine a shorter interval takes
 /// gigabytes.
-const DEEP_INTERVAL: Duration = Duration::from_millis(5);
+const DEEP_INTERVAL: Duration = Duration::from_millis(1);
 
 fn deep_stacks(table: &mut Table) {
     let deep: [(&str, Recursive, u64); 2] = [

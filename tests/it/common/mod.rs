@@ -7,10 +7,12 @@
 )]
 
 pub mod controlled;
+pub mod coroutine;
 mod isolated;
 pub mod left_behind;
 pub mod moving_task;
 pub mod sampled;
+pub mod seccomp;
 pub mod typed_markers;
 
 use std::hint::black_box;

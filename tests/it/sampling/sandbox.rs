@@ -4,18 +4,12 @@ use std::io::{Read as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
+use crate::common::seccomp::{
+    Filtered, JUMP_IF_ANY_BIT, JUMP_IF_EQUAL, LOAD_WORD, RETURN, install_filter, instruction,
+};
 use crate::common::{Read, Sleeper, isolated, samples_of, wait_until, work};
 use crate::sampling::places::{Place, is_in, samples_of_stay};
 use gekkota::{ProfilerSession, StartParams};
-
-const LOAD_WORD: u16 = 0x20;
-const JUMP_IF_EQUAL: u16 = 0x15;
-const JUMP_IF_ANY_BIT: u16 = 0x45;
-const RETURN: u16 = 0x06;
-
-fn instruction(code: u16, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
-    libc::sock_filter { code, jt, jf, k }
-}
 
 /// Installs a filter that kills the process for each of these system calls, and allows all others.
 pub(crate) fn kill_for(calls: &[libc::c_long]) {
@@ -25,7 +19,7 @@ pub(crate) fn kill_for(calls: &[libc::c_long]) {
         program.push(instruction(RETURN, 0, 0, libc::SECCOMP_RET_KILL_PROCESS));
     }
     program.push(instruction(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW));
-    install(&mut program);
+    install_filter(Filtered::AllThreads, &mut program);
 }
 
 /// Installs a filter that refuses to read the CPU clocks of other threads, with this error number.
@@ -34,33 +28,17 @@ fn refuse_thread_clocks(error: i32) {
     const SIGN: u32 = 1 << 31;
     // Offsets in `struct seccomp_data`.
     let (number, first_argument) = (0, 16);
-    install(&mut [
-        instruction(LOAD_WORD, 0, 0, number),
-        instruction(JUMP_IF_EQUAL, 0, 3, libc::SYS_clock_gettime as u32),
-        instruction(LOAD_WORD, 0, 0, first_argument),
-        instruction(JUMP_IF_ANY_BIT, 0, 1, SIGN),
-        instruction(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | error as u32),
-        instruction(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
-    ]);
-}
-
-fn install(program: &mut [libc::sock_filter]) {
-    let filter = libc::sock_fprog {
-        len: program.len() as u16,
-        filter: program.as_mut_ptr(),
-    };
-    // SAFETY: the program lives until both calls have returned.
-    unsafe {
-        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-        let (mode, all_threads) = (
-            libc::SECCOMP_SET_MODE_FILTER,
-            libc::SECCOMP_FILTER_FLAG_TSYNC,
-        );
-        assert_eq!(
-            libc::syscall(libc::SYS_seccomp, mode, all_threads, &raw const filter),
-            0
-        );
-    }
+    install_filter(
+        Filtered::AllThreads,
+        &mut [
+            instruction(LOAD_WORD, 0, 0, number),
+            instruction(JUMP_IF_EQUAL, 0, 3, libc::SYS_clock_gettime as u32),
+            instruction(LOAD_WORD, 0, 0, first_argument),
+            instruction(JUMP_IF_ANY_BIT, 0, 1, SIGN),
+            instruction(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | error as u32),
+            instruction(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
+        ],
+    );
 }
 
 /// With this many idle threads, the sampler asks whether any thread has run.

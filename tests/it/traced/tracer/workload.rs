@@ -1,13 +1,8 @@
 //! Workloads of the traced children.
-//!
-//! **Contract** (cited below):
-//! - *own stack*: the contexts lie on the calling thread's stack, and its other stack lies in a
-//!   vector. Both outlive all switches, and only this thread switches between them.
 
 use std::cell::Cell;
 use std::hint::black_box;
 use std::io::Read;
-use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -16,6 +11,7 @@ use gekkota::script::{AutoProfilerScriptFrame, profiler_register_script_function
 use gekkota::{AutoProfilerLabel, ProfilerSession, StartParams};
 
 use super::TIME_LIMIT;
+use crate::common::coroutine::call_on_stack;
 use crate::common::work;
 
 /// Names of the threads, each of which has a different workload.
@@ -151,18 +147,6 @@ fn work_on_the_signal_stack() {
     assert_eq!(unsafe { libc::raise(libc::SIGUSR1) }, 0);
 }
 
-// SAFETY: the declarations match those of the C library.
-unsafe extern "C" {
-    fn getcontext(here: *mut libc::ucontext_t) -> libc::c_int;
-    fn makecontext(
-        context: *mut libc::ucontext_t,
-        start: extern "C" fn(),
-        arguments: libc::c_int,
-        ...
-    );
-    fn swapcontext(here: *mut libc::ucontext_t, there: *const libc::ucontext_t) -> libc::c_int;
-}
-
 extern "C" fn on_another_stack() {
     let _label = AutoProfilerLabel::new("other stack", gekkota::gecko_profiler_category!(Other));
     work(200_000);
@@ -171,19 +155,8 @@ extern "C" fn on_another_stack() {
 /// Runs a coroutine once, on its own stack, as coroutine libraries do.
 fn work_on_another_stack() {
     let mut stack = vec![0u8; 128 << 10];
-    let mut here = MaybeUninit::<libc::ucontext_t>::uninit();
-    let mut there = MaybeUninit::<libc::ucontext_t>::uninit();
-    // SAFETY: *own stack*; `getcontext` initialises the context that `makecontext` changes, and
-    // `swapcontext` the one to return to.
-    unsafe {
-        assert_eq!(getcontext(there.as_mut_ptr()), 0);
-        let context = &mut *there.as_mut_ptr();
-        context.uc_stack.ss_sp = stack.as_mut_ptr().cast();
-        context.uc_stack.ss_size = stack.len();
-        context.uc_link = here.as_mut_ptr();
-        makecontext(there.as_mut_ptr(), on_another_stack, 0);
-        assert_eq!(swapcontext(here.as_mut_ptr(), there.as_ptr()), 0);
-    }
+    // SAFETY: nothing else uses the vector.
+    unsafe { call_on_stack(stack.as_mut_ptr().cast(), stack.len(), on_another_stack) };
     black_box(stack);
 }
 

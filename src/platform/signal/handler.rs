@@ -37,8 +37,9 @@ pub(crate) struct SignalTicket {
     pub(crate) sequence: u32,
 }
 
-/// Returns a number that differs between the copies of the crate in a process: a hash of the
-/// address of one of its statics. Never 0.
+/// Returns a number that tells the copies of the crate in a process apart: a hash of the address of
+/// one of its statics. Never 0. A request carries 16 bits of it, so two copies that use the same
+/// signal take each other's requests for their own once in 65,536 processes.
 fn cookie_in_handler() -> u32 {
     let address = (&raw const CAPTURE).addr() as u64;
     (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32 | 1

@@ -29,8 +29,7 @@ pub enum SamplingEngine {
     /// The engine that gekkota prefers: [`Signals`](Self::Signals).
     #[default]
     Auto,
-    /// The sampler thread sends a signal. Works everywhere, and takes no descriptor and no system
-    /// call that a sandbox may forbid.
+    /// The sampler thread sends a signal. Works everywhere, without a permission or a descriptor.
     Signals,
     /// Each thread has its own timer, which advances while the thread runs (`perf_event_open`'s
     /// software CPU clock). A thread that does not run is interrupted by a signal.

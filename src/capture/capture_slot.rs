@@ -37,9 +37,9 @@ pub(crate) const STACK_OFFSET: usize = TEXT_OFFSET + TEXT_BYTES;
 /// function to use.
 const RED_ZONE_BYTES: u64 = if cfg!(target_arch = "x86_64") { 128 } else { 0 };
 /// Maximum size of the copy of a stack, in bytes. Of a deeper stack the youngest part is copied, and
-/// the stack is marked as truncated. The thread waits for the copy, 50 to 100 µs for each MiB, so
-/// its stop must not grow with the depth of its stack. The older part cannot come from an earlier
-/// copy: the thread may have returned from it and called again, with equal addresses at the border.
+/// the stack is marked as truncated. The thread waits for the copy, so without a limit its stop
+/// would grow with the depth of its stack. The older part cannot come from an earlier copy: the
+/// thread may have returned from it and called again, with equal addresses at the border.
 pub(crate) const MAX_STACK_BYTES: usize = 1 << 20;
 /// Maximum size of the copy of a stack that is not the thread's own, in bytes: the end of such a
 /// stack is unknown.

@@ -7,7 +7,8 @@
 //! side alone, and the child of a fork inherits nothing, because the application's threads fork.
 //!
 //! A thread cannot return to the shared table, so no function of the application may run on a thread
-//! that has left it. A new thread shares the table of the thread that creates it.
+//! that has left it. The allocator and the panic hook run there nevertheless. A new thread shares the
+//! table of the thread that creates it.
 //!
 //! **Contract of the calls** (cited below):
 //! - *no memory*: the call reads and writes no memory of this process;
@@ -58,8 +59,8 @@ pub(crate) fn first_number_to_close(most: i32) -> i32 {
 
 /// Moves the calling thread, which runs no code of the application from now on, to an empty
 /// descriptor table. The standard streams read and write nothing there. Returns false if the
-/// kernel refuses, and in a sandbox, which may kill the process for the call. Cost: about 20 µs, mostly
-/// the check for a sandbox.
+/// kernel refuses, and in a sandbox, which may kill the process for the call. Cost: about 20 µs,
+/// mostly the check for a sandbox.
 pub(crate) fn use_own_descriptors() -> bool {
     if has_own_descriptors() {
         return true;

@@ -332,19 +332,25 @@ impl SlotWriter<'_> {
 
     /// Copies the readable memory from the red zone on, or else from the stack pointer on, up to
     /// [`OTHER_STACK_BYTES`].
-    pub(crate) fn copy_other_stack_in_handler(&mut self) {
+    fn copy_other_stack_in_handler(&mut self) {
+        self.copy_other_stack_by_in_handler(|piece, target| {
+            // SAFETY: *phase owns*; the area is *placed* and large enough for the piece.
+            unsafe { read_guarded_in_handler(piece, target) }
+        });
+    }
+
+    /// Copies another stack by `read`, which copies the readable bytes at the start of a piece to an
+    /// area that has space for the whole piece, and returns their number.
+    pub(crate) fn copy_other_stack_by_in_handler(
+        &mut self,
+        read: impl Fn(MemoryPiece, *mut u8) -> usize,
+    ) {
         self.header.on_other_stack = true;
         let sp = self.header.registers.sp;
         let bytes = OTHER_STACK_BYTES.min(self.slot.stack_capacity());
         // The red zone may lie on an unreadable guard page.
         for address in [sp.wrapping_sub(RED_ZONE_BYTES) & !7, sp & !7] {
-            // SAFETY: *phase owns*; the area is *placed* and large enough.
-            let copied = unsafe {
-                read_guarded_in_handler(
-                    MemoryPiece { address, bytes },
-                    self.slot.area(STACK_OFFSET),
-                )
-            };
+            let copied = read(MemoryPiece { address, bytes }, self.slot.area(STACK_OFFSET));
             if copied > 0 {
                 (self.header.stack_start, self.header.stack_bytes) = (address, copied & !7);
                 return;

@@ -68,7 +68,11 @@ impl SlotWriter<'_> {
                 (self.header.stack_start, self.header.stack_bytes) = (piece.address, copied & !7);
                 (copied == piece.bytes).then_some(())?;
             }
-            None => self.copy_other_stack_in_handler(),
+            None => self.copy_other_stack_by_in_handler(|piece, target| {
+                // SAFETY: *phase owns*; the area is *placed* and large enough for the piece.
+                let target = unsafe { std::slice::from_raw_parts_mut(target, piece.bytes) };
+                read_guarded(&[piece], target)
+            }),
         }
         self.copy_labels_remotely()
     }

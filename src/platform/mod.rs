@@ -40,6 +40,7 @@ mod pinned_library;
 mod private_file;
 #[forbid(unsafe_code)]
 mod procfs;
+mod sandbox;
 #[forbid(unsafe_code)]
 mod shared_file;
 mod signal;
@@ -64,8 +65,8 @@ pub(crate) use identity::{
     write_to_standard,
 };
 pub(crate) use memory::{
-    CodeBytes, LazyRegion, MemoryPiece, check_sandbox, heavy_barrier, read_guarded,
-    read_guarded_in_handler, read_own_memory,
+    CodeBytes, LazyRegion, MemoryPiece, heavy_barrier, read_guarded, read_guarded_in_handler,
+    read_own_memory,
 };
 pub(crate) use modules::{
     LoaderForkGuard, ModuleChanges, ModuleImage, hold_loader_for_fork, is_stuck_in_loader,
@@ -76,6 +77,7 @@ pub(crate) use output::{
 };
 pub(crate) use private_file::{open_own_file, read_exe_path};
 pub(crate) use procfs::BlockedAt;
+pub(crate) use sandbox::check_sandbox;
 pub(crate) use shared_file::SharedFile;
 pub(crate) use signal::{
     ArrivalInHandler, ControlPipe, ControlRequest, ControlSignal, HandlerCheck, Sent, SignalSource,

@@ -16,26 +16,6 @@ pub(crate) fn own_stat() -> Option<ProcessStat> {
     parse_stat(&read_bytes("/proc/self/stat"))
 }
 
-/// Returns whether the calling thread has a seccomp filter.
-pub(crate) fn is_sandboxed() -> bool {
-    has_filter(&read_bytes("/proc/thread-self/status"))
-}
-
-/// Returns whether the calling thread has a seccomp filter, or may have one: without `/proc`, or
-/// without a free descriptor, nothing shows that it has none.
-pub(crate) fn may_be_sandboxed() -> bool {
-    let status = read_bytes("/proc/thread-self/status");
-    status.is_empty() || has_filter(&status)
-}
-
-fn has_filter(status: &[u8]) -> bool {
-    let key = b"Seccomp:";
-    let value = status
-        .split(|&byte| byte == b'\n')
-        .find_map(|line| line.strip_prefix(key));
-    value.is_some_and(|value| value.trim_ascii() == b"2")
-}
-
 /// Program counter and stack pointer of a thread that is blocked in the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BlockedAt {
@@ -122,14 +102,6 @@ mod tests {
     fn own_stat_reads_this_process() {
         let stat = own_stat().expect("/proc/self/stat");
         assert!(stat.start_ticks > 0 && stat.start_stack > 0, "{stat:?}");
-    }
-
-    #[test]
-    fn has_filter_requires_seccomp_mode_2() {
-        assert!(has_filter(
-            b"Name:\tSeccomp:\t2\nSeccomp:\t2\nSeccomp_filters:\t1\n"
-        ));
-        assert!(!has_filter(b"Seccomp:\t0\nSeccomp_filters:\t2\n") && !has_filter(b""));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use once_cell::race::OnceBool;
 
-use crate::platform::memory::guarded_memory::recheck_sandbox;
+use crate::platform::sandbox::may_make_uncommon_call;
 
 const REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
 const PRIVATE_EXPEDITED: i32 = 1 << 3;
@@ -15,7 +15,7 @@ const PRIVATE_EXPEDITED: i32 = 1 << 3;
 /// executed one when they were switched out. Returns false if the kernel does not support this, and
 /// in a sandbox, which may kill the process for the call. Cost: about 1 µs, occasionally 20.
 pub(crate) fn heavy_barrier() -> bool {
-    if recheck_sandbox() {
+    if !may_make_uncommon_call() {
         return false;
     }
     static IS_REGISTERED: OnceBool = OnceBool::new();

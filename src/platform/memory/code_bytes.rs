@@ -1,6 +1,6 @@
 //! Detects whether a function is still at its address, by comparing its first bytes.
 
-use crate::platform::memory::guarded_memory::{read_own_memory, recheck_sandbox};
+use crate::platform::memory::guarded_memory::read_own_memory;
 
 /// Number of bytes to compare. It is enough to tell functions apart, because their calls and
 /// constants are within it.
@@ -18,8 +18,8 @@ pub(crate) struct CodeBytes {
 }
 
 impl CodeBytes {
-    /// Copies the first bytes of `function`. Cost: one system call, and sometimes a check for a
-    /// sandbox.
+    /// Copies the first bytes of `function`. Cost: two short system calls, and sometimes
+    /// a check for a sandbox.
     pub(crate) fn at(function: *const ()) -> Self {
         let address = function.addr() as u64;
         Self {
@@ -39,8 +39,6 @@ impl CodeBytes {
 fn read(address: u64) -> Option<[u8; BYTES]> {
     let mut bytes = [0; BYTES];
     let page_remainder = PAGE_BYTES - address as usize % PAGE_BYTES;
-    // Selects a way of reading for which an active sandbox does not kill the process.
-    recheck_sandbox();
     read_own_memory(address, &mut bytes[..BYTES.min(page_remainder)]).then_some(bytes)
 }
 

@@ -8,17 +8,20 @@
 //! - *kernel's copy*: an unreadable address ends the copy. The source may change during the copy,
 //!   and is treated as plain bytes.
 
+use std::cell::RefCell;
 use std::io::IoSliceMut;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use nix::errno::Errno;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::getpid;
 
-use crate::platform::clock::monotonic_now;
 use crate::platform::identity::process_number_in_handler;
-use crate::platform::procfs::is_sandboxed;
+use crate::platform::memory::memory_pipe::MemoryPipe;
+use crate::platform::sandbox::{
+    avoid_calls_in_handler, may_make_uncommon_call, may_make_uncommon_call_in_handler,
+};
+use crate::platform::thread::has_own_descriptors;
 
 /// A range of this process's address space, mapped or not.
 #[derive(Clone, Copy, Debug)]
@@ -30,38 +33,18 @@ pub(crate) struct MemoryPiece {
 /// Maximum number of pieces per system call.
 const MAX_PIECES: usize = 64;
 
-/// Whether `process_vm_readv` and other uncommon system calls are avoided: a sandbox may kill the
-/// process for them, or the kernel has refused one.
-static AVOIDS_UNCOMMON_CALLS: AtomicBool = AtomicBool::new(false);
-
-/// Checks for a seccomp filter on the calling thread. Some filters, such as those of a service
-/// manager, kill the process for a system call that they do not list. Uncommon system calls are
-/// therefore avoided once a filter is found. Cost: about 20 µs.
-pub(crate) fn check_sandbox() {
-    if is_sandboxed() {
-        AVOIDS_UNCOMMON_CALLS.store(true, Ordering::Relaxed);
-    }
+thread_local! {
+    /// The pipe of a thread with a descriptor table of its own, from its first read on.
+    static PIPE: RefCell<Option<MemoryPipe>> = const { RefCell::new(None) };
 }
 
-/// Checks for a sandbox, unless the last check was less than 1 ms ago. Returns whether uncommon
-/// system calls must be avoided. For callers that make such calls rarely.
-pub(crate) fn recheck_sandbox() -> bool {
-    const MAX_AGE_NS: u64 = 1_000_000;
-    static CHECKED_AT_NS: AtomicU64 = AtomicU64::new(0);
-    let now = monotonic_now().0;
-    if now.saturating_sub(CHECKED_AT_NS.load(Ordering::Relaxed)) > MAX_AGE_NS {
-        check_sandbox();
-        CHECKED_AT_NS.store(now, Ordering::Relaxed);
-    }
-    AVOIDS_UNCOMMON_CALLS.load(Ordering::Relaxed)
-}
-
-/// Copies the readable bytes at the start of `piece`, and returns their number.
+/// Copies the readable bytes at the start of `piece`, and returns their number. Copies nothing if
+/// the calling thread is in a sandbox.
 ///
 /// # Safety
 /// - `target` is writable for `piece.bytes` bytes, and no other code accesses them during the call.
 pub(crate) unsafe fn read_guarded_in_handler(piece: MemoryPiece, target: *mut u8) -> usize {
-    if AVOIDS_UNCOMMON_CALLS.load(Ordering::Relaxed) {
+    if !may_make_uncommon_call_in_handler() {
         return 0;
     }
     let local = libc::iovec {
@@ -80,9 +63,11 @@ pub(crate) unsafe fn read_guarded_in_handler(piece: MemoryPiece, target: *mut u8
 }
 
 /// Calls `process_vm_readv` once, so that its symbol is bound before the handler uses it. Skips the
-/// call if a sandbox might kill the process for it.
+/// call in a sandbox, where the handler does not use it.
 pub(crate) fn bind_guarded_reads() {
-    check_sandbox();
+    if !may_make_uncommon_call() {
+        return;
+    }
     let mut byte = 0u8;
     let piece = MemoryPiece {
         address: (&raw const byte).addr() as u64,
@@ -94,7 +79,11 @@ pub(crate) fn bind_guarded_reads() {
 
 /// Copies the pieces one after the other, and returns the number of bytes before the first
 /// unreadable one. Ends at the first group of [`MAX_PIECES`] pieces that does not fit into
-/// `target`. Cost: about 1.5 µs per group, plus the copying.
+/// `target`.
+///
+/// A thread with a descriptor table of its own, such as the sampler, copies through a pipe, and so
+/// makes no system call that a sandbox forbids. Its cost is that of [`MemoryPipe::copy`]. Another
+/// thread asks the kernel whether it has a filter. Cost: about 2 µs per group, plus the copying.
 pub(crate) fn read_guarded(pieces: &[MemoryPiece], target: &mut [u8]) -> usize {
     let mut copied = 0;
     for pieces in pieces.chunks(MAX_PIECES) {
@@ -111,8 +100,8 @@ pub(crate) fn read_guarded(pieces: &[MemoryPiece], target: &mut [u8]) -> usize {
     copied
 }
 
-/// Fills `out` with the memory from `address` on. Returns true if all of it was readable. Cost: one
-/// system call, or three where `process_vm_readv` is avoided.
+/// Fills `out` with the memory from `address` on. Returns true if all of it was readable. Cost: two
+/// system calls, or three in a sandbox.
 pub(crate) fn read_own_memory(address: u64, out: &mut [u8]) -> bool {
     let bytes = out.len();
     read_guarded(&[MemoryPiece { address, bytes }], out) == bytes
@@ -121,24 +110,41 @@ pub(crate) fn read_own_memory(address: u64, out: &mut [u8]) -> bool {
 /// Copies at most [`MAX_PIECES`] pieces, and returns the number of bytes before the first
 /// unreadable one. `target` is as long as the pieces together.
 fn read_chunk(pieces: &[MemoryPiece], target: &mut [u8]) -> usize {
-    if !AVOIDS_UNCOMMON_CALLS.load(Ordering::Relaxed) {
-        let mut remote = [RemoteIoVec { base: 0, len: 0 }; MAX_PIECES];
-        for (range, piece) in remote.iter_mut().zip(pieces) {
-            *range = RemoteIoVec {
-                base: piece.address as usize,
-                len: piece.bytes,
-            };
-        }
-        let remote = &remote[..pieces.len()];
-        match process_vm_readv(getpid(), &mut [IoSliceMut::new(target)], remote) {
+    if has_own_descriptors()
+        && let Some(copied) = read_by_pipe(pieces, target)
+    {
+        return copied;
+    }
+    if may_make_uncommon_call() {
+        match read_by_call(pieces, target) {
             Ok(copied) => return copied,
-            Err(Errno::ENOSYS | Errno::EPERM) => {
-                AVOIDS_UNCOMMON_CALLS.store(true, Ordering::Relaxed)
-            }
+            Err(Errno::ENOSYS | Errno::EPERM) => avoid_calls_in_handler(),
             Err(_) => return 0,
         }
     }
     read_from_file(pieces, target)
+}
+
+/// Copies the pieces through the thread's pipe; `None` if there is none.
+fn read_by_pipe(pieces: &[MemoryPiece], target: &mut [u8]) -> Option<usize> {
+    PIPE.with_borrow_mut(|pipe| {
+        if pipe.is_none() {
+            *pipe = MemoryPipe::open();
+        }
+        Some(pipe.as_ref()?.copy(pieces, target))
+    })
+}
+
+fn read_by_call(pieces: &[MemoryPiece], target: &mut [u8]) -> nix::Result<usize> {
+    let mut remote = [RemoteIoVec { base: 0, len: 0 }; MAX_PIECES];
+    for (range, piece) in remote.iter_mut().zip(pieces) {
+        *range = RemoteIoVec {
+            base: piece.address as usize,
+            len: piece.bytes,
+        };
+    }
+    let remote = &remote[..pieces.len()];
+    process_vm_readv(getpid(), &mut [IoSliceMut::new(target)], remote)
 }
 
 /// Copies the pieces by reading `/proc/self/mem`, which fewer sandboxes forbid. The file is opened

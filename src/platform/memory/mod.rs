@@ -5,11 +5,11 @@ mod barrier;
 mod code_bytes;
 mod guarded_memory;
 mod mapping;
+mod memory_pipe;
 
 pub(crate) use barrier::heavy_barrier;
 pub(crate) use code_bytes::CodeBytes;
 pub(crate) use guarded_memory::{
-    MemoryPiece, bind_guarded_reads, check_sandbox, read_guarded, read_guarded_in_handler,
-    read_own_memory,
+    MemoryPiece, bind_guarded_reads, read_guarded, read_guarded_in_handler, read_own_memory,
 };
 pub(crate) use mapping::LazyRegion;

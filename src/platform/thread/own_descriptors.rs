@@ -29,7 +29,7 @@ use nix::sys::resource::{Resource, getrlimit};
 use nix::unistd::{close, dup};
 
 use crate::platform::identity::with_signals_blocked;
-use crate::platform::procfs::may_be_sandboxed;
+use crate::platform::sandbox::may_make_uncommon_call;
 use crate::platform::thread::profiler_thread::spawn_profiler_thread;
 
 /// `CLOSE_RANGE_UNSHARE`.
@@ -65,7 +65,7 @@ pub(crate) fn use_own_descriptors() -> bool {
     if has_own_descriptors() {
         return true;
     }
-    if may_be_sandboxed() || !(leave_shared_table() || copy_and_empty_table()) {
+    if !(may_make_uncommon_call() && (leave_shared_table() || copy_and_empty_table())) {
         return false;
     }
     open_null_streams();
@@ -80,7 +80,7 @@ pub(crate) fn use_own_descriptors() -> bool {
 pub(crate) fn on_own_descriptors<T: Send + 'static>(
     body: impl FnOnce() -> T + Send + 'static,
 ) -> T {
-    if has_own_descriptors() || may_be_sandboxed() {
+    if has_own_descriptors() || !may_make_uncommon_call() {
         return body();
     }
     let body = Arc::new(Mutex::new(Some(body)));

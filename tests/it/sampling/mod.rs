@@ -14,6 +14,8 @@ mod idle_bytes;
 mod not_dumpable;
 mod restarted;
 #[cfg(target_arch = "x86_64")]
+mod entered_sandbox;
+#[cfg(target_arch = "x86_64")]
 mod same_place;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod sandbox;

@@ -28,6 +28,7 @@ const LIBRARY: &[&str] = &[
     "pthread_sigmask",
     "sigaddset",
     "signal return",
+    "syscall",
 ];
 /// Functions of this crate that the handler may run although their names do not end in
 /// `_in_handler`.

@@ -1,0 +1,137 @@
+//! A sandbox that kills the process for uncommon system calls, and which a thread enters at a moment
+//! that the profiler cannot know.
+
+use std::io::{Read as _, Write as _};
+
+use crate::common::coroutine::call_on_stack;
+use crate::common::seccomp::{
+    Filtered, JUMP_IF_EQUAL, LOAD_WORD, RETURN, install_filter, instruction,
+};
+use crate::common::{Read, Sleeper, isolated, wait_until};
+use crate::sampling::places::{Place, samples_of_stay};
+use crate::sampling::sandbox::{UNCOMMON_CALLS, kill_for};
+use gekkota::{ProfilerSession, StartParams};
+
+/// Number of stacks to read from outside.
+const REMOTE_SAMPLES: u64 = 30;
+
+/// Wakes a thread again and again, until the sampler has read its stack from outside another
+/// [`REMOTE_SAMPLES`] times.
+fn wait_for_remote_samples(wake: &mut std::io::PipeWriter) {
+    let before = Read::of_running().count("remote_samples");
+    wait_until("stacks are read from outside", || {
+        wake.write_all(&[0]).expect("the thread reads");
+        Read::of_running().count("remote_samples") >= before + REMOTE_SAMPLES
+    });
+}
+
+/// A session reads stacks from outside on most ticks. It must not do so by a call for which the
+/// sandbox kills the process, from the moment on at which the sandbox is there.
+#[test]
+fn sampler_reads_stacks_in_a_sandbox_that_has_just_been_entered() {
+    isolated(|| {
+        let session = ProfilerSession::start(StartParams::default()).expect("start");
+        let (mut wake_ups, mut wake) = std::io::pipe().expect("a pipe");
+        let thread = std::thread::spawn(move || {
+            gekkota::register_thread("woken");
+            while wake_ups.read_exact(&mut [0]).is_ok() {}
+        });
+        wait_for_remote_samples(&mut wake);
+        kill_for(Filtered::AllThreads, &UNCOMMON_CALLS);
+        wait_for_remote_samples(&mut wake);
+        drop(wake);
+        thread.join().expect("thread");
+        session.finish().expect("profile");
+    });
+}
+
+/// Makes the kernel refuse to open or find any file, as in an empty root folder.
+fn hide_all_files() {
+    let mut program = vec![instruction(LOAD_WORD, 0, 0, 0)];
+    for call in [
+        libc::SYS_open,
+        libc::SYS_openat,
+        libc::SYS_stat,
+        libc::SYS_newfstatat,
+        libc::SYS_statx,
+    ] {
+        let answer = libc::SECCOMP_RET_ERRNO | libc::ENOENT as u32;
+        program.push(instruction(JUMP_IF_EQUAL, 0, 1, call as u32));
+        program.push(instruction(RETURN, 0, 0, answer));
+    }
+    program.push(instruction(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW));
+    install_filter(Filtered::AllThreads, &mut program);
+}
+
+#[test]
+fn session_starts_in_a_sandbox_without_proc() {
+    static WORKING: Place = Place::new("works without files");
+    const THREAD: &str = "without files";
+    isolated(|| {
+        hide_all_files();
+        kill_for(Filtered::AllThreads, &UNCOMMON_CALLS);
+        let session = ProfilerSession::start(StartParams::default()).expect("start");
+        let sleeper = Sleeper::start("sleeper");
+        let thread = std::thread::spawn(|| {
+            gekkota::register_thread(THREAD);
+            WORKING.work();
+        });
+        WORKING.release_after(THREAD, 20);
+        thread.join().expect("thread");
+        drop(sleeper);
+        session.finish().expect("profile");
+    });
+}
+
+static FREE: Place = Place::new("without a filter");
+static FILTERED: Place = Place::new("with a filter");
+
+extern "C" fn works_without_a_filter() {
+    FREE.work();
+}
+
+extern "C" fn works_with_a_filter() {
+    FILTERED.work();
+}
+
+fn run_coroutine(start: extern "C" fn()) {
+    let mut stack = vec![0u128; 8192];
+    let bytes = size_of_val(&stack[..]);
+    // SAFETY: the stack outlives the call, and only the coroutine uses it.
+    unsafe { call_on_stack(stack.as_mut_ptr().cast(), bytes, start) };
+}
+
+/// The handler reads a coroutine's stack by an uncommon call. A filter may belong to one thread.
+#[test]
+fn coroutine_of_a_thread_with_its_own_filter_is_sampled_without_uncommon_calls() {
+    const THREADS: [&str; 2] = ["free", "filtered"];
+    isolated(|| {
+        let session = ProfilerSession::start(StartParams::default()).expect("start");
+        let threads = [
+            std::thread::spawn(|| {
+                gekkota::register_thread(THREADS[0]);
+                run_coroutine(works_without_a_filter);
+            }),
+            std::thread::spawn(|| {
+                gekkota::register_thread(THREADS[1]);
+                kill_for(Filtered::CallingThread, &UNCOMMON_CALLS);
+                run_coroutine(works_with_a_filter);
+            }),
+        ];
+        let stays = [
+            FREE.release_after(THREADS[0], 20),
+            FILTERED.release_after(THREADS[1], 20),
+        ];
+        for thread in threads {
+            thread.join().expect("thread");
+        }
+        let read = Read::from_profile(&session.finish().expect("profile"));
+        let longest = [0, 1].map(|thread| {
+            let samples = read.samples(THREADS[thread]);
+            let within = samples_of_stay(&read, &samples, stays[thread]);
+            within.iter().map(|sample| sample.stack.len()).max()
+        });
+        // The free thread's stack is read. Of the other one, the innermost function is known.
+        assert!(longest[0] > longest[1], "{longest:?}");
+    });
+}

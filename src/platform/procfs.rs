@@ -25,12 +25,20 @@ pub(crate) struct BlockedAt {
     pub(crate) sp: u64,
     /// Whether a system call blocks the thread. Otherwise it waits for a page, for example.
     pub(crate) in_system_call: bool,
+    /// Whether the thread waits for signals, as `sigwait` does. The kernel then reports the awaited
+    /// signals as not blocked.
+    pub(crate) awaits_signals: bool,
 }
 
 /// Parses a `syscall` file: `running`; or the number of the system call and its arguments, or -1,
 /// followed by the stack pointer and the program counter.
 pub(crate) fn parse_blocked(line: &[u8]) -> Option<BlockedAt> {
-    let mut fields = std::str::from_utf8(line).ok()?.trim_end().rsplit(' ');
+    let line_text = std::str::from_utf8(line).ok()?.trim_end();
+    let number = line_text
+        .split(' ')
+        .next()
+        .and_then(|number| number.parse().ok());
+    let mut fields = line_text.rsplit(' ');
     let mut address = || u64::from_str_radix(fields.next()?.strip_prefix("0x")?, 16).ok();
     let (pc, sp) = (address()?, address()?);
     // Both are 0 for a thread that is exiting.
@@ -38,22 +46,30 @@ pub(crate) fn parse_blocked(line: &[u8]) -> Option<BlockedAt> {
         pc,
         sp,
         in_system_call: !line.starts_with(b"-1 "),
+        awaits_signals: number == Some(libc::SYS_rt_sigtimedwait),
     })
 }
 
-/// Parses a `stat` file. The second field is a name in parentheses that may contain any bytes, so
-/// fields are counted from the last `)`.
+/// Parses from a thread's `stat` file which of the signals below 32 it blocks: bit `n - 1` stands
+/// for signal `n`.
+pub(crate) fn parse_blocked_signals(text: &[u8]) -> Option<u32> {
+    stat_field(text, 32)?.parse().ok()
+}
+
 fn parse_stat(text: &[u8]) -> Option<ProcessStat> {
-    let after_name = text.iter().rposition(|&byte| byte == b')')? + 1;
-    let mut fields = std::str::from_utf8(&text[after_name..])
-        .ok()?
-        .split_ascii_whitespace();
-    let start_ticks = fields.nth(22 - 3)?.parse().ok()?;
-    let start_stack = fields.nth(28 - 23)?.parse().ok()?;
     Some(ProcessStat {
-        start_ticks,
-        start_stack,
+        start_ticks: stat_field(text, 22)?.parse().ok()?,
+        start_stack: stat_field(text, 28)?.parse().ok()?,
     })
+}
+
+/// Returns a field of a `stat` file by its number, counted from 1 as in `proc(5)`, from the third
+/// on. The second field is a name in parentheses that may contain any bytes, so fields are counted
+/// from the last `)`.
+fn stat_field(text: &[u8], number: usize) -> Option<&str> {
+    let after_name = text.iter().rposition(|&byte| byte == b')')? + 1;
+    let fields = std::str::from_utf8(&text[after_name..]).ok()?;
+    fields.split_ascii_whitespace().nth(number.checked_sub(3)?)
 }
 
 /// Returns the first `model name` of `/proc/cpuinfo`, and the number of distinct physical cores,
@@ -99,6 +115,14 @@ mod tests {
     }
 
     #[test]
+    fn parse_blocked_signals_reads_the_mask() {
+        let text = b"77 (a) b) S 1 77 77 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 1000 10 11 94 \
+                     95 0 0 0 0 4194304 4096 17 0 0 17 1\n";
+        assert_eq!(parse_blocked_signals(text), Some(1 << (libc::SIGURG - 1)));
+        assert_eq!(parse_blocked_signals(b"77 (a) R 1"), None);
+    }
+
+    #[test]
     fn own_stat_reads_this_process() {
         let stat = own_stat().expect("/proc/self/stat");
         assert!(stat.start_ticks > 0 && stat.start_stack > 0, "{stat:?}");
@@ -112,8 +136,15 @@ mod tests {
             pc: 0x7ff6_9316_0545,
             sp: 0x7ff6_9308_ce60,
             in_system_call: true,
+            awaits_signals: false,
         };
         assert_eq!(parse_blocked(line), Some(at));
+        let waiting = [b"128 0x7ff6".as_slice(), &line[3..]].concat();
+        let expected = cfg!(target_arch = "x86_64").then_some(true);
+        assert_eq!(
+            parse_blocked(&waiting).map(|at| at.awaits_signals),
+            expected.or(Some(false))
+        );
         assert_eq!(
             parse_blocked(b"-1 0x7ff69308ce60 0x7ff693160545\n"),
             Some(BlockedAt {

@@ -11,8 +11,9 @@ use crate::buffer::{ChunkedBuffer, EntryHead, EntryKind, LaneHandle};
 use crate::counters::{PROCESS_CPU, sample_process_cpu_ns};
 use crate::platform::{
     HandlerCheck, ProfilerThread, calibrate_clock, check_sandbox, current_process_id,
-    current_thread_id, ensure_handler, is_stuck_in_loader, monotonic_now, prepare_sampler_thread,
-    sleep_until, spawn_profiler_thread, thread_cpu_ns, use_own_descriptors, with_signals_blocked,
+    current_thread_cpu_ns_in_handler, ensure_handler, is_stuck_in_loader, monotonic_now,
+    prepare_sampler_thread, sleep_until, spawn_profiler_thread, use_own_descriptors,
+    with_signals_blocked,
 };
 use crate::sampler::encode::Tick;
 use crate::sampler::encode::{SampleEncoder, SampleWriter};
@@ -29,7 +30,7 @@ use crate::state::{
     SessionCounts,
 };
 use crate::threads::{OffThreadRef, unregister};
-use crate::types::{Features, SamplingState, StartError, TimeStamp};
+use crate::types::{Features, ProcessId, SamplingState, StartError, TimeStamp};
 use crate::unwind::{Unwinder, drop_old_unregistered_code, keep_unregistered_code};
 use crate::util::PsLock;
 
@@ -128,6 +129,8 @@ fn run_to_end(session: &Session, run: impl FnOnce()) {
 /// The sampler's loop and its state between ticks.
 struct SamplerThread {
     session: Arc<Session>,
+    /// The process. The child of a fork has no sampler.
+    process: ProcessId,
     buffer: &'static ChunkedBuffer,
     lane: LaneHandle<'static>,
     encoder: RefCell<SampleEncoder>,
@@ -155,6 +158,7 @@ impl SamplerThread {
         };
         Self {
             session,
+            process: current_process_id(),
             buffer,
             lane: buffer.take_lane_for_samples(),
             encoder: RefCell::default(),
@@ -274,11 +278,10 @@ impl SamplerThread {
         }
         self.write_if_requested();
         // A seccomp filter that was installed during the session may forbid reading the clock.
-        if let Some(own_cpu_ns) = thread_cpu_ns(current_thread_id()) {
-            self.session
-                .counts
-                .sampler_cpu_ns
-                .store(own_cpu_ns, Ordering::Relaxed);
+        let own_cpu_ns = current_thread_cpu_ns_in_handler();
+        if own_cpu_ns > 0 {
+            let count = &self.session.counts.sampler_cpu_ns;
+            count.store(own_cpu_ns, Ordering::Relaxed);
         }
         state
     }
@@ -486,6 +489,7 @@ impl SamplerThread {
     fn with_context<T>(&mut self, body: impl FnOnce(&mut Threads, &mut TickContext<'_>) -> T) -> T {
         let Self {
             session,
+            process,
             lane,
             encoder,
             unwinder,
@@ -518,7 +522,7 @@ impl SamplerThread {
         }
         let mut context = TickContext {
             session,
-            process: current_process_id(),
+            process: *process,
             unwinder,
             writer,
             scratch,

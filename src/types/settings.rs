@@ -165,6 +165,11 @@ impl StartParams {
     /// profiler first. A signal that is pending during `exec` causes its default action in the new
     /// program: `SIGPROF` ends the program, `SIGURG` is ignored. Spawning other programs is not
     /// affected.
+    ///
+    /// A thread that blocks the signal is not sent it, so that a `sigwait` for all signals does not
+    /// return it. It is sampled while it sleeps; while it runs, its ticks count as
+    /// `unanswered_ticks`. For a real-time signal the kernel does not say whether it is blocked, so
+    /// it is sent to such threads, too.
     #[must_use]
     pub fn signal(mut self, signal: i32) -> Self {
         self.signal = Some(signal);

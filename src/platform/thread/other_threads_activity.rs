@@ -13,8 +13,7 @@ use nix::sys::time::{TimeVal, TimeValLike};
 use nix::sys::timer::{Expiration, Timer, TimerSetTimeFlags};
 use nix::time::ClockId;
 
-use crate::platform::clock::{process_cpu_ns, thread_cpu_ns};
-use crate::platform::identity::current_thread_id;
+use crate::platform::clock::{current_thread_cpu_ns_in_handler, process_cpu_ns};
 use crate::platform::sandbox::may_make_uncommon_call;
 use crate::platform::shared_file::read_text;
 use crate::platform::system_info::kernel_is_at_least;
@@ -76,10 +75,10 @@ impl ProcessCpuSum {
         Some(Self { timer: Some(timer) })
     }
 
-    /// Reads the activity from the sum. Cost: three short system calls, for any number of threads.
+    /// Reads the activity from the sum. Cost: two short system calls, for any number of threads.
     pub(crate) fn other_threads_activity(&self) -> OtherThreadsActivity {
         // Reading the calling thread's own clock brings its share of the sum up to date.
-        let own_ns = thread_cpu_ns(current_thread_id()).unwrap_or(0);
+        let own_ns = current_thread_cpu_ns_in_handler();
         OtherThreadsActivity {
             switches: 0,
             cpu_ns: process_cpu_ns().wrapping_sub(own_ns),

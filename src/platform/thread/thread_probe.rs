@@ -1,4 +1,5 @@
-//! Reads from `/proc` whether and where a thread of this process is blocked.
+//! Reads from `/proc` whether and where a thread of this process is blocked, and which signals it
+//! blocks.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -6,13 +7,17 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use crate::platform::procfs::{BlockedAt, parse_blocked};
+use crate::platform::procfs::{BlockedAt, parse_blocked, parse_blocked_signals};
 use crate::platform::shared_file::SharedFile;
 use crate::platform::thread::own_descriptors::first_number_to_close;
 use crate::types::ThreadId;
 
 /// Maximum number of descriptors that stay open. Each costs about 5 KiB of the kernel's memory.
 const MAX_KEPT: i32 = 64;
+/// Size of the buffer for a file, in bytes. A `stat` file is a line of 52 numbers.
+const FILE_BYTES: usize = 1024;
+/// Signals from this one on are real-time signals, which a `stat` file does not list.
+const FIRST_REAL_TIME: i32 = 32;
 
 /// State of a thread, as reported by the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,56 +31,82 @@ pub(crate) enum ProbeResult {
     Hidden,
 }
 
-/// A probe of one thread of this process, which reads the thread's `syscall` file in `/proc`.
+/// A probe of one thread of this process, which reads the thread's files `syscall` and `stat` in
+/// `/proc`.
 ///
-/// On a thread with a descriptor table of its own, the file stays open after the first read if few
+/// On a thread with a descriptor table of its own, the files stay open after the first read if few
 /// files are open there. In the application's table no file stays open.
 #[derive(Debug)]
 pub(crate) struct ThreadProbe {
     thread: ThreadId,
-    kept: Option<File>,
+    syscall: Option<File>,
+    stat: Option<File>,
 }
 
 impl ThreadProbe {
     pub(crate) fn new(thread: ThreadId) -> Self {
-        Self { thread, kept: None }
+        Self {
+            thread,
+            syscall: None,
+            stat: None,
+        }
     }
 
     /// Returns whether the thread is blocked, and where. Always called by the same thread. Cost:
     /// about 1.5 µs if the file is open, otherwise 6 µs.
     pub(crate) fn probe(&mut self) -> ProbeResult {
-        let mut text = [0; 256];
-        let read = match &self.kept {
-            Some(file) => file.read_at(&mut text, 0),
-            None => self.open_and_read(&mut text),
-        };
-        match read {
+        let mut text = [0; FILE_BYTES];
+        match read_kept(&mut self.syscall, self.thread, "syscall", &mut text) {
             Ok(length) => {
                 parse_blocked(&text[..length]).map_or(ProbeResult::NotBlocked, ProbeResult::Blocked)
             }
             // The next attempt may succeed.
             Err(error) if is_temporary(&error) => ProbeResult::NotBlocked,
-            Err(_) if self.folder().exists() => ProbeResult::Hidden,
+            Err(_) if folder_of(self.thread).exists() => ProbeResult::Hidden,
             Err(_) if Path::new("/proc/self/task").exists() => ProbeResult::NotBlocked,
             Err(_) => ProbeResult::Hidden,
         }
     }
 
-    fn folder(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/self/task/{}", self.thread.to_number()))
-    }
-
-    fn open_and_read(&mut self, text: &mut [u8]) -> io::Result<usize> {
-        let path = self.folder().join("syscall");
-        let numbers_to_keep = first_number_to_close(MAX_KEPT);
-        if numbers_to_keep == 0 {
-            return SharedFile::open(OpenOptions::new().read(true), &path)?.read_at(text, 0);
+    /// Returns whether the thread blocks this signal; false if the kernel does not say. Called by
+    /// the same thread as [`probe`](Self::probe). Cost: about 3 µs if the file is open, otherwise
+    /// 8 µs.
+    pub(crate) fn blocks(&mut self, signal: i32) -> bool {
+        if signal >= FIRST_REAL_TIME {
+            return false;
         }
-        let file = File::open(path)?;
-        let read = file.read_at(text, 0);
-        self.kept = Some(file).filter(|file| file.as_raw_fd() < numbers_to_keep);
-        read
+        let mut text = [0; FILE_BYTES];
+        read_kept(&mut self.stat, self.thread, "stat", &mut text)
+            .ok()
+            .and_then(|length| parse_blocked_signals(&text[..length]))
+            .is_some_and(|blocked| blocked & 1 << (signal - 1) != 0)
     }
+}
+
+fn folder_of(thread: ThreadId) -> PathBuf {
+    PathBuf::from(format!("/proc/self/task/{}", thread.to_number()))
+}
+
+/// Reads a file of the thread from its beginning. Opens it first unless it is `kept`, and keeps it
+/// if few files are open.
+fn read_kept(
+    kept: &mut Option<File>,
+    thread: ThreadId,
+    name: &str,
+    text: &mut [u8],
+) -> io::Result<usize> {
+    if let Some(file) = kept {
+        return file.read_at(text, 0);
+    }
+    let path = folder_of(thread).join(name);
+    let numbers_to_keep = first_number_to_close(MAX_KEPT);
+    if numbers_to_keep == 0 {
+        return SharedFile::open(OpenOptions::new().read(true), &path)?.read_at(text, 0);
+    }
+    let file = File::open(path)?;
+    let read = file.read_at(text, 0);
+    *kept = Some(file).filter(|file| file.as_raw_fd() < numbers_to_keep);
+    read
 }
 
 /// Returns whether a file could not be read because the process or the system has too few free
@@ -139,5 +170,18 @@ mod tests {
             probe_sleeping_and_spinning();
         });
         beside_own_descriptors.join().expect("thread");
+    }
+
+    #[test]
+    fn thread_probe_reads_which_signals_are_blocked() {
+        let mut probe = ThreadProbe::new(current_thread_id());
+        let blocks = |probe: &mut ThreadProbe| {
+            [libc::SIGURG, libc::SIGPROF, libc::SIGRTMIN()].map(|signal| probe.blocks(signal))
+        };
+        assert_eq!(blocks(&mut probe), [false; 3]);
+        let mut set = nix::sys::signal::SigSet::empty();
+        set.add(nix::sys::signal::Signal::SIGURG);
+        set.thread_block().expect("a mask");
+        assert_eq!(blocks(&mut probe), [true, false, false]);
     }
 }

@@ -172,6 +172,7 @@ mod tests {
             pc,
             sp: 50,
             in_system_call: true,
+            awaits_signals: false,
         }
     }
 

@@ -21,6 +21,9 @@
 //! | `TimerArmed` | has run for several intervals without an answer: request by signal instead | `Signalled` |
 //! | any | no longer exists: reports `Exited` | |
 //!
+//! A thread that masks the signal is not sent it, so its ticks count as unanswered while it runs. Its
+//! stack is read when it is blocked.
+//!
 //! The kernel may refuse to read a thread's CPU clock, for example because of a seccomp filter.
 //! Such a thread is taken to run on every tick, and so gets a signal on every tick. Its samples
 //! have no CPU times.
@@ -93,6 +96,8 @@ pub(crate) struct ThreadSampler {
     hidden_until: Option<TimeStamp>,
     /// Whether the kernel refused to read the thread's CPU clock.
     has_no_clock: bool,
+    /// Whether the thread may block the signal: it has slept since its last answer, or not answered.
+    may_block_signal: bool,
     /// Where the thread was blocked when its frame pointer was last requested.
     fp_requested_at: Option<BlockedAt>,
     frame_pointers: FramePointerCache,
@@ -127,6 +132,7 @@ impl ThreadSampler {
             state: ThreadState::Running,
             hidden_until: None,
             has_no_clock: false,
+            may_block_signal: true,
             fp_requested_at: None,
             frame_pointers: FramePointerCache::default(),
             timer: TimerState::default(),
@@ -392,17 +398,37 @@ impl ThreadSampler {
         if !(context.is_handler_in_place && may_signal()) {
             return;
         }
-        let Some(sequence) = slot.repeat_cancelled_request().or_else(|| slot.request()) else {
+        let counts = &context.session.counts;
+        let blocks_signal = self.blocks_signal(blocked_at, context);
+        let repeated = slot.repeat_cancelled_request();
+        if blocks_signal && repeated.is_none() {
+            SessionCounts::add(&counts.unanswered_ticks, 1);
+            return;
+        }
+        let Some(sequence) = repeated.or_else(|| slot.request()) else {
             return;
         };
-        if blocked_at.is_some() {
-            SessionCounts::add(&context.session.counts.signals_to_sleepers, 1);
+        // The signal of a repeated request is still pending where the thread blocks it.
+        if !blocks_signal {
+            if blocked_at.is_some() {
+                SessionCounts::add(&counts.signals_to_sleepers, 1);
+            }
+            self.send(slot, sequence, context);
         }
-        self.send(slot, sequence, context);
         if slot.phase() != SlotPhase::Idle {
             let request = SignalRequest::new(cpu_ns, context.tick, blocked_at);
             self.state = ThreadState::Signalled(request);
         }
+    }
+
+    /// Returns whether the thread, which is blocked at `blocked_at` or not blocked, masks the signal.
+    /// A signal that is pending would be what its next `sigwait` returns.
+    ///
+    /// A thread that has answered and run on since then is taken not to: asking costs a third of a
+    /// request.
+    fn blocks_signal(&mut self, blocked_at: Option<BlockedAt>, context: &TickContext<'_>) -> bool {
+        blocked_at.is_some_and(|at| at.awaits_signals)
+            || (self.may_block_signal && self.probe.blocks(context.session.settings.signal))
     }
 
     fn send(&self, slot: &SlotHandle, sequence: u32, context: &TickContext<'_>) {
@@ -434,9 +460,10 @@ impl ThreadSampler {
             ThreadState::Running | ThreadState::Idle(_) => {}
             ThreadState::Signalled(request) => {
                 let checked = request.check_clock(cpu_ns, context.tick, interval_ns);
+                self.may_block_signal = true;
                 if let Unanswered::Ran { ticks, resend } = checked {
                     SessionCounts::add(&counts.unanswered_ticks, ticks);
-                    if resend && may_send {
+                    if resend && may_send && !self.blocks_signal(None, context) {
                         self.send(slot, sequence, context);
                     }
                 }
@@ -448,7 +475,10 @@ impl ThreadSampler {
                     SessionCounts::add(&counts.unanswered_ticks, request.ticks());
                     let request = SignalRequest::new(cpu_ns, context.tick, None);
                     self.state = ThreadState::Signalled(request);
-                    self.send(slot, sequence, context);
+                    self.may_block_signal = true;
+                    if !self.blocks_signal(None, context) {
+                        self.send(slot, sequence, context);
+                    }
                 }
             }
         }
@@ -523,8 +553,10 @@ impl ThreadSampler {
         let unwound = unwind_counted(context, |unwinder, native| {
             self.frame_pointers.unwind(at, &captured, unwinder, native)
         });
-        // If a request at this place did not supply the frame pointer, do not send another.
+        // If a request at this place did not supply the frame pointer, do not send another. A thread
+        // that masks the signal would not answer.
         if unwound == Some(RemoteUnwind::NeedsFramePointer)
+            && !self.blocks_signal(Some(at), context)
             && self.fp_requested_at.replace(at) != Some(at)
         {
             return false;
@@ -569,6 +601,7 @@ impl ThreadSampler {
             return;
         };
         let state = std::mem::take(&mut self.state);
+        self.may_block_signal = false;
         let header = *view.header();
         let captured = captured_by(&view);
         let unwound = unwind_counted(context, |unwinder, native| {
@@ -662,6 +695,7 @@ impl ThreadSampler {
         announced: Option<u32>,
         context: &TickContext<'_>,
     ) {
+        self.may_block_signal = true;
         if let Some(cpu_ns) = cpu_ns {
             let idle = IdlePeriod::new(cpu_ns, announced, context.tick, context.interval_ns());
             self.state = ThreadState::Idle(idle);

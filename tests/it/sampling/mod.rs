@@ -8,13 +8,13 @@ mod blocked_signal;
 mod deep_kept;
 mod deep_limit;
 mod engines;
+#[cfg(target_arch = "x86_64")]
+mod entered_sandbox;
 mod few_descriptors;
 mod few_processors;
 mod idle_bytes;
 mod not_dumpable;
 mod restarted;
-#[cfg(target_arch = "x86_64")]
-mod entered_sandbox;
 #[cfg(target_arch = "x86_64")]
 mod same_place;
 #[cfg(target_arch = "x86_64")]

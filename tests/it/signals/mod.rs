@@ -1,5 +1,6 @@
 //! Signals of the application, and control by signals.
 
+mod awaited;
 mod chained;
 mod choice;
 mod control;

@@ -66,6 +66,8 @@ const UNSAFE_FILES: &[&str] = &[
     "src/platform/fork.rs",
     "src/platform/memory/guarded_memory.rs",
     "src/platform/memory/mapping.rs",
+    "src/platform/memory/memory_pipe.rs",
+    "src/platform/sandbox.rs",
     "src/platform/test_library.rs",
     "src/platform/signal/thread_timer.rs",
     "src/platform/identity.rs",
@@ -93,6 +95,7 @@ const UNSAFE_FILES: &[&str] = &[
 const HANDLER_FILES: &[&str] = &[
     "src/platform/signal/control_pipe.rs",
     "src/platform/signal/pipe_end.rs",
+    "src/platform/sandbox.rs",
     "src/sampler/handler.rs",
     "src/capture/capture_slot.rs",
     "src/capture/event_delay.rs",

@@ -66,7 +66,7 @@ pub(crate) use identity::{
 };
 pub(crate) use memory::{
     CodeBytes, LazyRegion, MemoryPiece, heavy_barrier, read_guarded, read_guarded_in_handler,
-    read_own_memory,
+    read_own_memory, read_through_pipe,
 };
 pub(crate) use modules::{
     LoaderForkGuard, ModuleChanges, ModuleImage, hold_loader_for_fork, is_stuck_in_loader,

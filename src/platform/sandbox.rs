@@ -7,6 +7,8 @@
 //! (`SECCOMP_FILTER_FLAG_TSYNC`) between that check and the call, which is well below a
 //! microsecond later. Code that runs on each tick therefore makes no uncommon call at all.
 //!
+//! Runs in the signal handler: [`may_make_uncommon_call_in_handler`].
+//!
 //! **Contract of the calls** (cited below):
 //! - *no memory*: the call reads and writes no memory.
 

@@ -12,8 +12,8 @@ use crate::counters::{PROCESS_CPU, sample_process_cpu_ns};
 use crate::platform::{
     HandlerCheck, ProfilerThread, calibrate_clock, check_sandbox, current_process_id,
     current_thread_cpu_ns_in_handler, ensure_handler, is_stuck_in_loader, monotonic_now,
-    prepare_sampler_thread, sleep_until, spawn_profiler_thread, use_own_descriptors,
-    with_signals_blocked,
+    prepare_sampler_thread, read_through_pipe, sleep_until, spawn_profiler_thread,
+    use_own_descriptors, with_signals_blocked,
 };
 use crate::sampler::encode::Tick;
 use crate::sampler::encode::{SampleEncoder, SampleWriter};
@@ -180,7 +180,9 @@ impl SamplerThread {
 
     fn run(mut self) {
         // Where the system refuses, the thread holds no descriptor for longer than one call.
-        use_own_descriptors();
+        if use_own_descriptors() {
+            read_through_pipe();
+        }
         let nice = prepare_sampler_thread();
         self.session.set_sampler_nice(nice);
         let interval_ns = self.interval_ns();

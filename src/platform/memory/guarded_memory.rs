@@ -1,8 +1,8 @@
 //! Reads memory of this process that may be unmapped, without a fault: the kernel copies it, and
 //! reports how many bytes it could copy.
 //!
-//! [`read_guarded_in_handler`] runs in the signal handler: one system call, which neither waits nor
-//! allocates.
+//! [`read_guarded_in_handler`] runs in the signal handler: two system calls, which neither wait nor
+//! allocate.
 //!
 //! **Contract of the copies** (cited below):
 //! - *kernel's copy*: an unreadable address ends the copy. The source may change during the copy,
@@ -17,25 +17,24 @@ use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::getpid;
 
 use crate::platform::identity::process_number_in_handler;
-use crate::platform::memory::memory_pipe::MemoryPipe;
+use crate::platform::memory::memory_pipe::{MemoryPiece, MemoryPipe};
 use crate::platform::sandbox::{
     avoid_calls_in_handler, may_make_uncommon_call, may_make_uncommon_call_in_handler,
 };
-use crate::platform::thread::has_own_descriptors;
-
-/// A range of this process's address space, mapped or not.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct MemoryPiece {
-    pub(crate) address: u64,
-    pub(crate) bytes: usize,
-}
 
 /// Maximum number of pieces per system call.
 const MAX_PIECES: usize = 64;
 
 thread_local! {
-    /// The pipe of a thread with a descriptor table of its own, from its first read on.
+    /// The pipe that the thread reads through, if it has one.
     static PIPE: RefCell<Option<MemoryPipe>> = const { RefCell::new(None) };
+}
+
+/// From now on the calling thread reads through a pipe, if the system grants one. The thread has a
+/// descriptor table of its own: in that of the application, the pipe's numbers could become those
+/// of the application's files.
+pub(crate) fn read_through_pipe() {
+    PIPE.set(MemoryPipe::open());
 }
 
 /// Copies the readable bytes at the start of `piece`, and returns their number. Copies nothing if
@@ -81,9 +80,9 @@ pub(crate) fn bind_guarded_reads() {
 /// unreadable one. Ends at the first group of [`MAX_PIECES`] pieces that does not fit into
 /// `target`.
 ///
-/// A thread with a descriptor table of its own, such as the sampler, copies through a pipe, and so
-/// makes no system call that a sandbox forbids. Its cost is that of [`MemoryPipe::copy`]. Another
-/// thread asks the kernel whether it has a filter. Cost: about 2 µs per group, plus the copying.
+/// The sampler copies through a pipe, and so makes no system call that a sandbox forbids. Its cost
+/// is that of [`MemoryPipe::copy`]. Another thread asks the kernel whether it has a filter. Cost:
+/// about 2 µs per group, plus the copying.
 pub(crate) fn read_guarded(pieces: &[MemoryPiece], target: &mut [u8]) -> usize {
     let mut copied = 0;
     for pieces in pieces.chunks(MAX_PIECES) {
@@ -110,9 +109,7 @@ pub(crate) fn read_own_memory(address: u64, out: &mut [u8]) -> bool {
 /// Copies at most [`MAX_PIECES`] pieces, and returns the number of bytes before the first
 /// unreadable one. `target` is as long as the pieces together.
 fn read_chunk(pieces: &[MemoryPiece], target: &mut [u8]) -> usize {
-    if has_own_descriptors()
-        && let Some(copied) = read_by_pipe(pieces, target)
-    {
+    if let Some(copied) = PIPE.with_borrow(|pipe| Some(pipe.as_ref()?.copy(pieces, target))) {
         return copied;
     }
     if may_make_uncommon_call() {
@@ -123,16 +120,6 @@ fn read_chunk(pieces: &[MemoryPiece], target: &mut [u8]) -> usize {
         }
     }
     read_from_file(pieces, target)
-}
-
-/// Copies the pieces through the thread's pipe; `None` if there is none.
-fn read_by_pipe(pieces: &[MemoryPiece], target: &mut [u8]) -> Option<usize> {
-    PIPE.with_borrow_mut(|pipe| {
-        if pipe.is_none() {
-            *pipe = MemoryPipe::open();
-        }
-        Some(pipe.as_ref()?.copy(pieces, target))
-    })
 }
 
 fn read_by_call(pieces: &[MemoryPiece], target: &mut [u8]) -> nix::Result<usize> {

@@ -11,13 +11,18 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use nix::fcntl::OFlag;
 use nix::unistd::{pipe2, read};
 
-use crate::platform::memory::guarded_memory::MemoryPiece;
-
 /// Maximum number of bytes in the pipe. The kernel keeps two pages for the next use; more would be
 /// allocated each time.
 const STEP_BYTES: usize = 8192;
 /// Page size, in bytes. Larger pages are readable or unreadable in parts of this size, too.
 const PAGE_BYTES: u64 = 4096;
+
+/// A range of this process's address space, mapped or not.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MemoryPiece {
+    pub(crate) address: u64,
+    pub(crate) bytes: usize,
+}
 
 /// A pipe that is empty between two copies.
 #[derive(Debug)]
@@ -91,5 +96,53 @@ impl MemoryPipe {
             return 0;
         }
         read(&self.reader, target).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+
+    use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
+    use super::*;
+
+    const PAGE: usize = PAGE_BYTES as usize;
+
+    #[test]
+    fn copy_ends_at_the_first_unreadable_byte_of_any_piece() {
+        let pages = NonZeroUsize::new(8 * PAGE).expect("a size");
+        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: a new mapping does not affect memory in use.
+        let start = unsafe { mmap_anonymous(None, pages, protection, MapFlags::MAP_PRIVATE) };
+        let start = start.expect("a mapping");
+        // SAFETY: the first five pages stay mapped, and the pattern lies in them.
+        let source = unsafe {
+            munmap(start.byte_add(5 * PAGE), 3 * PAGE).expect("the mapping's end");
+            std::slice::from_raw_parts_mut(start.as_ptr().cast::<u8>(), 5 * PAGE)
+        };
+        for (at, byte) in source.iter_mut().enumerate() {
+            *byte = (at / 7) as u8;
+        }
+        let pipe = MemoryPipe::open().expect("a pipe");
+        let piece = |from: usize, bytes| MemoryPiece {
+            address: start.as_ptr() as u64 + from as u64,
+            bytes,
+        };
+        for from in [0, 1, 100, PAGE - 1, 3 * PAGE, 5 * PAGE - 8, 5 * PAGE] {
+            let readable = 5 * PAGE - from;
+            for bytes in [8, PAGE, 5 * PAGE, 6 * PAGE, 7 * PAGE] {
+                let pieces = [piece(16, 3), piece(from, bytes), piece(16, 3)];
+                let mut target = vec![0; bytes + 6];
+                let copied = pipe.copy(&pieces, &mut target);
+                let expected = 3 + bytes.min(readable) + if bytes > readable { 0 } else { 3 };
+                assert_eq!(copied, expected, "{bytes} bytes from {from}");
+                assert_eq!(target[..3], source[16..19]);
+                let of_piece = bytes.min(readable);
+                assert_eq!(target[3..3 + of_piece], source[from..from + of_piece]);
+            }
+        }
+        // SAFETY: the pages are not used any more.
+        unsafe { munmap(start, 5 * PAGE).expect("the mapping") };
     }
 }

@@ -10,6 +10,7 @@ mod memory_pipe;
 pub(crate) use barrier::heavy_barrier;
 pub(crate) use code_bytes::CodeBytes;
 pub(crate) use guarded_memory::{
-    MemoryPiece, bind_guarded_reads, read_guarded, read_guarded_in_handler, read_own_memory,
+    bind_guarded_reads, read_guarded, read_guarded_in_handler, read_own_memory, read_through_pipe,
 };
 pub(crate) use mapping::LazyRegion;
+pub(crate) use memory_pipe::MemoryPiece;

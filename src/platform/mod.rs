@@ -79,9 +79,9 @@ pub(crate) use procfs::BlockedAt;
 pub(crate) use shared_file::SharedFile;
 pub(crate) use signal::{
     ArrivalInHandler, ControlPipe, ControlRequest, ControlSignal, HandlerCheck, Sent, SignalSource,
-    SignalTicket, ThreadTimer, check_control_signals, ensure_handler, install_handler,
-    release_control_signal, resolve_sampling_signal, send_request, signal_is_queued, take_signal,
-    thread_exists,
+    SignalTicket, ThreadTimer, check_control_signals, ensure_handler, has_foreign_handler,
+    install_handler, prepare_control_signals, prepare_handler, release_control_signal,
+    resolve_sampling_signal, send_request, signal_is_queued, take_signal, thread_exists,
 };
 pub(crate) use system_info::{current_thread_os_name, system_info};
 #[cfg(test)]

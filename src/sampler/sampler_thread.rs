@@ -77,19 +77,19 @@ impl RunningSampler for SamplerHandle {
     }
 }
 
-/// Starts the sampler thread, with every signal blocked.
+/// Starts the sampler thread, with every signal blocked. The caller supplies the unwinder, because
+/// creating one waits for the loader, and the caller holds a lock here. It knows the modules before
+/// the thread starts, so that the first tick is not delayed and a snapshot taken at once finds them.
 ///
 /// # Errors
 /// The system's refusal to create a thread.
 pub(crate) fn spawn_sampler(
     mut session: Session,
     buffer: &'static ChunkedBuffer,
+    mut unwinder: Unwinder,
 ) -> Result<(Arc<Session>, Box<dyn RunningSampler>), StartError> {
-    // The unwinder is created before the thread starts, so that the first tick is not delayed and a
-    // snapshot taken at once finds the modules.
     let settings = &session.settings;
     keep_unregistered_code(settings.kept_limits(KeptKind::UnregisteredCode));
-    let mut unwinder = Unwinder::new();
     unwinder.limit_perf_map(settings.kept_limits(KeptKind::PerfMap).max_bytes);
     session.set_first_modules(unwinder.modules());
     let session = Arc::new(session);

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use crate::backtrace::BacktraceParts;
 use crate::capture::CaptureParts;
-use crate::platform::{current_thread_id, install_handler, resolve_sampling_signal};
+use crate::platform::{
+    current_thread_id, install_handler, prepare_handler,
+    resolve_sampling_signal,
+};
 use crate::sampler::{capture_in_handler, suspend_and_capture};
 use crate::session::fork::ensure_fork_handlers;
 use crate::state::ACTIVE_PS;
@@ -85,6 +88,7 @@ fn prepare_signal() -> Result<i32, StartError> {
             .map(|active| active.session.settings.signal)
     };
     let signal = resolve_sampling_signal(session_signal)?;
+    prepare_handler();
     install_handler(signal, capture_in_handler)?;
     Ok(signal)
 }

@@ -424,16 +424,22 @@ fn is_ours(action: &libc::sigaction) -> bool {
     action.sa_sigaction == handle_signal as extern "C" fn(_, _, _) as usize
 }
 
+/// Does the part of [`install_handler`] that may wait for the loader. Called before it, without a
+/// lock: a thread of the application may hold the loader's lock while it calls the profiler. Cost:
+/// that of `check_sandbox`, and of a search in the loader's list on the first call.
+pub(crate) fn prepare_handler() {
+    pin_own_library();
+    bind_handler_functions();
+}
+
 /// Installs the profiler's handler, which calls `capture` for each request that arrives by
-/// `signal`. The handler is never removed.
+/// `signal`. The handler is never removed. The caller has called [`prepare_handler`].
 ///
-/// If a foreign handler was installed since an earlier call, it becomes the previous one. Cost:
-/// that of `check_sandbox`, and a few system calls.
+/// If a foreign handler was installed since an earlier call, it becomes the previous one. Cost: a
+/// few system calls.
 pub(crate) fn install_handler(signal: i32, capture: CaptureFn) -> Result<(), StartError> {
     note_process();
-    pin_own_library();
     USER.store(getuid().as_raw(), Ordering::Relaxed);
-    bind_handler_functions();
     CAPTURE.store(capture as *mut (), Ordering::Release);
     set_handler(signal)
 }

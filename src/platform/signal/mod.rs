@@ -11,7 +11,7 @@ pub(crate) use control_pipe::{
 };
 pub(crate) use handler::{
     ArrivalInHandler, HandlerCheck, Sent, SignalSource, SignalTicket, ensure_handler,
-    install_handler, prepare_handler, resolve_sampling_signal, send_request,
+    has_foreign_handler, install_handler, prepare_handler, resolve_sampling_signal, send_request,
     signal_is_queued, thread_exists,
 };
 pub(crate) use thread_timer::ThreadTimer;

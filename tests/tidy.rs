@@ -65,6 +65,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/platform/thread/profiler_thread.rs",
     "src/platform/fork.rs",
     "src/platform/memory/guarded_memory.rs",
+    "src/platform/memory/file_mapping.rs",
     "src/platform/memory/mapping.rs",
     "src/platform/test_library.rs",
     "src/platform/signal/thread_timer.rs",

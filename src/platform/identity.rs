@@ -53,6 +53,14 @@ pub(crate) fn has_rights_of_another_user() -> bool {
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
+/// Asks the kernel whether the calling thread has a seccomp filter.
+pub(crate) fn has_seccomp_filter() -> bool {
+    // SAFETY: accesses no memory.
+    let mode = unsafe { libc::prctl(libc::PR_GET_SECCOMP, 0, 0, 0, 0) };
+    // A kernel without filters answers with an error.
+    mode > 0
+}
+
 /// A standard stream of the process.
 #[derive(Clone, Copy, Debug)]
 #[repr(i32)]

@@ -64,7 +64,7 @@ pub(crate) use identity::{
     write_to_standard,
 };
 pub(crate) use memory::{
-    CodeBytes, LazyRegion, MemoryPiece, check_sandbox, heavy_barrier, read_guarded,
+    CodeBytes, FileMapping, LazyRegion, MemoryPiece, check_sandbox, heavy_barrier, read_guarded,
     read_guarded_in_handler, read_own_memory,
 };
 pub(crate) use modules::{
@@ -74,7 +74,7 @@ pub(crate) use modules::{
 pub(crate) use output::{
     ExistingFile, SpecialFile, TemporaryFile, follow_links, remove_stale_files,
 };
-pub(crate) use private_file::{open_own_file, read_exe_path};
+pub(crate) use private_file::{open_own_file, read_exe_path, to_path_bytes};
 pub(crate) use procfs::BlockedAt;
 pub(crate) use shared_file::SharedFile;
 pub(crate) use signal::{
@@ -88,6 +88,7 @@ pub(crate) use system_info::{current_thread_os_name, system_info};
 pub(crate) use test_library::{TestFolder, TestLibrary};
 pub(crate) use thread::{
     OtherThreadsActivity, ProbeResult, ProcessCpuSum, ProfilerThread, SignalStack, StackBounds,
-    ThreadProbe, current_stack_bounds, on_own_descriptors, other_threads_activity_by_rusage,
-    spawn_profiler_thread, use_own_descriptors,
+    ThreadProbe, current_stack_bounds, feed_own_descriptors, is_out_of_descriptors,
+    on_own_descriptors, other_threads_activity_by_rusage, spawn_profiler_thread,
+    use_own_descriptors,
 };

@@ -1,5 +1,6 @@
 //! Data from `/proc`: parsers over bytes, and the functions that read the files.
 
+use crate::platform::identity::has_seccomp_filter;
 use crate::platform::shared_file::read_bytes;
 
 /// Fields of `/proc/self/stat`.
@@ -21,11 +22,15 @@ pub(crate) fn is_sandboxed() -> bool {
     has_filter(&read_bytes("/proc/thread-self/status"))
 }
 
-/// Returns whether the calling thread has a seccomp filter, or may have one: without `/proc`, or
-/// without a free descriptor, nothing shows that it has none.
+/// Returns whether the calling thread has a seccomp filter. Asks the kernel without `/proc`, or
+/// without a free descriptor. Some filters kill the process for that call, so it is the last resort.
 pub(crate) fn may_be_sandboxed() -> bool {
     let status = read_bytes("/proc/thread-self/status");
-    status.is_empty() || has_filter(&status)
+    if status.is_empty() {
+        has_seccomp_filter()
+    } else {
+        has_filter(&status)
+    }
 }
 
 fn has_filter(status: &[u8]) -> bool {

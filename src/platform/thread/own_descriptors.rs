@@ -17,10 +17,11 @@
 
 use std::cell::Cell;
 use std::fs::OpenOptions;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, IntoRawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use nix::fcntl::OFlag;
@@ -103,6 +104,97 @@ pub(crate) fn on_own_descriptors<T: Send + 'static>(
         (Ok(Err(panic)), _) => resume_unwind(panic),
         (Err(_), Some(body)) => body(),
         (Err(_), None) => unreachable!("the thread has sent its answer"),
+    }
+}
+
+/// Returns whether the process or the calling thread has no free descriptor.
+pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EMFILE)
+}
+
+/// A part of what the calling thread writes, or its result.
+enum Part {
+    Bytes(Vec<u8>),
+    End(io::Result<()>),
+}
+
+/// Writes to the file that another thread has opened.
+struct Feed {
+    parts: Sender<Part>,
+    /// An answer for each part.
+    written: Receiver<io::Result<()>>,
+}
+
+/// Runs `body` on a thread with an empty descriptor table, and waits for it. `body` gets a function
+/// that writes what `feed` writes on the calling thread. So `feed` may run code of the application,
+/// and `body` opens files although the process has no free descriptor. Returns `None` without
+/// running either if the system refuses such a thread, and in a sandbox.
+pub(crate) fn feed_own_descriptors<T: Send + 'static>(
+    feed: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    body: impl FnOnce(&mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> T + Send + 'static,
+) -> Option<T> {
+    if may_be_sandboxed() {
+        return None;
+    }
+    let (send_answer, answer) = channel();
+    let (parts, receive_parts) = channel();
+    let (send_written, written) = channel();
+    let run = move || {
+        if use_own_descriptors() {
+            let mut copy = |out: &mut dyn Write| copy_parts(&receive_parts, &send_written, out);
+            let _ = send_answer.send(catch_unwind(AssertUnwindSafe(|| body(&mut copy))));
+        }
+    };
+    let thread = with_signals_blocked(|| spawn_profiler_thread(c"ProfilerFiles", run)).ok()?;
+    // The other thread has opened its file. If it cannot, there is nothing to write to.
+    if written.recv().is_ok() {
+        let mut out = Feed { parts, written };
+        let fed = feed(&mut out);
+        let _ = out.parts.send(Part::End(fed));
+    }
+    let answer = answer.recv();
+    thread.join();
+    match answer.ok()? {
+        Ok(answer) => Some(answer),
+        Err(panic) => resume_unwind(panic),
+    }
+}
+
+/// Writes each part to `out`, after a first answer that the file is open.
+fn copy_parts(
+    parts: &Receiver<Part>,
+    written: &Sender<io::Result<()>>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut answer = Ok(());
+    loop {
+        // The other thread notices if this one has ended, and this one if the other has panicked.
+        let _ = written.send(answer);
+        match parts.recv() {
+            Ok(Part::Bytes(bytes)) => {
+                if let Err(error) = out.write_all(&bytes) {
+                    let _ = written.send(Err(error.kind().into()));
+                    return Err(error);
+                }
+                answer = Ok(());
+            }
+            Ok(Part::End(result)) => return result,
+            Err(_) => return Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+}
+
+impl Write for Feed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let broken = || io::Error::from(io::ErrorKind::BrokenPipe);
+        let part = Part::Bytes(bytes.to_vec());
+        self.parts.send(part).map_err(|_| broken())?;
+        let written = self.written.recv().map_err(|_| broken())?;
+        written.map(|()| bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

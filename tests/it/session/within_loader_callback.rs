@@ -4,7 +4,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 
 use crate::common::{LONGEST_WAIT, Read, isolated, wait_until};
 use crate::unwinding::accuracy::c_code;
@@ -167,7 +167,7 @@ fn wait_for_blocked_by_caller(thread: Pid) {
 /// A thread that calls the profiler once it is told to, and then waits for the loader.
 struct Waiter {
     begin: Sender<()>,
-    id: Receiver<Pid>,
+    id: Pid,
     thread: std::thread::JoinHandle<()>,
 }
 
@@ -180,13 +180,15 @@ impl Waiter {
             begins.recv().expect("the test goes on");
             waits();
         });
+        // A thread also waits for the loader while it begins.
+        let id = id.recv().expect("an id");
         Self { begin, id, thread }
     }
 
     /// Returns once the thread waits for a lock that the calling thread holds.
     fn begin(&self) {
         self.begin.send(()).expect("the thread waits");
-        wait_for_blocked_by_caller(self.id.recv().expect("an id"));
+        wait_for_blocked_by_caller(self.id);
     }
 }
 

@@ -63,13 +63,14 @@ pub(crate) use identity::{
     has_rights_of_another_user, is_main_thread, prepare_sampler_thread, with_signals_blocked,
     write_to_standard,
 };
+pub(crate) use loader_calls::WatchedThread;
 pub(crate) use memory::{
     CodeBytes, FileMapping, LazyRegion, MemoryPiece, check_sandbox, heavy_barrier, read_guarded,
     read_guarded_in_handler, read_own_memory,
 };
 pub(crate) use modules::{
-    LoaderForkGuard, ModuleChanges, ModuleImage, hold_loader_for_fork, is_stuck_in_loader,
-    list_modules, module_changes,
+    LoaderForkGuard, ModuleChanges, ModuleImage, hold_loader_for_fork, list_modules,
+    module_changes, watch_loader_calls,
 };
 pub(crate) use output::{
     ExistingFile, SpecialFile, TemporaryFile, follow_links, remove_stale_files,

@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use once_cell::race::OnceBox;
 
-use crate::platform::loader_calls::LoaderCalls;
+use crate::platform::loader_calls::{LoaderCalls, WatchedThread};
 use crate::platform::private_file::{read_exe_path, to_path_bytes};
 use crate::util::as_profiler_work;
 
@@ -168,10 +168,9 @@ pub(crate) fn hold_loader_for_fork() -> LoaderForkGuard {
     LoaderForkGuard(())
 }
 
-/// Returns whether a thread of the profiler waits for the loader, and since then no such thread has
-/// got the loader's lock. `seen` holds what the previous call saw.
-pub(crate) fn is_stuck_in_loader(seen: &mut Option<u32>) -> bool {
-    CALLS.is_stuck(seen)
+/// Prepares to watch whether a thread of the profiler waits for the loader.
+pub(crate) fn watch_loader_calls() -> WatchedThread<'static> {
+    CALLS.watch()
 }
 
 /// Allows calls to the loader when dropped.

@@ -10,9 +10,10 @@ use crate::backtrace::has_pending_stacks;
 use crate::buffer::{ChunkedBuffer, EntryHead, EntryKind, LaneHandle};
 use crate::counters::{PROCESS_CPU, sample_process_cpu_ns};
 use crate::platform::{
-    HandlerCheck, ProfilerThread, calibrate_clock, check_sandbox, current_process_id,
-    current_thread_id, ensure_handler, is_stuck_in_loader, monotonic_now, prepare_sampler_thread,
-    sleep_until, spawn_profiler_thread, thread_cpu_ns, use_own_descriptors, with_signals_blocked,
+    HandlerCheck, ProfilerThread, WatchedThread, calibrate_clock, check_sandbox,
+    current_process_id, current_thread_id, ensure_handler, monotonic_now, prepare_sampler_thread,
+    sleep_until, spawn_profiler_thread, thread_cpu_ns, use_own_descriptors, watch_loader_calls,
+    with_signals_blocked,
 };
 use crate::sampler::encode::Tick;
 use crate::sampler::encode::{SampleEncoder, SampleWriter};
@@ -52,6 +53,7 @@ const STUCK_CHECKS: u32 = 10;
 struct SamplerHandle {
     session: Arc<Session>,
     thread: ProfilerThread,
+    loader_calls: Arc<WatchedThread<'static>>,
 }
 
 impl RunningSampler for SamplerHandle {
@@ -64,7 +66,7 @@ impl RunningSampler for SamplerHandle {
         // be in a callback of `dl_iterate_phdr`. Such a sampler ends by itself.
         let (mut seen, mut checks) = (None, 0);
         let is_stuck = || {
-            checks = if is_stuck_in_loader(&mut seen) {
+            checks = if self.loader_calls.is_stuck(&mut seen) {
                 checks + 1
             } else {
                 0
@@ -93,8 +95,10 @@ pub(crate) fn spawn_sampler(
     unwinder.limit_perf_map(settings.kept_limits(KeptKind::PerfMap).max_bytes);
     session.set_first_modules(unwinder.modules());
     let session = Arc::new(session);
-    let shared = Arc::clone(&session);
+    let loader_calls = Arc::new(watch_loader_calls());
+    let (shared, own_calls) = (Arc::clone(&session), Arc::clone(&loader_calls));
     let body = move || {
+        own_calls.begin();
         let thread = SamplerThread::new(Arc::clone(&shared), buffer, unwinder);
         run_to_end(&shared, || thread.run());
     };
@@ -104,6 +108,7 @@ pub(crate) fn spawn_sampler(
             let handle = SamplerHandle {
                 session: Arc::clone(&session),
                 thread,
+                loader_calls,
             };
             Ok((session, Box::new(handle)))
         }
@@ -259,6 +264,10 @@ impl SamplerThread {
         overheads.step_done();
         if is_sampling {
             self.sample_threads();
+        }
+        // Unwinding may have waited for the loader for so long that another session has begun.
+        if self.session.is_stopping() {
+            return state;
         }
         if let Some(map) = self.unwinder.changed_perf_map() {
             self.session.set_perf_map(map);
@@ -461,7 +470,12 @@ impl SamplerThread {
                     .iter_mut()
                     .skip((number % count) as usize)
                     .step_by(count as usize);
-                due.for_each(|thread| any_woke |= !step(thread));
+                for thread in due {
+                    if session.is_stopping() {
+                        return;
+                    }
+                    any_woke |= !step(thread);
+                }
             }
             let turn = (number as usize).checked_rem(threads.idle.len());
             if let Some(thread) = turn.and_then(|turn| threads.idle.get_mut(turn)) {
@@ -535,13 +549,15 @@ impl SamplerThread {
     }
 
     fn write_pending_stacks(&mut self) {
-        if has_pending_stacks() {
+        // After the session has stopped, pending stacks may belong to another one.
+        if has_pending_stacks() && !self.session.is_stopping() {
             self.with_context(|_, context| write_pending_stacks(context));
         }
     }
 
     fn write_if_requested(&mut self) {
-        if let Some(requested) = self.session.pending_flush() {
+        let requested = self.session.pending_flush();
+        if let Some(requested) = requested.filter(|_| !self.session.is_stopping()) {
             self.with_context(|threads, context| {
                 threads
                     .all()

@@ -270,6 +270,9 @@ impl ThreadSampler {
             return;
         };
         self.collect_capture(&slot, cpu_ns, context);
+        if context.session.is_stopping() {
+            return;
+        }
         let runs = match &mut self.state {
             ThreadState::Idle(_) => return,
             ThreadState::Running => return self.sample(cpu_ns, context),
@@ -374,7 +377,7 @@ impl ThreadSampler {
             return false;
         };
         let has_timer = context.session.uses_timers()
-            && context.is_handler_in_place
+            && context.may_request()
             && self.timer.ensure(self.tid(), slot, context.session);
         if has_timer && slot.request().is_some() {
             self.state = ThreadState::TimerArmed(TimerRequest::new(cpu_ns));
@@ -389,10 +392,13 @@ impl ThreadSampler {
         blocked_at: Option<BlockedAt>,
         context: &TickContext<'_>,
     ) {
-        if !(context.is_handler_in_place && may_signal()) {
+        if !(context.may_request() && may_signal()) {
             return;
         }
         let Some(sequence) = slot.repeat_cancelled_request().or_else(|| slot.request()) else {
+            // In use by a late handler, or by the sampler of an earlier session that still waits for
+            // the loader.
+            SessionCounts::add(&context.session.counts.unanswered_ticks, 1);
             return;
         };
         if blocked_at.is_some() {
@@ -429,7 +435,7 @@ impl ThreadSampler {
         };
         let counts = &context.session.counts;
         let interval_ns = context.interval_ns();
-        let may_send = context.is_handler_in_place && may_signal();
+        let may_send = context.may_request() && may_signal();
         match &mut self.state {
             ThreadState::Running | ThreadState::Idle(_) => {}
             ThreadState::Signalled(request) => {
@@ -611,7 +617,9 @@ impl ThreadSampler {
             // Without a request the slot has no capture of this session.
             ThreadState::Running | ThreadState::Idle(_) => return,
         };
-        slot.clear_cancelled_request();
+        if !context.session.is_stopping() {
+            slot.clear_cancelled_request();
+        }
         match request.idle_run(header.time, now, cpu_ns, context.interval_ns()) {
             Ok(run) => {
                 if let Some(run) = run {

@@ -49,6 +49,9 @@ const SLEEP_STEPS_NS: std::ops::RangeInclusive<u64> = 2_000_000..=50_000_000;
 /// thread that stops the session gives up waiting for it. The loader's lock is normally held for
 /// microseconds, and for some milliseconds by `dlopen` of a large library.
 const STUCK_CHECKS: u32 = 10;
+/// Number of checks after which that thread gives up for any reason. The C library waits for the
+/// loader, too, when it registers the destructor of a thread-local variable.
+const MAX_CHECKS: u32 = 300;
 
 struct SamplerHandle {
     session: Arc<Session>,
@@ -64,14 +67,15 @@ impl RunningSampler for SamplerHandle {
         );
         // Do not join a sampler that waits for the loader, whose lock this thread may hold: it may
         // be in a callback of `dl_iterate_phdr`. Such a sampler ends by itself.
-        let (mut seen, mut checks) = (None, 0);
+        let (mut seen, mut stuck_checks, mut checks) = (None, 0, 0);
         let is_stuck = || {
-            checks = if self.loader_calls.is_stuck(&mut seen) {
-                checks + 1
+            checks += 1;
+            stuck_checks = if self.loader_calls.is_stuck(&mut seen) {
+                stuck_checks + 1
             } else {
                 0
             };
-            checks >= STUCK_CHECKS
+            stuck_checks >= STUCK_CHECKS || checks >= MAX_CHECKS
         };
         if self.session.stage.wait_for_end(is_stuck) == SamplerEnd::Ended {
             self.thread.join();

@@ -176,9 +176,11 @@ fn name_only(name: &str) -> FrameName {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::sync::Arc;
 
     use super::*;
+    use crate::platform::{TestFolder, TestLibrary};
     use crate::types::CodeAddress;
     use crate::unwind::ModuleTable;
 
@@ -291,5 +293,47 @@ mod tests {
             0,
             "an unloaded module may have had another file"
         );
+    }
+
+    /// Returns the name of a function whose debug information is in a file of its own, which
+    /// `change` may change before.
+    fn name_in_split_library(folder: &str, change: impl FnOnce(&Path)) -> FrameName {
+        let folder = TestFolder::new(folder);
+        let path = folder.compile("split", "function", &["-g", "-gsplit-dwarf"]);
+        let mut files = std::fs::read_dir(folder.path()).expect("files").flatten();
+        let split = files.find(|file| file.path().extension().is_some_and(|end| end == "dwo"));
+        change(&split.expect("the compiler splits it").path());
+        let library = TestLibrary::load(&path);
+        let mut table = ModuleTable::default();
+        table.refresh();
+        let modules = table.all();
+        let asked = SampledAddress {
+            address: CodeAddress::new(library.address()),
+            is_return_address: false,
+        };
+        let generated = NamedCode::default();
+        let service = CodeAddressService::new(&modules, &generated);
+        let names = service.resolve(vec![asked]).remove(&asked).expect("a name");
+        library.close();
+        assert_eq!(names.len(), 1, "{names:?}");
+        names.into_iter().next().expect("a name")
+    }
+
+    #[test]
+    fn split_debug_information_is_read() {
+        let name = name_in_split_library("split", |_| ());
+        assert_eq!(name.function, "enter");
+        let file = name.file.expect("a file");
+        assert!(file.ends_with("source.c") && name.line.is_some(), "{file}");
+    }
+
+    #[test]
+    fn split_debug_information_that_became_a_pipe_is_left_out() {
+        let name = name_in_split_library("split-pipe", |path| {
+            std::fs::remove_file(path).expect("removed");
+            let made = std::process::Command::new("mkfifo").arg(path).status();
+            assert!(made.expect("a pipe").success());
+        });
+        assert_eq!((name.function.as_str(), name.file), ("enter", None));
     }
 }

@@ -71,7 +71,7 @@ fn phase_after_tick(registration: &OffThreadRef, has_stopped: bool) -> SlotPhase
 fn thread_is_asked_for_a_sample_only_until_its_session_stops() {
     let checks = || {
         register_current_thread("asked", RegistrationHooks::NONE);
-        let registration = OnThreadRef::with(OnThreadRef::to_off_thread).expect("registered");
+        let registration = OnThreadRef::with(|thread| thread.to_off_thread()).expect("registered");
         assert_eq!(phase_after_tick(&registration, true), SlotPhase::Idle);
         // The settings of the test choose no signal, so the request stays pending.
         assert_eq!(phase_after_tick(&registration, false), SlotPhase::Requested);

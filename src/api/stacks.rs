@@ -18,8 +18,8 @@ pub fn profiler_current_thread_id() -> ThreadId {
 /// concurrently for the same thread. The calling thread may pass its own id or
 /// [`ThreadId::UNSPECIFIED`], registered or not; then no signal is sent.
 ///
-/// The thread receives the running session's signal. Without a session, it receives the signal that
-/// a session would choose: see [`StartParams::signal`](crate::StartParams::signal). The signal
+/// The thread receives the running session's signal. Without a session, or if other code has taken
+/// that signal over, it receives the signal that a session would choose: see [`StartParams::signal`](crate::StartParams::signal). The signal
 /// interrupts a system call in which the thread sleeps. Most calls are restarted, because the
 /// handler is installed with `SA_RESTART`. Some, such as `epoll_wait`, `poll` and `nanosleep`,
 /// return `EINTR`. A thread that blocks the signal does not answer. No signal is sent during a fork
@@ -71,12 +71,13 @@ pub fn profiler_suspend_and_sample_thread(
 /// is marked as truncated, too.
 ///
 /// Cost: 0.1 µs, and the copy of the used part of the stack, at most 1 MiB. Takes no lock, except
-/// for the first call in the process, which lists the loaded modules: about 0.5 ms. Calls on other
-/// threads wait for that. The first call on a thread asks the system for the stack's bounds. A call reuses the memory of a
-/// dropped backtrace of about the same size, if there is one; otherwise it allocates. Once neither
-/// is necessary, the function makes no system call and may be called in any signal handler. Until
-/// then, it may be called only in a handler that did not interrupt the allocator. Idea: Gecko's
-/// `profiler_capture_backtrace`, which unwinds at once and allocates 128 KiB each time.
+/// that the first call in the process lists the loaded modules under the loader's lock, in about
+/// 0.5 ms. The first call on a thread asks the system for the stack's bounds. A call reuses the
+/// memory of a dropped backtrace of about the same size, if there is one; otherwise it allocates.
+/// Once neither is necessary, the function makes no system call and may be called in any signal
+/// handler. Until then, it may be called only in a handler that did not interrupt the allocator.
+/// Idea: Gecko's `profiler_capture_backtrace`, which unwinds at once and allocates 128 KiB each
+/// time.
 #[doc(alias = "profiler_capture_backtrace_into")]
 #[doc(alias = "profiler_get_backtrace")]
 #[inline(always)]

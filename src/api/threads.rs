@@ -10,6 +10,10 @@ use crate::api::backend;
 /// a repeated call is counted and changes nothing else. A thread that ends is unregistered
 /// automatically. The profiler need not be active.
 ///
+/// If the application has a signal handler that was installed with `SA_ONSTACK`, the profiler may
+/// interrupt it on the thread's alternate signal stack. The standard library's 8 KiB may be too
+/// little for both: give such a thread a larger one, with [`AutoSignalStack`].
+///
 /// Cost: about 2 µs, for the stack's bounds and the memory for stack copies, which reserves address
 /// space of the stack's size. Idea: Gecko's `profiler_register_thread`.
 #[doc(alias = "profiler_register_thread")]

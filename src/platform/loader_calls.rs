@@ -6,7 +6,8 @@
 //! profiler. If the profiler had a lock around its calls, that thread would wait for a thread that
 //! waits for it.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -27,11 +28,43 @@ pub(crate) struct LoaderCalls {
     with_lock: AtomicU32,
     /// Number of calls so far that got the loader's lock.
     entered: AtomicU32,
+    seats: [Seat; MAX_WATCHED],
+}
+
+/// Maximum number of threads that are watched at a time: the sampler, and those of earlier sessions
+/// that still wait for the loader.
+const MAX_WATCHED: usize = 64;
+
+/// What other threads see of the calls of a watched thread.
+#[derive(Debug)]
+struct Seat {
+    is_taken: AtomicBool,
+    /// Odd while a call waits for the loader's lock. Changes when a call begins to wait, and when
+    /// it ends that.
+    changes: AtomicU32,
+}
+
+thread_local! {
+    /// The seat of the calling thread, if it is watched. Not a type with a destructor: the C library
+    /// waits for the loader when it registers one.
+    static OWN_SEAT: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// A thread whose calls other threads watch.
+#[derive(Debug)]
+pub(crate) struct WatchedThread<'a> {
+    calls: &'a LoaderCalls,
+    /// `None` if all seats are taken.
+    seat: Option<usize>,
 }
 
 /// A call in progress.
 #[derive(Debug)]
-pub(crate) struct LoaderCall<'a>(&'a LoaderCalls);
+pub(crate) struct LoaderCall<'a> {
+    calls: &'a LoaderCalls,
+    /// The seat of the calling thread, while the call waits.
+    waits: Cell<Option<&'a Seat>>,
+}
 
 /// A call that has the loader's lock.
 #[derive(Debug)]
@@ -43,6 +76,21 @@ impl LoaderCalls {
             calls: AtomicU32::new(0),
             with_lock: AtomicU32::new(0),
             entered: AtomicU32::new(0),
+            seats: [const {
+                Seat {
+                    is_taken: AtomicBool::new(false),
+                    changes: AtomicU32::new(0),
+                }
+            }; MAX_WATCHED],
+        }
+    }
+
+    /// Prepares to watch a thread, which then calls [`WatchedThread::begin`].
+    pub(crate) fn watch(&self) -> WatchedThread<'_> {
+        let take = |seat: &Seat| !seat.is_taken.swap(true, Ordering::AcqRel);
+        WatchedThread {
+            calls: self,
+            seat: self.seats.iter().position(take),
         }
     }
 
@@ -58,7 +106,12 @@ impl LoaderCalls {
             if calls & FORKING != 0 {
                 sleep(POLL_INTERVAL);
             } else if begins(calls) {
-                return LoaderCall(self);
+                let seat = OWN_SEAT.get().and_then(|seat| self.seats.get(seat));
+                seat.inspect(|seat| seat.change());
+                return LoaderCall {
+                    calls: self,
+                    waits: Cell::new(seat),
+                };
             }
         }
     }
@@ -96,7 +149,7 @@ impl LoaderCalls {
 
     /// Returns whether a call waits for the loader's lock, and no call got the lock since the
     /// previous check. `seen` holds the state of that check.
-    pub(crate) fn is_stuck(&self, seen: &mut Option<u32>) -> bool {
+    fn is_stuck(&self, seen: &mut Option<u32>) -> bool {
         let entered = self.entered.load(Ordering::Acquire);
         let calls = self.calls.load(Ordering::Acquire) & !FORKING;
         let is_waiting = calls > 0 && self.with_lock.load(Ordering::Acquire) == 0;
@@ -106,13 +159,51 @@ impl LoaderCalls {
     }
 }
 
+impl Seat {
+    fn change(&self) {
+        self.changes.fetch_add(1, Ordering::Release);
+    }
+}
+
+impl WatchedThread<'_> {
+    /// Makes the calling thread the watched one, until it ends.
+    pub(crate) fn begin(&self) {
+        OWN_SEAT.set(self.seat);
+    }
+
+    /// Returns whether the thread waits for the loader's lock, in the same call as at the previous
+    /// check. `seen` holds the state of that check. If too many threads are watched, the calls of
+    /// all threads count.
+    pub(crate) fn is_stuck(&self, seen: &mut Option<u32>) -> bool {
+        let Some(seat) = self.seat.and_then(|seat| self.calls.seats.get(seat)) else {
+            return self.calls.is_stuck(seen);
+        };
+        let now = seat.changes.load(Ordering::Acquire);
+        let before = seen.replace(now);
+        now % 2 == 1 && before == Some(now)
+    }
+}
+
+impl Drop for WatchedThread<'_> {
+    fn drop(&mut self) {
+        if let Some(seat) = self.seat.and_then(|seat| self.calls.seats.get(seat)) {
+            seat.is_taken.store(false, Ordering::Release);
+        }
+    }
+}
+
 impl LoaderCall<'_> {
     /// Records that the call has got the loader's lock. It keeps the lock until the result is
     /// dropped.
     pub(crate) fn got_lock(&self) -> CallWithLock<'_> {
-        self.0.with_lock.fetch_add(1, Ordering::Release);
-        self.0.entered.fetch_add(1, Ordering::Release);
-        CallWithLock(self.0)
+        self.end_wait();
+        self.calls.with_lock.fetch_add(1, Ordering::Release);
+        self.calls.entered.fetch_add(1, Ordering::Release);
+        CallWithLock(self.calls)
+    }
+
+    fn end_wait(&self) {
+        self.waits.take().inspect(|seat| seat.change());
     }
 }
 
@@ -124,7 +215,8 @@ impl Drop for CallWithLock<'_> {
 
 impl Drop for LoaderCall<'_> {
     fn drop(&mut self) {
-        self.0.calls.fetch_sub(1, Ordering::Release);
+        self.end_wait();
+        self.calls.calls.fetch_sub(1, Ordering::Release);
     }
 }
 
@@ -149,6 +241,51 @@ mod tests {
         let with_lock = waiting.got_lock();
         assert!(!calls.is_stuck(&mut seen) && !calls.is_stuck(&mut seen));
         drop(with_lock);
+    }
+
+    #[test]
+    fn watched_thread_is_stuck_only_while_its_own_call_waits() {
+        let calls = LoaderCalls::new();
+        let watched = calls.watch();
+        let mut seen = None;
+        let mut is_stuck = || {
+            watched.is_stuck(&mut seen);
+            watched.is_stuck(&mut seen)
+        };
+        let of_another_thread = calls.begin();
+        assert!(!is_stuck(), "another thread waits");
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| {
+                watched.begin();
+                std::mem::forget(calls.begin());
+            });
+            waits.join().expect("no panic");
+        });
+        assert!(is_stuck());
+        drop(of_another_thread.got_lock());
+        assert!(is_stuck(), "another thread has got the lock");
+        std::thread::scope(|scope| {
+            let goes_on = scope.spawn(|| {
+                watched.begin();
+                // Ends the wait of the call above.
+                calls.seats[0].change();
+                drop(calls.begin().got_lock());
+            });
+            goes_on.join().expect("no panic");
+        });
+        assert!(!is_stuck());
+    }
+
+    #[test]
+    fn thread_beyond_the_last_seat_is_watched_with_all_threads() {
+        let calls = LoaderCalls::new();
+        let seated: Vec<_> = (0..MAX_WATCHED).map(|_| calls.watch()).collect();
+        let watched = calls.watch();
+        let _waiting = calls.begin();
+        let mut seen = None;
+        assert!(!watched.is_stuck(&mut seen) && watched.is_stuck(&mut seen));
+        drop(seated);
+        assert_eq!(calls.watch().seat, Some(0));
     }
 
     #[test]

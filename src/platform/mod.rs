@@ -64,32 +64,34 @@ pub(crate) use identity::{
     has_rights_of_another_user, is_main_thread, prepare_sampler_thread, with_signals_blocked,
     write_to_standard,
 };
+pub(crate) use loader_calls::WatchedThread;
 pub(crate) use memory::{
-    CodeBytes, LazyRegion, MemoryPiece, heavy_barrier, read_guarded, read_guarded_in_handler,
-    read_own_memory, read_through_pipe,
+    CodeBytes, FileMapping, LazyRegion, MemoryPiece, heavy_barrier, read_guarded,
+    read_guarded_in_handler, read_own_memory, read_through_pipe,
 };
 pub(crate) use modules::{
-    LoaderForkGuard, ModuleChanges, ModuleImage, hold_loader_for_fork, is_stuck_in_loader,
-    list_modules, module_changes,
+    LoaderForkGuard, ModuleChanges, ModuleImage, hold_loader_for_fork, list_modules,
+    module_changes, watch_loader_calls,
 };
 pub(crate) use output::{
     ExistingFile, SpecialFile, TemporaryFile, follow_links, remove_stale_files,
 };
-pub(crate) use private_file::{open_own_file, read_exe_path};
+pub(crate) use private_file::{open_own_file, read_exe_path, to_path_bytes};
 pub(crate) use procfs::BlockedAt;
 pub(crate) use sandbox::check_sandbox;
 pub(crate) use shared_file::SharedFile;
 pub(crate) use signal::{
     ArrivalInHandler, ControlPipe, ControlRequest, ControlSignal, HandlerCheck, Sent, SignalSource,
-    SignalTicket, ThreadTimer, check_control_signals, ensure_handler, install_handler,
-    release_control_signal, resolve_sampling_signal, send_request, signal_is_queued, take_signal,
-    thread_exists,
+    SignalTicket, ThreadTimer, check_control_signals, ensure_handler, has_foreign_handler,
+    install_handler, prepare_control_signals, prepare_handler, release_control_signal,
+    resolve_sampling_signal, send_request, signal_is_queued, take_signal, thread_exists,
 };
 pub(crate) use system_info::{current_thread_os_name, system_info};
 #[cfg(test)]
 pub(crate) use test_library::{TestFolder, TestLibrary};
 pub(crate) use thread::{
     OtherThreadsActivity, ProbeResult, ProcessCpuSum, ProfilerThread, SignalStack, StackBounds,
-    ThreadProbe, current_stack_bounds, on_own_descriptors, other_threads_activity_by_rusage,
-    spawn_profiler_thread, use_own_descriptors,
+    ThreadProbe, current_stack_bounds, feed_own_descriptors, is_out_of_descriptors,
+    on_own_descriptors, other_threads_activity_by_rusage, spawn_profiler_thread,
+    use_own_descriptors,
 };

@@ -13,12 +13,12 @@
 //!
 //! The sampler thread takes locks only briefly, among them the `PsLock`, the registry's, the
 //! buffer's and the dynamic loader's. It never takes the locks of the life cycle, the script
-//! functions or the on-demand unwinder. It never waits for a target thread. It has a descriptor table
+//! functions or the on-demand unwinders. It never waits for a target thread. It has a descriptor table
 //! of its own, so it runs no code of the application. Another thread runs the after-sampling
 //! callbacks.
 //!
 //! The thread that requests a stack on demand waits for the answer without a lock. It unwinds the
-//! stack itself, under the lock of the on-demand unwinder, which the sampler does not use.
+//! stack itself, without a lock and with an unwinder that no other thread uses.
 //!
 //! # Imports
 //! `backtrace`, `buffer`, `capture`, `counters`, `event_loop`, `labels`, `platform`, `state`,
@@ -50,7 +50,7 @@ pub(crate) use encode::{SampleScript, ScriptedFrame, ScriptedSample, ScriptedSta
 pub(crate) use fork_gate::{close_fork_gate, open_fork_gate, reopen_fork_gate_in_child};
 pub(crate) use handler::capture_in_handler;
 pub(crate) use on_demand::{
-    OnDemandUnwinder, SampledStack, hold_unwinder_for_fork, suspend_and_capture,
+    IdleUnwinders, SampledStack, hold_unwinders_for_fork, suspend_and_capture,
 };
 pub(crate) use sampler_thread::spawn_sampler;
 #[cfg(feature = "unwind_benchmark")]

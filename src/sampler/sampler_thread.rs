@@ -10,10 +10,10 @@ use crate::backtrace::has_pending_stacks;
 use crate::buffer::{ChunkedBuffer, EntryHead, EntryKind, LaneHandle};
 use crate::counters::{PROCESS_CPU, sample_process_cpu_ns};
 use crate::platform::{
-    HandlerCheck, ProfilerThread, calibrate_clock, check_sandbox, current_process_id,
-    current_thread_cpu_ns_in_handler, ensure_handler, is_stuck_in_loader, monotonic_now,
+    HandlerCheck, ProfilerThread, WatchedThread, calibrate_clock, check_sandbox,
+    current_process_id, current_thread_cpu_ns_in_handler, ensure_handler, monotonic_now,
     prepare_sampler_thread, read_through_pipe, sleep_until, spawn_profiler_thread,
-    use_own_descriptors, with_signals_blocked,
+    use_own_descriptors, watch_loader_calls, with_signals_blocked,
 };
 use crate::sampler::encode::Tick;
 use crate::sampler::encode::{SampleEncoder, SampleWriter};
@@ -49,10 +49,14 @@ const SLEEP_STEPS_NS: std::ops::RangeInclusive<u64> = 2_000_000..=50_000_000;
 /// thread that stops the session gives up waiting for it. The loader's lock is normally held for
 /// microseconds, and for some milliseconds by `dlopen` of a large library.
 const STUCK_CHECKS: u32 = 10;
+/// Number of checks after which that thread gives up for any reason. The C library waits for the
+/// loader, too, when it registers the destructor of a thread-local variable.
+const MAX_CHECKS: u32 = 300;
 
 struct SamplerHandle {
     session: Arc<Session>,
     thread: ProfilerThread,
+    loader_calls: Arc<WatchedThread<'static>>,
 }
 
 impl RunningSampler for SamplerHandle {
@@ -63,14 +67,15 @@ impl RunningSampler for SamplerHandle {
         );
         // Do not join a sampler that waits for the loader, whose lock this thread may hold: it may
         // be in a callback of `dl_iterate_phdr`. Such a sampler ends by itself.
-        let (mut seen, mut checks) = (None, 0);
+        let (mut seen, mut stuck_checks, mut checks) = (None, 0, 0);
         let is_stuck = || {
-            checks = if is_stuck_in_loader(&mut seen) {
-                checks + 1
+            checks += 1;
+            stuck_checks = if self.loader_calls.is_stuck(&mut seen) {
+                stuck_checks + 1
             } else {
                 0
             };
-            checks >= STUCK_CHECKS
+            stuck_checks >= STUCK_CHECKS || checks >= MAX_CHECKS
         };
         if self.session.stage.wait_for_end(is_stuck) == SamplerEnd::Ended {
             self.thread.join();
@@ -78,24 +83,26 @@ impl RunningSampler for SamplerHandle {
     }
 }
 
-/// Starts the sampler thread, with every signal blocked.
+/// Starts the sampler thread, with every signal blocked. The caller supplies the unwinder, because
+/// creating one waits for the loader, and the caller holds a lock here. It knows the modules before
+/// the thread starts, so that the first tick is not delayed and a snapshot taken at once finds them.
 ///
 /// # Errors
 /// The system's refusal to create a thread.
 pub(crate) fn spawn_sampler(
     mut session: Session,
     buffer: &'static ChunkedBuffer,
+    mut unwinder: Unwinder,
 ) -> Result<(Arc<Session>, Box<dyn RunningSampler>), StartError> {
-    // The unwinder is created before the thread starts, so that the first tick is not delayed and a
-    // snapshot taken at once finds the modules.
     let settings = &session.settings;
     keep_unregistered_code(settings.kept_limits(KeptKind::UnregisteredCode));
-    let mut unwinder = Unwinder::new();
     unwinder.limit_perf_map(settings.kept_limits(KeptKind::PerfMap).max_bytes);
     session.set_first_modules(unwinder.modules());
     let session = Arc::new(session);
-    let shared = Arc::clone(&session);
+    let loader_calls = Arc::new(watch_loader_calls());
+    let (shared, own_calls) = (Arc::clone(&session), Arc::clone(&loader_calls));
     let body = move || {
+        own_calls.begin();
         let thread = SamplerThread::new(Arc::clone(&shared), buffer, unwinder);
         run_to_end(&shared, || thread.run());
     };
@@ -105,6 +112,7 @@ pub(crate) fn spawn_sampler(
             let handle = SamplerHandle {
                 session: Arc::clone(&session),
                 thread,
+                loader_calls,
             };
             Ok((session, Box::new(handle)))
         }
@@ -265,6 +273,10 @@ impl SamplerThread {
         overheads.step_done();
         if is_sampling {
             self.sample_threads();
+        }
+        // Unwinding may have waited for the loader for so long that another session has begun.
+        if self.session.is_stopping() {
+            return state;
         }
         if let Some(map) = self.unwinder.changed_perf_map() {
             self.session.set_perf_map(map);
@@ -466,7 +478,12 @@ impl SamplerThread {
                     .iter_mut()
                     .skip((number % count) as usize)
                     .step_by(count as usize);
-                due.for_each(|thread| any_woke |= !step(thread));
+                for thread in due {
+                    if session.is_stopping() {
+                        return;
+                    }
+                    any_woke |= !step(thread);
+                }
             }
             let turn = (number as usize).checked_rem(threads.idle.len());
             if let Some(thread) = turn.and_then(|turn| threads.idle.get_mut(turn)) {
@@ -541,13 +558,15 @@ impl SamplerThread {
     }
 
     fn write_pending_stacks(&mut self) {
-        if has_pending_stacks() {
+        // After the session has stopped, pending stacks may belong to another one.
+        if has_pending_stacks() && !self.session.is_stopping() {
             self.with_context(|_, context| write_pending_stacks(context));
         }
     }
 
     fn write_if_requested(&mut self) {
-        if let Some(requested) = self.session.pending_flush() {
+        let requested = self.session.pending_flush();
+        if let Some(requested) = requested.filter(|_| !self.session.is_stopping()) {
             self.with_context(|threads, context| {
                 threads
                     .all()

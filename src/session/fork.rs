@@ -16,7 +16,7 @@ use crate::platform::{
     reset_clock_calibration_in_child,
 };
 use crate::sampler::{
-    OnDemandUnwinder, close_fork_gate, hold_unwinder_for_fork, open_fork_gate,
+    IdleUnwinders, close_fork_gate, hold_unwinders_for_fork, open_fork_gate,
     reopen_fork_gate_in_child,
 };
 use crate::session::control_state::forget_control_in_child;
@@ -35,7 +35,7 @@ struct HeldLocks {
     script_functions: Guard<'static, Option<ScriptFunctions>>,
     code_ranges: Guard<'static, CodeRanges>,
     loader: LoaderForkGuard,
-    unwinder: Guard<'static, Option<OnDemandUnwinder>>,
+    idle_unwinders: Guard<'static, IdleUnwinders>,
     buffer: BufferForkGuard<'static>,
     registry: RegistryForkGuard,
     ps: PsLock,
@@ -67,7 +67,7 @@ fn prepare() {
     let ps = PsLock::acquire();
     let registry = ThreadRegistry::hold_for_fork();
     let buffer = core_buffer().hold_for_fork();
-    let unwinder = hold_unwinder_for_fork();
+    let idle_unwinders = hold_unwinders_for_fork();
     let loader = hold_loader_for_fork();
     let code_ranges = hold_code_ranges_for_fork();
     let script_functions = hold_script_functions_for_fork();
@@ -77,7 +77,7 @@ fn prepare() {
         script_functions,
         code_ranges,
         loader,
-        unwinder,
+        idle_unwinders,
         buffer,
         registry,
         ps,
@@ -108,7 +108,7 @@ fn child() {
             script_functions,
             code_ranges,
             loader,
-            unwinder,
+            idle_unwinders,
             buffer,
             registry,
             mut ps,
@@ -119,7 +119,7 @@ fn child() {
         drop(script_functions);
         drop(code_ranges);
         loader.reset_in_child();
-        drop(unwinder);
+        drop(idle_unwinders);
         std::mem::forget(buffer.abandon_session(own_lane_index()));
         let current = OnThreadRef::with(|thread| thread.to_off_thread());
         ThreadRegistry::keep_only(current, registry);

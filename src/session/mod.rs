@@ -21,7 +21,7 @@
 //!
 //! # Imports
 //! `backtrace`, `buffer`, `capture`, `event_loop`, `labels`, `platform`, `sampler`, `state`,
-//! `stream`, `threads`, `types`, `unwind`, `util`
+//! `stream`, `symbols`, `threads`, `types`, `unwind`, `util`
 //!
 //! # Invariants
 //! Before a session's sampler begins, the previous one has ended or no longer touches shared data.

@@ -1,10 +1,14 @@
-//! Notices on standard error, for the person who set a variable or sent a signal.
+//! Notices on standard error, for the person who set a variable or sent a signal, or who would look
+//! in vain for names in a profile.
 //!
 //! This module does not use `eprintln!`, which panics if standard error is closed. It does not use
 //! `std::io::stderr` or `stdout` either: in the child of a fork their locks may stay locked
 //! forever.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::platform::{StandardStream, write_to_standard};
+use crate::symbols::UnreadFile;
 
 /// Writes a notice to standard error in a single write, so that lines of several processes do not
 /// mix.
@@ -13,6 +17,23 @@ pub(crate) fn notify(notice: &str) {
         StandardStream::Error,
         format!("gekkota: {notice}\n").as_bytes(),
     );
+}
+
+/// Says once in the process that functions have no names in a profile, because there was no free
+/// descriptor to read the files of their modules.
+pub(crate) fn notify_unnamed(unread: &[UnreadFile]) {
+    static IS_SAID: AtomicBool = AtomicBool::new(false);
+    let mut unread = unread.iter().filter(|file| file.lacks_descriptor);
+    if let Some(UnreadFile { path, reason, .. }) = unread.next()
+        && !IS_SAID.swap(true, Ordering::Relaxed)
+    {
+        notify(&format!(
+            "cannot name functions in {} and {} other files: got \"{reason}\", expected a free \
+             descriptor",
+            path.display(),
+            unread.count()
+        ));
+    }
 }
 
 /// Prints the help text, which the user requested, to standard output.

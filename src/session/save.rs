@@ -5,15 +5,21 @@
 //! profile then goes to a temporary file elsewhere, and from there into the existing file. That
 //! last copy needs no more memory, space or work of the profiler. Only a kill or a power failure
 //! during the copy leaves the file incomplete, and only an error of the disk leaves it empty.
+//!
+//! If the process has no free descriptor, a thread with a descriptor table of its own writes the
+//! file. The calling thread still generates the text, because that may run code of the application.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::platform::{
-    ExistingFile, SpecialFile, TemporaryFile, current_process_id, follow_links, on_own_descriptors,
-    remove_stale_files,
+    ExistingFile, SpecialFile, TemporaryFile, current_process_id, feed_own_descriptors,
+    follow_links, is_out_of_descriptors, on_own_descriptors, remove_stale_files,
 };
 use crate::types::SaveError;
+
+/// Writes the text of a profile. Called at most once.
+type WriteText<'a> = &'a mut dyn FnMut(&mut dyn Write) -> io::Result<()>;
 
 /// Replaces the first `%p` with the process id.
 pub(crate) fn expand_path(path: &Path) -> PathBuf {
@@ -41,15 +47,7 @@ pub(crate) fn save_profile(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<PathBuf, SaveError> {
-    let requested = expand_path(path);
-    let path =
-        follow_links(requested.clone()).map_err(|error| failed(&requested, "follow", error))?;
-    if !SpecialFile::is_at(&path) {
-        return save_at(path, write);
-    }
-    let mut file = SpecialFile::open(&path).map_err(|error| failed(&path, "open", error))?;
-    fill(&mut file, &path, write).map_err(|error| failed(&path, "write", error))?;
-    Ok(path)
+    save_with_any_descriptor(expand_path(path), save_followed, write)
 }
 
 /// Creates the file at exactly this path: does not replace `%p`, and replaces a symbolic link
@@ -60,6 +58,43 @@ pub(crate) fn save_at(
     path: PathBuf,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<PathBuf, SaveError> {
+    save_with_any_descriptor(path, save_exactly, write)
+}
+
+/// Calls `save`, on a thread with a descriptor table of its own if the process has no free
+/// descriptor.
+fn save_with_any_descriptor(
+    path: PathBuf,
+    save: fn(PathBuf, WriteText<'_>) -> Result<PathBuf, SaveError>,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<PathBuf, SaveError> {
+    let mut write = Some(write);
+    let saved = save(path.clone(), &mut |out| match write.take() {
+        Some(write) => write(out),
+        None => Err(io::Error::other("the text was already written")),
+    });
+    let lacks_descriptor = matches!(
+        &saved,
+        Err(SaveError::Io { error, .. }) if is_out_of_descriptors(error)
+    );
+    match write.filter(|_| lacks_descriptor) {
+        Some(write) => feed_own_descriptors(write, move |write| save(path, write)).unwrap_or(saved),
+        None => saved,
+    }
+}
+
+fn save_followed(requested: PathBuf, write: WriteText<'_>) -> Result<PathBuf, SaveError> {
+    let path =
+        follow_links(requested.clone()).map_err(|error| failed(&requested, "follow", error))?;
+    if !SpecialFile::is_at(&path) {
+        return save_exactly(path, write);
+    }
+    let mut file = SpecialFile::open(&path).map_err(|error| failed(&path, "open", error))?;
+    fill(&mut file, &path, write).map_err(|error| failed(&path, "write", error))?;
+    Ok(path)
+}
+
+fn save_exactly(path: PathBuf, write: WriteText<'_>) -> Result<PathBuf, SaveError> {
     if path.file_name().is_none() {
         let error = io::Error::other("the path has no file name");
         return Err(failed(&path, "write to", error));
@@ -91,7 +126,7 @@ pub(crate) fn save_at(
 fn save_through(
     mut temporary: TemporaryFile,
     path: &Path,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    write: WriteText<'_>,
 ) -> Result<(), SaveError> {
     fill(&mut temporary, path, write)
         .and_then(|()| temporary.sync())
@@ -111,7 +146,7 @@ fn save_through(
 fn overwrite_existing(
     path: &Path,
     refusal: io::Error,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    write: WriteText<'_>,
 ) -> Result<(), SaveError> {
     let file = ExistingFile::open(path).map_err(|error| {
         // Without a file to overwrite, the cause is that none can be created.
@@ -147,11 +182,7 @@ fn missing_folder(path: &Path) -> Option<PathBuf> {
 
 /// Writes the file without buffering. `write` has a buffer of its own and discards it on failure,
 /// so no write is retried.
-fn fill(
-    out: &mut dyn Write,
-    path: &Path,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> io::Result<()> {
+fn fill(out: &mut dyn Write, path: &Path, write: WriteText<'_>) -> io::Result<()> {
     if path.extension().is_some_and(|extension| extension == "gz") {
         compress(out, write)
     } else {

@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use crate::platform::{
     ControlPipe, ControlRequest, ControlSignal, check_control_signals, current_process_id,
-    release_control_signal, spawn_profiler_thread, take_signal, with_signals_blocked,
+    prepare_control_signals, release_control_signal, spawn_profiler_thread, take_signal,
+    with_signals_blocked,
 };
 use crate::session::control_state::{CONTROL, ControlConfig, ControlShared, RunningControl};
 use crate::session::env::environment;
@@ -56,6 +57,7 @@ fn take_control(asked: &ControlSignals, keeps_running: bool) -> Result<(), Start
     let folder = std::path::absolute(folder.join("."))
         .map_err(|error| system_error("find the current folder", &error))?;
     ensure_core();
+    prepare_control_signals();
     let guard = LIFE_CYCLE.lock();
     // Under the lock, because a session also chooses its signal under it, and the signals must
     // differ.

@@ -7,6 +7,7 @@ use crate::backtrace::lost_stacks;
 use crate::platform::{current_process_id, monotonic_now};
 use crate::session::callbacks::notify;
 use crate::session::env::wants_names;
+use crate::session::notices::notify_unnamed;
 use crate::session::running::running_session;
 use crate::session::save::{save_at, save_profile};
 use crate::state::{ACTIVE_PS, CORE_PS, Session, core_buffer};
@@ -141,14 +142,18 @@ impl FrozenProfile {
 
     /// Writes Gecko's JSON, and frees data as soon as it is written.
     pub(crate) fn write_once(self, options: &StreamOptions, out: &mut dyn Write) -> io::Result<()> {
-        stream_gecko_json(self.source, options, FailureLatch::fallible(), out)
+        let unread = stream_gecko_json(self.source, options, FailureLatch::fallible(), out)?;
+        notify_unnamed(&unread);
+        Ok(())
     }
 
     /// Returns Gecko's JSON as bytes.
     pub(crate) fn into_text(self, options: &StreamOptions) -> io::Result<Vec<u8>> {
         let mut text = Vec::new();
-        stream_gecko_json(self.source, options, FailureLatch::infallible(), &mut text)
-            .map(|()| text)
+        let latch = FailureLatch::infallible();
+        let unread = stream_gecko_json(self.source, options, latch, &mut text)?;
+        notify_unnamed(&unread);
+        Ok(text)
     }
 
     /// Writes the profile to a file, and returns the file's path.

@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use crate::backtrace::BacktraceParts;
 use crate::capture::CaptureParts;
-use crate::platform::{current_thread_id, install_handler, resolve_sampling_signal};
+use crate::platform::{
+    current_thread_id, has_foreign_handler, install_handler, prepare_handler,
+    resolve_sampling_signal,
+};
 use crate::sampler::{capture_in_handler, suspend_and_capture};
 use crate::session::fork::ensure_fork_handlers;
 use crate::state::ACTIVE_PS;
-use crate::types::{StackFeatures, StartError, SuspendError, ThreadId};
+use crate::types::{StackFeatures, StartError, SuspendError, ThreadId, signal_name};
 use crate::util::PsLock;
 
 pub(crate) use crate::backtrace::CapturedBacktrace;
@@ -74,8 +77,9 @@ pub(crate) fn suspend_and_sample(
     }
 }
 
-/// Installs the handler for the running session's signal, or for the default signal, and returns
-/// the signal's number.
+/// Installs the handler for the running session's signal, or for the one that a session would
+/// choose, and returns the signal's number. During a session, a foreign handler of its signal stays
+/// in place, and another signal is chosen.
 fn prepare_signal() -> Result<i32, StartError> {
     let session_signal = {
         let lock = PsLock::acquire();
@@ -84,7 +88,18 @@ fn prepare_signal() -> Result<i32, StartError> {
             .as_ref()
             .map(|active| active.session.settings.signal)
     };
-    let signal = resolve_sampling_signal(session_signal)?;
+    let free = session_signal.filter(|&signal| !has_foreign_handler(signal));
+    let signal = resolve_sampling_signal(free)?;
+    if free.is_none() && session_signal == Some(signal) {
+        return Err(StartError::System {
+            action: "send a signal",
+            answer: format!(
+                "got a foreign handler of {}, expected one of the profiler or none",
+                signal_name(signal)
+            ),
+        });
+    }
+    prepare_handler();
     install_handler(signal, capture_in_handler)?;
     Ok(signal)
 }

@@ -4,7 +4,8 @@ use std::cell::Cell;
 
 use crate::backtrace::{preallocate_words, reset_lost_stacks};
 use crate::platform::{
-    current_process_id, install_handler, is_main_thread, monotonic_now, resolve_sampling_signal,
+    current_process_id, install_handler, is_main_thread, monotonic_now, prepare_handler,
+    resolve_sampling_signal,
 };
 use crate::sampler::{capture_in_handler, spawn_sampler};
 use crate::session::callbacks::notify;
@@ -18,7 +19,7 @@ use crate::state::{
 };
 use crate::threads::register_current_thread;
 use crate::types::{Generation, ProfilingState, StartError, StartParams, ThreadFilter};
-use crate::unwind::forget_unregistered_code;
+use crate::unwind::{Unwinder, forget_unregistered_code};
 use crate::util::{PsLock, is_any_lock_held_on_current_thread};
 
 thread_local! {
@@ -121,8 +122,18 @@ impl SessionPlan {
         self,
         keeps: impl Fn(bool) -> bool,
     ) -> Result<StartOutcome, StartError> {
+        // Without a lock: installing fork handlers waits for a fork in progress, which may wait for
+        // the life-cycle lock.
+        ensure_core();
+        if let Some(kept) = self.kept_session(&keeps) {
+            return Ok(kept);
+        }
+        // Without a lock: both wait for the loader, whose lock another thread of the application
+        // may hold while it starts the profiler.
+        prepare_handler();
+        let unwinder = Unwinder::new();
         let mut ended_session = false;
-        let running = self.start_under_lock(keeps, &mut ended_session);
+        let running = self.start_under_lock(unwinder, keeps, &mut ended_session);
         match running {
             Ok(StartOutcome::Started(_)) => notify(ProfilingState::Started),
             // A restart does not report `Stopping`, because only a failed restart leaves the
@@ -133,31 +144,33 @@ impl SessionPlan {
         running
     }
 
+    /// Returns the running session if `keeps` decides to keep it.
+    fn kept_session(&self, keeps: impl Fn(bool) -> bool) -> Option<StartOutcome> {
+        let (generation, session) = running_session()?;
+        keeps(session.settings == self.settings).then_some(StartOutcome::Kept(generation))
+    }
+
     fn start_under_lock(
         self,
+        unwinder: Unwinder,
         keeps: impl Fn(bool) -> bool,
         ended_session: &mut bool,
     ) -> Result<StartOutcome, StartError> {
-        let Self { settings, filter } = self;
-        // Without a lock: installing fork handlers waits for a fork in progress, which may wait for
-        // the life-cycle lock.
-        ensure_core();
         // Declared before the guard, so that it is dropped after the lock is released, on every
         // path.
         let _cleanup;
         let _guard = LIFE_CYCLE.lock();
         // Called again, because a concurrent shutdown may have removed `CorePs`.
         ensure_core();
-        let running = running_session();
-        if let Some((generation, session)) = &running
-            && keeps(session.settings == settings)
-        {
-            return Ok(StartOutcome::Kept(*generation));
+        // Another thread may have started one meanwhile.
+        if let Some(kept) = self.kept_session(keeps) {
+            return Ok(kept);
         }
+        let Self { settings, filter } = self;
         // Before the old session ends, so that a failure changes nothing.
         install_handler(settings.signal, capture_in_handler)?;
+        *ended_session = running_session().is_some();
         _cleanup = end_session();
-        *ended_session = running.is_some();
 
         let (features, capacity_bytes, interval) = (
             settings.features,
@@ -178,7 +191,7 @@ impl SessionPlan {
         core_buffer().begin_session(generation, capacity_bytes);
         reset_lost_stacks();
         preallocate_words();
-        let (session, sampler) = match spawn_sampler(session, core_buffer()) {
+        let (session, sampler) = match spawn_sampler(session, core_buffer(), unwinder) {
             Ok(spawned) => spawned,
             Err(error) => {
                 core_buffer().end_session();

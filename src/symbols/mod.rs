@@ -19,12 +19,15 @@
 //! # Read next
 //! `names.rs`, `resolver.rs`, then `crate::stream`.
 
+mod debug_information;
 mod demangle;
 mod fallback;
 mod mapped_symbols;
+mod module_files;
 mod module_symbols;
 mod names;
 mod resolver;
 
+pub(crate) use module_files::UnreadFile;
 pub(crate) use names::{AddressNames, FrameName, SampledAddress};
 pub(crate) use resolver::CodeAddressService;

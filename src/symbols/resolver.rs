@@ -1,9 +1,12 @@
 //! Looks up addresses in the files of their modules.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
+use std::iter;
 
+use crate::platform::ModuleImage;
 use crate::symbols::fallback::{free_backtrace_files, may_use_backtrace, names_by_backtrace};
 use crate::symbols::mapped_symbols::MappedSymbols;
+use crate::symbols::module_files::{ModuleFiles, UnreadFile};
 use crate::symbols::module_symbols::ModuleSymbols;
 use crate::symbols::names::{AddressNames, FrameName, SampledAddress};
 use crate::unwind::{CallFrames, LoadedModule, NamedCode};
@@ -21,6 +24,7 @@ pub(crate) struct CodeAddressService<'a> {
     generated: &'a NamedCode,
     /// Whether `backtrace` may be asked; determined when it is first needed.
     may_fall_back: OnceCell<bool>,
+    unread: RefCell<Vec<UnreadFile>>,
 }
 
 impl<'a> CodeAddressService<'a> {
@@ -30,6 +34,7 @@ impl<'a> CodeAddressService<'a> {
             mapped: MappedSymbols::of(modules),
             generated,
             may_fall_back: OnceCell::new(),
+            unread: RefCell::default(),
         }
     }
 
@@ -50,12 +55,26 @@ impl<'a> CodeAddressService<'a> {
         addresses.sort_unstable();
         addresses.dedup();
         let mut names = AddressNames::new();
-        let mut open: Option<(usize, ModuleSymbols)> = None;
         let count = addresses.len();
-        for address in progress.watch(addresses.into_iter(), count, ProgressLocation::Names) {
-            let found = self.names_at(address.lookup_address(), &mut open);
-            if !found.is_empty() {
-                names.insert(address, found);
+        let mut addresses = progress
+            .watch(addresses.into_iter(), count, ProgressLocation::Names)
+            .peekable();
+        while let Some(address) = addresses.next() {
+            match self.place_of(address) {
+                Place::Nowhere => {}
+                Place::Named(name) => {
+                    names.insert(address, vec![name]);
+                }
+                Place::InModule(index) => {
+                    // The files stay mapped for all addresses up to those of another module.
+                    let is_here = |next: &SampledAddress| match self.place_of(*next) {
+                        Place::InModule(next) => next == index,
+                        Place::Nowhere | Place::Named(_) => true,
+                    };
+                    let here =
+                        iter::once(address).chain(iter::from_fn(|| addresses.next_if(is_here)));
+                    self.resolve_in_module(index, here, &mut names);
+                }
             }
         }
         if self.may_fall_back.get() == Some(&true) {
@@ -64,60 +83,104 @@ impl<'a> CodeAddressService<'a> {
         names
     }
 
-    fn names_at(&self, address: u64, open: &mut Option<(usize, ModuleSymbols)>) -> Vec<FrameName> {
-        let name_only = |name: &str| {
-            vec![FrameName {
-                function: name.to_owned(),
-                file: None,
-                line: None,
-            }]
-        };
+    /// Returns the files without names in which addresses were looked up so far.
+    pub(crate) fn take_unread_files(&self) -> Vec<UnreadFile> {
+        self.unread.take()
+    }
+
+    /// Resolves addresses in this module, and those among them that are in none.
+    fn resolve_in_module(
+        &self,
+        index: usize,
+        addresses: impl Iterator<Item = SampledAddress>,
+        names: &mut AddressNames,
+    ) {
+        let image = &self.modules[index].image;
+        let files = ModuleFiles::open(&self.modules[index]);
+        ModuleSymbols::with_files(&files, image.bias, |symbols| {
+            for address in addresses {
+                let found = match self.place_of(address) {
+                    Place::Nowhere => Vec::new(),
+                    Place::Named(name) => vec![name],
+                    Place::InModule(_) => {
+                        let address = address.lookup_address();
+                        let in_files = symbols.names_at(address);
+                        if in_files.is_empty() {
+                            self.names_without_file(address, image, files.may_fall_back)
+                        } else {
+                            in_files
+                        }
+                    }
+                };
+                if !found.is_empty() {
+                    names.insert(address, found);
+                }
+            }
+        });
+        self.unread.borrow_mut().extend(files.unread);
+    }
+
+    fn place_of(&self, address: SampledAddress) -> Place {
+        let address = address.lookup_address();
         if let Some(code) = self.generated.find(address) {
-            return name_only(&code.name);
+            return Place::Named(name_only(&code.name));
         }
         let after = self
             .modules
             .partition_point(|module| module.image.range.start <= address);
-        let Some(index) = after.checked_sub(1) else {
-            return Vec::new();
+        let index = after.checked_sub(1);
+        let Some(index) = index.filter(|&index| self.modules[index].image.range.contains(&address))
+        else {
+            return Place::Nowhere;
         };
-        let module = &self.modules[index];
-        if !module.image.range.contains(&address) {
-            return Vec::new();
+        match self.mapped.name_at(address) {
+            Some(name) => Place::Named(name_only(name)),
+            None => Place::InModule(index),
         }
-        if let Some(name) = self.mapped.name_at(address) {
-            return name_only(name);
+    }
+
+    /// Returns the functions at an address for which the module's files have no name.
+    fn names_without_file(
+        &self,
+        address: u64,
+        image: &ModuleImage,
+        may_fall_back: bool,
+    ) -> Vec<FrameName> {
+        if CallFrames::of(image).is_some_and(|frames| frames.is_signal_trampoline(address)) {
+            return vec![name_only(SIGNAL_TRAMPOLINE)];
         }
-        if open.as_ref().is_none_or(|(open, _)| *open != index) {
-            *open = Some((index, ModuleSymbols::open(module)));
-        }
-        let Some((_, symbols)) = open else {
-            return Vec::new();
-        };
-        let names = symbols.names_at(address);
-        let is_trampoline = || {
-            CallFrames::of(&module.image).is_some_and(|frames| frames.is_signal_trampoline(address))
-        };
-        if names.is_empty() && is_trampoline() {
-            return name_only(SIGNAL_TRAMPOLINE);
-        }
-        let falls_back = names.is_empty()
-            && symbols.may_fall_back()
-            && *self.may_fall_back.get_or_init(may_use_backtrace);
-        if falls_back {
+        if may_fall_back && *self.may_fall_back.get_or_init(may_use_backtrace) {
             names_by_backtrace(address)
         } else {
-            names
+            Vec::new()
         }
+    }
+}
+
+/// Where an address lies.
+enum Place {
+    Nowhere,
+    /// In generated code, or in a module without a file.
+    Named(FrameName),
+    /// In the module with this index.
+    InModule(usize),
+}
+
+fn name_only(name: &str) -> FrameName {
+    FrameName {
+        function: name.to_owned(),
+        file: None,
+        line: None,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::sync::Arc;
 
     use super::*;
-    use crate::platform::ModuleImage;
+    use crate::platform::{TestFolder, TestLibrary};
     use crate::types::CodeAddress;
     use crate::unwind::ModuleTable;
 
@@ -230,5 +293,47 @@ mod tests {
             0,
             "an unloaded module may have had another file"
         );
+    }
+
+    /// Returns the name of a function whose debug information is in a file of its own, which
+    /// `change` may change before.
+    fn name_in_split_library(folder: &str, change: impl FnOnce(&Path)) -> FrameName {
+        let folder = TestFolder::new(folder);
+        let path = folder.compile("split", "function", &["-g", "-gsplit-dwarf"]);
+        let mut files = std::fs::read_dir(folder.path()).expect("files").flatten();
+        let split = files.find(|file| file.path().extension().is_some_and(|end| end == "dwo"));
+        change(&split.expect("the compiler splits it").path());
+        let library = TestLibrary::load(&path);
+        let mut table = ModuleTable::default();
+        table.refresh();
+        let modules = table.all();
+        let asked = SampledAddress {
+            address: CodeAddress::new(library.address()),
+            is_return_address: false,
+        };
+        let generated = NamedCode::default();
+        let service = CodeAddressService::new(&modules, &generated);
+        let names = service.resolve(vec![asked]).remove(&asked).expect("a name");
+        library.close();
+        assert_eq!(names.len(), 1, "{names:?}");
+        names.into_iter().next().expect("a name")
+    }
+
+    #[test]
+    fn split_debug_information_is_read() {
+        let name = name_in_split_library("split", |_| ());
+        assert_eq!(name.function, "enter");
+        let file = name.file.expect("a file");
+        assert!(file.ends_with("source.c") && name.line.is_some(), "{file}");
+    }
+
+    #[test]
+    fn split_debug_information_that_became_a_pipe_is_left_out() {
+        let name = name_in_split_library("split-pipe", |path| {
+            std::fs::remove_file(path).expect("removed");
+            let made = std::process::Command::new("mkfifo").arg(path).status();
+            assert!(made.expect("a pipe").success());
+        });
+        assert_eq!((name.function.as_str(), name.file), ("enter", None));
     }
 }

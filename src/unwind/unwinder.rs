@@ -69,18 +69,24 @@ impl Caller {
 }
 
 impl Unwinder {
-    /// Creates an unwinder that knows the modules loaded now. Cost: a few hundred µs.
+    /// Creates an unwinder that knows the modules loaded now. Waits for the loader, so the caller
+    /// holds no lock. Cost: a few hundred µs.
     pub(crate) fn new() -> Self {
-        let mut unwinder = Self {
-            modules: ModuleTable::default(),
+        let mut unwinder = Self::with_modules(ModuleTable::default());
+        unwinder.refresh_modules();
+        unwinder
+    }
+
+    /// Creates an unwinder that continues a list of modules.
+    pub(crate) fn with_modules(modules: ModuleTable) -> Self {
+        Self {
+            modules,
             rules: RuleCache::new(),
             code: KnownCode::new(),
             functions: HashMap::new(),
             fixed_frames: HashMap::new(),
             context: UnwindContext::new(),
-        };
-        unwinder.refresh_modules();
-        unwinder
+        }
     }
 
     /// Checks whether any module was loaded or unloaded since the last refresh.

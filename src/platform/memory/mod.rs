@@ -3,12 +3,14 @@
 mod barrier;
 #[forbid(unsafe_code)]
 mod code_bytes;
+mod file_mapping;
 mod guarded_memory;
 mod mapping;
 mod memory_pipe;
 
 pub(crate) use barrier::heavy_barrier;
 pub(crate) use code_bytes::CodeBytes;
+pub(crate) use file_mapping::FileMapping;
 pub(crate) use guarded_memory::{
     bind_guarded_reads, read_guarded, read_guarded_in_handler, read_own_memory, read_through_pipe,
 };

@@ -194,9 +194,10 @@ fn open_unnamed(folder: &Path) -> io::Result<File> {
         .open(folder)
 }
 
-/// Returns the kernel's link to an open file, from which the file can get a name.
+/// Returns the kernel's link to an open file, from which the file can get a name. The calling thread
+/// may have a descriptor table of its own.
 fn link_in_proc(file: &File) -> PathBuf {
-    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
+    format!("/proc/thread-self/fd/{}", file.as_raw_fd()).into()
 }
 
 /// Returns whether the kernel's link is accessible. It is not without `/proc`, nor in a process

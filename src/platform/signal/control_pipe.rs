@@ -141,7 +141,7 @@ fn write_request_in_handler(signal: libc::c_int) {
 
 /// Calls C library functions that the handler uses. The first call of a dynamically linked function
 /// may bind its symbol, which takes the loader's lock. Of the others, [`PipeEnd::new`] has already
-/// called `fstat`, and [`ControlPipe::open`] calls `getpid` before it publishes the pipe.
+/// called `fstat`, and [`ControlPipe::open`] calls `getpid`, before the pipe is published.
 fn bind_handler_functions() {
     // SAFETY: these calls access no memory of this crate.
     unsafe {
@@ -187,14 +187,21 @@ pub(crate) fn check_control_signals(
     ])
 }
 
-/// Installs the handler that writes the signal's request to the pipe.
+/// Does the part of [`take_signal`] and [`ControlPipe::open`] that may wait for the loader. Called
+/// before them, without a lock, as `prepare_handler` in `handler.rs`.
+pub(crate) fn prepare_control_signals() {
+    pin_own_library();
+    bind_handler_functions();
+}
+
+/// Installs the handler that writes the signal's request to the pipe. The caller has called
+/// [`prepare_control_signals`].
 ///
 /// # Errors
 /// [`StartError::System`] if the operating system refuses.
 pub(crate) fn take_signal(signal: ControlSignal) -> Result<(), StartError> {
     let ControlSignal { number, request } = signal;
     let index = number as usize;
-    pin_own_library();
     let before = read_action(number)?;
     REQUESTS[index].store(request as u8, Ordering::Relaxed);
     if is_ours(&before) {
@@ -263,7 +270,6 @@ impl ControlPipe {
             read_end: PipeEnd::new(read_end)?,
             write_end: PipeEnd::new(write_end)?,
         };
-        bind_handler_functions();
         OWNER.store(getpid().as_raw(), Ordering::SeqCst);
         READ_END.store(pipe.read_end.to_word(), Ordering::SeqCst);
         WRITE_END.store(pipe.write_end.to_word(), Ordering::SeqCst);

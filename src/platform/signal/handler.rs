@@ -7,6 +7,12 @@
 //! request of the profiler is passed on to the previous handler, which runs with the signals
 //! blocked, and on the stack, that it was installed with. `errno` is preserved.
 //!
+//! A foreign handler that replaced the profiler's may pass signals on to it. The profiler may then
+//! be installed once more, over that handler. So each installation over another handler has a
+//! handler function of its own, its *level*, and a previous handler of its own. A signal then passes
+//! through all handlers in the reverse order of their installation, as it would without the
+//! profiler.
+//!
 //! Two copies of the crate may be in one process, for example two versions of it. The requests of
 //! each carry a cookie of its own, so that neither answers nor drops the other's.
 //!
@@ -97,11 +103,47 @@ pub(crate) const SIGNAL_LIMIT: usize = 65;
 /// handlers that were installed over this one; the profiler itself does not read it.
 static USER: AtomicU32 = AtomicU32::new(0);
 static CAPTURE: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
-static PREVIOUS: [AtomicPtr<libc::sigaction>; SIGNAL_LIMIT] =
-    [const { AtomicPtr::new(std::ptr::null_mut()) }; SIGNAL_LIMIT];
+/// The previous action of each signal at each level; null for a level that was not used.
+static PREVIOUS: [[AtomicPtr<libc::sigaction>; LEVELS]; SIGNAL_LIMIT] =
+    [const { [const { AtomicPtr::new(std::ptr::null_mut()) }; LEVELS] }; SIGNAL_LIMIT];
 
-#[cfg_attr(gekkota_rtsan, sanitize(realtime = "nonblocking"))]
-extern "C" fn handle_signal(
+/// Number of levels. Once all are used, the last one is used again.
+const LEVELS: usize = 4;
+type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+
+macro_rules! handlers {
+    ($($name:ident: $level:literal,)+) => {
+        $(
+            #[cfg_attr(gekkota_rtsan, sanitize(realtime = "nonblocking"))]
+            extern "C" fn $name(
+                signal: libc::c_int,
+                info: *mut libc::siginfo_t,
+                context: *mut libc::c_void,
+            ) {
+                // SAFETY: *kernel's arguments*.
+                unsafe { handle_signal_in_handler($level, signal, info, context) }
+            }
+        )+
+
+        /// The handler functions by level. A static, so that each has one address.
+        static HANDLERS: [Handler; LEVELS] = [$($name,)+];
+    };
+}
+
+handlers! {
+    first_level_in_handler: 0,
+    second_level_in_handler: 1,
+    third_level_in_handler: 2,
+    fourth_level_in_handler: 3,
+}
+
+/// Handles a signal with the handler function of this level.
+///
+/// # Safety
+/// - The other arguments are those of the running signal handler.
+#[inline(always)]
+unsafe fn handle_signal_in_handler(
+    level: usize,
     signal: libc::c_int,
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
@@ -113,7 +155,7 @@ extern "C" fn handle_signal(
     // SAFETY: *kernel's arguments*.
     if !unsafe { capture_in_handler(info, context) } {
         // SAFETY: *kernel's arguments*.
-        unsafe { pass_on_in_handler(signal, info, context) };
+        unsafe { pass_on_in_handler(level, signal, info, context) };
     }
     // SAFETY: the thread's own `errno`.
     unsafe { *errno = kept };
@@ -178,11 +220,36 @@ unsafe fn source_in_handler(info: *const libc::siginfo_t) -> Option<SignalSource
     }
 }
 
-/// Calls the previous handler, at most once per signal.
+/// Returns the value of `si_errno` that marks a signal as passed on at this level. Never 0.
+fn mark_in_handler(level: usize) -> i32 {
+    let cookie = cookie_in_handler() & !LEVEL_BITS;
+    (cookie | NOT_ZERO | level as u32).cast_signed()
+}
+
+/// Bits of a mark that hold the level.
+const LEVEL_BITS: u32 = LEVELS as u32 - 1;
+const _: () = assert!(LEVELS.is_power_of_two());
+/// Bit that every mark has.
+const NOT_ZERO: u32 = LEVELS as u32;
+
+/// Returns the level whose previous handler gets a signal with this `si_errno`, which has reached
+/// the handler of level `own`; `None` if each of them has got it.
+fn next_level_in_handler(own: usize, mark: i32) -> Option<usize> {
+    let level = (mark.cast_unsigned() & LEVEL_BITS) as usize;
+    if mark == mark_in_handler(level) {
+        level.checked_sub(1).map(|below| below.min(own))
+    } else {
+        Some(own)
+    }
+}
+
+/// Calls the previous handler of this level. If the signal was already passed on at this level or
+/// below, calls that of the next lower one.
 ///
 /// # Safety
-/// - The arguments are those of the running signal handler.
+/// - The other arguments are those of the running signal handler.
 unsafe fn pass_on_in_handler(
+    level: usize,
     signal: libc::c_int,
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
@@ -190,18 +257,20 @@ unsafe fn pass_on_in_handler(
     // A foreign handler that was installed over this one may call this handler, and may also be the
     // previous handler. The mark ends that recursion, and the count ends one that two copies of the
     // crate make, each of which writes its own mark.
-    let mark = cookie_in_handler().cast_signed();
     // SAFETY: *kernel's arguments*: the `siginfo_t` lies in the signal frame, and nothing else
     // accesses it during the call.
-    unsafe {
+    let level = unsafe {
         let passes = info.byte_add(PASSES_OFFSET).cast::<libc::c_int>();
-        if (*info).si_errno == mark || !(0..MAX_PASSES).contains(&*passes) {
+        let next = next_level_in_handler(level, (*info).si_errno);
+        let Some(level) = next.filter(|_| (0..MAX_PASSES).contains(&*passes)) else {
             return;
-        }
-        (*info).si_errno = mark;
+        };
+        (*info).si_errno = mark_in_handler(level);
         *passes += 1;
-    }
-    let Some(entry) = PREVIOUS.get(signal as usize) else {
+        level
+    };
+    let levels = PREVIOUS.get(signal as usize);
+    let Some(entry) = levels.and_then(|levels| levels.get(level)) else {
         return;
     };
     let previous = entry.load(Ordering::Acquire);
@@ -296,8 +365,6 @@ const DEFAULT_SIGNALS: [i32; 3] = [libc::SIGURG, libc::SIGPROF, libc::SIGSTKFLT]
 /// # Errors
 /// [`StartError::BadValue`] if the signal cannot be used for sampling.
 pub(crate) fn resolve_sampling_signal(asked: Option<i32>) -> Result<i32, StartError> {
-    let has_foreign_handler =
-        |signal| read_action(signal).is_ok_and(|action| is_handler(&action) && !is_ours(&action));
     let automatic = || {
         let free = DEFAULT_SIGNALS
             .into_iter()
@@ -305,6 +372,11 @@ pub(crate) fn resolve_sampling_signal(asked: Option<i32>) -> Result<i32, StartEr
         free.unwrap_or(DEFAULT_SIGNALS[0])
     };
     check_signal("signal", asked.unwrap_or_else(automatic))
+}
+
+/// Returns whether the signal has a handler that is not the profiler's.
+pub(crate) fn has_foreign_handler(signal: i32) -> bool {
+    read_action(signal).is_ok_and(|action| is_handler(&action) && !is_ours(&action))
 }
 
 /// Returns `signal` if the profiler may take it over.
@@ -421,19 +493,26 @@ unsafe fn change_action(
 }
 
 fn is_ours(action: &libc::sigaction) -> bool {
-    action.sa_sigaction == handle_signal as extern "C" fn(_, _, _) as usize
+    let mut handlers = HANDLERS.iter();
+    handlers.any(|&handler| handler as usize == action.sa_sigaction)
+}
+
+/// Does the part of [`install_handler`] that may wait for the loader. Called before it, without a
+/// lock: a thread of the application may hold the loader's lock while it calls the profiler. Cost:
+/// about 20 µs for the check for a sandbox, and that of a search in the loader's list on the first call.
+pub(crate) fn prepare_handler() {
+    pin_own_library();
+    bind_handler_functions();
 }
 
 /// Installs the profiler's handler, which calls `capture` for each request that arrives by
-/// `signal`. The handler is never removed.
+/// `signal`. The handler is never removed. The caller has called [`prepare_handler`].
 ///
-/// If a foreign handler was installed since an earlier call, it becomes the previous one. Cost:
-/// about 20 µs for the check for a sandbox, and a few system calls.
+/// If a foreign handler was installed since an earlier call, the profiler's is installed over it, at
+/// another level. Cost: a few system calls.
 pub(crate) fn install_handler(signal: i32, capture: CaptureFn) -> Result<(), StartError> {
     note_process();
-    pin_own_library();
     USER.store(getuid().as_raw(), Ordering::Relaxed);
-    bind_handler_functions();
     CAPTURE.store(capture as *mut (), Ordering::Release);
     set_handler(signal)
 }
@@ -458,13 +537,31 @@ fn bind_handler_functions() {
     bind_guarded_reads();
 }
 
+/// Returns the level for an installation over the action `previous`, with the previous actions of
+/// all levels: the one with that previous action, so that a handler which is installed again and
+/// again uses one level; otherwise the first that was not used, or the last.
+fn level_over(
+    previous: *mut libc::sigaction,
+    levels: &[AtomicPtr<libc::sigaction>; LEVELS],
+) -> usize {
+    let holds = |wanted: *mut libc::sigaction| {
+        let mut levels = levels.iter();
+        levels.position(|level| level.load(Ordering::Acquire) == wanted)
+    };
+    let unused = || holds(std::ptr::null_mut());
+    holds(previous).or_else(unused).unwrap_or(LEVELS - 1)
+}
+
 /// Installs the profiler's handler and records the previous action.
 fn set_handler(signal: i32) -> Result<(), StartError> {
     let current = read_action(signal)?;
     if is_ours(&current) {
         return Ok(());
     }
-    PREVIOUS[signal as usize].store(intern_action(current), Ordering::Release);
+    let levels = &PREVIOUS[signal as usize];
+    let previous = intern_action(current);
+    let level = level_over(previous, levels);
+    levels[level].store(previous, Ordering::Release);
     // On the thread's alternate stack if it has one, because the stack of a coroutine may be too
     // small, and Go requires it. A previous handler that was installed without that flag may need
     // more stack than there is (coz #110).
@@ -473,12 +570,12 @@ fn set_handler(signal: i32) -> Result<(), StartError> {
         flags.remove(SaFlags::SA_ONSTACK);
     }
     // All signals are blocked while the handler runs, so that no other handler can jump out of it.
-    let action = SigAction::new(SigHandler::SigAction(handle_signal), flags, SigSet::all());
+    let action = SigAction::new(SigHandler::SigAction(HANDLERS[level]), flags, SigSet::all());
     // SAFETY: the handler has the signature that `SA_SIGINFO` requires, and keeps its contract.
     let replaced = unsafe { swap_action(signal, &action.into()) }?;
     // Another thread installed the replaced handler after `read_action`.
     if replaced.sa_sigaction != current.sa_sigaction && !is_ours(&replaced) {
-        PREVIOUS[signal as usize].store(intern_action(replaced), Ordering::Release);
+        levels[level].store(intern_action(replaced), Ordering::Release);
     }
     Ok(())
 }
@@ -523,7 +620,7 @@ fn is_same_action(one: &libc::sigaction, other: &libc::sigaction) -> bool {
 pub(crate) fn is_sampling_signal(signal: i32) -> bool {
     PREVIOUS
         .get(signal as usize)
-        .is_some_and(|previous| !previous.load(Ordering::Acquire).is_null())
+        .is_some_and(|levels| !levels[0].load(Ordering::Acquire).is_null())
 }
 
 /// Returns whether the kernel queues signals of this number, as it does for real-time signals. Of
@@ -650,6 +747,40 @@ mod tests {
         for bit in 48..64 {
             assert_eq!(from_value(ticket.to_value() ^ 1 << bit), None);
         }
+    }
+
+    #[test]
+    fn next_level_is_the_own_one_or_that_below_the_mark() {
+        let [first, second] = [0, 1].map(mark_in_handler);
+        for (own, mark, next) in [
+            (0, 0, Some(0)),
+            (3, 0, Some(3)),
+            (0, second, Some(0)),
+            (1, second, Some(0)),
+            (3, second, Some(0)),
+            (3, mark_in_handler(3), Some(2)),
+            (1, mark_in_handler(3), Some(1)),
+            (0, first, None),
+            (1, first, None),
+            // Not a mark of this copy of the crate.
+            (1, first ^ 1 << 20, Some(1)),
+        ] {
+            assert_eq!(next_level_in_handler(own, mark), next, "{own}, {mark:#x}");
+        }
+    }
+
+    #[test]
+    fn level_over_an_action_is_found_again() {
+        let levels = [const { AtomicPtr::new(std::ptr::null_mut()) }; LEVELS];
+        let mut actions = [DEFAULT_ACTION; LEVELS + 1].map(Box::new);
+        let mut over = |index: usize| {
+            let action = &raw mut *actions[index];
+            let level = level_over(action, &levels);
+            levels[level].store(action, Ordering::Relaxed);
+            level
+        };
+        assert_eq!([over(0), over(0), over(1), over(0)], [0, 0, 1, 0]);
+        assert_eq!([over(2), over(3), over(4), over(4)], [2, 3, 3, 3]);
     }
 
     #[test]

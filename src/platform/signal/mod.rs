@@ -7,10 +7,11 @@ mod thread_timer;
 
 pub(crate) use control_pipe::{
     ControlPipe, ControlRequest, ControlSignal, check_control_signals,
-    forget_control_pipe_in_child, release_control_signal, take_signal,
+    forget_control_pipe_in_child, prepare_control_signals, release_control_signal, take_signal,
 };
 pub(crate) use handler::{
     ArrivalInHandler, HandlerCheck, Sent, SignalSource, SignalTicket, ensure_handler,
-    install_handler, resolve_sampling_signal, send_request, signal_is_queued, thread_exists,
+    has_foreign_handler, install_handler, prepare_handler, resolve_sampling_signal, send_request,
+    signal_is_queued, thread_exists,
 };
 pub(crate) use thread_timer::ThreadTimer;

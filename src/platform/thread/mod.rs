@@ -11,7 +11,10 @@ mod thread_probe;
 pub(crate) use other_threads_activity::{
     OtherThreadsActivity, ProcessCpuSum, other_threads_activity_by_rusage,
 };
-pub(crate) use own_descriptors::{has_own_descriptors, on_own_descriptors, use_own_descriptors};
+pub(crate) use own_descriptors::{
+    feed_own_descriptors, has_own_descriptors, is_out_of_descriptors, on_own_descriptors,
+    use_own_descriptors,
+};
 pub(crate) use profiler_thread::{ProfilerThread, spawn_profiler_thread};
 pub(crate) use signal_stack::SignalStack;
 pub(crate) use stack_bounds::{StackBounds, current_stack_bounds};

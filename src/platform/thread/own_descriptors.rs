@@ -17,16 +17,16 @@
 
 use std::cell::Cell;
 use std::fs::OpenOptions;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, IntoRawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use nix::fcntl::OFlag;
-use nix::sched::{CloneFlags, unshare};
 use nix::sys::resource::{Resource, getrlimit};
-use nix::unistd::{close, dup};
+use nix::unistd::dup;
 
 use crate::platform::identity::with_signals_blocked;
 use crate::platform::sandbox::may_make_uncommon_call;
@@ -34,8 +34,6 @@ use crate::platform::thread::profiler_thread::spawn_profiler_thread;
 
 /// `CLOSE_RANGE_UNSHARE`.
 const UNSHARE: libc::c_uint = 1 << 1;
-/// Number of descriptors to close one by one where the kernel does not list them.
-const UNLISTED: i32 = 1 << 16;
 /// Largest share of the limit of open files that the profiler keeps open.
 const KEPT_SHARE: u64 = 2;
 
@@ -65,7 +63,7 @@ pub(crate) fn use_own_descriptors() -> bool {
     if has_own_descriptors() {
         return true;
     }
-    if !(may_make_uncommon_call() && (leave_shared_table() || copy_and_empty_table())) {
+    if !(may_make_uncommon_call() && leave_shared_table()) {
         return false;
     }
     open_null_streams();
@@ -106,36 +104,104 @@ pub(crate) fn on_own_descriptors<T: Send + 'static>(
     }
 }
 
+/// Returns whether the process or the calling thread has no free descriptor.
+pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EMFILE)
+}
+
+/// A part of what the calling thread writes, or its result.
+enum Part {
+    Bytes(Vec<u8>),
+    End(io::Result<()>),
+}
+
+/// Writes to the file that another thread has opened.
+struct Feed {
+    parts: Sender<Part>,
+    /// An answer for each part.
+    written: Receiver<io::Result<()>>,
+}
+
+/// Runs `body` on a thread with an empty descriptor table, and waits for it. `body` gets a function
+/// that writes what `feed` writes on the calling thread. So `feed` may run code of the application,
+/// and `body` opens files although the process has no free descriptor. Returns `None` without
+/// running either if the system refuses such a thread, and in a sandbox.
+pub(crate) fn feed_own_descriptors<T: Send + 'static>(
+    feed: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    body: impl FnOnce(&mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> T + Send + 'static,
+) -> Option<T> {
+    if !may_make_uncommon_call() {
+        return None;
+    }
+    let (send_answer, answer) = channel();
+    let (parts, receive_parts) = channel();
+    let (send_written, written) = channel();
+    let run = move || {
+        if use_own_descriptors() {
+            let mut copy = |out: &mut dyn Write| copy_parts(&receive_parts, &send_written, out);
+            let _ = send_answer.send(catch_unwind(AssertUnwindSafe(|| body(&mut copy))));
+        }
+    };
+    let thread = with_signals_blocked(|| spawn_profiler_thread(c"ProfilerFiles", run)).ok()?;
+    // The other thread has opened its file. If it cannot, there is nothing to write to.
+    if written.recv().is_ok() {
+        let mut out = Feed { parts, written };
+        let fed = feed(&mut out);
+        let _ = out.parts.send(Part::End(fed));
+    }
+    let answer = answer.recv();
+    thread.join();
+    match answer.ok()? {
+        Ok(answer) => Some(answer),
+        Err(panic) => resume_unwind(panic),
+    }
+}
+
+/// Writes each part to `out`, after a first answer that the file is open.
+fn copy_parts(
+    parts: &Receiver<Part>,
+    written: &Sender<io::Result<()>>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut answer = Ok(());
+    loop {
+        // The other thread notices if this one has ended, and this one if the other has panicked.
+        let _ = written.send(answer);
+        match parts.recv() {
+            Ok(Part::Bytes(bytes)) => {
+                if let Err(error) = out.write_all(&bytes) {
+                    let _ = written.send(Err(error.kind().into()));
+                    return Err(error);
+                }
+                answer = Ok(());
+            }
+            Ok(Part::End(result)) => return result,
+            Err(_) => return Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+}
+
+impl Write for Feed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let broken = || io::Error::from(io::ErrorKind::BrokenPipe);
+        let part = Part::Bytes(bytes.to_vec());
+        self.parts.send(part).map_err(|_| broken())?;
+        let written = self.written.recv().map_err(|_| broken())?;
+        written.map(|()| bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Leaves the shared table in one step, so that no file of the application is kept open even for a
-/// moment. Fails before Linux 5.9.
+/// moment. Fails before Linux 5.9, where the table could only be copied: closing a copy flushes the
+/// application's file, and waits for the server of a network file system.
 fn leave_shared_table() -> bool {
     let (first, last): (libc::c_uint, libc::c_uint) = (0, libc::c_uint::MAX);
     // SAFETY: *no memory*; *own table*: the call closes the numbers of the new table only.
     unsafe { libc::syscall(libc::SYS_close_range, first, last, UNSHARE) == 0 }
-}
-
-/// Copies the shared table, and closes all descriptors of the copy.
-fn copy_and_empty_table() -> bool {
-    if unshare(CloneFlags::CLONE_FILES).is_err() {
-        return false;
-    }
-    // A number must be free for the listing.
-    (0..3).for_each(close_number);
-    let listed = std::fs::read_dir("/proc/thread-self/fd").map(|entries| {
-        entries
-            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-            .collect::<Vec<i32>>()
-    });
-    match listed {
-        Ok(numbers) => numbers.into_iter().for_each(close_number),
-        Err(_) => (3..UNLISTED).for_each(close_number),
-    }
-    true
-}
-
-/// Closes a number of the copied table, if it is open.
-fn close_number(number: i32) {
-    let _ = close(number);
 }
 
 /// Opens `/dev/null` as the three standard streams, for code that uses them by their numbers. A
@@ -172,13 +238,12 @@ mod tests {
         numbers
     }
 
-    /// Leaves the table on a thread of its own, and asserts that the thread has only the standard
-    /// streams, and this test's thread all that it had.
-    fn check_own_table(leave: impl FnOnce() -> bool + Send) {
+    #[test]
+    fn own_table_has_only_null_streams() {
         let (end, write_end) = std::io::pipe().expect("a pipe");
         std::thread::scope(|scope| {
             let checks = scope.spawn(|| {
-                assert!(leave());
+                assert!(use_own_descriptors());
                 let null = std::fs::metadata("/dev/null").expect("a device");
                 use std::os::unix::fs::MetadataExt;
                 let is_null = |number: &i32| {
@@ -191,6 +256,7 @@ mod tests {
             });
             assert_eq!(checks.join().expect("thread"), (4, true));
         });
+        // This test's thread has all that it had.
         let numbers = own_numbers();
         for number in [end.as_raw_fd(), write_end.as_raw_fd()] {
             assert!(
@@ -201,17 +267,37 @@ mod tests {
     }
 
     #[test]
-    fn own_table_has_only_null_streams() {
-        check_own_table(use_own_descriptors);
-    }
-
-    #[test]
-    fn copied_table_has_only_null_streams() {
-        check_own_table(|| {
-            let has_left = copy_and_empty_table();
-            open_null_streams();
-            has_left
-        });
+    fn feed_writes_on_the_other_thread_and_returns_its_answer() {
+        let written = feed_own_descriptors(
+            |out| {
+                out.write_all(b"first")
+                    .and_then(|()| out.write_all(b", second"))
+            },
+            |write| {
+                let mut text = Vec::new();
+                let result = write(&mut text).map_err(|error| error.kind());
+                (has_own_descriptors(), result, text)
+            },
+        );
+        assert_eq!(written, Some((true, Ok(()), b"first, second".to_vec())));
+        // Neither the error of the writer nor that of the text is lost.
+        let full = feed_own_descriptors(
+            |out| {
+                let error = out.write_all(b"text").expect_err("no space");
+                assert_eq!(error.kind(), io::ErrorKind::WriteZero);
+                Err(error)
+            },
+            |write| write(&mut [0u8; 2].as_mut_slice()).map_err(|error| error.kind()),
+        );
+        assert_eq!(full, Some(Err(io::ErrorKind::WriteZero)));
+        let failed = feed_own_descriptors(
+            |_| Err(io::ErrorKind::Other.into()),
+            |write| write(&mut Vec::new()).map_err(|error| error.kind()),
+        );
+        assert_eq!(failed, Some(Err(io::ErrorKind::Other)));
+        // Without a file there is no text.
+        let unopened = feed_own_descriptors(|_| panic!("not called"), |_| 7);
+        assert_eq!(unopened, Some(7));
     }
 
     #[test]

@@ -3,5 +3,5 @@
 mod stack_sampler;
 mod suspend;
 
-pub(crate) use stack_sampler::{OnDemandUnwinder, SampledStack, hold_unwinder_for_fork};
+pub(crate) use stack_sampler::{IdleUnwinders, SampledStack, hold_unwinders_for_fork};
 pub(crate) use suspend::suspend_and_capture;

@@ -1,4 +1,4 @@
-//! Captures single stacks on demand: unwinds them with a separate unwinder and merges them with
+//! Captures single stacks on demand: unwinds them with separate unwinders and merges them with
 //! their labels.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,27 +17,55 @@ use crate::types::{
 use crate::unwind::{
     Captured, CodeMap, ModuleTable, NamedCode, NativeStack, Unwinder, registered_code,
 };
-use crate::util::{Guard, LockRank, NamedMutex, is_any_lock_held_on_current_thread};
+use crate::util::{
+    Guard, LockRank, NamedMutex, as_profiler_work, is_any_lock_held_on_current_thread,
+};
 
-/// The unwinder for stacks on demand, created for the first such stack.
-pub(crate) struct OnDemandUnwinder {
+/// Maximum number of unwinders that are kept for later stacks.
+const MAX_IDLE: usize = 4;
+
+/// An unwinder for stacks on demand.
+///
+/// A thread that unwinds takes one for itself. It holds no lock meanwhile, because the unwinder may
+/// wait for the loader, whose lock a thread of the application may hold while it calls the profiler.
+struct OnDemandUnwinder {
     unwinder: Unwinder,
     modules: Arc<ModuleTable>,
     native: NativeStack,
     merged: Vec<MergedFrame>,
 }
 
-static ON_DEMAND: NamedMutex<Option<OnDemandUnwinder>> =
-    NamedMutex::new("on-demand unwinder", LockRank::Unwinder, None);
+/// The unwinders that no thread uses at the moment.
+pub(crate) struct IdleUnwinders {
+    unwinders: Vec<OnDemandUnwinder>,
+    /// The modules as the last unwinder listed them; `None` before the first list. A new unwinder
+    /// continues this list. One of its own would not show which modules were replaced between a
+    /// capture and the list.
+    modules: Option<Arc<ModuleTable>>,
+}
 
-/// Holds the lock of the unwinder while the process forks.
-pub(crate) fn hold_unwinder_for_fork() -> Guard<'static, Option<OnDemandUnwinder>> {
-    ON_DEMAND.lock()
+static IDLE: NamedMutex<IdleUnwinders> = NamedMutex::new(
+    "idle on-demand unwinders",
+    LockRank::IdleUnwinders,
+    IdleUnwinders {
+        unwinders: Vec::new(),
+        modules: None,
+    },
+);
+
+/// Holds the lock of the idle unwinders while the process forks.
+pub(crate) fn hold_unwinders_for_fork() -> Guard<'static, IdleUnwinders> {
+    IDLE.lock()
 }
 
 impl OnDemandUnwinder {
-    fn new() -> Self {
-        let unwinder = Unwinder::new();
+    /// Creates an unwinder that knows these modules, or those that are loaded now. Waits for the
+    /// loader.
+    fn new(known: Option<&ModuleTable>) -> Self {
+        let unwinder = match known {
+            Some(known) => Unwinder::with_modules(known.clone()),
+            None => Unwinder::new(),
+        };
         let modules = Arc::new(unwinder.modules().clone());
         Self {
             unwinder,
@@ -47,28 +75,71 @@ impl OnDemandUnwinder {
         }
     }
 
-    /// Creates the unwinder on the first call. From then on the unwinder notices if a module that a
-    /// capture refers to is replaced. Other callers wait until it is created, because a stack that
-    /// is captured before the modules are listed ends where it leaves the program's own module. A
+    /// Lists the modules on the first call. From then on the unwinders notice if a module that a
+    /// capture refers to is replaced. Returns only after a list exists, because a stack that is
+    /// captured before the modules are listed ends where it leaves the program's own module. A
     /// call that comes from the application's allocator during the profiler's own work returns at
     /// once.
-    pub(crate) fn ensure() {
+    fn ensure() {
         static IS_MADE: AtomicBool = AtomicBool::new(false);
         if !IS_MADE.load(Ordering::Acquire) && !is_any_lock_held_on_current_thread() {
-            Self::with(|_| ());
+            as_profiler_work(|| {
+                let first = Self::new(None);
+                // Of several first lists, the one that is published first is the oldest that any
+                // capture refers to.
+                let surplus = {
+                    let mut idle = IDLE.lock();
+                    match idle.modules {
+                        None => {
+                            idle.modules = Some(Arc::clone(&first.modules));
+                            idle.unwinders.push(first);
+                            None
+                        }
+                        Some(_) => Some(first),
+                    }
+                };
+                drop(surplus);
+            });
             IS_MADE.store(true, Ordering::Release);
         }
     }
 
-    /// Calls `body` with the unwinder, after updating its list of modules.
+    /// Calls `body` with an unwinder, after updating its list of modules. Waits for the loader, but
+    /// for no thread that unwinds.
     fn with<T>(body: impl FnOnce(&mut Self) -> T) -> T {
-        let mut unwinder = ON_DEMAND.lock();
-        let on_demand = unwinder.get_or_insert_with(Self::new);
-        if on_demand.unwinder.check_modules() {
-            on_demand.unwinder.refresh_modules();
-            on_demand.modules = Arc::new(on_demand.unwinder.modules().clone());
+        // An allocator of the application that calls the profiler is refused, although no lock is
+        // held.
+        as_profiler_work(|| {
+            let (taken, known) = {
+                let mut idle = IDLE.lock();
+                (idle.unwinders.pop(), idle.modules.clone())
+            };
+            let mut on_demand = taken.unwrap_or_else(|| Self::new(known.as_deref()));
+            if on_demand.unwinder.check_modules() {
+                on_demand.unwinder.refresh_modules();
+                on_demand.modules = Arc::new(on_demand.unwinder.modules().clone());
+            }
+            let result = body(&mut on_demand);
+            on_demand.give_back();
+            result
+        })
+    }
+
+    /// Keeps the unwinder for a later stack, if not too many are kept.
+    fn give_back(self) {
+        // Dropped after the lock is released, because there may be much of it.
+        let _older;
+        let _surplus;
+        let mut idle = IDLE.lock();
+        let is_newer = |known: &Arc<ModuleTable>| self.modules.is_newer_than(known);
+        if idle.modules.as_ref().is_none_or(is_newer) {
+            _older = idle.modules.replace(Arc::clone(&self.modules));
         }
-        body(on_demand)
+        if idle.unwinders.len() < MAX_IDLE {
+            idle.unwinders.push(self);
+        } else {
+            _surplus = self;
+        }
     }
 
     fn unwind(&mut self, copied: &Copied<'_>) {

@@ -3,6 +3,8 @@
 mod frame_pointer_cache;
 mod pending_request;
 mod sample_recorder;
+#[cfg(test)]
+mod stopped_session_tests;
 mod thread_lists;
 mod thread_sampler;
 

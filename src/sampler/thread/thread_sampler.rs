@@ -276,6 +276,9 @@ impl ThreadSampler {
             return;
         };
         self.collect_capture(&slot, cpu_ns, context);
+        if context.session.is_stopping() {
+            return;
+        }
         let runs = match &mut self.state {
             ThreadState::Idle(_) => return,
             ThreadState::Running => return self.sample(cpu_ns, context),
@@ -380,7 +383,7 @@ impl ThreadSampler {
             return false;
         };
         let has_timer = context.session.uses_timers()
-            && context.is_handler_in_place
+            && context.may_request()
             && self.timer.ensure(self.tid(), slot, context.session);
         if has_timer && slot.request().is_some() {
             self.state = ThreadState::TimerArmed(TimerRequest::new(cpu_ns));
@@ -395,7 +398,7 @@ impl ThreadSampler {
         blocked_at: Option<BlockedAt>,
         context: &TickContext<'_>,
     ) {
-        if !(context.is_handler_in_place && may_signal()) {
+        if !(context.may_request() && may_signal()) {
             return;
         }
         let counts = &context.session.counts;
@@ -406,6 +409,8 @@ impl ThreadSampler {
             return;
         }
         let Some(sequence) = repeated.or_else(|| slot.request()) else {
+            // A late handler uses the slot, or an earlier session's sampler that waits for the loader.
+            SessionCounts::add(&counts.unanswered_ticks, 1);
             return;
         };
         // The signal of a repeated request is still pending where the thread blocks it.
@@ -424,8 +429,7 @@ impl ThreadSampler {
     /// Returns whether the thread, which is blocked at `blocked_at` or not blocked, masks the signal.
     /// A signal that is pending would be what its next `sigwait` returns.
     ///
-    /// A thread that has answered and run on since then is taken not to: asking costs a third of a
-    /// request.
+    /// A thread that has run on since its last answer is taken not to: asking costs 3 µs.
     fn blocks_signal(&mut self, blocked_at: Option<BlockedAt>, context: &TickContext<'_>) -> bool {
         blocked_at.is_some_and(|at| at.awaits_signals)
             || (self.may_block_signal && self.probe.blocks(context.session.settings.signal))
@@ -455,7 +459,7 @@ impl ThreadSampler {
         };
         let counts = &context.session.counts;
         let interval_ns = context.interval_ns();
-        let may_send = context.is_handler_in_place && may_signal();
+        let may_send = context.may_request() && may_signal();
         match &mut self.state {
             ThreadState::Running | ThreadState::Idle(_) => {}
             ThreadState::Signalled(request) => {
@@ -644,7 +648,9 @@ impl ThreadSampler {
             // Without a request the slot has no capture of this session.
             ThreadState::Running | ThreadState::Idle(_) => return,
         };
-        slot.clear_cancelled_request();
+        if !context.session.is_stopping() {
+            slot.clear_cancelled_request();
+        }
         match request.idle_run(header.time, now, cpu_ns, context.interval_ns()) {
             Ok(run) => {
                 if let Some(run) = run {

@@ -48,6 +48,12 @@ impl TickContext<'_> {
         self.session.settings.interval.as_nanos() as u64
     }
 
+    /// Returns whether a thread may be asked for a sample: the handler is in place, and the session
+    /// goes on. After a session has stopped, another one may use the threads' slots.
+    pub(crate) fn may_request(&self) -> bool {
+        self.is_handler_in_place && !self.session.is_stopping()
+    }
+
     /// Returns the part of a run before the next pause, which may have begun during this tick.
     /// Returns `None` if the run began before sampling last resumed.
     pub(crate) fn unpaused_part(&self, run: SampleRun) -> Option<SampleRun> {

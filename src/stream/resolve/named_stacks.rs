@@ -11,7 +11,7 @@ use crate::stream::decode::ProfileSource;
 use crate::stream::decode::TextTable;
 use crate::stream::decode::UniqueStacks;
 use crate::stream::resolve::location::{Locations, label_location, script_location};
-use crate::symbols::{AddressNames, CodeAddressService, FrameName, SampledAddress};
+use crate::symbols::{AddressNames, CodeAddressService, FrameName, SampledAddress, UnreadFile};
 use crate::types::{ScriptDescription, ScriptImplementation};
 use crate::unwind::{LoadedModule, NamedCode};
 use crate::util::{ProgressLocation, ProgressLogger};
@@ -77,6 +77,7 @@ pub(crate) struct NamedStacks {
     /// For each stack of the process, the index of the named stack. `None` if the indices are
     /// equal.
     map: Option<Vec<u32>>,
+    unread_files: Vec<UnreadFile>,
 }
 
 impl NamedStacks {
@@ -114,6 +115,7 @@ impl NamedStacks {
             locations,
             stacks,
             map: Some(map),
+            unread_files: names.unread_files,
         }
     }
 
@@ -141,7 +143,13 @@ impl NamedStacks {
             locations,
             stacks,
             map: None,
+            unread_files: Vec::new(),
         }
+    }
+
+    /// Returns the files of modules that provided no names.
+    pub(crate) fn unread_files(&self) -> &[UnreadFile] {
+        &self.unread_files
     }
 
     /// Returns the named stack of a stack of the process.
@@ -169,6 +177,7 @@ impl NamedStacks {
 struct ProfileNames {
     now: AddressNames,
     replaced: HashMap<usize, AddressNames>,
+    unread_files: Vec<UnreadFile>,
 }
 
 fn name_addresses(
@@ -190,8 +199,9 @@ fn name_addresses(
     let modules = source.modules.all_as_of_now();
     // Few addresses lie in replaced modules.
     let current_progress = progress.sub_logger(0.0, CURRENT_NAMES_END, ProgressLocation::Names);
-    let now = CodeAddressService::new(&modules, &source.generated_code)
-        .resolve_with_progress(addresses, &current_progress);
+    let service = CodeAddressService::new(&modules, &source.generated_code);
+    let now = service.resolve_with_progress(addresses, &current_progress);
+    let mut unread_files = service.take_unread_files();
     drop(current_progress);
     let replaced_progress = progress.sub_logger(CURRENT_NAMES_END, 1.0, ProgressLocation::Names);
     let no_code = NamedCode::default();
@@ -202,14 +212,16 @@ fn name_addresses(
             image,
             unloaded: true,
         }];
-        Some((
-            number,
-            CodeAddressService::new(&modules, &no_code).resolve_with_progress(addresses, &progress),
-        ))
+        let service = CodeAddressService::new(&modules, &no_code);
+        let names = service.resolve_with_progress(addresses, &progress);
+        unread_files.extend(service.take_unread_files());
+        Some((number, names))
     });
+    let replaced = replaced.collect();
     ProfileNames {
         now,
-        replaced: replaced.collect(),
+        replaced,
+        unread_files,
     }
 }
 

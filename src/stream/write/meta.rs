@@ -1,7 +1,7 @@
 //! Writes the profile's `meta`.
 
 use crate::json::JsonWriter;
-use crate::platform::system_info;
+use crate::platform::{on_own_descriptors, system_info};
 use crate::stream::decode::ProcessStreamingContext;
 use crate::stream::decode::ProfileSource;
 use crate::stream::resolve::MarkerTypes;
@@ -19,7 +19,7 @@ pub(crate) fn write_meta(
     symbolicated: bool,
 ) {
     let settings = &source.session.settings;
-    let system = system_info();
+    let system = on_own_descriptors(system_info);
     json.object(|json| {
         json.key("version").unsigned(FORMAT_VERSION);
         json.key("startTime").float(source.process_start.epoch_ms);

@@ -16,6 +16,7 @@ use crate::stream::write::meta::write_meta;
 use crate::stream::write::options::StreamOptions;
 use crate::stream::write::pages::write_pages;
 use crate::stream::write::thread_tables::{write_placeholder_main_thread, write_thread};
+use crate::symbols::UnreadFile;
 use crate::threads::MAIN_THREAD_NAME;
 use crate::util::{FailureLatch, ProgressLocation, ProgressLogger};
 
@@ -36,6 +37,8 @@ const CHILD_PROFILES_END: f32 = 0.99;
 /// the parts before the threads to `out` before it looks up names, so that a failure of `out` shows
 /// before the longest part.
 ///
+/// Returns the files of modules that provided no names, which the profile lists, too.
+///
 /// # Errors
 /// Returns the first failure of the job, which is that of `out`.
 #[doc(alias = "profiler_stream_json_for_this_process")]
@@ -44,7 +47,7 @@ pub(crate) fn stream_gecko_json(
     options: &StreamOptions,
     latch: FailureLatch,
     out: &mut dyn Write,
-) -> io::Result<()> {
+) -> io::Result<Vec<UnreadFile>> {
     source.since = options.since;
     let progress = &options.progress;
     let decoding = progress.sub_logger(0.0, ENTRIES_END, ProgressLocation::Entries);
@@ -58,6 +61,7 @@ pub(crate) fn stream_gecko_json(
     process.thin_idle_rows(options.max_rows);
     let types = MarkerTypes::of_profile(&process.marker_types);
     let mut json = JsonWriter::for_job(out, latch);
+    let mut unread_files = Vec::new();
     json.object(|json| {
         progress.set_local_progress(ENTRIES_END, ProgressLocation::Libraries);
         write_libs(json.key("libs"), &process.modules);
@@ -92,7 +96,8 @@ pub(crate) fn stream_gecko_json(
         drop(threads);
         progress.set_local_progress(THREADS_END, ProgressLocation::Log);
         process.paused_ranges.write(json.key("pausedRanges"));
-        write_log(json.key("profilingLog"), source, &process);
+        unread_files = named.unread_files().to_vec();
+        write_log(json.key("profilingLog"), source, &process, &unread_files);
         let children =
             progress.sub_logger(LOG_END, CHILD_PROFILES_END, ProgressLocation::ChildProfiles);
         json.key("processes").array(|json| {
@@ -103,7 +108,7 @@ pub(crate) fn stream_gecko_json(
             }
         });
     });
-    json.finish()
+    json.finish().map(|()| unread_files)
 }
 
 fn name_frames(
@@ -212,7 +217,12 @@ fn write_counter_row(json: &mut JsonWriter<'_>, time_ns: u64, delta: i64) {
 }
 
 /// Writes `profilingLog`: what the profiler did, lost and cost, under the id of the process.
-fn write_log(json: &mut JsonWriter<'_>, source: &ProfileSource, process: &ProcessStreamingContext) {
+fn write_log(
+    json: &mut JsonWriter<'_>,
+    source: &ProfileSource,
+    process: &ProcessStreamingContext,
+    unread_files: &[UnreadFile],
+) {
     json.object(|json| {
         json.key(&source.process.to_number().to_string())
             .object(|json| {
@@ -227,6 +237,12 @@ fn write_log(json: &mut JsonWriter<'_>, source: &ProfileSource, process: &Proces
                         }
                     });
                 }
+                // Functions in these have no names, except in the module's separate debug file.
+                json.key("modulesWithoutNames").array(|json| {
+                    for UnreadFile { path, reason, .. } in unread_files {
+                        json.string(&format!("{}: {reason}", path.display()));
+                    }
+                });
                 json.key("sampler").object(|json| {
                     for (name, count) in &source.counts {
                         json.key(name).unsigned(*count);

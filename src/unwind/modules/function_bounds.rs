@@ -11,7 +11,7 @@ use object::elf::FileHeader64;
 use object::read::elf::ElfFile;
 use object::{NativeEndian, Object, ObjectSection, ObjectSymbol, ReadCache, SymbolKind};
 
-use crate::platform::{ModuleImage, SharedFile};
+use crate::platform::{ModuleImage, SharedFile, on_own_descriptors};
 
 /// Maximum number of functions in a module; if there are more, none are used.
 const MAX_FUNCTIONS: usize = 2_000_000;
@@ -47,7 +47,8 @@ impl FunctionBounds {
     /// Reads the symbol tables. The result is empty if the file is missing or was replaced since it
     /// was loaded. Cost: some ms for a large module.
     pub(crate) fn read(module: &ModuleImage) -> Self {
-        read_bounds(module).unwrap_or_default()
+        let module = module.without_unwind_sections();
+        on_own_descriptors(move || read_bounds(&module)).unwrap_or_default()
     }
 
     /// Returns whether only the dynamic linker writes the word at `address`.

@@ -155,6 +155,11 @@ impl ModuleTable {
         self.number
     }
 
+    /// Returns whether this list was made after `other`.
+    pub(crate) fn is_newer_than(&self, other: &Self) -> bool {
+        self.changed_at > other.changed_at
+    }
+
     /// Returns whether a refresh, or a check that found this list up to date, began after `time`.
     pub(crate) fn was_checked_after(&self, time: TimeStamp) -> bool {
         time < self.checked_at

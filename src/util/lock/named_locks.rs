@@ -1,7 +1,7 @@
 //! Locks with a name, an owner and a rank in the lock order.
 //!
 //! The order is life cycle → `PsLock` → `ThreadRegistry` → thread data (the slot pool and the
-//! session's own lists) → chunk manager → unwinder → code ranges → script functions →
+//! session's own lists) → chunk manager → idle unwinders → code ranges → script functions →
 //! event watches. Debug builds assert that a thread takes locks in that order, and at most one of
 //! each rank. The locks are never poisoned: every critical section leaves its data well formed,
 //! even if it panics. The signal handler takes no lock.
@@ -43,7 +43,7 @@ pub(crate) enum LockRank {
     ThreadRegistry = 2,
     SessionData = 3,
     ChunkManager = 4,
-    Unwinder = 5,
+    IdleUnwinders = 5,
     CodeRanges = 6,
     ScriptFunctions = 7,
     EventWatches = 8,

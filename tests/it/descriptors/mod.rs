@@ -5,6 +5,7 @@ mod callbacks;
 mod host_files;
 mod limits;
 mod module_files;
+mod none_left;
 mod saving;
 
 use crate::common::{Read, Sleeper, wait_until};

@@ -1,40 +1,46 @@
-//! The application may call the profiler in its own callback of `dl_iterate_phdr`. The thread then
-//! holds the loader's lock, for which the sampler waits.
+//! The application may call the profiler in its own callback of `dl_iterate_phdr`, or in a library's
+//! constructor. The thread then holds a lock of the loader, for which the sampler waits, or another
+//! thread that calls the profiler.
 
 use std::ffi::{c_int, c_void};
-use std::sync::mpsc::channel;
+use std::sync::Mutex;
+use std::sync::mpsc::{Sender, channel};
 
 use crate::common::{LONGEST_WAIT, Read, isolated, wait_until};
-use gekkota::stack::{StackFeatures, profiler_capture_backtrace};
+use crate::unwinding::accuracy::c_code;
+use gekkota::stack::{
+    ProfilerBacktrace, StackFeatures, profiler_capture_backtrace,
+    profiler_suspend_and_sample_thread,
+};
+use gekkota::thread::profiler_current_thread_id;
 use gekkota::{ProfilerSession, StartParams, profiler_get_profile, profiler_stop};
 use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::{ForkResult, fork};
+use nix::unistd::{ForkResult, Pid, fork, gettid};
 
 /// Number of the system call `futex`, with which a thread waits for a lock.
 const FUTEX: &str = "202 ";
 
 /// Calls `body` within a callback of `dl_iterate_phdr`.
-fn within_loader_callback(body: fn()) {
-    unsafe extern "C" fn callback(
+fn within_loader_callback<F: FnMut()>(mut body: F) {
+    unsafe extern "C" fn callback<F: FnMut()>(
         _: *mut libc::dl_phdr_info,
         _: usize,
         body: *mut c_void,
     ) -> c_int {
         // SAFETY: the data pointer that is passed below.
-        unsafe { (*body.cast::<fn()>())() };
+        unsafe { (*body.cast::<F>())() };
         1
     }
-    let mut body = body;
     // SAFETY: the callback has the loader's signature, and its data outlives the call.
-    let answer = unsafe { libc::dl_iterate_phdr(Some(callback), (&raw mut body).cast()) };
+    let answer = unsafe { libc::dl_iterate_phdr(Some(callback::<F>), (&raw mut body).cast()) };
     assert_eq!(answer, 1);
 }
 
-/// Runs `body` within a callback of the loader, on a thread of its own. Fails if it does not return.
-fn returns_within_loader_callback(body: fn()) {
+/// Runs `body` on a thread of its own. Fails if it does not return.
+fn returns(body: impl FnOnce() + Send + 'static) {
     let (sender, receiver) = channel();
     let thread = std::thread::spawn(move || {
-        within_loader_callback(body);
+        body();
         sender.send(()).expect("the test waits");
     });
     if receiver.recv_timeout(LONGEST_WAIT).is_err() {
@@ -43,6 +49,11 @@ fn returns_within_loader_callback(body: fn()) {
         std::process::abort();
     }
     thread.join().expect("no panic");
+}
+
+/// Runs `body` within a callback of the loader, on a thread of its own. Fails if it does not return.
+fn returns_within_loader_callback(body: fn()) {
+    returns(move || within_loader_callback(body));
 }
 
 /// Waits until the sampler waits for a lock: the loader's, because it takes no other one for long.
@@ -79,6 +90,10 @@ fn starts_profiles_and_stops() {
 
 fn forks() {
     wait_for_blocked_sampler();
+    fork_and_wait();
+}
+
+fn fork_and_wait() {
     // SAFETY: the child only exits.
     match unsafe { fork() }.expect("fork") {
         ForkResult::Child => {
@@ -115,6 +130,180 @@ fn fork_within_a_loader_callback_returns() {
         let session = ProfilerSession::start(StartParams::default()).expect("start");
         returns_within_loader_callback(forks);
         drop(session);
+        sample_in_a_session();
+    });
+}
+
+/// Waits until `thread` waits for a mutex of the C library that the calling thread holds.
+fn wait_for_blocked_by_caller(thread: Pid) {
+    /// Position of the owner's id in glibc's `pthread_mutex_t`, in words of four bytes.
+    const OWNER: usize = 2;
+    let caller = gettid().as_raw();
+    wait_until("the other thread waits for the loader", || {
+        let path = format!("/proc/self/task/{thread}/syscall");
+        let call = std::fs::read_to_string(path).unwrap_or_default();
+        let mutex = call.strip_prefix(FUTEX).and_then(|rest| {
+            let address = rest.split(' ').next()?.strip_prefix("0x")?;
+            usize::from_str_radix(address, 16).ok()
+        });
+        mutex.is_some_and(|mutex| {
+            let piece = libc::iovec {
+                iov_base: (mutex + 4 * OWNER) as *mut c_void,
+                iov_len: 4,
+            };
+            let mut owner = 0i32;
+            let local = libc::iovec {
+                iov_base: (&raw mut owner).cast(),
+                iov_len: 4,
+            };
+            // A copy by the kernel: another lock's memory may end before.
+            // SAFETY: the kernel writes four bytes to the local.
+            let copied = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &piece, 1, 0) };
+            copied == 4 && owner == caller
+        })
+    });
+}
+
+/// A thread that calls the profiler once it is told to, and then waits for the loader.
+struct Waiter {
+    begin: Sender<()>,
+    id: Pid,
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl Waiter {
+    fn start(waits: impl FnOnce() + Send + 'static) -> Self {
+        let (begin, begins) = channel();
+        let (send_id, id) = channel();
+        let thread = std::thread::spawn(move || {
+            send_id.send(gettid()).expect("the test waits");
+            begins.recv().expect("the test goes on");
+            waits();
+        });
+        // A thread also waits for the loader while it begins.
+        let id = id.recv().expect("an id");
+        Self { begin, id, thread }
+    }
+
+    /// Returns once the thread waits for a lock that the calling thread holds.
+    fn begin(&self) {
+        self.begin.send(()).expect("the thread waits");
+        wait_for_blocked_by_caller(self.id);
+    }
+}
+
+/// Calls `waits` on one thread while another one is within a callback of the loader, and calls
+/// `within` there once the first thread waits for the loader. Fails unless both return.
+fn both_return(waits: impl FnOnce() + Send + 'static, within: impl Fn() + Send + 'static) {
+    returns(move || {
+        let waiter = Waiter::start(waits);
+        within_loader_callback(|| {
+            waiter.begin();
+            within();
+        });
+        waiter.thread.join().expect("no panic");
+    });
+}
+
+fn start() {
+    gekkota::profiler_start(StartParams::default()).expect("start");
+}
+
+fn resolve(backtrace: &ProfilerBacktrace) {
+    let stack = backtrace.resolve_with(StackFeatures::NATIVE);
+    assert!(stack.frames().len() > 1, "{stack:?}");
+}
+
+fn capture_and_resolve() {
+    resolve(&profiler_capture_backtrace().expect("memory"));
+}
+
+#[test]
+fn start_within_a_loader_callback_returns_while_another_start_waits_for_the_loader() {
+    isolated(|| {
+        both_return(start, start);
+        profiler_stop();
+        sample_in_a_session();
+    });
+}
+
+#[test]
+fn first_backtrace_within_a_loader_callback_returns_while_another_waits_for_the_loader() {
+    isolated(|| both_return(capture_and_resolve, capture_and_resolve));
+}
+
+#[test]
+fn stacks_within_a_loader_callback_return_while_another_waits_for_the_loader() {
+    isolated(|| {
+        let (send_id, id) = channel();
+        let (end, ends) = channel::<()>();
+        let target = std::thread::spawn(move || {
+            gekkota::register_thread("sleeps");
+            send_id
+                .send(profiler_current_thread_id())
+                .expect("the test waits");
+            let _ = ends.recv();
+        });
+        let target_id = id.recv().expect("an id");
+        let waiting = profiler_capture_backtrace().expect("memory");
+        let own = profiler_capture_backtrace().expect("memory");
+        both_return(
+            move || resolve(&waiting),
+            move || {
+                resolve(&own);
+                let (features, timeout) = (StackFeatures::NATIVE, LONGEST_WAIT);
+                let stack = profiler_suspend_and_sample_thread(target_id, features, timeout);
+                assert!(stack.expect("a stack").frames().len() > 1);
+            },
+        );
+        drop(end);
+        target.join().expect("no panic");
+    });
+}
+
+#[test]
+fn fork_within_a_loader_callback_returns_while_a_stack_waits_for_the_loader() {
+    isolated(|| {
+        // Installs the fork handlers.
+        capture_and_resolve();
+        both_return(capture_and_resolve, fork_and_wait);
+    });
+}
+
+/// A library that calls the function at the address in a variable when it is loaded.
+const SOURCE: &str = r#"
+#include <stdlib.h>
+__attribute__((constructor)) static void calls_the_test(void) {
+    ((void (*)(void))strtoul(getenv("GEKKOTA_TEST_CONSTRUCTOR"), 0, 10))();
+}
+"#;
+
+static WAITER: Mutex<Option<Waiter>> = Mutex::new(None);
+
+/// Runs while the loader initializes the library, under the lock of `dlopen` and `dladdr`.
+extern "C" fn start_in_constructor() {
+    if let Some(waiter) = &*WAITER.lock().expect("no panic") {
+        waiter.begin();
+    }
+    start();
+}
+
+#[test]
+fn start_in_a_constructor_returns_while_another_start_waits_for_the_loader() {
+    isolated(|| {
+        returns(|| {
+            let folder = c_code::Folder::new();
+            let path = c_code::compile(&folder, "constructed", SOURCE, &[]);
+            let address = (start_in_constructor as extern "C" fn() as usize).to_string();
+            // SAFETY: no other thread uses the environment now.
+            unsafe { std::env::set_var("GEKKOTA_TEST_CONSTRUCTOR", address) };
+            // Its start looks up the library that contains the profiler.
+            *WAITER.lock().expect("no panic") = Some(Waiter::start(start));
+            let _library = c_code::Library::load(&path);
+            let waiter = WAITER.lock().expect("no panic").take().expect("a waiter");
+            waiter.thread.join().expect("no panic");
+            profiler_stop();
+        });
         sample_in_a_session();
     });
 }

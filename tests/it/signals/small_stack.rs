@@ -1,4 +1,5 @@
-//! A thread that runs a coroutine on a small stack is interrupted without overflowing that stack.
+//! A thread that runs a coroutine on a small stack, or a handler of the application on its alternate
+//! signal stack, is interrupted without overflowing that stack.
 
 use std::hint::black_box;
 use std::num::NonZeroUsize;
@@ -6,10 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::coroutine::call_on_stack;
 use crate::common::{Read, isolated, wait_until, work};
+use gekkota::thread::AutoSignalStack;
 use gekkota::{ProfilerSession, StartParams};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect};
 
 const PAGE: usize = 4096;
+/// Stack that the application's handler uses, in bytes. The kernel's frames of that handler and of
+/// the profiler's, and the profiler's own use, do not fit beside it on 8 KiB.
+const USED_BY_HANDLER: usize = 3 << 10;
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn work_on_small_stack() {
@@ -41,6 +46,39 @@ fn coroutine_on_one_page_is_sampled() {
             run_coroutine();
         });
         wait_until("the coroutine is sampled", || {
+            Read::of_running().count("samples_on_other_stacks") > 30
+        });
+        IS_OVER.store(true, Ordering::Relaxed);
+        thread.join().expect("thread");
+        session.finish().expect("profile");
+    });
+}
+
+extern "C" fn handler_on_signal_stack(_: libc::c_int) {
+    let used = black_box([0u8; USED_BY_HANDLER]);
+    work_on_small_stack();
+    black_box(used);
+}
+
+#[test]
+fn handler_of_the_host_on_a_larger_signal_stack_is_interrupted() {
+    isolated(|| {
+        // SAFETY: the action is a local, and the handler has the signature that its flags require.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = handler_on_signal_stack as extern "C" fn(_) as usize;
+            action.sa_flags = libc::SA_ONSTACK;
+            let before = std::ptr::null_mut();
+            assert_eq!(libc::sigaction(libc::SIGUSR1, &action, before), 0);
+        }
+        let session = ProfilerSession::start(StartParams::default()).expect("start");
+        let thread = std::thread::spawn(|| {
+            let _signal_stack = AutoSignalStack::new(0).expect("a stack");
+            gekkota::register_thread("handles");
+            // SAFETY: accesses no memory.
+            assert_eq!(unsafe { libc::raise(libc::SIGUSR1) }, 0);
+        });
+        wait_until("the handler is sampled", || {
             Read::of_running().count("samples_on_other_stacks") > 30
         });
         IS_OVER.store(true, Ordering::Relaxed);

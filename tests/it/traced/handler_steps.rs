@@ -33,7 +33,6 @@ const LIBRARY: &[&str] = &[
 /// Functions of this crate that the handler may run although their names do not end in
 /// `_in_handler`.
 const OWN: &[&str] = &[
-    "handle_signal",
     "read_clock_ns",
     "monotonic_now",
     "now_in_any_state",

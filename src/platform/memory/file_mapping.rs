@@ -1,0 +1,86 @@
+//! A file that is mapped for reading.
+//!
+//! **Contract** (cited below):
+//! - *ours*: the mapping is private and read-only, is created here, and is unmapped only when the
+//!   value is dropped;
+//! - *any bytes*: the kernel fills the pages from the file, and another process may change the file
+//!   meanwhile. The readers accept any bytes, and read none of them twice to decide about memory.
+
+use std::io;
+use std::num::NonZeroUsize;
+use std::ops::Deref;
+use std::path::Path;
+use std::ptr::NonNull;
+
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+
+use crate::platform::shared_file::SharedFile;
+
+/// The content of a file.
+#[derive(Debug)]
+pub(crate) struct FileMapping {
+    start: NonNull<u8>,
+    bytes: NonZeroUsize,
+}
+
+// SAFETY: *ours*: a mapping belongs to the process, not to a thread.
+unsafe impl Send for FileMapping {}
+
+impl FileMapping {
+    /// Maps a regular file. The file is opened once, without waiting, and checked and mapped by its
+    /// descriptor. Afterwards it is closed, and the mapping remains.
+    ///
+    /// # Errors
+    /// `InvalidInput` if the file is not a regular one; otherwise the error of the operating system,
+    /// or of the conversion of a length, which an empty file does not have.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let file = SharedFile::open_regular(path)?;
+        let length = usize::try_from(file.status()?.st_size).map_err(io::Error::other)?;
+        let bytes = NonZeroUsize::try_from(length).map_err(io::Error::other)?;
+        // SAFETY: a new mapping at an address chosen by the kernel does not affect memory in use.
+        let start = unsafe {
+            let (access, flags) = (ProtFlags::PROT_READ, MapFlags::MAP_PRIVATE);
+            mmap(None, bytes, access, flags, file.get()?, 0)
+        }?;
+        Ok(Self {
+            start: start.cast(),
+            bytes,
+        })
+    }
+}
+
+impl Deref for FileMapping {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: *ours*, so the bytes are mapped while the value lives; *any bytes*.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes.get()) }
+    }
+}
+
+impl Drop for FileMapping {
+    fn drop(&mut self) {
+        // SAFETY: *ours*: `open` created the mapping with this length, and nothing uses it after the
+        // drop.
+        let _ = unsafe { munmap(self.start.cast(), self.bytes.get()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::test_library::TestFolder;
+
+    #[test]
+    fn file_mapping_holds_the_content_of_a_regular_file() {
+        let folder = TestFolder::new("mapped-files");
+        let path = folder.path().join("file");
+        std::fs::write(&path, b"content").expect("written");
+        let mapping = FileMapping::open(&path).expect("a mapping");
+        std::fs::remove_file(&path).expect("removed");
+        assert_eq!(&mapping[..], b"content");
+        std::fs::write(&path, b"").expect("written");
+        assert!(FileMapping::open(&path).is_err(), "an empty file");
+        let error = FileMapping::open(folder.path()).expect_err("a folder");
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    }
+}

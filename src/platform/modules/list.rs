@@ -1,0 +1,129 @@
+//! The list of all modules.
+
+use std::ops::ControlFlow;
+
+use crate::platform::modules::image::ModuleImage;
+use crate::platform::modules::loader::{ModuleChanges, visit_modules};
+use crate::platform::modules::needed::mark_needed;
+use crate::platform::modules::row::Row;
+
+/// Returns all modules sorted by address, and the loader's counters at that time. Allocates. Cost:
+/// some hundred µs.
+pub(crate) fn list_modules() -> (ModuleChanges, Vec<ModuleImage>) {
+    let (changes, rows) = collect_rows();
+    let mut images: Vec<ModuleImage> = rows
+        .iter()
+        .enumerate()
+        .map(|(index, row)| row.to_image(changes, index == 0, (rows.len() - 1 - index) as u64))
+        .filter(|image| !image.range.is_empty())
+        .collect();
+    images.sort_by_key(|image| image.range.start);
+    (changes, images)
+}
+
+/// Records all modules. Retries with more capacity if modules were loaded since they were counted.
+fn collect_rows() -> (ModuleChanges, Vec<Row>) {
+    let mut count = 0;
+    visit_modules(&mut |_| {
+        count += 1;
+        ControlFlow::Continue(())
+    });
+    loop {
+        let mut rows: Vec<Row> = Vec::with_capacity(count + 8);
+        let mut changes = ModuleChanges::default();
+        let mut seen = 0;
+        visit_modules(&mut |entry| {
+            seen += 1;
+            changes = entry.changes();
+            // A push within the capacity does not allocate.
+            if rows.len() < rows.capacity() {
+                rows.push(entry.to_row(rows.is_empty()));
+            }
+            ControlFlow::Continue(())
+        });
+        if seen == rows.len() {
+            mark_needed(&mut rows);
+            return (changes, rows);
+        }
+        count = seen;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use once_cell::race::OnceBox;
+
+    use super::*;
+    use crate::platform::modules::image::{SectionBytes, UnwindSource};
+    use crate::platform::modules::loader::module_changes;
+    use crate::platform::{TestFolder, TestLibrary};
+
+    #[test]
+    fn list_modules_contains_the_program_and_the_c_library() {
+        // No other test loads libraries meanwhile.
+        let _alone = TestFolder::new("no-libraries");
+        let (changes, modules) = list_modules();
+        assert_eq!(changes, module_changes());
+        assert!(
+            modules
+                .windows(2)
+                .all(|pair| pair[0].range.end <= pair[1].range.start),
+            "sorted, without overlaps"
+        );
+        let own = list_modules_contains_the_program_and_the_c_library as fn() as usize as u64;
+        let program = modules
+            .iter()
+            .find(|module| module.range.contains(&own))
+            .expect("this program");
+        assert_eq!(program.path, std::env::current_exe().expect("path"));
+        assert!(!program.build_id.is_empty());
+        let unwind = program.unwind_sections().expect("unwind sections");
+        assert!(matches!(unwind.eh_frame, SectionBytes::Mapped(_)));
+        let getpid = libc::getpid as unsafe extern "C" fn() -> i32 as usize as u64;
+        let libc = modules
+            .iter()
+            .find(|module| module.range.contains(&getpid))
+            .expect("the C library");
+        assert!(
+            libc.unwind.sections.get().is_none(),
+            "the sections were not requested"
+        );
+        assert!(libc.stays, "the program needs the C library");
+        let unwind = libc.unwind_sections().expect("unwind sections");
+        assert!(matches!(unwind.eh_frame, SectionBytes::Copied(..)));
+        let is_known = |module: &ModuleImage| module.unwind_sections().is_some();
+        assert!(
+            modules
+                .iter()
+                .any(|module| module.path.as_os_str() == "[vdso]" && is_known(module))
+        );
+    }
+
+    #[test]
+    fn library_loaded_later_does_not_stay_and_its_sections_are_copied() {
+        let folder = TestFolder::new("modules");
+        let id = &["-Wl,--build-id"];
+        // The name of a library that the program needs, in its file and for the loader.
+        let path = folder.compile("c", "function", &[id[0], "-Wl,-soname,libc.so.6"]);
+        let library = TestLibrary::load(&path);
+        let address = library.address();
+        let (_, modules) = list_modules();
+        let module = modules
+            .iter()
+            .find(|module| module.range.contains(&address))
+            .expect("the library");
+        assert_eq!(module.path, path);
+        assert!(!module.stays);
+        let unwind = module.unwind_sections().expect("unwind sections");
+        assert!(matches!(unwind.eh_frame, SectionBytes::Copied(..)));
+        // A different file at the same address is detected by its build id.
+        let mut other = module.without_unwind_sections();
+        other.unwind = UnwindSource {
+            sections: OnceBox::new(),
+            ..module.unwind.clone()
+        };
+        other.build_id[0] ^= 1;
+        assert!(other.unwind_sections().is_none());
+        library.close();
+    }
+}

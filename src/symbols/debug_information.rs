@@ -1,0 +1,230 @@
+//! Looks up addresses in the debug information and the symbol table of mapped files.
+//!
+//! The debug information may be split: a unit may be in a package beside the file, or in a file of
+//! its own, whose path the unit contains. Such a file is mapped when the first address lies in it,
+//! and then kept.
+
+use std::borrow::Cow;
+use std::cell::{Cell, OnceCell};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use addr2line::{Context, LookupContinuation, LookupResult, SplitDwarfLoad};
+use gimli::{
+    AbbreviationsCacheStrategy, Dwarf, DwarfPackage, DwarfPackageSections, DwarfSections,
+    EndianSlice, RunTimeEndian, SectionId,
+};
+use object::{Object, ObjectSection, SymbolMap, SymbolMapName};
+
+use crate::platform::{FileMapping, on_own_descriptors, to_path_bytes};
+use crate::symbols::demangle::demangled;
+use crate::symbols::module_files::SymbolFile;
+use crate::symbols::names::FrameName;
+
+type Reader<'a> = EndianSlice<'a, RunTimeEndian>;
+/// The content of a section. One that is compressed in the file is decompressed.
+type Bytes<'a> = Cow<'a, [u8]>;
+
+/// A file, with the bytes that its debug information refers to.
+pub(super) struct ParsedFile<'a> {
+    sections: DwarfSections<Bytes<'a>>,
+    package: Option<DwarfPackageSections<Bytes<'a>>>,
+    symbols: SymbolMap<SymbolMapName<'a>>,
+    endian: RunTimeEndian,
+}
+
+impl<'a> ParsedFile<'a> {
+    /// Returns `None` for a file of another format.
+    pub(super) fn parse(file: &'a SymbolFile) -> Option<Self> {
+        let object = object::File::parse(&*file.main).ok()?;
+        let package = file.package.as_deref().and_then(|package| {
+            let package = object::File::parse(package).ok()?;
+            let load = |id: SectionId| {
+                let bytes = section(&package, id.dwo_name());
+                bytes.map_err(|_| gimli::Error::Io)
+            };
+            DwarfPackageSections::load(load).ok()
+        });
+        Some(Self {
+            sections: DwarfSections::load(|id| section(&object, Some(id.name()))).ok()?,
+            package,
+            symbols: object.symbol_map(),
+            endian: endian_of(&object),
+        })
+    }
+
+    /// Returns the maximum number of files that the debug information is split into.
+    pub(super) fn max_split_files(&self) -> usize {
+        let dwarf = self.sections.borrow(|bytes| self.reader(bytes));
+        let mut units = dwarf.units();
+        let mut count = 0;
+        while let Ok(Some(_)) = units.next() {
+            count += 1;
+        }
+        count
+    }
+
+    fn reader<'s>(&self, bytes: &'s Bytes<'_>) -> Reader<'s> {
+        EndianSlice::new(bytes, self.endian)
+    }
+}
+
+fn endian_of(object: &object::File<'_>) -> RunTimeEndian {
+    if object.is_little_endian() {
+        RunTimeEndian::Little
+    } else {
+        RunTimeEndian::Big
+    }
+}
+
+/// Returns a section; no bytes if there is none.
+fn section<'a>(object: &object::File<'a>, name: Option<&str>) -> object::Result<Bytes<'a>> {
+    match name.and_then(|name| object.section_by_name(name)) {
+        Some(section) => section.uncompressed_data(),
+        None => Ok(Cow::Borrowed(&[])),
+    }
+}
+
+/// Values that are added behind a shared reference, and keep their places.
+struct Store<T> {
+    cells: Box<[OnceCell<T>]>,
+    used: Cell<usize>,
+}
+
+impl<T> Store<T> {
+    fn with_capacity(capacity: usize) -> Self {
+        Self {
+            cells: (0..capacity).map(|_| OnceCell::new()).collect(),
+            used: Cell::new(0),
+        }
+    }
+
+    /// Returns `None` if the store is full.
+    fn add(&self, value: T) -> Option<&T> {
+        let cell = self.cells.get(self.used.get())?;
+        self.used.set(self.used.get() + 1);
+        Some(cell.get_or_init(|| value))
+    }
+}
+
+/// The files of split debug information that were mapped so far.
+pub(super) struct SplitFiles(Store<FileMapping>);
+
+/// Their sections.
+pub(super) struct SplitSections<'a>(Store<DwarfSections<Bytes<'a>>>);
+
+impl SplitFiles {
+    pub(super) fn with_capacity(capacity: usize) -> Self {
+        Self(Store::with_capacity(capacity))
+    }
+}
+
+impl SplitSections<'_> {
+    pub(super) fn for_files(files: &SplitFiles) -> Self {
+        Self(Store::with_capacity(files.0.cells.len()))
+    }
+}
+
+/// The names in one file.
+pub(super) struct DebugInformation<'s, 'a> {
+    context: Context<Reader<'s>>,
+    package: Option<DwarfPackage<Reader<'s>>>,
+    symbols: &'s SymbolMap<SymbolMapName<'a>>,
+    endian: RunTimeEndian,
+    split_files: &'a SplitFiles,
+    split_sections: &'s SplitSections<'a>,
+}
+
+impl<'s, 'a> DebugInformation<'s, 'a> {
+    /// Returns `None` if the debug information is malformed.
+    pub(super) fn new(
+        file: &'s ParsedFile<'a>,
+        split_files: &'a SplitFiles,
+        split_sections: &'s SplitSections<'a>,
+    ) -> Option<Self> {
+        let mut dwarf = file.sections.borrow(|bytes| file.reader(bytes));
+        dwarf.populate_abbreviations_cache(AbbreviationsCacheStrategy::Duplicates);
+        let package = file.package.as_ref().and_then(|package| {
+            let empty = EndianSlice::new(&[], file.endian);
+            package.borrow(|bytes| file.reader(bytes), empty).ok()
+        });
+        Some(Self {
+            context: Context::from_dwarf(dwarf).ok()?,
+            package,
+            symbols: &file.symbols,
+            endian: file.endian,
+            split_files,
+            split_sections,
+        })
+    }
+
+    /// Returns the name of the symbol that contains an address.
+    pub(super) fn symbol_at(&self, address: u64) -> Option<&str> {
+        self.symbols.containing(address).map(SymbolMapName::name)
+    }
+
+    /// Returns the functions at an address, the innermost inlined one first.
+    pub(super) fn names_at(&self, address: u64) -> Vec<FrameName> {
+        let mut names = Vec::new();
+        let mut lookup = self.context.find_frames(address);
+        let frames = loop {
+            match lookup {
+                LookupResult::Output(frames) => break frames,
+                LookupResult::Load { load, continuation } => {
+                    lookup = continuation.resume(self.load_split(load));
+                }
+            }
+        };
+        let Ok(mut frames) = frames else {
+            return names;
+        };
+        while let Ok(Some(frame)) = frames.next() {
+            let name = frame
+                .function
+                .as_ref()
+                .and_then(|function| function.raw_name().ok());
+            // The outermost frame may have only a location; its name then comes from the symbol
+            // table.
+            let function = match name {
+                Some(name) => demangled(&name),
+                None => match self.symbol_at(address) {
+                    Some(symbol) => demangled(symbol),
+                    None => continue,
+                },
+            };
+            let location = frame.location.as_ref();
+            names.push(FrameName {
+                function,
+                file: location
+                    .and_then(|location| location.file)
+                    .map(str::to_owned),
+                line: location.and_then(|location| location.line),
+            });
+        }
+        names
+    }
+
+    /// Returns a unit of split debug information; `None` if it is missing or another one.
+    fn load_split(&self, load: SplitDwarfLoad<Reader<'s>>) -> Option<Arc<Dwarf<Reader<'s>>>> {
+        if let Some(package) = &self.package
+            && let Some(unit) = package.find_cu(load.dwo_id, &load.parent).ok()?
+        {
+            return Some(Arc::new(unit));
+        }
+        let mut path = PathBuf::new();
+        if let Some(folder) = &load.comp_dir {
+            path.push(to_path_bytes(folder.slice()));
+        }
+        path.push(to_path_bytes(load.path.as_ref()?.slice()));
+        let mapping = on_own_descriptors(move || FileMapping::open(&path)).ok()?;
+        let mapping = self.split_files.0.add(mapping)?;
+        let object = object::File::parse(&**mapping).ok()?;
+        let sections = DwarfSections::load(|id| section(&object, id.dwo_name())).ok()?;
+        let sections = self.split_sections.0.add(sections)?;
+        let mut dwarf = sections.borrow(|bytes| EndianSlice::new(bytes, self.endian));
+        let header = dwarf.units().next().ok()??;
+        let is_wanted = dwarf.unit(header).ok()?.dwo_id == Some(load.dwo_id);
+        dwarf.make_dwo(&load.parent);
+        is_wanted.then(|| Arc::new(dwarf))
+    }
+}

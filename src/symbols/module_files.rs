@@ -1,0 +1,119 @@
+//! The files with the names of a module: its own file, and a separate file of debug information if
+//! the system has one, each with its package of split debug information.
+//!
+//! A file that differs from the one that was loaded, because it was rebuilt, provides no names.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use object::Object;
+
+use crate::platform::{FileMapping, is_out_of_descriptors, on_own_descriptors};
+use crate::unwind::LoadedModule;
+
+/// Directory in which distributions put debug information, by build id.
+const DEBUG_FILES: &str = "/usr/lib/debug/.build-id";
+/// Path that opens this program even after its file was renamed or removed.
+const OWN_FILE: &str = "/proc/self/exe";
+
+/// The mapped files of one module.
+pub(super) struct ModuleFiles {
+    /// The file with the most information first.
+    pub(super) files: Vec<SymbolFile>,
+    /// Whether the module is loaded, and its file matches or cannot be opened.
+    pub(super) may_fall_back: bool,
+    /// The module's own file, if it provides no names.
+    pub(super) unread: Option<UnreadFile>,
+}
+
+/// A file with symbols and debug information.
+pub(super) struct SymbolFile {
+    pub(super) main: FileMapping,
+    /// The package (`.dwp`) beside the file.
+    pub(super) package: Option<FileMapping>,
+}
+
+/// A module's file that provides no names, so that functions stay unnamed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct UnreadFile {
+    pub(crate) path: PathBuf,
+    pub(crate) reason: String,
+    /// Whether the file is there, but the process had no free descriptor.
+    pub(crate) lacks_descriptor: bool,
+}
+
+impl ModuleFiles {
+    /// Maps the files of a module, except those that are missing or do not match the module. They
+    /// are open for a moment, on another thread.
+    pub(super) fn open(module: &LoadedModule) -> Self {
+        let module = module.clone();
+        on_own_descriptors(move || Self::read(&module))
+    }
+
+    fn read(module: &LoadedModule) -> Self {
+        let image = &module.image;
+        let own_path = if image.is_executable {
+            Path::new(OWN_FILE)
+        } else {
+            &image.path
+        };
+        let is_matching = |file: &FileMapping| match image.build_id.is_empty() {
+            // Without a build id, only a module that is still loaded is known to match its file.
+            true => !module.unloaded,
+            false => build_id_of(file) == Some(&image.build_id),
+        };
+        let own = FileMapping::open(own_path);
+        let unread = match &own {
+            // The vDSO has no file.
+            _ if image.memory.is_some() => None,
+            Ok(file) if is_matching(file) => None,
+            Ok(_) => Some(("it is not the file that was loaded".to_owned(), false)),
+            Err(error) => Some((error.to_string(), is_out_of_descriptors(error))),
+        };
+        let may_fall_back = !module.unloaded
+            && match &own {
+                Ok(file) => is_matching(file),
+                // `backtrace` would open a pipe, too, and wait for a writer.
+                Err(error) => error.kind() != io::ErrorKind::InvalidInput,
+            };
+        let debug = debug_path(&image.build_id);
+        let debug = debug.and_then(|path| Some((FileMapping::open(&path).ok()?, path)));
+        let own = own.ok().map(|file| (file, image.path.clone()));
+        let matching = debug
+            .into_iter()
+            .chain(own)
+            .filter(|(file, _)| is_matching(file));
+        let files = matching.map(|(main, path)| SymbolFile {
+            main,
+            package: FileMapping::open(&package_path(path)).ok(),
+        });
+        Self {
+            files: files.collect(),
+            may_fall_back,
+            unread: unread.map(|(reason, lacks_descriptor)| UnreadFile {
+                path: image.path.clone(),
+                reason,
+                lacks_descriptor,
+            }),
+        }
+    }
+}
+
+fn debug_path(build_id: &[u8]) -> Option<PathBuf> {
+    let (first, rest) = build_id.split_first()?;
+    let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
+    let path = Path::new(DEBUG_FILES)
+        .join(format!("{first:02x}"))
+        .join(format!("{rest}.debug"));
+    Some(path)
+}
+
+fn package_path(path: PathBuf) -> PathBuf {
+    let mut path = path.into_os_string();
+    path.push(".dwp");
+    path.into()
+}
+
+fn build_id_of(file: &[u8]) -> Option<&[u8]> {
+    object::File::parse(file).ok()?.build_id().ok()?
+}

@@ -103,7 +103,7 @@ impl<'a> UniqueStrings<'a> {
     ) -> StringIndex {
         let Self { index, list } = self;
         let is_at = |at: u32| list.get(list.strings[at as usize]) == string;
-        match index.search(string, is_at) {
+        match index.search(string.as_bytes(), is_at) {
             Search::Found(position) => StringIndex(position),
             Search::Missing(slot) => {
                 let position = list.strings.len() as u32;

@@ -46,9 +46,9 @@ impl MarkerContext<'_> {
             DecodedPayload::Typed { number, bytes } => self
                 .write_typed(json, marker, thread, stack, number, bytes)
                 .err(),
-            DecodedPayload::Text(ref text) => {
-                let text = thread.strings.intern_cow(text);
-                let name = intern_name(&mut thread.strings, &marker.name, TEXT);
+            DecodedPayload::Text(text) => {
+                let text = thread.strings.intern_cow(&to_text(text));
+                let name = intern_name(&mut thread.strings, &to_text(marker.name), TEXT);
                 self.write_row(json, name, marker, |json| {
                     json.object(|json| {
                         json.key("type").string(TEXT);
@@ -61,7 +61,7 @@ impl MarkerContext<'_> {
             DecodedPayload::None => {
                 self.write_without_payload(
                     json,
-                    &marker.name,
+                    &to_text(marker.name),
                     marker,
                     &mut thread.strings,
                     stack,
@@ -73,7 +73,7 @@ impl MarkerContext<'_> {
         if let Some((failure, type_name)) = failure {
             let spoiled = &self.process.spoiled_payloads;
             spoiled.set(spoiled.get() + 1);
-            let name = Cow::Owned(format!("{} ({})", marker.name, failure.words()));
+            let name = Cow::Owned(format!("{} ({})", to_text(marker.name), failure.words()));
             let type_name = type_without_payload(type_name);
             self.write_without_payload(json, &name, marker, &mut thread.strings, stack, type_name);
         }
@@ -101,7 +101,7 @@ impl MarkerContext<'_> {
         let mut answer = Err(PayloadFailure::Panicked);
         let strings = &mut thread.strings;
         json.attempt(|json| {
-            let name_index = intern_name(strings, &marker.name, name);
+            let name_index = intern_name(strings, &to_text(marker.name), name);
             self.write_row(json, name_index, marker, |json| {
                 json.object(|json| {
                     json.key("type").string(name);
@@ -198,6 +198,15 @@ impl MarkerContext<'_> {
                 });
             });
         });
+    }
+}
+
+/// Returns a text of the buffer, with U+FFFD for each part that is not UTF-8.
+fn to_text(bytes: &[u8]) -> Cow<'_, str> {
+    // Faster than `from_utf8_lossy` for the texts that are UTF-8, which almost all are.
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => String::from_utf8_lossy(bytes),
     }
 }
 

@@ -69,8 +69,9 @@ fn threads(text: &[u8]) -> Value {
 }
 
 #[test]
-fn markers_added_by_the_writer_change_nothing_in_the_profile() {
+fn markers_added_after_the_snapshot_change_nothing_in_the_profile() {
     const FIRST_MARKERS: usize = 5000;
+    const SECOND_MARKERS: usize = 1000;
     isolated(|| {
         let session = start_without_samples();
         register_thread("main");
@@ -78,13 +79,16 @@ fn markers_added_by_the_writer_change_nothing_in_the_profile() {
         let profile = session.snapshot().expect("profile");
         let mut before = Vec::new();
         write(&profile, &mut before).expect("a vector never fails");
+        // The first of these go into a chunk that the profile shares.
+        let next_marker = FIRST_MARKERS + SECOND_MARKERS;
+        (FIRST_MARKERS..next_marker).for_each(mark);
         let mut out = RecordingWriter {
             received: Vec::new(),
-            next_marker: FIRST_MARKERS,
+            next_marker,
         };
         write(&profile, &mut out).expect("the save ends");
         assert!(threads(&out.received) == threads(&before));
-        let recorded = out.next_marker - FIRST_MARKERS;
+        let recorded = out.next_marker - next_marker;
         assert!(recorded as u64 * 40 > 2 * CAPACITY_BYTES, "{recorded}");
         // The buffer has discarded the profile's chunks, so the profile alone still has them.
         let log = &Read::from_text(&out.received).0["profilingLog"];

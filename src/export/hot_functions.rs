@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 #[cfg(has_profiler)]
 use crate::stream::{
-    FrameKind, NamedStacks, ProcessStreamingContext, ProfileSource, ResolvedThread,
+    FrameKind, NamedStacks, ProcessStreamingContext, ProfileSource, ResolvedThread, ThreadMaps,
 };
 #[cfg(has_profiler)]
 use crate::types::Features;
@@ -94,7 +94,9 @@ impl Weight {
 pub(crate) fn summarize(source: &ProfileSource) -> Vec<ThreadSummary> {
     let process = ProcessStreamingContext::decode(source, &ProgressLogger::unwatched());
     let named = NamedStacks::with_names(source, &process, &ProgressLogger::unwatched());
-    let of_thread = |context| summarize_thread(source, ResolvedThread::new(context, &named));
+    let mut maps = ThreadMaps::default();
+    let of_thread =
+        |context| summarize_thread(source, ResolvedThread::new(context, &named, &mut maps));
     process.threads.iter().map(of_thread).collect()
 }
 

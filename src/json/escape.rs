@@ -7,14 +7,31 @@ const fn needs_escape(byte: u8) -> bool {
     byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
+/// Returns whether a step has a byte that must be escaped. Free of branches, so that the compiler
+/// compares all bytes of a step at once.
+fn is_hit<const N: usize>(step: &[u8; N]) -> bool {
+    step.iter()
+        .fold(false, |hit, &byte| hit | needs_escape(byte))
+}
+
+/// Returns whether a JSON string holds this text as it is. The last step of a text overlaps the one
+/// before, so that no byte is compared alone.
+pub(super) fn is_plain(text: &[u8]) -> bool {
+    let (steps, _) = text.as_chunks::<STEP_BYTES>();
+    if let Some(last) = text.last_chunk::<STEP_BYTES>() {
+        !steps.iter().any(is_hit) && !is_hit(last)
+    } else if let (Some(first), Some(last)) = (text.first_chunk::<8>(), text.last_chunk::<8>()) {
+        !is_hit(first) && !is_hit(last)
+    } else if let (Some(first), Some(last)) = (text.first_chunk::<4>(), text.last_chunk::<4>()) {
+        !is_hit(first) && !is_hit(last)
+    } else {
+        !text.iter().any(|&byte| needs_escape(byte))
+    }
+}
+
 /// Returns the index of the first byte that must be escaped in a JSON string.
 fn find_escape(bytes: &[u8]) -> Option<usize> {
     let (steps, rest) = bytes.as_chunks::<STEP_BYTES>();
-    // Free of branches, so that the compiler compares all bytes of a step at once.
-    let is_hit = |step: &[u8; STEP_BYTES]| {
-        step.iter()
-            .fold(false, |hit, &byte| hit | needs_escape(byte))
-    };
     match steps.iter().position(is_hit) {
         Some(step) => {
             let within = steps[step].iter().position(|&byte| needs_escape(byte));
@@ -81,6 +98,21 @@ mod tests {
                 .rev()
                 .find(|&at| self.is_char_boundary(at))
                 .unwrap_or(0)
+        }
+    }
+
+    #[test]
+    fn text_is_plain_if_it_has_no_byte_to_escape() {
+        for length in 0..70 {
+            let plain = vec![b'x'; length];
+            assert!(is_plain(&plain), "{length}");
+            for at in 0..length {
+                for byte in [0, 0x1f, b'"', b'\\'] {
+                    let mut text = plain.clone();
+                    text[at] = byte;
+                    assert!(!is_plain(&text), "{byte} at {at} of {length}");
+                }
+            }
         }
     }
 

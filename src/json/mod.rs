@@ -16,8 +16,9 @@
 //! # Invariants
 //! Memory is bounded by one buffer, and writing a value does not allocate. Long values go to the
 //! sink directly, without a copy in the buffer. An attempt is the exception: all its output stays
-//! in the buffer, which grows, until the attempt ends. Each string is escaped once, a unique string
-//! when it is first seen. Strings that are not UTF-8 are converted to UTF-8.
+//! in the buffer, which grows, until the attempt ends. Each string is escaped once, and a table of
+//! unique strings copies only those that do not outlive it. Strings that are not UTF-8 are converted
+//! to UTF-8.
 //! After the first failure of a job the writer writes nothing more. The failure is returned at the
 //! end; `failed` reports it earlier.
 //!

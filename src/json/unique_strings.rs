@@ -1,45 +1,127 @@
 //! A table of unique strings.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
 
-use crate::json::escape::escape;
 use crate::json::writer::JsonWriter;
+use crate::util::{Search, UniqueIndex};
 
 /// The index of a string in its table.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct StringIndex(pub(crate) u32);
 
-/// Unique strings in the order of their first use. Each is escaped when it is added.
+/// Unique strings in the order of their first use.
+///
+/// The table refers to strings that outlive it, and copies only the others. So the texts of a
+/// profile's markers are not held twice.
 #[doc(alias = "UniqueJSONStrings")]
 #[derive(Debug, Default)]
-pub(crate) struct UniqueStrings {
-    indices: HashMap<Box<str>, StringIndex>,
-    /// The elements of the table as JSON, separated by commas.
-    elements: Vec<u8>,
+pub(crate) struct UniqueStrings<'a> {
+    index: UniqueIndex,
+    list: StringList<'a>,
 }
 
-impl UniqueStrings {
-    /// Returns the index of the string, and adds the string if it is new.
-    #[doc(alias = "GetOrAddIndex")]
-    pub(crate) fn intern(&mut self, string: &str) -> StringIndex {
-        if let Some(&index) = self.indices.get(string) {
-            return index;
+/// Strings, of which some lie elsewhere.
+#[derive(Debug, Default)]
+struct StringList<'a> {
+    strings: Vec<Stored<'a>>,
+    /// The copied strings, one after another.
+    copies: String,
+    /// The end of each copy in `copies`.
+    copy_ends: Vec<usize>,
+}
+
+/// The place of a string.
+#[derive(Clone, Copy, Debug)]
+enum Stored<'a> {
+    Elsewhere(&'a str),
+    /// The number of the copy.
+    Copied(u32),
+}
+
+// A profile may have millions of strings.
+const _: () = assert!(size_of::<Stored<'_>>() == size_of::<&str>());
+
+impl<'a> StringList<'a> {
+    fn get(&self, stored: Stored<'a>) -> &str {
+        match stored {
+            Stored::Elsewhere(string) => string,
+            Stored::Copied(number) => {
+                let number = number as usize;
+                let start = number.checked_sub(1).map_or(0, |last| self.copy_ends[last]);
+                &self.copies[start..self.copy_ends[number]]
+            }
         }
-        let index = StringIndex(self.indices.len() as u32);
-        self.indices.insert(string.into(), index);
-        self.elements
-            .extend_from_slice(if index.0 == 0 { b"\"" } else { b",\"" });
-        escape(string.as_bytes(), |part| {
-            self.elements.extend_from_slice(part)
-        });
-        self.elements.push(b'"');
-        index
     }
 
-    /// Writes the table as an array, without escaping the strings again.
+    fn push_reference(&mut self, string: &'a str) {
+        self.reserve(0, 0);
+        self.strings.push(Stored::Elsewhere(string));
+    }
+
+    fn push_copy(&mut self, string: &str) {
+        self.reserve(1, string.len());
+        self.strings
+            .push(Stored::Copied(self.copy_ends.len() as u32));
+        self.copies.push_str(string);
+        self.copy_ends.push(self.copies.len());
+    }
+
+    /// Makes space for one more string, and for `copies` copies of `bytes`. The list grows only
+    /// here.
+    fn reserve(&mut self, copies: usize, bytes: usize) {
+        self.strings.reserve(1);
+        self.copy_ends.reserve(copies);
+        self.copies.reserve(bytes);
+    }
+}
+
+impl<'a> UniqueStrings<'a> {
+    /// Returns the index of the string, and adds a copy of the string if it is new.
+    #[doc(alias = "GetOrAddIndex")]
+    pub(crate) fn intern(&mut self, string: &str) -> StringIndex {
+        self.find_or_push(string, |list| list.push_copy(string))
+    }
+
+    /// Returns the index of the string, and adds a reference to the string if it is new.
+    pub(crate) fn intern_shared(&mut self, string: &'a str) -> StringIndex {
+        self.find_or_push(string, |list| list.push_reference(string))
+    }
+
+    /// Returns the index of the string, and adds a reference to a borrowed string or a copy of an
+    /// owned one if it is new.
+    pub(crate) fn intern_cow(&mut self, string: &Cow<'a, str>) -> StringIndex {
+        match string {
+            Cow::Borrowed(string) => self.intern_shared(string),
+            Cow::Owned(string) => self.intern(string),
+        }
+    }
+
+    fn find_or_push(
+        &mut self,
+        string: &str,
+        push: impl FnOnce(&mut StringList<'a>),
+    ) -> StringIndex {
+        let Self { index, list } = self;
+        let is_at = |at: u32| list.get(list.strings[at as usize]) == string;
+        match index.search(string.as_bytes(), is_at) {
+            Search::Found(position) => StringIndex(position),
+            Search::Missing(slot) => {
+                let position = list.strings.len() as u32;
+                push(list);
+                slot.fill(position);
+                StringIndex(position)
+            }
+        }
+    }
+
+    /// Writes the table as an array.
     #[doc(alias = "SpliceStringTableElements")]
     pub(crate) fn write(&self, json: &mut JsonWriter<'_>) {
-        json.array(|json| json.splice(&self.elements));
+        json.array(|json| {
+            for &stored in &self.list.strings {
+                json.string(self.list.get(stored));
+            }
+        });
     }
 }
 
@@ -48,7 +130,7 @@ impl UniqueStrings {
 mod tests {
     use super::*;
 
-    fn written(strings: &UniqueStrings) -> String {
+    fn written(strings: &UniqueStrings<'_>) -> String {
         let mut out = Vec::new();
         let mut json = JsonWriter::new(&mut out);
         strings.write(&mut json);
@@ -92,6 +174,29 @@ mod tests {
             serde_json::from_str::<Vec<String>>(&written(&strings)).expect("JSON"),
             texts
         );
+    }
+
+    #[test]
+    fn shared_copied_and_owned_strings_are_equal_if_their_text_is() {
+        let outliving = ["one".to_owned(), "two\n".to_owned(), String::new()];
+        let mut strings = UniqueStrings::default();
+        let first = [
+            strings.intern_shared(&outliving[0]),
+            strings.intern("three"),
+            strings.intern_cow(&Cow::Borrowed(&outliving[1])),
+            strings.intern_cow(&Cow::Owned("four".to_owned())),
+            strings.intern(""),
+        ];
+        assert_eq!(first.map(|index| index.0), [0, 1, 2, 3, 4]);
+        let again = [
+            strings.intern("one"),
+            strings.intern_cow(&Cow::Owned("three".to_owned())),
+            strings.intern("two\n"),
+            strings.intern_shared("four"),
+            strings.intern_shared(&outliving[2]),
+        ];
+        assert_eq!(again, first);
+        assert_eq!(written(&strings), r#"["one","three","two\n","four",""]"#);
     }
 
     #[test]

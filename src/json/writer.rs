@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use crate::json::escape::escape;
+use crate::json::escape::{escape, is_plain};
 use crate::json::number::{MAX_BYTES, NumberText};
 use crate::util::FailureLatch;
 
@@ -225,6 +225,28 @@ impl<'a> JsonWriter<'a> {
     }
 
     pub(crate) fn string(&mut self, string: &str) {
+        let text = string.as_bytes();
+        // A comma and two quotes.
+        let max_bytes = text.len() + 3;
+        if text.len() >= LONG_BYTES || self.buffer.len() - self.used < max_bytes || !is_plain(text)
+        {
+            return self.string_in_parts(string);
+        }
+        let place = &mut self.buffer[self.used..][..max_bytes];
+        // Overwritten by the quote if no comma is needed.
+        place[0] = b',';
+        let start = usize::from(!self.first);
+        let quoted = &mut place[start..][..text.len() + 2];
+        quoted[0] = b'"';
+        quoted[1..][..text.len()].copy_from_slice(text);
+        quoted[text.len() + 1] = b'"';
+        self.used += start + quoted.len();
+        self.first = false;
+    }
+
+    /// Writes a string that needs escapes, is long, or exceeds the buffer.
+    #[cold]
+    fn string_in_parts(&mut self, string: &str) {
         self.write_short(|text| text.push(b'"'));
         escape(string.as_bytes(), |part| self.put(part));
         self.put_byte(b'"');

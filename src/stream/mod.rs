@@ -34,5 +34,5 @@ mod write;
 #[cfg(any(test, fuzzing))]
 pub(crate) use decode::{PlainSample, PlainSamples, RowEvent};
 pub(crate) use decode::{ProcessStreamingContext, ProfileSource};
-pub(crate) use resolve::{FrameKind, NamedStacks, ResolvedThread};
+pub(crate) use resolve::{FrameKind, NamedStacks, ResolvedThread, ThreadMaps};
 pub(crate) use write::{StreamOptions, stream_gecko_json};

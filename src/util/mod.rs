@@ -2,8 +2,8 @@
 //!
 //! # Purpose
 //! What every folder needs and no folder owns: locks with a name and an order ([`lock`]), progress
-//! of long jobs ([`progress`]), the first failure of a job ([`failure_latch`]), short texts, and
-//! calls into the application that catch its panics.
+//! of long jobs ([`progress`]), the first failure of a job ([`failure_latch`]), short texts, hash
+//! tables, and calls into the application that catch its panics.
 //!
 //! # Threads and locks
 //! `lock/` holds the main lock, the proof that the caller holds it, and the named locks with their
@@ -40,6 +40,9 @@ mod polled_with;
 mod progress;
 #[forbid(unsafe_code)]
 mod short_text;
+#[cfg(has_profiler)]
+#[forbid(unsafe_code)]
+mod unique_index;
 
 #[cfg(has_profiler)]
 pub(crate) use callbacks::run_callback;
@@ -71,3 +74,5 @@ pub(crate) use short_text::TextBudget;
     allow(unused_imports, reason = "only some integrations use it")
 )]
 pub(crate) use short_text::cut_at_character;
+#[cfg(has_profiler)]
+pub(crate) use unique_index::{Search, UniqueIndex};

@@ -63,11 +63,22 @@ impl<'a> EntryReader<'a> {
     }
 
     /// Reads a number that `EntryCursor::large` wrote.
+    #[inline(always)]
     pub(crate) fn large(&mut self) -> Option<u64> {
         let count = usize::from(self.byte()?);
-        let mut bytes = [0; 8];
-        bytes.get_mut(..count)?.copy_from_slice(self.take(count)?);
-        Some(u64::from_le_bytes(bytes))
+        let word = self.bytes.first_chunk().copied();
+        let taken = self.take(count)?;
+        let unused_bits = u64::BITS.checked_sub(8 * count as u32)?;
+        let number = match word {
+            Some(word) => u64::from_le_bytes(word),
+            // The last bytes of a chunk.
+            None => {
+                let mut word = [0; 8];
+                word[..count].copy_from_slice(taken);
+                u64::from_le_bytes(word)
+            }
+        };
+        Some(number & u64::MAX.checked_shr(unused_bits).unwrap_or(0))
     }
 
     pub(crate) fn text(&mut self) -> Option<&'a [u8]> {

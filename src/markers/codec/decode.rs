@@ -1,7 +1,5 @@
 //! Decodes a marker from the buffer.
 
-use std::borrow::Cow;
-
 use crate::buffer::EntryReader;
 use crate::markers::codec::encode::{
     HAS_STACK, HAS_WINDOW, PAYLOAD_BITS, PAYLOAD_COMPLETE, PAYLOAD_TEXT, PAYLOAD_TYPED, PHASE_BITS,
@@ -12,7 +10,8 @@ use crate::markers::options::MarkerPhase;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DecodedPayload<'a> {
     None,
-    Text(Cow<'a, str>),
+    /// Text that may not be UTF-8.
+    Text(&'a [u8]),
     Typed {
         /// Number of the payload's type.
         number: u64,
@@ -35,7 +34,8 @@ pub(crate) struct DecodedMarker<'a> {
     pub(crate) stack: u64,
     /// Id of the marker's page; 0 if it has none.
     pub(crate) inner_window_id: u64,
-    pub(crate) name: Cow<'a, str>,
+    /// Text that may not be UTF-8.
+    pub(crate) name: &'a [u8],
     pub(crate) payload: DecodedPayload<'a>,
 }
 
@@ -74,10 +74,10 @@ impl<'a> DecodedMarker<'a> {
         } else {
             0
         };
-        let name = String::from_utf8_lossy(entry.bytes(name_bytes)?);
+        let name = entry.bytes(name_bytes)?;
         let payload = match payload_bits {
             0 => DecodedPayload::None,
-            PAYLOAD_TEXT => DecodedPayload::Text(String::from_utf8_lossy(entry.rest())),
+            PAYLOAD_TEXT => DecodedPayload::Text(entry.rest()),
             PAYLOAD_TYPED => {
                 let (is_complete, bytes) = entry.rest().split_last()?;
                 DecodedPayload::Typed {
@@ -215,10 +215,10 @@ mod tests {
                     category: 6,
                     stack,
                     inner_window_id: window,
-                    name: "name µ".into(),
+                    name: "name µ".as_bytes(),
                     payload,
                 };
-                let text = "text".into();
+                let text = b"text";
                 put_and_read(&marker, &TextPayload("text"), |read| {
                     assert_eq!(read, expected(DecodedPayload::Text(text)));
                 });
@@ -280,7 +280,7 @@ mod tests {
                     );
                     assert_eq!(
                         (read.name, read.category, read.payload),
-                        (name.into(), 6, payload)
+                        (name.as_bytes(), 6, payload)
                     );
                 }
             }
@@ -401,7 +401,7 @@ mod tests {
                 let is_incomplete =
                     matches!(read.payload, DecodedPayload::Typed { bytes: None, .. });
                 assert!(
-                    is_incomplete && read.name == "name µ",
+                    is_incomplete && read.name == "name µ".as_bytes(),
                     "{misbehaviour:?}: {read:?}"
                 );
             });

@@ -10,9 +10,9 @@ use crate::types::TimeStamp;
 const MAX_DEPTH: usize = 64;
 
 /// Writes fields into the open object of a `JsonWriter`.
-pub(crate) struct PropertyWriter<'w, 'j> {
+pub(crate) struct PropertyWriter<'w, 'j, 's> {
     json: &'w mut JsonWriter<'j>,
-    strings: &'w mut UniqueStrings,
+    strings: &'w mut UniqueStrings<'s>,
     process_start: TimeStamp,
     /// The open arrays and objects of the payload, outermost first: true for an array.
     open: Vec<bool>,
@@ -20,10 +20,10 @@ pub(crate) struct PropertyWriter<'w, 'j> {
     dropped: usize,
 }
 
-impl<'w, 'j> PropertyWriter<'w, 'j> {
+impl<'w, 'j, 's> PropertyWriter<'w, 'j, 's> {
     pub(crate) fn new(
         json: &'w mut JsonWriter<'j>,
-        strings: &'w mut UniqueStrings,
+        strings: &'w mut UniqueStrings<'s>,
         process_start: TimeStamp,
     ) -> Self {
         Self {
@@ -62,7 +62,7 @@ impl<'w, 'j> PropertyWriter<'w, 'j> {
     }
 }
 
-impl PropertySink for PropertyWriter<'_, '_> {
+impl PropertySink for PropertyWriter<'_, '_, '_> {
     fn value(&mut self, name: Option<&str>, value: PropertyValue<'_>) {
         if !self.begin(name) {
             return;

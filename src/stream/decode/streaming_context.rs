@@ -154,7 +154,7 @@ impl FrameResolver for ProfileFrameResolver<'_> {
 
     fn label_text(&mut self, label: &[u8], dynamic: &[u8], flags: FrameFlags) -> u32 {
         self.label_texts
-            .intern(joined_label_text(label, dynamic, flags))
+            .intern(&joined_label_text(label, dynamic, flags))
     }
 
     fn subcategories(&self, category: u8) -> usize {

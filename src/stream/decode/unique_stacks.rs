@@ -1,15 +1,14 @@
 //! Unique frames and stacks. A stack is a frame on top of another stack, its prefix, which always
 //! comes before it.
 
-use std::collections::HashMap;
 use std::hash::Hash;
 
-use crate::util::{NumberMap, pair_key};
+use crate::util::{NumberMap, Search, UniqueIndex, pair_key};
 
 /// A table of unique frames and a table of their unique stacks.
 #[derive(Debug)]
 pub(crate) struct UniqueStacks<F> {
-    frame_indices: HashMap<F, u32>,
+    frame_index: UniqueIndex,
     frames: Vec<F>,
     /// By the index of the prefix plus one, and the index of the frame.
     stack_indices: NumberMap<u32>,
@@ -19,7 +18,7 @@ pub(crate) struct UniqueStacks<F> {
 impl<F> Default for UniqueStacks<F> {
     fn default() -> Self {
         Self {
-            frame_indices: HashMap::new(),
+            frame_index: UniqueIndex::default(),
             frames: Vec::new(),
             stack_indices: NumberMap::default(),
             stacks: Vec::new(),
@@ -51,13 +50,20 @@ impl<F> UniqueStacks<F> {
 impl<F: Hash + Eq + Clone> UniqueStacks<F> {
     /// Returns the index of the frame, and adds the frame if it is new.
     pub(crate) fn intern_frame(&mut self, frame: &F) -> u32 {
-        if let Some(&known) = self.frame_indices.get(frame) {
-            return known;
+        let Self {
+            frame_index,
+            frames,
+            ..
+        } = self;
+        match frame_index.search(frame, |at| frames[at as usize] == *frame) {
+            Search::Found(known) => known,
+            Search::Missing(slot) => {
+                let index = frames.len() as u32;
+                frames.push(frame.clone());
+                slot.fill(index);
+                index
+            }
         }
-        let index = self.frames.len() as u32;
-        self.frames.push(frame.clone());
-        self.frame_indices.insert(frame.clone(), index);
-        index
     }
 
     /// Returns the stack of a frame on top of `prefix`, and adds the stack if it is new.

@@ -11,4 +11,4 @@ pub(crate) use marker_schemas::{
     KnownType, MarkerTypes, ONLY_USER_DATA, TEXT, type_without_payload,
 };
 pub(crate) use named_stacks::{FrameKind, NamedStacks};
-pub(crate) use resolved_thread::ResolvedThread;
+pub(crate) use resolved_thread::{ResolvedThread, ThreadMaps};

@@ -93,9 +93,9 @@ impl NamedStacks {
         let mut stacks = UniqueStacks::default();
         let mut named = |frame| -> Vec<u32> {
             let frames = named_frame(frame, process, &names, &texts).into_iter();
-            let mut frame = |(kind, text)| NamedFrame {
+            let mut frame = |(kind, text): (FrameKind, String)| NamedFrame {
                 kind,
-                location: locations.intern(text),
+                location: locations.intern(&text),
             };
             frames
                 .map(|named| stacks.intern_frame(&frame(named)))
@@ -126,9 +126,9 @@ impl NamedStacks {
         let mut locations = TextTable::default();
         let mut one = |frame| {
             let frames = named_frame(frame, process, &no_names, &texts);
-            let mut frame = |(kind, text)| NamedFrame {
+            let mut frame = |(kind, text): (FrameKind, String)| NamedFrame {
                 kind,
-                location: locations.intern(text),
+                location: locations.intern(&text),
             };
             frames.into_iter().next().map(&mut frame)
         };

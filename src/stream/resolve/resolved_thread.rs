@@ -15,32 +15,70 @@ pub(crate) struct ThreadFrame {
     named: u32,
 }
 
+/// For each frame or stack of the process, its index in the tables of the current thread.
+#[derive(Debug, Default)]
+struct OwnIndices {
+    /// The number of the current thread, from 1 on.
+    thread: u32,
+    /// The number of the last thread that has the frame or stack, and its index there.
+    last: Vec<(u32, u32)>,
+}
+
+impl OwnIndices {
+    /// Begins the next thread, whose tables are empty.
+    fn begin_thread(&mut self, length: usize) {
+        self.thread += 1;
+        self.last.resize(length, (0, 0));
+    }
+
+    fn get(&self, index: u32) -> Option<u32> {
+        let (thread, own) = self.last[index as usize];
+        (thread == self.thread).then_some(own)
+    }
+
+    fn set(&mut self, index: u32, own: u32) {
+        self.last[index as usize] = (self.thread, own);
+    }
+}
+
+/// Maps the frames and stacks in [`NamedStacks`] to those of one thread after another. All threads
+/// of a profile share these maps: a thread with few samples then costs little in a process with
+/// many stacks.
+#[derive(Debug, Default)]
+pub(crate) struct ThreadMaps {
+    frames: OwnIndices,
+    stacks: OwnIndices,
+}
+
 /// The tables of a thread, with the frames and stacks of the rows printed so far.
 #[derive(Debug)]
 pub(crate) struct ResolvedThread<'a> {
     pub(crate) context: &'a ThreadStreamingContext,
     named: &'a NamedStacks,
-    pub(crate) strings: UniqueStrings,
+    pub(crate) strings: UniqueStrings<'a>,
     frames: Vec<ThreadFrame>,
     stacks: Vec<(Option<u32>, u32)>,
-    /// For each frame in `named`, its index in `frames` plus one; 0 if no printed row has used it.
-    frame_map: Vec<u32>,
-    /// For each stack in `named`, its index in `stacks` plus one; 0 if no printed row has used it.
-    stack_map: Vec<u32>,
+    maps: &'a mut ThreadMaps,
     /// Kept between calls to reuse its memory.
     missing: Vec<u32>,
 }
 
 impl<'a> ResolvedThread<'a> {
-    pub(crate) fn new(context: &'a ThreadStreamingContext, named: &'a NamedStacks) -> Self {
+    /// `maps` are those of the profile's earlier threads.
+    pub(crate) fn new(
+        context: &'a ThreadStreamingContext,
+        named: &'a NamedStacks,
+        maps: &'a mut ThreadMaps,
+    ) -> Self {
+        maps.frames.begin_thread(named.frames().len());
+        maps.stacks.begin_thread(named.stacks().len());
         Self {
             context,
             named,
             strings: UniqueStrings::default(),
             frames: Vec::new(),
             stacks: Vec::new(),
-            frame_map: vec![0; named.frames().len()],
-            stack_map: vec![0; named.stacks().len()],
+            maps,
             missing: Vec::new(),
         }
     }
@@ -49,9 +87,9 @@ impl<'a> ResolvedThread<'a> {
     /// is new.
     pub(crate) fn stack_of(&mut self, stack: u32) -> u32 {
         let stack = self.named.stack_of(stack);
-        match self.stack_map[stack as usize] {
-            0 => self.add_stack(stack),
-            known => known - 1,
+        match self.maps.stacks.get(stack) {
+            Some(known) => known,
+            None => self.add_stack(stack),
         }
     }
 
@@ -86,7 +124,7 @@ impl<'a> ResolvedThread<'a> {
         let mut next = Some(stack);
         let mut prefix = loop {
             let Some(stack) = next else { break None };
-            if let Some(known) = self.stack_map[stack as usize].checked_sub(1) {
+            if let Some(known) = self.maps.stacks.get(stack) {
                 break Some(known);
             }
             missing.push(stack);
@@ -94,34 +132,35 @@ impl<'a> ResolvedThread<'a> {
         };
         for stack in missing.drain(..).rev() {
             let frame = self.own_frame(self.named.stacks()[stack as usize].1);
+            let own = self.stacks.len() as u32;
             self.stacks.push((prefix, frame));
-            let number = self.stacks.len() as u32;
-            self.stack_map[stack as usize] = number;
-            prefix = Some(number - 1);
+            self.maps.stacks.set(stack, own);
+            prefix = Some(own);
         }
         self.missing = missing;
         prefix.unwrap_or_default()
     }
 
     fn own_frame(&mut self, frame: u32) -> u32 {
-        if let Some(known) = self.frame_map[frame as usize].checked_sub(1) {
+        if let Some(known) = self.maps.frames.get(frame) {
             return known;
         }
         let named = self.named.frames()[frame as usize];
-        let location = self.strings.intern(self.named.location(named));
+        let location = self.strings.intern_shared(self.named.location(named));
         let implementation = match named.kind {
             FrameKind::Script { implementation, .. } => implementation.name(),
             _ => None,
         };
-        let implementation = implementation.map(|name| self.strings.intern(name));
+        let implementation = implementation.map(|name| self.strings.intern_shared(name));
+        let own = self.frames.len() as u32;
         self.frames.push(ThreadFrame {
             location,
             kind: named.kind,
             implementation,
             named: frame,
         });
-        self.frame_map[frame as usize] = self.frames.len() as u32;
-        self.frames.len() as u32 - 1
+        self.maps.frames.set(frame, own);
+        own
     }
 
     pub(crate) fn frames(&self) -> &[ThreadFrame] {

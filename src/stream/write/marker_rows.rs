@@ -1,6 +1,8 @@
 //! Writes the rows of a thread's marker table.
 
-use crate::json::{JsonWriter, UniqueStrings};
+use std::borrow::Cow;
+
+use crate::json::{JsonWriter, StringIndex, UniqueStrings};
 use crate::markers::{
     DecodedMarker, DecodedPayload, JSONWriter, MarkerPhase, PayloadFailure, PropertyWriter,
 };
@@ -24,11 +26,11 @@ pub(crate) struct MarkerContext<'a> {
 impl MarkerContext<'_> {
     /// Writes the row of a marker. A payload that cannot be read back is left out, and the reason
     /// is appended to the marker's name.
-    pub(crate) fn write(
+    pub(crate) fn write<'a>(
         &self,
         json: &mut JsonWriter<'_>,
-        marker: &DecodedMarker<'_>,
-        thread: &mut ResolvedThread<'_>,
+        marker: &DecodedMarker<'a>,
+        thread: &mut ResolvedThread<'a>,
     ) {
         // Resolve the stack first, so that its number does not depend on the payload's code.
         let stack = self
@@ -44,27 +46,22 @@ impl MarkerContext<'_> {
             DecodedPayload::Typed { number, bytes } => self
                 .write_typed(json, marker, thread, stack, number, bytes)
                 .err(),
-            DecodedPayload::Text(ref text) => {
-                let text = thread.strings.intern(text);
-                self.write_row(
-                    json,
-                    (&marker.name, TEXT),
-                    marker,
-                    &mut thread.strings,
-                    |json, _| {
-                        json.object(|json| {
-                            json.key("type").string(TEXT);
-                            json.key("name").unsigned(text.0.into());
-                            self.write_user_data(json, marker, stack);
-                        });
-                    },
-                );
+            DecodedPayload::Text(text) => {
+                let text = thread.strings.intern_cow(&to_text(text));
+                let name = intern_name(&mut thread.strings, &to_text(marker.name), TEXT);
+                self.write_row(json, name, marker, |json| {
+                    json.object(|json| {
+                        json.key("type").string(TEXT);
+                        json.key("name").unsigned(text.0.into());
+                        self.write_user_data(json, marker, stack);
+                    });
+                });
                 None
             }
             DecodedPayload::None => {
                 self.write_without_payload(
                     json,
-                    &marker.name,
+                    &to_text(marker.name),
                     marker,
                     &mut thread.strings,
                     stack,
@@ -76,7 +73,7 @@ impl MarkerContext<'_> {
         if let Some((failure, type_name)) = failure {
             let spoiled = &self.process.spoiled_payloads;
             spoiled.set(spoiled.get() + 1);
-            let name = format!("{} ({})", marker.name, failure.words());
+            let name = Cow::Owned(format!("{} ({})", to_text(marker.name), failure.words()));
             let type_name = type_without_payload(type_name);
             self.write_without_payload(json, &name, marker, &mut thread.strings, stack, type_name);
         }
@@ -85,11 +82,11 @@ impl MarkerContext<'_> {
     /// Writes a marker with a payload of the application's type `number`. On failure, writes
     /// nothing and returns the reason, with the name of the type or, if the type is unavailable, of
     /// the fallback type.
-    fn write_typed(
+    fn write_typed<'a>(
         &self,
         json: &mut JsonWriter<'_>,
-        marker: &DecodedMarker<'_>,
-        thread: &mut ResolvedThread<'_>,
+        marker: &DecodedMarker<'a>,
+        thread: &mut ResolvedThread<'a>,
         stack: Option<(u32, u64)>,
         number: u64,
         bytes: Option<&[u8]>,
@@ -104,38 +101,34 @@ impl MarkerContext<'_> {
         let mut answer = Err(PayloadFailure::Panicked);
         let strings = &mut thread.strings;
         json.attempt(|json| {
-            self.write_row(
-                json,
-                (&marker.name, name),
-                marker,
-                strings,
-                |json, strings| {
-                    json.object(|json| {
-                        json.key("type").string(name);
-                        let mut properties = PropertyWriter::new(json, strings, process_start);
-                        run_callback(|| {
-                            answer = info.stream(bytes, &mut JSONWriter::new(&mut properties))
-                        });
-                        properties.finish();
-                        self.write_user_data(json, marker, stack);
+            let name_index = intern_name(strings, &to_text(marker.name), name);
+            self.write_row(json, name_index, marker, |json| {
+                json.object(|json| {
+                    json.key("type").string(name);
+                    let mut properties = PropertyWriter::new(json, strings, process_start);
+                    run_callback(|| {
+                        answer = info.stream(bytes, &mut JSONWriter::new(&mut properties))
                     });
-                },
-            );
+                    properties.finish();
+                    self.write_user_data(json, marker, stack);
+                });
+            });
             answer.is_ok()
         });
         answer.map_err(|failure| (failure, name))
     }
 
-    fn write_without_payload(
+    fn write_without_payload<'a>(
         &self,
         json: &mut JsonWriter<'_>,
-        name: &str,
+        name: &Cow<'a, str>,
         marker: &DecodedMarker<'_>,
-        strings: &mut UniqueStrings,
+        strings: &mut UniqueStrings<'a>,
         stack: Option<(u32, u64)>,
         type_name: &str,
     ) {
-        self.write_row(json, (name, type_name), marker, strings, |json, _| {
+        let name = intern_name(strings, name, type_name);
+        self.write_row(json, name, marker, |json| {
             if marker.has_user_data() {
                 json.object(|json| {
                     json.key("type").string(type_name);
@@ -148,12 +141,10 @@ impl MarkerContext<'_> {
     fn write_row(
         &self,
         json: &mut JsonWriter<'_>,
-        (name, type_name): (&str, &str),
+        name: StringIndex,
         marker: &DecodedMarker<'_>,
-        strings: &mut UniqueStrings,
-        write_data: impl FnOnce(&mut JsonWriter<'_>, &mut UniqueStrings),
+        write_data: impl FnOnce(&mut JsonWriter<'_>),
     ) {
-        let name = strings.intern(name_for_viewer(name, type_name));
         json.array(|json| {
             json.unsigned(name.0.into());
             json.time_ms(marker.start_ns);
@@ -165,7 +156,7 @@ impl MarkerContext<'_> {
             }
             json.unsigned(marker.phase as u64);
             json.unsigned(marker.category.into());
-            write_data(json, strings);
+            write_data(json);
         });
     }
 
@@ -210,15 +201,36 @@ impl MarkerContext<'_> {
     }
 }
 
-/// Returns the name by which the viewer finds a marker of a type with its own view. The viewer
-/// takes a marker for a screenshot by its name alone, and cannot open the profile if that marker
-/// lacks the fields of a screenshot.
-fn name_for_viewer<'a>(name: &'a str, type_name: &str) -> &'a str {
+/// Returns a text of the buffer, with U+FFFD for each part that is not UTF-8.
+fn to_text(bytes: &[u8]) -> Cow<'_, str> {
+    // Faster than `from_utf8_lossy` for the texts that are UTF-8, which almost all are.
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => String::from_utf8_lossy(bytes),
+    }
+}
+
+/// Returns the index of the name by which the viewer shows a marker.
+fn intern_name<'a>(
+    strings: &mut UniqueStrings<'a>,
+    name: &Cow<'a, str>,
+    type_name: &str,
+) -> StringIndex {
+    match name_for_viewer(name, type_name) {
+        Some(required) => strings.intern_shared(required),
+        None => strings.intern_cow(name),
+    }
+}
+
+/// Returns the name by which the viewer finds a marker of a type with its own view, if that is not
+/// the marker's name. The viewer takes a marker for a screenshot by its name alone, and cannot open
+/// the profile if that marker lacks the fields of a screenshot.
+fn name_for_viewer(name: &str, type_name: &str) -> Option<&'static str> {
     const SCREENSHOT: &str = "CompositorScreenshot";
     match (name, type_name) {
-        (_, "IPC") => "IPC",
-        (_, SCREENSHOT) => SCREENSHOT,
-        (SCREENSHOT, _) => "Compositor screenshot",
-        _ => name,
+        (_, "IPC") => Some("IPC"),
+        (_, SCREENSHOT) => Some(SCREENSHOT),
+        (SCREENSHOT, _) => Some("Compositor screenshot"),
+        _ => None,
     }
 }

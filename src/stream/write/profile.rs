@@ -7,8 +7,8 @@ use crate::stream::decode::ProcessStreamingContext;
 use crate::stream::decode::ProfileSource;
 use crate::stream::resolve::MarkerTypes;
 use crate::stream::resolve::NamedStacks;
-use crate::stream::resolve::ResolvedThread;
 use crate::stream::resolve::write_libs;
+use crate::stream::resolve::{ResolvedThread, ThreadMaps};
 use crate::stream::schema::write_schema;
 use crate::stream::write::losses::{buffer_counts, buffer_losses};
 use crate::stream::write::marker_rows::MarkerContext;
@@ -149,6 +149,7 @@ fn write_threads(
         write_placeholder_main_thread(json, source);
     }
     let in_order = [main, others].concat();
+    let mut maps = ThreadMaps::default();
     for (progress, context) in progress.loop_sub_loggers(in_order, ProgressLocation::Frames) {
         if json.failed() {
             return;
@@ -161,7 +162,7 @@ fn write_threads(
         write_thread(
             json,
             &markers,
-            ResolvedThread::new(context, named),
+            ResolvedThread::new(context, named, &mut maps),
             &progress,
         );
     }

@@ -35,10 +35,10 @@ const SAMPLES_END: f32 = 0.60;
 const MARKERS_END: f32 = 0.90;
 
 /// Writes one element of `threads`.
-pub(crate) fn write_thread(
+pub(crate) fn write_thread<'a>(
     json: &mut JsonWriter<'_>,
-    markers: &MarkerContext<'_>,
-    mut thread: ResolvedThread<'_>,
+    markers: &MarkerContext<'a>,
+    mut thread: ResolvedThread<'a>,
     progress: &ProgressLogger,
 ) {
     let source = markers.source;

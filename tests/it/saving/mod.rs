@@ -1,5 +1,6 @@
 //! Saving profiles to files.
 
+mod beside_recording;
 mod broken_pipes;
 mod filters;
 mod killed;

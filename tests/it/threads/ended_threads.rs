@@ -1,9 +1,10 @@
 //! What a session keeps of ended threads is bounded, and the profile says what was dropped.
 
 use crate::common::{Read, isolated, mark, one_loop};
+use gekkota::profile::{SnapshotOptions, Symbolicate};
 use gekkota::{
     Features, ProfilerTime, StartParams, profiler_pause_sampling, profiler_start, profiler_stop,
-    register_thread,
+    profiler_stream_json, register_thread,
 };
 
 /// Starts a session that records no samples, so that only markers are in the buffer.
@@ -125,6 +126,66 @@ fn ended_threads_beyond_their_share_are_dropped_and_counted() {
                 .is_some_and(|bytes| bytes > 16 << 10 && bytes <= 32 << 10),
             "{log}"
         );
+        profiler_stop();
+    });
+}
+
+/// What the profiler holds of ended threads.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    threads: usize,
+    profile_bytes: usize,
+    resident_bytes: usize,
+}
+
+impl Held {
+    fn now(prefix: &str) -> Self {
+        let options = SnapshotOptions::default().symbolicate(Symbolicate::No);
+        let mut text = Vec::new();
+        profiler_stream_json(&mut text, &options).expect("active");
+        let threads = numbers(&Read::from_text(&text), prefix).len();
+        let profile_bytes = text.len();
+        drop(text);
+        let pages = std::fs::read_to_string("/proc/self/statm").expect("statm");
+        let pages = pages.split(' ').nth(1).and_then(|pages| pages.parse().ok());
+        Self {
+            threads,
+            profile_bytes,
+            resident_bytes: pages.map_or(0, |pages: usize| pages * 4096),
+        }
+    }
+}
+
+#[test]
+fn memory_and_profile_do_not_grow_with_the_number_of_ended_threads() {
+    const FEW: usize = 5_000;
+    const MANY: usize = 50_000;
+    isolated(|| {
+        profiler_start(StartParams::default().capacity_bytes(2 << 20)).expect("start");
+        let run_threads = |range: std::ops::Range<usize>| {
+            for number in range {
+                run_thread(format!("short {number}"), move || {
+                    mark("here");
+                    // Some threads get a sample, too.
+                    if number % 100 == 0 {
+                        one_loop();
+                    }
+                });
+            }
+        };
+        run_threads(0..FEW);
+        let few = Held::now("short ");
+        run_threads(FEW..MANY);
+        let many = Held::now("short ");
+        assert!(few.threads > 100 && few.threads < FEW / 2, "{few:?}");
+        assert!(many.threads <= 2 * few.threads, "{few:?}, then {many:?}");
+        assert!(
+            many.profile_bytes < 2 * few.profile_bytes,
+            "{few:?}, then {many:?}"
+        );
+        // Each thread that ever ended would take 200 bytes or more.
+        let grown = many.resident_bytes.saturating_sub(few.resident_bytes);
+        assert!(grown < (MANY - FEW) * 100, "{few:?}, then {many:?}");
         profiler_stop();
     });
 }

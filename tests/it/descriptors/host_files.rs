@@ -9,9 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use nix::errno::Errno;
 
 use super::Sampled;
-use crate::common::seccomp::Filtered;
 use crate::common::{in_forked_child, isolated, one_loop};
-use crate::sampling::sandbox::kill_for;
 use gekkota::{profiler_pause, profiler_resume};
 
 const SLEEPERS: usize = 20;
@@ -83,7 +81,8 @@ fn files_of_the_host_stay_open_after_close_range() {
 #[cfg(target_arch = "x86_64")]
 fn files_of_the_host_stay_open_after_close_range_in_a_sandbox() {
     isolated(|| {
-        kill_for(
+        use crate::common::seccomp::Filtered;
+        crate::sampling::sandbox::kill_for(
             Filtered::AllThreads,
             &[libc::SYS_close_range, libc::SYS_unshare],
         );

@@ -8,9 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-use crate::common::seccomp::Filtered;
 use crate::common::{Read, isolated, wait_until, work};
-use crate::sampling::sandbox::kill_for;
 use gekkota::{Profile, ProfilerSession, StartParams};
 
 /// Number of descriptors that the process may have.
@@ -115,8 +113,9 @@ fn session_without_free_descriptors_reads_sleeping_threads_from_outside() {
 #[cfg(target_arch = "x86_64")]
 fn missing_names_and_an_impossible_save_are_reported() {
     isolated(|| {
+        use crate::common::seccomp::Filtered;
         let profile = profile();
-        kill_for(Filtered::AllThreads, &[libc::SYS_close_range]);
+        crate::sampling::sandbox::kill_for(Filtered::AllThreads, &[libc::SYS_close_range]);
         let notices = path("notices");
         let file = File::create_new(&notices).expect("a file");
         // SAFETY: the process's standard error, which is restored below.

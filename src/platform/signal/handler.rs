@@ -539,17 +539,23 @@ fn bind_handler_functions() {
 
 /// Returns the level for an installation over the action `previous`, with the previous actions of
 /// all levels: the one with that previous action, so that a handler which is installed again and
-/// again uses one level; otherwise the first that was not used, or the last.
-fn level_over(
-    previous: *mut libc::sigaction,
-    levels: &[AtomicPtr<libc::sigaction>; LEVELS],
-) -> usize {
-    let holds = |wanted: *mut libc::sigaction| {
-        let mut levels = levels.iter();
-        levels.position(|level| level.load(Ordering::Acquire) == wanted)
+/// again uses one level; otherwise the first that was not used, or the last. Actions without a
+/// handler count as equal.
+fn level_over(previous: &libc::sigaction, levels: &[AtomicPtr<libc::sigaction>; LEVELS]) -> usize {
+    let previous_of = |level: &AtomicPtr<libc::sigaction>| {
+        // SAFETY: *published before*: null or a leaked `sigaction`.
+        unsafe { level.load(Ordering::Acquire).as_ref() }
     };
-    let unused = || holds(std::ptr::null_mut());
-    holds(previous).or_else(unused).unwrap_or(LEVELS - 1)
+    let is_like = |known: &libc::sigaction| {
+        is_same_action(known, previous) || !(is_handler(known) || is_handler(previous))
+    };
+    let position = |wanted: &dyn Fn(Option<&libc::sigaction>) -> bool| {
+        let mut levels = levels.iter();
+        levels.position(|level| wanted(previous_of(level)))
+    };
+    position(&|known| known.is_some_and(is_like))
+        .or_else(|| position(&|known| known.is_none()))
+        .unwrap_or(LEVELS - 1)
 }
 
 /// Installs the profiler's handler and records the previous action.
@@ -559,9 +565,8 @@ fn set_handler(signal: i32) -> Result<(), StartError> {
         return Ok(());
     }
     let levels = &PREVIOUS[signal as usize];
-    let previous = intern_action(current);
-    let level = level_over(previous, levels);
-    levels[level].store(previous, Ordering::Release);
+    let level = level_over(&current, levels);
+    levels[level].store(intern_action(current), Ordering::Release);
     // On the thread's alternate stack if it has one, because the stack of a coroutine may be too
     // small, and Go requires it. A previous handler that was installed without that flag may need
     // more stack than there is (coz #110).
@@ -772,15 +777,16 @@ mod tests {
     #[test]
     fn level_over_an_action_is_found_again() {
         let levels = [const { AtomicPtr::new(std::ptr::null_mut()) }; LEVELS];
-        let mut actions = [DEFAULT_ACTION; LEVELS + 1].map(Box::new);
-        let mut over = |index: usize| {
-            let action = &raw mut *actions[index];
-            let level = level_over(action, &levels);
-            levels[level].store(action, Ordering::Relaxed);
+        let over = |handler: libc::sighandler_t| {
+            let mut action = DEFAULT_ACTION;
+            action.sa_sigaction = handler;
+            let level = level_over(&action, &levels);
+            levels[level].store(Box::leak(Box::new(action)), Ordering::Relaxed);
             level
         };
-        assert_eq!([over(0), over(0), over(1), over(0)], [0, 0, 1, 0]);
-        assert_eq!([over(2), over(3), over(4), over(4)], [2, 3, 3, 3]);
+        assert_eq!([libc::SIG_DFL, libc::SIG_IGN].map(over), [0, 0]);
+        assert_eq!([10, 10, 20, libc::SIG_DFL, 10].map(over), [1, 1, 2, 0, 1]);
+        assert_eq!([30, 40, 40, 30].map(over), [3, 3, 3, 3]);
     }
 
     #[test]

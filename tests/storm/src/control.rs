@@ -8,7 +8,7 @@ use gekkota::{Features, Profile, ProfilerSession, SamplingEngine, StartParams};
 use crate::crew::Post;
 use crate::peer::Peer;
 use crate::random::Random;
-use crate::{proof, reader, settings, tally};
+use crate::{proof, reader, saver, settings, tally};
 
 const INTERVAL: Duration = Duration::from_micros(100);
 const SESSION: Duration = Duration::from_millis(50);
@@ -89,6 +89,9 @@ impl Control<'_> {
         std::thread::sleep(SESSION / 2);
         let profile = session.finish().unwrap_or_else(|error| panic!("{error}"));
         count(&profile);
+        if self.random.once_in(4) {
+            saver::save_taken(&profile);
+        }
         if self.random.once_in(8) {
             let found = proof::read(&profile, proof::Names::No);
             let problems = found.problems();
@@ -160,6 +163,15 @@ impl Control<'_> {
     fn count_workers(&self) {
         let working = self.crew.iter().filter(|post| post.is_on_duty()).count() as u64;
         tally::FEWEST_WORKERS.least(working);
+    }
+}
+
+/// Lets this copy of the profiler install its handler for each signal of the storm, before another copy
+/// chooses a signal that has none.
+pub fn install_handlers() {
+    for signal in settings::sampling_signals() {
+        start(StartParams::default().signal(signal));
+        gekkota::profiler_stop();
     }
 }
 

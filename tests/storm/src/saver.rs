@@ -1,12 +1,14 @@
 //! Saves the running session's profile to one file from several threads, also without free descriptors.
 //! Each reader of the file finds a whole profile.
 
+use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use gekkota::profile::{SnapshotOptions, Symbolicate};
 use gekkota::{Profile, SaveError};
+use serde::de::IgnoredAny;
 
 use crate::crew::Context;
 use crate::{folder, gate, tally};
@@ -42,10 +44,18 @@ fn read() {
         Err(error) if error.kind() == ErrorKind::NotFound => return,
         Err(error) => panic!("cannot read {FILE}: {error}"),
     };
-    if let Err(error) = serde_json::from_slice::<serde_json::Value>(&text) {
-        panic!("{FILE} is torn: {error}, in {} bytes", text.len());
-    }
+    check(&text).unwrap_or_else(|problem| panic!("{FILE}: {problem}"));
     tally::FILES_READ.one();
+}
+
+/// Checks that a file is one whole JSON object with the threads of a profile.
+pub fn check(text: &[u8]) -> Result<(), String> {
+    let length = text.len();
+    match serde_json::from_slice::<HashMap<String, IgnoredAny>>(text) {
+        Ok(profile) if profile.contains_key("threads") => Ok(()),
+        Ok(_) => Err(format!("no profile, in {length} bytes")),
+        Err(error) => Err(format!("torn, in {length} bytes: {error}")),
+    }
 }
 
 pub fn save_worker(context: &mut Context) {

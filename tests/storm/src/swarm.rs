@@ -1,5 +1,6 @@
-//! Starts as many short threads as the machine manages, each with a name of its own and a marker.
+//! Starts short threads, each with a name of its own and a marker.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
@@ -12,7 +13,7 @@ use crate::work::mix;
 
 /// Prefix of the threads' names.
 pub const CHILD: &str = "mayfly";
-const AT_ONCE: usize = 16;
+const AT_ONCE: u64 = 16;
 const STACK_BYTES: usize = 64 << 10;
 const ROUNDS: u64 = 500;
 
@@ -33,8 +34,8 @@ fn mayfly_body(name: &str, number: u64) -> u64 {
     mix(number, ROUNDS)
 }
 
-/// Starts a short thread, which returns [`mix`] of its number.
-pub fn start(prefix: &str, number: u64) -> JoinHandle<u64> {
+/// Starts a thread.
+fn start(prefix: &str, number: u64) -> JoinHandle<u64> {
     let name = format!("{prefix}-{number}");
     let builder = std::thread::Builder::new().name(name.clone());
     let thread = builder
@@ -43,12 +44,10 @@ pub fn start(prefix: &str, number: u64) -> JoinHandle<u64> {
     thread.unwrap_or_else(|error| panic!("cannot start a thread: {error}"))
 }
 
-/// Starts some threads and joins them.
-fn start_and_join() {
-    let first = NUMBER.fetch_add(AT_ONCE as u64, Ordering::Relaxed);
-    let numbers = first..first + AT_ONCE as u64;
+/// Starts the threads with these numbers, and joins them.
+pub fn start_and_join(prefix: &str, numbers: Range<u64>) {
     let threads: Vec<_> = numbers
-        .map(|number| (number, start(CHILD, number)))
+        .map(|number| (number, start(prefix, number)))
         .collect();
     for (number, thread) in threads {
         let value = thread.join().expect("the thread does not panic");
@@ -57,18 +56,14 @@ fn start_and_join() {
             mix(number, ROUNDS),
             "a thread returned a wrong result"
         );
-        tally::THREADS_SHORT.one();
     }
 }
 
 pub fn swarm_worker(context: &mut Context) {
     while context.goes_on() {
+        let first = NUMBER.fetch_add(AT_ONCE, Ordering::Relaxed);
         // A thread begins and ends in `catch_unwind`.
-        peer::while_absent(start_and_join);
+        peer::while_absent(|| start_and_join(CHILD, first..first + AT_ONCE));
+        tally::THREADS_SHORT.add(AT_ONCE);
     }
-}
-
-/// Returns the result of thread `number`.
-pub fn expected(number: u64) -> u64 {
-    mix(number, ROUNDS)
 }

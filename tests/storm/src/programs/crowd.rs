@@ -2,6 +2,7 @@
 //! the session keeps of them is bounded.
 
 use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use gekkota::profile::Symbolicate;
@@ -13,11 +14,14 @@ use crate::random::Random;
 use crate::steadiness::Steadiness;
 use crate::{children, resources, swarm};
 
-const AT_ONCE: u64 = 8;
-const PAUSE: Duration = Duration::from_millis(5);
+/// Threads that start others, and how many each starts at once.
+const STARTERS: usize = 3;
+const AT_ONCE: u64 = 16;
 const MEASURE_EVERY: Duration = Duration::from_secs(5);
 const CAPACITY_BYTES: u64 = 4 << 20;
 const PATIENCE: Duration = Duration::from_secs(60);
+
+static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 pub fn main(_: &mut Orders) -> Result<(), String> {
     resources::share_heaps();
@@ -25,31 +29,31 @@ pub fn main(_: &mut Orders) -> Result<(), String> {
     let params = StartParams::default().capacity_bytes(CAPACITY_BYTES);
     let session = ProfilerSession::start(params).map_err(|error| error.to_string())?;
     let mut steadiness = Steadiness::begin();
-    let mut measured = Instant::now();
-    let mut first = 0;
     while !input_has_ended() {
-        let numbers = first..first + AT_ONCE;
-        first = numbers.end;
-        let threads: Vec<_> = numbers
-            .map(|number| (number, swarm::start("crowd", number)))
+        let end = Instant::now() + MEASURE_EVERY;
+        let starters: Vec<_> = (0..STARTERS)
+            .map(|_| std::thread::spawn(move || start_until(end)))
             .collect();
-        for (number, thread) in threads {
-            let value = thread.join().map_err(|_| "a thread has panicked")?;
-            if value != swarm::expected(number) {
-                return Err(format!("thread {number} returned a wrong result"));
-            }
+        for starter in starters {
+            starter.join().map_err(|_| "a starter has panicked")?;
         }
-        std::thread::sleep(PAUSE);
-        if measured.elapsed() > MEASURE_EVERY {
-            measured = Instant::now();
-            save_and_read(&session, Symbolicate::No)?;
-            steadiness.measure();
-        }
+        save_and_read(&session, Symbolicate::No)?;
+        steadiness.measure();
     }
-    println!("one session with {first} short threads");
+    let threads = NUMBER.load(Ordering::Relaxed);
+    println!("one session with {threads} short threads");
     match steadiness.judge("one session") {
         Some(problem) => Err(problem),
         None => Ok(()),
+    }
+}
+
+/// Starts threads and joins them, until the time is over or the storm ends.
+fn start_until(end: Instant) {
+    gekkota::register_thread("starter");
+    while Instant::now() < end && !input_has_ended() {
+        let first = NUMBER.fetch_add(AT_ONCE, Ordering::Relaxed);
+        swarm::start_and_join("crowd", first..first + AT_ONCE);
     }
 }
 

@@ -14,6 +14,7 @@ mod sandbox;
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::sync::{Mutex, TryLockError};
 use std::time::Duration;
 
 use crate::crew::Context;
@@ -99,8 +100,20 @@ pub fn choose_code(random: &mut Random) -> u8 {
     (CODES.start + random.below(CODES.end - CODES.start)) as u8
 }
 
+/// The turn of one worker to run a program. More programs at once would take the processors from the
+/// storm.
+static TURN: Mutex<()> = Mutex::new(());
+
 /// Runs a program in a process of its own, and returns its status and the expected exit code.
 fn start_and_wait(name: &str, context: &mut Context) -> (ExitStatus, u8) {
+    let _turn = loop {
+        match TURN.try_lock() {
+            Ok(turn) => break turn,
+            Err(TryLockError::Poisoned(turn)) => break turn.into_inner(),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+        }
+        context.goes_on();
+    };
     let (seed, code) = (context.random.next(), choose_code(&mut context.random));
     let child = gate::with_descriptors(|| command(name, seed, code).spawn());
     let child = child.unwrap_or_else(|error| panic!("cannot start the program {name}: {error}"));

@@ -12,9 +12,9 @@ use gekkota::{
 };
 
 use crate::control::captured;
-use crate::folder;
 use crate::random::Random;
 use crate::work::{mix_deep, spend_cpu};
+use crate::{folder, saver};
 
 /// Maximum time until a session has the samples that a program waits for.
 const PATIENCE: Duration = Duration::from_secs(40);
@@ -128,9 +128,5 @@ pub fn save_and_read(session: &ProfilerSession, names: Symbolicate) -> Result<()
     saved.map_err(|error| error.to_string())?;
     let text = std::fs::read(&path).map_err(|error| format!("cannot read the profile: {error}"))?;
     std::fs::remove_file(&path).map_err(|error| format!("cannot remove the profile: {error}"))?;
-    match serde_json::from_slice::<serde_json::Value>(&text) {
-        Ok(json) if json["threads"][0]["name"].is_string() => Ok(()),
-        Ok(_) => Err("the saved profile has no thread".to_owned()),
-        Err(error) => Err(format!("the saved profile is torn: {error}")),
-    }
+    saver::check(&text).map_err(|problem| format!("the saved profile: {problem}"))
 }

@@ -23,7 +23,7 @@ static NUMBER: AtomicU64 = AtomicU64::new(0);
 /// to the profiler to find that it has ended.
 #[inline(never)]
 fn mayfly_body(name: &str, number: u64) -> u64 {
-    let _registered = if number % 2 == 0 {
+    let _registered = if number.is_multiple_of(2) {
         Some(ThreadGuard::register(name))
     } else {
         gekkota::register_thread(name);

@@ -19,7 +19,8 @@ use std::time::Duration;
 
 use crate::crew::Context;
 use crate::random::Random;
-use crate::{children, folder, gate, tally};
+use crate::tally::{self, Tally};
+use crate::{children, folder, gate};
 
 /// Exit codes of programs that end well. Neither a panic nor a shell uses one of them.
 const CODES: std::ops::Range<u64> = 32..96;
@@ -104,15 +105,18 @@ pub fn choose_code(random: &mut Random) -> u8 {
 /// storm.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Runs a program in a process of its own, and returns its status and the expected exit code.
-fn start_and_wait(name: &str, context: &mut Context) -> (ExitStatus, u8) {
+/// Runs a program in a process of its own, and returns its status and the expected exit code, or
+/// `None` if the storm stops before the program's turn.
+#[expect(clippy::zombie_processes, reason = "`children::wait` waits for it")]
+fn start_and_wait(name: &str, context: &mut Context) -> Option<(ExitStatus, u8)> {
+    std::thread::sleep(PAUSE);
     let _turn = loop {
         match TURN.try_lock() {
             Ok(turn) => break turn,
             Err(TryLockError::Poisoned(turn)) => break turn.into_inner(),
+            Err(TryLockError::WouldBlock) if !context.goes_on() => return None,
             Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
         }
-        context.goes_on();
     };
     let (seed, code) = (context.random.next(), choose_code(&mut context.random));
     let child = gate::with_descriptors(|| command(name, seed, code).spawn());
@@ -121,56 +125,44 @@ fn start_and_wait(name: &str, context: &mut Context) -> (ExitStatus, u8) {
     let status = children::wait(child.id() as libc::pid_t, &what, PATIENCE, || {
         context.goes_on();
     });
-    (ExitStatus::from_raw(status), code)
+    Some((ExitStatus::from_raw(status), code))
 }
 
-fn run(name: &str, context: &mut Context) {
-    let (status, code) = start_and_wait(name, context);
-    assert_eq!(
-        status.code(),
-        Some(code.into()),
-        "the program {name}: {status}"
-    );
+/// Runs a program again and again, and counts the runs.
+fn run_again_and_again(name: &str, context: &mut Context, runs: &Tally) {
+    while context.goes_on() {
+        if let Some((status, code)) = start_and_wait(name, context) {
+            let ended = status.code();
+            assert_eq!(ended, Some(code.into()), "the program {name}: {status}");
+            runs.one();
+        }
+    }
 }
 
 pub fn closing_worker(context: &mut Context) {
-    while context.goes_on() {
-        std::thread::sleep(PAUSE);
-        run("closing", context);
-        tally::CLOSINGS.one();
-    }
+    run_again_and_again("closing", context, &tally::CLOSINGS);
 }
 
 pub fn copies_worker(context: &mut Context) {
-    while context.goes_on() {
-        std::thread::sleep(PAUSE);
-        run("copies", context);
-        tally::COPIES_PROGRAMS.one();
-    }
+    run_again_and_again("copies", context, &tally::COPIES_PROGRAMS);
 }
 
 pub fn executing_worker(context: &mut Context) {
-    while context.goes_on() {
-        std::thread::sleep(PAUSE);
-        run("executing", context);
-        tally::EXECUTIONS.one();
-    }
+    run_again_and_again("executing", context, &tally::EXECUTIONS);
 }
 
 /// Counts the programs that their sandbox has killed, and goes on. The storm reports them at its end.
 pub fn sandbox_worker(context: &mut Context) {
     while context.goes_on() {
-        std::thread::sleep(PAUSE);
-        let (status, code) = start_and_wait("sandbox", context);
+        let Some((status, code)) = start_and_wait("sandbox", context) else {
+            continue;
+        };
         tally::SANDBOXES.one();
         if status.signal() == Some(libc::SIGSYS) {
             tally::SANDBOX_KILLS.one();
-            continue;
+        } else {
+            let ended = status.code();
+            assert_eq!(ended, Some(code.into()), "the program sandbox: {status}");
         }
-        assert_eq!(
-            status.code(),
-            Some(code.into()),
-            "the program sandbox: {status}"
-        );
     }
 }

@@ -18,6 +18,9 @@ const SESSION: Duration = Duration::from_millis(50);
 const LAST_SESSION: Duration = Duration::from_millis(400);
 const SAMPLES_EACH: u64 = 12;
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Maximum time until every worker has worked in the last session. Saving with names takes long on a
+/// busy machine.
+const MOST_PATIENCE: Duration = Duration::from_secs(40);
 /// pprof runs in the last part of a round: the round's length divided by this.
 const PEER_PART: u32 = 3;
 const PEER_SESSIONS: u64 = 6;
@@ -150,8 +153,13 @@ impl Control<'_> {
                 .snapshot()
                 .is_ok_and(|profile| captured(&profile) > SAMPLES_EACH * before.len() as u64)
         };
-        let is_enough = || start.elapsed() >= LAST_SESSION && all_worked() && enough_samples();
-        while !is_enough() && start.elapsed() < PATIENCE {
+        let is_enough = || {
+            let elapsed = start.elapsed();
+            elapsed >= LAST_SESSION
+                && (elapsed > MOST_PATIENCE || all_worked())
+                && (elapsed > PATIENCE || enough_samples())
+        };
+        while !is_enough() {
             std::thread::sleep(SESSION);
             self.post.beat();
         }

@@ -12,7 +12,7 @@ use crate::host_files::HostFiles;
 use crate::work::spend_cpu;
 use crate::{children, control, gate, tally};
 
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Pause between forks. A fork holds the profiler's locks while the kernel copies the page tables,
 /// which takes some milliseconds here. Without a pause, forks would keep the sampler from running.
 const PAUSE: Duration = Duration::from_millis(50);

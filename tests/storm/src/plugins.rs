@@ -1,11 +1,15 @@
-//! Loads libraries in C, calls them and unloads them, as often as the machine manages. Their code runs
-//! while the loader initializes and finalizes them, too.
+//! Loads libraries in C, calls them and unloads them, hundreds of times a second. Their code runs while
+//! the loader initializes and finalizes them, too.
+
+use std::time::Duration;
 
 use crate::crew::Context;
 use crate::loader::{Loaded, call};
 use crate::{gate, library, peer, tally};
 
-const AT_ONCE: usize = 20;
+const AT_ONCE: usize = 5;
+/// Pause between two groups of libraries, in which the others get the loader's lock.
+const PAUSE: Duration = Duration::from_millis(5);
 const ROUNDS: u64 = 5000;
 
 pub fn plugin_worker(context: &mut Context) {
@@ -24,5 +28,6 @@ pub fn plugin_worker(context: &mut Context) {
                 tally::PLUGINS.one();
             }
         });
+        std::thread::sleep(PAUSE);
     }
 }

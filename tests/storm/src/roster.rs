@@ -92,7 +92,7 @@ pub static ROSTER: &[Role] = &[
     ),
     role("reader", 1, reader::reader_worker, "::reader_worker"),
     role("save", 2, saver::save_worker, "::save_worker"),
-    role("swarm", 2, swarm::swarm_worker, "::swarm_worker"),
+    role("swarm", 1, swarm::swarm_worker, "::swarm_worker"),
     role("plugin", 1, plugins::plugin_worker, "::plugin_worker"),
     role("copy", 1, copies::copy_worker, "::copy_worker"),
     role(

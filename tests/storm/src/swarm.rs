@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use gekkota::{MarkerOptions, ThreadGuard, gecko_profiler_category};
 
@@ -13,7 +14,11 @@ use crate::work::mix;
 
 /// Prefix of the threads' names.
 pub const CHILD: &str = "mayfly";
-const AT_ONCE: u64 = 16;
+const AT_ONCE: u64 = 8;
+/// Pause between two groups of threads. Without it, threads that start and end would hold the locks of
+/// the kernel, the C library and the profiler most of the time, and there would be few samples. The
+/// program [`crowd`](crate::programs::crowd) starts threads without a pause.
+const PAUSE: Duration = Duration::from_millis(20);
 const STACK_BYTES: usize = 64 << 10;
 const ROUNDS: u64 = 500;
 
@@ -65,5 +70,6 @@ pub fn swarm_worker(context: &mut Context) {
         // A thread begins and ends in `catch_unwind`.
         peer::while_absent(|| start_and_join(CHILD, first..first + AT_ONCE));
         tally::THREADS_SHORT.add(AT_ONCE);
+        std::thread::sleep(PAUSE);
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::{crew, shortage};
 
-const STALL: Duration = Duration::from_secs(20);
+const STALL: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Watches until it is dropped, on a thread that is not registered with the profiler.

@@ -7,9 +7,7 @@ use std::time::{Duration, Instant};
 const MOST_GROWTH_KIB: f64 = 1024.0;
 /// Minimum duration of a run that is judged. Before, the pools are still growing: of the profiler's
 /// slots, and of the stacks that the C library keeps.
-pub const JUDGED_FROM: Duration = Duration::from_secs(1800);
-/// Minimum number of measurements in the last half.
-const FEWEST: usize = 20;
+const JUDGED_FROM: Duration = Duration::from_secs(1800);
 
 /// The process's resident memory at some moments.
 pub struct Steadiness {
@@ -20,11 +18,13 @@ pub struct Steadiness {
 struct Row {
     seconds: f64,
     kib: f64,
+    /// Memory that belongs to no file. The rest are pages of files that the process has touched.
+    anonymous_kib: u64,
 }
 
 /// Returns the resident memory in KiB: all of it, and that without a file. Counts each page, while
 /// `/proc/self/statm` may be some hundred pages late.
-pub fn resident_kib() -> (u64, u64) {
+fn resident_kib() -> (u64, u64) {
     // SAFETY: the call releases only memory that is not in use.
     unsafe { libc::malloc_trim(0) };
     let text = fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
@@ -46,11 +46,12 @@ impl Steadiness {
 
     /// Measures, while the process is at rest.
     pub fn measure(&mut self) {
-        let row = Row {
+        let (all, anonymous_kib) = resident_kib();
+        self.rows.push(Row {
             seconds: self.start.elapsed().as_secs_f64(),
-            kib: resident_kib().0 as f64,
-        };
-        self.rows.push(row);
+            kib: all as f64,
+            anonymous_kib,
+        });
     }
 
     /// Returns the growth over the last half, in KiB: its length times the median slope of all pairs of
@@ -89,10 +90,10 @@ impl Steadiness {
             tenths.collect::<Vec<_>>().join(" ")
         );
         println!(
-            "{what}: from {:.0} KiB to {:.0} KiB in the last half, a trend of {growth:+.0} KiB",
-            first.kib, last.kib
+            "{what}: from {:.0} KiB ({} without files) to {:.0} KiB ({}) in the last half, a trend of {growth:+.0} KiB",
+            first.kib, first.anonymous_kib, last.kib, last.anonymous_kib
         );
-        if length < JUDGED_FROM || last_half.len() < FEWEST {
+        if length < JUDGED_FROM {
             println!(
                 "{what}: a run of less than {JUDGED_FROM:?} cannot show whether memory is flat"
             );

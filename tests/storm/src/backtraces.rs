@@ -25,7 +25,8 @@ pub fn backtrace_worker(context: &mut Context) {
         taken += 1;
         // A backtrace with names costs a thousand times as much.
         if taken % 500 == 1 {
-            let text = gate::without_profiling_forks(|| backtrace.to_string());
+            let name = || gate::without_profiling_forks(|| backtrace.to_string());
+            let text = gate::with_descriptors(name);
             assert!(
                 text.contains("backtrace_worker"),
                 "a backtrace without its root:\n{text}"

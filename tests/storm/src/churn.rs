@@ -10,11 +10,13 @@ use gekkota::ThreadGuard;
 use crate::crew::Context;
 use crate::peer;
 use crate::random::Random;
+use crate::settings;
 use crate::tally;
 use crate::work::mix;
 
-/// Interval between killed threads. They are few, because a thread that ends without its
-/// destructors leaks memory of the profiler and of the C library.
+/// Interval between killed threads in the first half of the storm. They are few, because a thread
+/// that ends without its destructors leaks memory of the C library. In the second half, memory is
+/// measured.
 const KILL_EVERY: Duration = Duration::from_millis(500);
 /// Smallest stack for which the profiler keeps a slot.
 const KILLED_STACK_BYTES: usize = 64 << 10;
@@ -75,7 +77,7 @@ fn make_and_join(random: &mut Random, last_kill: &mut Instant) {
         );
         tally::THREADS_BORN.one();
     }
-    if last_kill.elapsed() > KILL_EVERY {
+    if last_kill.elapsed() > KILL_EVERY && !settings::is_second_half() {
         *last_kill = Instant::now();
         kill_one(random.next());
     }

@@ -8,7 +8,7 @@ use gekkota::{Features, Profile, ProfilerSession, SamplingEngine, StartParams};
 use crate::crew::Post;
 use crate::peer::Peer;
 use crate::random::Random;
-use crate::{proof, reader, settings, tally};
+use crate::{proof, reader, saver, settings, tally};
 
 const INTERVAL: Duration = Duration::from_micros(100);
 const SESSION: Duration = Duration::from_millis(50);
@@ -18,6 +18,9 @@ const SESSION: Duration = Duration::from_millis(50);
 const LAST_SESSION: Duration = Duration::from_millis(400);
 const SAMPLES_EACH: u64 = 12;
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Maximum time until every worker has worked in the last session. Saving with names takes long on a
+/// busy machine.
+const MOST_PATIENCE: Duration = Duration::from_secs(40);
 /// pprof runs in the last part of a round: the round's length divided by this.
 const PEER_PART: u32 = 3;
 const PEER_SESSIONS: u64 = 6;
@@ -89,6 +92,9 @@ impl Control<'_> {
         std::thread::sleep(SESSION / 2);
         let profile = session.finish().unwrap_or_else(|error| panic!("{error}"));
         count(&profile);
+        if self.random.once_in(4) {
+            saver::save_taken(&profile);
+        }
         if self.random.once_in(8) {
             let found = proof::read(&profile, proof::Names::No);
             let problems = found.problems();
@@ -147,8 +153,13 @@ impl Control<'_> {
                 .snapshot()
                 .is_ok_and(|profile| captured(&profile) > SAMPLES_EACH * before.len() as u64)
         };
-        let is_enough = || start.elapsed() >= LAST_SESSION && all_worked() && enough_samples();
-        while !is_enough() && start.elapsed() < PATIENCE {
+        let is_enough = || {
+            let elapsed = start.elapsed();
+            elapsed >= LAST_SESSION
+                && (elapsed > MOST_PATIENCE || all_worked())
+                && (elapsed > PATIENCE || enough_samples())
+        };
+        while !is_enough() {
             std::thread::sleep(SESSION);
             self.post.beat();
         }
@@ -160,6 +171,15 @@ impl Control<'_> {
     fn count_workers(&self) {
         let working = self.crew.iter().filter(|post| post.is_on_duty()).count() as u64;
         tally::FEWEST_WORKERS.least(working);
+    }
+}
+
+/// Lets this copy of the profiler install its handler for each signal of the storm, before another copy
+/// chooses a signal that has none.
+pub fn install_handlers() {
+    for signal in settings::sampling_signals() {
+        start(StartParams::default().signal(signal));
+        gekkota::profiler_stop();
     }
 }
 

@@ -1,5 +1,6 @@
-//! Forks: children that check that the profiler is off in them, children that profile themselves,
-//! and children that execute another program. Each must succeed within a time limit.
+//! Forks: children that check that the profiler is off in them, children that profile themselves and
+//! may close all descriptors meanwhile, and children that execute another program. Each must succeed
+//! within a time limit.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +8,11 @@ use gekkota::profile::{Format, SnapshotOptions, Symbolicate};
 use gekkota::{ProfilerSession, StartParams};
 
 use crate::crew::Context;
+use crate::host_files::HostFiles;
 use crate::work::spend_cpu;
-use crate::{control, gate, tally};
+use crate::{children, control, gate, tally};
 
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Pause between forks. A fork holds the profiler's locks while the kernel copies the page tables,
 /// which takes some milliseconds here. Without a pause, forks would keep the sampler from running.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -32,6 +34,8 @@ enum Verdict {
     DidNotExecute = 11,
     /// The child's sampler did not get to run, or none of its signals was answered.
     NothingCaptured = 12,
+    /// The profiler has used or closed a file that the child has opened.
+    DamagedFile = 13,
 }
 
 fn look() -> Verdict {
@@ -45,7 +49,8 @@ fn look() -> Verdict {
     Verdict::Well
 }
 
-fn look_and_profile(name: &str) -> Verdict {
+/// Profiles the child. If `closes`, the child closes all descriptors meanwhile.
+fn look_and_profile(name: &str, closes: bool) -> Verdict {
     let seen = look();
     if seen != Verdict::Well {
         return seen;
@@ -64,9 +69,17 @@ fn look_and_profile(name: &str) -> Verdict {
         };
         captured = control::captured(&profile);
     }
+    // SAFETY: the child uses no descriptor of the storm.
+    let files = closes.then(|| unsafe { HostFiles::replace_all() });
+    spend_cpu(Duration::from_millis(2));
     let Ok(profile) = session.finish() else {
         return Verdict::DidNotFinish;
     };
+    let checked = files.map_or(Ok(()), |files| files?.check("in a forked child"));
+    if let Err(problem) = checked {
+        eprintln!("storm: {problem}");
+        return Verdict::DamagedFile;
+    }
     let mut text = Vec::new();
     let options = SnapshotOptions::default().symbolicate(Symbolicate::No);
     if profile
@@ -116,41 +129,9 @@ fn fork(body: impl FnOnce() -> Verdict) -> libc::pid_t {
     child
 }
 
-/// Waits for a child to succeed. Reports on the threads of a child that hangs, and kills it.
+/// Waits for a child to succeed.
 fn expect_well(child: libc::pid_t, what: &str) {
-    // SAFETY: takes two numbers, and returns a new descriptor.
-    let watch = unsafe { libc::syscall(libc::SYS_pidfd_open, child, 0) } as libc::c_int;
-    assert!(
-        watch >= 0,
-        "pidfd_open: {}",
-        std::io::Error::last_os_error()
-    );
-    let end = Instant::now() + PATIENCE;
-    let mut polled = libc::pollfd {
-        fd: watch,
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    let mut ended = false;
-    while !ended && Instant::now() < end {
-        let left = end.saturating_duration_since(Instant::now()).as_millis() as i32 + 1;
-        // SAFETY: the array of one descriptor is a local.
-        ended = unsafe { libc::poll(&mut polled, 1, left) } > 0;
-    }
-    // SAFETY: the descriptor is closed once.
-    unsafe { libc::close(watch) };
-    if !ended {
-        crate::watchdog::describe_process(child);
-        // SAFETY: the child was not waited for yet, so its id is still its own.
-        unsafe { libc::kill(child, libc::SIGKILL) };
-    }
-    let mut status = 0;
-    // SAFETY: the kernel writes the status to a local.
-    while unsafe { libc::waitpid(child, &mut status, 0) } != child {
-        let error = std::io::Error::last_os_error();
-        assert_eq!(error.raw_os_error(), Some(libc::EINTR), "waitpid: {error}");
-    }
-    assert!(ended, "{what}: the child did not end within {PATIENCE:?}");
+    let status = children::wait(child, what, PATIENCE, || {});
     assert_eq!(
         status, 0,
         "{what}: the child's status, which is 256 times its exit code, a `Verdict`"
@@ -163,12 +144,14 @@ pub fn fork_worker(context: &mut Context) {
         std::thread::sleep(PAUSE);
         match context.random.below(8) {
             0 => {
-                let child = gate::without_loader_calls(|| fork(|| look_and_profile(&name)));
+                let closes = context.random.once_in(2);
+                let profile = || fork(|| look_and_profile(&name, closes));
+                let child = gate::with_descriptors(|| gate::without_loader_calls(profile));
                 expect_well(child, "a child that profiles");
                 tally::FORKS_PROFILING.one();
             }
             1..=2 => {
-                let child = fork(execute);
+                let child = gate::with_descriptors(|| fork(execute));
                 expect_well(child, "a child that executes");
                 tally::FORKS_EXECUTING.one();
             }

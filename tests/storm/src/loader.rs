@@ -14,13 +14,13 @@ use crate::work::{mix, mix_and_unwind, mix_deep};
 type Work = extern "C" fn(u64, u64, u64) -> u64;
 
 /// A loaded library, unloaded on drop.
-struct Loaded<'a> {
+pub struct Loaded<'a> {
     handle: *mut c_void,
     path: &'a CStr,
 }
 
 impl<'a> Loaded<'a> {
-    fn open(path: &'a CStr) -> Self {
+    pub fn open(path: &'a CStr) -> Self {
         // SAFETY: the path is a C string, and the library has only the compiler's initializers.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         assert!(!handle.is_null(), "{path:?} cannot be loaded");
@@ -28,7 +28,7 @@ impl<'a> Loaded<'a> {
         Self { handle, path }
     }
 
-    fn work(&self) -> Work {
+    pub fn work(&self) -> Work {
         // SAFETY: the handle belongs to a loaded library.
         let symbol = unsafe { libc::dlsym(self.handle, c"storm_library_work".as_ptr()) };
         assert!(!symbol.is_null(), "{:?} lacks its function", self.path);
@@ -57,8 +57,9 @@ fn is_loaded(path: &CStr) -> bool {
     true
 }
 
+/// Calls the library, and compares its result with the storm's own.
 #[inline(never)]
-fn call(work: Work, kind: u64, seed: u64, rounds: u64) {
+pub fn call(work: Work, kind: u64, seed: u64, rounds: u64) {
     let expected = match kind {
         0 => mix(seed, rounds),
         1 => mix_deep(seed, rounds, 30),
@@ -72,7 +73,7 @@ fn call(work: Work, kind: u64, seed: u64, rounds: u64) {
 }
 
 pub fn load_worker(context: &mut Context) {
-    let paths = library::paths();
+    let paths = library::in_rust();
     while context.goes_on() {
         peer::while_absent(|| load_and_call(&paths, &mut context.random));
     }
@@ -80,15 +81,17 @@ pub fn load_worker(context: &mut Context) {
 
 fn load_and_call(paths: &[&CStr], random: &mut Random) {
     let path = &paths[random.below(paths.len() as u64) as usize];
-    let loaded = gate::without_profiling_forks(|| Loaded::open(path));
+    let open = || gate::without_profiling_forks(|| Loaded::open(path));
+    let loaded = gate::with_descriptors(open);
     let work = loaded.work();
     for _ in 0..random.below(200) {
         call(work, random.below(3), random.next(), random.below(20_000));
     }
-    gate::without_profiling_forks(|| {
+    let close = || {
         drop(loaded);
         if !is_loaded(path) {
             tally::UNLOADS.one();
         }
-    });
+    };
+    gate::with_descriptors(|| gate::without_profiling_forks(close));
 }

@@ -2,18 +2,22 @@
 //! afterwards.
 //!
 //! Run `cargo run --release --manifest-path tests/storm/Cargo.toml` in the root of the repository.
-//! `STORM_SECONDS` sets the duration, by default a minute. Exit code 0 means that there are no
-//! problems.
+//! `STORM_SECONDS` sets the duration, by default a minute. A run of half an hour or more also checks
+//! that the resident memory is flat. Exit code 0 means that there are no problems.
 
 mod altstack;
 mod backtraces;
 mod blocked;
+mod children;
 mod churn;
 mod control;
+mod copies;
 mod coroutines;
 mod crew;
+mod folder;
 mod forks;
 mod gate;
+mod host_files;
 mod labels;
 mod library;
 mod loader;
@@ -21,6 +25,11 @@ mod loops;
 mod memory;
 mod panics;
 mod peer;
+#[path = "../../plugin/tests/common/mod.rs"]
+#[allow(dead_code, reason = "the tests of the plugin use more of it")]
+mod plugin;
+mod plugins;
+mod programs;
 mod proof;
 mod random;
 mod reader;
@@ -29,8 +38,15 @@ mod registers;
 mod resources;
 mod roster;
 mod round;
+mod saver;
+#[path = "../../it/common/seccomp.rs"]
+#[allow(dead_code, reason = "the tests of the crate use more of it")]
+mod seccomp;
 mod settings;
+mod shortage;
 mod spawning;
+mod steadiness;
+mod swarm;
 mod tally;
 mod waits;
 mod watchdog;
@@ -44,15 +60,20 @@ use settings::Settings;
 fn run() -> Result<Vec<String>, String> {
     let settings = Settings::from_environment()?;
     resources::share_heaps();
-    let _libraries = library::Libraries::build()?;
+    shortage::limit_descriptors();
+    programs::keep_inherited_descriptors();
+    let _folder = folder::Folder::create()?;
+    library::build()?;
     panics::silence_ours();
     altstack::install_handler();
     // pprof keeps a temporary file open from its first use on.
     drop(peer::Peer::start());
     let start = Instant::now();
     let mut aftermath = round::Aftermath::begin();
+    let companion = programs::crowd::Companion::start()?;
     let watchdog = watchdog::Watchdog::start();
     gekkota::profiler_init();
+    control::install_handlers();
     let mut problems = Vec::new();
     let mut number = 0;
     while problems.is_empty()
@@ -61,14 +82,25 @@ fn run() -> Result<Vec<String>, String> {
         problems.extend(round::run(number, settings.round));
         aftermath.round_is_over();
         number += 1;
+        if start.elapsed() * 2 >= settings.duration {
+            settings::begin_second_half();
+        }
     }
+    let post = crew::Post::establish("the end of the storm".to_owned(), None);
     gekkota::profiler_shutdown();
+    post.close();
     drop(watchdog);
+    problems.extend(companion.end());
+    problems.extend(tally::problem_of_sandboxes());
     problems.extend(aftermath.judge());
     Ok(problems)
 }
 
 fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    if let Some(program) = arguments.next() {
+        return programs::main(&program, arguments);
+    }
     match run() {
         Ok(problems) => {
             tally::print();

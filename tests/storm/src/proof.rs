@@ -11,6 +11,7 @@ use crate::crew::MARKER;
 use crate::labels;
 use crate::loops;
 use crate::roster::ROSTER;
+use crate::swarm;
 use crate::tally;
 
 /// Number of samples from which on a thread's own function must appear in them. A thread that
@@ -38,6 +39,7 @@ fn roots() -> Vec<(&'static str, &'static str)> {
         .chain([
             ("::brood_body", CHILD),
             ("::killed_body", CHILD),
+            ("::mayfly_body", swarm::CHILD),
             ("::reign", "control"),
         ])
         .collect()

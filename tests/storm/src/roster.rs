@@ -2,8 +2,9 @@
 
 use crate::crew::Context;
 use crate::{
-    altstack, backtraces, blocked, churn, coroutines, forks, labels, loader, loops, memory, panics,
-    reader, recursion, registers, spawning, waits,
+    altstack, backtraces, blocked, churn, copies, coroutines, forks, labels, loader, loops, memory,
+    panics, plugins, programs, reader, recursion, registers, saver, shortage, spawning, swarm,
+    waits,
 };
 
 /// A kind of worker.
@@ -90,4 +91,23 @@ pub static ROSTER: &[Role] = &[
         "::register_worker",
     ),
     role("reader", 1, reader::reader_worker, "::reader_worker"),
+    role("save", 2, saver::save_worker, "::save_worker"),
+    role("swarm", 1, swarm::swarm_worker, "::swarm_worker"),
+    role("plugin", 1, plugins::plugin_worker, "::plugin_worker"),
+    role("copy", 1, copies::copy_worker, "::copy_worker"),
+    role(
+        "shortage",
+        1,
+        shortage::shortage_worker,
+        "::shortage_worker",
+    ),
+    role("closing", 1, programs::closing_worker, "::closing_worker"),
+    role(
+        "executing",
+        1,
+        programs::executing_worker,
+        "::executing_worker",
+    ),
+    role("sandbox", 1, programs::sandbox_worker, "::sandbox_worker"),
+    role("copies", 1, programs::copies_worker, "::copies_worker"),
 ];

@@ -8,7 +8,8 @@ use crate::crew::{Crew, Post};
 use crate::proof::{self, Names};
 use crate::random::Random;
 use crate::resources::Resources;
-use crate::{memory, tally};
+use crate::steadiness::Steadiness;
+use crate::{memory, saver, tally};
 
 /// Runs one round and returns its problems.
 pub fn run(number: u64, length: Duration) -> Vec<String> {
@@ -39,6 +40,8 @@ pub fn run(number: u64, length: Duration) -> Vec<String> {
         })
         .collect();
     let mut problems = crew.dismiss();
+    // Watched until the profile is read.
+    let post = Post::establish(format!("the end of round {number}"), None);
     memory::empty_exchange();
     match profile {
         Ok(profile) => {
@@ -55,6 +58,7 @@ pub fn run(number: u64, length: Duration) -> Vec<String> {
     }
     // Stops a session that a failed control has left running.
     gekkota::profiler_stop();
+    post.close();
     tally::ROUNDS.one();
     problems
 }
@@ -78,6 +82,7 @@ pub struct Aftermath {
     start: Resources,
     rounds: Vec<Resources>,
     killed: Vec<u64>,
+    steadiness: Steadiness,
 }
 
 impl Aftermath {
@@ -86,10 +91,12 @@ impl Aftermath {
             start: Resources::now(),
             rounds: Vec::new(),
             killed: Vec::new(),
+            steadiness: Steadiness::begin(),
         }
     }
 
     pub fn round_is_over(&mut self) {
+        self.steadiness.measure();
         let now = Resources::now();
         println!(
             "    {} threads, {} descriptors, {} KiB of memory, {} KiB of address space",
@@ -104,7 +111,11 @@ impl Aftermath {
 
     /// Returns the problems at the end.
     pub fn judge(self) -> Vec<String> {
-        let mut problems = Vec::new();
+        let mut problems: Vec<String> = self.steadiness.judge("the storm").into_iter().collect();
+        let left = saver::left_behind();
+        if !left.is_empty() {
+            problems.push(format!("temporary files: {left:?}"));
+        }
         let end = Resources::settled(&self.start);
         if end.threads != self.start.threads {
             problems.push(format!(

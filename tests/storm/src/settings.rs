@@ -1,5 +1,6 @@
 //! Duration of the storm, and its signals.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Variable with the duration in seconds.
@@ -34,6 +35,17 @@ impl Settings {
         let round = (duration / 8).clamp(*ROUND.start(), *ROUND.end());
         Ok(Self { duration, round })
     }
+}
+
+static SECOND_HALF: AtomicBool = AtomicBool::new(false);
+
+/// Notes that half of the duration is over.
+pub fn begin_second_half() {
+    SECOND_HALF.store(true, Ordering::Relaxed);
+}
+
+pub fn is_second_half() -> bool {
+    SECOND_HALF.load(Ordering::Relaxed)
 }
 
 /// Returns the signals with which the profiler samples in the storm. pprof also uses the first one.

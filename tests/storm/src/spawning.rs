@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use crate::crew::Context;
-use crate::tally;
+use crate::{gate, tally};
 
 pub fn spawn_worker(context: &mut Context) {
     while context.goes_on() {
@@ -15,8 +15,7 @@ pub fn spawn_worker(context: &mut Context) {
             // SAFETY: the closure does nothing. Its presence makes the standard library fork.
             unsafe { command.pre_exec(|| Ok(())) };
         }
-        let output = command
-            .output()
+        let output = gate::with_descriptors(|| command.output())
             .unwrap_or_else(|error| panic!("/bin/echo: {error}"));
         assert!(output.status.success(), "/bin/echo: {}", output.status);
         assert_eq!(

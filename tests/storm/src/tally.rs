@@ -77,10 +77,23 @@ tallies! {
     ALLOCATIONS "allocations";
     LOADS "libraries loaded";
     UNLOADS "of these unmapped";
+    PLUGINS "plugins loaded, called and unloaded";
+    COPY_SESSIONS "sessions of the other copy";
+    COPY_SAMPLES "samples of the other copy";
+    COPIES_PROGRAMS "programs with several copies";
+    CLOSINGS "programs with close_range";
+    EXECUTIONS "programs that exec while profiled";
+    SANDBOXES "programs that enter a sandbox";
+    SANDBOX_KILLS "of these killed by it";
+    SHORTAGES "moments without descriptors";
+    SAVES "profiles saved";
+    SAVES_REFUSED "saves refused without descriptors";
+    FILES_READ "saved files read whole";
     PANICS "panics caught";
     BACKTRACES "backtraces taken";
     BACKTRACES_NAMED "of these with names";
-    THREADS_BORN "threads started and ended";
+    THREADS_SHORT "short threads with a marker";
+    THREADS_BORN "other threads started and ended";
     THREADS_KILLED "of these without destructors";
     FORKS_WILD "forks at any moment";
     FORKS_PROFILING "forks whose child took a profile";
@@ -103,6 +116,12 @@ tallies! {
     EVENTS "events run";
     PROBES "probes received";
     REGISTER_CHECKS "checks of all registers";
+}
+
+/// Returns the problem with the programs that their sandbox has killed.
+pub fn problem_of_sandboxes() -> Option<String> {
+    let (killed, all) = (SANDBOX_KILLS.value(), SANDBOXES.value());
+    (killed > 0).then(|| format!("{killed} of {all} programs were killed by their sandbox"))
 }
 
 /// Prints all counts, one per line.

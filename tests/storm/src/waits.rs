@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use crate::crew::{self, Context};
+use crate::gate;
 use crate::tally::{self, Tally};
 
 /// Maximum delay of a wait's return. The machine is busy, perhaps also with other work.
@@ -42,7 +43,7 @@ fn whole_ms(time: Duration) -> libc::c_int {
 /// Returns a descriptor that is never ready for reading.
 fn silent() -> OwnedFd {
     // SAFETY: takes two numbers, and returns a new descriptor.
-    unsafe { own(libc::eventfd(0, libc::EFD_CLOEXEC)) }
+    gate::with_descriptors(|| unsafe { own(libc::eventfd(0, libc::EFD_CLOEXEC)) })
 }
 
 /// # Safety
@@ -60,7 +61,8 @@ unsafe fn own(descriptor: libc::c_int) -> OwnedFd {
 pub fn epoll_worker(context: &mut Context) {
     let silent = silent();
     // SAFETY: takes a number, and returns a new descriptor.
-    let epoll = unsafe { own(libc::epoll_create1(libc::EPOLL_CLOEXEC)) };
+    let create = || unsafe { own(libc::epoll_create1(libc::EPOLL_CLOEXEC)) };
+    let epoll = gate::with_descriptors(create);
     let mut event = libc::epoll_event {
         events: libc::EPOLLIN as u32,
         u64: 7,
@@ -116,7 +118,7 @@ pub fn nanosleep_worker(context: &mut Context) {
 
 /// Reads bytes from a pipe, into which another thread writes a few at a time.
 pub fn pipe_worker(context: &mut Context) {
-    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    let (reader, mut writer) = gate::with_descriptors(std::io::pipe).expect("a pipe");
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let mut next = 0u8;

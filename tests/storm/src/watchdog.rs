@@ -8,9 +8,9 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::crew;
+use crate::{crew, shortage};
 
-const STALL: Duration = Duration::from_secs(20);
+const STALL: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Watches until it is dropped, on a thread that is not registered with the profiler.
@@ -62,6 +62,7 @@ fn look(seen: &mut HashMap<String, (u64, Instant)>) {
                 "storm: {} made no progress for {STALL:?}, after {beats} steps",
                 post.name
             );
+            shortage::end_by_force();
             describe_process(std::process::id() as i32);
             std::process::abort();
         }
@@ -69,7 +70,7 @@ fn look(seen: &mut HashMap<String, (u64, Instant)>) {
 }
 
 /// Reports where all threads of a process are, according to the kernel, and to gdb if it is
-/// installed.
+/// installed. A debugger that hangs, too, is stopped.
 pub fn describe_process(process: i32) {
     let folder = format!("/proc/{process}/task");
     for task in fs::read_dir(&folder).into_iter().flatten().flatten() {
@@ -112,8 +113,8 @@ pub fn describe_process(process: i32) {
         "-ex",
         "thread apply all bt 40",
     ];
-    match Command::new("gdb")
-        .args(["-p", &process.to_string()])
+    match Command::new("timeout")
+        .args(["-s", "KILL", "60", "gdb", "-p", &process.to_string()])
         .args(arguments)
         .output()
     {

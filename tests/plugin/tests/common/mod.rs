@@ -1,7 +1,8 @@
 //! The library, loaded into the test's process.
 
 use std::ffi::{CStr, CString};
-use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Maximum time until a session has the samples that a test waits for.
@@ -17,8 +18,11 @@ impl Plugin {
     pub fn load() -> Self {
         // Cargo builds the library into the folder of the test's executable.
         let test = std::env::current_exe().expect("a path");
-        let path = test.with_file_name("libplugin.so").into_os_string();
-        let path = CString::new(path.into_vec()).expect("no zero byte");
+        Self::load_file(&test.with_file_name("libplugin.so"))
+    }
+
+    pub fn load_file(path: &Path) -> Self {
+        let path = CString::new(path.as_os_str().as_bytes()).expect("no zero byte");
         // SAFETY: the library's initialisers are those of the standard library.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         assert!(!handle.is_null(), "cannot load {path:?}");

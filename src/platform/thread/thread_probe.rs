@@ -72,7 +72,7 @@ impl ThreadProbe {
     /// the same thread as [`probe`](Self::probe). Cost: about 3 µs if the file is open, otherwise
     /// 8 µs.
     pub(crate) fn blocks(&mut self, signal: i32) -> bool {
-        if signal >= FIRST_REAL_TIME {
+        if !(1..FIRST_REAL_TIME).contains(&signal) {
             return false;
         }
         let mut text = [0; FILE_BYTES];

@@ -2,11 +2,10 @@
 //! what does not, such as open intervals.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
 use std::time::Duration;
 
 use super::{IdleThread, read_until};
-use crate::common::{Read, isolated, mark, thread_cpu, work, work_for_cpu};
+use crate::common::{Read, isolated, mark, thread_cpu, wait_until, work, work_for_cpu};
 use gekkota::stack::{ProfilerBacktrace, profiler_capture_backtrace};
 use gekkota::{
     AutoProfilerTextMarker, MarkerOptions, ProfilerTime, SamplingEngine, StartParams, ThreadGuard,
@@ -98,14 +97,19 @@ fn set_blocked(signal: i32, how: i32) {
 #[test]
 fn signal_pending_at_a_restart_answers_the_new_session() {
     isolated(|| {
+        static BLOCK: AtomicBool = AtomicBool::new(false);
+        static IS_BLOCKED: AtomicBool = AtomicBool::new(false);
         static UNBLOCK: AtomicBool = AtomicBool::new(false);
         static END: AtomicBool = AtomicBool::new(false);
-        let (blocked, is_blocked) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             let _registered = ThreadGuard::register("blocks");
+            // Does not sleep, neither before it blocks the signal nor afterwards: the sampler would
+            // ask for the thread's mask, and would cancel its request to a sleeping thread.
+            while !BLOCK.load(Ordering::Acquire) {
+                work(1000);
+            }
             set_blocked(libc::SIGURG, libc::SIG_BLOCK);
-            blocked.send(()).expect("the test waits for it");
-            // Does not sleep: the sampler would cancel its request to a sleeping thread.
+            IS_BLOCKED.store(true, Ordering::Release);
             while !UNBLOCK.load(Ordering::Acquire) {
                 work(1000);
             }
@@ -116,14 +120,31 @@ fn signal_pending_at_a_restart_answers_the_new_session() {
                 work(1000);
             }
         });
-        is_blocked.recv().expect("the thread blocks the signal");
-        for _ in 0..3 {
-            profiler_start(StartParams::default().engine(SamplingEngine::Signals)).expect("start");
-            // From then on the request stays pending, because the thread neither answers nor
-            // sleeps.
+        let start = || {
+            profiler_start(StartParams::default().engine(SamplingEngine::Signals)).expect("start")
+        };
+        // From then on the request stays pending, because the thread neither answers nor sleeps.
+        let wait_until_unanswered = || {
             read_until("the thread has not answered a request", |read| {
-                read.count("unanswered_ticks") > 0
+                read.count("unanswered_ticks") > 10
             });
+        };
+        start();
+        read_until("the thread answers", |read| {
+            let is_known = read
+                .threads()
+                .iter()
+                .any(|thread| thread["name"] == "blocks");
+            is_known && read.samples("blocks").len() > 10
+        });
+        BLOCK.store(true, Ordering::Release);
+        wait_until("the thread blocks the signal", || {
+            IS_BLOCKED.load(Ordering::Acquire)
+        });
+        wait_until_unanswered();
+        for _ in 0..2 {
+            start();
+            wait_until_unanswered();
         }
         UNBLOCK.store(true, Ordering::Release);
         let marker_ms = |read: &Read, name: &str| {

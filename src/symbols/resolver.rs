@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn split_debug_information_is_read() {
+    fn library_with_split_debug_information_has_names_and_lines() {
         let name = name_in_split_library("split", |_| ());
         assert_eq!(name.function, "enter");
         let file = name.file.expect("a file");
@@ -334,7 +334,7 @@ mod tests {
             let made = std::process::Command::new("mkfifo").arg(path).status();
             assert!(made.expect("a pipe").success());
         });
-        // The library itself has the function's name.
+        // From the symbol table.
         assert_eq!(name.function, "enter");
     }
 }

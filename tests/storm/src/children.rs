@@ -8,8 +8,8 @@ use crate::watchdog;
 /// Interval between two calls of the caller's function.
 const SLICE: Duration = Duration::from_millis(20);
 
-/// Waits until a child ends, calls `meanwhile` from time to time, and returns the status. If the child
-/// takes longer than `patience`, reports where its threads are, kills it and panics.
+/// Waits until a child ends, calls `meanwhile` from time to time, and returns the status. If the
+/// child takes longer than `patience`, reports where its threads are, kills it and panics.
 pub fn wait(
     child: libc::pid_t,
     what: &str,

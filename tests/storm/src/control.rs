@@ -18,8 +18,8 @@ const SESSION: Duration = Duration::from_millis(50);
 const LAST_SESSION: Duration = Duration::from_millis(400);
 const SAMPLES_EACH: u64 = 12;
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Maximum time until every worker has worked in the last session. Saving with names takes long on a
-/// busy machine.
+/// Maximum time until every worker has worked in the last session. Saving with names takes long on
+/// a busy machine.
 const MOST_PATIENCE: Duration = Duration::from_secs(40);
 /// pprof runs in the last part of a round: the round's length divided by this.
 const PEER_PART: u32 = 3;
@@ -174,8 +174,8 @@ impl Control<'_> {
     }
 }
 
-/// Lets this copy of the profiler install its handler for each signal of the storm, before another copy
-/// chooses a signal that has none.
+/// Lets this copy of the profiler install its handler for each signal of the storm, before another
+/// copy chooses a signal that has none.
 pub fn install_handlers() {
     for signal in settings::sampling_signals() {
         start(StartParams::default().signal(signal));

@@ -1,5 +1,5 @@
-//! Another copy of the profiler in this process, in a library, with sessions of its own. Both copies
-//! sample this worker.
+//! Another copy of the profiler in this process, in a library, with sessions of its own. Both
+//! copies sample this worker.
 
 use std::time::{Duration, Instant};
 

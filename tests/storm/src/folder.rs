@@ -1,4 +1,5 @@
-//! The folder of this run, which holds the libraries that are loaded and the profiles that are saved.
+//! The folder of this run, which holds the libraries that are loaded and the profiles that are
+//! saved.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;

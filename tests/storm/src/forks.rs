@@ -1,6 +1,6 @@
-//! Forks: children that check that the profiler is off in them, children that profile themselves and
-//! may close all descriptors meanwhile, and children that execute another program. Each must succeed
-//! within a time limit.
+//! Forks: children that check that the profiler is off in them, children that profile themselves
+//! and may close all descriptors meanwhile, and children that execute another program. Each must
+//! succeed within a time limit.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,6 @@
-//! Files of an application that has closed all descriptors that it does not know, as daemons do. They
-//! get the numbers that the profiler may have had. Only the application reads, writes or closes them.
+//! Files of an application that has closed all descriptors that it does not know, as daemons do.
+//! They get the numbers that the profiler may have had. Only the application reads, writes or
+//! closes them.
 
 use std::io;
 

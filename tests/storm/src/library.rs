@@ -1,6 +1,6 @@
-//! Builds the libraries that the storm loads: a small and a large one in Rust, and three in C, of which
-//! two have no call frame information. Several files of each, so that several threads load them. Also
-//! copies the library that contains the profiler.
+//! Builds the libraries that the storm loads: a small and a large one in Rust, and three in C, of
+//! which two have no call frame information. Several files of each, so that several threads load
+//! them. Also copies the library that contains the profiler.
 
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
@@ -24,9 +24,9 @@ const C: [(&str, &[&str]); 3] = [
     ),
 ];
 const FILES: usize = 3;
-/// Number of files that contain the profiler. With the storm's own copy, there are as many copies as
-/// signals that the profiler uses without being asked. Of two copies that use the same signal, the one
-/// whose handler is older does not sample until it starts anew.
+/// Number of files that contain the profiler. With the storm's own copy, there are as many copies
+/// as signals that the profiler uses without being asked. Of two copies that use the same signal,
+/// the one whose handler is older does not sample until it starts anew.
 pub const COPIES: usize = 2;
 
 static LIBRARIES: OnceLock<Libraries> = OnceLock::new();
@@ -95,8 +95,8 @@ fn run(mut command: Command) -> Result<(), String> {
     Err(format!("a library does not compile:\n{text}"))
 }
 
-/// Copies the library that contains the profiler. The loader takes each file for another library, so
-/// each has a profiler of its own.
+/// Copies the library that contains the profiler. The loader takes each file for another library,
+/// so each has a profiler of its own.
 fn copy_profiler() -> Result<(), String> {
     // Cargo builds the library of a dependency into this folder beside the executable.
     let storm = std::env::current_exe().map_err(|error| error.to_string())?;

@@ -2,8 +2,8 @@
 //! afterwards.
 //!
 //! Run `cargo run --release --manifest-path tests/storm/Cargo.toml` in the root of the repository.
-//! `STORM_SECONDS` sets the duration, by default a minute. A run of half an hour or more also checks
-//! that the resident memory is flat. Exit code 0 means that there are no problems.
+//! `STORM_SECONDS` sets the duration, by default a minute. A run of half an hour or more also
+//! checks that the resident memory is flat. Exit code 0 means that there are no problems.
 
 mod altstack;
 mod backtraces;

@@ -1,5 +1,5 @@
-//! Loads libraries in C, calls them and unloads them, hundreds of times a second. Their code runs while
-//! the loader initializes and finalizes them, too.
+//! Loads libraries in C, calls them and unloads them, hundreds of times a second. Their code runs
+//! while the loader initializes and finalizes them, too.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Saves the running session's profile to one file from several threads, also without free descriptors.
-//! Each reader of the file finds a whole profile.
+//! Saves the running session's profile to one file from several threads, also without free
+//! descriptors. Each reader of the file finds a whole profile.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;

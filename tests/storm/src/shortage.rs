@@ -1,5 +1,6 @@
-//! Leaves the process without free descriptors for some milliseconds, again and again: by a limit below
-//! the open ones, which the sampler meets in its own table, too, or by opening all that there are.
+//! Leaves the process without free descriptors for some milliseconds, again and again: by a limit
+//! below the open ones, which the sampler meets in its own table, too, or by opening all that there
+//! are.
 
 use std::fs::File;
 use std::io;

@@ -54,8 +54,9 @@ impl Steadiness {
         });
     }
 
-    /// Returns the growth over the last half, in KiB: its length times the median slope of all pairs of
-    /// measurements (Theil and Sen). A single measurement depends on what the last sessions did.
+    /// Returns the growth over the last half, in KiB: its length times the median slope of all
+    /// pairs of measurements (Theil and Sen). A single measurement depends on what the last
+    /// sessions did.
     fn growth_kib(&self, last_half: &[Row]) -> f64 {
         let mut slopes: Vec<f64> = Vec::new();
         for (index, late) in last_half.iter().enumerate() {

@@ -15,17 +15,17 @@ use crate::work::mix;
 /// Prefix of the threads' names.
 pub const CHILD: &str = "mayfly";
 const AT_ONCE: u64 = 8;
-/// Pause between two groups of threads. Without it, threads that start and end would hold the locks of
-/// the kernel, the C library and the profiler most of the time, and there would be few samples. The
-/// program [`crowd`](crate::programs::crowd) starts threads without a pause.
+/// Pause between two groups of threads. Without it, threads that start and end would hold the locks
+/// of the kernel, the C library and the profiler most of the time, and there would be few samples.
+/// The program [`crowd`](crate::programs::crowd) starts threads without a pause.
 const PAUSE: Duration = Duration::from_millis(20);
 const STACK_BYTES: usize = 64 << 10;
 const ROUNDS: u64 = 500;
 
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// Registers the calling thread, adds its marker and works for a moment. Every other thread leaves it
-/// to the profiler to find that it has ended.
+/// Registers the calling thread, adds its marker and works for a moment. Every other thread leaves
+/// it to the profiler to find that it has ended.
 #[inline(never)]
 fn mayfly_body(name: &str, number: u64) -> u64 {
     let _registered = if number.is_multiple_of(2) {

@@ -1,5 +1,5 @@
-//! Several copies of the profiler in one process. All of them sample the same thread at the same time,
-//! each with a signal of its own.
+//! Several copies of the profiler in one process. All of them sample the same thread at the same
+//! time, each with a signal of its own.
 
 use std::time::{Duration, Instant};
 

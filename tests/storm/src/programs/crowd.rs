@@ -1,5 +1,5 @@
-//! One session over the whole storm, in a process beside it, in which short threads come and go. What
-//! the session keeps of them is bounded.
+//! One session over the whole storm, in a process beside it, in which short threads come and go.
+//! What the session keeps of them is bounded.
 
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};

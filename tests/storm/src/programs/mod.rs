@@ -102,8 +102,8 @@ pub fn choose_code(random: &mut Random) -> u8 {
     (CODES.start + random.below(CODES.end - CODES.start)) as u8
 }
 
-/// The turn of one worker to run a program. More programs at once would take the processors from the
-/// storm.
+/// The turn of one worker to run a program. More programs at once would take the processors from
+/// the storm.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// Runs a program in a process of its own, and returns its status and the expected exit code, or
@@ -158,7 +158,8 @@ pub fn executing_worker(context: &mut Context) {
     black_box(context);
 }
 
-/// Counts the programs that their sandbox has killed, and goes on. The storm reports them at its end.
+/// Counts the programs that their sandbox has killed, and goes on. The storm reports them at its
+/// end.
 pub fn sandbox_worker(context: &mut Context) {
     while context.goes_on() {
         let Some((status, code)) = start_and_wait("sandbox", context) else {

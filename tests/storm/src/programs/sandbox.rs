@@ -1,5 +1,5 @@
-//! Enters a sandbox that kills the process for each system call that is not on its list, and goes on.
-//! The filter holds for all threads or for one, and comes before a session or during one.
+//! Enters a sandbox that kills the process for each system call that is not on its list, and goes
+//! on. The filter holds for all threads or for one, and comes before a session or during one.
 
 use std::time::Duration;
 
@@ -101,8 +101,8 @@ const OLDER: &[libc::c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER: &[libc::c_long] = &[];
 
-/// The further calls that the profiler makes in a sandbox, as ARCHITECTURE.md lists them: to set its
-/// priority, to send signals, and to save a file.
+/// The further calls that the profiler makes in a sandbox, as ARCHITECTURE.md lists them: to set
+/// its priority, to send signals, and to save a file.
 const OF_THE_PROFILER: &[libc::c_long] = &[
     libc::SYS_fallocate,
     libc::SYS_fdatasync,

@@ -89,10 +89,10 @@ impl<'a> UniqueStrings<'a> {
 
     /// Returns the index of the string, and adds a reference to a borrowed string or a copy of an
     /// owned one if it is new.
-    pub(crate) fn intern_cow(&mut self, string: &Cow<'a, str>) -> StringIndex {
+    pub(crate) fn intern_cow(&mut self, string: Cow<'a, str>) -> StringIndex {
         match string {
             Cow::Borrowed(string) => self.intern_shared(string),
-            Cow::Owned(string) => self.intern(string),
+            Cow::Owned(string) => self.intern(&string),
         }
     }
 
@@ -183,14 +183,14 @@ mod tests {
         let first = [
             strings.intern_shared(&outliving[0]),
             strings.intern("three"),
-            strings.intern_cow(&Cow::Borrowed(&outliving[1])),
-            strings.intern_cow(&Cow::Owned("four".to_owned())),
+            strings.intern_cow(Cow::Borrowed(&outliving[1])),
+            strings.intern_cow(Cow::Owned("four".to_owned())),
             strings.intern(""),
         ];
         assert_eq!(first.map(|index| index.0), [0, 1, 2, 3, 4]);
         let again = [
             strings.intern("one"),
-            strings.intern_cow(&Cow::Owned("three".to_owned())),
+            strings.intern_cow(Cow::Owned("three".to_owned())),
             strings.intern("two\n"),
             strings.intern_shared("four"),
             strings.intern_shared(&outliving[2]),

@@ -47,8 +47,8 @@ impl MarkerContext<'_> {
                 .write_typed(json, marker, thread, stack, number, bytes)
                 .err(),
             DecodedPayload::Text(text) => {
-                let text = thread.strings.intern_cow(&to_text(text));
-                let name = intern_name(&mut thread.strings, &to_text(marker.name), TEXT);
+                let text = thread.strings.intern_cow(to_text(text));
+                let name = intern_name(&mut thread.strings, to_text(marker.name), TEXT);
                 self.write_row(json, name, marker, |json| {
                     json.object(|json| {
                         json.key("type").string(TEXT);
@@ -61,7 +61,7 @@ impl MarkerContext<'_> {
             DecodedPayload::None => {
                 self.write_without_payload(
                     json,
-                    &to_text(marker.name),
+                    to_text(marker.name),
                     marker,
                     &mut thread.strings,
                     stack,
@@ -75,7 +75,7 @@ impl MarkerContext<'_> {
             spoiled.set(spoiled.get() + 1);
             let name = Cow::Owned(format!("{} ({})", to_text(marker.name), failure.words()));
             let type_name = type_without_payload(type_name);
-            self.write_without_payload(json, &name, marker, &mut thread.strings, stack, type_name);
+            self.write_without_payload(json, name, marker, &mut thread.strings, stack, type_name);
         }
     }
 
@@ -101,7 +101,7 @@ impl MarkerContext<'_> {
         let mut answer = Err(PayloadFailure::Panicked);
         let strings = &mut thread.strings;
         json.attempt(|json| {
-            let name_index = intern_name(strings, &to_text(marker.name), name);
+            let name_index = intern_name(strings, to_text(marker.name), name);
             self.write_row(json, name_index, marker, |json| {
                 json.object(|json| {
                     json.key("type").string(name);
@@ -121,7 +121,7 @@ impl MarkerContext<'_> {
     fn write_without_payload<'a>(
         &self,
         json: &mut JsonWriter<'_>,
-        name: &Cow<'a, str>,
+        name: Cow<'a, str>,
         marker: &DecodedMarker<'_>,
         strings: &mut UniqueStrings<'a>,
         stack: Option<(u32, u64)>,
@@ -213,10 +213,10 @@ fn to_text(bytes: &[u8]) -> Cow<'_, str> {
 /// Returns the index of the name by which the viewer shows a marker.
 fn intern_name<'a>(
     strings: &mut UniqueStrings<'a>,
-    name: &Cow<'a, str>,
+    name: Cow<'a, str>,
     type_name: &str,
 ) -> StringIndex {
-    match name_for_viewer(name, type_name) {
+    match name_for_viewer(&name, type_name) {
         Some(required) => strings.intern_shared(required),
         None => strings.intern_cow(name),
     }

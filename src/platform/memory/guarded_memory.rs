@@ -10,6 +10,7 @@
 
 use std::cell::RefCell;
 use std::io::IoSliceMut;
+use std::mem::ManuallyDrop;
 use std::os::unix::fs::FileExt;
 
 use nix::errno::Errno;
@@ -26,15 +27,16 @@ use crate::platform::sandbox::{
 const MAX_PIECES: usize = 64;
 
 thread_local! {
-    /// The pipe that the thread reads through, if it has one.
-    static PIPE: RefCell<Option<MemoryPipe>> = const { RefCell::new(None) };
+    /// The pipe that the thread reads through, if it has one. The kernel closes it with the thread's
+    /// descriptor table. It is not dropped, because registering a destructor waits for the loader.
+    static PIPE: RefCell<Option<ManuallyDrop<MemoryPipe>>> = const { RefCell::new(None) };
 }
 
 /// From now on the calling thread reads through a pipe, if the system grants one. The thread has a
 /// descriptor table of its own: in that of the application, the pipe's numbers could become those
 /// of the application's files.
 pub(crate) fn read_through_pipe() {
-    PIPE.set(MemoryPipe::open());
+    PIPE.set(MemoryPipe::open().map(ManuallyDrop::new));
 }
 
 /// Copies the readable bytes at the start of `piece`, and returns their number. Copies nothing if

@@ -19,12 +19,12 @@ pub fn profiler_current_thread_id() -> ThreadId {
 /// [`ThreadId::UNSPECIFIED`], registered or not; then no signal is sent.
 ///
 /// The thread receives the running session's signal. Without a session, or if other code has taken
-/// that signal over, it receives the signal that a session would choose: see [`StartParams::signal`](crate::StartParams::signal). The signal
-/// interrupts a system call in which the thread sleeps. Most calls are restarted, because the
-/// handler is installed with `SA_RESTART`. Some, such as `epoll_wait`, `poll` and `nanosleep`,
-/// return `EINTR`. A thread that blocks the signal does not answer. No signal is sent during a fork
-/// of the process. The handler stays installed, and forwards foreign signals as a session's handler
-/// does.
+/// that signal over, it receives the signal that a session would choose: see
+/// [`StartParams::signal`](crate::StartParams::signal). The signal interrupts a system call in which
+/// the thread sleeps. Most calls are restarted, because the handler is installed with `SA_RESTART`.
+/// Some, such as `epoll_wait`, `poll` and `nanosleep`, return `EINTR`. A thread that blocks the
+/// signal does not answer, and finds the signal pending. No signal is sent during a fork of the
+/// process. The handler stays installed, and forwards foreign signals as a session's handler does.
 ///
 /// Cost: 0.1 ms for a running thread, mostly the wait for its answer; the first stack costs 0.5 ms
 /// more, for the list of modules. The thread is interrupted only for the copy. Idea: Gecko's

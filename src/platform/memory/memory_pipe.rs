@@ -40,7 +40,7 @@ impl MemoryPipe {
 
     /// Copies the pieces one after the other, and returns the number of bytes before the first
     /// unreadable one. `target` has the length of all pieces. Cost: 0.4 µs, another 0.4 µs for each
-    /// piece, and 2 µs for each 4 KiB.
+    /// piece, and 1.5 µs for each 4 KiB.
     pub(crate) fn copy(&self, pieces: &[MemoryPiece], target: &mut [u8]) -> usize {
         let (mut copied, mut in_pipe) = (0, 0);
         for piece in pieces {

@@ -92,7 +92,7 @@ impl Drop for AutoProfilerEvent {
 /// is dropped after the next session begins, or by the next thread that begins a watch. Therefore
 /// `post` must not own anything that is bound to a thread, or that keeps the loop alive.
 ///
-/// On an unregistered thread nothing is watched. A delay that is shorter than the time between
+/// Does nothing on an unregistered thread. A delay that is shorter than the time between
 /// probes may be missed. In the child of a fork the watches of the forking thread continue, except
 /// one whose `post` was running during the fork.
 ///

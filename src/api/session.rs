@@ -159,9 +159,10 @@ impl Profile {
     /// | Name | Count |
     /// |---|---|
     /// | `missed_ticks` | scheduled ticks that were dropped because the sampler could not run, or because it left the processor to the application after a long tick |
+    /// | `ticks_without_memory` | ticks that took no samples, because the system had no memory to record them |
     /// | `unanswered_ticks` | ticks at which a running thread had not answered |
     /// | `truncated_samples` | samples whose stacks lack their older end, marked `(truncated)` |
-    /// | `too_deep_samples` | those of them whose thread used more than 1 MiB of stack: only the youngest MiB is copied |
+    /// | `too_deep_samples` | those of them whose thread used more than 1 MiB of stack: only the youngest MiB is copied, or less if the system has no memory for it |
     /// | `threads_without_stacks` | threads without memory for their stacks; they have markers and CPU times |
     /// | `threads_without_clock` | threads whose CPU clock the system refused to read; they have no CPU times |
     /// | `refused_signals` | requests to threads that the system refused to deliver |

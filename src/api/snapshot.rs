@@ -141,6 +141,9 @@ pub fn profiler_get_profile() -> Option<Vec<u8>> {
 /// The first `%p` in the path becomes the process id. A name that ends in `.gz` makes a compressed
 /// file. Addresses get names, unless `MOZ_PROFILER_SYMBOLICATE` is `0`.
 ///
+/// - **Little memory.** Without memory for the whole profile, addresses stay unnamed, or only the
+///   newest part is written. `left_out_bytes` in `meta.losses` says so. Without memory even for a
+///   small part, the result is an error, and a later save can succeed.
 /// - **Complete or absent.** The profile is written to a temporary file in the same folder, which
 ///   then takes the place of the file. The temporary file has no name where the file system allows
 ///   that, so a killed process leaves nothing behind. Otherwise, the next save in this folder

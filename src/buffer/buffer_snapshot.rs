@@ -19,6 +19,8 @@ pub(crate) struct BufferSnapshot {
     chunk_memory: ChunkMemory,
     /// Bytes in the chunks that this snapshot dropped after the session had discarded them.
     dropped_discarded_bytes: u64,
+    /// Bytes in the chunks that were left out because there was no memory to write them.
+    pub(crate) left_out_bytes: u64,
     pub(crate) statistics: BufferStatistics,
 }
 
@@ -62,6 +64,7 @@ impl BufferSnapshot {
             complete_since,
             chunk_memory,
             dropped_discarded_bytes: 0,
+            left_out_bytes: 0,
             statistics,
         }
     }
@@ -86,6 +89,29 @@ impl BufferSnapshot {
             }
             is_kept
         });
+    }
+
+    /// Leaves out the half of the chunks that were not written to for longest, for lack of memory.
+    /// Returns false if that would leave none.
+    pub(crate) fn leave_out_older_half(&mut self) -> bool {
+        let half = self.chunks.len() / 2;
+        self.chunks
+            .sort_unstable_by_key(|(chunk, _)| chunk.last_used());
+        for (chunk, committed) in self.chunks.drain(..half) {
+            self.complete_since = self.complete_since.max(Some(chunk.last_used()));
+            self.left_out_bytes += committed as u64;
+        }
+        self.chunks
+            .sort_unstable_by_key(|(chunk, _)| chunk.range_start);
+        half > 0
+    }
+
+    /// Number of bytes in all chunks.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.chunks
+            .iter()
+            .map(|(_, committed)| *committed as u64)
+            .sum()
     }
 
     /// Number of bytes in this snapshot's chunks that the session has discarded. A chunk dropped by

@@ -9,15 +9,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::buffer::buffer_snapshot::BufferSnapshot;
 use crate::buffer::chunks::ChunkNumber;
 use crate::buffer::chunks::HeavyBarrier;
-use crate::buffer::chunks::{Chunk, ChunkWriter, block_bytes};
+use crate::buffer::chunks::{ChunkWriter, FreshChunk, block_bytes};
 use crate::buffer::entries::Entry;
 use crate::buffer::lane::{ChunkSource, Lane, NewEntry, WANTS_LARGEST_CHUNKS};
 use crate::buffer::lanes::Lanes;
 use crate::buffer::manager::{
-    BufferStatistics, ChunkManager, DROP_REASONS, Dropped, DroppedEntries, SessionChunks, Update,
+    BufferStatistics, ChunkManager, DROP_REASONS, Dropped, DroppedEntries, Headroom, MemoryProbe,
+    NoChunk, SessionChunks, Update,
 };
 use crate::types::{Generation, TimeStamp};
-use crate::util::{Guard, LockRank, NamedMutex};
+use crate::util::{Guard, LockRank, NamedMutex, try_vec};
 
 /// The entries of a session, as blocks in chunks. A block is an entry preceded by its length in
 /// ULEB128. Without a session the buffer is empty and accepts no entries.
@@ -43,8 +44,19 @@ pub(crate) struct ChunkedBuffer {
     /// Size of what the active session keeps outside the chunks, in bytes. It counts towards the
     /// capacity.
     kept_bytes: AtomicUsize,
+    /// Whether the last request for a chunk found no memory. Further requests then fail at once,
+    /// until the sampler allows the next attempt.
+    lacks_memory: AtomicBool,
+    /// Number of chunks that the system had no memory for in the active session. A hint.
+    refused_chunks: AtomicU64,
+    /// Number of calls of [`Self::maintain`] since then.
+    calls_without_memory: AtomicUsize,
     heavy_barrier: HeavyBarrier,
+    memory_probe: MemoryProbe,
 }
+
+/// Number of calls of [`ChunkedBuffer::maintain`] between two attempts to find memory for a chunk.
+const CALLS_BETWEEN_ATTEMPTS: usize = 16;
 
 #[derive(Debug)]
 struct State {
@@ -123,6 +135,11 @@ impl<'a> LaneHandle<'a> {
         )
     }
 
+    /// Whether entries are dropped for lack of memory: see [`ChunkedBuffer::lacks_memory`].
+    pub(crate) fn lacks_memory(&self) -> bool {
+        self.buffer.lacks_memory()
+    }
+
     /// Whether an entry of `entry_bytes` fits into a chunk.
     pub(crate) fn fits_in_chunk(&self, entry_bytes: usize) -> bool {
         block_bytes(entry_bytes) <= self.buffer.largest_block_bytes()
@@ -180,25 +197,62 @@ impl ChunkSource for ChunkedBuffer {
 }
 
 impl ChunkedBuffer {
-    /// Calls `make` with the chunks of `session` and the number of lanes. Counts an entry as too
-    /// large if `make` returns `None`.
+    /// Calls `make` with the chunks of `session` and the number of lanes. Counts an entry as
+    /// dropped if `make` fails.
     fn make_chunk_with(
         &self,
         session: Generation,
-        make: impl FnOnce(&mut SessionChunks, usize) -> Option<ChunkWriter>,
+        make: impl FnOnce(&mut SessionChunks, usize) -> Result<ChunkWriter, NoChunk>,
     ) -> Option<ChunkWriter> {
+        if self.lacks_memory() {
+            self.count_dropped(Dropped::OutOfMemory);
+            return None;
+        }
         let mut state = self.state.lock();
         let State { taken, chunks } = &mut *state;
         let chunks = chunks.as_mut().filter(|chunks| chunks.session == session)?;
         self.count_kept_bytes(chunks);
         let made = make(chunks, taken.len());
-        if made.is_none() {
-            self.count_dropped(Dropped::TooLarge);
+        self.refused_chunks
+            .store(chunks.refused_chunks(), Ordering::Relaxed);
+        match made {
+            Ok(_) => {}
+            Err(NoChunk::TooLarge) => self.count_dropped(Dropped::TooLarge),
+            Err(NoChunk::OutOfMemory) => {
+                self.count_dropped(Dropped::OutOfMemory);
+                self.calls_without_memory.store(0, Ordering::Relaxed);
+                self.lacks_memory.store(true, Ordering::Relaxed);
+            }
         }
-        made
+        made.ok()
     }
 
-    pub(crate) const fn out_of_session(heavy_barrier: HeavyBarrier) -> Self {
+    /// Whether entries are dropped, because the system has no memory for chunks and none of the
+    /// session's own can be recycled.
+    pub(crate) fn lacks_memory(&self) -> bool {
+        self.lacks_memory.load(Ordering::Relaxed)
+    }
+
+    /// Number of chunks that the system had no memory for in the active session.
+    pub(crate) fn refused_chunks(&self) -> u64 {
+        self.refused_chunks.load(Ordering::Relaxed)
+    }
+
+    /// Allows the next attempt to find memory for a chunk, from time to time.
+    fn end_lack_of_memory(&self) {
+        let calls = self.calls_without_memory.fetch_add(1, Ordering::Relaxed) + 1;
+        if calls.is_multiple_of(CALLS_BETWEEN_ATTEMPTS) {
+            if let Some(chunks) = &mut self.state.lock().chunks {
+                chunks.end_refusal();
+            }
+            self.lacks_memory.store(false, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) const fn out_of_session(
+        heavy_barrier: HeavyBarrier,
+        memory_probe: MemoryProbe,
+    ) -> Self {
         let state = State {
             taken: Vec::new(),
             chunks: None,
@@ -211,7 +265,11 @@ impl ChunkedBuffer {
             session: AtomicU64::new(0),
             largest_block_bytes: AtomicUsize::new(0),
             kept_bytes: AtomicUsize::new(0),
+            lacks_memory: AtomicBool::new(false),
+            refused_chunks: AtomicU64::new(0),
+            calls_without_memory: AtomicUsize::new(0),
             heavy_barrier,
+            memory_probe,
         }
     }
 
@@ -235,7 +293,10 @@ impl ChunkedBuffer {
         self.largest_block_bytes
             .store(manager.largest_chunk_bytes(), Ordering::Relaxed);
         self.set_kept_bytes(0);
-        self.replace_chunks(Some(SessionChunks::new(session, manager)));
+        self.lacks_memory.store(false, Ordering::Relaxed);
+        self.refused_chunks.store(0, Ordering::Relaxed);
+        let headroom = Headroom::new(self.memory_probe);
+        self.replace_chunks(Some(SessionChunks::new(session, manager, headroom)));
         self.session.store(session.to_number(), Ordering::Relaxed);
         self.request_maintenance();
     }
@@ -271,19 +332,24 @@ impl ChunkedBuffer {
             too_large: count(Dropped::TooLarge),
             in_own_work: count(Dropped::Reentrant),
             overrun: count(Dropped::Overrun),
+            without_memory: count(Dropped::OutOfMemory),
         }
     }
 
     fn replace_chunks(&self, chunks: Option<SessionChunks>) {
         let mut state = self.state.lock();
         let before = std::mem::replace(&mut state.chunks, chunks);
-        let writers: Vec<_> = (0..state.taken.len())
-            .flat_map(|index| {
-                let lane = self.lanes.get(index);
-                lane.reset_wanted_bytes();
-                [lane.take_current(self.heavy_barrier), lane.take_next()]
-            })
-            .collect();
+        // Without memory for the list, each chunk is freed at once.
+        let mut writers = try_vec(2 * state.taken.len()).unwrap_or_default();
+        for index in 0..state.taken.len() {
+            let lane = self.lanes.get(index);
+            lane.reset_wanted_bytes();
+            for writer in [lane.take_current(self.heavy_barrier), lane.take_next()] {
+                if writers.len() < writers.capacity() {
+                    writers.push(writer);
+                }
+            }
+        }
         // Freeing this much memory takes a while, so free it without holding the lock.
         drop(state);
         drop((before, writers));
@@ -342,6 +408,9 @@ impl ChunkedBuffer {
     /// do not have to. Called by the sampler once per tick.
     #[doc(alias = "FulfillChunkRequests")]
     pub(crate) fn maintain(&self) {
+        if self.lacks_memory() {
+            self.end_lack_of_memory();
+        }
         if !self.needs_maintenance.load(Ordering::Relaxed)
             || !self.needs_maintenance.swap(false, Ordering::Acquire)
         {
@@ -356,27 +425,33 @@ impl ChunkedBuffer {
             chunks.release_done();
             for (index, _) in taken.iter().enumerate().filter(|(_, is_taken)| **is_taken) {
                 let lane = self.lanes.get(index);
-                to_allocate.extend(
-                    chunks
-                        .set_next(lane, taken.len())
-                        .map(|bytes| (lane, bytes)),
-                );
+                if let Some(bytes) = chunks.set_next(lane, taken.len()) {
+                    match to_allocate.try_reserve(1) {
+                        Ok(()) => to_allocate.push((lane, bytes)),
+                        Err(_) => chunks.forget_allocation(bytes),
+                    }
+                }
             }
             chunks.session
         };
         for (lane, bytes) in to_allocate {
-            let mut chunk = Chunk::new(bytes);
-            chunk.touch();
+            let chunk = FreshChunk::try_new(bytes).map(|mut chunk| {
+                chunk.touch();
+                chunk
+            });
             let mut state = self.state.lock();
             let State { taken, chunks } = &mut *state;
             let Some(chunks) = chunks.as_mut().filter(|chunks| chunks.session == session) else {
                 return;
             };
-            if taken[lane.index] {
-                lane.set_next(chunks.begin(chunk, lane.index));
-            } else {
-                // The lane's writer ended while the chunk was allocated without the lock.
-                chunks.manager.forget_unreleased(bytes);
+            match chunk {
+                Some(chunk) if taken[lane.index] && chunks.has_space_for_one() => {
+                    lane.set_next(chunks.begin(chunk, lane.index));
+                }
+                // The lane's writer ended while the chunk was allocated without the lock, or there is
+                // no memory for a longer list.
+                Some(_) => chunks.manager.forget_unreleased(bytes),
+                None => chunks.forget_allocation(bytes),
             }
         }
     }
@@ -443,8 +518,13 @@ impl ChunkedBuffer {
 
     #[cfg(any(test, fuzzing))]
     pub(crate) fn for_test(capacity_bytes: u64) -> Self {
+        Self::for_test_with_memory(capacity_bytes, |_| true)
+    }
+
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn for_test_with_memory(capacity_bytes: u64, memory_probe: MemoryProbe) -> Self {
         // These tests do not take a chunk out while another thread writes, so they need no barrier.
-        let buffer = Self::out_of_session(|| true);
+        let buffer = Self::out_of_session(|| true, memory_probe);
         buffer.begin_session(Self::TEST_SESSION, capacity_bytes);
         buffer
     }

@@ -214,6 +214,70 @@ fn entry_larger_than_a_chunk_is_dropped_and_counted() {
 }
 
 #[test]
+fn without_memory_own_chunks_are_recycled_then_entries_are_dropped_until_there_is_memory() {
+    static HAS_MEMORY: AtomicBool = AtomicBool::new(true);
+    let buffer =
+        ChunkedBuffer::for_test_with_memory(64 << 20, |_| HAS_MEMORY.load(Ordering::Relaxed));
+    let lane = buffer.take_lane();
+    let put = |numbers: std::ops::Range<u64>| {
+        numbers
+            .filter(|&number| put_number(&lane, number).is_some())
+            .count()
+    };
+    assert_eq!(put(0..1000), 1000);
+    let before = buffer.snapshot();
+    HAS_MEMORY.store(false, Ordering::Relaxed);
+    // The snapshot shares the chunks, so discarding them would free no memory. What was granted
+    // before is used up first.
+    let mut next = 1000;
+    while put(next..next + 1000) > 0 {
+        next += 1000;
+        buffer.maintain();
+    }
+    assert!(buffer.lacks_memory());
+    let statistics = buffer.snapshot().statistics;
+    assert_eq!(
+        (statistics.refused_chunks, statistics.recycled_chunks),
+        (1, 0)
+    );
+    assert!(statistics.dropped.without_memory >= 1000);
+    assert_eq!(statistics.dropped.all(), statistics.dropped.without_memory);
+    drop(before);
+    // The sampler allows an attempt from time to time. Then the oldest chunks are recycled.
+    assert_eq!(put(0..1), 0);
+    (0..16).for_each(|_| buffer.maintain());
+    assert_eq!(put(1_000_000..1_050_000), 50_000);
+    let full = buffer.snapshot().statistics;
+    assert!(full.refused_chunks > 1 && full.recycled_chunks > 0);
+    assert_eq!(
+        full.dropped.without_memory,
+        statistics.dropped.without_memory + 1
+    );
+    let held = |buffer: &ChunkedBuffer| buffer.fill_level().expect("in session").0;
+    let held_before = held(&buffer);
+    HAS_MEMORY.store(true, Ordering::Relaxed);
+    assert_eq!(put(2_000_000..2_050_000), 50_000);
+    assert!(held(&buffer) >= held_before, "the buffer grows again");
+}
+
+#[test]
+fn older_half_of_a_snapshot_is_left_out_and_counted() {
+    let buffer = ChunkedBuffer::for_test(64 << 10);
+    let lane = buffer.take_lane();
+    (0..300).for_each(|number| _ = put_number(&lane, number).expect("fits"));
+    let mut snapshot = buffer.snapshot();
+    let (bytes, chunks) = (snapshot.bytes(), snapshot.chunks().len());
+    assert!(chunks >= 2 && snapshot.complete_since().is_none());
+    assert!(snapshot.leave_out_older_half());
+    assert_eq!(snapshot.chunks().len(), chunks - chunks / 2);
+    assert_eq!(snapshot.bytes() + snapshot.left_out_bytes, bytes);
+    let first = numbers_in(&snapshot)[0];
+    assert_eq!(snapshot.complete_since(), Some(TimeStamp(first - 1)));
+    while snapshot.leave_out_older_half() {}
+    assert_eq!(snapshot.chunks().len(), 1, "one chunk is always left");
+}
+
+#[test]
 fn put_without_a_session_or_for_another_session_returns_none() {
     let buffer = ChunkedBuffer::for_test(4096);
     let lane = buffer.take_lane();

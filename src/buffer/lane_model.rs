@@ -12,10 +12,10 @@ use loom::sync::Mutex as LoomMutex;
 use loom::thread::spawn;
 
 use crate::buffer::buffer_snapshot::BufferSnapshot;
-use crate::buffer::chunks::{Chunk, ChunkWriter};
+use crate::buffer::chunks::{Chunk, ChunkWriter, FreshChunk};
 use crate::buffer::entries::{Entry, EntryCursor};
 use crate::buffer::lane::{ChunkSource, Lane, NewEntry};
-use crate::buffer::manager::{BufferStatistics, ChunkManager, SessionChunks, Update};
+use crate::buffer::manager::{BufferStatistics, ChunkManager, Headroom, SessionChunks, Update};
 use crate::types::{Generation, TimeStamp};
 use crate::util::explore_model;
 
@@ -35,6 +35,7 @@ impl ChunkSource for World {
         chunks
             .as_mut()?
             .make_chunk(lane, self.lanes.len(), block_bytes)
+            .ok()
     }
 
     fn make_chunk_for_one_entry(
@@ -47,6 +48,7 @@ impl ChunkSource for World {
         chunks
             .as_mut()?
             .make_chunk_for_one_entry(lane, self.lanes.len(), block_bytes)
+            .ok()
     }
 
     fn can_hold(&self, _: Generation, block_bytes: usize) -> bool {
@@ -62,7 +64,11 @@ impl ChunkSource for World {
 
 impl World {
     fn new() -> Arc<Self> {
-        let chunks = SessionChunks::new(SESSION, ChunkManager::new(CAPACITY));
+        let chunks = SessionChunks::new(
+            SESSION,
+            ChunkManager::new(CAPACITY),
+            Headroom::new(|_| true),
+        );
         Arc::new(Self {
             lanes: [Lane::new(0), Lane::new(1)],
             chunks: LoomMutex::new(Some(chunks)),
@@ -88,7 +94,9 @@ impl World {
         chunks.release_done();
         for lane in &self.lanes {
             if let Some(bytes) = chunks.set_next(lane, self.lanes.len()) {
-                lane.set_next(chunks.begin(Chunk::new(bytes), lane.index));
+                lane.set_next(
+                    chunks.begin(FreshChunk::try_new(bytes).expect("memory"), lane.index),
+                );
             }
         }
     }

@@ -28,8 +28,9 @@ pub(crate) struct CaptureHeader {
     /// Stack address of the first copied byte; 0 when no memory there was readable.
     pub(crate) stack_start: u64,
     pub(crate) stack_bytes: usize,
-    /// Whether the oldest part of the thread's stack is missing because the slot was full.
-    pub(crate) stack_left_out: bool,
+    /// Size of the used part of the thread's stack, in bytes; 0 on another stack. The copy is
+    /// shorter if the slot was full: then the oldest part is missing.
+    pub(crate) used_stack_bytes: usize,
     /// Whether the stack pointer lay outside the thread's stack: on a signal stack or in a
     /// coroutine.
     pub(crate) on_other_stack: bool,
@@ -38,6 +39,13 @@ pub(crate) struct CaptureHeader {
     pub(crate) text_bytes: usize,
     /// Whether the newest labels are missing because the slot was full.
     pub(crate) labels_left_out: bool,
+}
+
+impl CaptureHeader {
+    /// Returns whether the oldest part of the thread's stack is missing because the slot was full.
+    pub(crate) fn stack_left_out(&self) -> bool {
+        self.stack_bytes < self.used_stack_bytes
+    }
 }
 
 /// A copied label or script frame. The static and the dynamic text of a label are in the text area.

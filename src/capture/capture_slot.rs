@@ -7,11 +7,13 @@
 //! **Contract** (cited below):
 //! - *phase owns* and *release, acquire*: as in `slot_state.rs`, for the capture areas and the
 //!   header;
-//! - *placed*: the header and the areas lie in one mapping that is never unmapped, in the order of
-//!   the constants below.
+//! - *placed*: the header, the labels and the texts lie in one mapping that is never unmapped, in
+//!   the order of the constants below. The stack area is a mapping of its own, of `stack_bytes`
+//!   bytes at `stack_start`. It is replaced by a larger one, under *phase owns*.
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::capture::capture_parts::{CaptureHeader, CaptureParts, CapturedLabel};
 use crate::capture::event_delay::EventDelay;
@@ -32,7 +34,8 @@ pub(crate) const TEXT_BYTES: usize = 64 << 10;
 /// Part of the text area that dynamic texts leave to static ones, in bytes: the static text, which
 /// names the operation, matters more.
 const STATIC_TEXT_BYTES: usize = 16 << 10;
-pub(crate) const STACK_OFFSET: usize = TEXT_OFFSET + TEXT_BYTES;
+/// Size of the mapping with the header, the labels and the texts.
+const HEAD_BYTES: usize = TEXT_OFFSET + TEXT_BYTES;
 /// Size of the red zone, in bytes: the memory below the stack pointer that the ABI allows a leaf
 /// function to use.
 const RED_ZONE_BYTES: u64 = if cfg!(target_arch = "x86_64") { 128 } else { 0 };
@@ -41,6 +44,10 @@ const RED_ZONE_BYTES: u64 = if cfg!(target_arch = "x86_64") { 128 } else { 0 };
 /// would grow with the depth of its stack. The older part cannot come from an earlier copy: the
 /// thread may have returned from it and called again, with equal addresses at the border.
 pub(crate) const MAX_STACK_BYTES: usize = 1 << 20;
+/// Size of a new slot's stack area, in bytes. Most stacks fit. For a deeper one the reader of the
+/// capture enlarges the area, up to [`MAX_STACK_BYTES`]: an area of that size for each thread would
+/// count towards the process's limits of address space and of committed memory.
+pub(crate) const FIRST_STACK_BYTES: usize = 64 << 10;
 /// Maximum size of the copy of a stack that is not the thread's own, in bytes: the end of such a
 /// stack is unknown.
 const OTHER_STACK_BYTES: usize = 64 << 10;
@@ -49,10 +56,9 @@ const OTHER_STACK_BYTES: usize = 64 << 10;
 pub(crate) const RETAINED_STACK_BYTES: usize = 256 << 10;
 pub(crate) const CAPTURES_BEFORE_RELEASE: u32 = 8;
 
-const _: () =
-    assert!(size_of::<CaptureSlot>() <= LABELS_OFFSET && STACK_OFFSET.is_multiple_of(4096));
+const _: () = assert!(size_of::<CaptureSlot>() <= LABELS_OFFSET);
 
-/// The head of a slot. The areas follow it in the same mapping.
+/// The head of a slot. The labels and the texts follow it in the same mapping.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct CaptureSlot {
@@ -71,7 +77,11 @@ pub(crate) struct CaptureSlot {
     pub(crate) profiling_stack: AtomicPtr<ProfilingStack>,
     /// Event-loop state of the thread that the slot is bound to.
     event_delay: EventDelay,
-    pub(crate) region: &'static LazyRegion,
+    /// Start of the slot's mapping.
+    start: NonNull<u8>,
+    /// The stack area. In the child of a fork the length may be that of an earlier, shorter area.
+    stack_start: AtomicPtr<u8>,
+    stack_bytes: AtomicUsize,
     /// Number of captures since the last deep one, plus 1; 0 when no memory of a deep capture is
     /// retained. Written by the reader.
     pub(crate) captures_since_deep: AtomicU32,
@@ -82,8 +92,11 @@ pub(crate) struct CaptureSlot {
 unsafe impl Sync for CaptureSlot {}
 
 impl CaptureSlot {
-    /// Creates a slot at the start of `region`, which becomes this slot's mapping.
-    pub(crate) fn create_in(region: &'static LazyRegion) -> &'static Self {
+    /// Creates a slot in memory of its own; `None` if the system has no memory.
+    pub(crate) fn create() -> Option<&'static Self> {
+        let stack = LazyRegion::reserve(FIRST_STACK_BYTES)?;
+        let (start, _) = LazyRegion::reserve(HEAD_BYTES)?.into_parts();
+        let (stack_start, stack_bytes) = stack.into_parts();
         let slot = Self {
             state: SlotState::new(),
             thread_pointer: AtomicU64::new(0),
@@ -93,25 +106,94 @@ impl CaptureSlot {
             stack_top: AtomicU64::new(0),
             profiling_stack: AtomicPtr::new(std::ptr::null_mut()),
             event_delay: EventDelay::new(),
-            region,
+            start,
+            stack_start: AtomicPtr::new(stack_start.as_ptr()),
+            stack_bytes: AtomicUsize::new(stack_bytes),
             captures_since_deep: AtomicU32::new(0),
             header: UnsafeCell::new(CaptureHeader::default()),
         };
-        let address = region.start().as_ptr().cast::<Self>();
-        // SAFETY: *placed*: the address is page aligned, the region is large enough, and nothing
-        // else uses it.
+        let address = start.as_ptr().cast::<Self>();
+        // SAFETY: *placed*: the address is page aligned, the mapping is large enough and never
+        // unmapped, and nothing else uses it.
         unsafe {
             address.write(slot);
-            &*address
+            Some(&*address)
         }
     }
 
     pub(crate) fn stack_capacity(&self) -> usize {
-        self.region.bytes() - STACK_OFFSET
+        self.stack_bytes.load(Ordering::Acquire)
     }
 
+    /// Returns the start of the stack area.
+    pub(crate) fn stack_area(&self) -> *mut u8 {
+        self.stack_start.load(Ordering::Relaxed)
+    }
+
+    /// Returns the start of an area of the slot's own mapping.
     pub(crate) fn area(&self, offset: usize) -> *mut u8 {
-        self.region.start().as_ptr().wrapping_add(offset)
+        self.start.as_ptr().wrapping_add(offset)
+    }
+
+    /// Enlarges the stack area for a stack of `bytes` bytes, or of [`MAX_STACK_BYTES`] if that is
+    /// less. The content is lost. Returns false if the system has no memory.
+    ///
+    /// # Safety
+    /// - *phase owns*: the caller has the right to write the slot's data, and no reference into the
+    ///   stack area is alive.
+    pub(crate) unsafe fn enlarge_stack_area(&self, bytes: usize) -> bool {
+        let wanted = bytes.min(MAX_STACK_BYTES);
+        let before = self.stack_capacity();
+        if wanted <= before {
+            return true;
+        }
+        let Some(larger) = LazyRegion::reserve(wanted.next_power_of_two()) else {
+            return false;
+        };
+        let (start, bytes) = larger.into_parts();
+        let old = self.stack_start.swap(start.as_ptr(), Ordering::Relaxed);
+        self.stack_bytes.store(bytes, Ordering::Release);
+        if let Some(old) = NonNull::new(old) {
+            // SAFETY: *placed*: these were the parts of the stack area, and by this function's
+            // contract nothing uses it any more.
+            drop(unsafe { LazyRegion::from_parts(old, before) });
+        }
+        true
+    }
+
+    /// Enlarges the stack area for the whole stack of the bound thread, as far as the system has
+    /// memory: see [`Self::prepare_for_stack_of`].
+    pub(crate) fn prepare_for_whole_stack(&self) {
+        let [low, top] =
+            [&self.stack_low, &self.stack_top].map(|bound| bound.load(Ordering::Relaxed));
+        self.prepare_for_stack_of(top.saturating_sub(low) as usize);
+    }
+
+    /// Enlarges the stack area of a slot without a request, like [`Self::enlarge_stack_area`].
+    /// Does nothing while a capture is written or read.
+    pub(crate) fn prepare_for_stack_of(&self, bytes: usize) {
+        if let Some(sequence) = self.state.begin_remote() {
+            // SAFETY: *phase owns*: the slot is in writing, by the transition above.
+            unsafe { self.enlarge_stack_area(bytes) };
+            self.state.abandon(sequence);
+        }
+    }
+
+    /// Returns the memory of the stack area beyond [`RETAINED_STACK_BYTES`] to the kernel.
+    ///
+    /// # Safety
+    /// - *phase owns*: the caller has the right to write or read the slot's data, and no reference
+    ///   into that memory is alive.
+    pub(crate) unsafe fn discard_deep_stack(&self) {
+        let Some(start) = NonNull::new(self.stack_area()) else {
+            return;
+        };
+        // SAFETY: *placed*: these are the parts of the stack area, which stays mapped: the parts
+        // are taken back below.
+        let area = unsafe { LazyRegion::from_parts(start, self.stack_capacity()) };
+        // SAFETY: by this function's contract.
+        unsafe { area.discard_from(RETAINED_STACK_BYTES) };
+        area.into_parts();
     }
 
     /// Binds the slot to the calling thread, whose stack has these bounds.
@@ -294,8 +376,8 @@ pub(crate) struct SlotWriter<'a> {
 
 impl SlotWriter<'_> {
     /// Returns the part of the thread's stack to copy: from the red zone below the stack pointer to
-    /// the oldest frame, or as much of the youngest part as fits into the slot. Records whether the
-    /// rest is left out. `None` when the stack pointer lies outside the thread's stack.
+    /// the oldest frame, or as much of the youngest part as fits into the slot. Records the size of
+    /// the whole. `None` when the stack pointer lies outside the thread's stack.
     pub(crate) fn used_stack_in_handler(&mut self) -> Option<MemoryPiece> {
         let low = self.slot.stack_low.load(Ordering::Relaxed);
         let top = self.slot.stack_top.load(Ordering::Relaxed) & !7;
@@ -310,7 +392,7 @@ impl SlotWriter<'_> {
         } & !7;
         let used = (top - start) as usize;
         let bytes = used.min(self.slot.stack_capacity());
-        self.header.stack_left_out = bytes < used;
+        self.header.used_stack_bytes = used;
         Some(MemoryPiece {
             address: start,
             bytes,
@@ -326,7 +408,7 @@ impl SlotWriter<'_> {
         // SAFETY: the range lies between the red zone below the stack pointer and the top of this
         // thread's own stack, and all of that is mapped while the thread runs. The area is *placed*
         // and large enough; both are word aligned.
-        unsafe { copy_words_in_handler(piece.address, self.slot.area(STACK_OFFSET), piece.bytes) };
+        unsafe { copy_words_in_handler(piece.address, self.slot.stack_area(), piece.bytes) };
         (self.header.stack_start, self.header.stack_bytes) = (piece.address, piece.bytes);
     }
 
@@ -350,7 +432,7 @@ impl SlotWriter<'_> {
         let bytes = OTHER_STACK_BYTES.min(self.slot.stack_capacity());
         // The red zone may lie on an unreadable guard page.
         for address in [sp.wrapping_sub(RED_ZONE_BYTES) & !7, sp & !7] {
-            let copied = read(MemoryPiece { address, bytes }, self.slot.area(STACK_OFFSET));
+            let copied = read(MemoryPiece { address, bytes }, self.slot.stack_area());
             if copied > 0 {
                 (self.header.stack_start, self.header.stack_bytes) = (address, copied & !7);
                 return;
@@ -494,8 +576,7 @@ mod tests {
     use crate::types::TimeStamp;
 
     fn new_slot() -> &'static CaptureSlot {
-        let region = LazyRegion::reserve(STACK_OFFSET + (64 << 10)).expect("memory");
-        CaptureSlot::create_in(Box::leak(Box::new(region)))
+        CaptureSlot::create().expect("memory")
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use crate::capture::capture_parts::{CaptureHeader, CapturedLabel};
 use crate::capture::capture_slot::{
-    CAPTURES_BEFORE_RELEASE, CaptureSlot, LABELS_OFFSET, RETAINED_STACK_BYTES, STACK_OFFSET,
+    CAPTURES_BEFORE_RELEASE, CaptureSlot, LABELS_OFFSET, MAX_STACK_BYTES, RETAINED_STACK_BYTES,
     TEXT_OFFSET,
 };
 
@@ -35,10 +35,7 @@ impl CaptureSlot {
         };
         self.captures_since_deep.store(0, Ordering::Relaxed);
         // SAFETY: *phase owns*: the slot is in writing, by the transition above.
-        unsafe {
-            self.region
-                .discard_from(STACK_OFFSET + RETAINED_STACK_BYTES)
-        };
+        unsafe { self.discard_deep_stack() };
         self.state.abandon(sequence);
     }
 }
@@ -58,7 +55,21 @@ impl CapturedView<'_> {
     /// Returns the copied part of the stack, which starts at `header().stack_start`.
     pub(crate) fn stack(&self) -> &[u8] {
         // SAFETY: *phase owns*: the slot is in reading, and the handler wrote this many bytes.
-        unsafe { std::slice::from_raw_parts(self.slot.area(STACK_OFFSET), self.header.stack_bytes) }
+        unsafe { std::slice::from_raw_parts(self.slot.stack_area(), self.header.stack_bytes) }
+    }
+
+    /// Enlarges the slot if the thread's stack did not fit into it but fits into a larger one.
+    /// Returns whether it did: then the capture is lost, and the next one has the whole stack.
+    pub(crate) fn enlarge_slot(&mut self) -> bool {
+        let capacity = self.slot.stack_capacity();
+        if !self.header.stack_left_out() || capacity >= MAX_STACK_BYTES {
+            return false;
+        }
+        // Half as much again, because a stack that has grown may grow further.
+        let bytes = self.header.used_stack_bytes.saturating_mul(3) / 2;
+        // SAFETY: *phase owns*: the slot is in reading, where no handler writes, and `&mut self`
+        // shows that no reference into the area is alive.
+        unsafe { self.slot.enlarge_stack_area(bytes) }
     }
 
     /// Returns the labels, oldest first.
@@ -94,11 +105,7 @@ impl Drop for CapturedView<'_> {
             CAPTURES_BEFORE_RELEASE => {
                 // SAFETY: *phase owns*: the slot is still in reading, so no handler writes; this
                 // view ends here.
-                unsafe {
-                    self.slot
-                        .region
-                        .discard_from(STACK_OFFSET + RETAINED_STACK_BYTES)
-                };
+                unsafe { self.slot.discard_deep_stack() };
                 0
             }
             count => count + 1,

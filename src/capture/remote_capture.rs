@@ -10,13 +10,12 @@
 use std::sync::atomic::Ordering;
 
 use crate::capture::capture_parts::CaptureHeader;
-use crate::capture::capture_slot::{
-    CaptureSlot, MAX_LABELS, STACK_OFFSET, SlotWriter, fitting_texts_in_handler,
-};
+use crate::capture::capture_slot::{CaptureSlot, MAX_LABELS, SlotWriter, fitting_texts_in_handler};
 use crate::labels::ProfilingStackFrame;
 use crate::labels::RemoteStack;
 use crate::platform::{MemoryPiece, Registers, read_guarded};
 use crate::types::TimeStamp;
+use crate::util::try_vec;
 
 impl CaptureSlot {
     /// Moves from idle to ready, for a thread that is blocked in the kernel with these registers.
@@ -58,12 +57,20 @@ impl CaptureSlot {
 
 impl SlotWriter<'_> {
     fn copy_remotely(&mut self) -> Option<()> {
-        match self.used_stack_in_handler() {
+        let piece = self.used_stack_in_handler().map(|piece| {
+            // SAFETY: *phase owns*: the sampler has moved the slot to writing.
+            if unsafe { self.slot.enlarge_stack_area(self.header.used_stack_bytes) } {
+                // The capacity may have grown, so the piece may be longer now.
+                self.used_stack_in_handler().unwrap_or(piece)
+            } else {
+                piece
+            }
+        });
+        match piece {
             Some(piece) => {
                 // SAFETY: *phase owns*; the area is *placed* and large enough for the piece.
-                let target = unsafe {
-                    std::slice::from_raw_parts_mut(self.slot.area(STACK_OFFSET), piece.bytes)
-                };
+                let target =
+                    unsafe { std::slice::from_raw_parts_mut(self.slot.stack_area(), piece.bytes) };
                 let copied = read_guarded(&[piece], target);
                 (self.header.stack_start, self.header.stack_bytes) = (piece.address, copied & !7);
                 (copied == piece.bytes).then_some(())?;
@@ -78,7 +85,7 @@ impl SlotWriter<'_> {
     }
 
     /// Copies the labels; `None` when some memory was not readable, which means that the labels
-    /// were changing.
+    /// were changing, or when there is no memory.
     fn copy_labels_remotely(&mut self) -> Option<()> {
         let address = self.slot.profiling_stack.load(Ordering::Acquire) as u64;
         if address == 0 {
@@ -94,8 +101,8 @@ impl SlotWriter<'_> {
         self.header.labels_left_out = stack.depth as usize > depth;
         let frames = read_remote::<ProfilingStackFrame>(stack.frames, depth)?;
         let mut bytes = 0;
-        let mut pieces = Vec::with_capacity(2 * depth);
-        let mut lengths = Vec::with_capacity(depth);
+        let mut pieces = try_vec(2 * depth)?;
+        let mut lengths = try_vec(depth)?;
         for frame in &frames {
             let (dynamic, dynamic_bytes) = frame.text_range_in_handler();
             let fitting =
@@ -116,7 +123,8 @@ impl SlotWriter<'_> {
             }
             lengths.push(fitting);
         }
-        let mut texts = vec![0; bytes];
+        let mut texts = try_vec(bytes)?;
+        texts.resize(bytes, 0);
         if read_guarded(&pieces, &mut texts) < bytes {
             return None;
         }
@@ -132,9 +140,10 @@ impl SlotWriter<'_> {
 }
 
 /// Reads `count` values from an address in another thread's memory; `None` when they are not
-/// readable. `T` must hold only plain numbers.
+/// readable, or if there is no memory. `T` must hold only plain numbers.
 fn read_remote<T: Copy + Default>(address: u64, count: usize) -> Option<Vec<T>> {
-    let mut values = vec![T::default(); count];
+    let mut values = try_vec(count)?;
+    values.resize(count, T::default());
     let bytes = size_of_val(&values[..]);
     // SAFETY: *plain numbers*; the vector has exactly this many bytes.
     let target = unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), bytes) };

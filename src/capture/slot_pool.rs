@@ -10,13 +10,11 @@
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use crate::capture::capture_parts::CaptureParts;
-use crate::capture::capture_slot::{CaptureSlot, MAX_STACK_BYTES, STACK_OFFSET};
-use crate::platform::LazyRegion;
+use crate::capture::capture_slot::{CaptureSlot, FIRST_STACK_BYTES};
 use crate::util::{LockRank, NamedMutex};
 
 /// Maximum number of slots. A thread that finds no free slot is sampled without stacks.
 const MAX_SLOTS: usize = 1 << 16;
-const MIN_STACK_BYTES: usize = 64 << 10;
 
 static TABLE: [AtomicPtr<CaptureSlot>; MAX_SLOTS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_SLOTS];
@@ -31,17 +29,11 @@ const MAX_PROBES: usize = 64;
 
 static POOL: NamedMutex<Pool> = NamedMutex::new("slot pool", LockRank::SessionData, Pool::EMPTY);
 
-/// Number of stack area sizes: the powers of two from [`MIN_STACK_BYTES`] to [`MAX_STACK_BYTES`].
-const SIZE_CLASSES: usize = (MAX_STACK_BYTES / MIN_STACK_BYTES).ilog2() as usize + 1;
-
-fn size_class(stack_bytes: usize) -> usize {
-    (stack_bytes / MIN_STACK_BYTES).ilog2() as usize
-}
-
 #[derive(Debug)]
 pub(crate) struct Pool {
-    /// Free slots by size class, so that finding one takes the same time when there are many.
-    free: [Vec<u16>; SIZE_CLASSES],
+    /// Free slots with a stack area of the first size, and those with a larger one.
+    free: Vec<u16>,
+    free_large: Vec<u16>,
     /// Slots that were returned while a handler was still writing into them.
     busy: Vec<u16>,
     created: usize,
@@ -49,23 +41,51 @@ pub(crate) struct Pool {
 
 impl Pool {
     const EMPTY: Self = Self {
-        free: [const { Vec::new() }; SIZE_CLASSES],
+        free: Vec::new(),
+        free_large: Vec::new(),
         busy: Vec::new(),
         created: 0,
     };
 
+    /// Makes space for one more slot in each list, so that a slot can be returned without memory.
+    fn try_reserve_for_one_more(&mut self) -> Option<()> {
+        for list in [&mut self.free, &mut self.free_large, &mut self.busy] {
+            let missing = (self.created + 1).saturating_sub(list.len());
+            list.try_reserve(missing).ok()?;
+        }
+        Some(())
+    }
+
     fn add_free(&mut self, number: u16, stack_bytes: usize) {
-        self.free[size_class(stack_bytes)].push(number);
+        if stack_bytes > FIRST_STACK_BYTES {
+            self.free_large.push(number);
+        } else {
+            self.free.push(number);
+        }
+    }
+
+    fn take_free(&mut self, prefers_large: bool) -> Option<u16> {
+        let lists = [&mut self.free, &mut self.free_large];
+        let [first, second] = if prefers_large {
+            let [small, large] = lists;
+            [large, small]
+        } else {
+            lists
+        };
+        first.pop().or_else(|| second.pop())
     }
 
     /// Moves the slots whose handlers have finished to the free ones.
     fn reclaim_busy(&mut self) {
-        let busy = std::mem::take(&mut self.busy);
-        for number in busy {
+        let mut index = 0;
+        while let Some(&number) = self.busy.get(index) {
             let slot = find_slot_in_handler(number);
             match slot.filter(|slot| slot.retire()) {
-                Some(slot) => self.add_free(number, slot.stack_capacity()),
-                None => self.busy.push(number),
+                Some(slot) => {
+                    self.busy.swap_remove(index);
+                    self.add_free(number, slot.stack_capacity());
+                }
+                None => index += 1,
             }
         }
     }
@@ -148,21 +168,22 @@ impl SlotHandle {
         }
     }
 
-    /// Returns a slot for a stack of this size, from the pool if one fits; `None` when the maximum
-    /// is reached or the system has no memory.
-    pub(crate) fn acquire(stack_bytes: usize) -> Option<Self> {
-        let stack_bytes = stack_bytes
-            .clamp(MIN_STACK_BYTES, MAX_STACK_BYTES)
-            .next_power_of_two();
+    /// Returns a slot, from the pool if one is free; `None` when the maximum is reached or the
+    /// system has no memory. Prefers one that was enlarged. Otherwise in time all slots would be
+    /// enlarged, one by one, by the threads that have deep stacks.
+    pub(crate) fn acquire() -> Option<Self> {
+        Self::acquire_of(true)
+    }
+
+    fn acquire_of(prefers_large: bool) -> Option<Self> {
         let mut pool = POOL.lock();
         pool.reclaim_busy();
-        if let Some(number) = pool.free[size_class(stack_bytes)].pop() {
+        if let Some(number) = pool.take_free(prefers_large) {
             return find_slot_in_handler(number).map(|slot| Self { number, slot });
         }
         let number = u16::try_from(pool.created).ok()?;
-        let region = LazyRegion::reserve(STACK_OFFSET + stack_bytes)?;
-        // Leaked, by *for ever*.
-        let slot = CaptureSlot::create_in(Box::leak(Box::new(region)));
+        pool.try_reserve_for_one_more()?;
+        let slot = CaptureSlot::create()?;
         TABLE[usize::from(number)].store(std::ptr::from_ref(slot).cast_mut(), Ordering::Release);
         pool.created += 1;
         Some(Self { number, slot })
@@ -177,9 +198,10 @@ impl SlotHandle {
         own: &Self,
         parts: CaptureParts,
     ) -> Result<Self, AcquireSlotError> {
-        let stack_bytes = if parts.stack { own.stack_capacity() } else { 0 };
-        let slot = Self::acquire(stack_bytes).ok_or(AcquireSlotError::OutOfMemory)?;
+        let slot = Self::acquire_of(parts.stack).ok_or(AcquireSlotError::OutOfMemory)?;
         if slot.bind_like(own, parts) {
+            // The request has one answer, which cannot be repeated in a larger slot.
+            slot.prepare_for_whole_stack();
             Ok(slot)
         } else {
             Err(AcquireSlotError::Unregistered)
@@ -220,12 +242,15 @@ impl Drop for SlotHandle {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
+    use crate::capture::capture_slot::MAX_STACK_BYTES;
     use crate::platform::{StackBounds, thread_pointer};
 
     #[test]
     fn slot_is_found_by_a_thread_pointer_of_48_bits() {
-        let slot = SlotHandle::acquire(64 << 10).expect("a slot");
+        let slot = SlotHandle::acquire().expect("a slot");
         let highest = 0xffff_ffff_ffc0;
         slot.insert_for_thread(highest);
         let found = find_slot_of_thread_in_handler(highest).expect("inserted");
@@ -235,24 +260,34 @@ mod tests {
     }
 
     #[test]
-    fn dropped_slot_is_not_reused_for_larger_stack() {
-        let first = SlotHandle::acquire(100 << 10).expect("a slot");
-        assert_eq!(first.stack_capacity(), 128 << 10);
-        let number = first.number();
+    fn free_slot_is_chosen_by_size_of_stack_area() {
+        let mut pool = Pool::EMPTY;
+        pool.add_free(1, FIRST_STACK_BYTES);
+        pool.add_free(2, 2 * FIRST_STACK_BYTES);
+        pool.add_free(3, FIRST_STACK_BYTES);
+        pool.add_free(4, MAX_STACK_BYTES);
+        let taken = [true, false, false, false, true].map(|is_large| pool.take_free(is_large));
+        assert_eq!(taken, [Some(4), Some(3), Some(1), Some(2), None]);
+    }
+
+    #[test]
+    fn slot_is_enlarged_for_deep_stack_up_to_the_maximum() {
+        let slot = SlotHandle::acquire().expect("a slot");
+        slot.retire();
+        for (bytes, capacity) in [(1, 0), (100 << 10, 128 << 10), (9 << 20, MAX_STACK_BYTES)] {
+            slot.prepare_for_stack_of(bytes);
+            assert!(slot.stack_capacity() >= capacity);
+        }
+        assert_eq!(slot.stack_capacity(), MAX_STACK_BYTES);
         assert!(std::ptr::eq(
-            find_slot_in_handler(number).expect("in the table"),
-            &*first
+            find_slot_in_handler(slot.number()).expect("in the table"),
+            &*slot
         ));
-        drop(first);
-        let large = SlotHandle::acquire(100 << 20).expect("a slot");
-        assert_eq!(large.stack_capacity(), MAX_STACK_BYTES);
-        assert_ne!(large.number(), number);
     }
 
     #[test]
     fn slot_dropped_during_write_is_reused_after_publish() {
-        // No other test in this process uses slots of this size.
-        let acquire = || SlotHandle::acquire(512 << 10).expect("a slot");
+        let acquire = || SlotHandle::acquire().expect("a slot");
         let slot = acquire();
         let number = slot.number();
         let shared = find_slot_in_handler(number).expect("in the table");
@@ -262,16 +297,17 @@ mod tests {
         drop(slot);
         assert_ne!(acquire().number(), number, "a handler is writing");
         writer.publish_in_handler();
-        assert!(
-            [acquire(), acquire()]
-                .iter()
-                .any(|slot| slot.number() == number)
-        );
+        // Other tests in this process may have the slot for a moment.
+        let end = Instant::now() + Duration::from_secs(60);
+        while acquire().number() != number {
+            assert!(Instant::now() < end, "the slot is not in the pool");
+            std::thread::yield_now();
+        }
     }
 
     #[test]
     fn additional_slot_binds_requested_parts() {
-        let own = SlotHandle::acquire(64 << 10).expect("a slot");
+        let own = SlotHandle::acquire().expect("a slot");
         let additional = |parts| SlotHandle::acquire_additional(&own, parts);
         let parts = CaptureParts {
             stack: true,

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 #[cfg(has_profiler)]
 use crate::stream::{
-    FrameKind, NamedStacks, ProcessStreamingContext, ProfileSource, ResolvedThread, ThreadMaps,
+    FrameKind, NamedStacks, ProfileSource, ResolvedThread, ThreadMaps, decode_newest,
 };
 #[cfg(has_profiler)]
 use crate::types::Features;
@@ -89,10 +89,15 @@ impl Weight {
 }
 
 /// Summarizes each thread, in the order of registration. It looks up the names of all functions,
-/// which takes as long as when a profile is written.
+/// which takes as long as when a profile is written. Without memory for the whole profile, it
+/// summarizes the newest part, or nothing.
 #[cfg(has_profiler)]
 pub(crate) fn summarize(source: &ProfileSource) -> Vec<ThreadSummary> {
-    let process = ProcessStreamingContext::decode(source, &ProgressLogger::unwatched());
+    let mut source = source.clone();
+    let Ok(process) = decode_newest(&mut source, &ProgressLogger::unwatched()) else {
+        return Vec::new();
+    };
+    let source = &source;
     let named = NamedStacks::with_names(source, &process, &ProgressLogger::unwatched());
     let mut maps = ThreadMaps::default();
     let of_thread =

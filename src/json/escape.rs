@@ -15,7 +15,7 @@ fn is_hit<const N: usize>(step: &[u8; N]) -> bool {
 }
 
 /// Returns whether a JSON string holds this text as it is. The last step of a text overlaps the one
-/// before, so that no byte is compared alone.
+/// before, so that it never compares a single byte.
 pub(super) fn is_plain(text: &[u8]) -> bool {
     let (steps, _) = text.as_chunks::<STEP_BYTES>();
     if let Some(last) = text.last_chunk::<STEP_BYTES>() {

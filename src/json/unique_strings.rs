@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::json::writer::JsonWriter;
-use crate::util::{Search, UniqueIndex};
+use crate::util::{Search, UniqueIndex, string_growth_bytes, vec_growth_bytes};
 
 /// The index of a string in its table.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -66,6 +66,14 @@ impl<'a> StringList<'a> {
         self.copy_ends.push(self.copies.len());
     }
 
+    /// Returns how much memory the list takes if it grows by this many strings of `bytes` bytes in
+    /// all.
+    fn growth_bytes(&self, strings: usize, bytes: usize) -> usize {
+        vec_growth_bytes(&self.strings, strings)
+            + string_growth_bytes(&self.copies, bytes)
+            + vec_growth_bytes(&self.copy_ends, strings)
+    }
+
     /// Makes space for one more string, and for `copies` copies of `bytes`. The list grows only
     /// here.
     fn reserve(&mut self, copies: usize, bytes: usize) {
@@ -112,6 +120,13 @@ impl<'a> UniqueStrings<'a> {
                 StringIndex(position)
             }
         }
+    }
+
+    /// Returns how much memory the table takes if it grows by this many strings of `bytes` bytes in
+    /// all; 0 if it has space for them.
+    pub(crate) fn growth_bytes(&self, strings: usize, bytes: usize) -> usize {
+        let Self { index, list } = self;
+        index.growth_bytes(strings) + list.growth_bytes(strings, bytes)
     }
 
     /// Writes the table as an array.

@@ -52,6 +52,11 @@ impl<'a> JsonWriter<'a> {
         self.latch.failed()
     }
 
+    /// Ends the job with a failure other than the sink's.
+    pub(crate) fn fail(&self, failure: std::io::Error) {
+        self.latch.set_failure(failure);
+    }
+
     /// Flushes the buffer and the sink.
     ///
     /// # Errors

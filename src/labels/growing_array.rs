@@ -12,6 +12,8 @@
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering, compiler_fence};
 
+use crate::util::try_vec;
+
 /// A growable array that is accessed by its start address and capacity, and never leaves its
 /// thread.
 #[derive(Debug)]
@@ -46,8 +48,8 @@ impl<T: Copy + Default> GrowingArray<T> {
     }
 
     /// Moves the content to an array of at least `wanted` and at most `max` elements. The caller
-    /// must read the capacity again to see whether that succeeded: the allocator is the
-    /// application's, and may even have closed the array.
+    /// must read the capacity again to see whether that succeeded: the system may have no memory,
+    /// and the allocator is the application's, and may even have closed the array.
     #[cold]
     pub(crate) fn grow(&self, wanted: u32, max: u32) {
         let old_capacity = self.capacity();
@@ -58,7 +60,7 @@ impl<T: Copy + Default> GrowingArray<T> {
         let old = self.start();
         let capacity = wanted.max(old_capacity.saturating_mul(2)).min(max);
         compiler_fence(Ordering::SeqCst);
-        let new = new_array(capacity);
+        let new: *mut T = new_array(capacity);
         compiler_fence(Ordering::SeqCst);
         if self.start() != old {
             // SAFETY: the new array was never published. The code that closed the array left the
@@ -67,6 +69,10 @@ impl<T: Copy + Default> GrowingArray<T> {
                 free_array(new, capacity);
                 free_array(old, old_capacity);
             }
+            return;
+        }
+        if new.is_null() {
+            self.capacity.store(old_capacity, Ordering::Relaxed);
             return;
         }
         if !old.is_null() {
@@ -93,9 +99,13 @@ impl<T: Copy + Default> GrowingArray<T> {
     }
 }
 
-/// Allocates an array, which the caller must free.
+/// Allocates an array, which the caller must free. Returns null if there is no memory.
 fn new_array<T: Copy + Default>(length: u32) -> *mut T {
-    Box::into_raw(vec![T::default(); length as usize].into_boxed_slice()).cast()
+    let Some(mut array) = try_vec(length as usize) else {
+        return std::ptr::null_mut();
+    };
+    array.resize(length as usize, T::default());
+    Box::into_raw(array.into_boxed_slice()).cast()
 }
 
 /// Frees an array; does nothing if it is null.
@@ -112,6 +122,24 @@ unsafe fn free_array<T>(array: *mut T, length: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(Clone, Copy)]
+    struct Huge {
+        _words: [u64; 1 << 13],
+    }
+
+    impl Default for Huge {
+        fn default() -> Self {
+            unreachable!("no array of {} bytes was allocated", size_of::<Self>())
+        }
+    }
+
+    #[test]
+    fn grow_without_memory_keeps_the_array() {
+        let array = GrowingArray::<Huge>::closed();
+        array.grow(u32::MAX, u32::MAX);
+        assert_eq!((array.start().is_null(), array.capacity()), (true, 0));
+    }
 
     #[test]
     fn grow_doubles_up_to_maximum_and_keeps_content() {

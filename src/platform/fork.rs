@@ -91,7 +91,7 @@ mod tests {
 
     use super::*;
     use crate::platform::current_thread_id;
-    use crate::util::ForkSafe;
+    use crate::util::{ForkSafe, prepare_to_wait};
 
     type Mutex = parking_lot::lock_api::Mutex<ForkSafe<parking_lot::RawMutex>, ()>;
     type RwLock = parking_lot::lock_api::RwLock<ForkSafe<parking_lot::RawRwLock>, ()>;
@@ -101,6 +101,7 @@ mod tests {
         let tid = Arc::new(AtomicI32::new(0));
         let of_thread = Arc::clone(&tid);
         let thread = thread::spawn(move || {
+            prepare_to_wait();
             of_thread.store(current_thread_id().to_number(), Ordering::Release);
             wait();
         });
@@ -177,6 +178,7 @@ mod tests {
             let ends = &ends;
             for number in 0..3 {
                 scope.spawn(move || {
+                    prepare_to_wait();
                     while !ends.load(Ordering::Relaxed) {
                         take_and_release(number);
                         // So the forking thread soon gets a processor.

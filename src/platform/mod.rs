@@ -66,8 +66,8 @@ pub(crate) use identity::{
 };
 pub(crate) use loader_calls::WatchedThread;
 pub(crate) use memory::{
-    CodeBytes, FileMapping, LazyRegion, MemoryPiece, heavy_barrier, read_guarded,
-    read_guarded_in_handler, read_own_memory, read_through_pipe,
+    CodeBytes, FileMapping, LazyRegion, MemoryPiece, heavy_barrier, is_memory_available,
+    read_guarded, read_guarded_in_handler, read_own_memory, read_through_pipe,
 };
 pub(crate) use modules::{
     LoaderForkGuard, ModuleChanges, ModuleImage, hold_loader_for_fork, list_modules,

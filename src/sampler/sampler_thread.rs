@@ -32,7 +32,7 @@ use crate::state::{
 use crate::threads::{OffThreadRef, unregister};
 use crate::types::{Features, ProcessId, SamplingState, StartError, TimeStamp};
 use crate::unwind::{Unwinder, drop_old_unregistered_code, keep_unregistered_code};
-use crate::util::PsLock;
+use crate::util::{PsLock, allocator_has};
 
 /// Interval between two CPU counter samples, in ns. The kernel updates the CPU time of threads on
 /// other cores only once a scheduler tick, every 1 to 10 ms. Sampled more often, the process's CPU
@@ -41,6 +41,9 @@ const COUNTER_INTERVAL_NS: u64 = 20_000_000;
 /// Interval between two sandbox checks, in ns: a program may sandbox itself at any time. Expired
 /// data is discarded at the same interval.
 const HOUSEKEEPING_INTERVAL_NS: u64 = 1_000_000_000;
+/// Memory for the work of a tick, in bytes: lists of modules and threads, and caches that grow. glibc
+/// consolidates its memory whenever 64 KiB or more are freed.
+const TICK_BYTES: usize = 32 << 10;
 /// Bounds of one sleep step, in ns. A long sleep is split into steps of one interval within these
 /// bounds, so that the sampler notices the end of the session soon.
 const SLEEP_STEPS_NS: std::ops::RangeInclusive<u64> = 2_000_000..=50_000_000;
@@ -152,6 +155,7 @@ struct SamplerThread {
     last_handler: HandlerCheck,
     next_counters: TimeStamp,
     next_housekeeping: TimeStamp,
+    has_logged_lack_of_memory: bool,
     activity: ActivityHint,
     event_probes: EventProbeRecorder,
     /// The process's CPU time when the session began, from which the counter counts.
@@ -180,6 +184,7 @@ impl SamplerThread {
             last_handler: HandlerCheck::InPlace,
             next_counters: TimeStamp(0),
             next_housekeeping: TimeStamp(0),
+            has_logged_lack_of_memory: false,
             activity: ActivityHint::default(),
             event_probes: EventProbeRecorder::default(),
             process_cpu_ns: sample_process_cpu_ns(),
@@ -252,6 +257,15 @@ impl SamplerThread {
 
     fn take_tick(&mut self) -> SamplingState {
         self.follow_pauses();
+        if !self.has_memory() {
+            // New modules and threads are listed later. Maintenance allows the next attempt.
+            let state = self.sampling_state();
+            let is_counted = state != SamplingState::SamplingPaused;
+            SessionCounts::add(&self.session.counts.ticks_without_memory, is_counted.into());
+            self.buffer.maintain();
+            self.write_if_requested();
+            return state;
+        }
         if self.tick.time >= self.next_housekeeping {
             self.next_housekeeping = self.tick.time.plus_ns(HOUSEKEEPING_INTERVAL_NS);
             check_sandbox();
@@ -298,6 +312,19 @@ impl SamplerThread {
             count.store(own_cpu_ns, Ordering::Relaxed);
         }
         state
+    }
+
+    /// Returns whether the allocator has memory for a tick, and the buffer for its samples. Without
+    /// it no thread is interrupted, because its sample would be lost.
+    fn has_memory(&mut self) -> bool {
+        if !allocator_has(TICK_BYTES) {
+            return false;
+        }
+        if !self.has_logged_lack_of_memory && self.buffer.refused_chunks() > 0 {
+            self.has_logged_lack_of_memory = true;
+            self.session.log.add("no memory for a chunk of the buffer");
+        }
+        !self.buffer.lacks_memory()
     }
 
     fn sampling_state(&self) -> SamplingState {

@@ -48,7 +48,8 @@ pub(crate) fn watch_event_loop(post: PostProbe) -> Option<EventWatchToken> {
     let thread = OnThreadRef::with(|thread| thread.to_off_thread())?;
     let (id, ended) = EventWatches::add(thread, post);
     ended.into_iter().for_each(drop_quietly);
-    // Repeats if another session has begun meanwhile: the watcher must use that session's interval.
+    // Repeats if another session has begun since then: the watcher must use that session's
+    // interval.
     let mut ensured_for = None;
     while let Some((generation, session)) = running_session()
         && ensured_for.replace(generation) != Some(generation)

@@ -1,5 +1,5 @@
-//! Notices on standard error, for the person who set a variable or sent a signal, or who would look
-//! in vain for names in a profile.
+//! Notices on standard error, for the person who set a variable or sent a signal, or whose
+//! profile lacks names.
 //!
 //! This module does not use `eprintln!`, which panics if standard error is closed. It does not use
 //! `std::io::stderr` or `stdout` either: in the child of a fork their locks may stay locked

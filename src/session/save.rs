@@ -16,6 +16,7 @@ use crate::platform::{
     ExistingFile, SpecialFile, TemporaryFile, current_process_id, feed_own_descriptors,
     follow_links, is_out_of_descriptors, on_own_descriptors, remove_stale_files,
 };
+use crate::stream::OutOfMemory;
 use crate::types::SaveError;
 
 /// Writes the text of a profile. Called at most once.
@@ -90,7 +91,12 @@ fn save_followed(requested: PathBuf, write: WriteText<'_>) -> Result<PathBuf, Sa
         return save_exactly(path, write);
     }
     let mut file = SpecialFile::open(&path).map_err(|error| failed(&path, "open", error))?;
-    fill(&mut file, &path, write).map_err(|error| failed(&path, "write", error))?;
+    // What a pipe has taken cannot be taken back, so the save is not repeated for lack of memory.
+    let as_text = |error: io::Error| match OutOfMemory::is_cause_of(&error) {
+        true => io::Error::new(error.kind(), error.to_string()),
+        false => error,
+    };
+    fill(&mut file, &path, write).map_err(|error| failed(&path, "write", as_text(error)))?;
     Ok(path)
 }
 
@@ -142,7 +148,7 @@ fn save_through(
 }
 
 /// Overwrites the existing file once the profile is complete. `refusal` is the reason why this
-/// process cannot create a file beside it.
+/// process cannot create a file in its folder.
 fn overwrite_existing(
     path: &Path,
     refusal: io::Error,

@@ -4,14 +4,14 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::backtrace::lost_stacks;
-use crate::platform::{current_process_id, monotonic_now};
+use crate::platform::{current_process_id, is_memory_available, monotonic_now};
 use crate::session::callbacks::notify;
 use crate::session::env::wants_names;
 use crate::session::notices::notify_unnamed;
 use crate::session::running::running_session;
 use crate::session::save::{save_at, save_profile};
 use crate::state::{ACTIVE_PS, CORE_PS, Session, core_buffer};
-use crate::stream::{ProfileSource, StreamOptions, stream_gecko_json};
+use crate::stream::{OutOfMemory, ProfileSource, StreamOptions, stream_gecko_json};
 use crate::threads::OffThreadRef;
 use crate::types::{Generation, ProfilingState, SaveError};
 use crate::unwind::{ModuleTable, NamedCode, lost_code_names};
@@ -128,6 +128,23 @@ pub(crate) fn default_options() -> StreamOptions {
     StreamOptions::whole(wants_names())
 }
 
+/// A profile in memory. A write without memory for it is an error.
+struct TextInMemory(Vec<u8>);
+
+impl Write for TextInMemory {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0
+            .try_reserve(bytes.len())
+            .map_err(|_| io::ErrorKind::OutOfMemory)?;
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 impl FrozenProfile {
     /// Marks the profile as the last one of the process.
     pub(crate) fn at_shutdown(mut self) -> Self {
@@ -149,11 +166,17 @@ impl FrozenProfile {
 
     /// Returns Gecko's JSON as bytes.
     pub(crate) fn into_text(self, options: &StreamOptions) -> io::Result<Vec<u8>> {
-        let mut text = Vec::new();
-        let latch = FailureLatch::infallible();
-        let unread = stream_gecko_json(self.source, options, latch, &mut text)?;
-        notify_unnamed(&unread);
-        Ok(text)
+        let mut text = TextInMemory(Vec::new());
+        self.write_once(options, &mut text).map(|()| text.0)
+    }
+
+    /// Returns whether there is memory for the whole profile, whatever its content.
+    fn has_ample_memory(&self) -> bool {
+        /// Memory that a profile may need: a multiple of its entries, and the debug information.
+        const FACTOR: u64 = 6;
+        const NAMES_BYTES: u64 = 256 << 20;
+        let needed_bytes = self.source.buffer.bytes() * FACTOR + NAMES_BYTES;
+        usize::try_from(needed_bytes).is_ok_and(is_memory_available)
     }
 
     /// Writes the profile to a file, and returns the file's path.
@@ -166,17 +189,40 @@ impl FrozenProfile {
         options: &StreamOptions,
         path: &Path,
     ) -> Result<PathBuf, SaveError> {
-        save_profile(path, |out| self.write(options, out))
+        self.clone()
+            .save_newest(|profile| save_profile(path, |out| profile.write(options, out)))
     }
 
     /// Writes the profile to a file, and frees data as soon as it is written.
     pub(crate) fn save_once(self, path: &Path) -> Result<PathBuf, SaveError> {
+        if !self.has_ample_memory() {
+            return self.save(path);
+        }
         save_profile(path, |out| self.write_once(&default_options(), out))
     }
 
     /// Writes the profile to a file at exactly this path: see [`save_at`].
     pub(crate) fn save_at(self, path: PathBuf) -> Result<PathBuf, SaveError> {
-        save_at(path, |out| self.write_once(&default_options(), out))
+        let options = default_options();
+        if self.has_ample_memory() {
+            return save_at(path, |out| self.write_once(&options, out));
+        }
+        self.save_newest(|profile| save_at(path.clone(), |out| profile.write(&options, out)))
+    }
+
+    /// Calls `save` until there is memory for it, each time without the older half of the chunks.
+    fn save_newest(
+        mut self,
+        mut save: impl FnMut(&Self) -> Result<PathBuf, SaveError>,
+    ) -> Result<PathBuf, SaveError> {
+        loop {
+            match save(&self) {
+                Err(SaveError::Io { error, .. })
+                    if OutOfMemory::is_cause_of(&error)
+                        && self.source.buffer.leave_out_older_half() => {}
+                saved => return saved,
+            }
+        }
     }
 
     pub(crate) fn source(&self) -> &ProfileSource {

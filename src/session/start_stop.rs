@@ -162,7 +162,7 @@ impl SessionPlan {
         let _guard = LIFE_CYCLE.lock();
         // Called again, because a concurrent shutdown may have removed `CorePs`.
         ensure_core();
-        // Another thread may have started one meanwhile.
+        // Another thread may have started one since then.
         if let Some(kept) = self.kept_session(keeps) {
             return Ok(kept);
         }
@@ -251,13 +251,18 @@ pub(crate) struct DeferredCleanup {
     /// Callbacks that still wait for a sampling loop of the session. Dropping them runs them.
     _callbacks: UnservedCallbacks,
     unmatched_filters: Vec<String>,
+    /// Number of the session's chunks that the system had no memory for.
+    refused_chunks: u64,
 }
 
 impl Drop for DeferredCleanup {
     fn drop(&mut self) {
-        // Without the variable, the application chose the filters: only the profile reports them.
+        // Without the variable, the application started the session: only the profile reports.
         if !self.unmatched_filters.is_empty() && environment::is_startup_on() {
             environment::notify_unmatched_filters(&self.unmatched_filters);
+        }
+        if self.refused_chunks > 0 && environment::is_startup_on() {
+            environment::notify_out_of_memory(self.refused_chunks);
         }
     }
 }
@@ -275,11 +280,13 @@ pub(crate) fn end_session() -> DeferredCleanup {
     };
     active.session.request_stop();
     active.sampler.join();
+    let refused_chunks = core_buffer().refused_chunks();
     core_buffer().end_session();
     // Profiles that were taken keep their own names.
     forget_unregistered_code();
     DeferredCleanup {
         unmatched_filters: active.threads.borrow().unmatched_filters(),
+        refused_chunks,
         _callbacks: active.session.after_sampling.close(),
     }
 }

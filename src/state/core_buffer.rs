@@ -2,11 +2,13 @@
 
 use std::cell::{Cell, OnceCell};
 
-use crate::buffer::{ChunkedBuffer, Entry, LaneHandle, LaneRef};
-use crate::platform::heavy_barrier;
+use crate::buffer::{ChunkedBuffer, Dropped, Entry, LaneHandle, LaneRef};
+use crate::platform::{heavy_barrier, is_memory_available};
 use crate::types::{Generation, TimeStamp};
+use crate::util::{SMALL_TASK_BYTES, allocator_has};
 
-static CORE_BUFFER: ChunkedBuffer = ChunkedBuffer::out_of_session(heavy_barrier);
+static CORE_BUFFER: ChunkedBuffer =
+    ChunkedBuffer::out_of_session(heavy_barrier, is_memory_available);
 
 thread_local! {
     /// The lane that this thread writes to. It has no destructor, so access does not check whether
@@ -64,6 +66,10 @@ pub(crate) fn put_entry(session: Generation, now: TimeStamp, entry: impl Entry +
 /// takes one for this entry only.
 #[cold]
 fn put_first_entry(session: Generation, now: TimeStamp, entry: impl Entry + Copy) -> bool {
+    if !allocator_has(SMALL_TASK_BYTES) {
+        CORE_BUFFER.count_dropped(Dropped::OutOfMemory);
+        return false;
+    }
     prepare_own_lane();
     match OWN_LANE.get() {
         Some(lane) => CORE_BUFFER.put_in_lane(lane, session, now, entry).is_some(),

@@ -76,6 +76,8 @@ counts! {
     /// Ticks of the schedule that were dropped because the sampler could not run, or because it
     /// left the processor to the application after a long tick.
     missed_ticks,
+    /// Ticks that took no samples, because the system had no memory to record them.
+    ticks_without_memory,
     /// Samples captured by a signal handler.
     captured_samples,
     /// Samples of sleeping threads whose stacks the sampler read itself, without waking them.
@@ -96,8 +98,12 @@ counts! {
     samples_on_other_stacks,
     /// Samples whose stack could not be unwound to its root.
     truncated_samples,
-    /// Those of `truncated_samples` whose thread used more stack than is copied, 1 MiB.
+    /// Those of `truncated_samples` whose thread used more stack than is copied: 1 MiB, or as much
+    /// as there was memory for.
     too_deep_samples,
+    /// Captures that did not fit into the thread's slot and were repeated in a larger one. Each
+    /// counts in `unanswered_ticks`, too.
+    repeated_captures,
     /// Ticks at which a running thread had a pending request.
     unanswered_ticks,
     /// Threads for which the kernel refused a timer.

@@ -20,6 +20,7 @@
 //! - A job whose writer fails ends the next time it checks for a failure.
 //! - A malformed entry is skipped and counted.
 //! - Every index that is written points into its table.
+//! - Before a step that takes much memory, the job asks for it (`memory.rs`).
 //!
 //! # Read next
 //! `decode/source.rs`, `write/options.rs`, `decode/chunk_stacks.rs`,
@@ -27,12 +28,14 @@
 //! `write/profile.rs`.
 
 mod decode;
+mod memory;
 mod resolve;
 mod schema;
 mod write;
 
 #[cfg(any(test, fuzzing))]
 pub(crate) use decode::{PlainSample, PlainSamples, RowEvent};
-pub(crate) use decode::{ProcessStreamingContext, ProfileSource};
+pub(crate) use decode::{ProfileSource, decode_newest};
+pub(crate) use memory::OutOfMemory;
 pub(crate) use resolve::{FrameKind, NamedStacks, ResolvedThread, ThreadMaps};
 pub(crate) use write::{StreamOptions, stream_gecko_json};

@@ -1,8 +1,8 @@
 //! Looks up addresses in the debug information and the symbol table of mapped files.
 //!
-//! The debug information may be split: a unit may be in a package beside the file, or in a file of
-//! its own, whose path the unit contains. Such a file is mapped when the first address lies in it,
-//! and then kept.
+//! The debug information may be split: a unit may be in a package in the same folder, or in a file
+//! of its own, whose path the unit contains. Such a file is mapped when the first address lies in
+//! it, and then kept.
 
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};

@@ -12,8 +12,8 @@
 //! The crate has a lock, which the application's own backtraces take, too. A fork does not wait for
 //! it, so the child may find it held for ever, by a thread that exists only in the parent. For that
 //! reason the crate is not asked in the child. The crate holds its lock while it lists the modules.
-//! A thread of the application may hold the loader's lock meanwhile, and ask for a profile. That
-//! thread waits for the list only for a limited time.
+//! A thread of the application may hold the loader's lock during that time, and ask for a profile.
+//! That thread waits for the list only for a limited time.
 
 use std::ptr;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -29,8 +29,8 @@ const MAX_WAIT: Duration = Duration::from_secs(1);
 /// Time between two checks of a waiting thread.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Returns whether the crate may be asked: no module was ever unloaded, the process is not the child
-/// of a fork, and the crate has its list of modules.
+/// Returns whether the crate may be asked: no module was ever unloaded, the process is not the
+/// child of a fork, and the crate has its list of modules.
 pub(super) fn may_use_backtrace() -> bool {
     let (_, unloaded) = module_changes().since(ModuleChanges::default());
     unloaded == 0 && !is_forked_child() && has_listed_modules()

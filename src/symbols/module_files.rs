@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 use object::Object;
 
-use crate::platform::{FileMapping, is_out_of_descriptors, on_own_descriptors};
+use crate::platform::{
+    FileMapping, is_memory_available, is_out_of_descriptors, on_own_descriptors,
+};
 use crate::unwind::LoadedModule;
 
 /// Directory in which distributions put debug information, by build id.
@@ -22,6 +24,8 @@ pub(super) struct ModuleFiles {
     pub(super) files: Vec<SymbolFile>,
     /// Whether the module is loaded, and its file matches or cannot be opened.
     pub(super) may_fall_back: bool,
+    /// Whether names may be missing because a file was left out for lack of memory.
+    pub(super) lacks_memory: bool,
     /// The module's own file, if it provides no names.
     pub(super) unread: Option<UnreadFile>,
 }
@@ -29,7 +33,7 @@ pub(super) struct ModuleFiles {
 /// A file with symbols and debug information.
 pub(super) struct SymbolFile {
     pub(super) main: FileMapping,
-    /// The package (`.dwp`) beside the file.
+    /// The package (`.dwp`) in the folder of the file.
     pub(super) package: Option<FileMapping>,
 }
 
@@ -40,6 +44,18 @@ pub(crate) struct UnreadFile {
     pub(crate) reason: String,
     /// Whether the file is there, but the process had no free descriptor.
     pub(crate) lacks_descriptor: bool,
+}
+
+/// Returns whether there is memory to read the symbols of a mapped file. Without it, the libraries
+/// that read the file would end the process.
+fn has_memory_for(file: &FileMapping) -> bool {
+    /// Memory in addition to a multiple of the file, in bytes: glibc reserves 64 MiB for the first
+    /// allocation of a thread.
+    const OTHER_BYTES: usize = 64 << 20;
+    /// The symbols, and the tables of the compilation units.
+    const FACTOR: usize = 2;
+    let of_file = file.len().saturating_mul(FACTOR);
+    is_memory_available(of_file.saturating_add(OTHER_BYTES))
 }
 
 impl ModuleFiles {
@@ -79,17 +95,25 @@ impl ModuleFiles {
         let debug = debug_path(&image.build_id);
         let debug = debug.and_then(|path| Some((FileMapping::open(&path).ok()?, path)));
         let own = own.ok().map(|file| (file, image.path.clone()));
+        let mut lacks_memory = false;
         let matching = debug
             .into_iter()
             .chain(own)
-            .filter(|(file, _)| is_matching(file));
+            .filter(|(file, _)| is_matching(file))
+            .filter(|(file, _)| {
+                let has_memory = has_memory_for(file);
+                lacks_memory |= !has_memory;
+                has_memory
+            });
         let files = matching.map(|(main, path)| SymbolFile {
             main,
             package: FileMapping::open(&package_path(path)).ok(),
         });
+        let files = files.collect();
         Self {
-            files: files.collect(),
-            may_fall_back,
+            files,
+            may_fall_back: may_fall_back && !lacks_memory,
+            lacks_memory,
             unread: unread.map(|(reason, lacks_descriptor)| UnreadFile {
                 path: image.path.clone(),
                 reason,

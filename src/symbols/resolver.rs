@@ -1,9 +1,9 @@
 //! Looks up addresses in the files of their modules.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::iter;
 
-use crate::platform::ModuleImage;
+use crate::platform::{ModuleImage, is_memory_available};
 use crate::symbols::fallback::{free_backtrace_files, may_use_backtrace, names_by_backtrace};
 use crate::symbols::mapped_symbols::MappedSymbols;
 use crate::symbols::module_files::{ModuleFiles, UnreadFile};
@@ -25,7 +25,15 @@ pub(crate) struct CodeAddressService<'a> {
     /// Whether `backtrace` may be asked; determined when it is first needed.
     may_fall_back: OnceCell<bool>,
     unread: RefCell<Vec<UnreadFile>>,
+    /// Number of addresses without a name for lack of memory.
+    unnamed_for_memory: Cell<u64>,
 }
+
+/// Memory that looking up an address may take, in bytes: the debug information of a compilation
+/// unit.
+const LOOKUP_BYTES: usize = 64 << 20;
+/// Memory with which addresses are looked up without a check, in bytes.
+const AMPLE_BYTES: usize = 1 << 30;
 
 impl<'a> CodeAddressService<'a> {
     pub(crate) fn new(modules: &'a [LoadedModule], generated: &'a NamedCode) -> Self {
@@ -35,7 +43,18 @@ impl<'a> CodeAddressService<'a> {
             generated,
             may_fall_back: OnceCell::new(),
             unread: RefCell::default(),
+            unnamed_for_memory: Cell::new(0),
         }
+    }
+
+    /// Returns the number of addresses that have got no name for lack of memory.
+    pub(crate) fn unnamed_for_memory(&self) -> u64 {
+        self.unnamed_for_memory.get()
+    }
+
+    fn count_unnamed_for_memory(&self) {
+        self.unnamed_for_memory
+            .set(self.unnamed_for_memory.get() + 1);
     }
 
     /// Returns the names of these addresses. An address without a name is absent from the result.
@@ -95,17 +114,25 @@ impl<'a> CodeAddressService<'a> {
         addresses: impl Iterator<Item = SampledAddress>,
         names: &mut AddressNames,
     ) {
+        let has_ample_memory = is_memory_available(AMPLE_BYTES);
         let image = &self.modules[index].image;
         let files = ModuleFiles::open(&self.modules[index]);
         ModuleSymbols::with_files(&files, image.bias, |symbols| {
             for address in addresses {
+                if !has_ample_memory && !is_memory_available(LOOKUP_BYTES) {
+                    self.count_unnamed_for_memory();
+                    continue;
+                }
                 let found = match self.place_of(address) {
                     Place::Nowhere => Vec::new(),
                     Place::Named(name) => vec![name],
                     Place::InModule(_) => {
                         let address = address.lookup_address();
                         let in_files = symbols.names_at(address);
-                        if in_files.is_empty() {
+                        if in_files.is_empty() && files.lacks_memory {
+                            self.count_unnamed_for_memory();
+                            in_files
+                        } else if in_files.is_empty() {
                             self.names_without_file(address, image, files.may_fall_back)
                         } else {
                             in_files

@@ -19,7 +19,7 @@ use crate::threads::registry::ThreadRegistry;
 use crate::types::ThreadId;
 #[cfg(any(test, fuzzing))]
 use crate::types::TimeStamp;
-use crate::util::PsLock;
+use crate::util::{PsLock, SMALL_TASK_BYTES, allocator_has, prepare_to_wait};
 
 /// Name by which the Firefox Profiler recognises the main thread of a process.
 pub(crate) const MAIN_THREAD_NAME: &str = "GeckoMain";
@@ -137,6 +137,7 @@ thread_local! {
 
 impl CurrentThread {
     fn begin(&mut self, name: &str, hooks: RegistrationHooks) {
+        prepare_to_wait();
         let signal_stack = SignalStack::install_if_needed();
         let slot = acquire_slot().map(Arc::new);
         let info = |serial| new_info(serial, name);
@@ -183,7 +184,8 @@ pub(crate) fn register_current_thread(name: &str, hooks: RegistrationHooks) {
             return;
         };
         current.nesting = current.nesting.saturating_add(1);
-        if current.registration.is_none() {
+        // Without memory the thread stays unregistered, until it is registered again.
+        if current.registration.is_none() && allocator_has(SMALL_TASK_BYTES) {
             current.begin(name, hooks);
         }
     });
@@ -222,7 +224,7 @@ pub(crate) fn unregister(registration: &OffThreadRef, hooks: RegistrationHooks) 
 
 fn acquire_slot() -> Option<SlotHandle> {
     let bounds = current_stack_bounds()?;
-    let slot = SlotHandle::acquire(bounds.bytes())?;
+    let slot = SlotHandle::acquire()?;
     slot.bind_to_current_thread(bounds);
     slot.insert_for_thread(thread_pointer());
     Some(slot)

@@ -34,7 +34,7 @@ pub struct BufferInfo {
     pub put_entries: u64,
     /// Number of entries that were lost. Some were larger than a chunk of the buffer. Others came
     /// from a signal handler or allocator of the application that ran inside the profiler's own
-    /// work. A profile counts both kinds separately.
+    /// work, or found no memory. A profile counts each kind separately.
     pub dropped_entries: u64,
     /// Number of bytes that were discarded, oldest first, to free space for newer ones.
     pub recycled_bytes: u64,

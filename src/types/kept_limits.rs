@@ -1,4 +1,4 @@
-//! Limits of what is kept beside the buffer.
+//! Limits of what a session keeps outside of the buffer.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub(crate) struct KeptLimits {
 }
 
 impl KeptLimits {
-    /// Nothing is kept.
+    /// Keeps nothing.
     pub(crate) const NOTHING: Self = Self {
         max_bytes: 0,
         max_age_ns: None,

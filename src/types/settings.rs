@@ -96,12 +96,12 @@ impl StartParams {
     /// Each thread that adds markers reserves two chunks of at least 4 KiB each. If the
     /// reservations of all threads exceed the capacity, the buffer grows to their sum.
     ///
-    /// All else that the session keeps counts towards the capacity, within shares of it: exit
-    /// profiles (a quarter), ended threads and the code that `/tmp/perf-PID.map` lists (an eighth
-    /// each), unregistered pages and unregistered generated code (a sixteenth each). Beyond its
-    /// share, the oldest data of a kind are dropped, and `meta.losses` of the profile counts them.
-    /// The rest of a perf map is not read. Of ended threads without samples and markers, the newest
-    /// 1,000 are kept.
+    /// Everything else that the session keeps counts towards the capacity, within shares of it:
+    /// exit profiles (a quarter), ended threads and the code that `/tmp/perf-PID.map` lists (an
+    /// eighth each), unregistered pages and unregistered generated code (a sixteenth each). Beyond
+    /// its share, the oldest data of a kind are dropped, and `meta.losses` of the profile counts
+    /// them. The rest of a perf map is not read. Of ended threads without samples and markers, the
+    /// newest 1,000 are kept.
     #[must_use]
     pub fn capacity_bytes(mut self, bytes: u64) -> Self {
         self.capacity_bytes = bytes;
@@ -151,12 +151,12 @@ impl StartParams {
     }
 
     /// Sets the number of the signal that interrupts a thread to take its stack. Default: the first
-    /// of `SIGURG`, `SIGPROF` and `SIGSTKFLT` that has no handler of the application, or `SIGURG` if
-    /// all have one. A profile names the signal in `meta.samplingSignal`.
+    /// of `SIGURG`, `SIGPROF` and `SIGSTKFLT` that has no handler of the application, or `SIGURG`
+    /// if all have one. A profile names the signal in `meta.samplingSignal`.
     ///
     /// `SIGURG` comes first because the system ignores it by default, and hardly any application
-    /// uses it. Its handler runs on the thread's alternate signal stack, if the thread has one. Go's
-    /// runtime uses `SIGURG`, too; a process that contains it uses the next one.
+    /// uses it. Its handler runs on the thread's alternate signal stack, if the thread has one.
+    /// Go's runtime uses `SIGURG`, too; a process that contains it uses the next one.
     ///
     /// Accepted are `SIGPROF`, `SIGVTALRM`, `SIGALRM`, `SIGURG`, `SIGUSR1`, `SIGUSR2`, `SIGIO`,
     /// `SIGPWR`, `SIGSTKFLT` and the real-time signals.

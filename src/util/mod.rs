@@ -3,7 +3,8 @@
 //! # Purpose
 //! What every folder needs and no folder owns: locks with a name and an order ([`lock`]), progress
 //! of long jobs ([`progress`]), the first failure of a job ([`failure_latch`]), short texts, hash
-//! tables, and calls into the application that catch its panics.
+//! tables, and calls into the application that catch its panics. [`memory`] asks for memory before
+//! code that cannot handle its lack.
 //!
 //! # Threads and locks
 //! `lock/` holds the main lock, the proof that the caller holds it, and the named locks with their
@@ -34,6 +35,9 @@ mod lock;
 mod loom_model;
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]
+mod memory;
+#[cfg(has_profiler)]
+#[forbid(unsafe_code)]
 mod number_map;
 mod polled_with;
 #[forbid(unsafe_code)]
@@ -55,10 +59,15 @@ pub(crate) use lock::ForkSafe;
 #[cfg(has_profiler)]
 pub(crate) use lock::{
     ExclusiveGuard, Guard, LockRank, LocksInChild, NamedMutex, NamedRwLock, PsCell, PsLock,
-    as_profiler_work, is_any_lock_held_on_current_thread, is_forked_child,
+    as_profiler_work, is_any_lock_held_on_current_thread, is_forked_child, prepare_to_wait,
 };
 #[cfg(all(test, loom, has_profiler))]
 pub(crate) use loom_model::explore_model;
+#[cfg(has_profiler)]
+pub(crate) use memory::{
+    SMALL_TASK_BYTES, allocator_has, map_growth_bytes, string_growth_bytes, try_vec,
+    vec_growth_bytes,
+};
 #[cfg(has_profiler)]
 pub(crate) use number_map::{NumberMap, pair_key};
 pub(crate) use polled_with::PolledWith;

@@ -9,8 +9,8 @@ use foldhash::fast::FoldHasher;
 /// Number of slots of the first table.
 const FIRST_SLOTS: usize = 16;
 
-/// The positions of unique elements in a list that lies elsewhere. Each element takes 11 to 22 bytes
-/// here.
+/// The positions of unique elements in a list that lies elsewhere. Each element takes 11 to 22
+/// bytes here.
 ///
 /// A hash table with linear probing: an element is in the slot that its hash selects, or in the
 /// first free one after it. A search reads one cache line of the table in most cases. std's map
@@ -26,8 +26,9 @@ pub(crate) struct UniqueIndex {
     seed: SharedSeed,
 }
 
-/// A part of an element's hash, and the element's position plus one; 0 if the slot is free. With the
-/// hash, the table grows without reading the elements, and compares few elements in vain.
+/// A part of an element's hash, and the element's position plus one; 0 if the slot is free. With
+/// the hash, the table grows without reading the elements, and seldom compares two different
+/// elements.
 #[derive(Clone, Copy, Default, Debug)]
 struct Slot {
     hash: u32,
@@ -103,6 +104,20 @@ impl UniqueIndex {
         })
     }
 
+    /// Returns how much memory the table takes if it grows by `more` elements, in bytes; 0 if it
+    /// has space for them. While it grows, its old memory is still in use.
+    pub(crate) fn growth_bytes(&self, more: usize) -> usize {
+        let needed = self.used.saturating_add(more);
+        let mut length = self.slots.len();
+        while needed >= length / 4 * 3 {
+            length = length.saturating_mul(2).max(FIRST_SLOTS);
+        }
+        match length == self.slots.len() {
+            true => 0,
+            false => (length + length / 2).saturating_mul(size_of::<Slot>()),
+        }
+    }
+
     #[inline]
     fn hash_of(&self, element: &(impl Hash + ?Sized)) -> u32 {
         let mut hasher = FoldHasher::with_seed(0, &self.seed);
@@ -171,7 +186,7 @@ mod tests {
     fn elements_with_equal_hashes_are_distinct() {
         let (mut index, mut list) = (UniqueIndex::default(), Vec::new());
         let mut intern = |number: u64| {
-            // Only the hash of nothing is used.
+            // All keys are equal, so all hashes are.
             match index.search(&(), |at| list[at as usize] == number) {
                 Search::Found(position) => position,
                 Search::Missing(slot) => {

@@ -28,6 +28,8 @@ mod labels;
 #[cfg(has_profiler)]
 mod markers;
 #[cfg(has_profiler)]
+mod memory;
+#[cfg(has_profiler)]
 mod sampling;
 #[cfg(has_profiler)]
 mod saving;

@@ -71,7 +71,7 @@ fn work_until(stop: &AtomicBool, seed: u64, rhythm: Rhythm) -> u64 {
     while !stop.load(Ordering::Relaxed) {
         auto_profiler_label!("a path", Other);
         state = mix(state);
-        // The same number gives the same path.
+        // Each number gives the same path on each call.
         let path = mix(state % PATHS + 1);
         result ^= step(path, 12 + path as u32 % 29, &mut leaf);
     }

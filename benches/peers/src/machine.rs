@@ -5,8 +5,8 @@ use std::fs::read_to_string;
 /// Unit of times in `/proc`: `USER_HZ`, 100 on all architectures that are still in use.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Runs `work`, and reports how many processors other processes and the hypervisor used meanwhile,
-/// as two numbers.
+/// Runs `work`, and reports how many processors other processes and the hypervisor used at the same
+/// time, as two numbers.
 pub(crate) fn watch<T>(work: impl FnOnce() -> T) -> (T, String) {
     let before = Usage::now();
     let result = work();

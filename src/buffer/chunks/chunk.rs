@@ -29,6 +29,7 @@ use crate::buffer::chunks::block_index::ChunkNumber;
 use crate::buffer::chunks::slab::Slab;
 use crate::buffer::entries::{Entry, EntryCursor, number_bytes};
 use crate::types::{Generation, TimeStamp};
+use crate::util::{SMALL_TASK_BYTES, allocator_has};
 
 /// State of a chunk; the table at the top of this file lists the transitions.
 #[doc(alias = "ProfileBufferChunk::InternalHeader::State")]
@@ -68,9 +69,52 @@ pub(crate) struct ChunkWriter {
     chunk: Arc<Chunk>,
 }
 
+/// A fresh chunk that nobody shares.
+#[derive(Debug)]
+pub(crate) struct FreshChunk(Arc<Chunk>);
+
+impl FreshChunk {
+    /// Allocates a chunk; `None` if there is no memory.
+    pub(crate) fn try_new(bytes: usize) -> Option<Self> {
+        let chunk = Chunk::try_new(bytes)?;
+        // The `Arc` cannot be allocated fallibly.
+        allocator_has(SMALL_TASK_BYTES).then(|| Self(Arc::new(chunk)))
+    }
+
+    /// Touches every page, so that the writer takes no page fault.
+    pub(crate) fn touch(&mut self) {
+        if let Some(chunk) = Arc::get_mut(&mut self.0) {
+            chunk.bytes.touch();
+        }
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        self.0.capacity()
+    }
+
+    /// Makes the chunk ready to be written.
+    pub(crate) fn begin(
+        mut self,
+        number: ChunkNumber,
+        session: Generation,
+        range_start: u64,
+    ) -> (Arc<Chunk>, ChunkWriter) {
+        if let Some(chunk) = Arc::get_mut(&mut self.0) {
+            debug_assert_eq!(chunk.state(), ChunkState::Fresh, "cannot begin the chunk");
+            chunk.committed = AtomicUsize::new(0);
+            chunk.entries = AtomicU64::new(0);
+            chunk.number = number;
+            chunk.session = session;
+            chunk.range_start = range_start;
+            chunk.set_state(&[ChunkState::Fresh], ChunkState::Ready);
+        }
+        (Arc::clone(&self.0), ChunkWriter { chunk: self.0 })
+    }
+}
+
 impl Chunk {
-    pub(crate) fn new(bytes: usize) -> Self {
-        Self {
+    fn try_new(bytes: usize) -> Option<Self> {
+        Some(Self {
             number: ChunkNumber(0),
             session: Generation::from_number(0),
             range_start: 0,
@@ -80,44 +124,36 @@ impl Chunk {
             done_ns: AtomicU64::new(0),
             entries: AtomicU64::new(0),
             committed: AtomicUsize::new(0),
-            bytes: Slab::new(bytes),
-        }
+            bytes: Slab::try_new(bytes)?,
+        })
     }
 
-    /// Touches every page, so that the writer takes no page fault.
-    pub(crate) fn touch(&mut self) {
-        self.bytes.touch();
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn new(bytes: usize) -> Self {
+        Self::try_new(bytes).expect("memory")
     }
 
-    /// Makes an unshared, fresh chunk ready to be written.
+    /// Makes a new chunk ready to be written.
+    #[cfg(any(test, fuzzing))]
     pub(crate) fn begin(
-        mut self,
+        self,
         number: ChunkNumber,
         session: Generation,
         range_start: u64,
     ) -> (Arc<Self>, ChunkWriter) {
-        debug_assert_eq!(self.state(), ChunkState::Fresh, "cannot begin the chunk");
-        self.committed = AtomicUsize::new(0);
-        self.entries = AtomicU64::new(0);
-        self.number = number;
-        self.session = session;
-        self.range_start = range_start;
-        self.set_state(&[ChunkState::Fresh], ChunkState::Ready);
-        let chunk = Arc::new(self);
-        (Arc::clone(&chunk), ChunkWriter { chunk })
+        FreshChunk(Arc::new(self)).begin(number, session, range_start)
     }
 
-    /// Makes a discarded chunk fresh again. Returns `None` while a reader shares the chunk; that
-    /// reader then frees it.
-    pub(crate) fn recycle(chunk: Arc<Self>) -> Option<Self> {
+    /// Makes a discarded chunk fresh again, without an allocation. Returns `None` while a reader
+    /// shares the chunk; that reader then frees it.
+    pub(crate) fn recycle(mut chunk: Arc<Self>) -> Option<FreshChunk> {
         debug_assert_eq!(
             chunk.state(),
             ChunkState::Discarded,
             "cannot recycle the chunk"
         );
-        let chunk = Arc::into_inner(chunk)?;
-        chunk.set_state(&[ChunkState::Discarded], ChunkState::Fresh);
-        Some(chunk)
+        Arc::get_mut(&mut chunk)?.set_state(&[ChunkState::Discarded], ChunkState::Fresh);
+        Some(FreshChunk(chunk))
     }
 
     pub(crate) fn state(&self) -> ChunkState {
@@ -163,6 +199,11 @@ impl Chunk {
     pub(crate) fn first_used(&self) -> Option<TimeStamp> {
         let is_used = self.committed.load(Ordering::Acquire) > 0;
         is_used.then(|| TimeStamp(self.first_used_ns.load(Ordering::Relaxed)))
+    }
+
+    /// Latest time of an append; valid once the chunk holds an entry.
+    pub(crate) fn last_used(&self) -> TimeStamp {
+        TimeStamp(self.last_used_ns.load(Ordering::Relaxed))
     }
 
     /// Time at which the chunk was done; valid from that state on.

@@ -3,8 +3,11 @@
 //! **Contract** of the unsafe functions, upheld by `chunk.rs`:
 //! - *no concurrent write*: no byte is written while it is read or while another thread writes it.
 //!
+//! *zeroed*: the memory of a slab comes from the allocator with the layout of its bytes, all zero.
+//!
 //! Under loom a shadow cell for each byte lets loom detect conflicting accesses.
 
+use std::alloc::{Layout, alloc_zeroed};
 use std::cell::UnsafeCell;
 
 /// Zeroed memory of a fixed length.
@@ -20,18 +23,15 @@ pub(crate) struct Slab {
 unsafe impl Sync for Slab {}
 
 impl Slab {
-    pub(crate) fn new(length: usize) -> Self {
-        let zeroed: Box<[u8]> = vec![0; length].into_boxed_slice();
-        // SAFETY: `UnsafeCell<u8>` has the layout of `u8`. Collecting from an iterator would touch
-        // every page here; the cast leaves the zeroed pages untouched.
-        let bytes = unsafe { Box::from_raw(Box::into_raw(zeroed) as *mut [UnsafeCell<u8>]) };
-        Self {
-            bytes,
+    /// Allocates a slab whose pages the system has not mapped yet; `None` if there is no memory.
+    pub(crate) fn try_new(length: usize) -> Option<Self> {
+        Some(Self {
+            bytes: zeroed(length)?,
             #[cfg(all(test, loom))]
             watched: (0..length)
                 .map(|_| loom::cell::UnsafeCell::new(()))
                 .collect(),
-        }
+        })
     }
 
     /// Writes to every page, so that later writes take no page fault.
@@ -80,4 +80,19 @@ impl Slab {
         // are not written.
         unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast::<u8>(), length) }
     }
+}
+
+/// Allocates zeroed bytes, unlike `vec!` without an abort if there is no memory.
+fn zeroed(length: usize) -> Option<Box<[UnsafeCell<u8>]>> {
+    if length == 0 {
+        return Some(Box::default());
+    }
+    let layout = Layout::array::<UnsafeCell<u8>>(length).ok()?;
+    // SAFETY: the layout is not empty.
+    let start = unsafe { alloc_zeroed(layout) }.cast::<UnsafeCell<u8>>();
+    if start.is_null() {
+        return None;
+    }
+    // SAFETY: *zeroed*: just allocated with the layout of such a slice, and zero is a valid byte.
+    Some(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(start, length)) })
 }

@@ -40,6 +40,11 @@ impl<'a> EntryReader<'a> {
         Some(taken)
     }
 
+    /// Number of bytes that are still to be read.
+    pub(crate) fn left(&self) -> usize {
+        self.left
+    }
+
     #[inline]
     pub(crate) fn kind(&mut self) -> Option<EntryKind> {
         EntryKind::from_byte(self.byte()?)

@@ -3,6 +3,7 @@
 use crate::buffer::entries::entry::{Entry, EntryCursor};
 use crate::buffer::entries::entry_kind::EntryKind;
 use crate::buffer::entries::leb128;
+use crate::util::vec_growth_bytes;
 
 /// Any number of fields, in a vector that is reused from entry to entry.
 #[derive(Debug, Default)]
@@ -47,6 +48,17 @@ impl EntryWriter {
 
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// Makes space for this many numbers and other bytes. Returns false if there is no memory.
+    pub(crate) fn try_reserve(&mut self, numbers: usize, bytes: usize) -> bool {
+        let more = numbers * leb128::MAX_BYTES + bytes;
+        self.bytes.try_reserve(more).is_ok()
+    }
+
+    /// Returns how much memory the vector takes if it grows by `more` bytes.
+    pub(crate) fn growth_bytes(&self, more: usize) -> usize {
+        vec_growth_bytes(&self.bytes, more)
     }
 }
 

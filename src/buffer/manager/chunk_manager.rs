@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::buffer::chunks::Chunk;
+use crate::buffer::chunks::{Chunk, FreshChunk};
 use crate::buffer::manager::update::{ChunkMetadata, Update};
 use crate::types::TimeStamp;
 
@@ -11,7 +11,7 @@ use crate::types::TimeStamp;
 #[derive(Debug)]
 pub(crate) enum Reservation {
     /// A discarded chunk of exactly the requested size.
-    Recycled(Chunk),
+    Recycled(FreshChunk),
     /// The memory is reserved; the caller allocates a chunk of the requested size.
     Allocate,
     /// The manager supplies no chunk of this size.
@@ -98,7 +98,7 @@ impl ChunkManager {
     }
 
     fn is_full_with(&self, bytes: usize) -> bool {
-        let chunk_bytes = self.released_bytes + self.unreleased_bytes + bytes;
+        let chunk_bytes = self.chunk_bytes() + bytes;
         chunk_bytes.saturating_add(self.kept_bytes) > self.max_bytes
     }
 
@@ -143,6 +143,24 @@ impl ChunkManager {
         recycled.map_or(Reservation::Allocate, Reservation::Recycled)
     }
 
+    /// Discards the oldest released chunks until one holds `bytes`, and returns that one, as a chunk
+    /// that was granted. Called if the system has no memory for a new chunk. Stops at a chunk that a
+    /// reader shares: discarding it would free no memory.
+    pub(crate) fn recycle_oldest(&mut self, bytes: usize) -> Option<FreshChunk> {
+        while self
+            .released
+            .front()
+            .is_some_and(|oldest| Arc::strong_count(oldest) == 1)
+        {
+            let recycled = Chunk::recycle(self.discard_oldest()?)?;
+            if recycled.capacity() >= bytes {
+                self.unreleased_bytes += recycled.capacity();
+                return Some(recycled);
+            }
+        }
+        None
+    }
+
     /// Takes over a chunk that is done.
     pub(crate) fn release(&mut self, chunk: Arc<Chunk>) {
         chunk.set_released();
@@ -152,11 +170,20 @@ impl ChunkManager {
             return;
         }
         let done_at = chunk.done_at();
+        if self.released.try_reserve(1).is_err() && self.discard_oldest().is_none() {
+            // Without memory for a longer list, the oldest chunk makes space in it. Here there is no
+            // list at all.
+            self.discarded.add(&chunk);
+            chunk.set_discarded();
+            return;
+        }
         self.released_bytes += chunk.capacity();
-        self.newly_released.push(ChunkMetadata {
-            done_at,
-            bytes: chunk.capacity() as u64,
-        });
+        if self.newly_released.try_reserve(1).is_ok() {
+            self.newly_released.push(ChunkMetadata {
+                done_at,
+                bytes: chunk.capacity() as u64,
+            });
+        }
         let position = self
             .released
             .iter()
@@ -180,6 +207,11 @@ impl ChunkManager {
 
     pub(crate) fn unreleased_bytes(&self) -> usize {
         self.unreleased_bytes
+    }
+
+    /// Size of all chunks, in bytes.
+    pub(crate) fn chunk_bytes(&self) -> usize {
+        self.released_bytes + self.unreleased_bytes
     }
 
     pub(crate) fn discarded(&self) -> Discarded {
@@ -316,6 +348,27 @@ mod tests {
             (shared.committed_bytes(), numbers(&manager)),
             (&b"\x05entry"[..], vec![])
         );
+    }
+
+    #[test]
+    fn recycle_oldest_discards_chunks_that_no_reader_shares() {
+        let mut manager = ChunkManager::new(400);
+        for (number, bytes) in [(1, 10), (2, 20), (3, 10), (4, 30)] {
+            assert!(matches!(manager.reserve(bytes), Reservation::Allocate));
+            manager.release(filled(bytes, number, number));
+        }
+        let recycled = manager.recycle_oldest(15).expect("the second chunk");
+        assert_eq!(recycled.capacity(), 20);
+        assert_eq!(
+            (numbers(&manager), manager.unreleased_bytes()),
+            (vec![3, 4], 20)
+        );
+        let shared = Arc::clone(&manager.released()[0]);
+        assert!(manager.recycle_oldest(1).is_none(), "a reader shares it");
+        assert_eq!((numbers(&manager), manager.chunk_bytes()), (vec![3, 4], 60));
+        drop(shared);
+        assert!(manager.recycle_oldest(40).is_none(), "no chunk is as large");
+        assert_eq!((manager.chunk_bytes(), manager.discarded().chunks), (20, 4));
     }
 
     #[test]

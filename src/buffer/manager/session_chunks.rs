@@ -5,11 +5,16 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::buffer::chunks::ChunkNumber;
-use crate::buffer::chunks::{Chunk, ChunkState, ChunkWriter};
+use crate::buffer::chunks::{Chunk, ChunkState, ChunkWriter, FreshChunk};
 use crate::buffer::lane::{Lane, WANTS_LARGEST_CHUNKS};
 use crate::buffer::manager::chunk_manager::{ChunkManager, Reservation};
+use crate::buffer::manager::headroom::Headroom;
 use crate::buffer::manager::update::Update;
 use crate::types::{Generation, TimeStamp};
+use crate::util::try_vec;
+
+/// Number of chunks that are released one by one.
+const FEW_CHUNKS: usize = 8;
 
 /// Initial chunk size of a lane, in bytes: small, because a thousand threads with few markers hold
 /// two chunks each.
@@ -26,10 +31,21 @@ pub(crate) enum Dropped {
     /// The entry wrote more bytes than it had announced: a marker whose payload serializes
     /// differently each time.
     Overrun,
+    /// The system had no memory for a chunk.
+    OutOfMemory,
 }
 
 /// Number of variants of [`Dropped`].
-pub(crate) const DROP_REASONS: usize = 3;
+pub(crate) const DROP_REASONS: usize = 4;
+
+/// Reason why a lane gets no chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NoChunk {
+    /// No chunk is large enough for the entry.
+    TooLarge,
+    /// The system has no memory for a chunk, and none of the session's own can be recycled.
+    OutOfMemory,
+}
 
 /// Numbers of dropped entries, by [`Dropped`] reason.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -37,11 +53,12 @@ pub(crate) struct DroppedEntries {
     pub(crate) too_large: u64,
     pub(crate) in_own_work: u64,
     pub(crate) overrun: u64,
+    pub(crate) without_memory: u64,
 }
 
 impl DroppedEntries {
     pub(crate) fn all(self) -> u64 {
-        self.too_large + self.in_own_work + self.overrun
+        self.too_large + self.in_own_work + self.overrun + self.without_memory
     }
 }
 
@@ -56,6 +73,8 @@ pub(crate) struct BufferStatistics {
     pub(crate) recycled_chunks: u64,
     /// Bytes that the discarded chunks held.
     pub(crate) recycled_bytes: u64,
+    /// Number of chunks that the system had no memory for.
+    pub(crate) refused_chunks: u64,
     /// Number of lanes with a writer.
     pub(crate) lanes: u64,
     /// Size of what the session keeps outside the chunks, in bytes.
@@ -74,6 +93,9 @@ struct Unreleased {
 pub(crate) struct SessionChunks {
     pub(crate) session: Generation,
     pub(crate) manager: ChunkManager,
+    headroom: Headroom,
+    /// Number of chunks that the system had no memory for.
+    refused: u64,
     unreleased: Vec<Unreleased>,
     next_number: u64,
     range_end: u64,
@@ -81,10 +103,12 @@ pub(crate) struct SessionChunks {
 }
 
 impl SessionChunks {
-    pub(crate) fn new(session: Generation, manager: ChunkManager) -> Self {
+    pub(crate) fn new(session: Generation, manager: ChunkManager, headroom: Headroom) -> Self {
         Self {
             session,
             manager,
+            headroom,
+            refused: 0,
             unreleased: Vec::new(),
             next_number: 0,
             range_end: 1,
@@ -119,7 +143,7 @@ impl SessionChunks {
     }
 
     /// Numbers a chunk and assigns it to a lane. Returns its writer.
-    pub(crate) fn begin(&mut self, chunk: Chunk, lane: usize) -> ChunkWriter {
+    pub(crate) fn begin(&mut self, chunk: FreshChunk, lane: usize) -> ChunkWriter {
         let range_start = self.range_end;
         self.range_end += chunk.capacity() as u64;
         let (chunk, writer) = chunk.begin(ChunkNumber(self.next_number), self.session, range_start);
@@ -129,49 +153,108 @@ impl SessionChunks {
     }
 
     /// Returns a chunk that can hold a block of `block_bytes`, for a lane without a current chunk.
-    /// `lanes` is the number of lanes. Returns `None` if the manager supplies none.
+    /// `lanes` is the number of lanes.
     pub(crate) fn make_chunk(
         &mut self,
         lane: &Lane,
         lanes: usize,
         block_bytes: usize,
-    ) -> Option<ChunkWriter> {
+    ) -> Result<ChunkWriter, NoChunk> {
         // The sampler may have supplied the next chunk while this thread waited for the lock. Using
         // it keeps the chunks of the lane's writer in the order of their numbers.
         if let Some(next) = lane.take_next() {
             if next.chunk().session == self.session && next.chunk().capacity() >= block_bytes {
-                return Some(next);
+                return Ok(next);
             }
             next.finish(TimeStamp::default());
         }
         let bytes = self.chunk_bytes_for(lane.wanted_bytes(), lanes, block_bytes);
-        self.make_chunk_of(bytes, lane)
+        self.make_chunk_of(bytes, block_bytes, lane)
     }
 
     /// Returns a chunk of the smallest size that holds one block of `block_bytes`, and leaves the
-    /// lane's next chunk in place. Returns `None` if the manager supplies none.
+    /// lane's next chunk in place.
     pub(crate) fn make_chunk_for_one_entry(
         &mut self,
         lane: &Lane,
         lanes: usize,
         block_bytes: usize,
-    ) -> Option<ChunkWriter> {
+    ) -> Result<ChunkWriter, NoChunk> {
         let bytes = self.chunk_bytes_for(0, lanes, block_bytes);
-        self.make_chunk_of(bytes, lane)
+        self.make_chunk_of(bytes, block_bytes, lane)
     }
 
-    fn make_chunk_of(&mut self, bytes: usize, lane: &Lane) -> Option<ChunkWriter> {
+    /// Returns a chunk of `bytes`, or without memory for it a recycled one that holds
+    /// `needed_bytes`.
+    fn make_chunk_of(
+        &mut self,
+        bytes: usize,
+        needed_bytes: usize,
+        lane: &Lane,
+    ) -> Result<ChunkWriter, NoChunk> {
         self.release_done();
         let chunk = match self.manager.reserve(bytes) {
             Reservation::Recycled(chunk) => chunk,
-            Reservation::Allocate => Chunk::new(bytes),
-            Reservation::Unavailable => return None,
+            Reservation::Allocate => match self.allocate(bytes) {
+                Some(chunk) => chunk,
+                None => {
+                    self.refused += 1;
+                    self.manager
+                        .recycle_oldest(needed_bytes)
+                        .ok_or(NoChunk::OutOfMemory)?
+                }
+            },
+            Reservation::Unavailable => return Err(NoChunk::TooLarge),
         };
-        Some(self.begin(chunk, lane.index))
+        Ok(self.begin(chunk, lane.index))
+    }
+
+    /// Makes space in the list for one more chunk. Returns false if there is no memory.
+    pub(crate) fn has_space_for_one(&mut self) -> bool {
+        self.unreleased.try_reserve(1).is_ok()
+    }
+
+    /// Returns whether the system has the memory for a chunk of `bytes` that the manager has
+    /// granted. If not, the manager takes its grant back.
+    fn has_memory_for(&mut self, bytes: usize) -> bool {
+        let held_bytes = self.manager.chunk_bytes() - bytes;
+        let has_memory = self.headroom.allows(bytes, held_bytes) && self.has_space_for_one();
+        if !has_memory {
+            self.manager.forget_unreleased(bytes);
+        }
+        has_memory
+    }
+
+    fn allocate(&mut self, bytes: usize) -> Option<FreshChunk> {
+        if !self.has_memory_for(bytes) {
+            return None;
+        }
+        let chunk = FreshChunk::try_new(bytes);
+        if chunk.is_none() {
+            self.forget_allocation(bytes);
+        }
+        chunk
+    }
+
+    /// Lets the next chunk ask for memory again.
+    pub(crate) fn end_refusal(&mut self) {
+        self.headroom.end_refusal();
+    }
+
+    /// Number of chunks that the system had no memory for.
+    pub(crate) fn refused_chunks(&self) -> u64 {
+        self.refused
+    }
+
+    /// Takes back the grant of a chunk that could not be allocated.
+    pub(crate) fn forget_allocation(&mut self, bytes: usize) {
+        self.headroom.refuse();
+        self.manager.forget_unreleased(bytes);
     }
 
     /// Sets the lane's next chunk if it is missing and a chunk can be recycled. Returns the size if
-    /// the caller has to allocate a chunk instead.
+    /// the caller has to allocate a chunk instead. Without memory the next chunk stays missing, and
+    /// the lane's writer asks again when it needs one.
     pub(crate) fn set_next(&mut self, lane: &Lane, lanes: usize) -> Option<usize> {
         if !lane.lacks_next() {
             return None;
@@ -182,18 +265,46 @@ impl SessionChunks {
                 lane.set_next(self.begin(chunk, lane.index));
                 None
             }
-            Reservation::Allocate => Some(bytes),
+            Reservation::Allocate => self.has_memory_for(bytes).then_some(bytes),
             Reservation::Unavailable => None,
         }
     }
 
     /// Hands the chunks that are done over to the manager, in the order in which they were done.
     pub(crate) fn release_done(&mut self) {
-        let is_done = |unreleased: &mut Unreleased| unreleased.chunk.state() == ChunkState::Done;
-        let mut done: Vec<_> = self.unreleased.extract_if(.., is_done).collect();
-        done.sort_by_key(|unreleased| unreleased.chunk.done_at());
-        done.into_iter()
-            .for_each(|Unreleased { chunk, .. }| self.manager.release(chunk));
+        let done_at = |unreleased: &Unreleased| {
+            let chunk = &unreleased.chunk;
+            (chunk.state() == ChunkState::Done).then(|| chunk.done_at())
+        };
+        let is_done = |unreleased: &Unreleased| done_at(unreleased).is_some();
+        let count = self
+            .unreleased
+            .iter()
+            .filter(|chunk| is_done(chunk))
+            .count();
+        if count > FEW_CHUNKS
+            && let Some(mut done) = try_vec(count)
+        {
+            self.unreleased.retain(|unreleased| {
+                let is_taken = is_done(unreleased) && done.len() < count;
+                if is_taken {
+                    done.push(Arc::clone(&unreleased.chunk));
+                }
+                !is_taken
+            });
+            done.sort_unstable_by_key(|chunk| (chunk.done_at(), chunk.number.0));
+            done.into_iter()
+                .for_each(|chunk| self.manager.release(chunk));
+        }
+        // The rest, without a list: there may be no memory for one.
+        loop {
+            let done = self.unreleased.iter().enumerate();
+            let done = done.filter_map(|(index, chunk)| Some((done_at(chunk)?, index)));
+            let Some((_, oldest)) = done.min() else {
+                return;
+            };
+            self.manager.release(self.unreleased.remove(oldest).chunk);
+        }
     }
 
     /// Takes back a chunk that was never written to.
@@ -303,6 +414,7 @@ impl SessionChunks {
             put_bytes: bytes,
             recycled_chunks: discarded.chunks,
             recycled_bytes: discarded.bytes,
+            refused_chunks: self.refused,
             ..BufferStatistics::default()
         }
     }

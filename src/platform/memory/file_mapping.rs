@@ -4,7 +4,8 @@
 //! - *ours*: the mapping is private and read-only, is created here, and is unmapped only when the
 //!   value is dropped;
 //! - *any bytes*: the kernel fills the pages from the file, and another process may change the file
-//!   meanwhile. The readers accept any bytes, and read none of them twice to decide about memory.
+//!   while it is mapped. The readers accept any bytes, and read none of them twice to decide about
+//!   memory.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -31,8 +32,8 @@ impl FileMapping {
     /// descriptor. Afterwards it is closed, and the mapping remains.
     ///
     /// # Errors
-    /// `InvalidInput` if the file is not a regular one; otherwise the error of the operating system,
-    /// or of the conversion of a length, which an empty file does not have.
+    /// `InvalidInput` if the file is not a regular one; otherwise the error of the operating
+    /// system, or of the conversion of a length, which an empty file does not have.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let file = SharedFile::open_regular(path)?;
         let length = usize::try_from(file.status()?.st_size).map_err(io::Error::other)?;
@@ -59,8 +60,8 @@ impl Deref for FileMapping {
 
 impl Drop for FileMapping {
     fn drop(&mut self) {
-        // SAFETY: *ours*: `open` created the mapping with this length, and nothing uses it after the
-        // drop.
+        // SAFETY: *ours*: `open` created the mapping with this length, and nothing uses it after
+        // the drop.
         let _ = unsafe { munmap(self.start.cast(), self.bytes.get()) };
     }
 }

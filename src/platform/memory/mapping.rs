@@ -4,12 +4,15 @@
 //! - *ours*: the mapping is anonymous and private, is created here, and is unmapped only when the
 //!   region is dropped;
 //! - *zeroed*: bytes that were never written read as zero, so any part of the region can be
-//!   returned to the kernel while its content is not needed.
+//!   returned to the kernel while its content is not needed;
+//! - *one owner*: a region whose parts were taken by `into_parts` is made again from the same parts
+//!   by `from_parts`, at most once at a time.
 
+use std::mem::ManuallyDrop;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 
-use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, munmap};
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
 
 /// A private anonymous mapping.
 #[derive(Debug)]
@@ -42,10 +45,26 @@ impl LazyRegion {
         })
     }
 
+    /// Returns the start and the length of the mapping, which then stays until
+    /// [`Self::from_parts`] takes it back.
+    pub(crate) fn into_parts(self) -> (NonNull<u8>, usize) {
+        let region = ManuallyDrop::new(self);
+        (region.start, region.bytes)
+    }
+
+    /// Takes a mapping back.
+    ///
+    /// # Safety
+    /// - *one owner*: the parts come from [`Self::into_parts`], and no other region has them.
+    pub(crate) unsafe fn from_parts(start: NonNull<u8>, bytes: usize) -> Self {
+        Self { start, bytes }
+    }
+
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.start
     }
 
+    #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -80,9 +99,71 @@ impl Drop for LazyRegion {
     }
 }
 
+/// Size of the parts in which memory is made writable, in bytes. By default the kernel refuses only
+/// a single request that exceeds all its memory.
+const WRITABLE_PART_BYTES: usize = 256 << 20;
+
+/// Returns whether the process may map `bytes` bytes more, as far as the kernel can tell: within
+/// `RLIMIT_AS`, `RLIMIT_DATA` and the kernel's limit of committed memory. Other threads may use the
+/// memory up at once.
+///
+/// Maps and unmaps that much without touching it, and for that moment it is missing for others. In a
+/// process that locks all its future mappings (`mlockall`), writable memory would be taken at once,
+/// so only `RLIMIT_AS` and `RLIMIT_MEMLOCK` are asked there.
+///
+/// Cost: four system calls, and one for each further 256 MiB.
+pub(crate) fn is_memory_available(bytes: usize) -> bool {
+    let Some(length) = NonZeroUsize::new(bytes) else {
+        return true;
+    };
+    // SAFETY: a new anonymous mapping at an address chosen by the kernel does not affect memory in
+    // use.
+    let mapped =
+        unsafe { mmap_anonymous(None, length, ProtFlags::PROT_NONE, MapFlags::MAP_PRIVATE) };
+    let Ok(start) = mapped else {
+        return false;
+    };
+    // Dropping the region unmaps the memory.
+    let _region = LazyRegion {
+        start: start.cast(),
+        bytes,
+    };
+    // SAFETY: *ours* and *zeroed*: nothing uses the mapping.
+    let is_locked = unsafe { madvise(start, bytes, MmapAdvise::MADV_DONTNEED) }.is_err();
+    let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+    let mut parts = (0..bytes).step_by(WRITABLE_PART_BYTES);
+    let mut make_writable = |offset: usize| {
+        let part_bytes = WRITABLE_PART_BYTES.min(bytes - offset);
+        // SAFETY: as above; the part lies inside the mapping.
+        unsafe { mprotect(start.byte_add(offset), part_bytes, protection) }.is_ok()
+    };
+    is_locked || parts.all(&mut make_writable)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_is_available_as_far_as_addresses_are() {
+        assert!(is_memory_available(0));
+        assert!(is_memory_available(1 << 20));
+        assert!(!is_memory_available(usize::MAX >> 1));
+        assert!(!is_memory_available(usize::MAX));
+    }
+
+    #[test]
+    fn region_is_made_again_from_its_parts() {
+        let (start, bytes) = LazyRegion::reserve(1 << 16)
+            .expect("a mapping")
+            .into_parts();
+        // SAFETY: *one owner*, and the byte lies inside the mapping, which only this test uses.
+        let region = unsafe {
+            start.write(7);
+            LazyRegion::from_parts(start, bytes)
+        };
+        assert_eq!((region.start(), region.bytes()), (start, 1 << 16));
+    }
 
     #[test]
     fn lazy_region_reads_zero_when_untouched_or_discarded() {

@@ -14,5 +14,5 @@ pub(crate) use file_mapping::FileMapping;
 pub(crate) use guarded_memory::{
     bind_guarded_reads, read_guarded, read_guarded_in_handler, read_own_memory, read_through_pipe,
 };
-pub(crate) use mapping::LazyRegion;
+pub(crate) use mapping::{LazyRegion, is_memory_available};
 pub(crate) use memory_pipe::MemoryPiece;

@@ -10,6 +10,7 @@ use once_cell::race::OnceBox;
 
 use crate::platform::modules::headers::UnwindLocation;
 use crate::platform::modules::loader::{ModuleChanges, mapped, visit_modules};
+use crate::util::try_vec;
 
 /// Maximum length of a build id; a longer one is cut.
 pub(super) const MAX_BUILD_ID: usize = 64;
@@ -107,7 +108,9 @@ impl ModuleImage {
     /// Copies the region with the unwind sections. Returns `None` if the module is no longer loaded
     /// at this address.
     fn copy_unwind_region(&self, location: &UnwindLocation) -> Option<Vec<u8>> {
-        let mut copy = Vec::with_capacity((location.region.end - location.region.start) as usize);
+        let length = (location.region.end - location.region.start) as usize;
+        // Without memory for the copy, the module has no sections for now.
+        let mut copy = try_vec(length)?;
         visit_modules(&mut |entry| {
             if entry.info.dlpi_addr != self.bias
                 || entry.unwind_location().as_ref() != Some(location)

@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn list_modules_contains_the_program_and_the_c_library() {
-        // No other test loads libraries meanwhile.
+        // No other test loads libraries while this one runs.
         let _alone = TestFolder::new("no-libraries");
         let (changes, modules) = list_modules();
         assert_eq!(changes, module_changes());

@@ -31,6 +31,7 @@ use nix::unistd::dup;
 use crate::platform::identity::with_signals_blocked;
 use crate::platform::sandbox::may_make_uncommon_call;
 use crate::platform::thread::profiler_thread::spawn_profiler_thread;
+use crate::util::{SMALL_TASK_BYTES, allocator_has};
 
 /// `CLOSE_RANGE_UNSHARE`.
 const UNSHARE: libc::c_uint = 1 << 1;
@@ -73,8 +74,9 @@ pub(crate) fn use_own_descriptors() -> bool {
 }
 
 /// Runs `body` on a thread with an empty descriptor table, and waits for it. Runs it on the calling
-/// thread if that is such a thread, if the system refuses to create one, and in a sandbox. `body`
-/// runs no code of the application. Cost: about 40 µs, for the thread and the check.
+/// thread if that is such a thread, if the system refuses to create one, if a new one has no memory,
+/// and in a sandbox. `body` runs no code of the application. Cost: about 40 µs, for the thread and
+/// the check.
 pub(crate) fn on_own_descriptors<T: Send + 'static>(
     body: impl FnOnce() -> T + Send + 'static,
 ) -> T {
@@ -86,6 +88,9 @@ pub(crate) fn on_own_descriptors<T: Send + 'static>(
     let (send, answer) = channel();
     let of_thread = Arc::clone(&body);
     let run = move || {
+        if !has_memory() {
+            return;
+        }
         use_own_descriptors();
         if let Some(body) = take(&of_thread) {
             let _ = send.send(catch_unwind(AssertUnwindSafe(body)));
@@ -102,6 +107,12 @@ pub(crate) fn on_own_descriptors<T: Send + 'static>(
         (Err(_), Some(body)) => body(),
         (Err(_), None) => unreachable!("the thread has sent its answer"),
     }
+}
+
+/// Returns whether the calling thread, a new one, has memory. glibc gives most threads memory of
+/// their own, so the thread that created it may have some left.
+fn has_memory() -> bool {
+    allocator_has(SMALL_TASK_BYTES)
 }
 
 /// Returns whether the process or the calling thread has no free descriptor.
@@ -125,7 +136,7 @@ struct Feed {
 /// Runs `body` on a thread with an empty descriptor table, and waits for it. `body` gets a function
 /// that writes what `feed` writes on the calling thread. So `feed` may run code of the application,
 /// and `body` opens files although the process has no free descriptor. Returns `None` without
-/// running either if the system refuses such a thread, and in a sandbox.
+/// running either if the system refuses such a thread or its memory, and in a sandbox.
 pub(crate) fn feed_own_descriptors<T: Send + 'static>(
     feed: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     body: impl FnOnce(&mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> T + Send + 'static,
@@ -137,7 +148,7 @@ pub(crate) fn feed_own_descriptors<T: Send + 'static>(
     let (parts, receive_parts) = channel();
     let (send_written, written) = channel();
     let run = move || {
-        if use_own_descriptors() {
+        if has_memory() && use_own_descriptors() {
             let mut copy = |out: &mut dyn Write| copy_parts(&receive_parts, &send_written, out);
             let _ = send_answer.send(catch_unwind(AssertUnwindSafe(|| body(&mut copy))));
         }

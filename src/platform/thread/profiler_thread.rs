@@ -14,6 +14,8 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::util::{SMALL_TASK_BYTES, allocator_has, prepare_to_wait};
+
 type Body = Box<dyn FnOnce() + Send>;
 
 struct Start {
@@ -33,6 +35,9 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
     let Start { name, body } = *unsafe { Box::from_raw(start.cast::<Start>()) };
     // The kernel truncates the name to 15 bytes and a terminator.
     let _ = nix::sys::prctl::set_name(name);
+    if allocator_has(SMALL_TASK_BYTES) {
+        prepare_to_wait();
+    }
     // A panic ends this thread only. A body whose creator must learn of a panic catches it itself.
     let _ = catch_unwind(AssertUnwindSafe(body));
     std::ptr::null_mut()

@@ -10,13 +10,6 @@ pub(crate) struct StackBounds {
     pub(crate) top: u64,
 }
 
-impl StackBounds {
-    /// Size of the stack, in bytes.
-    pub(crate) fn bytes(self) -> usize {
-        (self.top - self.low) as usize
-    }
-}
-
 /// Returns the stack bounds of the calling thread, or `None` if the C library does not know them.
 ///
 /// Cost: a few microseconds; on the main thread it also reads files in `/proc`.
@@ -73,7 +66,7 @@ mod tests {
                     "{bounds:x?} {here:x}"
                 );
                 assert!(
-                    (256 << 10..512 << 10).contains(&bounds.bytes()),
+                    (256 << 10..512 << 10).contains(&(bounds.top - bounds.low)),
                     "{bounds:x?}"
                 );
             })

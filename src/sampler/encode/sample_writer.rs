@@ -119,8 +119,8 @@ impl SampleWriter<'_> {
             last.stack.event_loop(),
         );
         entry.clear();
-        if !is_known {
-            dictionary.write(&last.stack, entry);
+        if !is_known && !dictionary.write(&last.stack, entry) {
+            return false;
         }
         if self
             .lane
@@ -157,17 +157,19 @@ impl SampleWriter<'_> {
 
     /// Calls `put` up to three times. The first call fails if the lane has left the dictionary's
     /// chunk or the chunk is full. The second call fails if the lane's current chunk is full, too.
-    /// The third call starts a new chunk.
+    /// The third call starts a new chunk, and reuses the memory of the dictionary's tables if those
+    /// could not grow. Without memory for a chunk, no call is repeated.
     fn put_with_retries(
         &self,
         encoder: &mut SampleEncoder,
         mut put: impl FnMut(&mut SampleEncoder) -> bool,
     ) -> bool {
         put(encoder)
-            || put(encoder)
-            || (self
-                .lane
-                .fits_in_chunk(MAX_HEAD_BYTES + encoder.entry.bytes().len())
+            || !self.lane.lacks_memory() && put(encoder)
+            || (!self.lane.lacks_memory()
+                && self
+                    .lane
+                    .fits_in_chunk(MAX_HEAD_BYTES + encoder.entry.bytes().len())
                 && {
                     self.lane.leave_chunk(encoder.latest);
                     encoder.dictionary.forget();
@@ -191,7 +193,9 @@ impl SampleWriter<'_> {
             return false;
         };
         entry.clear();
-        dictionary.write(stack, entry);
+        if !dictionary.write(stack, entry) {
+            return false;
+        }
         let is_put = self
             .lane
             .put_in_chunk(chunk, self.session, *latest, &head.with(entry.bytes()))

@@ -82,8 +82,10 @@ impl StackDictionary {
         self.last_time_ns = time_ns;
     }
 
-    /// Writes a stack as the difference from the known stacks, and adds it to them.
-    pub(crate) fn write(&mut self, stack: &StoredStack, out: &mut EntryWriter) {
+    /// Writes a stack as the difference from the known stacks, and adds it to them. Returns false,
+    /// and writes nothing, if there is no memory.
+    #[must_use]
+    pub(crate) fn write(&mut self, stack: &StoredStack, out: &mut EntryWriter) -> bool {
         let mut node = stack.root();
         let mut rest = stack.frames();
         while let Some((&frame, after)) = rest.split_first()
@@ -91,6 +93,9 @@ impl StackDictionary {
             && let Some(&next) = self.nodes.get(&pair_key(node, frame))
         {
             (node, rest) = (next, after);
+        }
+        if !self.try_reserve(rest, out) {
+            return false;
         }
         out.number(node.into()).number(rest.len() as u64);
         for &frame in rest {
@@ -111,6 +116,25 @@ impl StackDictionary {
             self.nodes.insert(pair_key(node, number), next);
             node = next;
         }
+        true
+    }
+
+    /// Makes space for a stack's unknown frames, in the tables and in `out`. Returns false if there
+    /// is no memory.
+    fn try_reserve(&mut self, frames: &[StoredFrame], out: &mut EntryWriter) -> bool {
+        let label_lengths = frames.iter().filter_map(|frame| match frame {
+            StoredFrame::Native { .. } => None,
+            StoredFrame::Label { start, end } => Some((end - start) as usize),
+        });
+        let (labels, code_bytes) = label_lengths.fold((0, 0), |(labels, bytes), length| {
+            (labels + 1, bytes + length)
+        });
+        out.try_reserve(2 + frames.len(), code_bytes)
+            && self.native.try_reserve(frames.len() - labels).is_ok()
+            && self.labels.try_reserve(labels).is_ok()
+            && self.label_codes.try_reserve(code_bytes).is_ok()
+            && self.nodes.try_reserve(frames.len()).is_ok()
+            && self.addresses.try_reserve(frames.len()).is_ok()
     }
 
     fn known(&self, stack: &StoredStack, frame: StoredFrame) -> Option<u32> {

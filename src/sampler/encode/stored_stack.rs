@@ -112,7 +112,7 @@ impl StoredStack {
         let header = view.header();
         self.set_empty(header.event_loop);
         (self.is_truncated, self.is_of_other_stack) = (native.truncated, header.on_other_stack);
-        self.is_too_deep = native.truncated && header.stack_left_out;
+        self.is_too_deep = native.truncated && header.stack_left_out();
         let labels: &[_] = view.labels();
         let addresses = labels
             .iter()

@@ -7,6 +7,7 @@ mod sample_recorder;
 mod stopped_session_tests;
 mod thread_lists;
 mod thread_sampler;
+mod thread_state;
 
 pub(crate) use thread_lists::Threads;
 pub(crate) use thread_sampler::ThreadSampler;

@@ -15,6 +15,7 @@
 //! | `Running` | likewise, and its stack needs the frame pointer: request by signal; the answer is cached | `Signalled` |
 //! | `Running` | ran for less, is not blocked: request by signal, which the thread answers when it runs | `Signalled` |
 //! | `Signalled`, `TimerArmed` | has answered: collects the capture, then continues as `Running` on the same tick, unless the thread went back to sleep | `Idle` |
+//! | `Signalled`, `TimerArmed` | has answered, but the stack did not fit into the slot: enlarges the slot, then continues as `Running` on the same tick | |
 //! | `Signalled` | has not answered: waits; checks on a few ticks whether the thread ran or is blocked | `Signalled` |
 //! | `Signalled` | has not answered and is blocked: cancels the request, remote read instead | `Idle`, `Signalled` |
 //! | `TimerArmed` | has not answered, ran for less than the last tick: request by signal or remote read instead | `Signalled`, `Idle` |
@@ -49,6 +50,7 @@ use crate::sampler::handler::READS_CLOCK;
 use crate::sampler::thread::frame_pointer_cache::{FramePointerCache, RemoteUnwind, registers_at};
 use crate::sampler::thread::pending_request::{SignalRequest, TimerRequest, Unanswered};
 use crate::sampler::thread::sample_recorder::SampleRecorder;
+use crate::sampler::thread::thread_state::ThreadState;
 use crate::sampler::tick::TimerState;
 use crate::sampler::tick::{Scratch, TickContext, captured_by, unwind_counted};
 use crate::state::{Session, SessionCounts};
@@ -69,20 +71,6 @@ const HIDDEN_NS: u64 = 1_000_000_000;
 /// Reports that a thread exited without unregistering.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Exited;
-
-/// State of a thread between two ticks.
-#[derive(Debug, Default)]
-enum ThreadState {
-    /// No request is pending. The thread may have run since its last sample.
-    #[default]
-    Running,
-    /// The thread has not run since its stack was captured.
-    Idle(IdlePeriod),
-    /// A signal was sent, which the thread's handler answers.
-    Signalled(SignalRequest),
-    /// The thread's own timer is to interrupt it. No signal was sent.
-    TimerArmed(TimerRequest),
-}
 
 /// The sampler's state of one thread.
 #[derive(Debug)]
@@ -597,7 +585,7 @@ impl ThreadSampler {
         cpu_ns: Option<u64>,
         context: &mut TickContext<'_>,
     ) {
-        let Some(view) = slot.captured() else {
+        let Some(mut view) = slot.captured() else {
             if slot.phase() == SlotPhase::Idle {
                 // The request was not sent.
                 self.drop_request();
@@ -607,6 +595,10 @@ impl ThreadSampler {
         let state = std::mem::take(&mut self.state);
         self.may_block_signal = false;
         let header = *view.header();
+        if view.enlarge_slot() {
+            state.count_repeated_capture(slot, header.time, cpu_ns, context);
+            return;
+        }
         let captured = captured_by(&view);
         let unwound = unwind_counted(context, |unwinder, native| {
             unwinder.unwind(&captured, native)

@@ -163,6 +163,14 @@ pub(crate) fn notify_unmatched_filters(filters: &[String]) {
     ));
 }
 
+/// Warns that a session could not record everything for lack of memory.
+pub(crate) fn notify_out_of_memory(refused_chunks: u64) {
+    notices::notify(&format!(
+        "cannot record everything: got no memory for {refused_chunks} chunks of the buffer, \
+         expected as much as its capacity; meta.losses of the profile counts what is missing"
+    ));
+}
+
 /// Warns that no profile can be saved at shutdown.
 pub(crate) fn notify_nothing_to_save(path: &std::path::Path) {
     notices::notify(&format!(

@@ -4,6 +4,7 @@ pub(crate) mod chunk_stacks;
 mod entry_counts;
 mod event_delays;
 mod marker_index;
+mod newest;
 mod overheads;
 mod paused_ranges;
 #[cfg(any(test, fuzzing))]
@@ -17,6 +18,7 @@ mod unique_stacks;
 
 pub(crate) use chunk_stacks::FrameKey;
 pub(crate) use event_delays::max_probe_gap_ns;
+pub(crate) use newest::decode_newest;
 #[cfg(any(test, fuzzing))]
 pub(crate) use plain_samples::{PlainSample, PlainSamples};
 #[cfg(any(test, fuzzing))]

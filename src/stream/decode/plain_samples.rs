@@ -28,7 +28,8 @@ pub(crate) struct PlainSamples {
 
 impl PlainSamples {
     pub(crate) fn decode(source: &ProfileSource) -> Self {
-        let process = ProcessStreamingContext::decode(source, &ProgressLogger::unwatched());
+        let process =
+            ProcessStreamingContext::decode(source, &ProgressLogger::unwatched()).expect("memory");
         let stacks = plain_stacks(&process);
         let of_thread =
             |thread: &crate::stream::decode::streaming_context::ThreadStreamingContext| {

@@ -1,6 +1,7 @@
 //! Stores samples and counter values between decoding and printing, in a few bytes each.
 
 use crate::buffer::{EntryReader, EntryWriter, unzigzag, zigzag};
+use crate::util::vec_growth_bytes;
 
 /// The state of the thread's event loop at a sample.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -211,6 +212,11 @@ impl SampleRows {
         self.last_time_ns = row.time_ns;
         self.idle_rows = self.idle_rows.saturating_add(repeats.count);
         self.rows = self.rows.saturating_add(repeats.count).saturating_add(1);
+    }
+
+    /// Returns how much memory the rows of `more` bytes of entries take if the tables grow.
+    pub(crate) fn growth_bytes(&self, more: usize) -> usize {
+        vec_growth_bytes(&self.packed, more / 4) + self.rare.growth_bytes(more)
     }
 
     /// Returns the number of all rows, both kept and left out.
@@ -429,6 +435,11 @@ impl CounterRows {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
+    }
+
+    /// Returns how much memory the values of `more` bytes of entries take if the table grows.
+    pub(crate) fn growth_bytes(&self, more: usize) -> usize {
+        self.coded.growth_bytes(more)
     }
 
     /// Returns the times with the growth since the previous row. The first row has the absolute

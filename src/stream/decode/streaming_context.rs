@@ -20,11 +20,14 @@ use crate::stream::decode::source::ProfileSource;
 use crate::stream::decode::text_table::TextTable;
 use crate::stream::decode::thread_index::ThreadIndex;
 use crate::stream::decode::unique_stacks::UniqueStacks;
+use crate::stream::memory::{OutOfMemory, check_memory};
 use crate::symbols::SampledAddress;
 use crate::threads::OffThreadRef;
 use crate::types::{CategoryInfo, FrameFlags, all_categories};
 use crate::unwind::{AddressMeaning, LoadedModule};
-use crate::util::{NumberMap, ProgressLocation, ProgressLogger};
+use crate::util::{
+    NumberMap, ProgressLocation, ProgressLogger, map_growth_bytes, vec_growth_bytes,
+};
 
 /// The buffer's contents for one thread.
 #[derive(Debug)]
@@ -39,6 +42,11 @@ pub(crate) struct ThreadStreamingContext {
 /// Maximum number of repeats in one entry. The sampler writes runs often enough to stay below it.
 /// Without this limit, a damaged buffer could claim any number of rows.
 const MAX_REPEATS: u64 = u32::MAX as u64;
+
+/// Size of the entries that are decoded between two checks of the memory, in bytes.
+const STEP_BYTES: usize = 256 << 10;
+/// Memory for decoding entries, as a multiple of their size. Tables that grow are not included.
+const DECODED_FACTOR: usize = 8;
 
 /// Fields that few samples have.
 #[derive(Clone, Copy, Default)]
@@ -172,7 +180,13 @@ struct Unordered {
 
 impl ProcessStreamingContext {
     /// Decodes the whole contents of the source.
-    pub(crate) fn decode(source: &ProfileSource, progress: &ProgressLogger) -> Self {
+    ///
+    /// # Errors
+    /// There is no memory for them.
+    pub(crate) fn decode(
+        source: &ProfileSource,
+        progress: &ProgressLogger,
+    ) -> Result<Self, OutOfMemory> {
         let threads: Vec<_> = source
             .threads
             .iter()
@@ -202,7 +216,7 @@ impl ProcessStreamingContext {
             chunks_with_markers: Vec::new(),
             left_out_idle_rows: 0,
         };
-        context.read(source, &thread_index, progress);
+        context.read(source, &thread_index, progress)?;
         context
             .paused_ranges
             .add_open(source.open_pauses, source.process_start.monotonic);
@@ -210,7 +224,7 @@ impl ProcessStreamingContext {
         context
             .threads
             .retain(|context| !context.ended_before_cut(source));
-        context
+        Ok(context)
     }
 
     fn read(
@@ -218,15 +232,22 @@ impl ProcessStreamingContext {
         source: &ProfileSource,
         thread_index: &ThreadIndex,
         progress: &ProgressLogger,
-    ) {
+    ) -> Result<(), OutOfMemory> {
         let mut stacks = ChunkStacks::default();
         let mut unordered = Unordered::default();
+        let mut checked_bytes = 0;
         for (_, chunk) in
             progress.loop_sub_loggers(source.buffer.chunks(), ProgressLocation::Entries)
         {
             stacks.begin(0);
             let markers_before = self.entry_counts.count_of(EntryClass::Marker);
             for block in chunk {
+                let entry_bytes = block.as_ref().map_or(0, |block| block.entry.left());
+                if entry_bytes > checked_bytes {
+                    checked_bytes = entry_bytes.max(STEP_BYTES);
+                    check_memory(self.growth_bytes(checked_bytes))?;
+                }
+                checked_bytes -= entry_bytes;
                 let read = block.ok().and_then(|block| {
                     let bytes = block.bytes;
                     let class =
@@ -247,10 +268,51 @@ impl ProcessStreamingContext {
             .pauses
             .into_iter()
             .for_each(|(time_ns, kind)| self.paused_ranges.add(kind, time_ns));
+        let sorting_bytes = self
+            .threads
+            .iter()
+            .map(|thread| thread.markers.sorting_bytes());
+        check_memory(sorting_bytes.max().unwrap_or_default())?;
         self.threads.iter_mut().for_each(|thread| {
             thread.markers.sort();
             thread.probes.sort();
         });
+        Ok(())
+    }
+
+    /// Returns how much memory decoding `more` bytes of entries takes.
+    fn growth_bytes(&self, more: usize) -> usize {
+        let of_threads = self.threads.iter().map(|thread| {
+            thread.samples.growth_bytes(more)
+                + thread.markers.growth_bytes(more)
+                + thread.probes.growth_bytes(more)
+        });
+        let of_counters = self
+            .counters
+            .iter()
+            .map(|(_, rows)| rows.growth_bytes(more));
+        // A frame and a stack have at least two bytes, a text has four.
+        of_threads.chain(of_counters).sum::<usize>()
+            + self.stacks.growth_bytes(more / 2)
+            + self.label_texts.growth_bytes(more / 4, more)
+            + map_growth_bytes(&self.marker_stacks, more / 8)
+            + vec_growth_bytes(&self.chunks_with_markers, more)
+            + DECODED_FACTOR * more
+    }
+
+    /// Returns how much memory the profile's tables of frames and stacks take if its addresses stay
+    /// unnamed.
+    pub(crate) fn unnamed_bytes(&self) -> usize {
+        const FRAME_BYTES: usize = 256;
+        const STACK_BYTES: usize = 48;
+        FRAME_BYTES * self.stacks.frames().len() + STACK_BYTES * self.stacks.stacks().len()
+    }
+
+    /// Returns the number of addresses in the profile's stacks.
+    pub(crate) fn count_addresses(&self) -> u64 {
+        let is_address =
+            |frame: &&FrameKey| matches!(frame, FrameKey::Native(_) | FrameKey::Replaced(..));
+        self.stacks.frames().iter().filter(is_address).count() as u64
     }
 
     /// Reads an entry and returns its class, or `None` if it is malformed.

@@ -78,6 +78,8 @@ pub(crate) struct NamedStacks {
     /// equal.
     map: Option<Vec<u32>>,
     unread_files: Vec<UnreadFile>,
+    /// Number of addresses that got no name because there was no memory to look them up.
+    unnamed_for_memory: u64,
 }
 
 impl NamedStacks {
@@ -116,6 +118,7 @@ impl NamedStacks {
             stacks,
             map: Some(map),
             unread_files: names.unread_files,
+            unnamed_for_memory: names.unnamed_for_memory,
         }
     }
 
@@ -144,12 +147,30 @@ impl NamedStacks {
             stacks,
             map: None,
             unread_files: Vec::new(),
+            unnamed_for_memory: 0,
         }
     }
 
     /// Returns the files of modules that provided no names.
     pub(crate) fn unread_files(&self) -> &[UnreadFile] {
         &self.unread_files
+    }
+
+    /// Leaves addresses unnamed because there is no memory to look them up, and counts them.
+    pub(crate) fn without_names_for_memory(
+        source: &ProfileSource,
+        process: &ProcessStreamingContext,
+    ) -> Self {
+        Self {
+            unnamed_for_memory: process.count_addresses(),
+            ..Self::without_names(source, process)
+        }
+    }
+
+    /// Returns the number of addresses that got no name because there was no memory to look them
+    /// up.
+    pub(crate) fn unnamed_for_memory(&self) -> u64 {
+        self.unnamed_for_memory
     }
 
     /// Returns the named stack of a stack of the process.
@@ -178,6 +199,8 @@ struct ProfileNames {
     now: AddressNames,
     replaced: HashMap<usize, AddressNames>,
     unread_files: Vec<UnreadFile>,
+    /// Number of addresses that got no name because there was no memory to look them up.
+    unnamed_for_memory: u64,
 }
 
 fn name_addresses(
@@ -202,6 +225,7 @@ fn name_addresses(
     let service = CodeAddressService::new(&modules, &source.generated_code);
     let now = service.resolve_with_progress(addresses, &current_progress);
     let mut unread_files = service.take_unread_files();
+    let mut unnamed_for_memory = service.unnamed_for_memory();
     drop(current_progress);
     let replaced_progress = progress.sub_logger(CURRENT_NAMES_END, 1.0, ProgressLocation::Names);
     let no_code = NamedCode::default();
@@ -215,6 +239,7 @@ fn name_addresses(
         let service = CodeAddressService::new(&modules, &no_code);
         let names = service.resolve_with_progress(addresses, &progress);
         unread_files.extend(service.take_unread_files());
+        unnamed_for_memory += service.unnamed_for_memory();
         Some((number, names))
     });
     let replaced = replaced.collect();
@@ -222,6 +247,7 @@ fn name_addresses(
         now,
         replaced,
         unread_files,
+        unnamed_for_memory,
     }
 }
 

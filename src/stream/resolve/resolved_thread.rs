@@ -64,6 +64,17 @@ pub(crate) struct ResolvedThread<'a> {
 }
 
 impl<'a> ResolvedThread<'a> {
+    /// Returns how much memory the tables of a thread take if its rows use all frames and stacks,
+    /// without the texts of its markers.
+    pub(crate) fn max_bytes(named: &NamedStacks) -> usize {
+        // Each table may have just grown, and has a map. A location is stored as text, escaped and
+        // in a map.
+        const LOCATION_BYTES: usize = 200;
+        let frame_bytes = 3 * size_of::<ThreadFrame>() + size_of::<u32>() + LOCATION_BYTES;
+        let stack_bytes = 3 * size_of::<(Option<u32>, u32)>() + size_of::<u32>();
+        named.frames().len() * frame_bytes + named.stacks().len() * stack_bytes
+    }
+
     /// `maps` are those of the profile's earlier threads.
     pub(crate) fn new(
         context: &'a ThreadStreamingContext,

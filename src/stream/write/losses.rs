@@ -8,6 +8,7 @@ use crate::stream::decode::ProfileSource;
 /// The session's counts of missing or incomplete samples, and of the causes.
 const SAMPLER_LOSSES: &[&str] = &[
     "missed_ticks",
+    "ticks_without_memory",
     "unanswered_ticks",
     "refused_signals",
     "refused_timers",
@@ -41,14 +42,17 @@ pub(crate) fn buffer_counts(source: &ProfileSource) -> [(&'static str, u64); 3] 
 pub(crate) fn buffer_losses(
     source: &ProfileSource,
     process: &ProcessStreamingContext,
-) -> [(&'static str, u64); 9] {
+) -> [(&'static str, u64); 12] {
     let buffer = &source.buffer.statistics;
     [
-        // The sum of the three counts that follow: see `DroppedEntries`.
+        // The sum of the four counts that follow: see `DroppedEntries`.
         ("dropped_entries", buffer.dropped.all()),
         ("too_large_entries", buffer.dropped.too_large),
         ("entries_in_own_work", buffer.dropped.in_own_work),
         ("overrun_entries", buffer.dropped.overrun),
+        ("entries_without_memory", buffer.dropped.without_memory),
+        // Chunks that the system had no memory for. The oldest were recycled instead, if possible.
+        ("refused_chunks", buffer.refused_chunks),
         // The oldest chunks, which are recycled for new entries.
         ("recycled_chunks", buffer.recycled_chunks),
         ("recycled_bytes", buffer.recycled_bytes),
@@ -58,6 +62,8 @@ pub(crate) fn buffer_losses(
             "entries_without_thread",
             process.entry_counts.without_thread,
         ),
+        // The oldest entries, left out because there was no memory to write them.
+        ("left_out_bytes", source.buffer.left_out_bytes),
         // Rows of idle threads, left out if the profile would have too many rows.
         ("left_out_idle_rows", process.left_out_idle_rows),
     ]

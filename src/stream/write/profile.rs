@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use crate::json::JsonWriter;
 use crate::stream::decode::ProcessStreamingContext;
 use crate::stream::decode::ProfileSource;
+use crate::stream::decode::decode_newest;
+use crate::stream::memory::check_memory;
 use crate::stream::resolve::MarkerTypes;
 use crate::stream::resolve::NamedStacks;
 use crate::stream::resolve::write_libs;
@@ -37,10 +39,13 @@ const CHILD_PROFILES_END: f32 = 0.99;
 /// the parts before the threads to `out` before it looks up names, so that a failure of `out` shows
 /// before the longest part.
 ///
+/// Without memory for the whole, leaves out names, or the oldest entries, and says so in the profile.
+///
 /// Returns the files of modules that provided no names, which the profile lists, too.
 ///
 /// # Errors
-/// Returns the first failure of the job, which is that of `out`.
+/// Returns the first failure of the job: that of `out`, or [`OutOfMemory`](crate::stream::OutOfMemory)
+/// if there is no memory even for a small part.
 #[doc(alias = "profiler_stream_json_for_this_process")]
 pub(crate) fn stream_gecko_json(
     mut source: ProfileSource,
@@ -51,7 +56,7 @@ pub(crate) fn stream_gecko_json(
     source.since = options.since;
     let progress = &options.progress;
     let decoding = progress.sub_logger(0.0, ENTRIES_END, ProgressLocation::Entries);
-    let mut process = ProcessStreamingContext::decode(&source, &decoding);
+    let mut process = decode_newest(&mut source, &decoding)?;
     drop(decoding);
     // From here on, only markers are read from the chunks.
     source
@@ -59,6 +64,12 @@ pub(crate) fn stream_gecko_json(
         .retain_chunks(process.chunks_with_markers.iter().copied());
     let source = &source;
     process.thin_idle_rows(options.max_rows);
+    let has_memory_for_names =
+        check_memory(MIN_BYTES_FOR_NAMES + 2 * process.unnamed_bytes()).is_ok();
+    let names = Names {
+        are_wanted: options.symbolicate,
+        has_memory: has_memory_for_names,
+    };
     let types = MarkerTypes::of_profile(&process.marker_types);
     let mut json = JsonWriter::for_job(out, latch);
     let mut unread_files = Vec::new();
@@ -71,7 +82,7 @@ pub(crate) fn stream_gecko_json(
             source,
             &process,
             &types,
-            options.symbolicate,
+            names.are_wanted && names.has_memory,
         );
         progress.set_local_progress(META_END, ProgressLocation::Pages);
         json.key("pages")
@@ -89,7 +100,7 @@ pub(crate) fn stream_gecko_json(
             );
             json.key("data").array(|_| {});
         });
-        let named = name_frames(json, source, &process, options);
+        let named = name_frames(json, source, &process, names, options);
         let threads = progress.sub_logger(NAMES_END, THREADS_END, ProgressLocation::Frames);
         json.key("threads")
             .array(|json| write_threads(json, source, &process, &types, &named, &threads));
@@ -97,7 +108,7 @@ pub(crate) fn stream_gecko_json(
         progress.set_local_progress(THREADS_END, ProgressLocation::Log);
         process.paused_ranges.write(json.key("pausedRanges"));
         unread_files = named.unread_files().to_vec();
-        write_log(json.key("profilingLog"), source, &process, &unread_files);
+        write_log(json.key("profilingLog"), source, &process, &named);
         let children =
             progress.sub_logger(LOG_END, CHILD_PROFILES_END, ProgressLocation::ChildProfiles);
         json.key("processes").array(|json| {
@@ -111,22 +122,38 @@ pub(crate) fn stream_gecko_json(
     json.finish().map(|()| unread_files)
 }
 
+/// Memory without which no debug information is read, in bytes.
+const MIN_BYTES_FOR_NAMES: usize = 96 << 20;
+
+/// Whether addresses get names.
+#[derive(Clone, Copy)]
+struct Names {
+    are_wanted: bool,
+    has_memory: bool,
+}
+
 fn name_frames(
     json: &mut JsonWriter<'_>,
     source: &ProfileSource,
     process: &ProcessStreamingContext,
+    names: Names,
     options: &StreamOptions,
 ) -> NamedStacks {
     json.flush_buffer();
     let progress = options
         .progress
         .sub_logger(COUNTERS_END, NAMES_END, ProgressLocation::Names);
-    if options.symbolicate && !json.failed() {
+    if !names.are_wanted || json.failed() {
+        NamedStacks::without_names(source, process)
+    } else if names.has_memory {
         NamedStacks::with_names(source, process, &progress)
     } else {
-        NamedStacks::without_names(source, process)
+        NamedStacks::without_names_for_memory(source, process)
     }
 }
+
+/// Number of threads that are written between two checks of the memory.
+const THREADS_BETWEEN_CHECKS: usize = 64;
 
 fn write_threads(
     json: &mut JsonWriter<'_>,
@@ -150,7 +177,15 @@ fn write_threads(
     }
     let in_order = [main, others].concat();
     let mut maps = ThreadMaps::default();
-    for (progress, context) in progress.loop_sub_loggers(in_order, ProgressLocation::Frames) {
+    let threads = in_order.into_iter().enumerate();
+    for (progress, (index, context)) in progress.loop_sub_loggers(threads, ProgressLocation::Frames)
+    {
+        // The next threads reuse the memory.
+        if index % THREADS_BETWEEN_CHECKS == 0
+            && let Err(error) = check_memory(ResolvedThread::max_bytes(named))
+        {
+            json.fail(error.into());
+        }
         if json.failed() {
             return;
         }
@@ -222,7 +257,7 @@ fn write_log(
     json: &mut JsonWriter<'_>,
     source: &ProfileSource,
     process: &ProcessStreamingContext,
-    unread_files: &[UnreadFile],
+    named: &NamedStacks,
 ) {
     json.object(|json| {
         json.key(&source.process.to_number().to_string())
@@ -240,10 +275,13 @@ fn write_log(
                 }
                 // Functions in these have no names, except in the module's separate debug file.
                 json.key("modulesWithoutNames").array(|json| {
-                    for UnreadFile { path, reason, .. } in unread_files {
+                    for UnreadFile { path, reason, .. } in named.unread_files() {
                         json.string(&format!("{}: {reason}", path.display()));
                     }
                 });
+                // Addresses that got no name because there was no memory to look them up.
+                json.key("addresses_without_memory_for_names")
+                    .unsigned(named.unnamed_for_memory());
                 json.key("sampler").object(|json| {
                     for (name, count) in &source.counts {
                         json.key(name).unsigned(*count);

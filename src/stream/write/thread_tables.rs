@@ -5,6 +5,7 @@ use crate::markers::DecodedMarker;
 use crate::stream::decode::ProfileSource;
 use crate::stream::decode::ThreadStreamingContext;
 use crate::stream::decode::max_probe_gap_ns;
+use crate::stream::memory::check_memory;
 use crate::stream::resolve::FrameKind;
 use crate::stream::resolve::ResolvedThread;
 use crate::stream::schema::write_schema;
@@ -33,6 +34,10 @@ fn probed_delays(
 const FRAMES_END: f32 = 0.20;
 const SAMPLES_END: f32 = 0.60;
 const MARKERS_END: f32 = 0.90;
+
+/// Size of the markers that are written between two checks of the memory, in bytes. Their texts may
+/// all be new to the thread's table.
+const MARKER_STEP_BYTES: usize = 256 << 10;
 
 /// Writes one element of `threads`.
 pub(crate) fn write_thread<'a>(
@@ -87,12 +92,24 @@ pub(crate) fn write_thread<'a>(
             let rows = progress.sub_logger(SAMPLES_END, MARKERS_END, ProgressLocation::Markers);
             json.key("data").array(|json| {
                 let count = context.markers.len();
+                let mut unchecked_bytes = 0;
                 for block in rows.watch(context.markers.blocks(), count, ProgressLocation::Markers)
                 {
                     if json.failed() {
                         return;
                     }
                     let marker = source.buffer.entry_at(block).and_then(|mut entry| {
+                        // The name, the text, and in a typed payload maybe many short texts.
+                        let strings = 2 + entry.left() / 4;
+                        let growth_bytes = thread.strings.growth_bytes(strings, 2 * entry.left());
+                        unchecked_bytes += entry.left().max(growth_bytes);
+                        if unchecked_bytes > MARKER_STEP_BYTES {
+                            unchecked_bytes = 0;
+                            if let Err(error) = check_memory(growth_bytes) {
+                                json.fail(error.into());
+                                return None;
+                            }
+                        }
                         entry.kind()?;
                         DecodedMarker::read(&mut entry)
                     });

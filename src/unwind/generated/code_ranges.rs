@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::platform::monotonic_now;
 use crate::types::{KeptLimits, TimeStamp};
 use crate::unwind::generated::code_map::{CodeMap, GeneratedCode};
-use crate::util::{Guard, LockRank, NamedMutex, cut_at_character};
+use crate::util::{Guard, LockRank, NamedMutex, SMALL_TASK_BYTES, allocator_has, cut_at_character};
 
 /// Maximum length of a name, in bytes; a longer one is truncated.
 const MAX_NAME_BYTES: usize = 1024;
@@ -59,6 +59,10 @@ pub(crate) fn register_code_range(
     if range.is_empty() || start == 0 {
         return None;
     }
+    if !allocator_has(SMALL_TASK_BYTES) {
+        LOST_NAMES.fetch_add(1, Ordering::Relaxed);
+        return None;
+    }
     let name = cut_at_character(name, MAX_NAME_BYTES);
     let code = GeneratedCode::new(range, name, script);
     let covered = RANGES.lock().map.put(Arc::clone(&code));
@@ -73,6 +77,11 @@ pub(crate) fn unregister_code_range(token: &CodeRangeToken) {
     token.0.retire();
     let now = monotonic_now();
     let mut ranges = RANGES.lock();
+    if ranges.retired.try_reserve(1).is_err() {
+        LOST_NAMES.fetch_add(1, Ordering::Relaxed);
+        ranges.map.remove(&token.0);
+        return;
+    }
     ranges.retired_bytes += token.0.map_bytes();
     ranges.retired.push_back(Retired {
         code: Arc::clone(&token.0),

@@ -11,7 +11,7 @@
 //! - *single thread*: while [`LocksInChild`] exists, the process has only the thread that created
 //!   it.
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ static IS_FORKED_CHILD: AtomicBool = AtomicBool::new(false);
 /// Whether the release of a lock reinitialises it.
 static RENEWS: AtomicBool = AtomicBool::new(false);
 
-/// Time between two attempts of a thread in a forked child to take a lock. The intervals between
-/// the first attempts are shorter.
+/// Time between two attempts of a polling thread to take a lock. The intervals between the first
+/// attempts are shorter.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
 /// Reinitialises each lock that is released while this value exists. Such a lock forgets the
@@ -87,10 +87,26 @@ pub(crate) fn is_forked_child() -> bool {
     IS_FORKED_CHILD.load(Ordering::Relaxed)
 }
 
+thread_local! {
+    /// Whether the thread may park. It has no destructor, so other destructors can still read it.
+    static MAY_PARK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Makes `parking_lot` allocate now what it keeps of the calling thread. It would do so when the
+/// thread first parks, and end the process if there is no memory then. Threads of the profiler and
+/// registered threads call this; a thread that has not called it waits for a lock by polling it.
+pub(crate) fn prepare_to_wait() {
+    if !is_forked_child() && !MAY_PARK.get() {
+        let mutex = parking_lot::Mutex::new(());
+        parking_lot::Condvar::new().wait_for(&mut mutex.lock(), Duration::ZERO);
+        MAY_PARK.set(true);
+    }
+}
+
 /// Waits for a lock after the first attempt has failed.
 #[cold]
 fn wait(try_lock: impl Fn() -> bool, park: impl FnOnce()) {
-    if is_forked_child() {
+    if is_forked_child() || !MAY_PARK.get() {
         poll(try_lock);
     } else {
         park();

@@ -11,7 +11,7 @@ mod ps_lock;
 #[cfg(all(test, has_profiler))]
 pub(crate) use fork_safe::ForkSafe;
 #[cfg(has_profiler)]
-pub(crate) use fork_safe::{LocksInChild, is_forked_child};
+pub(crate) use fork_safe::{LocksInChild, is_forked_child, prepare_to_wait};
 #[cfg(has_profiler)]
 pub(crate) use named_locks::{
     ExclusiveGuard, Guard, LockRank, NamedMutex, NamedRwLock, as_profiler_work,

@@ -324,7 +324,7 @@ fn concurrent_requests_are_all_answered() {
             let ids = ids.clone();
             std::thread::spawn(move || {
                 register_thread("requester");
-                for round in 0..200 {
+                for round in 0..60 {
                     let id = ids[(requester + round) % ids.len()];
                     let stack = sample(id).expect("a stack");
                     assert!(
@@ -342,7 +342,7 @@ fn concurrent_requests_are_all_answered() {
 /// A request to a thread that is about to end returns its stack or an error for a thread that
 /// ended.
 fn thread_that_ends_during_a_request_is_reported() {
-    for _ in 0..200 {
+    for _ in 0..80 {
         let (send_id, id) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             register_thread("short");
@@ -390,7 +390,7 @@ fn requests_during_a_fork_go_on_in_both_processes() {
             let id = helper.id;
             move || _ = sample(id).expect("a stack")
         });
-        for _ in 0..6 {
+        for _ in 0..3 {
             check_requests_in_a_child(helper.id);
         }
         drop(requester);
@@ -446,13 +446,13 @@ fn sampled_thread_gets_samples_despite_constant_requests() {
     isolated(|| {
         let session = ProfilerSession::start(StartParams::default()).expect("start");
         let sampled = Helper::spawn(|| register_thread("sampled"), busy_outer);
-        for _ in 0..1800 {
+        for _ in 0..500 {
             sample(sampled.id).expect("a stack");
         }
         // The kernel drops a signal while one with the same number is pending. The sampler's
         // request must not be lost for good by that.
         wait_until("the thread has samples in its function", || {
-            for _ in 0..200 {
+            for _ in 0..100 {
                 sample(sampled.id).expect("a stack");
             }
             let read = Read::from_profile(&session.snapshot().expect("active"));

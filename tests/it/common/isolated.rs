@@ -33,11 +33,18 @@ const OUTPUT_TIMEOUT: Duration = Duration::from_secs(10);
 /// process, or after [`TIMEOUT`].
 #[track_caller]
 pub fn isolated<F: FnOnce()>(body: F) {
+    isolated_with(&[], body);
+}
+
+/// Like [`isolated`], with these environment variables in addition.
+#[track_caller]
+pub fn isolated_with<F: FnOnce()>(variables: &[(&str, &str)], body: F) {
     if std::env::var_os(IS_CHILD).is_some() {
         return run_in_child(body);
     }
     let name = libtest_name(type_name::<F>());
     let mut child = command_of(name)
+        .envs(variables.iter().copied())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -23,7 +23,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Gid, Pid, Uid, fork, geteuid, setgid, setuid};
 use serde_json::Value;
 
-pub use isolated::{isolated, libtest_name};
+pub use isolated::{isolated, isolated_with, libtest_name};
 
 /// A profile in Gecko's JSON, with functions that look things up in it.
 pub struct Read(pub Value);

@@ -17,6 +17,18 @@ pub fn instruction(code: u16, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
     libc::sock_filter { code, jt, jf, k }
 }
 
+/// Installs a filter that answers these system calls in one way and all others in another. The
+/// answers are `SECCOMP_RET_` constants.
+pub fn answer_calls(threads: Filtered, calls: &[libc::c_long], answer: u32, to_others: u32) {
+    let mut program = vec![instruction(LOAD_WORD, 0, 0, 0)];
+    for &call in calls {
+        program.push(instruction(JUMP_IF_EQUAL, 0, 1, call as u32));
+        program.push(instruction(RETURN, 0, 0, answer));
+    }
+    program.push(instruction(RETURN, 0, 0, to_others));
+    install_filter(threads, &mut program);
+}
+
 /// Installs a filter in addition to those that the threads have.
 pub fn install_filter(threads: Filtered, program: &mut [libc::sock_filter]) {
     let filter = libc::sock_fprog {

@@ -59,7 +59,7 @@ fn profiler_is_inactive_in_forked_child_and_can_start() {
             .map(|_| {
                 std::thread::spawn(|| {
                     gekkota::register_thread("noise");
-                    for _ in 0..20_000 {
+                    for _ in 0..10_000 {
                         gekkota::add_text_marker(
                             "noise",
                             gekkota::gecko_profiler_category!(Other),
@@ -82,7 +82,7 @@ fn profiler_is_inactive_in_forked_child_and_can_start() {
             .map(|_| {
                 std::thread::spawn(|| {
                     gekkota::register_thread("forks");
-                    (0..10).for_each(|_| common::assert_in_forked_child(profiler_works_in_child));
+                    (0..5).for_each(|_| common::assert_in_forked_child(profiler_works_in_child));
                     wait_until("the parent is sampled", || {
                         work_for_cpu(Duration::from_millis(5));
                         !Read::of_running().samples("forks").is_empty()

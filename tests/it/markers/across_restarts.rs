@@ -1,5 +1,5 @@
 //! Sixteen writers record markers while their threads exit and are replaced, the profiler restarts
-//! a hundred times, and snapshots are taken. Each marker is in its own session, complete and once,
+//! many times, and snapshots are taken. Each marker is in its own session, complete and once,
 //! and in no other session. If the buffer is too small, the profile counts the lost markers, which
 //! are the oldest of each thread.
 
@@ -19,7 +19,7 @@ use gekkota::{
 use serde_json::Value;
 
 const WRITERS: usize = 16;
-const SESSIONS: u64 = 100;
+const SESSIONS: u64 = 40;
 /// Number of markers after which a writer's thread exits, and another continues.
 const MARKERS_OF_A_THREAD: u64 = 700;
 
@@ -32,7 +32,7 @@ const BURST: i64 = 8_000;
 /// recycled.
 const FULL_BYTES: u64 = 64 << 20;
 
-const SMALL_SESSIONS: u64 = 20;
+const SMALL_SESSIONS: u64 = 10;
 const SMALL_CAPACITY: u64 = 512 << 10;
 
 gekkota::marker_type! {

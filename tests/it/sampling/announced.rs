@@ -14,7 +14,7 @@ use gekkota::{
 
 const INTERVAL: Duration = Duration::from_micros(100);
 const LONG: Duration = Duration::from_millis(40);
-const ROUNDS: usize = 40;
+const ROUNDS: usize = 20;
 const THREAD: &str = "naps";
 
 static IS_OVER: AtomicBool = AtomicBool::new(false);

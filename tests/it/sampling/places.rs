@@ -71,9 +71,13 @@ impl Place {
         if !read.threads().iter().any(|known| known["name"] == thread) {
             return 0;
         }
-        let is_here = |sample: &Sample| sample.stack.iter().any(|frame| frame == self.label);
         let samples = read.samples(thread);
-        samples.iter().filter(|sample| is_here(sample)).count()
+        samples.iter().filter(|sample| self.has(sample)).count()
+    }
+
+    /// Returns whether the sample was taken at this place.
+    pub(crate) fn has(&self, sample: &Sample) -> bool {
+        sample.stack.iter().any(|frame| frame == self.label)
     }
 
     /// Waits until the thread has begun a stay that was not ended yet.

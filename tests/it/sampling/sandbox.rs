@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
 use crate::common::seccomp::{
-    Filtered, JUMP_IF_ANY_BIT, JUMP_IF_EQUAL, LOAD_WORD, RETURN, install_filter, instruction,
+    Filtered, JUMP_IF_ANY_BIT, JUMP_IF_EQUAL, LOAD_WORD, RETURN, answer_calls, install_filter,
+    instruction,
 };
 use crate::common::{Read, Sleeper, isolated, samples_of, wait_until, work};
 use crate::sampling::places::{Place, is_in, samples_of_stay};
@@ -26,13 +27,8 @@ pub(crate) const UNCOMMON_CALLS: [libc::c_long; 9] = [
 
 /// Installs a filter that kills the process for each of these system calls, and allows all others.
 pub(crate) fn kill_for(threads: Filtered, calls: &[libc::c_long]) {
-    let mut program = vec![instruction(LOAD_WORD, 0, 0, 0)];
-    for call in calls {
-        program.push(instruction(JUMP_IF_EQUAL, 0, 1, *call as u32));
-        program.push(instruction(RETURN, 0, 0, libc::SECCOMP_RET_KILL_PROCESS));
-    }
-    program.push(instruction(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW));
-    install_filter(threads, &mut program);
+    let (kill, allow) = (libc::SECCOMP_RET_KILL_PROCESS, libc::SECCOMP_RET_ALLOW);
+    answer_calls(threads, calls, kill, allow);
 }
 
 /// Installs a filter that refuses to read the CPU clocks of other threads, with this error number.

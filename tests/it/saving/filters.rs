@@ -1,7 +1,8 @@
 //! Filters that change what the kernel does for the calling thread.
 
 use crate::common::seccomp::{
-    Filtered, JUMP_IF_ANY_BIT, JUMP_IF_EQUAL, LOAD_WORD, RETURN, install_filter, instruction,
+    Filtered, JUMP_IF_ANY_BIT, JUMP_IF_EQUAL, LOAD_WORD, RETURN, answer_calls, install_filter,
+    instruction,
 };
 
 /// Lets the kernel refuse to create files without a name, as some file systems do.
@@ -25,26 +26,20 @@ pub(crate) fn refuse_unnamed_files() {
 
 /// Lets the kernel refuse to give a file another name, as some security policies do.
 pub(crate) fn refuse_links() {
-    install_filter(
+    answer_calls(
         Filtered::CallingThread,
-        &mut [
-            instruction(LOAD_WORD, 0, 0, 0),
-            instruction(JUMP_IF_EQUAL, 0, 1, libc::SYS_linkat as u32),
-            instruction(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EACCES as u32),
-            instruction(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
-        ],
+        &[libc::SYS_linkat],
+        libc::SECCOMP_RET_ERRNO | libc::EACCES as u32,
+        libc::SECCOMP_RET_ALLOW,
     );
 }
 
 /// Lets the kernel kill the process when it waits for a file's content to be on the disk.
 pub(crate) fn kill_at_sync() {
-    install_filter(
+    answer_calls(
         Filtered::CallingThread,
-        &mut [
-            instruction(LOAD_WORD, 0, 0, 0),
-            instruction(JUMP_IF_EQUAL, 0, 1, libc::SYS_fsync as u32),
-            instruction(RETURN, 0, 0, libc::SECCOMP_RET_KILL_PROCESS),
-            instruction(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
-        ],
+        &[libc::SYS_fsync],
+        libc::SECCOMP_RET_KILL_PROCESS,
+        libc::SECCOMP_RET_ALLOW,
     );
 }

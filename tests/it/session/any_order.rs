@@ -44,7 +44,7 @@ use random::Random;
 
 const THREADS: u64 = 8;
 /// Number of steps of a round on a quiet machine.
-const STEPS: u64 = 10_000;
+const STEPS: u64 = 4_000;
 /// Maximum number of steps of a round, for a sampler that gets no processor for a while.
 const MAX_STEPS: u64 = 100 * STEPS;
 

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 const READERS: usize = 3;
 /// Number of profiles that each reader takes.
-const PROFILES: RangeInclusive<usize> = 4..=50;
+const PROFILES: RangeInclusive<usize> = 4..=12;
 
 /// Maximum number of markers of a thread, so that the large buffer has space for all of them.
 const MAX_MARKERS: usize = 100_000;
@@ -281,7 +281,7 @@ fn take_side_by_side(capacity_bytes: u64, is_recycled: bool) -> (usize, u64) {
         let readers: Vec<_> = (0..READERS)
             .map(|_| scope.spawn(|| take_profiles(&taken)))
             .collect();
-        std::thread::sleep(Duration::from_millis(1500));
+        std::thread::sleep(Duration::from_millis(500));
         let mut has_begun = false;
         wait_until(
             "each thread is in a profile, and the small buffer is full",

@@ -158,8 +158,8 @@ impl Held {
 
 #[test]
 fn memory_and_profile_do_not_grow_with_the_number_of_ended_threads() {
-    const FEW: usize = 5_000;
-    const MANY: usize = 50_000;
+    const FEW: usize = 3_000;
+    const MANY: usize = 20_000;
     const CAPACITY_BYTES: usize = 2 << 20;
     isolated(|| {
         let params = StartParams::default().capacity_bytes(CAPACITY_BYTES as u64);

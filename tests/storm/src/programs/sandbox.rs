@@ -11,7 +11,7 @@ use super::profiled::{
     Workers, choose_names, mark, save_and_read, start_session, wait_for_samples,
 };
 use crate::random::Random;
-use crate::seccomp::{Filtered, JUMP_IF_EQUAL, LOAD_WORD, RETURN, install_filter, instruction};
+use crate::seccomp::{Filtered, answer_calls};
 use crate::work::spend_cpu;
 
 /// Maximum time in the sandbox. The sampler has some tasks that it does once a second.
@@ -125,13 +125,9 @@ const OF_THE_PROFILER: &[libc::c_long] = &[
 
 /// Installs the filter for the calling thread or for all.
 fn enter(threads: Filtered) {
-    let mut program = vec![instruction(LOAD_WORD, 0, 0, 0)];
-    for call in [ORDINARY, OLDER, OF_THE_PROFILER].concat() {
-        program.push(instruction(JUMP_IF_EQUAL, 0, 1, call as u32));
-        program.push(instruction(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW));
-    }
-    program.push(instruction(RETURN, 0, 0, libc::SECCOMP_RET_KILL_PROCESS));
-    install_filter(threads, &mut program);
+    let calls = [ORDINARY, OLDER, OF_THE_PROFILER].concat();
+    let (allow, kill) = (libc::SECCOMP_RET_ALLOW, libc::SECCOMP_RET_KILL_PROCESS);
+    answer_calls(threads, &calls, allow, kill);
 }
 
 pub fn main(orders: &mut Orders) -> Result<(), String> {

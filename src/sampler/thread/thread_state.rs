@@ -1,0 +1,52 @@
+//! What a thread's sampler waits for between two ticks.
+
+use crate::capture::SlotHandle;
+use crate::platform::monotonic_now;
+use crate::sampler::encode::IdlePeriod;
+use crate::sampler::thread::pending_request::{SignalRequest, TimerRequest};
+use crate::sampler::tick::TickContext;
+use crate::state::SessionCounts;
+use crate::types::TimeStamp;
+
+/// State of a thread between two ticks.
+#[derive(Debug, Default)]
+pub(crate) enum ThreadState {
+    /// No request is pending. The thread may have run since its last sample.
+    #[default]
+    Running,
+    /// The thread has not run since its stack was captured.
+    Idle(IdlePeriod),
+    /// A signal was sent, which the thread's handler answers.
+    Signalled(SignalRequest),
+    /// The thread's own timer is to interrupt it. No signal was sent.
+    TimerArmed(TimerRequest),
+}
+
+impl ThreadState {
+    /// Counts a capture that did not fit into the slot and is repeated in the enlarged slot, with the
+    /// ticks that it would have answered.
+    #[cold]
+    pub(crate) fn count_repeated_capture(
+        &self,
+        slot: &SlotHandle,
+        answered: TimeStamp,
+        cpu_ns: Option<u64>,
+        context: &TickContext<'_>,
+    ) {
+        let ticks = match self {
+            Self::Signalled(request) => {
+                slot.clear_cancelled_request();
+                match request.idle_run(answered, monotonic_now(), cpu_ns, context.interval_ns()) {
+                    Ok(run) => run.map_or(0, |run| run.ticks),
+                    Err(unanswered) => unanswered,
+                }
+            }
+            Self::TimerArmed(request) => request.ticks(),
+            // Without a request the slot has no capture of this session.
+            Self::Running | Self::Idle(_) => return,
+        };
+        let counts = &context.session.counts;
+        SessionCounts::add(&counts.repeated_captures, 1);
+        SessionCounts::add(&counts.unanswered_ticks, ticks + 1);
+    }
+}

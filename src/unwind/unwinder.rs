@@ -162,7 +162,8 @@ impl Unwinder {
     }
 
     /// Truncates the stack at the first frame whose address belonged, or may have belonged, to
-    /// other code when the stack was copied.
+    /// other code when the stack was copied. A stack that is cut for this reason, or because the
+    /// list of modules is old, is doubtful.
     fn cut_where_doubtful(&self, time: TimeStamp, out: &mut NativeStack) {
         out.doubtful = false;
         if !self.modules.may_be_doubtful(time) {
@@ -175,6 +176,9 @@ impl Unwinder {
         if let Some(first) = out.frames.iter().enumerate().position(is_doubtful) {
             out.frames.truncate(first);
             out.truncated = true;
+            out.doubtful = true;
+        } else if out.truncated && self.modules.is_stale() {
+            // The walk may have ended in a module that the list does not have yet.
             out.doubtful = true;
         }
     }
@@ -422,4 +426,42 @@ fn bounds_of<'a>(
     known
         .entry(module.range.start)
         .or_insert_with(|| FunctionBounds::read(module))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::{TestFolder, TestLibrary, monotonic_now};
+
+    #[test]
+    fn stack_in_a_module_that_is_not_listed_yet_is_doubtful() {
+        let mut unwinder = Unwinder::new();
+        let folder = TestFolder::new("not-listed-yet");
+        let plugin = TestLibrary::load(&folder.compile("plugin", "function", &[]));
+        let mut stack = NativeStack::default();
+        let mut unwind = |unwinder: &mut Unwinder| {
+            let registers = Registers {
+                pc: plugin.address(),
+                ..Registers::default()
+            };
+            let captured = Captured {
+                registers,
+                stack: StackCopy {
+                    start: 0,
+                    bytes: &[],
+                },
+                time: monotonic_now(),
+            };
+            unwinder.unwind(&captured, &mut stack);
+            (stack.truncated, stack.doubtful)
+        };
+        assert_eq!(unwind(&mut unwinder), (true, true));
+        // Other tests may load libraries, too.
+        let is_certain = (0..100).any(|_| {
+            unwinder.refresh_modules();
+            unwind(&mut unwinder) == (true, false)
+        });
+        assert!(is_certain, "a stack without memory is only truncated");
+        plugin.close();
+    }
 }

@@ -165,6 +165,11 @@ impl ModuleTable {
         time < self.checked_at
     }
 
+    /// Returns whether the last check found a change that needs a refresh.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.is_stale
+    }
+
     /// Returns whether a capture made at `time` may contain a doubtful address.
     pub(crate) fn may_be_doubtful(&self, time: TimeStamp) -> bool {
         time < self.changed_at || self.is_stale

@@ -27,7 +27,7 @@ use crate::state::{
 };
 use crate::threads::{OnThreadRef, RegistryForkGuard, ThreadRegistry};
 use crate::unwind::{CodeRanges, hold_code_ranges_for_fork};
-use crate::util::{Guard, PsLock};
+use crate::util::{Guard, PsLock, holds_any_lock};
 
 /// Guards of all locks, dropped innermost first.
 struct HeldLocks {
@@ -61,8 +61,14 @@ pub(crate) fn ensure_fork_handlers() {
     });
 }
 
+/// Takes all locks, unless this thread holds one already: a signal handler of the application forks,
+/// and has interrupted the profiler. The child of such a fork keeps the locks as they are, and its
+/// thread calls nothing that waits for them.
 fn prepare() {
     close_fork_gate();
+    if holds_any_lock() {
+        return;
+    }
     let _life_cycle = LIFE_CYCLE.lock();
     let ps = PsLock::acquire();
     let registry = ThreadRegistry::hold_for_fork();
@@ -140,4 +146,21 @@ fn child() {
         drop(ps);
     }
     reopen_fork_gate_in_child();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fork_by_a_thread_that_holds_a_lock_takes_none() {
+        let lock = PsLock::acquire();
+        prepare();
+        assert!(take_held().is_none());
+        parent();
+        drop(lock);
+        prepare();
+        assert!(HELD.with(|cell| cell.borrow().is_some()));
+        parent();
+    }
 }

@@ -19,7 +19,7 @@ use crate::threads::registry::ThreadRegistry;
 use crate::types::ThreadId;
 #[cfg(any(test, fuzzing))]
 use crate::types::TimeStamp;
-use crate::util::{PsLock, SMALL_TASK_BYTES, allocator_has, prepare_to_wait};
+use crate::util::{PsLock, SMALL_TASK_BYTES, allocator_has, holds_any_lock, prepare_to_wait};
 
 /// Name by which the Firefox Profiler recognises the main thread of a process.
 pub(crate) const MAIN_THREAD_NAME: &str = "GeckoMain";
@@ -213,8 +213,12 @@ pub(crate) fn register(registration: &OffThreadRef, hooks: RegistrationHooks) {
 }
 
 /// Removes a thread that has exited, or is exiting, from the registry and the session. A second
-/// call has no effect.
+/// call has no effect. Leaves a thread to the sampler, which notices its end, if the thread holds a
+/// lock: a signal handler that interrupted the profiler has called `exit`.
 pub(crate) fn unregister(registration: &OffThreadRef, hooks: RegistrationHooks) {
+    if holds_any_lock() {
+        return;
+    }
     let now = monotonic_now();
     let lock = PsLock::acquire();
     if ThreadRegistry::remove(registration, now) {

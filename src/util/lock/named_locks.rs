@@ -66,6 +66,11 @@ pub(crate) fn is_any_lock_held_on_current_thread() -> bool {
     HELD_RANKS.get() != 0
 }
 
+/// Returns whether the calling thread holds any lock of the profiler.
+pub(crate) fn holds_any_lock() -> bool {
+    HELD_RANKS.get() & !OWN_WORK != 0
+}
+
 /// Bit of [`HELD_RANKS`] that is set while the thread runs [`as_profiler_work`], with or without a
 /// lock.
 const OWN_WORK: u16 = 1 << 15;

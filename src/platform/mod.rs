@@ -44,6 +44,7 @@ mod sandbox;
 #[forbid(unsafe_code)]
 mod shared_file;
 mod signal;
+mod standard_streams;
 #[forbid(unsafe_code)]
 pub(crate) mod system_info;
 #[cfg(test)]
@@ -60,9 +61,8 @@ pub(crate) use clock::{
 };
 pub(crate) use fork::{ForkHooks, install_fork_handlers};
 pub(crate) use identity::{
-    StandardStream, current_process_id, current_processor, current_thread_id,
-    has_rights_of_another_user, is_main_thread, prepare_sampler_thread, with_signals_blocked,
-    write_to_standard,
+    current_process_id, current_processor, current_thread_id, has_rights_of_another_user,
+    is_main_thread, prepare_sampler_thread, thread_exists, with_signals_blocked,
 };
 pub(crate) use loader_calls::WatchedThread;
 pub(crate) use memory::{
@@ -76,7 +76,7 @@ pub(crate) use modules::{
 pub(crate) use output::{
     ExistingFile, SpecialFile, TemporaryFile, follow_links, remove_stale_files,
 };
-pub(crate) use private_file::{open_own_file, read_exe_path, to_path_bytes};
+pub(crate) use private_file::{OwnFile, open_own_file, read_exe_path, to_path_bytes};
 pub(crate) use procfs::BlockedAt;
 pub(crate) use sandbox::check_sandbox;
 pub(crate) use shared_file::SharedFile;
@@ -84,8 +84,9 @@ pub(crate) use signal::{
     ArrivalInHandler, ControlPipe, ControlRequest, ControlSignal, HandlerCheck, Sent, SignalSource,
     SignalTicket, ThreadTimer, check_control_signals, ensure_handler, has_foreign_handler,
     install_handler, prepare_control_signals, prepare_handler, release_control_signal,
-    resolve_sampling_signal, send_request, signal_is_queued, take_signal, thread_exists,
+    resolve_sampling_signal, send_request, signal_is_queued, take_signal,
 };
+pub(crate) use standard_streams::{StandardStream, note_standard_streams, write_to_standard};
 pub(crate) use system_info::{current_thread_os_name, system_info};
 #[cfg(test)]
 pub(crate) use test_library::{TestFolder, TestLibrary};

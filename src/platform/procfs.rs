@@ -56,6 +56,24 @@ pub(crate) fn parse_blocked_signals(text: &[u8]) -> Option<u32> {
     stat_field(text, 32)?.parse().ok()
 }
 
+/// Returns the path of the file that is mapped at `address`, from the text of a `maps` file.
+pub(crate) fn mapped_file_at(maps: &[u8], address: u64) -> Option<&[u8]> {
+    let line = maps.split(|&byte| byte == b'\n').find(|line| {
+        let range = line.split(|&byte| byte == b' ').next();
+        let range = range.and_then(|range| std::str::from_utf8(range).ok());
+        let number = |text| u64::from_str_radix(text, 16).ok();
+        range
+            .and_then(|range| range.split_once('-'))
+            .and_then(|(start, end)| Some(number(start)?..number(end)?))
+            .is_some_and(|range| range.contains(&address))
+    })?;
+    // The fields before the path contain no slash but the path begins with one.
+    let path = &line[line.iter().position(|&byte| byte == b'/')?..];
+    // A path with a line break, or of a removed file, is not one that can be opened.
+    (!path.ends_with(b" (deleted)") && !path.windows(4).any(|text| text == b"\\012"))
+        .then_some(path)
+}
+
 fn parse_stat(text: &[u8]) -> Option<ProcessStat> {
     Some(ProcessStat {
         start_ticks: stat_field(text, 22)?.parse().ok()?,
@@ -98,6 +116,22 @@ pub(crate) fn parse_cpuinfo(text: &str) -> (Option<String>, Option<usize>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn mapped_file_at_reads_the_path_of_the_range() {
+        let maps = b"7f00-7f10 r--p 00000000 fe:00 42                 /lib/a b.so\n\
+                     7f10-7f20 r-xp 00010000 fe:00 42                 /lib/a b.so\n\
+                     7f20-7f30 rw-p 00000000 00:00 0 \n\
+                     7f30-7f40 r--p 00000000 fe:00 43                 /gone.so (deleted)\n\
+                     7f40-7f50 r--p 00000000 fe:00 44                 /line\\012break.so\n\
+                     7f50-7f60 r-xp 00000000 00:00 0                  [vdso]\n";
+        let file_at = |address| mapped_file_at(maps, address);
+        assert_eq!(file_at(0x7f00), Some(b"/lib/a b.so".as_slice()));
+        assert_eq!(file_at(0x7f1f), Some(b"/lib/a b.so".as_slice()));
+        for address in [0x7eff, 0x7f20, 0x7f30, 0x7f40, 0x7f50, 0x7f60] {
+            assert_eq!(file_at(address), None, "{address:#x}");
+        }
+    }
 
     #[test]
     fn parse_stat_skips_a_name_with_parentheses() {

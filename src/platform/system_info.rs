@@ -2,7 +2,7 @@
 //! Each function reads files.
 
 use crate::platform::procfs;
-use crate::platform::shared_file::read_text;
+use crate::platform::shared_file::{read_bytes, read_text};
 
 /// Names and counts. A value that the system does not provide is empty or 0.
 #[derive(Clone, Debug, Default)]
@@ -38,9 +38,13 @@ fn release_is_at_least(release: &str, version: (u32, u32)) -> bool {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= version
 }
 
-/// Returns the kernel's name for the calling thread, at most 15 bytes.
+/// Returns the kernel's name for the calling thread, at most 15 bytes. A longer name may have been
+/// cut inside a character, which is left out.
 pub(crate) fn current_thread_os_name() -> String {
-    read_text("/proc/thread-self/comm").trim_end().to_owned()
+    let name = read_bytes("/proc/thread-self/comm");
+    let name = String::from_utf8_lossy(name.trim_ascii_end());
+    name.trim_end_matches(char::REPLACEMENT_CHARACTER)
+        .to_owned()
 }
 
 #[cfg(test)]

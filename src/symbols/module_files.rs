@@ -16,7 +16,7 @@ use crate::unwind::LoadedModule;
 /// Directory in which distributions put debug information, by build id.
 const DEBUG_FILES: &str = "/usr/lib/debug/.build-id";
 /// Path that opens this program even after its file was renamed or removed.
-const OWN_FILE: &str = "/proc/self/exe";
+const OWN_FILE: &str = "/proc/thread-self/exe";
 
 /// The mapped files of one module.
 pub(super) struct ModuleFiles {

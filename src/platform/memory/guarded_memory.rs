@@ -15,7 +15,7 @@ use std::os::unix::fs::FileExt;
 
 use nix::errno::Errno;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
-use nix::unistd::getpid;
+use nix::unistd::gettid;
 
 use crate::platform::identity::process_number_in_handler;
 use crate::platform::memory::memory_pipe::{MemoryPiece, MemoryPipe};
@@ -56,9 +56,16 @@ pub(crate) unsafe fn read_guarded_in_handler(piece: MemoryPiece, target: *mut u8
         iov_base: piece.address as *mut libc::c_void,
         iov_len: piece.bytes,
     };
-    // SAFETY: *kernel's copy*; by this function's contract.
-    let copied =
-        unsafe { libc::process_vm_readv(process_number_in_handler(), &local, 1, &remote, 1, 0) };
+    let copy_by = |thread| {
+        // SAFETY: *kernel's copy*; by this function's contract.
+        unsafe { libc::process_vm_readv(thread, &local, 1, &remote, 1, 0) }
+    };
+    let mut copied = copy_by(process_number_in_handler());
+    if copied < 0 && Errno::last() == Errno::ESRCH {
+        // The main thread has ended. The process's number is its, and it has no memory any more.
+        // SAFETY: async-signal-safe, accesses no memory.
+        copied = copy_by(unsafe { libc::syscall(libc::SYS_gettid) } as libc::pid_t);
+    }
     // A negative result is an error.
     usize::try_from(copied).unwrap_or_default()
 }
@@ -133,13 +140,13 @@ fn read_by_call(pieces: &[MemoryPiece], target: &mut [u8]) -> nix::Result<usize>
         };
     }
     let remote = &remote[..pieces.len()];
-    process_vm_readv(getpid(), &mut [IoSliceMut::new(target)], remote)
+    process_vm_readv(gettid(), &mut [IoSliceMut::new(target)], remote)
 }
 
-/// Copies the pieces by reading `/proc/self/mem`, which fewer sandboxes forbid. The file is opened
+/// Copies the pieces by reading `/proc/thread-self/mem`, which fewer sandboxes forbid. The file is opened
 /// each time, because in the child of a fork an open one would still refer to the parent's memory.
 fn read_from_file(pieces: &[MemoryPiece], target: &mut [u8]) -> usize {
-    let Ok(memory) = std::fs::File::open("/proc/self/mem") else {
+    let Ok(memory) = std::fs::File::open("/proc/thread-self/mem") else {
         return 0;
     };
     let mut copied = 0;

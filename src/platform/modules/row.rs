@@ -11,6 +11,8 @@ use crate::platform::modules::headers::{DynamicLocation, UnwindLocation};
 use crate::platform::modules::image::{MAX_BUILD_ID, ModuleImage, UnwindSource};
 use crate::platform::modules::loader::{LoaderEntry, ModuleChanges, mapped};
 use crate::platform::private_file::{read_exe_path, to_path_bytes};
+use crate::platform::procfs::mapped_file_at;
+use crate::platform::shared_file::read_bytes;
 
 const PAGE: u64 = 4096;
 pub(super) const MAX_NAME: usize = 512;
@@ -50,7 +52,7 @@ impl Row {
         let path = match name {
             _ if is_executable => read_exe_path(),
             name if is_vdso(name) => PathBuf::from("[vdso]"),
-            name => to_path_bytes(name),
+            name => absolute_path(name, self.range.start),
         };
         let memory = is_vdso(name).then(|| {
             let end = self.range.end.next_multiple_of(PAGE);
@@ -104,6 +106,18 @@ impl LoaderEntry<'_> {
         }
         row
     }
+}
+
+/// Returns the path of a module that the loader knows by `name` and has loaded at `address`. The
+/// kernel knows where a relative name led to when the module was loaded; the application may have
+/// changed its folder since. Cost for a relative name: some ten µs.
+fn absolute_path(name: &[u8], address: u64) -> PathBuf {
+    let given = to_path_bytes(name);
+    if given.is_absolute() {
+        return given;
+    }
+    mapped_file_at(&read_bytes("/proc/thread-self/maps"), address)
+        .map_or(given, to_path_bytes)
 }
 
 fn file_name(path: &[u8]) -> &[u8] {

@@ -6,7 +6,7 @@
 use std::io::{Read, Seek, SeekFrom};
 use std::path::PathBuf;
 
-use crate::platform::{SharedFile, open_own_file};
+use crate::platform::{OwnFile, SharedFile, open_own_file, process_start};
 use crate::types::{ProcessId, TimeStamp};
 use crate::unwind::generated::code_map::{CodeMap, GeneratedCode};
 
@@ -18,6 +18,8 @@ const BACKLOG_INTERVAL_NS: u64 = 10_000_000;
 const MAX_BYTES_PER_POLL: u64 = 32 << 10;
 /// Maximum number of bytes read in total.
 const MAX_BYTES: u64 = 64 << 20;
+/// Maximum error of the process's begin and of a file's time, in ms.
+const CLOCK_TOLERANCE_MS: f64 = 1000.0;
 
 /// The generated code that the file has listed so far.
 #[derive(Debug)]
@@ -32,6 +34,9 @@ pub(crate) struct PerfMap {
     /// Number of bytes of the file that are not read, because a maximum is reached.
     left_out_bytes: u64,
     next_poll: TimeStamp,
+    /// Begin of the process, in ms since 1970, once it was needed. A file from before lists the code
+    /// of an earlier process with the same number, as in a container.
+    begin_ms: Option<f64>,
 }
 
 impl PerfMap {
@@ -51,6 +56,7 @@ impl PerfMap {
             read_bytes: 0,
             left_out_bytes: 0,
             next_poll: TimeStamp(0),
+            begin_ms: None,
         }
     }
 
@@ -91,7 +97,17 @@ impl PerfMap {
 
     /// Reads the next part of the file and returns the number of valid lines.
     fn read_more(&mut self) -> Option<u64> {
-        let (mut file, bytes) = open_own_file(&self.path)?;
+        let OwnFile {
+            mut file,
+            bytes,
+            modified_ms,
+        } = open_own_file(&self.path)?;
+        let begin_ms = self
+            .begin_ms
+            .get_or_insert_with(|| process_start().epoch_ms - CLOCK_TOLERANCE_MS);
+        if modified_ms < *begin_ms {
+            return None;
+        }
         if bytes < self.read_bytes {
             // The file was truncated or replaced.
             self.read_bytes = 0;
@@ -224,6 +240,16 @@ mod tests {
         );
         write("4000 10 five\n", true);
         assert!(!map.poll(TimeStamp(POLL_INTERVAL_NS)), "too soon");
+        let old = std::fs::File::options().write(true).open(&path);
+        let of_earlier_process = std::time::SystemTime::UNIX_EPOCH;
+        let set = old.and_then(|file| file.set_modified(of_earlier_process));
+        set.expect("an old file");
+        let mut new = PerfMap::at(path.clone());
+        assert!(!poll(&mut new) && !poll(&mut map), "of an earlier process");
+        write("", true);
+        let file = std::fs::File::options().write(true).open(&path);
+        let set = file.and_then(|file| file.set_modified(std::time::SystemTime::now()));
+        set.expect("a new file");
         map.limit(1);
         assert!(!poll(&mut map));
         assert_eq!((map.left_out_bytes(), name(&map, 0x4000)), (13, None));

@@ -4,4 +4,5 @@ mod all_threads;
 mod ended_threads;
 mod filters;
 mod lifetimes;
+mod main_thread_ended;
 mod registration;

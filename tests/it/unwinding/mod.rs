@@ -14,6 +14,8 @@ mod other_stacks;
 #[cfg(target_arch = "x86_64")]
 mod perf_map;
 #[cfg(target_arch = "x86_64")]
+mod relative_path;
+#[cfg(target_arch = "x86_64")]
 mod replaced_library;
 #[cfg(target_arch = "x86_64")]
 mod trampoline;

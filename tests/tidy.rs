@@ -76,6 +76,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/platform/test_library.rs",
     "src/platform/signal/thread_timer.rs",
     "src/platform/identity.rs",
+    "src/platform/standard_streams.rs",
     "src/buffer/chunks/chunk.rs",
     "src/buffer/chunks/slab.rs",
     "src/buffer/chunks/take_cell.rs",

@@ -18,13 +18,13 @@ use nix::sys::stat::{FileStat, SFlag, fstat};
 
 /// Device and inode of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct FileIdentity {
+pub(super) struct FileIdentity {
     device: u64,
     inode: u64,
 }
 
 impl FileIdentity {
-    fn of(status: &FileStat) -> Self {
+    pub(super) fn of(status: &FileStat) -> Self {
         Self {
             device: status.st_dev,
             inode: status.st_ino,

@@ -4,8 +4,8 @@ use std::cell::Cell;
 
 use crate::backtrace::{preallocate_words, reset_lost_stacks};
 use crate::platform::{
-    current_process_id, install_handler, is_main_thread, monotonic_now, prepare_handler,
-    resolve_sampling_signal,
+    current_process_id, install_handler, is_main_thread, monotonic_now, note_standard_streams,
+    prepare_handler, resolve_sampling_signal,
 };
 use crate::sampler::{capture_in_handler, spawn_sampler};
 use crate::session::callbacks::notify;
@@ -33,6 +33,7 @@ thread_local! {
 pub(crate) fn ensure_core() {
     let is_missing = CORE_PS.get(&PsLock::acquire()).is_none();
     if is_missing {
+        note_standard_streams();
         // Created before the lock is taken, because the creation makes system calls.
         let fresh = CorePs::new();
         CORE_PS.get_mut(&mut PsLock::acquire()).get_or_insert(fresh);

@@ -6,6 +6,7 @@ mod host_files;
 mod limits;
 mod module_files;
 mod none_left;
+mod reused_numbers;
 mod saving;
 
 use crate::common::{Read, Sleeper, wait_until};

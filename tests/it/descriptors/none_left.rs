@@ -117,7 +117,7 @@ fn missing_names_and_an_impossible_save_are_reported() {
         let profile = profile();
         crate::sampling::sandbox::kill_for(Filtered::AllThreads, &[libc::SYS_close_range]);
         let notices = path("notices");
-        let file = File::create_new(&notices).expect("a file");
+        let file = File::create(&notices).expect("a file");
         // SAFETY: the process's standard error, which is restored below.
         let standard_error = unsafe {
             let before = libc::dup(2);

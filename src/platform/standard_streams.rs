@@ -1,0 +1,86 @@
+//! Writes notices to the standard streams of the process, while they are its standard streams.
+//!
+//! An application may close them and open files, of which one then gets the number of standard
+//! error. So a notice is written only to the file that the stream was when the profiler first ran,
+//! or to one that looks like a redirected stream: `exec` keeps it, and it cannot be read. Databases
+//! and sockets can be read.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::sys::stat::fstat;
+use nix::unistd::write;
+use once_cell::race::OnceBox;
+
+use crate::platform::identity::without_write_signals;
+use crate::platform::shared_file::FileIdentity;
+
+/// A standard stream of the process.
+#[derive(Clone, Copy, Debug)]
+#[repr(i32)]
+pub(crate) enum StandardStream {
+    Output = libc::STDOUT_FILENO,
+    Error = libc::STDERR_FILENO,
+}
+
+/// The files of standard output and standard error when the profiler first ran; `None` for one that
+/// was closed.
+static FIRST_FILES: OnceBox<[Option<FileIdentity>; 2]> = OnceBox::new();
+
+/// Remembers which files the standard streams are, on the first call. Cost: two system calls.
+pub(crate) fn note_standard_streams() {
+    first_files();
+}
+
+fn first_files() -> &'static [Option<FileIdentity>; 2] {
+    FIRST_FILES.get_or_init(|| {
+        let streams = [StandardStream::Output, StandardStream::Error];
+        Box::new(streams.map(StandardStream::file))
+    })
+}
+
+impl StandardStream {
+    fn descriptor(self) -> BorrowedFd<'static> {
+        // SAFETY: a system call with this number fails if nothing is open there.
+        unsafe { BorrowedFd::borrow_raw(self as i32) }
+    }
+
+    fn file(self) -> Option<FileIdentity> {
+        fstat(self.descriptor()).ok().as_ref().map(FileIdentity::of)
+    }
+
+    /// Returns whether the descriptor with the stream's number is the stream.
+    fn is_stream(self) -> bool {
+        let [output, error] = first_files();
+        let first = match self {
+            Self::Output => output,
+            Self::Error => error,
+        };
+        (first.is_some() && self.file() == *first) || self.looks_redirected()
+    }
+
+    fn looks_redirected(self) -> bool {
+        let ask = |what| fcntl(self.descriptor(), what);
+        let is_kept = ask(FcntlArg::F_GETFD).is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0);
+        let is_for_writing = |flags| flags & libc::O_ACCMODE == libc::O_WRONLY;
+        is_kept && ask(FcntlArg::F_GETFL).is_ok_and(is_for_writing)
+    }
+}
+
+/// Writes `text` to a standard stream, stopping at the first error. Takes no lock and bypasses the
+/// application's own buffer, so the text appears before what is buffered there.
+pub(crate) fn write_to_standard(stream: StandardStream, mut text: &[u8]) {
+    if !stream.is_stream() {
+        return;
+    }
+    while !text.is_empty() {
+        // `std::io::stdout` would create the application's buffer.
+        match without_write_signals(|| Ok(write(stream.descriptor(), text)?)) {
+            Ok(0) => return,
+            Ok(written) => text = text.get(written..).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
+}

@@ -41,7 +41,8 @@ impl Drop for AutoProfilerInit {
 /// Initializes the profiler, and starts it if the environment says so.
 ///
 /// Call this once, early, on the main thread, which it registers as `GeckoMain`. It also installs
-/// fork handlers, and applies the variables below. A second call does nothing.
+/// fork handlers, and applies the variables below. A second call does nothing. A program that gives
+/// up rights or enters a user namespace should do so first: see the README.
 ///
 /// # Environment
 /// For a bad value, the profiler prints the error and the variable's usage to standard error, and

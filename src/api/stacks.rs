@@ -33,7 +33,7 @@ pub fn profiler_current_thread_id() -> ThreadId {
 ///
 /// # Errors
 /// Returns a [`SuspendError`] if the thread is not registered or has exited; if it did not answer
-/// within `timeout`, in which case the thread continues undisturbed; or if the system refused a
+/// within `timeout`, in which case a signal may still be pending for it; or if the system refused a
 /// call.
 ///
 /// ```

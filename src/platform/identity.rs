@@ -1,17 +1,18 @@
-//! Process and thread ids, the rights of the program, standard streams, and thread settings: signal
-//! masks and scheduling.
+//! Process and thread ids, the rights of the program, and thread settings: signal masks and
+//! scheduling.
 //!
 //! Runs in the signal handler: [`process_number_in_handler`].
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::path::Path;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use nix::errno::Errno;
 use nix::sys::prctl::set_timerslack;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
-use nix::unistd::{getpid, gettid, write};
+use nix::unistd::{getpid, gettid};
 
+use crate::platform::sandbox::may_make_uncommon_call;
 use crate::types::{ProcessId, ThreadId};
 
 /// Returns the process id. Asks the kernel each time, because a child of `fork` has another id.
@@ -44,6 +45,26 @@ pub(crate) fn current_thread_id() -> ThreadId {
     ThreadId::from_number(gettid().as_raw())
 }
 
+/// Returns whether the process has this thread. If a seccomp filter denies the system call, looks
+/// in `/proc`; without `/proc`, the thread counts as existing. Cost: one system call.
+pub(crate) fn thread_exists(process: ProcessId, thread: ThreadId) -> bool {
+    // SAFETY: signal 0 only checks for existence; no memory is accessed.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_tgkill,
+            process.to_number(),
+            thread.to_number(),
+            0 as libc::c_int,
+        )
+    };
+    if answer == 0 {
+        return true;
+    }
+    let is_refused = io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH);
+    let tasks = Path::new("/proc/self/task");
+    is_refused && (tasks.join(thread.to_number().to_string()).exists() || !tasks.exists())
+}
+
 /// Returns whether the program runs with more rights than the user who started it: it is
 /// set-user-id, for example, or has file capabilities. The kernel reports that as `AT_SECURE`.
 ///
@@ -51,30 +72,6 @@ pub(crate) fn current_thread_id() -> ThreadId {
 pub(crate) fn has_rights_of_another_user() -> bool {
     // SAFETY: reads a value that the kernel passed to the process; accesses no other memory.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
-}
-
-/// A standard stream of the process.
-#[derive(Clone, Copy, Debug)]
-#[repr(i32)]
-pub(crate) enum StandardStream {
-    Output = libc::STDOUT_FILENO,
-    Error = libc::STDERR_FILENO,
-}
-
-/// Writes `text` to a standard stream, stopping at the first error. Takes no lock and bypasses the
-/// application's own buffer, so the text appears before what is buffered there.
-pub(crate) fn write_to_standard(stream: StandardStream, mut text: &[u8]) {
-    // `std::io::stdout` would create the application's buffer.
-    // SAFETY: the descriptor is only used to write, which fails if the application has closed it.
-    let descriptor = unsafe { BorrowedFd::borrow_raw(stream as i32) };
-    while !text.is_empty() {
-        match without_write_signals(|| Ok(write(descriptor, text)?)) {
-            Ok(0) => return,
-            Ok(written) => text = text.get(written..).unwrap_or_default(),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return,
-        }
-    }
 }
 
 /// Runs `write` without letting it raise a signal that would end the program. If a pipe or socket
@@ -174,6 +171,9 @@ const NICE_VALUES: [i32; 4] = [-20, -15, -10, -5];
 
 fn set_scheduling() -> i32 {
     let mut attributes = SchedAttributes::default();
+    if !may_make_uncommon_call() {
+        return attributes.nice;
+    }
     let bytes = size_of::<SchedAttributes>();
     // SAFETY: the kernel writes at most `bytes` bytes to the local, and reads as many from it.
     unsafe {
@@ -210,8 +210,28 @@ fn set_scheduling() -> i32 {
     attributes.nice
 }
 
-/// Runs `body` with all signals blocked on the calling thread. Threads created in `body` inherit
-/// the mask, so signals for the application are never delivered to them.
+/// Signals that an instruction of the thread itself causes. If one of them is blocked then, the
+/// kernel ends the process without calling the application's handler. Such a handler may answer a
+/// system call for a sandbox (`SIGSYS`), or make memory accessible that the application protects.
+const FAULTS: [Signal; 6] = [
+    Signal::SIGSYS,
+    Signal::SIGSEGV,
+    Signal::SIGBUS,
+    Signal::SIGILL,
+    Signal::SIGFPE,
+    Signal::SIGTRAP,
+];
+
+/// Returns the signals that the profiler's own threads and the sampling handler block: all but
+/// those of faults.
+pub(crate) fn signals_to_block() -> SigSet {
+    let mut signals = SigSet::all();
+    FAULTS.into_iter().for_each(|fault| signals.remove(fault));
+    signals
+}
+
+/// Runs `body` with all signals but those of faults blocked on the calling thread. Threads created
+/// in `body` inherit the mask, so signals for the application are never delivered to them.
 pub(crate) fn with_signals_blocked<T>(body: impl FnOnce() -> T) -> T {
     struct Restore(nix::Result<SigSet>);
     impl Drop for Restore {
@@ -219,7 +239,7 @@ pub(crate) fn with_signals_blocked<T>(body: impl FnOnce() -> T) -> T {
             restore_mask(&self.0);
         }
     }
-    let _restore = Restore(SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK));
+    let _restore = Restore(signals_to_block().thread_swap_mask(SigmaskHow::SIG_SETMASK));
     body()
 }
 

@@ -86,7 +86,7 @@ impl RunningSampler for SamplerHandle {
     }
 }
 
-/// Starts the sampler thread, with every signal blocked. The caller supplies the unwinder, because
+/// Starts the sampler thread, with all signals but those of faults blocked. The caller supplies the unwinder, because
 /// creating one waits for the loader, and the caller holds a lock here. It knows the modules before
 /// the thread starts, so that the first tick is not delayed and a snapshot taken at once finds them.
 ///
@@ -126,8 +126,8 @@ pub(crate) fn spawn_sampler(
     }
 }
 
-/// Runs the sampler's loop. A panic ends the sampler but not the application. The profile reports
-/// the panic.
+/// Runs the sampler's loop. A panic that unwinds ends the sampler but not the application. The
+/// profile reports the panic.
 fn run_to_end(session: &Session, run: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(run)).is_err() {
         SessionCounts::add(&session.counts.sampler_panics, 1);

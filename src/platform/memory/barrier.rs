@@ -15,12 +15,12 @@ const PRIVATE_EXPEDITED: i32 = 1 << 3;
 /// executed one when they were switched out. Returns false if the kernel does not support this, and
 /// in a sandbox, which may kill the process for the call. Cost: about 1 µs, occasionally 20.
 pub(crate) fn heavy_barrier() -> bool {
-    if !may_make_uncommon_call() {
-        return false;
-    }
     static IS_REGISTERED: OnceBool = OnceBool::new();
-    IS_REGISTERED.get_or_init(|| membarrier(REGISTER_PRIVATE_EXPEDITED))
-        && membarrier(PRIVATE_EXPEDITED)
+    if IS_REGISTERED.get().is_none() && may_make_uncommon_call() {
+        let _ = IS_REGISTERED.set(membarrier(REGISTER_PRIVATE_EXPEDITED));
+    }
+    // The registration may have taken milliseconds.
+    IS_REGISTERED.get() == Some(true) && may_make_uncommon_call() && membarrier(PRIVATE_EXPEDITED)
 }
 
 /// Calls the kernel directly: neither `nix` nor the C library has this call.

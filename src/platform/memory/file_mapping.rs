@@ -5,7 +5,8 @@
 //!   value is dropped;
 //! - *any bytes*: the kernel fills the pages from the file, and another process may change the file
 //!   while it is mapped. The readers accept any bytes, and read none of them twice to decide about
-//!   memory.
+//!   memory. A process that truncates the file meanwhile ends this one (`SIGBUS`); compilers and
+//!   package managers replace files instead.
 
 use std::io;
 use std::num::NonZeroUsize;

@@ -22,15 +22,14 @@
 //! - *published before*: the handler reads the capture function and the previous action. Both are
 //!   stored with release ordering before the handler is installed, and are never freed.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use nix::errno::Errno;
-use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler};
 use nix::unistd::getuid;
 
 use crate::platform::clock::{current_thread_cpu_ns_in_handler, monotonic_now};
-use crate::platform::identity::{note_process, process_number_in_handler};
+use crate::platform::identity::{note_process, process_number_in_handler, signals_to_block};
 use crate::platform::memory::bind_guarded_reads;
 use crate::platform::pinned_library::pin_own_library;
 use crate::types::{ProcessId, StartError, ThreadId, signal_name};
@@ -574,8 +573,9 @@ fn set_handler(signal: i32) -> Result<(), StartError> {
     if is_handler(&current) && current.sa_flags & libc::SA_ONSTACK == 0 {
         flags.remove(SaFlags::SA_ONSTACK);
     }
-    // All signals are blocked while the handler runs, so that no other handler can jump out of it.
-    let action = SigAction::new(SigHandler::SigAction(HANDLERS[level]), flags, SigSet::all());
+    // Signals are blocked while the handler runs, so that no other handler can jump out of it.
+    let handler = SigHandler::SigAction(HANDLERS[level]);
+    let action = SigAction::new(handler, flags, signals_to_block());
     // SAFETY: the handler has the signature that `SA_SIGINFO` requires, and keeps its contract.
     let replaced = unsafe { swap_action(signal, &action.into()) }?;
     // Another thread installed the replaced handler after `read_action`.
@@ -632,26 +632,6 @@ pub(crate) fn is_sampling_signal(signal: i32) -> bool {
 /// any other number a thread has at most one pending signal, and further ones are lost.
 pub(crate) fn signal_is_queued(signal: i32) -> bool {
     signal >= libc::SIGRTMIN()
-}
-
-/// Returns whether the process has this thread. If a seccomp filter denies the system call, looks
-/// in `/proc`; without `/proc`, the thread counts as existing. Cost: one system call.
-pub(crate) fn thread_exists(process: ProcessId, thread: ThreadId) -> bool {
-    // SAFETY: signal 0 only checks for existence; no memory is accessed.
-    let answer = unsafe {
-        libc::syscall(
-            libc::SYS_tgkill,
-            process.to_number(),
-            thread.to_number(),
-            0 as libc::c_int,
-        )
-    };
-    if answer == 0 {
-        return true;
-    }
-    let is_refused = std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH);
-    let tasks = Path::new("/proc/self/task");
-    is_refused && (tasks.join(thread.to_number().to_string()).exists() || !tasks.exists())
 }
 
 /// Outcome of sending a request.

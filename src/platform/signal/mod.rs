@@ -12,6 +12,6 @@ pub(crate) use control_pipe::{
 pub(crate) use handler::{
     ArrivalInHandler, HandlerCheck, Sent, SignalSource, SignalTicket, ensure_handler,
     has_foreign_handler, install_handler, prepare_handler, resolve_sampling_signal, send_request,
-    signal_is_queued, thread_exists,
+    signal_is_queued,
 };
 pub(crate) use thread_timer::ThreadTimer;

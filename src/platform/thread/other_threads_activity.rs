@@ -60,7 +60,7 @@ impl ProcessCpuSum {
     pub(crate) fn start() -> Option<Self> {
         /// Expiry of the timer, in CPU time: about the maximum that the kernel accepts.
         const NEVER: Duration = Duration::from_secs(9_000_000_000);
-        if !may_make_uncommon_call() || !kernel_is_at_least(5, 4) || has_tickless_processors() {
+        if !kernel_is_at_least(5, 4) || has_tickless_processors() || !may_make_uncommon_call() {
             return None;
         }
         // The default action of this signal is to ignore it, in case the timer expires after all.

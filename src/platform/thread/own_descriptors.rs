@@ -206,9 +206,11 @@ impl Write for Feed {
     }
 }
 
-/// Leaves the shared table in one step, so that no file of the application is kept open even for a
-/// moment. Fails before Linux 5.9, where the table could only be copied: closing a copy flushes the
-/// application's file, and waits for the server of a network file system.
+/// Leaves the shared table in one step, so that no file of the application is kept open for longer
+/// than this call. Fails before Linux 5.9, where the table could only be copied.
+///
+/// The kernel nevertheless copies the first 64 descriptors, and closes the copies. That flushes a
+/// file of the application, and may wait for the server of a network file system.
 fn leave_shared_table() -> bool {
     let (first, last): (libc::c_uint, libc::c_uint) = (0, libc::c_uint::MAX);
     // SAFETY: *no memory*; *own table*: the call closes the numbers of the new table only.

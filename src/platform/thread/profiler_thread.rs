@@ -18,6 +18,11 @@ use crate::util::{SMALL_TASK_BYTES, allocator_has, prepare_to_wait};
 
 type Body = Box<dyn FnOnce() + Send>;
 
+/// Size of the stack of a profiler thread, in bytes. Independent of the application's limits: the
+/// default may be 8 MiB, which `mlockall` would take from memory, or 128 KiB, which is too little for
+/// reading debug information.
+const STACK_BYTES: usize = 2 << 20;
+
 struct Start {
     name: &'static CStr,
     body: Body,
@@ -38,7 +43,7 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
     if allocator_has(SMALL_TASK_BYTES) {
         prepare_to_wait();
     }
-    // A panic ends this thread only. A body whose creator must learn of a panic catches it itself.
+    // A panic that unwinds ends this thread only. A body whose creator must learn of a panic catches it itself.
     let _ = catch_unwind(AssertUnwindSafe(body));
     std::ptr::null_mut()
 }
@@ -55,11 +60,18 @@ pub(crate) fn spawn_profiler_thread(
         name,
         body: Box::new(body),
     }));
+    let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
+    let attributes = attributes.as_mut_ptr();
     // A number in glibc, a pointer in musl.
     let mut thread = MaybeUninit::<libc::pthread_t>::uninit();
-    // SAFETY: *ours*; the id is a local, and a null pointer selects the default attributes.
-    let answer =
-        unsafe { libc::pthread_create(thread.as_mut_ptr(), std::ptr::null(), run, start.cast()) };
+    // SAFETY: *ours*; the id and the attributes are locals, and the latter are initialised first.
+    let answer = unsafe {
+        libc::pthread_attr_init(attributes);
+        libc::pthread_attr_setstacksize(attributes, STACK_BYTES);
+        let answer = libc::pthread_create(thread.as_mut_ptr(), attributes, run, start.cast());
+        libc::pthread_attr_destroy(attributes);
+        answer
+    };
     if answer != 0 {
         // SAFETY: *ours*: no thread was created, so the body is still owned here.
         drop(unsafe { Box::from_raw(start) });

@@ -5,8 +5,9 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use crate::platform::identity::{current_process_id, thread_exists};
 use crate::platform::procfs::{BlockedAt, parse_blocked, parse_blocked_signals};
 use crate::platform::shared_file::SharedFile;
 use crate::platform::thread::own_descriptors::first_number_to_close;
@@ -26,8 +27,8 @@ pub(crate) enum ProbeResult {
     /// The thread is running, waits for a processor, or has exited. Or its state cannot be read at the
     /// moment, because the process has no free descriptor, for example.
     NotBlocked,
-    /// The state cannot be read: `/proc` is not mounted, or the process is not dumpable and does not
-    /// run as root.
+    /// The state cannot be read: `/proc` is not mounted or that of another PID namespace, or the
+    /// process is not dumpable and does not run as root.
     Hidden,
 }
 
@@ -62,9 +63,8 @@ impl ThreadProbe {
             }
             // The next attempt may succeed.
             Err(error) if is_temporary(&error) => ProbeResult::NotBlocked,
-            Err(_) if folder_of(self.thread).exists() => ProbeResult::Hidden,
-            Err(_) if Path::new("/proc/self/task").exists() => ProbeResult::NotBlocked,
-            Err(_) => ProbeResult::Hidden,
+            Err(_) if thread_exists(current_process_id(), self.thread) => ProbeResult::Hidden,
+            Err(_) => ProbeResult::NotBlocked,
         }
     }
 

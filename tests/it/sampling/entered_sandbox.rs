@@ -1,7 +1,11 @@
 //! A sandbox that kills the process for uncommon system calls, and which a thread enters at a moment
 //! that the profiler cannot know.
 
+use std::cell::Cell;
 use std::io::{Read as _, Write as _};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
 use crate::common::coroutine::call_on_stack;
 use crate::common::seccomp::{Filtered, answer_calls};
@@ -134,5 +138,44 @@ fn coroutine_of_a_thread_with_its_own_filter_is_sampled_without_uncommon_calls()
         // function. While that thread waits in the kernel, the sampler may read its stack instead.
         assert!(has_caller(THREADS[0], &FREE, FREE_LABEL).contains(&true));
         assert!(has_caller(THREADS[1], &FILTERED, FILTERED_LABEL).contains(&false));
+    });
+}
+
+/// Number of system calls that the sandbox's handler has answered on threads of the profiler.
+static ANSWERED: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    static IS_OF_TEST: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Refuses the system call, as a broker for a file would that the sandbox hides.
+extern "C" fn refuse(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    ANSWERED.fetch_add(u64::from(!IS_OF_TEST.get()), Ordering::Relaxed);
+    // SAFETY: the kernel passes a `ucontext_t` that lives as long as the call.
+    let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
+    context.uc_mcontext.gregs[libc::REG_RAX as usize] = -i64::from(libc::EACCES);
+}
+
+/// The application answers some system calls of all threads itself, in a handler for `SIGSYS`.
+#[test]
+fn sandbox_that_answers_calls_in_a_handler_is_survived() {
+    isolated(|| {
+        IS_OF_TEST.set(true);
+        let session = ProfilerSession::start(StartParams::default()).expect("start");
+        let action = SigAction::new(
+            SigHandler::SigAction(refuse),
+            SaFlags::SA_ONSTACK,
+            SigSet::empty(),
+        );
+        // SAFETY: the handler changes only the registers of the interrupted thread.
+        unsafe { sigaction(Signal::SIGSYS, &action) }.expect("a handler");
+        let (trap, allow) = (libc::SECCOMP_RET_TRAP, libc::SECCOMP_RET_ALLOW);
+        answer_calls(Filtered::AllThreads, &[libc::SYS_openat], trap, allow);
+        let sleeper = Sleeper::start("sleeper");
+        wait_until("a thread of the profiler opens files", || {
+            ANSWERED.load(Ordering::Relaxed) > 10
+        });
+        drop(sleeper);
+        session.finish().expect("profile");
     });
 }

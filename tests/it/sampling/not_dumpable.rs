@@ -3,8 +3,9 @@
 
 use std::io::{PipeReader, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::common::{Read, become_nobody, in_forked_child, isolated};
+use crate::common::{Read, become_nobody, in_forked_child, isolated, wait_until};
 use crate::sampling::places::{Place, check_stay, is_in};
 use gekkota::{ProfilerSession, SamplingEngine, StartParams};
 
@@ -64,4 +65,49 @@ fn sleeping_thread_with_hidden_place_is_left_alone() {
     isolated(|| {
         println!("{}", in_forked_child(sleep_as_nobody));
     });
+}
+
+/// Sleeps until the place is left, in short sleeps. Counts those that a signal interrupted.
+#[inline(never)]
+fn sleeps_in_short_polls(interrupted: &AtomicU64) {
+    SHORT_SLEEPS.repeat(|| {
+        // SAFETY: there is no array.
+        let answer = unsafe { libc::poll(std::ptr::null_mut(), 0, 1000) };
+        interrupted.fetch_add(u64::from(answer != 0), Ordering::Relaxed);
+    });
+}
+
+static SHORT_SLEEPS: Place = Place::new("asleep for a second");
+
+fn sleep_in_a_namespace() -> String {
+    static INTERRUPTED: AtomicU64 = AtomicU64::new(0);
+    let own = format!("/proc/self/task/{}", nix::unistd::gettid());
+    assert!(!std::path::Path::new(&own).exists(), "{own} exists");
+    let params = StartParams::default().engine(SamplingEngine::Signals);
+    let session = ProfilerSession::start(params).expect("start");
+    let thread = std::thread::spawn(|| {
+        gekkota::register_thread("sleeper");
+        sleeps_in_short_polls(&INTERRUPTED);
+    });
+    // A thread without a visible sleep is interrupted once in each of them.
+    wait_until("a sleep is left alone", || {
+        let before = INTERRUPTED.load(Ordering::Relaxed);
+        SHORT_SLEEPS.wait_for_samples("sleeper", SAMPLES);
+        INTERRUPTED.load(Ordering::Relaxed) - before <= 1
+    });
+    SHORT_SLEEPS.release();
+    thread.join().expect("thread");
+    let read = Read::from_profile(&session.finish().expect("profile"));
+    format!("{} hidden threads", read.count("hidden_threads"))
+}
+
+/// `/proc` is that of the namespace outside, so it does not have the threads by their numbers.
+#[test]
+fn sleeping_thread_in_a_pid_namespace_is_left_alone() {
+    isolated(
+        || match nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWPID) {
+            Ok(()) => println!("{}", in_forked_child(sleep_in_a_namespace)),
+            Err(error) => println!("!!! SKIPPED: no PID namespace: {error}"),
+        },
+    );
 }

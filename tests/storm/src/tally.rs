@@ -121,7 +121,12 @@ tallies! {
 /// Returns the problem with the programs that their sandbox has killed.
 pub fn problem_of_sandboxes() -> Option<String> {
     let (killed, all) = (SANDBOX_KILLS.value(), SANDBOXES.value());
-    (killed > 0).then(|| format!("{killed} of {all} programs were killed by their sandbox"))
+    (killed > 0).then(|| {
+        format!(
+            "{killed} of {all} programs were killed by their sandbox; \
+             `dmesg | grep type=1326` shows for which system calls"
+        )
+    })
 }
 
 /// Prints all counts, one per line.

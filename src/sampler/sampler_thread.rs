@@ -86,9 +86,10 @@ impl RunningSampler for SamplerHandle {
     }
 }
 
-/// Starts the sampler thread, with all signals but those of faults blocked. The caller supplies the unwinder, because
-/// creating one waits for the loader, and the caller holds a lock here. It knows the modules before
-/// the thread starts, so that the first tick is not delayed and a snapshot taken at once finds them.
+/// Starts the sampler thread, with all signals but those of faults blocked. The caller supplies the
+/// unwinder, because creating one waits for the loader, and the caller holds a lock here. It knows
+/// the modules before the thread starts, so that the first tick is not delayed and a snapshot taken
+/// at once finds them.
 ///
 /// # Errors
 /// The system's refusal to create a thread.

@@ -166,8 +166,8 @@ impl StartParams {
     /// program: `SIGPROF` ends the program, `SIGURG` is ignored. Spawning other programs is not
     /// affected.
     ///
-    /// A session does not send the signal to a thread that blocks it, so that a `sigwait` for all signals does not
-    /// return it. It is sampled while it sleeps; while it runs, its ticks count as
+    /// A session does not send the signal to a thread that blocks it, so that a `sigwait` for all
+    /// signals does not return it. It is sampled while it sleeps; while it runs, its ticks count as
     /// `unanswered_ticks`. For a real-time signal the kernel does not say whether it is blocked, so
     /// it is sent to such threads, too.
     #[must_use]

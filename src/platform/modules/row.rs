@@ -116,8 +116,7 @@ fn absolute_path(name: &[u8], address: u64) -> PathBuf {
     if given.is_absolute() {
         return given;
     }
-    mapped_file_at(&read_bytes("/proc/thread-self/maps"), address)
-        .map_or(given, to_path_bytes)
+    mapped_file_at(&read_bytes("/proc/thread-self/maps"), address).map_or(given, to_path_bytes)
 }
 
 fn file_name(path: &[u8]) -> &[u8] {

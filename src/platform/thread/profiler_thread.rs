@@ -43,7 +43,8 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
     if allocator_has(SMALL_TASK_BYTES) {
         prepare_to_wait();
     }
-    // A panic that unwinds ends this thread only. A body whose creator must learn of a panic catches it itself.
+    // A panic that unwinds ends this thread only. A body whose creator must learn of a panic
+    // catches it itself.
     let _ = catch_unwind(AssertUnwindSafe(body));
     std::ptr::null_mut()
 }

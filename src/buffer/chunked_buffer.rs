@@ -18,7 +18,7 @@ use crate::buffer::manager::{
     NoChunk, SessionChunks, Update,
 };
 use crate::types::{Generation, TimeStamp};
-use crate::util::{Guard, LockRank, NamedMutex, try_vec};
+use crate::util::{Guard, LockRank, NamedMutex, holds_any_lock, try_vec};
 
 /// The entries of a session, as blocks in chunks. A block is an entry preceded by its length in
 /// ULEB128. Without a session the buffer is empty and accepts no entries.
@@ -81,7 +81,10 @@ pub(crate) struct LaneRef<'a>(&'a Lane, PhantomData<*const ()>);
 
 impl Drop for LaneHandle<'_> {
     fn drop(&mut self) {
-        self.buffer.give_lane_back(self.lane);
+        // A signal handler that interrupted the profiler has called `exit`: the lane stays taken.
+        if !holds_any_lock() {
+            self.buffer.give_lane_back(self.lane);
+        }
     }
 }
 

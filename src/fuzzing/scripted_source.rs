@@ -53,6 +53,7 @@ pub(crate) fn scripted_source(buffer: BufferSnapshot, kept_ns: Option<u64>) -> P
         process_start: ProcessStart {
             monotonic: PROCESS_START,
             epoch_ms: 1.7e12,
+            is_known: true,
         },
         counts: session.counts.all(),
         session: Arc::new(session),

@@ -12,7 +12,6 @@ use nix::sys::prctl::set_timerslack;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::unistd::{getpid, gettid};
 
-use crate::platform::sandbox::may_make_uncommon_call;
 use crate::types::{ProcessId, ThreadId};
 
 /// Returns the process id. Asks the kernel each time, because a child of `fork` has another id.
@@ -171,9 +170,6 @@ const NICE_VALUES: [i32; 4] = [-20, -15, -10, -5];
 
 fn set_scheduling() -> i32 {
     let mut attributes = SchedAttributes::default();
-    if !may_make_uncommon_call() {
-        return attributes.nice;
-    }
     let bytes = size_of::<SchedAttributes>();
     // SAFETY: the kernel writes at most `bytes` bytes to the local, and reads as many from it.
     unsafe {
@@ -230,8 +226,9 @@ pub(crate) fn signals_to_block() -> SigSet {
     signals
 }
 
-/// Runs `body` with all signals but those of faults blocked on the calling thread. Threads created
-/// in `body` inherit the mask, so signals for the application are never delivered to them.
+/// Runs `body` with all signals blocked on the calling thread. Those of faults stay as they are.
+/// Threads created in `body` inherit the mask, so no signal that another process or thread sends is
+/// delivered to them, unless it is that of a fault.
 pub(crate) fn with_signals_blocked<T>(body: impl FnOnce() -> T) -> T {
     struct Restore(nix::Result<SigSet>);
     impl Drop for Restore {
@@ -239,7 +236,7 @@ pub(crate) fn with_signals_blocked<T>(body: impl FnOnce() -> T) -> T {
             restore_mask(&self.0);
         }
     }
-    let _restore = Restore(signals_to_block().thread_swap_mask(SigmaskHow::SIG_SETMASK));
+    let _restore = Restore(signals_to_block().thread_swap_mask(SigmaskHow::SIG_BLOCK));
     body()
 }
 

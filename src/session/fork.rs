@@ -27,7 +27,9 @@ use crate::state::{
 };
 use crate::threads::{OnThreadRef, RegistryForkGuard, ThreadRegistry};
 use crate::unwind::{CodeRanges, hold_code_ranges_for_fork};
-use crate::util::{Guard, PsLock, holds_any_lock};
+use crate::util::{
+    Guard, PsLock, is_any_lock_held_on_current_thread, refuse_calls_of_current_thread,
+};
 
 /// Guards of all locks, dropped innermost first.
 struct HeldLocks {
@@ -61,12 +63,11 @@ pub(crate) fn ensure_fork_handlers() {
     });
 }
 
-/// Takes all locks, unless this thread holds one already: a signal handler of the application forks,
-/// and has interrupted the profiler. The child of such a fork keeps the locks as they are, and its
-/// thread calls nothing that waits for them.
+/// Takes all locks, unless a signal handler of the application forks that has interrupted the
+/// profiler on this thread. Then the thread may hold a lock itself, or the loader's.
 fn prepare() {
     close_fork_gate();
-    if holds_any_lock() {
+    if is_any_lock_held_on_current_thread() {
         return;
     }
     let _life_cycle = LIFE_CYCLE.lock();
@@ -104,11 +105,18 @@ fn parent() {
 /// Turns the profiler off in the child, so that it can be started again there.
 ///
 /// Leaks data that the parent's sampler may have been changing during the fork.
+///
+/// If [`prepare`] took no locks, the profiler stays off: all calls of the child's thread are refused.
+/// Such a child may only execute a program or end, as most crash handlers do.
 fn child() {
     RacyFeatures::set_inactive_in_child();
     disown_callbacks_in_child();
     reset_clock_calibration_in_child();
-    if let Some(held) = take_held() {
+    let held = take_held();
+    if held.is_none() {
+        refuse_calls_of_current_thread();
+    }
+    if let Some(held) = held {
         let HeldLocks {
             event_watches,
             script_functions,

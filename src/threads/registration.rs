@@ -213,8 +213,8 @@ pub(crate) fn register(registration: &OffThreadRef, hooks: RegistrationHooks) {
 }
 
 /// Removes a thread that has exited, or is exiting, from the registry and the session. A second
-/// call has no effect. Leaves a thread to the sampler, which notices its end, if the thread holds a
-/// lock: a signal handler that interrupted the profiler has called `exit`.
+/// call has no effect. Does nothing if the calling thread holds a lock: a signal handler that
+/// interrupted the profiler has called `exit`, and the process is about to end.
 pub(crate) fn unregister(registration: &OffThreadRef, hooks: RegistrationHooks) {
     if holds_any_lock() {
         return;

@@ -91,6 +91,9 @@ pub(crate) struct ProcessStart {
     pub(crate) monotonic: TimeStamp,
     /// Milliseconds since 1970.
     pub(crate) epoch_ms: f64,
+    /// Whether the kernel has said when the process started. Otherwise both are the time of the
+    /// first question.
+    pub(crate) is_known: bool,
 }
 
 /// Reads the start of this process from the kernel. The result does not depend on when the profiler
@@ -98,18 +101,19 @@ pub(crate) struct ProcessStart {
 pub(crate) fn process_start() -> ProcessStart {
     let now = monotonic_now();
     let epoch_ns = read_clock_ns(libc::CLOCK_REALTIME).unwrap_or(0);
-    let age_ns = procfs::own_stat()
-        .and_then(|stat| {
-            let boot_ns = read_clock_ns(libc::CLOCK_BOOTTIME)?;
-            let ticks_per_second = u64::try_from(sysconf(SysconfVar::CLK_TCK).ok()??).ok()?;
-            let start_ns = stat
-                .start_ticks
-                .checked_mul(1_000_000_000)?
-                .checked_div(ticks_per_second)?;
-            boot_ns.checked_sub(start_ns)
-        })
-        .unwrap_or(0);
+    let age_ns = procfs::own_stat().and_then(|stat| {
+        let boot_ns = read_clock_ns(libc::CLOCK_BOOTTIME)?;
+        let ticks_per_second = u64::try_from(sysconf(SysconfVar::CLK_TCK).ok()??).ok()?;
+        let start_ns = stat
+            .start_ticks
+            .checked_mul(1_000_000_000)?
+            .checked_div(ticks_per_second)?;
+        boot_ns.checked_sub(start_ns)
+    });
+    let is_known = age_ns.is_some();
+    let age_ns = age_ns.unwrap_or(0);
     ProcessStart {
+        is_known,
         monotonic: TimeStamp(now.0.saturating_sub(age_ns)),
         epoch_ms: epoch_ns.saturating_sub(age_ns) as f64 / 1e6,
     }

@@ -143,8 +143,8 @@ fn read_by_call(pieces: &[MemoryPiece], target: &mut [u8]) -> nix::Result<usize>
     process_vm_readv(gettid(), &mut [IoSliceMut::new(target)], remote)
 }
 
-/// Copies the pieces by reading `/proc/thread-self/mem`, which fewer sandboxes forbid. The file is opened
-/// each time, because in the child of a fork an open one would still refer to the parent's memory.
+/// Copies the pieces by reading `/proc/thread-self/mem`, which fewer sandboxes forbid. The file is
+/// opened each time, because in the child of a fork an open one would still refer to the parent's memory.
 fn read_from_file(pieces: &[MemoryPiece], target: &mut [u8]) -> usize {
     let Ok(memory) = std::fs::File::open("/proc/thread-self/mem") else {
         return 0;

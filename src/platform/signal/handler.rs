@@ -573,7 +573,7 @@ fn set_handler(signal: i32) -> Result<(), StartError> {
     if is_handler(&current) && current.sa_flags & libc::SA_ONSTACK == 0 {
         flags.remove(SaFlags::SA_ONSTACK);
     }
-    // Signals are blocked while the handler runs, so that no other handler can jump out of it.
+    // Signals are blocked while the handler runs, so that only a fault can interrupt it.
     let handler = SigHandler::SigAction(HANDLERS[level]);
     let action = SigAction::new(handler, flags, signals_to_block());
     // SAFETY: the handler has the signature that `SA_SIGINFO` requires, and keeps its contract.

@@ -102,9 +102,10 @@ impl PerfMap {
             bytes,
             modified_ms,
         } = open_own_file(&self.path)?;
-        let begin_ms = self
-            .begin_ms
-            .get_or_insert_with(|| process_start().epoch_ms - CLOCK_TOLERANCE_MS);
+        let begin_ms = self.begin_ms.get_or_insert_with(|| match process_start() {
+            start if start.is_known => start.epoch_ms - CLOCK_TOLERANCE_MS,
+            _ => f64::MIN,
+        });
         if modified_ms < *begin_ms {
             return None;
         }

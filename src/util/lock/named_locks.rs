@@ -66,10 +66,20 @@ pub(crate) fn is_any_lock_held_on_current_thread() -> bool {
     HELD_RANKS.get() != 0
 }
 
-/// Returns whether the calling thread holds any lock of the profiler.
+/// Returns whether the calling thread holds any lock of the profiler, or must not wait for one: see
+/// [`refuse_calls_of_current_thread`].
 pub(crate) fn holds_any_lock() -> bool {
     HELD_RANKS.get() & !OWN_WORK != 0
 }
+
+/// From now on [`is_any_lock_held_on_current_thread`] returns true, so that the profiler refuses all
+/// calls of this thread. For the child of a fork in which locks may stay locked for ever.
+pub(crate) fn refuse_calls_of_current_thread() {
+    HELD_RANKS.set(HELD_RANKS.get() | REFUSED);
+}
+
+/// Bit of [`HELD_RANKS`] that [`refuse_calls_of_current_thread`] sets.
+const REFUSED: u16 = 1 << 14;
 
 /// Bit of [`HELD_RANKS`] that is set while the thread runs [`as_profiler_work`], with or without a
 /// lock.

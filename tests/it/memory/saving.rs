@@ -67,7 +67,7 @@ fn save_without_memory_for_the_whole_is_smaller_or_an_error() {
         gekkota::register_thread("writer");
         add_markers(0..MARKERS, TEXT_BYTES);
         // With 3 MiB more each time, from too little for any profile to enough for the whole.
-        let (mut left_out, mut is_checked) = (Vec::new(), false);
+        let (mut left_out, mut is_checked, mut has_newest) = (Vec::new(), false, false);
         for free_mib in (8..).step_by(3) {
             let path = path(&format!("{free_mib}-mib"));
             leave_memory(free_mib * MIB);
@@ -76,8 +76,8 @@ fn save_without_memory_for_the_whole_is_smaller_or_an_error() {
             match saved {
                 Ok(()) => {
                     let text = text_of_removed(&path);
-                    is_checked = is_checked || check_profile(&Read::from_text(text.as_bytes()));
                     left_out.push(left_out_bytes(&text));
+                    is_checked = is_checked || check_profile(&Read::from_text(text.as_bytes()));
                 }
                 Err(SaveError::Io { error, .. }) => {
                     assert!(free_mib < 20, "{free_mib} MiB: {error}");
@@ -89,9 +89,11 @@ fn save_without_memory_for_the_whole_is_smaller_or_an_error() {
             if left_out.last() == Some(&0) {
                 break;
             }
+            has_newest |= is_checked;
         }
         println!("bytes left out: {left_out:?}");
         assert!(left_out.len() > 1, "no save was short of memory");
+        assert!(has_newest, "no smaller profile had the newest markers");
         let path = path("whole");
         gekkota::profiler_save_profile_to_file(&path).expect("memory");
         let read = read_and_remove(&path);

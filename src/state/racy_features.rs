@@ -71,9 +71,11 @@ impl StateWord {
         let (bit, is_counted) = (kind.bit(), kind == PauseKind::All);
         if paused {
             self.change(is_counted, |low| low | bit);
+            let_other_processors_finish();
             clock()
         } else {
             let now = clock();
+            let_other_processors_finish();
             self.change(false, |low| low & !bit);
             now
         }
@@ -94,6 +96,17 @@ impl StateWord {
     #[inline]
     fn still_records(&self, since: Recording) -> bool {
         Recording::from_word(self.0.load(Ordering::SeqCst)) == since
+    }
+}
+
+/// Waits until a clock that another processor reads beside this word has the order of the program
+/// there. A processor may read the clock some hundred nanoseconds before or after it reads a word in
+/// memory, whatever their order in the program, and may see a change of the word as much later.
+fn let_other_processors_finish() {
+    const MAX_REORDERING_NS: u64 = 1_000;
+    let begin = monotonic_now();
+    while monotonic_now().since_ns(begin) < MAX_REORDERING_NS {
+        std::hint::spin_loop();
     }
 }
 

@@ -167,6 +167,8 @@ pub(crate) struct Block<'a> {
 impl<'a> Iterator for ChunkEntries<'a> {
     type Item = Result<Block<'a>, MalformedBlock>;
 
+    // Inlined, so that the parts of a block stay in registers.
+    #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
             return None;

@@ -311,40 +311,52 @@ pub(crate) struct JsonRow<'a, 'b> {
     values: usize,
 }
 
-impl JsonRow<'_, '_> {
+impl<'b> JsonRow<'_, 'b> {
     const MAX_VALUES: usize = 4;
 
+    /// Begins the next value and returns the row's text; `None` if the row is full.
+    ///
+    /// Not a closure, which the compiler would not always inline.
     #[inline(always)]
-    fn value(&mut self, write: impl FnOnce(&mut NumberText<'_>)) {
+    fn next_value(&mut self) -> Option<&mut NumberText<'b>> {
         debug_assert!(self.values < Self::MAX_VALUES, "too many values in a row");
-        if self.values < Self::MAX_VALUES {
-            if self.values > 0 {
-                self.text.push(b',');
-            }
-            write(self.text);
-            self.values += 1;
+        if self.values >= Self::MAX_VALUES {
+            return None;
         }
+        if self.values > 0 {
+            self.text.push(b',');
+        }
+        self.values += 1;
+        Some(self.text)
     }
 
     #[inline(always)]
     pub(crate) fn unsigned(&mut self, number: u64) {
-        self.value(|text| text.push_unsigned(number));
+        if let Some(text) = self.next_value() {
+            text.push_unsigned(number);
+        }
     }
 
     #[inline(always)]
     pub(crate) fn signed(&mut self, number: i64) {
-        self.value(|text| text.push_signed(number));
+        if let Some(text) = self.next_value() {
+            text.push_signed(number);
+        }
     }
 
     #[inline(always)]
     pub(crate) fn null(&mut self) {
-        self.value(|text| text.extend(b"null"));
+        if let Some(text) = self.next_value() {
+            text.extend(b"null");
+        }
     }
 
     /// Writes nanoseconds as milliseconds, like [`JsonWriter::time_ms`].
     #[inline(always)]
     pub(crate) fn time_ms(&mut self, ns: u64) {
-        self.value(|text| text.push_ns_in_ms(ns));
+        if let Some(text) = self.next_value() {
+            text.push_ns_in_ms(ns);
+        }
     }
 }
 

@@ -109,9 +109,13 @@ impl ChunkStacks {
 
     /// Returns the time of the next sample of the chunk, `distance` ns after that of the previous
     /// one.
-    pub(crate) fn time_ns(&mut self, distance: i64) -> u64 {
-        self.last_time_ns = self.last_time_ns.wrapping_add(distance as u64);
-        self.last_time_ns
+    pub(crate) fn time_ns(&self, distance: i64) -> u64 {
+        self.last_time_ns.wrapping_add(distance as u64)
+    }
+
+    /// Records the time of a sample. The next sample's distance counts from it.
+    pub(crate) fn set_last_time_ns(&mut self, time_ns: u64) {
+        self.last_time_ns = time_ns;
     }
 
     /// Returns the node of a thread's last sample since [`Self::begin`], if there was one. `thread`
@@ -152,6 +156,23 @@ impl ChunkStacks {
                 .checked_add(ROOT_NODES - 1)?;
         }
         Some((node, new_nodes > 0))
+    }
+
+    /// Returns the node of a stack that the chunk has, with the index of the stack in the profile if
+    /// a sample has used it. `None` if the entry defines new nodes or is malformed.
+    #[inline(always)]
+    pub(crate) fn read_known(&self, mut entry: EntryReader<'_>) -> Option<(u32, u32)> {
+        let node = u32::try_from(entry.number()?).ok()?;
+        if entry.number()? > 0 {
+            return None;
+        }
+        Some((node, self.known_stack(node)?))
+    }
+
+    /// Returns the index of a node's stack in the profile, if a sample has used it.
+    #[inline(always)]
+    pub(crate) fn known_stack(&self, node: u32) -> Option<u32> {
+        self.node(node)?.stack
     }
 
     fn existing_node(&self, number: u64) -> Option<u32> {

@@ -48,6 +48,39 @@ const STEP_BYTES: usize = 256 << 10;
 /// Memory for decoding entries, as a multiple of their size. Tables that grow are not included.
 const DECODED_FACTOR: usize = 8;
 
+/// The first fields of a sample.
+struct SampleHead {
+    serial: u64,
+    /// Time since the previous sample of the chunk, in ns.
+    distance_ns: i64,
+    flags: SampleFlags,
+    cpu_delta_ns: Option<u64>,
+}
+
+impl SampleHead {
+    #[inline(always)]
+    fn read(entry: &mut EntryReader<'_>) -> Option<Self> {
+        let (serial, distance_ns) = (entry.number()?, entry.signed()?);
+        let flags = SampleFlags::from_byte(entry.byte()?);
+        let cpu_delta_ns = if flags.has(SampleFlags::HAS_CPU) {
+            Some(entry.number()?)
+        } else {
+            None
+        };
+        Some(Self {
+            serial,
+            distance_ns,
+            flags,
+            cpu_delta_ns,
+        })
+    }
+
+    #[inline(always)]
+    fn has_rare_fields(&self) -> bool {
+        self.flags.has(SampleFlags::HAS_EVENT) || self.flags.has(SampleFlags::HAS_MORE)
+    }
+}
+
 /// Fields that few samples have.
 #[derive(Clone, Copy, Default)]
 struct RareFields {
@@ -328,6 +361,9 @@ impl ProcessStreamingContext {
         stacks: &mut ChunkStacks,
         unordered: &mut Unordered,
     ) -> Option<EntryClass> {
+        if let Some(class) = self.read_known_sample(entry.clone(), thread_index, stacks) {
+            return Some(class);
+        }
         let entry = &mut entry;
         match entry.kind()? {
             kind @ (EntryKind::Sample | EntryKind::Same) => {
@@ -414,6 +450,45 @@ impl ProcessStreamingContext {
         }
     }
 
+    /// Reads a sample of the most frequent form: without rare fields, of a thread of the profile,
+    /// after the cut, and with a stack that the profile has. Of any other entry, returns `None` and
+    /// changes nothing.
+    ///
+    /// Does nothing that [`Self::read_sample`] would not do, but without a call. Takes the reader by
+    /// value, so that it stays in registers.
+    #[inline(always)]
+    fn read_known_sample(
+        &mut self,
+        mut entry: EntryReader<'_>,
+        thread_index: &ThreadIndex,
+        stacks: &mut ChunkStacks,
+    ) -> Option<EntryClass> {
+        let kind = entry.kind()?;
+        if !matches!(kind, EntryKind::Sample | EntryKind::Same) || stacks.is_broken() {
+            return None;
+        }
+        let head = SampleHead::read(&mut entry)?;
+        let time_ns = stacks.time_ns(head.distance_ns);
+        if head.has_rare_fields() || time_ns < self.cut_ns {
+            return None;
+        }
+        let thread = thread_index.get(head.serial)?;
+        let (stack, class) = if kind == EntryKind::Same {
+            let node = stacks.last_node(thread)?;
+            (stacks.known_stack(node)?, EntryClass::SameSample)
+        } else {
+            let (node, stack) = stacks.read_known(entry)?;
+            stacks.set_last_node(thread, node);
+            (stack, EntryClass::RepeatedSample)
+        };
+        stacks.set_last_time_ns(time_ns);
+        self.threads[thread]
+            .samples
+            .push_plain(stack, time_ns, head.cpu_delta_ns);
+        Some(class)
+    }
+
+    #[inline(never)]
     fn read_sample(
         &mut self,
         source: &ProfileSource,
@@ -425,21 +500,15 @@ impl ProcessStreamingContext {
         if stacks.is_broken() {
             return None;
         }
-        let serial = entry.number()?;
-        let time_ns = stacks.time_ns(entry.signed()?);
-        let flags = SampleFlags::from_byte(entry.byte()?);
-        let cpu_delta_ns = if flags.has(SampleFlags::HAS_CPU) {
-            Some(entry.number()?)
-        } else {
-            None
+        let head = SampleHead::read(entry)?;
+        let time_ns = stacks.time_ns(head.distance_ns);
+        stacks.set_last_time_ns(time_ns);
+        let rare = match head.has_rare_fields() {
+            true => Some(RareFields::read(entry, head.flags)?),
+            false => None,
         };
-        let is_plain = !flags.has(SampleFlags::HAS_EVENT) && !flags.has(SampleFlags::HAS_MORE);
-        let rare = if is_plain {
-            None
-        } else {
-            Some(RareFields::read(entry, flags)?)
-        };
-        let thread = thread_index.get(serial);
+        let cpu_delta_ns = head.cpu_delta_ns;
+        let thread = thread_index.get(head.serial);
         if thread.is_none() {
             let span_ns = rare.map_or(0, |rare| rare.repeats.span_ns);
             let is_after_cut = time_ns.saturating_add(span_ns) >= self.cut_ns;

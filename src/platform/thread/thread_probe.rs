@@ -13,8 +13,9 @@ use crate::platform::shared_file::SharedFile;
 use crate::platform::thread::own_descriptors::first_number_to_close;
 use crate::types::ThreadId;
 
-/// Maximum number of descriptors that stay open. Each costs about 5 KiB of the kernel's memory.
-const MAX_KEPT: i32 = 64;
+/// Maximum number of descriptors that stay open: enough for both files of 64 threads that share few
+/// processors, whose files are read on most ticks. Each costs about 5 KiB of the kernel's memory.
+const MAX_KEPT: i32 = 160;
 /// Size of the buffer for a file, in bytes. A `stat` file is a line of 52 numbers.
 const FILE_BYTES: usize = 1024;
 /// Signals from this one on are real-time signals, which a `stat` file does not list.

@@ -241,6 +241,9 @@ impl SampleRows {
 
     /// Returns the number of rows that are not left out.
     pub(crate) fn kept_rows(&self) -> u64 {
+        if self.idle_stride == 1 {
+            return self.rows;
+        }
         self.unpacked()
             .map(|(_, repeats)| 1 + repeats.count.div_ceil(self.idle_stride))
             .sum()

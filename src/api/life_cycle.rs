@@ -95,13 +95,15 @@ pub struct Started;
 /// `profiler_start`.
 ///
 /// # Errors
-/// - [`StartError::BadValue`]: a setting is out of range. Names the setting, its value and the
-///   accepted range.
+/// - [`StartError::BadValue`]: a setting is out of range. The error names the setting, its value
+///   and the accepted range.
 /// - [`StartError::System`]: the operating system refused a call.
+/// - [`StartError::ControlSystem`]: the operating system refused a call that the [control
+///   signals](StartParams::control_signals) of `params` need.
 /// - [`StartError::Unsupported`]: this build contains no profiler.
 ///
-/// A running session continues after `BadValue` and `Unsupported`. After `System` it may have
-/// ended; then state-change callbacks are called with
+/// A running session continues after `BadValue`, `ControlSystem` and `Unsupported`. After `System`
+/// it may have ended; then state-change callbacks are called with
 /// [`Stopping`](crate::callback::ProfilingState::Stopping).
 pub fn profiler_start(params: StartParams) -> Result<Started, StartError> {
     backend::start(&params).map(|_| Started)

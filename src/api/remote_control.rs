@@ -40,8 +40,8 @@ use crate::types::{ControlSignals, StartError};
 /// # Errors
 /// - [`StartError::BadValue`]: a signal cannot be used for control, serves both purposes, or is the
 ///   sampling signal.
-/// - [`StartError::System`]: the operating system refused a call, for example to create a pipe or a
-///   thread.
+/// - [`StartError::ControlSystem`]: the operating system refused a call, for example to create a
+///   pipe or a thread.
 /// - [`StartError::Unsupported`]: this build contains no profiler.
 pub fn profiler_control_by_signals(signals: ControlSignals) -> Result<(), StartError> {
     backend::control_by_signals(&signals)

@@ -48,17 +48,19 @@
 //! | Task | Items |
 //! |---|---|
 //! | Set up the profiler in `main`; start it by environment variables | [`AutoProfilerInit`], [`profiler_init`], [`profiler_shutdown`] |
-//! | Start and stop a session from code | [`profiler_start`] with [`StartParams`] and [`Features`], [`profiler_stop`]; or the guard [`ProfilerSession`] |
+//! | Start and stop a session from code | [`profiler_start`] or [`profiler_ensure_started`] with [`StartParams`] and [`Features`], [`profiler_stop`]; or the guard [`ProfilerSession`] |
+//! | Choose how running threads are interrupted | [`SamplingEngine`] |
 //! | Register a thread, so that it is sampled | [`register_thread`], [`unregister_thread`], [`ThreadGuard`] |
 //! | Save or write a profile | [`profiler_save_profile_to_file`], [`profiler_get_profile`], [`profiler_stream_json`], [`Profile`], [`profile`] |
 //! | Name a part of the work on every stack | [`auto_profiler_label!`], [`auto_profiler_label_dynamic!`], [`label`] |
 //! | Label a whole function, or a future | [`gecko_profiler_fn_label`](macro@gecko_profiler_fn_label), [`labelled_future`] |
-//! | Put an event on the timeline | [`add_text_marker`], [`add_untyped_marker`], [`auto_profiler_marker_text!`] |
+//! | Put an event on the timeline | [`add_text_marker`], [`add_untyped_marker`], [`auto_profiler_marker!`], [`auto_profiler_marker_text!`] |
 //! | Give an event typed fields | [`marker_type!`], [`add_marker`], [`lazy_add_marker!`], [`ProfilerMarker`], [`schema`] |
 //! | Set a marker's time, thread or stack | [`MarkerOptions`], [`MarkerTiming`], [`MarkerStack`] |
 //! | Use Gecko's marker types, or link the markers of one flow | [`marker`], [`FlowId`] |
 //! | Choose a category, or define one | [`gecko_profiler_category!`], [`profiler_categories!`], [`category`] |
-//! | Pause, and query the state | [`profiler_pause`], [`profiler_pause_sampling`], [`profiler_is_active`], [`profiler_get_buffer_info`] |
+//! | Pause and resume | [`profiler_pause`], [`profiler_resume`]; only the samples: [`profiler_pause_sampling`], [`profiler_resume_sampling`] |
+//! | Query the state | [`profiler_is_active`], [`profiler_is_paused`], [`profiler_get_buffer_info`] |
 //! | Get called when the state changes | [`callback`] |
 //! | Start and save by signals | [`profiler_control_by_signals`] |
 //! | Profile child processes; name the process and its pages | [`process`] |
@@ -68,6 +70,7 @@
 //! | Show the functions of scripts | [`script`] |
 //! | Unwind and name generated code | [`jit`] |
 //! | Record `log` and `tracing` | `ProfilerLogger`, `ProfilerLayer` |
+//! | Handle errors | [`StartError`], [`SaveError`], [`StreamError`], [`UnknownFeature`], [`ExitProfileError`](process::ExitProfileError), [`SuspendError`](stack::SuspendError) |
 //! | Compile code that was written for Mozilla's crate | [`gecko_profiler`] |
 //!
 //! Unless its documentation says otherwise, a function may be called from any thread at any time,

@@ -5,7 +5,8 @@
 //! exported under a hidden name that begins with `__`, and the module re-exports it under its own
 //! name.
 
-/// Makes a [`ProfilingCategoryPair`](crate::types::ProfilingCategoryPair) from the names of Gecko's list.
+/// Makes a [`ProfilingCategoryPair`](crate::types::ProfilingCategoryPair) from the names of Gecko's
+/// list.
 ///
 /// ```
 /// use gekkota::gecko_profiler_category;
@@ -52,15 +53,15 @@ macro_rules! __category {
 /// fn decode() {
 ///     gekkota::auto_profiler_label!("decode", Media, Playback); // until the function returns
 ///     {
-///         gekkota::auto_profiler_label!("parse", Requests::Parsing); // a category of the application
+///         gekkota::auto_profiler_label!("parse", Requests::Parsing); // the application's category
 ///     }
 /// }
 /// # decode();
 /// ```
 ///
 /// The category is written as for [`gecko_profiler_category!`](crate::gecko_profiler_category), or
-/// as an expression. [`AutoProfilerLabel`](crate::api::AutoProfilerLabel) tells how labels behave and
-/// what they cost. To label a whole function there is also
+/// as an expression. [`AutoProfilerLabel`](crate::api::AutoProfilerLabel) tells how labels behave
+/// and what they cost. To label a whole function there is also
 /// [`gecko_profiler_fn_label`](macro@crate::gecko_profiler_fn_label).
 #[doc(alias = "AUTO_PROFILER_LABEL")]
 #[macro_export]
@@ -268,7 +269,8 @@ macro_rules! __auto_profiler_label_dynamic_relevant_for_js {
 /// `auto_profiler_marker_text!("Request", gecko_profiler_category!(Network),
 /// MarkerOptions::default(), url)`.
 ///
-/// The scope's end adds the marker. See [`AutoProfilerTextMarker`](crate::api::AutoProfilerTextMarker).
+/// The scope's end adds the marker. See
+/// [`AutoProfilerTextMarker`](crate::api::AutoProfilerTextMarker).
 #[doc(alias = "AUTO_PROFILER_MARKER_TEXT")]
 #[macro_export]
 macro_rules! auto_profiler_marker_text {

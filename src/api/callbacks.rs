@@ -68,10 +68,10 @@ pub fn profiler_remove_state_change_callback(id: u64) {
 /// session without stack sampling, it runs directly after the loop.
 ///
 /// Callbacks run in the order in which they were added, one after the other, on a thread of the
-/// profiler, where signals are blocked. They hold no lock, and may call any function of the
-/// profiler, also those that stop or start it. Sampling goes on while a callback runs. A stop does
-/// not wait for a running callback. Callbacks that have not begun when the session ends are called
-/// on the thread that ends it, before that call returns: with
+/// profiler, where all signals but those of faults are blocked. They hold no lock, and may call any
+/// function of the profiler, including those that start or stop it. Sampling continues while a
+/// callback runs. A stop does not wait for a running callback. Callbacks that have not begun when
+/// the session ends are called on the thread that ends it, before that call returns: with
 /// [`JustStopped`](SamplingState::JustStopped), unless their loop was already complete. Pending
 /// callbacks are lost in the child of a `fork`. A panic of a callback is caught.
 ///

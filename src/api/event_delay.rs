@@ -10,7 +10,7 @@ use crate::types::ProfilerTime;
 /// While it is handled, the thread's samples record in `eventDelay` how long ago it was queued, in
 /// milliseconds: the time that a new event would have waited so far. Between events the delay is 0.
 /// On a thread that never constructed this guard it is null. The viewer shows a delay of 50 ms or
-/// more as a marker “Jank”, also if the event spent that time waiting behind another one. In nested
+/// more as a marker “Jank”, even if the event spent that time waiting behind another one. In nested
 /// event loops the inner event counts while it is handled, then the outer one again.
 ///
 /// ```
@@ -74,11 +74,10 @@ impl Drop for AutoProfilerEvent {
 ///
 /// While a probe is pending, the thread's samples record in `eventDelay` how long ago it was
 /// posted, in milliseconds. The viewer shows 50 ms or more as a marker “Jank”. Between an answer
-/// and the next probe the delay is 0. It is null while no probe is due: before the first one, after
-/// the last one, and when the next one follows the answer by more than 64 ms or four session
-/// intervals, whichever is longer. Such a gap arises while another watch's `post` blocks, and in a
-/// pause. If a thread has several watches, or a watch and [`AutoProfilerEvent`]s, the longest delay
-/// counts.
+/// and the next probe the delay is 0. It is null before the first probe, after the last one, and in
+/// a gap: if the next probe follows an answer by more than 64 ms or four session intervals,
+/// whichever is longer. A gap arises while another watch's `post` blocks, and in a pause. If a
+/// thread has several watches, or a watch and [`AutoProfilerEvent`]s, the longest delay counts.
 ///
 /// `post` is called while a session profiles the thread and is not paused, on a thread of the
 /// profiler that all watches share. It must pass the probe on without waiting. A watch has at most

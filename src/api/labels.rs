@@ -11,7 +11,7 @@ use crate::util::{PolledWith, ShortText};
 ///
 /// In the profile, the label is a frame between the function that pushed it and that function's
 /// caller. If the compiler inlined the function, the label lies between the function that contains
-/// the inlined code and the caller of that one. A session that starts later sees the label too. The
+/// the inlined code and that function's caller. A session that starts later sees the label too. The
 /// guard is bound to its thread. If it is forgotten, or dropped out of order, it can at worst
 /// remove labels and script frames that were pushed after it.
 ///

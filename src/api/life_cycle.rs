@@ -8,7 +8,8 @@ use crate::types::{StartError, StartParams};
 ///
 /// ```
 /// let _profiler = gekkota::AutoProfilerInit::new();
-/// // `MOZ_PROFILER_STARTUP=1 MOZ_PROFILER_SHUTDOWN=out-%p.json` profiles the application from here on.
+/// // With `MOZ_PROFILER_STARTUP=1 MOZ_PROFILER_SHUTDOWN=out-%p.json`, the application is profiled
+/// // from here on.
 /// ```
 ///
 /// Bind it to a name: `let _ = …` drops it at once. It is not dropped, and so saves no profile, if
@@ -64,11 +65,10 @@ pub fn profiler_init() {
 ///
 /// If `MOZ_PROFILER_SHUTDOWN` names a file, the profile is saved there first: the running
 /// session's, or else that of the last [`ProfilerSession`](crate::api::session::ProfilerSession)
-/// that ended since [`profiler_init`]. A relative path begins in the folder that was the current
-/// one at
-/// [`profiler_init`]. A line on standard error names the file or the error. State-change callbacks are
-/// called with `Stopping`, if the profiler is active, and with `ShuttingDown`, before the profile
-/// is saved.
+/// that ended since [`profiler_init`]. A relative path is relative to the folder that was current
+/// when [`profiler_init`] was called. A line on standard error names the file or the error. Before
+/// the profile is saved, state-change callbacks are called with `Stopping`, if the profiler is
+/// active, and with `ShuttingDown`.
 ///
 /// May be called from any thread, but not in a signal handler. The main thread's registration ends
 /// only if the main thread calls this. [`profiler_init`] may be called again afterwards. Idea:
@@ -86,22 +86,27 @@ pub struct Started;
 /// dropped.
 ///
 /// The threads to sample are the registered ones that the filters select. A running thread receives
-/// the signal once per interval. The stack of a sleeping thread is read from outside. A sleeping
-/// thread is woken only if its stack cannot be unwound without the frame pointer, once per place,
-/// or if the kernel hides its sleep state or CPU clock: without the clock, on every tick.
+/// the signal once per interval. The stack of a sleeping thread is read from outside. Three causes
+/// wake a sleeping thread nevertheless:
+/// - Its stack cannot be unwound without the frame pointer. The sampler wakes it once for each
+///   place where it sleeps.
+/// - The kernel hides whether the thread sleeps. The sampler wakes it once after it has run.
+/// - The kernel hides the thread's CPU clock. The sampler wakes it on every tick.
 ///
 /// May be called from any thread. Returns when the sampler thread runs, after 0.1 to 0.5 ms, or 2.5
 /// ms in a process with 200 libraries. Most of that time reads the list of modules. Idea: Gecko's
 /// `profiler_start`.
 ///
 /// # Errors
-/// - [`StartError::BadValue`]: a setting is out of range. Names the setting, its value and the
-///   accepted range.
+/// - [`StartError::BadValue`]: a setting is out of range. The error names the setting, its value
+///   and the accepted range.
 /// - [`StartError::System`]: the operating system refused a call.
+/// - [`StartError::ControlSystem`]: the operating system refused a call that the [control
+///   signals](StartParams::control_signals) of `params` need.
 /// - [`StartError::Unsupported`]: this build contains no profiler.
 ///
-/// A running session continues after `BadValue` and `Unsupported`. After `System` it may have
-/// ended; then state-change callbacks are called with
+/// A running session continues after `BadValue`, `ControlSystem` and `Unsupported`. After `System`
+/// it may have ended; then state-change callbacks are called with
 /// [`Stopping`](crate::callback::ProfilingState::Stopping).
 pub fn profiler_start(params: StartParams) -> Result<Started, StartError> {
     backend::start(&params).map(|_| Started)
@@ -127,10 +132,10 @@ pub fn profiler_ensure_started(params: StartParams) -> Result<Started, StartErro
 /// May be called from any thread. State-change callbacks are called with
 /// [`Stopping`](crate::callback::ProfilingState::Stopping) before the stop, and pending
 /// after-sampling callbacks after it, both on this thread. Apart from these callbacks the call
-/// waits until the sampler thread has ended. The sampler checks for a stop once per interval, but
-/// every 2 ms if the interval is shorter, and every 50 ms if it is longer. The call does not wait
-/// for a thread that has not answered its last signal, nor for an after-sampling callback that is
-/// running; the thread of the callbacks ends by itself after that callback.
+/// waits until the sampler thread has ended. The sampler checks for a stop once per interval, and
+/// at least every 50 ms. The call does not wait for a thread that has not answered its last signal,
+/// nor for an after-sampling callback that is running; the thread of the callbacks ends by itself
+/// after that callback.
 pub fn profiler_stop() {
     backend::stop();
 }

@@ -6,7 +6,7 @@ use crate::markers::{CowString, FlowStackMarker, StackMarker, Tracing};
 use crate::markers::{MarkerOptions, MarkerStack, MarkerTiming, ProfilerMarker};
 use crate::types::{ProfilerTime, ProfilingCategoryPair};
 
-/// Adds one interval marker with a text when it is dropped, from its construction until then.
+/// Adds one interval marker with a text when it is dropped. The interval begins at construction.
 ///
 /// The marker goes to the thread that drops the guard, unless the options name another thread.
 /// Usually made by [`auto_profiler_marker_text!`](crate::auto_profiler_marker_text). Idea: Gecko's
@@ -139,8 +139,8 @@ impl<'a, T: ProfilerMarker + Clone + 'static> Halves<'a, T> {
     }
 }
 
-/// Adds one marker when it is constructed and one when it is dropped, for the two ends of an
-/// interval.
+/// Adds a marker for the start of an interval when it is constructed, and one for the end when it
+/// is dropped.
 ///
 /// A profile that is taken inside the interval already shows its beginning. Usually made by
 /// [`auto_profiler_marker!`](crate::auto_profiler_marker). Idea: Gecko's `AUTO_PROFILER_MARKER`.
@@ -169,8 +169,8 @@ impl Drop for AutoProfilerMarker<'_> {
     }
 }
 
-/// Adds one marker with a payload of one word when it is constructed and one when it is dropped,
-/// for the two ends of an interval.
+/// Adds a marker for the start of an interval when it is constructed, and one for the end when it
+/// is dropped, each with a payload of one word.
 ///
 /// Exists for code that was written for Mozilla's crate. Usually made by
 /// [`auto_profiler_marker_tracing!`](crate::gecko_profiler::auto_profiler_marker_tracing).
@@ -199,8 +199,8 @@ impl Drop for AutoProfilerTracingMarker<'_> {
     }
 }
 
-/// Adds one marker of a flow when it is constructed and one when it is dropped, for the two ends of
-/// an interval.
+/// Adds a marker of a flow for the start of an interval when it is constructed, and one for the end
+/// when it is dropped.
 ///
 /// Usually made by [`auto_profiler_flow_marker!`](crate::marker::auto_profiler_flow_marker).
 #[derive(Debug)]

@@ -11,8 +11,8 @@
 //! documentation.
 //!
 //! # Imports
-//! `backtrace`, `event_loop`, `export`, `labels`, `markers`, `platform`, `record`, `sampler`,
-//! `session`, `stream`, `types`, `unwind`, `util`
+//! `backtrace`, `disabled`, `event_loop`, `export`, `labels`, `markers`, `platform`, `record`,
+//! `sampler`, `session`, `stream`, `types`, `unwind`, `util`
 //!
 //! # Invariants
 //! No function panics because of a mistake of the application. A call that does not fit the

@@ -13,11 +13,11 @@ use crate::api::backend;
 ///
 /// A marker that another thread is adding at this moment is recorded if that thread read the clock
 /// before the pause, so no marker with the time of its addition lies within a pause. A marker whose
-/// time the application sets may. State-change callbacks are called with
+/// time the application sets may lie within a pause. State-change callbacks are called with
 /// [`Pausing`](crate::callback::ProfilingState::Pausing) before the pause, unless the profiler is
 /// inactive or already paused.
 ///
-/// Independent of [`profiler_pause_sampling`]. May be called from any thread. Cost: about 1 µs.
+/// Independent of [`profiler_pause_sampling`]. May be called from any thread. Cost: about 2 µs.
 /// Idea: Gecko's `profiler_pause`.
 pub fn profiler_pause() {
     backend::pause();
@@ -29,7 +29,7 @@ pub fn profiler_pause() {
 /// paused too. State-change callbacks are called with
 /// [`Resumed`](crate::callback::ProfilingState::Resumed) afterwards.
 ///
-/// May be called from any thread. Cost: about 1 µs. Idea: Gecko's `profiler_resume`.
+/// May be called from any thread. Cost: about 2 µs. Idea: Gecko's `profiler_resume`.
 pub fn profiler_resume() {
     backend::resume();
 }

@@ -6,7 +6,7 @@ use crate::types::{ExitProfileError, Page};
 /// Sets the process's name in the profile, and optionally the site that it works for.
 ///
 /// The default name is that of the executable. If there is a site, the viewer shows it instead of
-/// the name. `etld1` is the site's registrable domain, its "eTLD+1". Both may be set again, and
+/// the name. `etld1` is the site's registrable domain, its "eTLD+1". Both can be set again. They
 /// last until [`profiler_shutdown`](crate::api::life_cycle::profiler_shutdown).
 ///
 /// May be called from any thread, whether or not the profiler is active. Cost: a lock and two
@@ -18,9 +18,9 @@ pub fn profiler_set_process_name(name: &str, etld1: Option<&str>) {
 /// Registers a page, so that the profile lists it.
 ///
 /// The viewer offers the page's tab for selection if a marker belongs to the page
-/// ([`MarkerOptions::with_inner_window_id`](crate::markers::MarkerOptions::with_inner_window_id)), and then
-/// shows the threads with such markers. Tooltips name the page. A page with the id 0 is ignored. A
-/// page replaces one with the same id and takes its place in the profile. It stays until
+/// ([`MarkerOptions::with_inner_window_id`](crate::markers::MarkerOptions::with_inner_window_id)),
+/// and then shows the threads with such markers. Tooltips name the page. A page with the id 0 is
+/// ignored. A page replaces one with the same id and takes its place in the profile. It stays until
 /// [`profiler_shutdown`](crate::api::life_cycle::profiler_shutdown).
 ///
 /// May be called from any thread, whether or not the profiler is active. Cost: a lock and a search
@@ -54,9 +54,9 @@ pub fn profiler_clear_all_pages() {
 /// must be uncompressed JSON in Gecko's format.
 ///
 /// The session keeps it while the buffer reaches back to this moment, within the session's
-/// duration. All exit profiles may take a quarter of the session's capacity; beyond it the oldest
-/// are dropped, which `meta.losses` of the profile counts. The viewer shows the threads
-/// of the child, and of the processes whose profiles it contains, next to those of this process. A
+/// duration. Together, exit profiles may take a quarter of the session's capacity. Beyond it, the
+/// oldest are dropped, and the profile's `meta.losses` counts them. The viewer shows the threads of
+/// the child, and of the processes whose profiles it contains, next to those of this process. A
 /// profile that is added twice appears twice.
 /// [`Profile::summarize`](crate::api::session::Profile::summarize) leaves such profiles out.
 ///

@@ -15,8 +15,8 @@ use crate::types::{ControlSignals, StartError};
 /// the profile as `profile_default_PID.json`, readable only by its owner, and stops the session,
 /// whichever call started it. A profile of that name is replaced. If saving fails, the session
 /// continues. A line on standard error reports each result. With `MOZ_PROFILER_SIGNALS=1`,
-/// [`profiler_init`](crate::api::life_cycle::profiler_init) calls this function with the defaults, unless the
-/// application has called it before.
+/// [`profiler_init`](crate::api::life_cycle::profiler_init) calls this function with the defaults,
+/// unless the application has called it before.
 ///
 /// The signal handlers only write one byte to a pipe; a thread of the profiler does the work. A
 /// previous handler is called afterwards, with the kernel's arguments except for `si_errno`.
@@ -32,7 +32,7 @@ use crate::types::{ControlSignals, StartError};
 /// application's files. Another call sets up the control again.
 ///
 /// Until this function is called, directly or by `profiler_init`, the signals have their default
-/// action, which ends the process. `exec` resets them to it.
+/// action, which ends the process. `exec` restores that action.
 ///
 /// May be called from any thread. Cost: about 0.1 ms. Idea: Gecko's asynchronous control by POSIX
 /// signals.
@@ -40,8 +40,8 @@ use crate::types::{ControlSignals, StartError};
 /// # Errors
 /// - [`StartError::BadValue`]: a signal cannot be used for control, serves both purposes, or is the
 ///   sampling signal.
-/// - [`StartError::System`]: the operating system refused a call, for example to create a pipe or a
-///   thread.
+/// - [`StartError::ControlSystem`]: the operating system refused a call, for example to create a
+///   pipe or a thread.
 /// - [`StartError::Unsupported`]: this build contains no profiler.
 pub fn profiler_control_by_signals(signals: ControlSignals) -> Result<(), StartError> {
     backend::control_by_signals(&signals)
@@ -60,8 +60,8 @@ pub fn profiler_control_by_signals(signals: ControlSignals) -> Result<(), StartE
 /// While the profiler is active, the variables start the child's profiler with the session's
 /// capacity, duration, interval, features, filters and tab id, and keep it from saving to this
 /// process's file. While it is inactive, they keep the child's profiler from starting. Limits: the
-/// capacity is raised or lowered to between 128 MiB and 2 GiB and rounded up to a power of two, a
-/// filter that contains a comma becomes two, and signal and engine are not passed on.
+/// capacity is clamped to 128 MiB … 2 GiB and rounded up to a power of two, a filter that contains
+/// a comma becomes two, and signal and engine are not passed on.
 ///
 /// A program that runs with more rights than the user who started it always passes an empty
 /// `MOZ_PROFILER_SHUTDOWN`, so that its children do not save to a file that this user chose.

@@ -11,14 +11,14 @@ use crate::types::{SaveError, StartError, StartParams, StreamError};
 /// A running session. Dropping it stops the profiler, unless another call has started a new session
 /// since.
 ///
-/// A session that is dropped without [`finish`](Self::finish) loses its data. The exception is an
-/// application that called [`profiler_init`](crate::api::life_cycle::profiler_init) with
-/// `MOZ_PROFILER_SHUTDOWN` set: the end of each `ProfilerSession` then keeps its profile, which
-/// replaces an older one, and [`profiler_shutdown`](crate::api::life_cycle::profiler_shutdown)
-/// saves it if no session runs by then. Until then the profile occupies the memory of its data.
+/// A session that is dropped without [`finish`](Self::finish) loses its data, with one exception.
+/// If the application called [`profiler_init`](crate::api::life_cycle::profiler_init) with
+/// `MOZ_PROFILER_SHUTDOWN` set, the profile of the last `ProfilerSession` that ended is kept.
+/// [`profiler_shutdown`](crate::api::life_cycle::profiler_shutdown) saves the kept profile if no
+/// session runs at that time. Until then the profile occupies the memory of its data.
 ///
 /// Declare the session after [`AutoProfilerInit`](crate::api::life_cycle::AutoProfilerInit), so
-/// that it is dropped before.
+/// that the session is dropped first.
 ///
 /// ```no_run
 /// # fn work() {}
@@ -90,7 +90,7 @@ pub enum Format {
 /// The data of a session at one moment.
 ///
 /// A profile shares the buffer's memory with the session, and keeps that memory alive after the
-/// session. A clone is cheap. It can be written from any thread.
+/// session. A clone is cheap. A profile can be written from any thread.
 #[derive(Clone, Debug)]
 pub struct Profile {
     frozen: backend::FrozenProfile,
@@ -147,8 +147,8 @@ impl Profile {
             .map(drop)
     }
 
-    /// Summarizes on which functions each thread spent its time, in order of registration. Resolves
-    /// all names, as writing does.
+    /// Returns the functions on which each thread spent its time. The threads are in the order of
+    /// registration. Resolves all names, as writing does.
     pub fn summarize(&self) -> Vec<ThreadSummary> {
         summarize(self.frozen.source())
     }

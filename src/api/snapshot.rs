@@ -84,7 +84,7 @@ impl SnapshotOptions {
         self
     }
 
-    /// Sets the progress that writing updates, for another thread to poll. Cost: some hundred
+    /// Sets the progress that the writer updates, for another thread to poll. Cost: some hundred
     /// atomic writes per thread in the profile.
     #[must_use]
     pub fn progress(mut self, progress: SharedProgress) -> Self {
@@ -141,13 +141,13 @@ pub fn profiler_get_profile() -> Option<Vec<u8>> {
 /// The first `%p` in the path becomes the process id. A name that ends in `.gz` makes a compressed
 /// file. Addresses get names, unless `MOZ_PROFILER_SYMBOLICATE` is `0`.
 ///
-/// - **Little memory.** Without memory for the whole profile, addresses stay unnamed, or only the
-///   newest part is written. `left_out_bytes` in `meta.losses` says so. Without memory even for a
-///   small part, the result is an error, and a later save can succeed.
+/// - **Little memory.** If there is no memory for the whole profile, addresses stay unnamed, or
+///   only the newest part is written, and `left_out_bytes` in `meta.losses` says so. If there is no
+///   memory even for a small part, the result is an error, and a later save can succeed.
 /// - **Complete or absent.** The profile is written to a temporary file in the same folder, which
 ///   then takes the place of the file. The temporary file has no name where the file system allows
 ///   that, so a killed process leaves nothing behind. Otherwise, the next save in this folder
-///   removes what a killed process left.
+///   removes the file that a killed process left.
 /// - **Folders that are not writable.** If the file exists and is writable, but no file can be
 ///   created in its folder, or if the file is a mount point, the file is overwritten. The complete
 ///   profile is first written to a temporary file in `/var/tmp`, `/tmp` or memory. A kill or a
@@ -155,12 +155,12 @@ pub fn profiler_get_profile() -> Option<Vec<u8>> {
 ///   disk leaves an empty one. The file keeps its mode, so other users may be able to read it.
 /// - **Links.** A symbolic link is followed and kept. It is refused if another user may have
 ///   planted it: in a folder where each user may create files, as in `/tmp`, it belongs neither to
-///   the user of this process nor to the folder's owner. That is the kernel's rule
-///   `fs.protected_symlinks`, and applies here even where the kernel's is off. The same holds for
+///   the user of this process nor to the folder's owner. The kernel has the same rule,
+///   `fs.protected_symlinks`; the profiler applies it even if that is off. The same holds for
 ///   pipes.
 /// - **Devices and pipes**, `/dev/stdout` for example, are written directly.
-/// - **Signals.** A pipe without a reader, or a limit of the file size, is an error. It raises no
-///   signal (`SIGPIPE`, `SIGXFSZ`), which could end the program.
+/// - **Signals.** A write to a pipe without a reader, or beyond the maximum size of a file, is an
+///   error. It raises no signal (`SIGPIPE`, `SIGXFSZ`), so it does not end the program.
 ///
 /// # Errors
 /// [`SaveError`] names the file that could not be created or written, and the reason. On a full

@@ -20,11 +20,12 @@ pub fn profiler_current_thread_id() -> ThreadId {
 ///
 /// The thread receives the running session's signal. Without a session, or if other code has taken
 /// that signal over, it receives the signal that a session would choose: see
-/// [`StartParams::signal`](crate::StartParams::signal). The signal interrupts a system call in which
-/// the thread sleeps. Most calls are restarted, because the handler is installed with `SA_RESTART`.
-/// Some, such as `epoll_wait`, `poll` and `nanosleep`, return `EINTR`. A thread that blocks the
-/// signal does not answer, and finds the signal pending. No signal is sent during a fork of the
-/// process. The handler stays installed, and forwards foreign signals as a session's handler does.
+/// [`StartParams::signal`](crate::StartParams::signal). The signal interrupts a system call in
+/// which the thread sleeps. Most calls are restarted, because the handler is installed with
+/// `SA_RESTART`. Some, such as `epoll_wait`, `poll` and `nanosleep`, return `EINTR`. A thread that
+/// blocks the signal does not answer, and finds the signal pending. No signal is sent during a fork
+/// of the process. The handler stays installed, and forwards foreign signals as a session's handler
+/// does.
 ///
 /// Cost: 0.1 ms for a running thread, mostly the wait for its answer; the first stack costs 0.5 ms
 /// more, for the list of modules. The thread is interrupted only for the copy. Idea: Gecko's
@@ -67,8 +68,8 @@ pub fn profiler_suspend_and_sample_thread(
 /// Returns `None` if there is no memory for the copy, or in a build without the profiler. May be
 /// called from any thread, registered or not, with or without a session. On a stack that is not the
 /// thread's own (a signal stack, a coroutine), the copy contains only the innermost frame, and is
-/// marked as truncated. Of a stack that uses more than 1 MiB, the youngest MiB is copied, and the copy
-/// is marked as truncated, too.
+/// marked as truncated. Of a stack that uses more than 1 MiB, the youngest MiB is copied, and the
+/// copy is marked as truncated, too.
 ///
 /// Cost: 0.1 µs, and the copy of the used part of the stack, at most 1 MiB. Takes no lock, except
 /// that the first call in the process lists the loaded modules under the loader's lock, in about

@@ -34,9 +34,8 @@ pub fn profiler_is_paused() -> bool {
 }
 
 /// Returns whether sampling is paused, by [`profiler_pause`](crate::api::pause::profiler_pause) or
-/// by
-/// [`profiler_pause_sampling`](crate::api::pause::profiler_pause_sampling); `false` while the profiler is
-/// inactive.
+/// by [`profiler_pause_sampling`](crate::api::pause::profiler_pause_sampling); `false` while the
+/// profiler is inactive.
 ///
 /// May be called from any thread. Cost: one relaxed load.
 #[inline]
@@ -83,9 +82,9 @@ pub fn profiler_get_available_features() -> Features {
 ///
 /// Adjusted features lack the unavailable ones and include those that are implied. The signal is
 /// the one in use. Passing the result to
-/// [`profiler_ensure_started`](crate::api::life_cycle::profiler_ensure_started) keeps the running session. Passing
-/// it to [`profiler_start`](crate::api::life_cycle::profiler_start) starts another session like it. May be called
-/// from any thread. Cost: the profiler's lock for a moment.
+/// [`profiler_ensure_started`](crate::api::life_cycle::profiler_ensure_started) keeps the running
+/// session. Passing it to [`profiler_start`](crate::api::life_cycle::profiler_start) starts another
+/// session like it. May be called from any thread. Cost: the profiler's lock for a moment.
 pub fn profiler_get_start_params() -> Option<StartParams> {
     backend::start_params()
 }
@@ -102,9 +101,9 @@ pub fn profiler_get_buffer_info() -> Option<BufferInfo> {
 /// Returns whether the running session records any of these features for the calling thread.
 ///
 /// `false` while the profiler is inactive or paused, on an unregistered thread, and on a thread
-/// that the session does not select. As in Gecko, the answer is about the thread only. It is also
-/// `true` if the session records such data of no thread, for example because it lacks
-/// [`Features::CPU`], and in a pause of sampling.
+/// that the session does not select. As in Gecko, the answer considers only the thread. It is
+/// `true` even if the session records such data of no thread, for example without [`Features::CPU`]
+/// or while sampling is paused.
 ///
 /// Use it to skip work that is only needed for the profile. Cost: one load; while the profiler is
 /// active, also a lookup of the thread's registration. Idea: Gecko's function of the same name.

@@ -43,7 +43,7 @@ pub(crate) fn group(token: &TokenTree, delimiter: Delimiter) -> Option<&Group> {
     }
 }
 
-/// Removes the invisible group that surrounds tokens from a macro's arguments.
+/// Removes the delimiter-less group that the compiler puts around a macro argument.
 pub(crate) fn uncovered(tokens: TokenStream) -> Vec<TokenTree> {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     match &tokens[..] {

@@ -10,7 +10,7 @@
 //! Any thread copies its own stack. The list and the pool are lock-free.
 //!
 //! # Imports
-//! `labels`, `platform`, `threads`, `types`, `util`
+//! `capture`, `labels`, `platform`, `threads`, `types`, `util`
 //!
 //! # Invariants
 //! - Copying for a marker allocates only if the pool has no block of about the needed size. The

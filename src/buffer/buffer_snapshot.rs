@@ -73,14 +73,14 @@ impl BufferSnapshot {
         self.chunk_memory
     }
 
-    /// Time from which on all entries are present, if chunks were discarded. Some earlier entries
-    /// may still be present.
+    /// Returns the time from which on all entries are present, if chunks were discarded. Some
+    /// earlier entries may also be present.
     pub(crate) fn complete_since(&self) -> Option<TimeStamp> {
         self.complete_since
     }
 
-    /// Drops the chunks for which `keeps` yields false, in the order of [`Self::chunks`]. Their
-    /// memory is freed once the session has discarded them as well.
+    /// Drops the chunks for which `keeps` yields false, in the order of [`Self::chunks`]. The
+    /// memory of a dropped chunk is freed once the session has discarded the chunk, too.
     pub(crate) fn retain_chunks(&mut self, mut keeps: impl Iterator<Item = bool>) {
         self.chunks.retain(|(chunk, committed)| {
             let is_kept = keeps.next().unwrap_or(true);
@@ -91,7 +91,7 @@ impl BufferSnapshot {
         });
     }
 
-    /// Leaves out the half of the chunks that were not written to for longest, for lack of memory.
+    /// Leaves out, for lack of memory, the half of the chunks that were written to least recently.
     /// Returns false if that would leave none.
     pub(crate) fn leave_out_older_half(&mut self) -> bool {
         let half = self.chunks.len() / 2;
@@ -106,7 +106,7 @@ impl BufferSnapshot {
         half > 0
     }
 
-    /// Number of bytes in all chunks.
+    /// Returns the number of bytes in all chunks.
     pub(crate) fn bytes(&self) -> u64 {
         self.chunks
             .iter()
@@ -114,8 +114,8 @@ impl BufferSnapshot {
             .sum()
     }
 
-    /// Number of bytes in this snapshot's chunks that the session has discarded. A chunk dropped by
-    /// [`Self::retain_chunks`] counts only if the session had discarded it before.
+    /// Returns the number of bytes in this snapshot's chunks that the session has discarded. A
+    /// chunk dropped by [`Self::retain_chunks`] counts only if the session had discarded it before.
     pub(crate) fn discarded_bytes(&self) -> u64 {
         let given_up = self.chunks.iter().filter(|(chunk, _)| chunk.is_discarded());
         self.dropped_discarded_bytes

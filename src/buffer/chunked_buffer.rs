@@ -34,7 +34,7 @@ pub(crate) struct ChunkedBuffer {
     lanes: Lanes,
     /// Whether a chunk is done, or a lane lacks its next chunk.
     needs_maintenance: AtomicBool,
-    /// Numbers of dropped entries, indexed by [`Dropped`].
+    /// Number of dropped entries for each reason, indexed by [`Dropped`].
     dropped: [AtomicU64; DROP_REASONS],
     /// Number of the active session, or 0 without one. A hint for callers that do not hold the
     /// lock.
@@ -49,7 +49,7 @@ pub(crate) struct ChunkedBuffer {
     lacks_memory: AtomicBool,
     /// Number of chunks that the system had no memory for in the active session. A hint.
     refused_chunks: AtomicU64,
-    /// Number of calls of [`Self::maintain`] since then.
+    /// Number of calls of [`Self::maintain`] since `lacks_memory` was set.
     calls_without_memory: AtomicUsize,
     heavy_barrier: HeavyBarrier,
     memory_probe: MemoryProbe,
@@ -81,7 +81,8 @@ pub(crate) struct LaneRef<'a>(&'a Lane, PhantomData<*const ()>);
 
 impl Drop for LaneHandle<'_> {
     fn drop(&mut self) {
-        // A signal handler that interrupted the profiler has called `exit`: the lane stays taken.
+        // If a signal handler that interrupted the profiler has called `exit`, the lane stays
+        // taken.
         if !holds_any_lock() {
             self.buffer.give_lane_back(self.lane);
         }
@@ -89,7 +90,7 @@ impl Drop for LaneHandle<'_> {
 }
 
 impl<'a> LaneHandle<'a> {
-    /// Index of the lane in its buffer.
+    /// Returns the index of the lane in its buffer.
     pub(crate) fn index(&self) -> usize {
         self.lane.index
     }
@@ -99,8 +100,8 @@ impl<'a> LaneHandle<'a> {
     }
 
     /// Puts an entry of `session` and returns the number of the chunk that holds it. Returns `None`
-    /// if that session has ended. Also returns `None`, and counts the entry as dropped, if it is
-    /// larger than a chunk or than it announced.
+    /// if that session has ended. Also returns `None`, and counts the entry as dropped, if the
+    /// entry is larger than a chunk, or wrote more bytes than it announced.
     #[doc(alias = "ReserveAndPut")]
     #[inline]
     pub(crate) fn put(
@@ -138,12 +139,12 @@ impl<'a> LaneHandle<'a> {
         )
     }
 
-    /// Whether entries are dropped for lack of memory: see [`ChunkedBuffer::lacks_memory`].
+    /// Returns whether entries are dropped for lack of memory: see [`ChunkedBuffer::lacks_memory`].
     pub(crate) fn lacks_memory(&self) -> bool {
         self.buffer.lacks_memory()
     }
 
-    /// Whether an entry of `entry_bytes` fits into a chunk.
+    /// Returns whether an entry of `entry_bytes` fits into a chunk.
     pub(crate) fn fits_in_chunk(&self, entry_bytes: usize) -> bool {
         block_bytes(entry_bytes) <= self.buffer.largest_block_bytes()
     }
@@ -230,18 +231,19 @@ impl ChunkedBuffer {
         made.ok()
     }
 
-    /// Whether entries are dropped, because the system has no memory for chunks and none of the
-    /// session's own can be recycled.
+    /// Returns whether entries are dropped, because the system has no memory for chunks and no
+    /// chunk of the session can be recycled.
     pub(crate) fn lacks_memory(&self) -> bool {
         self.lacks_memory.load(Ordering::Relaxed)
     }
 
-    /// Number of chunks that the system had no memory for in the active session.
+    /// Returns the number of chunks that the system had no memory for in the active session.
     pub(crate) fn refused_chunks(&self) -> u64 {
         self.refused_chunks.load(Ordering::Relaxed)
     }
 
-    /// Allows the next attempt to find memory for a chunk, from time to time.
+    /// Allows another attempt to find memory for a chunk, after every [`CALLS_BETWEEN_ATTEMPTS`]
+    /// calls.
     fn end_lack_of_memory(&self) {
         let calls = self.calls_without_memory.fetch_add(1, Ordering::Relaxed) + 1;
         if calls.is_multiple_of(CALLS_BETWEEN_ATTEMPTS) {
@@ -282,7 +284,7 @@ impl ChunkedBuffer {
         (number != 0).then(|| Generation::from_number(number))
     }
 
-    /// Maximum length of a block, in bytes.
+    /// Returns the maximum length of a block, in bytes.
     fn largest_block_bytes(&self) -> usize {
         self.largest_block_bytes.load(Ordering::Relaxed)
     }
@@ -353,7 +355,7 @@ impl ChunkedBuffer {
                 }
             }
         }
-        // Freeing this much memory takes a while, so free it without holding the lock.
+        // Freeing this much memory takes a while, so it is freed after the lock is released.
         drop(state);
         drop((before, writers));
     }
@@ -451,8 +453,8 @@ impl ChunkedBuffer {
                 Some(chunk) if taken[lane.index] && chunks.has_space_for_one() => {
                     lane.set_next(chunks.begin(chunk, lane.index));
                 }
-                // The lane's writer ended while the chunk was allocated without the lock, or there is
-                // no memory for a longer list.
+                // The lane's writer ended while the chunk was allocated without the lock, or there
+                // is no memory for a longer list.
                 Some(_) => chunks.manager.forget_unreleased(bytes),
                 None => chunks.forget_allocation(bytes),
             }

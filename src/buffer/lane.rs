@@ -58,8 +58,8 @@ pub(crate) trait ChunkSource {
         block_bytes: usize,
     ) -> Option<ChunkWriter>;
 
-    /// Whether chunks of `session` can hold a block of `block_bytes`. Counts a block that is too
-    /// large as dropped.
+    /// Returns whether chunks of `session` can hold a block of `block_bytes`. Counts a block that
+    /// is too large as dropped.
     fn can_hold(&self, session: Generation, block_bytes: usize) -> bool;
 
     /// Requests maintenance from the sampler, after a chunk is done or a lane's next chunk was
@@ -219,7 +219,7 @@ impl Lane {
         next
     }
 
-    /// Sets the size of the lane's future chunks after `full` was filled.
+    /// Chooses the size of the lane's later chunks after `full` was filled.
     fn adapt_chunk_size(&self, full: &ChunkWriter, now: TimeStamp) {
         let chunk = full.chunk();
         // A chunk that was left because of a large entry may be almost empty.
@@ -241,12 +241,13 @@ impl Lane {
         });
     }
 
-    /// Desired size of the next chunk, in bytes; 0 for a lane that has not filled a chunk yet.
+    /// Returns the desired size of the next chunk, in bytes; 0 for a lane that has not filled a
+    /// chunk yet.
     pub(crate) fn wanted_bytes(&self) -> usize {
         self.wanted_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether the next chunk is missing. Called by the sampler.
+    /// Returns whether the next chunk is missing. Called by the sampler.
     pub(crate) fn lacks_next(&self) -> bool {
         self.next.is_empty()
     }

@@ -39,8 +39,8 @@ const HEAD_BYTES: usize = TEXT_OFFSET + TEXT_BYTES;
 /// Size of the red zone, in bytes: the memory below the stack pointer that the ABI allows a leaf
 /// function to use.
 const RED_ZONE_BYTES: u64 = if cfg!(target_arch = "x86_64") { 128 } else { 0 };
-/// Maximum size of the copy of a stack, in bytes. Of a deeper stack the youngest part is copied, and
-/// the stack is marked as truncated. The thread waits for the copy, so without a limit its stop
+/// Maximum size of the copy of a stack, in bytes. Of a deeper stack the youngest part is copied,
+/// and the stack is marked as truncated. The thread waits for the copy, so without a limit its stop
 /// would grow with the depth of its stack. The older part cannot come from an earlier copy: the
 /// thread may have returned from it and called again, with equal addresses at the border.
 pub(crate) const MAX_STACK_BYTES: usize = 1 << 20;
@@ -421,8 +421,8 @@ impl SlotWriter<'_> {
         });
     }
 
-    /// Copies another stack by `read`, which copies the readable bytes at the start of a piece to an
-    /// area that has space for the whole piece, and returns their number.
+    /// Copies another stack by `read`, which copies the readable bytes at the start of a piece to
+    /// an area that has space for the whole piece, and returns their number.
     pub(crate) fn copy_other_stack_by_in_handler(
         &mut self,
         read: impl Fn(MemoryPiece, *mut u8) -> usize,

@@ -8,7 +8,7 @@
 //! # Threads and locks
 //! The target thread fills its slot in its handler; the sampler reads the slot, and fills it for a
 //! sleeping thread. `slot_state.rs` lists which thread may make each transition. The slot pool has
-//! a lock (thread data, in the lock order) that no handler takes.
+//! a lock (of the rank `SessionData`) that no handler takes.
 //!
 //! # Imports
 //! `labels`, `platform`, `types`, `util`

@@ -1,7 +1,7 @@
 //! Counters: numbers sampled over time.
 //!
 //! # Purpose
-//! The definitions of the counters, and how the sampler reads them.
+//! Defines the counters, and reads their values for the sampler.
 //!
 //! # Threads and locks
 //! Counters are read by the sampler thread, without a lock.

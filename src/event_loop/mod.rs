@@ -1,8 +1,8 @@
 //! Event loops that the profiler watches by probes.
 //!
 //! # Purpose
-//! To a loop that cannot report its events, the profiler posts a probe at an interval, and measures
-//! how long the probe waits ([`probe`]). [`watch`] holds the watched loops.
+//! If a loop cannot report its events, the profiler posts a probe to it at an interval, and
+//! measures how long the probe waits ([`probe`]). [`watch`] holds the watched loops.
 //!
 //! # Threads and locks
 //! A probe runs on the loop's thread. The watcher thread posts the probes, and holds no lock while

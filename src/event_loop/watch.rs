@@ -122,8 +122,8 @@ impl EventWatches {
             .collect()
     }
 
-    /// Returns true when the caller must start the watcher thread: there is none yet, and a loop is
-    /// watched.
+    /// Returns whether the caller must start the watcher thread: a loop is watched, and no watcher
+    /// thread exists.
     pub(crate) fn claim_watcher(pause_ns: u64) -> bool {
         let mut watches = WATCHES.lock();
         watches.pause_ns = pause_ns;

@@ -1,4 +1,4 @@
-//! Time spent in each function, per thread.
+//! Computes the time that each thread spent in each function.
 
 use std::time::Duration;
 
@@ -88,8 +88,8 @@ impl Weight {
     }
 }
 
-/// Summarizes each thread, in the order of registration. It looks up the names of all functions,
-/// which takes as long as when a profile is written. Without memory for the whole profile, it
+/// Summarizes each thread, in the order of registration. Looks up the names of all functions, which
+/// takes as long as it does when a profile is written. If there is no memory for the whole profile,
 /// summarizes the newest part, or nothing.
 #[cfg(has_profiler)]
 pub(crate) fn summarize(source: &ProfileSource) -> Vec<ThreadSummary> {

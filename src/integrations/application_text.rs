@@ -1,4 +1,4 @@
-//! Formatting of the application's values.
+//! Formats the application's values.
 //!
 //! Formatting a value runs code of the application. This code may log or open spans itself, perhaps
 //! with the same value again, and it may panic.
@@ -17,8 +17,8 @@ thread_local! {
 }
 
 /// Returns whether the calling thread is formatting a value for a marker. Records, spans and events
-/// that the value itself produces then are not recorded; otherwise the formatting could recurse
-/// without end.
+/// that the value itself produces during that time are not recorded, because formatting them could
+/// recurse without end.
 #[inline]
 pub(crate) fn is_formatting() -> bool {
     IS_FORMATTING.get()

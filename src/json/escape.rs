@@ -7,15 +7,15 @@ const fn needs_escape(byte: u8) -> bool {
     byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
-/// Returns whether a step has a byte that must be escaped. Free of branches, so that the compiler
+/// Returns whether a step has a byte that must be escaped. It has no branches, so the compiler
 /// compares all bytes of a step at once.
 fn is_hit<const N: usize>(step: &[u8; N]) -> bool {
     step.iter()
         .fold(false, |hit, &byte| hit | needs_escape(byte))
 }
 
-/// Returns whether a JSON string holds this text as it is. The last step of a text overlaps the one
-/// before, so that it never compares a single byte.
+/// Returns whether this text needs no escapes in a JSON string. The last step of a text overlaps
+/// the step before it, so that no step compares a single byte.
 pub(super) fn is_plain(text: &[u8]) -> bool {
     let (steps, _) = text.as_chunks::<STEP_BYTES>();
     if let Some(last) = text.last_chunk::<STEP_BYTES>() {

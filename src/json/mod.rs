@@ -16,9 +16,10 @@
 //! # Invariants
 //! Memory is bounded by one buffer, and writing a value does not allocate. Long values go to the
 //! sink directly, without a copy in the buffer. An attempt is the exception: all its output stays
-//! in the buffer, which grows, until the attempt ends. Each string is escaped once, and a table of
-//! unique strings copies only those that do not outlive it. Strings that are not UTF-8 are converted
-//! to UTF-8.
+//! in the buffer, which grows, until the attempt ends. Each string is escaped once. A table of
+//! unique strings copies a string only if the string may be freed before the table. Strings that
+//! are not UTF-8 are converted to UTF-8.
+//!
 //! After the first failure of a job the writer writes nothing more. The failure is returned at the
 //! end; `failed` reports it earlier.
 //!

@@ -1,5 +1,5 @@
-//! Formatting of numbers, without allocation: integers and times by tables, which take about half
-//! as many instructions as `itoa`, and floats by `zmij`.
+//! Formats numbers without allocation. Integers and times are formatted by tables, which take about
+//! half as many instructions as `itoa`, and floats by `zmij`.
 
 /// Maximum length of a formatted number or of a row of four, in bytes. It includes a leading comma
 /// and space for a four-byte store at the end.

@@ -11,8 +11,8 @@ pub(crate) struct StringIndex(pub(crate) u32);
 
 /// Unique strings in the order of their first use.
 ///
-/// The table refers to strings that outlive it, and copies only the others. So the texts of a
-/// profile's markers are not held twice.
+/// The table refers to strings that live at least as long as the table, and copies only the others.
+/// So the texts of a profile's markers are not held twice.
 #[doc(alias = "UniqueJSONStrings")]
 #[derive(Debug, Default)]
 pub(crate) struct UniqueStrings<'a> {
@@ -20,7 +20,7 @@ pub(crate) struct UniqueStrings<'a> {
     list: StringList<'a>,
 }
 
-/// Strings, of which some lie elsewhere.
+/// A list of strings: copies in the list, and references to strings elsewhere.
 #[derive(Debug, Default)]
 struct StringList<'a> {
     strings: Vec<Stored<'a>>,

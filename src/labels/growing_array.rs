@@ -48,8 +48,8 @@ impl<T: Copy + Default> GrowingArray<T> {
     }
 
     /// Moves the content to an array of at least `wanted` and at most `max` elements. The caller
-    /// must read the capacity again to see whether that succeeded: the system may have no memory,
-    /// and the allocator is the application's, and may even have closed the array.
+    /// must read the capacity again to see whether that succeeded. The system may have no memory,
+    /// and the application's allocator may even have closed the array.
     #[cold]
     pub(crate) fn grow(&self, wanted: u32, max: u32) {
         let old_capacity = self.capacity();

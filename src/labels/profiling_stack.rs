@@ -20,8 +20,8 @@
 //!   then the depth or length is raised. A grown array is filled before its address replaces the
 //!   old one. Compiler fences separate the steps. The handler reads the depth first, and the
 //!   address after it;
-//! - *one store*: the only change to a frame below the depth is to the position of a script frame,
-//!   and is one aligned store. The position of a label is never used;
+//! - *one store*: of a frame below the depth, only the position of a script frame changes, by one
+//!   aligned store. The position of a label is never used;
 //! - *numbers only*: a [`LabelToken`] holds a depth, and a pop can only lower the depth. So a token
 //!   that is leaked, used late or used out of order at worst removes labels. The length of the
 //!   texts follows from the labels that remain.
@@ -220,7 +220,7 @@ impl ProfilingStack {
         }
     }
 
-    /// Copies the text behind the others; `None` when it does not fit or is empty.
+    /// Copies the text behind the other texts. Returns `None` if it does not fit or is empty.
     fn push_text(&self, dynamic: &str) -> Option<TextRange> {
         let (start, bytes) = (
             self.text_bytes.load(Ordering::Relaxed),

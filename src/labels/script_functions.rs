@@ -133,7 +133,7 @@ impl ScriptFunctions {
     }
 }
 
-/// Looks up a description whose texts need not live as long as those in the map.
+/// Finds the function with this description, whose texts need not live as long as those in the map.
 fn find<'a>(
     map: &HashMap<ScriptDescription<'a>, &'static ScriptFunction>,
     description: &ScriptDescription<'a>,

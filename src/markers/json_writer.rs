@@ -28,7 +28,7 @@ pub(crate) enum PropertyValue<'v> {
 }
 
 /// Writes the fields of a marker's payload, one after another, in
-/// [`ProfilerMarker::stream_json_marker_data`](crate::markers::profiler_marker::ProfilerMarker::stream_json_marker_data).
+/// [`ProfilerMarker::stream_json_marker_data`](crate::ProfilerMarker::stream_json_marker_data).
 ///
 /// NaN and infinite numbers, which JSON cannot represent, become `null`. The profile stays well
 /// formed whatever the order of calls: open arrays and objects are closed at the end, an element

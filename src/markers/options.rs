@@ -187,8 +187,9 @@ impl MarkerOptions {
         }
     }
 
-    /// Assigns the marker to a page of [`profiler_register_page`](crate::process::profiler_register_page);
-    /// the default, 0, means no page.
+    /// Assigns the marker to a page of
+    /// [`profiler_register_page`](crate::process::profiler_register_page); the default, 0, means no
+    /// page.
     #[doc(alias = "MarkerInnerWindowId")]
     #[must_use]
     #[inline]

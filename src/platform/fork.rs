@@ -65,8 +65,8 @@ extern "C" fn child() {
     }
 }
 
-/// Makes each later fork run the hooks. Only the first call has an effect. `vfork` and `posix_spawn`
-/// do not run hooks.
+/// Makes each later fork run the hooks. Only the first call has an effect. `vfork` and
+/// `posix_spawn` do not run hooks.
 pub(crate) fn install_fork_handlers(hooks: ForkHooks) {
     if IS_INSTALLED.load(Ordering::Acquire) {
         return;
@@ -117,8 +117,9 @@ mod tests {
         thread
     }
 
-    /// Runs `body` in a forked child, and drops it in this process. The child exits with 0 if `body`
-    /// returns true, and does not return to the test harness. An alarm ends a child that hangs.
+    /// Runs `body` in a forked child, and drops it in this process. The child exits with 0 if
+    /// `body` returns true, and does not return to the test harness. An alarm ends a child that
+    /// hangs.
     fn start_child(body: impl FnOnce() -> bool) -> Pid {
         // SAFETY: the C library allows its allocator and its threads in the child.
         match unsafe { fork() }.expect("a child") {
@@ -169,8 +170,8 @@ mod tests {
         }
     }
 
-    /// Forks `forks` times while this thread holds the locks, and three others begin to wait for one
-    /// of them each. In the child, this thread releases the locks as the fork hooks do, and two
+    /// Forks `forks` times while this thread holds the locks, and three others begin to wait for
+    /// one of them each. In the child, this thread releases the locks as the fork hooks do, and two
     /// threads contend for them.
     fn fork_beside_contended_locks(forks: u32) {
         let ends = AtomicBool::new(false);

@@ -227,8 +227,7 @@ pub(crate) fn signals_to_block() -> SigSet {
 }
 
 /// Runs `body` with all signals blocked on the calling thread. Those of faults stay as they are.
-/// Threads created in `body` inherit the mask, so no signal that another process or thread sends is
-/// delivered to them, unless it is that of a fault.
+/// Threads created in `body` inherit the mask, so only the signals of faults are delivered to them.
 pub(crate) fn with_signals_blocked<T>(body: impl FnOnce() -> T) -> T {
     struct Restore(nix::Result<SigSet>);
     impl Drop for Restore {

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 const FORKING: u32 = 1 << 31;
 /// Time between two checks of a waiting thread.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
-/// Maximum time that a fork waits for calls that do not get the loader's lock. Such calls wait for a
-/// thread of the application, which may be the one that forks.
+/// Maximum time that a fork waits for calls that do not get the loader's lock. Such calls wait for
+/// a thread of the application, which may be the one that forks.
 const MAX_FORK_WAIT: Duration = Duration::from_secs(1);
 
 /// The calls in progress.
@@ -45,8 +45,8 @@ struct Seat {
 }
 
 thread_local! {
-    /// The seat of the calling thread, if it is watched. Not a type with a destructor: the C library
-    /// waits for the loader when it registers one.
+    /// The seat of the calling thread, if it is watched. Not a type with a destructor: the C
+    /// library waits for the loader when it registers one.
     static OWN_SEAT: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
@@ -116,8 +116,8 @@ impl LoaderCalls {
         }
     }
 
-    /// Waits until no call is in progress, and delays further calls. Gives up waiting for calls that
-    /// have not got the loader's lock for [`MAX_FORK_WAIT`].
+    /// Waits until no call is in progress, and delays further calls. Gives up waiting for calls
+    /// that have not got the loader's lock for [`MAX_FORK_WAIT`].
     pub(crate) fn close_for_fork(&self) {
         let mut stuck = (None, Instant::now());
         while self

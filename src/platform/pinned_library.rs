@@ -1,7 +1,7 @@
 //! Keeps the library that contains this crate loaded.
 //!
-//! An application may unload a library that uses the profiler. Its signal handler, its fork handlers
-//! and its threads would then run code that is no longer there.
+//! An application may unload a library that uses the profiler. Its signal handler, its fork
+//! handlers and its threads would then run code that is no longer there.
 //!
 //! **Contract** (cited below):
 //! - *loader's calls*: `dladdr` and `dlopen` may be called at any time outside of signal handlers,

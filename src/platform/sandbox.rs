@@ -51,7 +51,7 @@ pub(crate) fn check_sandbox() {
     }
 }
 
-/// From now on the handler makes no uncommon call.
+/// Makes the handler avoid uncommon calls from now on.
 pub(crate) fn avoid_calls_in_handler() {
     HANDLER_AVOIDS_CALLS.store(true, Ordering::Relaxed);
 }

@@ -71,7 +71,8 @@ impl SharedFile {
     /// device could change its state.
     ///
     /// # Errors
-    /// `InvalidInput` if the file is not a regular one; otherwise the error of the operating system.
+    /// `InvalidInput` if the file is not a regular one; otherwise the error of the operating
+    /// system.
     pub(crate) fn open_regular(path: &Path) -> io::Result<Self> {
         let not_regular = || io::Error::from(io::ErrorKind::InvalidInput);
         if !std::fs::metadata(path)?.is_file() {

@@ -2,8 +2,8 @@
 //!
 //! An application may close them and open files, of which one then gets the number of standard
 //! error. So a notice is written only to the file that the stream was when the profiler first ran,
-//! or to one that looks like a redirected stream: `exec` keeps it, and it cannot be read. Databases
-//! and sockets can be read.
+//! or to one that looks redirected: open only for writing, and not closed on `exec`. Databases and
+//! sockets are open for reading, too.
 
 use std::io;
 use std::os::fd::BorrowedFd;

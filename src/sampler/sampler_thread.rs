@@ -41,8 +41,8 @@ const COUNTER_INTERVAL_NS: u64 = 20_000_000;
 /// Interval between two sandbox checks, in ns: a program may sandbox itself at any time. Expired
 /// data is discarded at the same interval.
 const HOUSEKEEPING_INTERVAL_NS: u64 = 1_000_000_000;
-/// Memory for the work of a tick, in bytes: lists of modules and threads, and caches that grow. glibc
-/// consolidates its memory whenever 64 KiB or more are freed.
+/// Memory for the work of a tick, in bytes: lists of modules and threads, and caches that grow.
+/// glibc consolidates its memory whenever 64 KiB or more are freed.
 const TICK_BYTES: usize = 32 << 10;
 /// Bounds of one sleep step, in ns. A long sleep is split into steps of one interval within these
 /// bounds, so that the sampler notices the end of the session soon.
@@ -87,9 +87,9 @@ impl RunningSampler for SamplerHandle {
 }
 
 /// Starts the sampler thread, with all signals but those of faults blocked. The caller supplies the
-/// unwinder, because creating one waits for the loader, and the caller holds a lock here. It knows
-/// the modules before the thread starts, so that the first tick is not delayed and a snapshot taken
-/// at once finds them.
+/// unwinder, because creating one waits for the loader, and the caller holds a lock here. The
+/// unwinder lists the modules before the thread starts, so that the first tick is not delayed and a
+/// snapshot taken at once finds them.
 ///
 /// # Errors
 /// The system's refusal to create a thread.

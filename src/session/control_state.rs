@@ -1,4 +1,4 @@
-//! State of the control by signals.
+//! State of control by signals.
 
 use std::path::PathBuf;
 use std::sync::Arc;

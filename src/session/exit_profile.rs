@@ -11,8 +11,8 @@ use serde_json::value::RawValue;
 
 use crate::types::ExitProfileError;
 
-/// Maximum length of a profile, in bytes: browsers have no longer strings, so the viewer could not
-/// open it.
+/// Maximum length of a profile, in bytes: browsers do not support longer strings, so the viewer
+/// could not open it.
 pub(crate) const MAX_BYTES: u64 = 1 << 30;
 
 /// Maximum number of levels of processes, including the child itself. Each level takes a few nested

@@ -2,8 +2,8 @@
 //!
 //! The child has no sampler thread, and a lock could be held by a thread that does not exist in the
 //! child. So the hooks take all locks before the fork, in the lock order. In the parent they
-//! release the locks. In the child they recreate them, because no thread waits for them there
-//! (`util/lock/fork_safe.rs`).
+//! release the locks. In the child they recreate the locks, because the threads that waited for
+//! them do not exist there (`util/lock/fork_safe.rs`).
 
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
@@ -63,8 +63,9 @@ pub(crate) fn ensure_fork_handlers() {
     });
 }
 
-/// Takes all locks, unless a signal handler of the application forks that has interrupted the
-/// profiler on this thread. Then the thread may hold a lock itself, or the loader's.
+/// Takes all locks. Takes none if the caller of the fork is a signal handler of the application
+/// that has interrupted the profiler on this thread: the thread may already hold one of them, or
+/// the loader's lock.
 fn prepare() {
     close_fork_gate();
     if is_any_lock_held_on_current_thread() {
@@ -106,8 +107,9 @@ fn parent() {
 ///
 /// Leaks data that the parent's sampler may have been changing during the fork.
 ///
-/// If [`prepare`] took no locks, the profiler stays off: all calls of the child's thread are refused.
-/// Such a child may only execute a program or end, as most crash handlers do.
+/// If [`prepare`] took no locks, the profiler stays off: all calls of the child's thread are
+/// refused. Such a child may only execute a program or end, as the children of most crash handlers
+/// do.
 fn child() {
     RacyFeatures::set_inactive_in_child();
     disown_callbacks_in_child();

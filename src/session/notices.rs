@@ -19,8 +19,8 @@ pub(crate) fn notify(notice: &str) {
     );
 }
 
-/// Says once in the process that functions have no names in a profile, because there was no free
-/// descriptor to read the files of their modules.
+/// Says, once in the process, that functions of a profile have no names, because no descriptor was
+/// free to read the files of their modules.
 pub(crate) fn notify_unnamed(unread: &[UnreadFile]) {
     static IS_SAID: AtomicBool = AtomicBool::new(false);
     let mut unread = unread.iter().filter(|file| file.lacks_descriptor);

@@ -91,7 +91,8 @@ fn save_followed(requested: PathBuf, write: WriteText<'_>) -> Result<PathBuf, Sa
         return save_exactly(path, write);
     }
     let mut file = SpecialFile::open(&path).map_err(|error| failed(&path, "open", error))?;
-    // What a pipe has taken cannot be taken back, so the save is not repeated for lack of memory.
+    // A pipe does not give back what it has accepted, so the save is not repeated for lack of
+    // memory.
     let as_text = |error: io::Error| match OutOfMemory::is_cause_of(&error) {
         true => io::Error::new(error.kind(), error.to_string()),
         false => error,
@@ -155,7 +156,7 @@ fn overwrite_existing(
     write: WriteText<'_>,
 ) -> Result<(), SaveError> {
     let file = ExistingFile::open(path).map_err(|error| {
-        // Without a file to overwrite, the cause is that none can be created.
+        // If there is no file to overwrite, the cause is that no file can be created.
         let is_cause = error.kind() != io::ErrorKind::NotFound && !is_refusal(&error);
         failed(path, "create", if is_cause { error } else { refusal })
     })?;

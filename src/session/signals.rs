@@ -39,14 +39,23 @@ thread_local! {
 /// See `profiler_control_by_signals`.
 pub(crate) fn control_by_signals(asked: &ControlSignals) -> Result<(), StartError> {
     if is_any_lock_held_on_current_thread() {
-        return Err(reentrancy_error());
+        return Err(of_control(reentrancy_error()));
     }
-    take_control(asked, false)
+    take_control(asked, false).map_err(of_control)
 }
 
 /// Sets up control by the default signals, unless the application has already set up control.
 pub(crate) fn control_by_default_signals() -> Result<(), StartError> {
-    take_control(&ControlSignals::default(), true)
+    take_control(&ControlSignals::default(), true).map_err(of_control)
+}
+
+/// Returns the error with the text of control by signals. The functions that set up control share
+/// errors with those that start a session.
+fn of_control(error: StartError) -> StartError {
+    match error {
+        StartError::System { action, answer } => StartError::ControlSystem { action, answer },
+        other => other,
+    }
 }
 
 fn take_control(asked: &ControlSignals, keeps_running: bool) -> Result<(), StartError> {

@@ -23,8 +23,8 @@ pub(crate) struct FrozenProfile {
     source: ProfileSource,
 }
 
-/// Takes a snapshot of the running session; with `only`, of that session. Returns `None` if it is
-/// not running.
+/// Takes a snapshot of the running session. Returns `None` if no session is running, or if `only`
+/// names another session.
 ///
 /// Holds the `PsLock` while it clones lists. Chunks are shared, not copied.
 pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
@@ -113,8 +113,8 @@ pub(crate) fn forget_kept_in_child(lock: &mut PsLock) {
     std::mem::forget(KEPT.get_mut(lock).take());
 }
 
-/// Returns the sampler's counts, and the numbers of the marker stacks that were lost before the
-/// sampler received them and of the names that generated code has lost.
+/// Returns the sampler's counts, the number of marker stacks that were lost before the sampler
+/// received them, and the number of names that generated code has lost.
 fn session_counts(session: &Session) -> Vec<(&'static str, u64)> {
     let mut counts = session.counts.all();
     counts.push(("lost_marker_stacks", lost_stacks()));
@@ -128,7 +128,7 @@ pub(crate) fn default_options() -> StreamOptions {
     StreamOptions::whole(wants_names())
 }
 
-/// A profile in memory. A write without memory for it is an error.
+/// A profile in memory. A write fails if there is no memory for it.
 struct TextInMemory(Vec<u8>);
 
 impl Write for TextInMemory {
@@ -210,7 +210,8 @@ impl FrozenProfile {
         self.save_newest(|profile| save_at(path.clone(), |out| profile.write(&options, out)))
     }
 
-    /// Calls `save` until there is memory for it, each time without the older half of the chunks.
+    /// Calls `save`. While there is no memory for it, calls it again without the older half of the
+    /// chunks.
     fn save_newest(
         mut self,
         mut save: impl FnMut(&Self) -> Result<PathBuf, SaveError>,

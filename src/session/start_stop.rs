@@ -258,7 +258,8 @@ pub(crate) struct DeferredCleanup {
 
 impl Drop for DeferredCleanup {
     fn drop(&mut self) {
-        // Without the variable, the application started the session: only the profile reports.
+        // Without the variable, the application started the session, and only the profile reports
+        // them.
         if !self.unmatched_filters.is_empty() && environment::is_startup_on() {
             environment::notify_unmatched_filters(&self.unmatched_filters);
         }

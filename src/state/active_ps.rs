@@ -89,9 +89,9 @@ impl ActivePs {
     /// Calls `update` with the sampled threads if they have changed since the last call, which left
     /// its count in `seen_changes`. The list is empty if the session has ended.
     ///
-    /// `update` must write what the sampler still holds of threads that are not in the list.
-    /// Afterwards those of them that have ended are marked as completely written, and expired ones
-    /// are dropped. Called by the sampler, without a lock.
+    /// `update` must write the data that the sampler still holds of threads that are not in the
+    /// list. Afterwards, the ended threads among them are marked as completely written, and expired
+    /// threads are dropped. Called by the sampler, without a lock.
     pub(crate) fn follow_threads(
         session: &Session,
         seen_changes: &mut u64,
@@ -124,8 +124,8 @@ impl ActivePs {
         drop(expired);
     }
 
-    /// Removes and returns what the session no longer keeps at `now`, because its data has left the
-    /// buffer or because it is too old.
+    /// Removes and returns the items that the session no longer keeps at `now`: their data has left
+    /// the buffer, or they are too old.
     #[must_use = "drop the data without holding a lock"]
     pub(crate) fn take_expired(&self, now: TimeStamp, lock: &PsLock) -> Expired {
         let buffer_start = core_buffer().range().start;
@@ -147,7 +147,7 @@ impl ActivePs {
         expired
     }
 
-    /// Keeps a page that was unregistered now. Returns what the session no longer keeps instead.
+    /// Keeps a page that was just unregistered. Returns the items that the session drops for it.
     #[must_use = "drop the data without holding a lock"]
     pub(crate) fn keep_ended_page(&self, page: Arc<Page>, lock: &PsLock) -> Expired {
         let now = monotonic_now();
@@ -167,8 +167,8 @@ impl ActivePs {
         self.exit_profiles.borrow().limits().max_bytes
     }
 
-    /// Keeps profiles of child processes that were received now. Returns what the session no longer
-    /// keeps instead.
+    /// Keeps profiles of child processes that were just received. Returns the items that the
+    /// session drops for them.
     #[must_use = "drop the data without holding a lock"]
     pub(crate) fn keep_exit_profiles(
         &self,

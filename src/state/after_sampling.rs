@@ -1,10 +1,10 @@
 //! Callbacks that wait for a loop of the sampler, and the thread that runs them.
 //!
 //! A callback may run for a long time and may call anything, including functions that stop the
-//! profiler, open files or fork. The sampler thread has a descriptor table of its own, so callbacks
-//! run on another thread. The thread that adds the first callback of a session creates it, because
-//! a new thread shares the descriptors of its creator. Neither the sampler nor a thread that stops
-//! the session waits for a running callback.
+//! profiler, open files or fork. The sampler thread may have a descriptor table of its own, so
+//! callbacks run on another thread. The thread that adds the first callback of a session creates
+//! it, because a new thread shares the descriptors of its creator. Neither the sampler nor a thread
+//! that stops the session waits for a running callback.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -44,8 +44,8 @@ pub(crate) fn disown_callbacks_in_child() {
     FORKS.fetch_add(1, Ordering::AcqRel);
 }
 
-/// Callbacks that the thread of the callbacks will not run. They are called when this value is
-/// dropped; the caller must not hold a lock then.
+/// Callbacks that the callback thread will not run. Dropping this value calls them; the caller must
+/// not hold a lock then.
 #[derive(Default)]
 #[must_use = "drop the callbacks without holding a lock"]
 pub(crate) struct UnservedCallbacks {
@@ -193,7 +193,7 @@ impl std::fmt::Debug for AfterSampling {
     }
 }
 
-/// The thread that runs the callbacks of a session, and the callbacks that it is to run.
+/// The thread that runs the callbacks of a session, and the callbacks that wait for it.
 struct CallbackRunner {
     /// The standard library's mutex: a thread that waits for `parking_lot`'s condition variable can
     /// hang in the child of a fork (`util/lock/fork_safe.rs`).

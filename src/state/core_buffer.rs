@@ -32,7 +32,7 @@ pub(crate) fn core_buffer() -> &'static ChunkedBuffer {
     &CORE_BUFFER
 }
 
-/// Assigns a lane to the calling thread, so that the thread's first entry does not have to.
+/// Assigns a lane to the calling thread before its first entry, which would otherwise assign one.
 pub(crate) fn prepare_own_lane() {
     let _ = OWN_LANE_HANDLE.try_with(|own| {
         if own.get().is_none() {

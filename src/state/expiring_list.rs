@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use crate::types::{KeptLimits, TimeStamp};
 
-/// Memory of a kept item besides its own: its place in the list, and the allocator's overhead, in
-/// bytes.
+/// Memory that a kept item takes in addition to its own size, in bytes: its place in the list, and
+/// the allocator's overhead.
 pub(crate) const OVERHEAD_BYTES: u64 = 64;
 
 /// Items that have ended, oldest first.

@@ -1,8 +1,8 @@
 //! Shares of a session's capacity that it keeps outside the buffer's chunks.
 //!
 //! Each kind of data has a share, so that one kind does not push out another. All kinds count
-//! towards the capacity: the buffer keeps as much less. Together they leave the chunks at least
-//! three eighths of the capacity.
+//! towards the capacity, so they leave less of it to the buffer's chunks. Together they leave the
+//! chunks at least three eighths of the capacity.
 
 use crate::state::session::SessionSettings;
 use crate::types::KeptLimits;
@@ -23,7 +23,7 @@ pub(crate) enum KeptKind {
 }
 
 impl KeptKind {
-    /// The number by which the capacity is divided to get the share.
+    /// Returns the number by which the capacity is divided to get the share.
     const fn divisor(self) -> u64 {
         match self {
             Self::ExitProfiles => 4,

@@ -12,8 +12,8 @@ use crate::threads::{OffThreadRef, ProfiledThreadData, ThreadRegistry};
 use crate::types::{KeptLimits, ThreadFilter, ThreadProfilingFeatures, TimeStamp};
 use crate::util::PsLock;
 
-/// Maximum number of ended threads without any entry that are kept: the newest ones. Each takes
-/// about 540 bytes of a profile, and shows only that it existed.
+/// Maximum number of ended threads without any entry; the newest ones are kept. Each takes about
+/// 540 bytes of a profile, which show only that the thread existed.
 const MAX_EMPTY_THREADS: usize = 1000;
 
 /// The threads of a session. Adding or ending a thread takes the same time with one thread as with
@@ -36,11 +36,11 @@ pub(crate) struct ProfiledThreads {
     /// Size of the ended threads, in bytes.
     ended_bytes: u64,
     limits: KeptLimits,
-    /// Time at which the last thread ended that was dropped although it may have entries.
+    /// Latest end of the threads that were dropped although they may have entries.
     complete_since: Option<TimeStamp>,
 }
 
-/// Memory of an ended thread in these lists, in bytes.
+/// Returns how much memory an ended thread takes in these lists, in bytes.
 fn ended_bytes(thread: &OffThreadRef) -> u64 {
     thread.unlocked_const_reader().data_bytes() + size_of::<OffThreadRef>() as u64
 }

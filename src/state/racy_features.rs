@@ -48,8 +48,9 @@ impl StateWord {
     fn change(&self, counts: bool, to: impl Fn(u32) -> u32) {
         let before = self.0.load(Ordering::Relaxed);
         let count = (before >> 32).wrapping_add(counts.into());
-        // Sequentially consistent: a thread that still sees the old state has read the clock
-        // earlier than the thread that pauses.
+        // Sequentially consistent, like the load in `still_records`: the change does not wait in
+        // this processor's store buffer. That does not order reads of the clock, hence
+        // `let_other_processors_finish`.
         self.0
             .swap(count << 32 | u64::from(to(before as u32)), Ordering::SeqCst);
     }
@@ -99,9 +100,10 @@ impl StateWord {
     }
 }
 
-/// Waits until a clock that another processor reads beside this word has the order of the program
-/// there. A processor may read the clock some hundred nanoseconds before or after it reads a word in
-/// memory, whatever their order in the program, and may see a change of the word as much later.
+/// Waits until reads of the clock and of this word on other processors can no longer appear in
+/// another order than in the program. Whatever that order is, a processor may read its clock some
+/// hundred nanoseconds before or after it reads a word in memory. It may also see a change of the
+/// word that much later.
 fn let_other_processors_finish() {
     const MAX_REORDERING_NS: u64 = 1_000;
     let begin = monotonic_now();

@@ -1,7 +1,7 @@
 //! The protocol between the sampler and a thread that stops it.
 //!
-//! The sampler may be stuck in the loader, whose lock the stopping thread holds. That thread then
-//! gives up waiting, and the session is detached from the sampler.
+//! The sampler may be stuck in the loader, whose lock the stopping thread holds. The stopping
+//! thread then gives up waiting, and detaches the session from the sampler.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -26,7 +26,7 @@ enum Stage {
 pub(crate) enum SamplerEnd {
     /// The thread has ended, or is about to.
     Ended,
-    /// The thread is stuck, and ends afterwards.
+    /// The thread is stuck in the loader, and ends by itself later.
     Detached,
 }
 
@@ -66,8 +66,8 @@ impl SamplerStage {
         SamplerEnd::Detached
     }
 
-    /// Returns whether the thread that stopped the session gave up waiting, so that the sampler must
-    /// not access the session any more.
+    /// Returns whether the thread that stopped the session gave up waiting, so that the sampler
+    /// must not access the session any more.
     pub(crate) fn is_detached(&self) -> bool {
         *self.lock() == Stage::Detached
     }

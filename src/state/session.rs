@@ -140,7 +140,7 @@ counts! {
     unwound_stacks,
     unwound_frames,
     unwind_ns,
-    /// Stacks of markers: those in `unwound_stacks`, and those with labels only.
+    /// Stacks of markers: those that `unwound_stacks` counts, too, and those with labels only.
     marker_stacks,
     /// Frames and time, in ns, of the stacks that were immediately unwound a second time, to
     /// measure cached rules. 0 without the feature `unwind_benchmark`.

@@ -11,9 +11,9 @@
 //! sampler's loop reduces a tick to one entry for each thread. There are no pauses, callbacks,
 //! forks or captures.
 //!
-//! Loom explores the `PsLock`, the profiling state of each thread, the count of changes, the request
-//! to stop and the model's buffer. It does not see accesses to other data: the registry's lock and
-//! the contents of a `PsCell` are used under the `PsLock` only.
+//! Loom explores the `PsLock`, the profiling state of each thread, the count of changes, the
+//! request to stop and the model's buffer. It does not see accesses to other data: the registry's
+//! lock and the contents of a `PsCell` are used under the `PsLock` only.
 //!
 //! Run it with `RUSTFLAGS="--cfg loom" cargo test --release --lib session_model`.
 
@@ -27,7 +27,7 @@ use crate::threads::{OffThreadRef, ThreadRegistry, register, unregister};
 use crate::types::{Generation, ThreadFilter, ThreadProfilingFeatures, TimeStamp};
 use crate::util::{PsLock, explore_model};
 
-/// Runs a model that uses the profiler's statics, so no other one may run meanwhile.
+/// Runs a model that uses the profiler's statics, while no other such model runs.
 fn explore_alone<const N: usize>(
     outcomes: [&'static str; N],
     model: impl Fn() -> &'static str + Send + Sync + 'static,

@@ -123,8 +123,8 @@ struct CurrentThread {
     registration: Option<OffThreadRef>,
     hooks: Option<RegistrationHooks>,
     slot: Option<Arc<SlotHandle>>,
-    /// The handler's stack, if the thread had none or too small a one: the thread may run coroutines
-    /// whose stacks are too small for a signal.
+    /// The handler's stack, if the thread had none or too small a one: the thread may run
+    /// coroutines whose stacks are too small for a signal.
     signal_stack: Option<SignalStack>,
     nesting: u32,
 }

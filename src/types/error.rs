@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::types::ids::ThreadId;
 use crate::types::signal_name::signal_name;
 
-/// The reason why the profiler did not start.
+/// The reason why the profiler did not start, or why control by signals was not set up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StartError {
@@ -32,6 +32,13 @@ pub enum StartError {
         /// The reason.
         answer: String,
     },
+    /// The operating system refused a call that control by signals needs.
+    ControlSystem {
+        /// The action that failed, as a verb phrase.
+        action: &'static str,
+        /// The reason.
+        answer: String,
+    },
 }
 
 impl fmt::Display for StartError {
@@ -46,11 +53,16 @@ impl fmt::Display for StartError {
                 value,
                 accepted,
             } => {
-                write!(
-                    f,
-                    "cannot start the profiler: {field} is {value}, expected {accepted}"
-                )
+                let goal = match *field {
+                    "start_signal" | "stop_signal" => "control the profiler by signals",
+                    _ => "start the profiler",
+                };
+                write!(f, "cannot {goal}: {field} is {value}, expected {accepted}")
             }
+            Self::ControlSystem { action, answer } => write!(
+                f,
+                "cannot control the profiler by signals: cannot {action}: {answer}"
+            ),
             Self::System { action, answer } => {
                 write!(f, "cannot start the profiler: cannot {action}: {answer}")
             }

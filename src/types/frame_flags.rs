@@ -52,10 +52,10 @@ impl FrameFlags {
 /// use gekkota::AutoProfilerLabel;
 /// use gekkota::label::LabelFlags;
 ///
+/// let category = gekkota::gecko_profiler_category!(DOM);
 /// let flags = LabelFlags::METHOD | LabelFlags::RELEVANT_FOR_JS;
 /// // Shown as “Element.append”.
-/// let _label =
-///     AutoProfilerLabel::with_flags("Element", "append", gekkota::gecko_profiler_category!(DOM), flags);
+/// let _label = AutoProfilerLabel::with_flags("Element", "append", category, flags);
 /// ```
 #[doc(alias = "ProfilingStackFrame::Flags")]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

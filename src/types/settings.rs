@@ -168,8 +168,8 @@ impl StartParams {
     ///
     /// A session does not send the signal to a thread that blocks it, so that a `sigwait` for all
     /// signals does not return it. Such a thread is sampled while it sleeps; while it runs, its
-    /// ticks count as `unanswered_ticks`. For a real-time signal the kernel does not say whether it is blocked, so
-    /// it is sent to such threads, too.
+    /// ticks count as `unanswered_ticks`. For a real-time signal the kernel does not say whether it
+    /// is blocked, so it is sent to such threads, too.
     #[must_use]
     pub fn signal(mut self, signal: i32) -> Self {
         self.signal = Some(signal);

@@ -21,18 +21,23 @@
 //! guesses. It is therefore used only by the tests, for comparison.
 //!
 //! # Threads and locks
-//! The sampler thread owns one unwinder. A second one, under a lock, serves stacks on demand. No
-//! thread is suspended during unwinding, so it may allocate and read files. Only the registered
-//! code ranges are shared between threads, under a separate lock that is held briefly.
+//! The sampler thread owns one unwinder. A thread that requests a stack on demand takes another one
+//! for itself, and uses it without a lock. No thread is suspended during unwinding, so it may
+//! allocate and read files. Only the registered code ranges are shared between threads, under a
+//! lock that is held briefly.
 //!
 //! # Imports
 //! `platform`, `types`, `util`
 //!
 //! # Invariants
-//! A stack counts as complete only if it ends at a frame that has no caller: according to call frame
-//! information, or because the frame is a start routine of musl (`modules/function_bounds.rs`). Every reported frame is exact; if a frame is uncertain, it is left out and the
-//! stack is marked as truncated. Every caller's address lies in known code. Code and unwind
-//! sections that `dlclose` may unmap are read with the kernel's help or as copies.
+//! - A stack counts as complete only if it ends at a frame that has no caller: according to call
+//!   frame information, or because the frame is a start routine of musl
+//!   (`modules/function_bounds.rs`).
+//! - Every reported frame is exact. An uncertain frame is left out, and the stack is marked as
+//!   truncated.
+//! - Every caller's address lies in known code.
+//! - Code and unwind sections that `dlclose` may unmap are read with the kernel's help or as
+//!   copies.
 //!
 //! # Read next
 //! `unwinder.rs`, `cfi/rule.rs`, `cfi/call_frames.rs`, `frame_pointer/walk.rs`, then

@@ -1,7 +1,7 @@
-//! Asks for memory before code that cannot handle its lack.
+//! Checks that there is memory before code that cannot handle a failed allocation.
 //!
-//! Most collections, `Box` and `Arc` end the process if there is no memory. Code that may run then
-//! asks first, and does without.
+//! Most collections, `Box` and `Arc` end the process if an allocation fails. Code that may run
+//! while memory is short checks first, and skips the work if the memory is missing.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -11,8 +11,8 @@ use crate::util::lock::as_profiler_work;
 /// Memory for the small allocations of a task, such as a registration, in bytes.
 pub(crate) const SMALL_TASK_BYTES: usize = 16 << 10;
 
-/// Returns whether the allocator has this many bytes in one piece now. They are free again on
-/// return, for the caller's own allocations, unless another thread uses them up first.
+/// Returns whether the allocator has this many bytes in one piece now. On return they are free for
+/// the caller's own allocations, unless another thread uses them up first.
 pub(crate) fn allocator_has(bytes: usize) -> bool {
     as_profiler_work(|| {
         let mut memory = Vec::<u8>::new();

@@ -1,10 +1,10 @@
 //! Tools without profiler types: locks, progress, failures, texts and callbacks.
 //!
 //! # Purpose
-//! What every folder needs and no folder owns: locks with a name and an order ([`lock`]), progress
-//! of long jobs ([`progress`]), the first failure of a job ([`failure_latch`]), short texts, hash
-//! tables, and calls into the application that catch its panics. [`memory`] asks for memory before
-//! code that cannot handle its lack.
+//! Holds the tools that all folders share: locks with a name and an order ([`lock`]), progress of
+//! long jobs ([`progress`]), the first failure of a job ([`failure_latch`]), short texts, hash
+//! tables, and calls into the application that catch its panics. [`memory`] checks that there is
+//! memory before code that cannot handle a failed allocation.
 //!
 //! # Threads and locks
 //! `lock/` holds the main lock, the proof that the caller holds it, and the named locks with their

@@ -9,18 +9,18 @@ use foldhash::fast::FoldHasher;
 /// Number of slots of the first table.
 const FIRST_SLOTS: usize = 16;
 
-/// The positions of unique elements in a list that lies elsewhere. Each element takes 11 to 22
-/// bytes here.
+/// An index of a list of unique elements: finds an element's position by its content. The index
+/// takes 11 to 22 bytes for each element.
 ///
 /// A hash table with linear probing: an element is in the slot that its hash selects, or in the
-/// first free one after it. A search reads one cache line of the table in most cases. std's map
-/// would hold each element itself.
+/// first free one after it. Most searches read one cache line of the table. std's map would also
+/// hold each element.
 ///
 /// The seed of the hash is random. So strangers whose texts the application records cannot choose
 /// texts with equal hashes, which would slow the search down.
 #[derive(Debug)]
 pub(crate) struct UniqueIndex {
-    /// Free slots are more than a quarter of all.
+    /// The table. More than a quarter of its slots are free.
     slots: Vec<Slot>,
     used: usize,
     seed: SharedSeed,
@@ -37,7 +37,7 @@ struct Slot {
 
 impl Default for UniqueIndex {
     fn default() -> Self {
-        // std hashes nothing to a number that depends on its random keys only.
+        // The hash of an empty input depends only on std's random keys.
         let random = RandomState::new().build_hasher().finish();
         Self {
             slots: Vec::new(),
@@ -130,8 +130,8 @@ impl UniqueIndex {
     fn grow(&mut self) {
         let length = (self.slots.len() * 2).max(FIRST_SLOTS);
         let full = std::mem::replace(&mut self.slots, vec![Slot::default(); length]);
-        // The slots of a table are in the order of their hashes, almost, so this fills the new one
-        // from its beginning to its end.
+        // The slots of a table are almost in the order of their hashes, so this loop fills the new
+        // one from its beginning to its end.
         for slot in full.into_iter().filter(|slot| slot.next_position != 0) {
             let mut at = home(slot.hash, length);
             while self.slots[at].next_position != 0 {

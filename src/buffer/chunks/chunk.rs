@@ -69,7 +69,7 @@ pub(crate) struct ChunkWriter {
     chunk: Arc<Chunk>,
 }
 
-/// A fresh chunk that nobody shares.
+/// A fresh chunk with one owner.
 #[derive(Debug)]
 pub(crate) struct FreshChunk(Arc<Chunk>);
 
@@ -186,7 +186,7 @@ impl Chunk {
         self.set_state(&[ChunkState::Released], ChunkState::Discarded);
     }
 
-    /// Whether only readers still hold the chunk.
+    /// Returns whether only readers still hold the chunk.
     pub(crate) fn is_discarded(&self) -> bool {
         self.state() == ChunkState::Discarded
     }
@@ -195,28 +195,28 @@ impl Chunk {
         self.bytes.len()
     }
 
-    /// Time of the first append, or `None` while the chunk is empty.
+    /// Returns the time of the first append, or `None` while the chunk is empty.
     pub(crate) fn first_used(&self) -> Option<TimeStamp> {
         let is_used = self.committed.load(Ordering::Acquire) > 0;
         is_used.then(|| TimeStamp(self.first_used_ns.load(Ordering::Relaxed)))
     }
 
-    /// Latest time of an append; valid once the chunk holds an entry.
+    /// Returns the latest time of an append; valid once the chunk holds an entry.
     pub(crate) fn last_used(&self) -> TimeStamp {
         TimeStamp(self.last_used_ns.load(Ordering::Relaxed))
     }
 
-    /// Time at which the chunk was done; valid from that state on.
+    /// Returns the time at which the chunk was done; valid from that state on.
     pub(crate) fn done_at(&self) -> TimeStamp {
         TimeStamp(self.done_ns.load(Ordering::Relaxed))
     }
 
-    /// Number of committed entries; may lag behind a concurrent writer.
+    /// Returns the number of committed entries; may lag behind a concurrent writer.
     pub(crate) fn entries(&self) -> u64 {
         self.entries.load(Ordering::Relaxed)
     }
 
-    /// Number of bytes that were committed before this call, always whole blocks.
+    /// Returns the number of bytes that were committed before this call, always whole blocks.
     pub(crate) fn committed(&self) -> usize {
         self.committed.load(Ordering::Acquire)
     }
@@ -312,13 +312,13 @@ impl ChunkWriter {
     }
 }
 
-/// Length of the block that holds an entry of `entry_bytes`, in bytes.
+/// Returns the length of the block that holds an entry of `entry_bytes`, in bytes.
 #[inline(always)]
 pub(crate) const fn block_bytes(entry_bytes: usize) -> usize {
     number_bytes(entry_bytes as u64) + entry_bytes
 }
 
-/// Number of bytes that an entry needs in an empty chunk.
+/// Returns the number of bytes that an entry needs in an empty chunk.
 pub(crate) fn new_block_bytes<E: Entry>(entry: &E) -> usize {
     let bytes = entry.bytes();
     if E::HAS_CHEAP_LENGTH {

@@ -82,7 +82,7 @@ impl Slab {
     }
 }
 
-/// Allocates zeroed bytes, unlike `vec!` without an abort if there is no memory.
+/// Allocates zeroed bytes. Returns `None` if there is no memory, where `vec!` would abort.
 fn zeroed(length: usize) -> Option<Box<[UnsafeCell<u8>]>> {
     if length == 0 {
         return Some(Box::default());

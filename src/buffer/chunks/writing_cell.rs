@@ -43,7 +43,7 @@ pub(crate) struct WritingCell {
     sequence: AtomicU64,
 }
 
-/// Compiler fence of the writer. The taker's heavy barrier turns it into a full fence.
+/// Issues the writer's compiler fence. The taker's heavy barrier turns it into a full fence.
 #[inline(always)]
 fn light_barrier() {
     #[cfg(not(all(test, loom)))]
@@ -71,8 +71,8 @@ impl WritingCell {
         }
     }
 
-    /// Whether the calling thread, the writer's, is in a write. True only in a signal handler that
-    /// interrupted the write.
+    /// Returns whether a write is in progress. Called on the writer's thread, where it is true only
+    /// in a signal handler that interrupted the write.
     #[inline(always)]
     pub(crate) fn is_writing(&self) -> bool {
         self.sequence.load(Ordering::Relaxed) & 1 != 0

@@ -1,5 +1,5 @@
-//! The encoding of an entry into a chunk. The entry's length is computed before or after the entry
-//! is written.
+//! Encodes an entry into a chunk. The entry's length is computed before or after the entry is
+//! written.
 
 use crate::buffer::entries::leb128;
 
@@ -9,8 +9,9 @@ pub(crate) trait Entry {
     /// length afterwards.
     const HAS_CHEAP_LENGTH: bool = true;
 
-    /// Number of bytes that [`Self::write`] writes, at least one. If [`Self::HAS_CHEAP_LENGTH`] is
-    /// false, this is called only when the entry does not fit into the current chunk.
+    /// Returns the number of bytes that [`Self::write`] writes, at least one. If
+    /// [`Self::HAS_CHEAP_LENGTH`] is false, this is called only when the entry does not fit into
+    /// the current chunk.
     fn bytes(&self) -> usize;
 
     /// Writes the entry's fields.
@@ -66,13 +67,13 @@ impl<'a> EntryCursor<'a> {
         std::mem::replace(self, Self::new(&mut []))
     }
 
-    /// Number of bytes that are left.
+    /// Returns the number of bytes that are left.
     #[inline(always)]
     pub(crate) fn left(&self) -> usize {
         self.rest.len()
     }
 
-    /// Whether a field did not fit.
+    /// Returns whether a field did not fit.
     #[inline(always)]
     pub(crate) fn is_overrun(&self) -> bool {
         self.is_overrun
@@ -124,7 +125,7 @@ impl<'a> EntryCursor<'a> {
     }
 }
 
-/// Number of bytes that [`EntryCursor::number`] writes.
+/// Returns the number of bytes that [`EntryCursor::number`] writes.
 #[inline(always)]
 pub(crate) const fn number_bytes(number: u64) -> usize {
     if number < 0x80 {
@@ -134,7 +135,7 @@ pub(crate) const fn number_bytes(number: u64) -> usize {
     }
 }
 
-/// Number of bytes that [`EntryCursor::large`] writes.
+/// Returns the number of bytes that [`EntryCursor::large`] writes.
 #[inline(always)]
 pub(crate) const fn large_bytes(number: u64) -> usize {
     1 + (71 - number.leading_zeros() as usize) / 8

@@ -55,7 +55,7 @@
 //!
 //! *Markers.* The lowest two bits of `what` are Gecko's phase: 0 instant, 1 interval, 2 start,
 //! 3 end. Times that the phase does not use are 0. The next two bits are the kind of payload:
-//! 0 none, 1 a text, 2 of a type of the application. The two bits above tell whether `stack` and
+//! 0 none, 1 a text, 2 of a type of the application. The two bits above say whether `stack` and
 //! `window` are present. `length` is the length of the name, whose bytes precede the payload.
 //! `whole` is 1 if the payload is complete.
 //!
@@ -152,7 +152,7 @@ pub(crate) enum FrameTag {
 }
 
 impl FrameTag {
-    /// Value in place of a frame's flags: the frame replaces labels that were left out.
+    /// Value in place of a frame's flags, for a frame that replaces labels that were left out.
     pub(crate) const LABELS_LEFT_OUT: u64 = 256;
 
     pub(crate) const fn split(number: u64) -> (Self, u64) {

@@ -40,7 +40,7 @@ impl<'a> EntryReader<'a> {
         Some(taken)
     }
 
-    /// Number of bytes that are still to be read.
+    /// Returns the number of bytes that are still to be read.
     pub(crate) fn left(&self) -> usize {
         self.left
     }

@@ -1,4 +1,4 @@
-//! Entries that are written read back, whole or cut.
+//! Tests that entries are read back as they were written, whole or cut.
 
 use crate::buffer::entries::entry::{Entry, EntryCursor, large_bytes, number_bytes};
 use crate::buffer::entries::entry_kind::EntryKind;

@@ -112,12 +112,12 @@ impl ChunkManager {
         while self.is_full_with(0) && self.discard_oldest().is_some() {}
     }
 
-    /// Limit of the total size, in bytes. The unreleased chunks alone may exceed it.
+    /// Returns the limit of the total size, in bytes. The unreleased chunks alone may exceed it.
     pub(crate) fn max_total_bytes(&self) -> usize {
         self.max_bytes
     }
 
-    /// Size of the largest chunk, in bytes; it bounds the size of an entry.
+    /// Returns the size of the largest chunk, in bytes; it bounds the size of an entry.
     pub(crate) fn largest_chunk_bytes(&self) -> usize {
         (self.max_bytes / MIN_CHUNKS).min(MAX_CHUNK_BYTES)
     }
@@ -143,9 +143,9 @@ impl ChunkManager {
         recycled.map_or(Reservation::Allocate, Reservation::Recycled)
     }
 
-    /// Discards the oldest released chunks until one holds `bytes`, and returns that one, as a chunk
-    /// that was granted. Called if the system has no memory for a new chunk. Stops at a chunk that a
-    /// reader shares: discarding it would free no memory.
+    /// Discards the oldest released chunks until one of them has space for `bytes`. Returns that
+    /// chunk, which then counts as granted. Called if the system has no memory for a new chunk.
+    /// Stops at a chunk that a reader shares, because discarding it would free no memory.
     pub(crate) fn recycle_oldest(&mut self, bytes: usize) -> Option<FreshChunk> {
         while self
             .released
@@ -171,8 +171,8 @@ impl ChunkManager {
         }
         let done_at = chunk.done_at();
         if self.released.try_reserve(1).is_err() && self.discard_oldest().is_none() {
-            // Without memory for a longer list, the oldest chunk makes space in it. Here there is no
-            // list at all.
+            // Without memory for a longer list, the oldest chunk makes space in it. Here there is
+            // no list at all.
             self.discarded.add(&chunk);
             chunk.set_discarded();
             return;
@@ -209,7 +209,7 @@ impl ChunkManager {
         self.unreleased_bytes
     }
 
-    /// Size of all chunks, in bytes.
+    /// Returns the size of all chunks, in bytes.
     pub(crate) fn chunk_bytes(&self) -> usize {
         self.released_bytes + self.unreleased_bytes
     }

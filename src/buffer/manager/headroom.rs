@@ -1,8 +1,9 @@
 //! Decides whether the system has the memory for another chunk.
 //!
-//! A session that used up the last memory of its process would end it: most code of the application
-//! aborts where an allocation fails. And what is recorded could not be saved, because saving needs
-//! memory, too. So a chunk is allocated only if enough memory remains for both.
+//! A session that used up the last memory of its process would end the process, because most code
+//! of the application aborts if an allocation fails. And the recorded data could not be saved,
+//! because saving needs memory, too. So a chunk is allocated only if enough memory remains for
+//! both.
 
 /// Asks the system whether it has this many bytes of memory.
 pub(crate) type MemoryProbe = fn(usize) -> bool;
@@ -100,7 +101,8 @@ mod tests {
             (allowed.count(), PROBES.load(Ordering::Relaxed))
         };
         assert_eq!(count_of_allowed(1 << 20, usize::MAX, 50), (50, 10));
-        // What was granted is used up first. The rest of the memory stays for others and for saving.
+        // What was granted is used up first. The rest of the memory stays for others and for
+        // saving.
         assert_eq!(count_of_allowed(1 << 20, 0, 50), (0, 2));
         assert_eq!(
             count_of_allowed(256 << 10, 0, 1),

@@ -1,4 +1,4 @@
-//! Where chunks come from, and which ones are recycled.
+//! Supplies chunks, and decides which ones are recycled.
 
 #[forbid(unsafe_code)]
 mod chunk_manager;

@@ -116,9 +116,9 @@ impl SessionChunks {
         }
     }
 
-    /// Chooses the size of a lane's next chunk, in bytes. The lane wants `wanted` bytes, and has to
-    /// put a block of `needed_bytes`. `lanes` is the number of lanes; together they get at most
-    /// half of the capacity, unless the smallest chunks already exceed that.
+    /// Chooses the size of a lane's next chunk, in bytes. The lane wants `wanted` bytes, and needs
+    /// space for a block of `needed_bytes`. `lanes` is the number of lanes. Together they get at
+    /// most half of the capacity, unless the smallest chunks already exceed that.
     fn chunk_bytes_for(&self, wanted: usize, lanes: usize, needed_bytes: usize) -> usize {
         let (largest, all) = (
             self.manager.largest_chunk_bytes(),
@@ -184,8 +184,8 @@ impl SessionChunks {
         self.make_chunk_of(bytes, block_bytes, lane)
     }
 
-    /// Returns a chunk of `bytes`, or without memory for it a recycled one that holds
-    /// `needed_bytes`.
+    /// Returns a chunk of `bytes`. If there is no memory for it, returns a recycled chunk that
+    /// holds `needed_bytes`.
     fn make_chunk_of(
         &mut self,
         bytes: usize,
@@ -214,8 +214,8 @@ impl SessionChunks {
         self.unreleased.try_reserve(1).is_ok()
     }
 
-    /// Returns whether the system has the memory for a chunk of `bytes` that the manager has
-    /// granted. If not, the manager takes its grant back.
+    /// Returns whether the system has memory for a chunk of `bytes` that the manager has granted.
+    /// If not, cancels the grant.
     fn has_memory_for(&mut self, bytes: usize) -> bool {
         let held_bytes = self.manager.chunk_bytes() - bytes;
         let has_memory = self.headroom.allows(bytes, held_bytes) && self.has_space_for_one();
@@ -241,12 +241,12 @@ impl SessionChunks {
         self.headroom.end_refusal();
     }
 
-    /// Number of chunks that the system had no memory for.
+    /// Returns the number of chunks that the system had no memory for.
     pub(crate) fn refused_chunks(&self) -> u64 {
         self.refused
     }
 
-    /// Takes back the grant of a chunk that could not be allocated.
+    /// Cancels the grant of a chunk that could not be allocated.
     pub(crate) fn forget_allocation(&mut self, bytes: usize) {
         self.headroom.refuse();
         self.manager.forget_unreleased(bytes);
@@ -296,7 +296,7 @@ impl SessionChunks {
             done.into_iter()
                 .for_each(|chunk| self.manager.release(chunk));
         }
-        // The rest, without a list: there may be no memory for one.
+        // Release the rest one by one, because there may be no memory for a list.
         loop {
             let done = self.unreleased.iter().enumerate();
             let done = done.filter_map(|(index, chunk)| Some((done_at(chunk)?, index)));
@@ -353,10 +353,12 @@ impl SessionChunks {
     }
 
     /// Returns all chunks that hold an entry, in the order in which they were begun, each with its
-    /// committed length. For each lane the result is a prefix of what its writer put: newer chunks are
-    /// checked first, and if one of them holds an entry, the lane's older chunks are complete. An
-    /// entry of a signal handler that interrupted the writer has a chunk of its own, and may be
-    /// there although an older entry of the writer is not.
+    /// committed length.
+    ///
+    /// For each lane the result is a prefix of the entries that its writer put: newer chunks are
+    /// checked first, and if one of them holds an entry, the lane's older chunks are complete. The
+    /// exception is an entry of a signal handler that interrupted the writer. It has a chunk of its
+    /// own, and may be in the result although an older entry of the writer is missing.
     pub(crate) fn share(&self) -> Vec<(Arc<Chunk>, usize)> {
         let unreleased = self.unreleased.iter().map(|unreleased| &unreleased.chunk);
         let mut chunks: Vec<_> = self
@@ -391,12 +393,12 @@ impl SessionChunks {
         start..self.range_end
     }
 
-    /// Number of committed bytes in all chunks.
+    /// Returns the number of committed bytes in all chunks.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.filled().map(|chunk| chunk.committed() as u64).sum()
     }
 
-    /// Time from which on no entries are missing, if any chunk was discarded.
+    /// Returns the time from which on no entries are missing, if any chunk was discarded.
     pub(crate) fn complete_since(&self) -> Option<TimeStamp> {
         self.manager.discarded().complete_since
     }

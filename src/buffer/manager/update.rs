@@ -53,7 +53,7 @@ impl Update {
                 // Chunks older than the oldest one have been discarded since.
                 newly_released
                     .retain(|chunk| oldest_now.is_some_and(|oldest| chunk.done_at >= oldest));
-                // Without memory, the chunks are missing here.
+                // If there is no memory, the update lacks these chunks.
                 if newly_released.try_reserve(newer.len()).is_ok() {
                     newly_released.extend(newer);
                 }

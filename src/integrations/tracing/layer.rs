@@ -75,7 +75,8 @@ const INITIAL_CALLER_DISTANCE: usize = if cfg!(debug_assertions) { 1024 } else {
 /// # Intervals
 /// A span becomes an interval if one session records markers both of the thread that creates the
 /// span and of the thread that closes it by dropping the last handle. The interval is on the track
-/// of the latter. A span that starts before its session or ends after it has no interval.
+/// of the thread that closes it. A span that starts before its session or ends after it has no
+/// interval.
 ///
 /// The tooltip has a row for each field, and the viewer's search covers the fields. Numbers,
 /// booleans and strings keep their type; other values are formatted by `Debug`. Text is truncated
@@ -158,7 +159,7 @@ impl ProfilerLayer {
     /// and `idle`; true by default.
     ///
     /// These times are useful for futures; a thread usually stays in any other span until its end.
-    /// Without them, a span takes two reads of the clock less.
+    /// Without them, a span takes two fewer reads of the clock.
     #[must_use]
     pub fn busy_times(mut self, has_busy_times: bool) -> Self {
         self.has_busy_times = has_busy_times;
@@ -216,10 +217,11 @@ impl ProfilerLayer {
     /// The layer runs below that frame, called through functions of `tracing`. They return before
     /// the function continues, so other frames will use this part of the stack. The distance from
     /// the layer to the frame is constant but unknown.
+    ///
     /// With `#[instrument]` and with `let _entered = span.enter()`, the span is a local variable of
-    /// the function that enters it, so the span's id lies in that frame. The smallest distance seen
-    /// to an id above the layer is therefore the distance to the frame; ids of other spans are
-    /// further away.
+    /// the function that enters it, so the span's id lies in that frame. The ids of other spans are
+    /// further away. So the smallest distance from the layer to an id above it is the distance to
+    /// the frame.
     #[inline]
     fn caller_stack_address(&self, id: &Id) -> usize {
         let here = 0u8;

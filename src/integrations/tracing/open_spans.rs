@@ -1,8 +1,9 @@
 //! The spans that sessions record, from their start to their end.
 //!
 //! Any thread finds a span by its id in the table of this module. The registry's extensions could
-//! store the spans too, but then each span takes an allocation under its lock in the registry, and
-//! two fifths more instructions of the layer. A child of a fork could wait for that lock for ever.
+//! also store the spans. But then each span would take an allocation under its lock in the
+//! registry, the layer would execute two fifths more instructions, and the child of a fork could
+//! wait for that lock for ever.
 
 use std::cell::Cell;
 use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
@@ -45,7 +46,7 @@ const SLOTS: usize = 2048;
 ///
 /// The lock is held for a few stores, and for an allocation when a slot grows. A holder that is
 /// preempted releases the lock once it runs again. The wait of 0.2 s expires only in the child of a
-/// fork whose parent's thread held the lock; the child then does without the slot.
+/// fork whose parent's thread held the lock; the child then skips the slot.
 const MAX_YIELDS: u32 = 100;
 const MAX_SLEEPS: u32 = 200;
 
@@ -69,7 +70,7 @@ struct SlotSpans<'a>(MutexGuard<'a, Vec<OpenSpan>>, SlotUse);
 struct SlotUse(());
 
 impl SlotUse {
-    /// Returns `None` if the thread uses a slot already.
+    /// Begins the use of a slot. Returns `None` if the thread already uses one.
     #[inline]
     fn begin() -> Option<Self> {
         (!USES_SLOT.replace(true)).then_some(Self(()))

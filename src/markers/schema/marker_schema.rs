@@ -60,7 +60,7 @@ struct Graph {
 /// `{marker.duration}`, and `{marker.data.KEY}` for a field. Templates may have a condition:
 /// `{marker.data.KEY ? 'text if set' : 'text otherwise'}`.
 ///
-/// [`ProfilerMarker::marker_type_display`](crate::markers::profiler_marker::ProfilerMarker::marker_type_display) creates the
+/// [`ProfilerMarker::marker_type_display`](crate::ProfilerMarker::marker_type_display) creates the
 /// schema, once for each profile that has markers of the type. Idea: Gecko's `MarkerSchema`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MarkerSchema {

@@ -59,15 +59,15 @@ keywords! {
         /// A string.
         String = "string",
         /// A string in the thread's string table, as
-        /// [`JSONWriter::unique_string_property`](crate::schema::JSONWriter::unique_string_property) writes
-        /// it.
+        /// [`JSONWriter::unique_string_property`](crate::schema::JSONWriter::unique_string_property)
+        /// writes it.
         UniqueString = "unique-string",
         /// Milliseconds, shown in a suitable unit.
         Duration = "duration",
         /// Milliseconds since the process started, as
-        /// [`JSONWriter::time_property`](crate::schema::JSONWriter::time_property) writes it. The viewer
-        /// shows the value as it is, whereas it shows the marker's own times relative to the start
-        /// of the profile.
+        /// [`JSONWriter::time_property`](crate::schema::JSONWriter::time_property) writes it. The
+        /// viewer shows the value as it is, whereas it shows the marker's own times relative to the
+        /// start of the profile.
         Time = "time",
         /// Milliseconds, shown as seconds.
         Seconds = "seconds",
@@ -95,7 +95,8 @@ keywords! {
         /// An array of strings or numbers. The viewer fails to load a profile in which such a field
         /// has another type.
         List = "list",
-        /// A flow id, as [`JSONWriter::flow_property`](crate::schema::JSONWriter::flow_property) writes it.
+        /// A flow id, as [`JSONWriter::flow_property`](crate::schema::JSONWriter::flow_property)
+        /// writes it.
         Flow = "flow-id",
         /// The id of a flow that ends with this marker.
         TerminatingFlow = "terminating-flow-id",

@@ -27,14 +27,15 @@ use crate::platform::sandbox::{
 const MAX_PIECES: usize = 64;
 
 thread_local! {
-    /// The pipe that the thread reads through, if it has one. The kernel closes it with the thread's
-    /// descriptor table. It is not dropped, because registering a destructor waits for the loader.
+    /// The pipe that the thread reads through, if it has one. The kernel closes it with the
+    /// thread's descriptor table. It is not dropped, because registering a destructor waits for the
+    /// loader.
     static PIPE: RefCell<Option<ManuallyDrop<MemoryPipe>>> = const { RefCell::new(None) };
 }
 
-/// From now on the calling thread reads through a pipe, if the system grants one. The thread has a
-/// descriptor table of its own: in that of the application, the pipe's numbers could become those
-/// of the application's files.
+/// Makes the calling thread read through a pipe from now on, if the system grants one. The thread
+/// has a descriptor table of its own: in the application's table, the pipe's numbers could become
+/// those of the application's files.
 pub(crate) fn read_through_pipe() {
     PIPE.set(MemoryPipe::open().map(ManuallyDrop::new));
 }
@@ -144,7 +145,8 @@ fn read_by_call(pieces: &[MemoryPiece], target: &mut [u8]) -> nix::Result<usize>
 }
 
 /// Copies the pieces by reading `/proc/thread-self/mem`, which fewer sandboxes forbid. The file is
-/// opened each time, because in the child of a fork an open one would still refer to the parent's memory.
+/// opened each time, because in the child of a fork an open one would still refer to the parent's
+/// memory.
 fn read_from_file(pieces: &[MemoryPiece], target: &mut [u8]) -> usize {
     let Ok(memory) = std::fs::File::open("/proc/thread-self/mem") else {
         return 0;

@@ -107,9 +107,9 @@ const WRITABLE_PART_BYTES: usize = 256 << 20;
 /// `RLIMIT_AS`, `RLIMIT_DATA` and the kernel's limit of committed memory. Other threads may use the
 /// memory up at once.
 ///
-/// Maps and unmaps that much without touching it, and for that moment it is missing for others. In a
-/// process that locks all its future mappings (`mlockall`), writable memory would be taken at once,
-/// so only `RLIMIT_AS` and `RLIMIT_MEMLOCK` are asked there.
+/// Maps and unmaps that much without touching it, and for that moment it is missing for others. In
+/// a process that locks all its future mappings (`mlockall`), writable memory would be taken at
+/// once, so only `RLIMIT_AS` and `RLIMIT_MEMLOCK` are asked there.
 ///
 /// Cost: four system calls, and one for each further 256 MiB.
 pub(crate) fn is_memory_available(bytes: usize) -> bool {

@@ -4,9 +4,9 @@
 //! allocates nor calls the loader (tcmalloc #120, tracy #780). It writes rows of a fixed size to a
 //! vector with enough capacity (`row.rs`, `list.rs`). Unwind sections are copied on first use,
 //! because most libraries of a program never appear on a stack (`image.rs`). The copy is made under
-//! the loader's lock, since the library may be unloaded later. The executable and the vDSO are never
-//! unloaded, so their sections are used in place. Nor are the libraries that the executable needs
-//! (`needed.rs`).
+//! the loader's lock, since the library may be unloaded later. The executable and the vDSO are
+//! never unloaded, so their sections are used in place. Libraries that the executable needs
+//! (`needed.rs`) also stay loaded, but their sections are copied.
 //!
 //! The application may call the profiler from its own callback of `dl_iterate_phdr`, and then holds
 //! the loader's lock. So the threads that call the loader here never wait for each other. Only a

@@ -55,8 +55,9 @@ pub(crate) fn follow_links(mut path: PathBuf) -> io::Result<PathBuf> {
     Err(Errno::ELOOP.into())
 }
 
-/// Returns an error if a stranger may have planted this link or file: in a folder where each user
-/// may create files, it belongs neither to the user of this process nor to the folder's owner.
+/// Returns an error if a stranger may have planted this link or file. A stranger may have planted
+/// it if the folder lets each user create files, and it belongs neither to the user of this process
+/// nor to the folder's owner.
 ///
 /// This is the kernel's rule for links (`fs.protected_symlinks`), pipes and files
 /// (`fs.protected_fifos`, `fs.protected_regular`).

@@ -194,8 +194,8 @@ fn open_unnamed(folder: &Path) -> io::Result<File> {
         .open(folder)
 }
 
-/// Returns the kernel's link to an open file, from which the file can get a name. The calling thread
-/// may have a descriptor table of its own.
+/// Returns the kernel's link to an open file, from which the file can get a name. The calling
+/// thread may have a descriptor table of its own.
 fn link_in_proc(file: &File) -> PathBuf {
     format!("/proc/thread-self/fd/{}", file.as_raw_fd()).into()
 }

@@ -9,8 +9,8 @@
 //!
 //! A foreign handler that replaced the profiler's may pass signals on to it. The profiler may then
 //! be installed once more, over that handler. So each installation over another handler has a
-//! handler function of its own, its *level*, and a previous handler of its own. A signal then passes
-//! through all handlers in the reverse order of their installation, as it would without the
+//! handler function of its own, its *level*, and a previous handler of its own. A signal then
+//! passes through all handlers in the reverse order of their installation, as it would without the
 //! profiler.
 //!
 //! Two copies of the crate may be in one process, for example two versions of it. The requests of
@@ -498,7 +498,8 @@ fn is_ours(action: &libc::sigaction) -> bool {
 
 /// Does the part of [`install_handler`] that may wait for the loader. Called before it, without a
 /// lock: a thread of the application may hold the loader's lock while it calls the profiler. Cost:
-/// about 20 µs for the check for a sandbox, and that of a search in the loader's list on the first call.
+/// about 20 µs for the check for a sandbox, and that of a search in the loader's list on the first
+/// call.
 pub(crate) fn prepare_handler() {
     pin_own_library();
     bind_handler_functions();
@@ -507,8 +508,8 @@ pub(crate) fn prepare_handler() {
 /// Installs the profiler's handler, which calls `capture` for each request that arrives by
 /// `signal`. The handler is never removed. The caller has called [`prepare_handler`].
 ///
-/// If a foreign handler was installed since an earlier call, the profiler's is installed over it, at
-/// another level. Cost: a few system calls.
+/// If a foreign handler was installed since an earlier call, the profiler's is installed over it,
+/// at another level. Cost: a few system calls.
 pub(crate) fn install_handler(signal: i32, capture: CaptureFn) -> Result<(), StartError> {
     note_process();
     USER.store(getuid().as_raw(), Ordering::Relaxed);
@@ -536,10 +537,11 @@ fn bind_handler_functions() {
     bind_guarded_reads();
 }
 
-/// Returns the level for an installation over the action `previous`, with the previous actions of
-/// all levels: the one with that previous action, so that a handler which is installed again and
-/// again uses one level; otherwise the first that was not used, or the last. Actions without a
-/// handler count as equal.
+/// Returns the level for an installation over `previous`. Reuses the level with that previous
+/// action; otherwise takes the first unused one, or the last. So a handler that is installed again
+/// and again uses one level. Actions without a handler count as equal.
+///
+/// `levels` holds the previous action of each level.
 fn level_over(previous: &libc::sigaction, levels: &[AtomicPtr<libc::sigaction>; LEVELS]) -> usize {
     let previous_of = |level: &AtomicPtr<libc::sigaction>| {
         // SAFETY: *published before*: null or a leaked `sigaction`.

@@ -91,8 +91,8 @@ impl ThreadTimer {
     /// first signal is sent. Cost: about 60 µs.
     ///
     /// # Errors
-    /// The error of the operating system; `Unsupported` for a real-time signal, in a sandbox, and if
-    /// the calling thread shares the application's descriptor table.
+    /// The error of the operating system; `Unsupported` for a real-time signal, in a sandbox, and
+    /// if the calling thread shares the application's descriptor table.
     pub(crate) fn start(
         thread: ThreadId,
         interval_ns: u64,

@@ -170,8 +170,8 @@ mod tests {
     /// Returns whether the activity ever stayed the same while the calling thread worked. If the
     /// activity included the calling thread, it would change in every round.
     ///
-    /// A tick of the scheduler may update the sum between the two clock reads of one reading, so some
-    /// rounds differ, and most do while other processes compete for the processor.
+    /// A tick of the scheduler may update the sum between the two clock reads of one reading, so
+    /// some rounds differ, and most do while other processes compete for the processor.
     fn activity_while_working() -> i32 {
         let Some(sum) = ProcessCpuSum::start() else {
             return NO_TIMER;

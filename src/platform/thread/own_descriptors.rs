@@ -6,9 +6,9 @@
 //! neither side can close or use a descriptor of the other, the limit of open files counts for each
 //! side alone, and the child of a fork inherits nothing, because the application's threads fork.
 //!
-//! A thread cannot return to the shared table, so no function of the application may run on a thread
-//! that has left it. The allocator and the panic hook run there nevertheless. A new thread shares the
-//! table of the thread that creates it.
+//! A thread cannot return to the shared table, so no function of the application may run on a
+//! thread that has left it. The allocator and the panic hook run there nevertheless. A new thread
+//! shares the table of the thread that creates it.
 //!
 //! **Contract of the calls** (cited below):
 //! - *no memory*: the call reads and writes no memory of this process;
@@ -74,9 +74,9 @@ pub(crate) fn use_own_descriptors() -> bool {
 }
 
 /// Runs `body` on a thread with an empty descriptor table, and waits for it. Runs it on the calling
-/// thread if that is such a thread, if the system refuses to create one, if a new one has no memory,
-/// and in a sandbox. `body` runs no code of the application. Cost: about 40 µs, for the thread and
-/// the check.
+/// thread if that is such a thread, if the system refuses to create one, if a new one has no
+/// memory, and in a sandbox. `body` runs no code of the application. Cost: about 40 µs, for the
+/// thread and the check.
 pub(crate) fn on_own_descriptors<T: Send + 'static>(
     body: impl FnOnce() -> T + Send + 'static,
 ) -> T {

@@ -19,8 +19,8 @@ use crate::util::{SMALL_TASK_BYTES, allocator_has, prepare_to_wait};
 type Body = Box<dyn FnOnce() + Send>;
 
 /// Size of the stack of a profiler thread, in bytes. Independent of the application's limits: the
-/// default may be 8 MiB, which `mlockall` would take from memory, or 128 KiB, which is too little for
-/// reading debug information.
+/// default may be 8 MiB, which `mlockall` would take from memory, or 128 KiB, which is too little
+/// for reading debug information.
 const STACK_BYTES: usize = 2 << 20;
 
 struct Start {

@@ -1,8 +1,8 @@
 //! Alternate signal stacks: memory on which a thread's signal handlers run if they ask for it.
 //!
 //! **Contract** (cited below):
-//! - *ours*: the region is created here. It is unmapped only when the kernel no longer has it as the
-//!   signal stack of a thread.
+//! - *ours*: the region is created here. It is unmapped only when the kernel no longer has it as
+//!   the signal stack of a thread.
 
 use std::io;
 use std::marker::PhantomData;
@@ -13,11 +13,12 @@ use nix::unistd::{SysconfVar, sysconf};
 
 use crate::platform::memory::LazyRegion;
 
-/// Size, in bytes, of the stack that a thread without one gets: a handler of the application and one
-/// of the profiler that interrupts it, each with the registers of every x86_64 processor.
+/// Size, in bytes, of the stack for a thread without one. It has space for a handler of the
+/// application and for the profiler's, which interrupts it, each with the registers of every x86_64
+/// processor.
 const SMALLEST_BYTES: usize = 64 << 10;
-/// Stack that the profiler's handler needs in addition to the kernel's frame, in bytes: it uses less
-/// than 3 KiB in a debug build.
+/// Stack that the profiler's handler needs in addition to the kernel's frame, in bytes: it uses
+/// less than 3 KiB in a debug build.
 const HANDLER_BYTES: usize = 4 << 10;
 /// Size of the kernel's frame where it does not report one, in bytes: `MINSIGSTKSZ`.
 const SMALLEST_FRAME_BYTES: usize = 2048;
@@ -37,8 +38,9 @@ struct Before(Option<libc::stack_t>);
 
 impl SignalStack {
     /// Gives the calling thread a signal stack if it has none, or one that is too small for the
-    /// profiler's handler: the kernel kills a process whose frame does not fit. Returns `None` if the
-    /// thread's own is large enough, or if the system has no memory. Cost: one system call, or four.
+    /// profiler's handler: the kernel kills a process whose frame does not fit. Returns `None` if
+    /// the thread's own is large enough, or if the system has no memory. Cost: one system call, or
+    /// four.
     pub(crate) fn install_if_needed() -> Option<Self> {
         let is_enough = |stack: libc::stack_t| stack.ss_size >= frame_bytes() + HANDLER_BYTES;
         let before = current().ok()?.0;

@@ -25,8 +25,8 @@ const FIRST_REAL_TIME: i32 = 32;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ProbeResult {
     Blocked(BlockedAt),
-    /// The thread is running, waits for a processor, or has exited. Or its state cannot be read at the
-    /// moment, because the process has no free descriptor, for example.
+    /// The thread is running, waits for a processor, or has exited. Or its state cannot be read at
+    /// the moment, because the process has no free descriptor, for example.
     NotBlocked,
     /// The state cannot be read: `/proc` is not mounted or that of another PID namespace, or the
     /// process is not dumpable and does not run as root.

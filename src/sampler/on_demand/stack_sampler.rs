@@ -27,7 +27,8 @@ const MAX_IDLE: usize = 4;
 /// An unwinder for stacks on demand.
 ///
 /// A thread that unwinds takes one for itself. It holds no lock meanwhile, because the unwinder may
-/// wait for the loader, whose lock a thread of the application may hold while it calls the profiler.
+/// wait for the loader, whose lock a thread of the application may hold while it calls the
+/// profiler.
 struct OnDemandUnwinder {
     unwinder: Unwinder,
     modules: Arc<ModuleTable>,

@@ -61,9 +61,9 @@ const SYSTEM_CALL_BYTES: u64 = if cfg!(target_arch = "x86_64") { 2 } else { 4 };
 /// Returns whether a thread that is blocked at `at` has the same frame as at this program counter
 /// and stack pointer.
 ///
-/// A restarted system call has its program counter before the system-call instruction, a waiting
-/// call after it. So a thread that a signal has just woken, and that waits for a processor, is
-/// found before the place where it slept. A thread that waits for a page has no such second place:
+/// A system call has two program counters. While the call waits, the program counter is after the
+/// system-call instruction. Before a restart, it is at the instruction: a signal has just woken the
+/// thread, which waits for a processor. A thread that waits for a page has no such second place:
 /// the next instruction may have changed the frame pointer.
 fn is_same_place(at: BlockedAt, pc: u64, sp: u64) -> bool {
     let is_same_call = at.in_system_call && at.pc.abs_diff(pc) == SYSTEM_CALL_BYTES;

@@ -1,5 +1,6 @@
-//! A session that has stopped asks no thread for a sample, even if its sampler, which waited for the
-//! loader, is still in the middle of a tick: another session may use the threads' slots by then.
+//! A session that has stopped asks no thread for a sample, even if its sampler, which waited for
+//! the loader, is still in the middle of a tick: another session may use the threads' slots by
+//! then.
 
 use std::cell::RefCell;
 use std::sync::atomic::AtomicU64;

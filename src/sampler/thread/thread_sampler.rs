@@ -22,8 +22,8 @@
 //! | `TimerArmed` | has run for several intervals without an answer: request by signal instead | `Signalled` |
 //! | any | no longer exists: reports `Exited` | |
 //!
-//! A thread that masks the signal is not sent it, so its ticks count as unanswered while it runs. Its
-//! stack is read when it is blocked.
+//! A thread that masks the signal is not sent it, so its ticks count as unanswered while it runs.
+//! Its stack is read when it is blocked.
 //!
 //! The kernel may refuse to read a thread's CPU clock, for example because of a seccomp filter.
 //! Such a thread is taken to run on every tick, and so gets a signal on every tick. Its samples
@@ -84,7 +84,8 @@ pub(crate) struct ThreadSampler {
     hidden_until: Option<TimeStamp>,
     /// Whether the kernel refused to read the thread's CPU clock.
     has_no_clock: bool,
-    /// Whether the thread may block the signal: it has slept since its last answer, or not answered.
+    /// Whether the thread may block the signal: it has slept since its last answer, or not
+    /// answered.
     may_block_signal: bool,
     /// Where the thread was blocked when its frame pointer was last requested.
     fp_requested_at: Option<BlockedAt>,
@@ -397,7 +398,8 @@ impl ThreadSampler {
             return;
         }
         let Some(sequence) = repeated.or_else(|| slot.request()) else {
-            // A late handler uses the slot, or an earlier session's sampler that waits for the loader.
+            // A late handler uses the slot, or an earlier session's sampler that waits for the
+            // loader.
             SessionCounts::add(&counts.unanswered_ticks, 1);
             return;
         };
@@ -414,10 +416,11 @@ impl ThreadSampler {
         }
     }
 
-    /// Returns whether the thread, which is blocked at `blocked_at` or not blocked, masks the signal.
-    /// A signal that is pending would be what its next `sigwait` returns.
+    /// Returns whether the thread, which is blocked at `blocked_at` or not blocked, masks the
+    /// signal. The thread's next `sigwait` would return a pending signal.
     ///
-    /// A thread that has run on since its last answer is taken not to: asking costs 3 µs.
+    /// A thread that ran on after its last answer is assumed not to mask the signal, because the
+    /// check costs 3 µs.
     fn blocks_signal(&mut self, blocked_at: Option<BlockedAt>, context: &TickContext<'_>) -> bool {
         blocked_at.is_some_and(|at| at.awaits_signals)
             || (self.may_block_signal && self.probe.blocks(context.session.settings.signal))
@@ -545,8 +548,8 @@ impl ThreadSampler {
         let unwound = unwind_counted(context, |unwinder, native| {
             self.frame_pointers.unwind(at, &captured, unwinder, native)
         });
-        // If a request at this place did not supply the frame pointer, do not send another. A thread
-        // that masks the signal would not answer.
+        // If a request at this place did not supply the frame pointer, do not send another. A
+        // thread that masks the signal would not answer.
         if unwound == Some(RemoteUnwind::NeedsFramePointer)
             && !self.blocks_signal(Some(at), context)
             && self.fp_requested_at.replace(at) != Some(at)

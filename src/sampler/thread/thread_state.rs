@@ -23,8 +23,8 @@ pub(crate) enum ThreadState {
 }
 
 impl ThreadState {
-    /// Counts a capture that did not fit into the slot and is repeated in the enlarged slot, with the
-    /// ticks that it would have answered.
+    /// Counts a capture that did not fit into the slot and is repeated in the enlarged slot, with
+    /// the ticks that it would have answered.
     #[cold]
     pub(crate) fn count_repeated_capture(
         &self,

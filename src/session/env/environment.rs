@@ -67,8 +67,8 @@ fn path_in(name: &str) -> Option<PathBuf> {
 /// The current folder when [`read`] ran: the application may change it later.
 static START_FOLDER: PsCell<Option<PathBuf>> = PsCell::new(None);
 
-/// Returns the path of the profile to save at shutdown. A relative path begins in the folder that
-/// was the current one when [`read`] ran.
+/// Returns the path of the profile to save at shutdown. A relative path is relative to the folder
+/// that was current when [`read`] ran.
 pub(crate) fn shutdown_path() -> Option<PathBuf> {
     let path = path_in(SHUTDOWN)?;
     let folder = START_FOLDER.get(&PsLock::acquire()).clone();

@@ -82,8 +82,8 @@ variables! {
         "The id of a browser's tab, written to the profile. Default: 0." Some(apply_active_tab_id);
     SHUTDOWN "MOZ_PROFILER_SHUTDOWN" "a path, in which the process id replaces the first %p"
         "Saves the profile to this file when the program calls profiler_shutdown: the running \
-        session's, or that of the last ProfilerSession that ended. A relative path begins in the \
-        current folder when the program calls profiler_init. The folder must exist. A name that \
+        session's, or that of the last ProfilerSession that ended. A relative path is relative to the \
+        folder that was current when profiler_init was called. The folder must exist. A name that \
         ends in .gz makes a compressed file. An empty value is reported and saves nothing; a \
         profiled program sets it for its child processes, where it is not reported." None;
     SYMBOLICATE "MOZ_PROFILER_SYMBOLICATE" "0, N or n; any other value counts as unset"
@@ -96,8 +96,8 @@ variables! {
         "SIGUSR1 starts the profiler for all threads, with 512 MiB and 1 ms. SIGUSR2 saves the profile \
         as profile_default_PID.json and stops the profiler." None;
     UPLOAD_DIR "MOZ_UPLOAD_DIR" "a folder's path"
-        "The folder where SIGUSR2 saves the profile. Default: the current folder when the program \
-        calls profiler_init." None;
+        "The folder where SIGUSR2 saves the profile. Default: the folder that was current when \
+        profiler_init was called." None;
 }
 
 /// Variables of Gecko that have no effect here, but are not reported as mistakes.
@@ -117,7 +117,7 @@ pub(crate) fn help_text() -> String {
         text += &format!("\n{}", variable.usage());
     }
     text += "\nFeatures, with their bits. D: default, S: default for a start by variables, \
-        -: other available feature. d, s, x: the same, but not available here.\n";
+        -: other available feature. d, s, x: like D, S and -, but not available here.\n";
     for (feature, name, description) in Features::described() {
         let is_available = Features::available().contains(feature);
         let mark = match (

@@ -20,8 +20,8 @@ const MAX_REGISTERED: usize = u8::MAX as usize + 1 - GECKO_CATEGORIES;
 /// categories. They are copies, because a definition may be unloaded together with its library
 /// before a profile is written.
 ///
-/// An entry below [`COUNT`] may be empty: registration raises the count before it sets the entry, and
-/// leaves the entry empty if another thread has registered the same category.
+/// An entry below [`COUNT`] may be empty: registration raises the count before it sets the entry,
+/// and leaves the entry empty if another thread has registered the same category.
 static REGISTERED: [OnceLock<CategoryInfo>; MAX_REGISTERED] =
     [const { OnceLock::new() }; MAX_REGISTERED];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -31,8 +31,8 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 #[derive(Debug)]
 pub struct CategoryDefinition {
     info: CategoryInfo,
-    /// The category's number plus 1; 0 until the category is registered. Not a `OnceLock`, which the
-    /// child of a fork could inherit in the middle of its initialization.
+    /// The category's number plus 1; 0 until the category is registered. Not a `OnceLock`, which
+    /// the child of a fork could inherit in the middle of its initialization.
     number_plus_one: AtomicU16,
 }
 

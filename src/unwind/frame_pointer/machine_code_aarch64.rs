@@ -23,8 +23,8 @@ pub(crate) fn call_ending(bytes: &[u8; MAX_CALL_BYTES], return_address: u64) -> 
     (code & 0xfeff_f000 == 0xd63f_0000).then_some(Call::Indirect)
 }
 
-/// Returns the callee, if the code at `address` passes the value of the last call, which is still in
-/// the register of the first argument, to another function.
+/// Returns the callee, if the code at `address` passes the value of the last call, which is still
+/// in the register of the first argument, to another function.
 pub(crate) fn call_with_result(bytes: &[u8], address: u64) -> Option<u64> {
     match call_ending(bytes.first_chunk()?, address + 4)? {
         Call::Direct(callee) => Some(callee),

@@ -41,8 +41,8 @@ impl GeneratedCode {
         self.is_live.store(false, Ordering::Release);
     }
 
-    /// Size of the range in a map, in bytes: the code, its name, and one node, with the counts of
-    /// their references and the allocator's overhead.
+    /// Returns how much memory the range takes in a map, in bytes: the code, its name, and one
+    /// node, with their reference counts and the allocator's overhead.
     pub(crate) fn map_bytes(&self) -> u64 {
         const OVERHEAD: usize = 2 * 16 + 3 * 16;
         (size_of::<Self>() + self.name.len() + size_of::<Node>() + OVERHEAD) as u64

@@ -34,8 +34,8 @@ pub(crate) struct PerfMap {
     /// Number of bytes of the file that are not read, because a maximum is reached.
     left_out_bytes: u64,
     next_poll: TimeStamp,
-    /// Begin of the process, in ms since 1970, once it was needed. A file from before lists the code
-    /// of an earlier process with the same number, as in a container.
+    /// Begin of the process, in ms since 1970, once it was needed. A file from before lists the
+    /// code of an earlier process with the same number, as in a container.
     begin_ms: Option<f64>,
 }
 

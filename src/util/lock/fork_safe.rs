@@ -18,7 +18,7 @@ use std::time::Duration;
 use crossbeam_utils::Backoff;
 use parking_lot::lock_api::{RawMutex, RawRwLock};
 
-/// Whether the process is the child of a fork. There, waiting threads poll.
+/// Whether the process is the child of a fork, where waiting threads poll.
 static IS_FORKED_CHILD: AtomicBool = AtomicBool::new(false);
 /// Whether the release of a lock reinitialises it.
 static RENEWS: AtomicBool = AtomicBool::new(false);
@@ -92,9 +92,10 @@ thread_local! {
     static MAY_PARK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Makes `parking_lot` allocate now what it keeps of the calling thread. It would do so when the
-/// thread first parks, and end the process if there is no memory then. Threads of the profiler and
-/// registered threads call this; a thread that has not called it waits for a lock by polling it.
+/// Makes `parking_lot` allocate its data about the calling thread now. Otherwise it would do so
+/// when the thread first parks, and end the process if the allocation failed. Threads of the
+/// profiler and registered threads call this; a thread that has not called it waits for a lock by
+/// polling it.
 pub(crate) fn prepare_to_wait() {
     if !is_forked_child() && !MAY_PARK.get() {
         let mutex = parking_lot::Mutex::new(());

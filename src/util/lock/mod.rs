@@ -1,4 +1,4 @@
-//! Locks that know their name, their owner and their place in the lock order.
+//! Locks with a name, an owner and a place in the lock order.
 
 #[cfg(has_profiler)]
 mod fork_safe;

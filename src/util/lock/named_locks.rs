@@ -1,10 +1,10 @@
 //! Locks with a name, an owner and a rank in the lock order.
 //!
-//! The order is life cycle → `PsLock` → `ThreadRegistry` → thread data (the slot pool and the
-//! session's own lists) → chunk manager → idle unwinders → code ranges → script functions →
-//! event watches. Debug builds assert that a thread takes locks in that order, and at most one of
-//! each rank. The locks are never poisoned: every critical section leaves its data well formed,
-//! even if it panics. The signal handler takes no lock.
+//! The order is life cycle → `PsLock` → `ThreadRegistry` → session data (the slot pool and the
+//! session's own lists) → chunk manager → idle unwinders → code ranges → script functions → event
+//! watches. Debug builds assert that a thread takes locks in that order, and at most one of each
+//! rank. The locks are never poisoned: every critical section leaves its data well formed, even if
+//! it panics. The signal handler takes no lock.
 //!
 //! The locks are `parking_lot`'s; `fork_safe.rs` says what they do in the child of a fork.
 //!
@@ -66,14 +66,15 @@ pub(crate) fn is_any_lock_held_on_current_thread() -> bool {
     HELD_RANKS.get() != 0
 }
 
-/// Returns whether the calling thread holds any lock of the profiler, or must not wait for one: see
-/// [`refuse_calls_of_current_thread`].
+/// Returns whether the calling thread holds any lock of the profiler, or must not wait for one,
+/// because of [`refuse_calls_of_current_thread`].
 pub(crate) fn holds_any_lock() -> bool {
     HELD_RANKS.get() & !OWN_WORK != 0
 }
 
-/// From now on [`is_any_lock_held_on_current_thread`] returns true, so that the profiler refuses all
-/// calls of this thread. For the child of a fork in which locks may stay locked for ever.
+/// Makes [`is_any_lock_held_on_current_thread`] return true on this thread from now on, so that the
+/// profiler refuses all calls of the thread. Called in the child of a fork in which locks may stay
+/// locked for ever.
 pub(crate) fn refuse_calls_of_current_thread() {
     HELD_RANKS.set(HELD_RANKS.get() | REFUSED);
 }

@@ -421,8 +421,25 @@ fn start_signal_can_also_be_the_sampling_signal() {
         // A sampling signal cannot become the start signal: each sample would start the profiler.
         assert_eq!(
             child.ask("control again"),
-            "cannot start the profiler: start_signal is SIGUSR1, the sampling signal, expected a signal that is not used for sampling"
+            "cannot control the profiler by signals: start_signal is SIGUSR1, the sampling signal, expected a signal that is not used for sampling"
         );
+        child.end();
+    });
+}
+
+#[test]
+fn control_in_a_removed_folder_fails_with_a_text_of_its_own() {
+    isolated(|| {
+        let folder = Folder::new("removed");
+        let mut child = Controlled::start(CHILD, "plain", &folder.0, &[]);
+        let removed = folder.0.join("removed");
+        std::fs::create_dir(&removed).expect("created");
+        assert_eq!(child.ask(&format!("go: {}", removed.display())), "true");
+        std::fs::remove_dir(&removed).expect("removed");
+        let answer = child.ask("control again");
+        let expected =
+            "cannot control the profiler by signals: cannot find the current folder: No such file";
+        assert!(answer.starts_with(expected), "{answer}");
         child.end();
     });
 }

@@ -23,7 +23,7 @@ use crate::labels::ProfilingStackFrame;
 use crate::labels::open_profiling_stack;
 use crate::platform::{
     ArrivalInHandler, LazyRegion, MemoryPiece, Registers, SignalSource, StackBounds,
-    copy_words_in_handler, read_guarded_in_handler, thread_pointer,
+    copy_words_in_handler, read_guarded_in_handler, registers_in_handler, thread_pointer,
 };
 use crate::types::StackAddress;
 
@@ -324,7 +324,7 @@ impl CaptureSlot {
         &self,
         arrival: &ArrivalInHandler<'_>,
     ) -> Option<SlotWriter<'_>> {
-        let registers = Registers::of_arrival_in_handler(arrival);
+        let registers = registers_in_handler(arrival);
         let sequence = match arrival.source {
             SignalSource::Request(ticket) => Some(ticket.sequence),
             SignalSource::Timer(_) | SignalSource::Unknown => None,

@@ -45,7 +45,8 @@ const SLOTS: usize = 2048;
 ///
 /// The lock is held for a few stores, and for an allocation when a slot grows. A holder that is
 /// preempted releases the lock once it runs again. The wait of 0.2 s expires only in the child of a
-/// fork whose parent's thread held the lock; the child then does without the slot.
+/// fork whose parent's thread held the lock; the child then does without the slot. A timed wait of
+/// `parking_lot` would not end there, if that thread also held a bucket of its parking table.
 const MAX_YIELDS: u32 = 100;
 const MAX_SLEEPS: u32 = 200;
 
@@ -55,6 +56,8 @@ thread_local! {
     static USES_SLOT: Cell<bool> = const { Cell::new(false) };
 }
 
+/// A cache line. Not `CachePadded`, because this code is also built without the profiler and its
+/// dependencies.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Slot(Mutex<Vec<OpenSpan>>);

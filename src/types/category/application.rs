@@ -22,6 +22,9 @@ const MAX_REGISTERED: usize = u8::MAX as usize + 1 - GECKO_CATEGORIES;
 ///
 /// An entry below [`COUNT`] may be empty: registration raises the count before it sets the entry, and
 /// leaves the entry empty if another thread has registered the same category.
+///
+/// A cell of std, because this code is also built without dependencies. No thread waits for another
+/// here: only one sets an entry, and `get` does not block.
 static REGISTERED: [OnceLock<CategoryInfo>; MAX_REGISTERED] =
     [const { OnceLock::new() }; MAX_REGISTERED];
 static COUNT: AtomicUsize = AtomicUsize::new(0);

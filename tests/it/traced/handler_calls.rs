@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Instant;
 
 use super::tracer::workload::{LIVES, be_profiled, be_signalled};
-use super::tracer::{Go, Stop, TIME_LIMIT, Traced, role};
+use super::tracer::{Go, StopReason, TIME_LIMIT, Traced, role};
 use crate::common::isolated;
 
 /// System calls that the handler may make: to read the clock where the vDSO cannot, to look for a
@@ -86,30 +86,30 @@ fn follow(mut child: Traced, is_enough: impl Fn(&Seen) -> bool) -> Seen {
     let end = Instant::now() + TIME_LIMIT;
     while let Some((thread, stop)) = child.next_stop() {
         match stop {
-            Stop::Signal {
+            StopReason::Signal {
                 signal: libc::SIGURG,
                 request: true,
             } if inside.insert(thread) => {
                 child.go(thread, Go::ToSystemCall, libc::SIGURG);
             }
-            Stop::Signal { signal, .. } => {
+            StopReason::Signal { signal, .. } => {
                 if inside.remove(&thread) {
                     seen.forbidden
                         .insert(format!("signal {signal}"), child.name_of(thread).to_owned());
                 }
                 child.go(thread, Go::On, signal);
             }
-            Stop::SystemCall(place) => {
-                if let Some((call, arguments)) = place.entered {
+            StopReason::SystemCall(point) => {
+                if let Some((call, arguments)) = point.entered {
                     *seen.calls.entry(name_of(call)).or_default() += 1;
                     let is_question =
                         call != libc::SYS_prctl || arguments[0] == libc::PR_GET_SECCOMP as u64;
                     if !(ALLOWED.contains(&call) && is_question) {
-                        let example = format!("({arguments:x?}) at {:#x}", place.pc);
+                        let example = format!("({arguments:x?}) at {:#x}", point.pc);
                         seen.forbidden.entry(name_of(call)).or_insert(example);
                     }
                 }
-                if place
+                if point
                     .entered
                     .is_some_and(|(call, _)| call == libc::SYS_rt_sigreturn)
                 {
@@ -123,7 +123,7 @@ fn follow(mut child: Traced, is_enough: impl Fn(&Seen) -> bool) -> Seen {
                     child.go(thread, Go::ToSystemCall, 0);
                 }
             }
-            Stop::Stepped => child.go(thread, Go::On, 0),
+            StopReason::Stepped => child.go(thread, Go::On, 0),
         }
         if is_enough(&seen) || Instant::now() > end {
             child.finish();

@@ -100,7 +100,7 @@ pub(crate) fn without_write_signals<T>(write: impl FnOnce() -> io::Result<T>) ->
 /// Returns whether a signal is pending for the calling thread or for the process.
 fn is_pending(signal: Signal) -> bool {
     let mut pending = *SigSet::empty().as_ref();
-    // SAFETY: the kernel writes to the local, which is an initialised set.
+    // SAFETY: the kernel writes to the local, which is an initialized set.
     unsafe {
         libc::sigpending(&mut pending) == 0 && libc::sigismember(&pending, signal as i32) == 1
     }

@@ -123,7 +123,7 @@ fn slot_of(table: &[Slot], key: SpanKey) -> &Slot {
     // gets the slot of its predecessor, and that slot's memory.
     const INDEX_BITS: u64 = (1 << 51) - 1;
     let index = (key.id & INDEX_BITS).wrapping_add(u64::from(key.layer) << 40);
-    // Neighbouring spans share many bits; the multiplication spreads them over the table.
+    // Neighboring spans share many bits; the multiplication spreads them over the table.
     &table[(index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % SLOTS]
 }
 

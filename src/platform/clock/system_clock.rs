@@ -97,7 +97,7 @@ pub(crate) struct ProcessStart {
 }
 
 /// Reads the start of this process from the kernel. The result does not depend on when the profiler
-/// is initialised.
+/// is initialized.
 pub(crate) fn process_start() -> ProcessStart {
     let now = monotonic_now();
     let epoch_ns = read_clock_ns(libc::CLOCK_REALTIME).unwrap_or(0);

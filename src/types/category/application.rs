@@ -43,7 +43,7 @@ impl CategoryDefinition {
     /// Creates a definition.
     ///
     /// # Panics
-    /// Panics at compile time if the viewer does not support the colour, or if there is no
+    /// Panics at compile time if the viewer does not support the color, or if there is no
     /// subcategory or more than 256.
     pub const fn new(
         label: &'static str,
@@ -52,7 +52,7 @@ impl CategoryDefinition {
     ) -> Self {
         assert!(
             is_known_color(color),
-            "unknown category colour, expected transparent, blue, brown, darkgrey, green, grey, \
+            "unknown category color, expected transparent, blue, brown, darkgrey, green, grey, \
              lightblue, lightgreen, lightred, magenta, orange, purple, red or yellow"
         );
         assert!(

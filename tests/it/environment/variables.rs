@@ -21,7 +21,7 @@ fn role_of_the_child() {
     }
 }
 
-/// Initialises the profiler on another thread. If it is active, that thread works until it has more
+/// Initializes the profiler on another thread. If it is active, that thread works until it has more
 /// than 20 samples with the label.
 fn work_until_sampled() {
     let (begins, begun) = std::sync::mpsc::channel();
@@ -323,7 +323,7 @@ fn closed_standard_streams_do_not_stop_the_program() {
 }
 
 #[test]
-fn misspelt_feature_is_reported_with_the_nearest_name() {
+fn misspelled_feature_is_reported_with_the_nearest_name() {
     isolated(|| {
         let output = child(&[
             ("MOZ_PROFILER_STARTUP", "1"),

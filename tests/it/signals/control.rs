@@ -381,7 +381,7 @@ fn signals_beyond_pipe_capacity_do_not_block() {
 }
 
 #[test]
-fn profiler_can_be_initialised_again_after_shutdown() {
+fn profiler_can_be_initialized_again_after_shutdown() {
     isolated(|| {
         let folder = Folder::new("again");
         let mut child = Controlled::start(CHILD, "plain", &folder.0, &[]);

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Instant;
 
-use super::tracer::workload::{LIVES, be_profiled, be_signalled};
+use super::tracer::workload::{LIVES, be_profiled, be_signaled};
 use super::tracer::{Go, StopReason, TIME_LIMIT, Traced, role};
 use crate::common::isolated;
 
@@ -147,8 +147,8 @@ fn handler_makes_only_allowed_system_calls() {
         const TEST: &str = "traced::handler_calls::handler_makes_only_allowed_system_calls";
         match role().as_deref() {
             Some("profiled") => return be_profiled(2000),
-            Some("writes") => return be_signalled(writes, 20),
-            Some("allocates") => return be_signalled(allocates, 20),
+            Some("writes") => return be_signaled(writes, 20),
+            Some("allocates") => return be_signaled(allocates, 20),
             Some(other) => panic!("no role {other}"),
             None => {}
         }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Instant;
 
 use super::tracer::code::{Code, Function};
-use super::tracer::workload::{LIVES, be_profiled, be_signalled};
+use super::tracer::workload::{LIVES, be_profiled, be_signaled};
 use super::tracer::{Go, StopReason, TIME_LIMIT, Traced, role};
 use crate::common::isolated;
 
@@ -209,8 +209,8 @@ fn handler_runs_only_allowed_functions() {
         const TEST: &str = "traced::handler_steps::handler_runs_only_allowed_functions";
         match role().as_deref() {
             Some("profiled") => return be_profiled(20),
-            Some("allocates") => return be_signalled(allocates, 2),
-            Some("locks") => return be_signalled(locks, 2),
+            Some("allocates") => return be_signaled(allocates, 2),
+            Some("locks") => return be_signaled(locks, 2),
             Some(other) => panic!("no role {other}"),
             None => {}
         }

@@ -9,7 +9,7 @@
 //   `profiler-cli … --json`.
 // - Labels, the places where markers are shown, tracks with their values, tabs: the results of the
 //   page's own functions.
-// - Colours of graphs and markers, descriptions, hidden fields, the nesting of intervals: the
+// - Colors of graphs and markers, descriptions, hidden fields, the nesting of intervals: the
 //   schema that the loader made, because only the page draws them.
 
 import { readFileSync } from "node:fs";
@@ -137,9 +137,9 @@ for (const [name, graphs] of Object.entries(expect.graphs)) {
   const drawn = track && viewer.selector(name, "getMarkerTrackSelectors")(track.markerSchema, track.markerName);
   check(`${name}, its values`, values, drawn?.getCollectedCustomMarkerSamples(state).numbersPerLine);
 }
-const { colorField } = schemas.get("coloured");
-check("colours of markers", ["red", "teal", "no colour"], named("coloured").map((marker) => marker.data?.[colorField]));
-check("a hidden field", [true, undefined], [schemas.get("coloured").fields[0].hidden, named("coloured")[0].fields?.[0]]);
+const { colorField } = schemas.get("colored");
+check("colors of markers", ["red", "teal", "no color"], named("colored").map((marker) => marker.data?.[colorField]));
+check("a hidden field", [true, undefined], [schemas.get("colored").fields[0].hidden, named("colored")[0].fields?.[0]]);
 check("intervals within intervals", [true, 3], [schemas.get("nested").isStackBased, named("nested").length]);
 
 for (const [name, [from, to]] of Object.entries(expect.phases)) {

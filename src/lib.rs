@@ -1,4 +1,4 @@
-//! An in-process sampling profiler, modelled on the Gecko Profiler of Firefox.
+//! An in-process sampling profiler, modeled on the Gecko Profiler of Firefox.
 //!
 //! gekkota samples the registered threads of an application and writes profiles for the [Firefox
 //! Profiler](https://profiler.firefox.com): native stacks with names, the application's own labels
@@ -53,7 +53,7 @@
 //! | Register a thread, so that it is sampled | [`register_thread`], [`unregister_thread`], [`ThreadGuard`] |
 //! | Save or write a profile | [`profiler_save_profile_to_file`], [`profiler_get_profile`], [`profiler_stream_json`], [`Profile`], [`profile`] |
 //! | Name a part of the work on every stack | [`auto_profiler_label!`], [`auto_profiler_label_dynamic!`], [`label`] |
-//! | Label a whole function, or a future | [`gecko_profiler_fn_label`](macro@gecko_profiler_fn_label), [`labelled_future`] |
+//! | Label a whole function, or a future | [`gecko_profiler_fn_label`](macro@gecko_profiler_fn_label), [`labeled_future`] |
 //! | Put an event on the timeline | [`add_text_marker`], [`add_untyped_marker`], [`auto_profiler_marker!`], [`auto_profiler_marker_text!`] |
 //! | Give an event typed fields | [`marker_type!`], [`add_marker`], [`lazy_add_marker!`], [`ProfilerMarker`], [`schema`] |
 //! | Set a marker's time, thread or stack | [`MarkerOptions`], [`MarkerTiming`], [`MarkerStack`] |
@@ -170,8 +170,8 @@ pub mod gecko_profiler;
 pub use api::{
     AutoProfilerInit, AutoProfilerLabel, AutoProfilerMarker, AutoProfilerTextMarker,
     AutoProfilerThreadSleep, AutoProfilerThreadWake, Profile, ProfilerSession, Started,
-    ThreadGuard, add_marker, add_text_marker, add_untyped_marker, labelled_future,
-    labelled_future_with_dynamic, profiler_control_by_signals, profiler_ensure_started,
+    ThreadGuard, add_marker, add_text_marker, add_untyped_marker, labeled_future,
+    labeled_future_with_dynamic, profiler_control_by_signals, profiler_ensure_started,
     profiler_feature_active, profiler_features_if_active, profiler_features_if_active_and_unpaused,
     profiler_get_available_features, profiler_get_buffer_info, profiler_get_profile,
     profiler_get_start_params, profiler_init, profiler_is_active, profiler_is_active_and_unpaused,
@@ -221,7 +221,7 @@ pub use api::{
 /// | `Category`, `Category, Subcategory`, or an expression of type [`ProfilingCategoryPair`] | the category | required |
 /// | `crate = path`, last | the path of gekkota | `::gekkota` |
 ///
-/// The label of an `async fn` is pushed for each poll of its future, as by [`labelled_future`], and
+/// The label of an `async fn` is pushed for each poll of its future, as by [`labeled_future`], and
 /// is absent while the future waits. The same holds for a function whose whole body is `async move
 /// { … }`, or `Box::pin` of one, as `async-trait` generates it. The future is `Send` if it was
 /// `Send` without the attribute, and grows by a few words.

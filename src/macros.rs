@@ -427,7 +427,7 @@ macro_rules! __auto_profiler_flow_marker {
 
 /// Defines categories of the application, in addition to Gecko's.
 ///
-/// Each category has a label, a colour of the viewer, and at least one subcategory.
+/// Each category has a label, a color of the viewer, and at least one subcategory.
 ///
 /// ```
 /// gekkota::profiler_categories! {
@@ -447,8 +447,8 @@ macro_rules! __auto_profiler_flow_marker {
 /// Each subcategory becomes a constant of type
 /// [`ProfilingCategoryPair`](crate::types::ProfilingCategoryPair). `DEFAULT` is the first one.
 ///
-/// Colours: transparent, blue, brown, darkgrey, green, grey, lightblue, lightgreen, lightred,
-/// magenta, orange, purple, red, yellow. Another colour, or a category without a subcategory, does
+/// Colors: transparent, blue, brown, darkgrey, green, grey, lightblue, lightgreen, lightred,
+/// magenta, orange, purple, red, yellow. Another color, or a category without a subcategory, does
 /// not compile. Gecko's grey category “Other” always exists, because the viewer needs it for frames
 /// without a category. A process can define 231 categories; further ones are recorded as “Other”. A
 /// profile lists a category once it has been used.

@@ -15,10 +15,10 @@ use gekkota::script::{AutoProfilerScriptFrame, ScriptFunction, profiler_register
 use gekkota::stack::{ProfilerBacktrace, StackFeatures, StackFrame, profiler_capture_backtrace};
 use gekkota::{AutoProfilerLabel, ProfilerSession, StartParams};
 
-struct LabellingAllocator;
+struct LabelingAllocator;
 
 thread_local! {
-    static IS_LABELLED: Cell<bool> = const { Cell::new(false) };
+    static IS_LABELED: Cell<bool> = const { Cell::new(false) };
     static PUSHES: Cell<u64> = const { Cell::new(0) };
 }
 static FUNCTION: OnceLock<ScriptFunction> = OnceLock::new();
@@ -30,8 +30,8 @@ const LONG: &str = match str::from_utf8(&[b'x'; 600]) {
 };
 
 /// Calls `body` with labels. Only the pushes may allocate here.
-fn labelled<T>(body: impl FnOnce() -> T) -> T {
-    if !IS_LABELLED.get() {
+fn labeled<T>(body: impl FnOnce() -> T) -> T {
+    if !IS_LABELED.get() {
         return body();
     }
     let category = gekkota::gecko_profiler_category!(GCCC);
@@ -45,14 +45,14 @@ fn labelled<T>(body: impl FnOnce() -> T) -> T {
 }
 
 // SAFETY: every method delegates to the system's allocator.
-unsafe impl GlobalAlloc for LabellingAllocator {
+unsafe impl GlobalAlloc for LabelingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller upholds the contract of this method.
-        labelled(|| unsafe { System.alloc(layout) })
+        labeled(|| unsafe { System.alloc(layout) })
     }
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         // SAFETY: the caller upholds the contract of this method.
-        labelled(|| unsafe {
+        labeled(|| unsafe {
             pointer.write_bytes(0xa5, layout.size());
             System.dealloc(pointer, layout);
         });
@@ -60,7 +60,7 @@ unsafe impl GlobalAlloc for LabellingAllocator {
 }
 
 #[global_allocator]
-static ALLOCATOR: LabellingAllocator = LabellingAllocator;
+static ALLOCATOR: LabelingAllocator = LabelingAllocator;
 
 fn text_of(number: usize) -> &'static str {
     ["first", "second text", "third and longer text"][number % 3]
@@ -101,14 +101,14 @@ fn allocator_that_pushes_labels_corrupts_nothing() {
     let session = ProfilerSession::start(StartParams::default()).expect("start");
     FUNCTION.get_or_init(|| profiler_register_script_function("collect", "collector.script", 1, 0));
     let thread = std::thread::spawn(|| {
-        IS_LABELLED.set(true);
+        IS_LABELED.set(true);
         for _ in 0..3 {
             // Each registration allocates the initial memory of the label stack.
-            gekkota::register_thread("labelled allocations");
+            gekkota::register_thread("labeled allocations");
             nest(0, &mut Vec::new());
             gekkota::unregister_thread();
         }
-        IS_LABELLED.set(false);
+        IS_LABELED.set(false);
         PUSHES.get()
     });
     assert!(thread.join().expect("thread") > 1000);
@@ -116,7 +116,7 @@ fn allocator_that_pushes_labels_corrupts_nothing() {
     let threads = read
         .threads()
         .iter()
-        .filter(|thread| thread["name"] == "labelled allocations");
+        .filter(|thread| thread["name"] == "labeled allocations");
     let samples: Vec<_> = threads.flat_map(common::samples_of).collect();
     let whole = samples.iter().filter(|sample| {
         let fixed = sample

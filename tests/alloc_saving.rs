@@ -117,7 +117,7 @@ fn distinct_texts_are_neither_copied_nor_allocated_one_by_one() {
 }
 
 #[test]
-fn a_thread_costs_nothing_for_stacks_of_other_threads() {
+fn thread_costs_nothing_for_stacks_of_other_threads() {
     const STACKS: usize = 4000;
     const THREADS: u64 = 300;
     isolated(|| {

@@ -4,10 +4,11 @@
 //! The tables come first. Sources are read as tokens, so paths in macros count, too.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
 /// The folders of `src`, lowest layer first. A file imports from its own folder and from lower
 /// layers.
@@ -42,74 +43,25 @@ const PACKAGE: &str = "src/attributes";
 /// this folder and nothing else.
 const SYSTEM_FOLDER: &str = "src/platform/";
 
-/// Files that may hold `unsafe`.
+/// Files that may hold `unsafe`, by folder of `src`.
 const UNSAFE_FILES: &[&str] = &[
-    "src/util/polled_with.rs",
-    "src/util/lock/fork_safe.rs",
-    "src/util/lock/ps_lock.rs",
-    "src/platform/signal/handler.rs",
-    "src/platform/arch/registers.rs",
-    "src/platform/arch/registers_x86_64.rs",
-    "src/platform/arch/registers_aarch64.rs",
-    "src/platform/thread/signal_stack.rs",
-    "src/platform/thread/stack_bounds.rs",
-    "src/platform/memory/barrier.rs",
-    "src/platform/clock/system_clock.rs",
-    "src/platform/signal/control_pipe.rs",
-    "src/platform/clock/fast_clock.rs",
-    "src/platform/modules/headers.rs",
-    "src/platform/modules/image.rs",
-    "src/platform/modules/loader.rs",
-    "src/platform/modules/needed.rs",
-    "src/platform/modules/row.rs",
-    "src/platform/pinned_library.rs",
-    "src/platform/thread/other_threads_activity.rs",
-    "src/platform/signal/pipe_end.rs",
-    "src/platform/thread/own_descriptors.rs",
-    "src/platform/thread/profiler_thread.rs",
-    "src/platform/fork.rs",
-    "src/platform/memory/guarded_memory.rs",
-    "src/platform/memory/file_mapping.rs",
-    "src/platform/memory/mapping.rs",
-    "src/platform/memory/memory_pipe.rs",
-    "src/platform/sandbox.rs",
-    "src/platform/test_library.rs",
-    "src/platform/signal/thread_timer.rs",
-    "src/platform/identity.rs",
-    "src/platform/standard_streams.rs",
-    "src/buffer/chunks/chunk.rs",
-    "src/buffer/chunks/slab.rs",
-    "src/buffer/chunks/take_cell.rs",
-    "src/buffer/chunks/writing_cell.rs",
-    "src/backtrace/copy.rs",
-    "src/backtrace/pool.rs",
-    "src/backtrace/pending.rs",
-    "src/labels/profiling_stack.rs",
-    "src/labels/profiling_stack_frame.rs",
-    "src/labels/profiling_stack_tests.rs",
-    "src/capture/capture_slot.rs",
-    "src/capture/captured_view.rs",
-    "src/capture/remote_capture.rs",
-    "src/labels/growing_array.rs",
-    "src/capture/slot_model.rs",
-    "src/capture/slot_pool.rs",
-    "src/labels/thread_labels.rs",
+    "backtrace: copy pending pool",
+    "buffer/chunks: chunk slab take_cell writing_cell",
+    "capture: capture_slot captured_view remote_capture slot_model slot_pool",
+    "labels: growing_array profiling_stack profiling_stack_frame profiling_stack_tests thread_labels",
+    "platform: fork identity pinned_library sandbox standard_streams test_library",
+    "platform/arch: registers_aarch64 registers_x86_64 thread_registers",
+    "platform/clock: fast_clock system_clock",
+    "platform/memory: barrier file_mapping guarded_memory mapping memory_pipe",
+    "platform/modules: headers image loader needed row",
+    "platform/signal: control_pipe handler pipe_end thread_timer",
+    "platform/thread: other_threads_activity own_descriptors profiler_thread signal_stack stack_bounds",
+    "util: polled_with",
+    "util/lock: fork_safe ps_lock",
 ];
 
-/// Files whose functions named `*_in_handler` run in the signal handler. Their head comments say
-/// so.
-const HANDLER_FILES: &[&str] = &[
-    "src/platform/signal/control_pipe.rs",
-    "src/platform/signal/pipe_end.rs",
-    "src/platform/sandbox.rs",
-    "src/sampler/handler.rs",
-    "src/capture/capture_slot.rs",
-    "src/capture/event_delay.rs",
-    "src/labels/profiling_stack.rs",
-    "src/labels/profiling_stack_frame.rs",
-    "src/capture/slot_state.rs",
-];
-const HANDLER_NOTICE: &str = "Runs in the signal handler";
+/// What the head comment of a file says if the signal handler runs functions of that file.
+const HANDLER_NOTICE: &str = "runs in the signal handler";
 
 /// Code, without white space, that allocates, locks, panics or initializes a thread-local.
 const NOT_IN_HANDLER: &str = "Arc:: Box:: Mutex Rc:: RwLock String Vec thread_local .lock( .with( expect( unwrap( \
@@ -119,13 +71,30 @@ const NOT_IN_HANDLER: &str = "Arc:: Box:: Mutex Rc:: RwLock String Vec thread_lo
 type ItemPath = Vec<String>;
 
 /// A path in the code, or one name of a `use` statement.
+#[derive(Clone, Default)]
 struct PathUse {
     module: ItemPath,
     segments: Vec<String>,
     /// The name that a `use` imports it as: the last segment, the name after `as`, or `*`.
     imported_as: Option<String>,
+    is_reexport: bool,
     is_test: bool,
     line: usize,
+}
+
+impl PathUse {
+    fn describe(&self, source: &Source) -> String {
+        let (file, line, path) = (&source.path, self.line, self.segments.join("::"));
+        format!("{file}:{line} `{path}`")
+    }
+}
+
+/// A function or method that is not only for tests.
+struct Function {
+    /// Its module and name.
+    path: ItemPath,
+    body: String,
+    lines: RangeInclusive<usize>,
 }
 
 #[derive(Default)]
@@ -137,9 +106,10 @@ struct Source {
     items: BTreeSet<ItemPath>,
     /// Modules in files of their own that are built only for tests.
     test_modules: Vec<ItemPath>,
+    /// The files that `#[path]` names, with their modules.
+    named_files: Vec<(String, ItemPath)>,
     has_unsafe: bool,
-    /// Name and body of each function of the signal handler.
-    handler_functions: Vec<(String, String)>,
+    functions: Vec<Function>,
 }
 
 fn word(tokens: &[TokenTree], at: usize) -> String {
@@ -156,29 +126,59 @@ fn sign(tokens: &[TokenTree], at: usize) -> char {
     }
 }
 
-fn braces(token: &TokenTree) -> Option<TokenStream> {
+fn braces(token: &TokenTree) -> Option<&Group> {
     match token {
-        TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => Some(group.stream()),
+        TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => Some(group),
         _ => None,
     }
 }
 
-/// Returns whether an attribute limits the item to tests, fuzzing or models.
-fn is_test_only(attribute: &str) -> bool {
-    let names = ["test", "loom", "fuzzing"];
-    attribute.starts_with("cfg")
-        && names.iter().any(|name| attribute.contains(name))
-        && !attribute.contains("not")
+/// Returns the parts of a list that commas separate.
+fn parts_of(list: &Group) -> Vec<Vec<TokenTree>> {
+    let tokens: Vec<_> = list.stream().into_iter().collect();
+    let parts = tokens.split(|token| sign(std::slice::from_ref(token), 0) == ',');
+    let parts = parts.filter(|part| !part.is_empty());
+    parts.map(<[_]>::to_vec).collect()
+}
+
+/// Returns whether `cfg(…)`, or a predicate in it, holds only in tests, fuzzing or models.
+fn is_test_only(predicate: &[TokenTree]) -> bool {
+    let parts = match predicate.get(1) {
+        Some(TokenTree::Group(list)) => parts_of(list),
+        _ => Vec::new(),
+    };
+    match word(predicate, 0).as_str() {
+        "test" | "loom" | "fuzzing" => true,
+        "cfg" | "all" => parts.iter().any(|part| is_test_only(part)),
+        "any" => parts.iter().all(|part| is_test_only(part)),
+        _ => false,
+    }
+}
+
+/// Returns the file that an attribute names as the module's.
+fn named_file(attribute: &[TokenTree]) -> Option<String> {
+    let name = word(attribute, 0);
+    match (name.as_str(), attribute.get(1), attribute.get(2)) {
+        ("cfg_attr", Some(TokenTree::Group(list)), _) => {
+            parts_of(list).iter().find_map(|part| named_file(part))
+        }
+        ("path", _, Some(name)) => Some(name.to_string().trim_matches('"').to_owned()),
+        _ => None,
+    }
 }
 
 impl Source {
     fn new(path: &str, text: &str) -> Self {
-        let tokens = text
-            .parse()
-            .unwrap_or_else(|error| panic!("{path}: {error}"));
         let inside = path.trim_start_matches("src/").trim_end_matches(".rs");
         let mut module: ItemPath = inside.split('/').map(str::to_owned).collect();
         module.pop_if(|name| *name == "mod" || *name == "lib");
+        Self::in_module(path, text, module)
+    }
+
+    fn in_module(path: &str, text: &str, mut module: ItemPath) -> Self {
+        let tokens = text
+            .parse()
+            .unwrap_or_else(|error| panic!("{path}: {error}"));
         let (path, text) = (path.to_owned(), text.to_owned());
         let mut source = Self {
             path,
@@ -195,13 +195,23 @@ impl Source {
         let mut at = 0;
         // Whether the item that begins here is only for tests.
         let mut of_test = is_test;
+        let mut files = Vec::new();
         while let Some(token) = tokens.get(at) {
             let of_item = of_test;
             match token {
                 TokenTree::Group(group) if at > 0 && sign(tokens, at - 1) == '#' => {
-                    of_test |= is_test_only(&group.stream().to_string());
+                    let attribute: Vec<_> = group.stream().into_iter().collect();
+                    of_test |= is_test_only(&attribute);
+                    files.extend(named_file(&attribute));
                 }
                 TokenTree::Group(group) => self.read(group.stream(), module, of_item),
+                TokenTree::Ident(name) if name == "mod" && !files.is_empty() => {
+                    let folder = self.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+                    let module = [&module[..], &[word(tokens, at + 1)]].concat();
+                    let named = |file| (format!("{folder}/{file}"), module.clone());
+                    self.named_files.extend(files.drain(..).map(named));
+                    continue;
+                }
                 TokenTree::Ident(_) => at = self.read_from_word(tokens, at, module, of_item),
                 _ => {}
             }
@@ -210,6 +220,7 @@ impl Source {
                 || matches!(sign(tokens, at), ';' | ',')
             {
                 of_test = is_test;
+                files.clear();
             }
             at += 1;
         }
@@ -228,7 +239,7 @@ impl Source {
             "mod" if !next.is_empty() => {
                 module.push(next);
                 match tokens.get(at + 2).and_then(braces) {
-                    Some(body) => self.read(body, module, is_test),
+                    Some(body) => self.read(body.stream(), module, is_test),
                     None if is_test => self.test_modules.push(module.clone()),
                     None => {}
                 }
@@ -239,7 +250,14 @@ impl Source {
                 let end = (at..tokens.len())
                     .find(|at| sign(tokens, *at) == ';')
                     .unwrap_or(tokens.len());
-                self.read_use(&tokens[at + 1..end], &[], module, is_test);
+                let is_pub = |before| word(tokens, at.wrapping_sub(before)) == "pub";
+                let start = PathUse {
+                    module: module.clone(),
+                    is_reexport: is_pub(1) || is_pub(2),
+                    is_test,
+                    ..PathUse::default()
+                };
+                self.read_use(&tokens[at + 1..end], &start);
                 return end;
             }
             "unsafe" => {
@@ -249,15 +267,18 @@ impl Source {
                     word(tokens, after) != "fn" || !word(tokens, after + 1).is_empty();
             }
             "fn" | "struct" | "enum" | "union" | "trait" | "type" | "const" | "static" => {
-                if next.ends_with("_in_handler") {
-                    let head_ends = |at: &usize| sign(tokens, *at) != ';';
-                    let body = (at..tokens.len())
-                        .take_while(head_ends)
-                        .find_map(|at| braces(&tokens[at]));
-                    let body = body.map(|body| body.to_string()).unwrap_or_default();
-                    self.handler_functions.push((next.clone(), body));
+                let path = [&module[..], std::slice::from_ref(&next)].concat();
+                let head = tokens[at..].split(|token| sign(std::slice::from_ref(token), 0) == ';');
+                let body = head.take(1).flatten().find_map(braces);
+                let is_function = word(tokens, at) == "fn" && !is_test && !next.is_empty();
+                if let Some(body) = body.filter(|_| is_function) {
+                    self.functions.push(Function {
+                        path: path.clone(),
+                        body: body.to_string().split_whitespace().collect(),
+                        lines: tokens[at].span().start().line..=body.span_close().end().line,
+                    });
                 }
-                self.items.insert([&module[..], &[next]].concat());
+                self.items.insert(path);
             }
             first => {
                 let mut segments = vec![first.to_owned()];
@@ -272,13 +293,12 @@ impl Source {
                     last += 3;
                     segments.push(word(tokens, last));
                 }
-                let (module, line) = (module.clone(), tokens[at].span().start().line);
                 self.paths.push(PathUse {
-                    module,
+                    module: module.clone(),
                     segments,
-                    imported_as: None,
                     is_test,
-                    line,
+                    line: tokens[at].span().start().line,
+                    ..PathUse::default()
                 });
                 return last;
             }
@@ -287,54 +307,42 @@ impl Source {
     }
 
     /// Reads the tree after `use`, or one part of a group in it.
-    fn read_use(
-        &mut self,
-        tokens: &[TokenTree],
-        prefix: &[String],
-        module: &ItemPath,
-        is_test: bool,
-    ) {
-        let mut segments = prefix.to_vec();
-        let mut imported_as = None;
+    fn read_use(&mut self, tokens: &[TokenTree], start: &PathUse) {
+        let mut path = start.clone();
         for (at, token) in tokens.iter().enumerate() {
             match token {
                 TokenTree::Ident(name) if at > 0 && word(tokens, at - 1) == "as" => {
-                    imported_as = Some(name.to_string())
+                    path.imported_as = Some(name.to_string())
                 }
                 TokenTree::Ident(name)
-                    if name == "as" || (name == "self" && !segments.is_empty()) => {}
+                    if name == "as" || (name == "self" && !path.segments.is_empty()) => {}
                 TokenTree::Ident(name) if at > 0 && sign(tokens, at - 1) == '$' => {
-                    segments.push(format!("${name}"))
+                    path.segments.push(format!("${name}"))
                 }
-                TokenTree::Ident(name) => segments.push(name.to_string()),
+                TokenTree::Ident(name) => path.segments.push(name.to_string()),
                 TokenTree::Punct(sign) if sign.as_char() == '*' => {
-                    imported_as = Some("*".to_owned())
+                    path.imported_as = Some("*".to_owned())
                 }
                 TokenTree::Group(group) => {
-                    let parts: Vec<TokenTree> = group.stream().into_iter().collect();
-                    let parts = parts.split(
-                        |token| matches!(token, TokenTree::Punct(sign) if sign.as_char() == ','),
-                    );
-                    return parts.for_each(|part| self.read_use(part, &segments, module, is_test));
+                    parts_of(group)
+                        .iter()
+                        .for_each(|part| self.read_use(part, &path));
+                    return;
                 }
                 _ => {}
             }
         }
         if let Some(token) = tokens.first() {
-            let imported_as = imported_as.or_else(|| segments.last().cloned());
-            let (module, line) = (module.clone(), token.span().start().line);
-            self.paths.push(PathUse {
-                module,
-                segments,
-                imported_as,
-                is_test,
-                line,
-            });
+            let last = path.segments.last().cloned();
+            path.imported_as = path.imported_as.or(last);
+            path.line = token.span().start().line;
+            self.paths.push(path);
         }
     }
 }
 
 /// The crate's sources, with their modules, items and imports.
+#[derive(Default)]
 struct Tree {
     sources: Vec<Source>,
     modules: BTreeSet<ItemPath>,
@@ -350,18 +358,13 @@ static TREE: LazyLock<Tree> = LazyLock::new(|| {
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).expect("a folder of `src`") {
             let path = entry.expect("an entry").path();
-            let name = path
-                .strip_prefix(root)
-                .expect("below the root")
-                .to_str()
-                .expect("UTF-8");
+            let name = path.strip_prefix(root).expect("below the root");
+            let name = name.to_str().expect("UTF-8");
             if path.is_dir() && name != PACKAGE {
                 folders.push(path);
             } else if name.ends_with(".rs") {
-                sources.push(Source::new(
-                    name,
-                    &std::fs::read_to_string(&path).expect("a source"),
-                ));
+                let text = std::fs::read_to_string(&path).expect("a source");
+                sources.push(Source::new(name, &text));
             }
         }
     }
@@ -372,40 +375,36 @@ static TREE: LazyLock<Tree> = LazyLock::new(|| {
 
 impl Tree {
     fn new(mut sources: Vec<Source>) -> Self {
-        let modules = sources.iter().map(|source| source.module.clone()).collect();
-        let items = sources
+        let named_files: BTreeMap<_, _> = sources
             .iter_mut()
-            .flat_map(|source| std::mem::take(&mut source.items))
+            .flat_map(|source| std::mem::take(&mut source.named_files))
             .collect();
-        let test_modules = sources
-            .iter_mut()
-            .flat_map(|source| std::mem::take(&mut source.test_modules))
-            .collect();
-        let mut tree = Self {
-            sources,
-            modules,
-            items,
-            test_modules,
-            imports: BTreeMap::new(),
-        };
-        for path in tree.sources.iter().flat_map(|source| &source.paths) {
-            if let (Some(name), Some(target)) = (&path.imported_as, tree.path_from_root(path)) {
-                tree.imports.insert(
-                    [&path.module[..], std::slice::from_ref(name)].concat(),
-                    target,
-                );
+        for source in &mut sources {
+            if let Some(module) = named_files.get(&source.path) {
+                *source = Source::in_module(&source.path, &source.text, module.clone());
             }
         }
+        let mut tree = Self::default();
+        for source in &mut sources {
+            tree.modules.insert(source.module.clone());
+            tree.items.append(&mut source.items);
+            tree.test_modules.append(&mut source.test_modules);
+        }
+        for path in sources.iter().flat_map(|source| &source.paths) {
+            if let (Some(name), Some(target)) = (&path.imported_as, tree.path_from_root(path)) {
+                let imported = [&path.module[..], std::slice::from_ref(name)].concat();
+                tree.imports.insert(imported, target);
+            }
+        }
+        tree.sources = sources;
         tree
     }
 
     /// Returns the path from the crate's root, if the path leads into the crate.
     fn path_from_root(&self, path: &PathUse) -> Option<ItemPath> {
         let (module, segments) = (&path.module[..], &path.segments[..]);
-        let supers = segments
-            .iter()
-            .take_while(|segment| *segment == "super")
-            .count();
+        let is_super = |segment: &&String| *segment == "super";
+        let supers = segments.iter().take_while(is_super).count();
         let (start, rest) = match segments.first()?.as_str() {
             "crate" | "$crate" => (&[][..], 1),
             "self" => (module, 1),
@@ -424,11 +423,8 @@ impl Tree {
         let Some(end) = known else {
             return path.to_vec();
         };
-        match self
-            .imports
-            .get(&path[..end])
-            .filter(|target| !target.starts_with(&path[..end]))
-        {
+        let target = self.imports.get(&path[..end]);
+        match target.filter(|target| !target.starts_with(&path[..end])) {
             Some(target) if !self.items.contains(&path[..end]) => {
                 self.home_of(&[&target[..], &path[end..]].concat())
             }
@@ -445,32 +441,56 @@ impl Tree {
         };
         let mut found = BTreeMap::new();
         for source in &self.sources {
-            let Some(from) = child(&source.module) else {
+            let mut test_modules = self.test_modules.iter();
+            let is_test = test_modules.any(|module| source.module.starts_with(module));
+            let Some(from) = child(&source.module).filter(|_| !is_test) else {
                 continue;
             };
-            if self
-                .test_modules
-                .iter()
-                .any(|test| source.module.starts_with(test))
-            {
-                continue;
-            }
             // A re-export of the `mod.rs` is resolved where it is used.
-            let counts =
-                |path: &&PathUse| !path.is_test && (from != "mod.rs" || path.imported_as.is_none());
+            let counts = |path: &&PathUse| !path.is_test && (from != "mod.rs" || !path.is_reexport);
             for path in source.paths.iter().filter(counts) {
                 let home = self.path_from_root(path).map(|path| self.home_of(&path));
                 let Some(to) = home.and_then(|home| child(&home)).filter(|to| *to != from) else {
                     continue;
                 };
                 let place: &mut String = found.entry((from.clone(), to)).or_default();
-                *place += &format!(
-                    " {}:{} {}",
-                    source.path,
-                    path.line,
-                    path.segments.join("::")
-                );
+                *place += &format!(" {}", path.describe(source));
             }
+        }
+        found
+    }
+
+    /// Returns the module and name of the item that a path leads to, also by an imported name.
+    fn target_of(&self, path: &PathUse) -> ItemPath {
+        let from_root = self.path_from_root(path);
+        let target = from_root.unwrap_or_else(|| [&path.module[..], &path.segments].concat());
+        let last = target.last().cloned();
+        self.home_of(&target).into_iter().chain(last).collect()
+    }
+
+    /// Returns the functions that run in the signal handler: those whose names say so, and those
+    /// that these call. A method of a type of another file is found only by its name.
+    fn handler_functions(&self) -> Vec<(&Source, &Function)> {
+        let is_named = |function: &Function| function.path.join(" ").ends_with("_in_handler");
+        let mut others: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        let mut found = Vec::new();
+        for source in &self.sources {
+            for function in &source.functions {
+                let list = if is_named(function) {
+                    &mut found
+                } else {
+                    others.entry(&function.path).or_default()
+                };
+                list.push((source, function));
+            }
+        }
+        let mut at = 0;
+        while let Some((source, function)) = found.get(at) {
+            let paths = source.paths.iter();
+            let paths = paths.filter(|path| function.lines.contains(&path.line));
+            let called = paths.filter_map(|path| others.remove(&self.target_of(path)));
+            found.extend(called.flatten());
+            at += 1;
         }
         found
     }
@@ -478,30 +498,22 @@ impl Tree {
     /// Returns the groups of children of a folder that import each other, with their imports.
     fn cycles_in(&self, folder: &[String]) -> BTreeMap<Vec<String>, String> {
         let imports = self.imports_in(folder);
-        let children: BTreeSet<&String> =
-            imports.keys().flat_map(|(from, to)| [from, to]).collect();
-        let mut reached: BTreeSet<(&String, &String)> =
-            imports.keys().map(|(from, to)| (from, to)).collect();
-        for middle in &children {
-            for from in &children {
-                let beyond: Vec<_> = children
-                    .iter()
-                    .filter(|to| reached.contains(&(middle, **to)))
-                    .collect();
-                if reached.contains(&(from, middle)) {
-                    reached.extend(beyond.into_iter().map(|to| (*from, *to)));
-                }
+        let reached_from = |from| {
+            let (mut reached, mut next) = (BTreeSet::new(), vec![from]);
+            while let Some(from) = next.pop() {
+                let direct = imports.keys().filter(|(one, _)| one == from);
+                next.extend(direct.filter_map(|(_, to)| reached.insert(to).then_some(to)));
             }
-        }
-        let is_mutual =
-            |one, other| reached.contains(&(one, other)) && reached.contains(&(other, one));
+            reached
+        };
         let mut groups: BTreeMap<Vec<String>, String> = BTreeMap::new();
-        for ((from, to), places) in imports.iter().filter(|((from, to), _)| is_mutual(from, to)) {
-            let group = children
-                .iter()
-                .filter(|other| is_mutual(from, **other))
-                .map(|other| (*other).clone());
-            *groups.entry(group.collect()).or_default() += &format!("  {from} -> {to}:{places}\n");
+        for ((from, to), places) in &imports {
+            let mut group = reached_from(from);
+            group.retain(|other| reached_from(other).contains(from));
+            if group.contains(to) {
+                let group = group.into_iter().cloned().collect();
+                *groups.entry(group).or_default() += &format!("  {from} -> {to}:{places}\n");
+            }
         }
         groups
     }
@@ -515,11 +527,8 @@ fn assert_none(findings: &[String]) {
 fn layer_findings(tree: &Tree) -> Vec<String> {
     let layer = |folder: &str| LAYERS.iter().position(|layer| layer.contains(&folder));
     let mut findings = Vec::new();
-    for source in tree
-        .sources
-        .iter()
-        .filter(|source| !TOP_FILES.contains(&source.path.as_str()))
-    {
+    let in_folder = |source: &&Source| !TOP_FILES.contains(&source.path.as_str());
+    for source in tree.sources.iter().filter(in_folder) {
         let folder = source.module[0].as_str();
         let Some(own) = layer(folder) else {
             findings.push(format!("{}: the folder is not in `LAYERS`", source.path));
@@ -533,21 +542,14 @@ fn layer_findings(tree: &Tree) -> Vec<String> {
                 || is_below && narrow.is_none_or(|(_, accepted)| accepted.contains(&target))
         };
         for path in &source.paths {
-            let Some(target) = tree
-                .path_from_root(path)
-                .and_then(|path| path.first().cloned())
-            else {
+            let from_root = tree.path_from_root(path);
+            let Some(target) = from_root.and_then(|path| path.first().cloned()) else {
                 continue;
             };
             // A macro may have to name public items.
             let is_of_macro = path.segments[0] == "$crate" && layer(&target).is_none();
             if !may_import(&target) && !is_of_macro {
-                findings.push(format!(
-                    "{}:{}: `{}` in `{folder}`",
-                    source.path,
-                    path.line,
-                    path.segments.join("::")
-                ));
+                findings.push(path.describe(source));
             }
         }
     }
@@ -561,11 +563,9 @@ fn imports_only_go_down() {
 
 #[test]
 fn folders_have_no_import_cycles() {
-    let folders = TREE.modules.iter().filter_map(|module| module.split_last());
-    let folders: BTreeSet<_> = folders
-        .map(|(_, folder)| folder)
-        .filter(|folder| !folder.is_empty())
-        .collect();
+    let modules = TREE.modules.iter();
+    let folders = modules.filter_map(|module| Some(module.split_last()?.1));
+    let folders: BTreeSet<_> = folders.filter(|folder| !folder.is_empty()).collect();
     let mut findings = Vec::new();
     for folder in folders {
         for (group, imports) in TREE.cycles_in(folder) {
@@ -579,25 +579,17 @@ fn folders_have_no_import_cycles() {
 #[test]
 fn operating_system_is_named_only_in_its_folder() {
     let mut findings = Vec::new();
-    for source in TREE
-        .sources
-        .iter()
-        .filter(|source| !source.path.starts_with(SYSTEM_FOLDER))
-    {
+    let is_outside = |source: &&Source| !source.path.starts_with(SYSTEM_FOLDER);
+    for source in TREE.sources.iter().filter(is_outside) {
         for path in &source.paths {
-            let names_system = match path.segments.iter().map(String::as_str).collect::<Vec<_>>()[..]
-            {
+            let segments: Vec<_> = path.segments.iter().map(String::as_str).collect();
+            let names_system = match segments[..] {
                 ["libc" | "nix", _, ..] | ["std", "os", ..] => true,
                 ["libc" | "nix"] => path.imported_as.is_some(),
                 _ => false,
             };
             if names_system {
-                findings.push(format!(
-                    "{}:{}: `{}`",
-                    source.path,
-                    path.line,
-                    path.segments.join("::")
-                ));
+                findings.push(path.describe(source));
             }
         }
     }
@@ -606,54 +598,55 @@ fn operating_system_is_named_only_in_its_folder() {
 
 #[test]
 fn unsafe_code_is_only_in_listed_files() {
-    let found: BTreeSet<_> = TREE
-        .sources
-        .iter()
-        .filter(|source| source.has_unsafe)
-        .map(|source| source.path.as_str())
-        .collect();
-    let listed: BTreeSet<_> = UNSAFE_FILES.iter().copied().collect();
-    assert_eq!(
-        found.difference(&listed).collect::<Vec<_>>(),
-        [&""; 0],
-        "not in `UNSAFE_FILES`"
+    let sources = TREE.sources.iter().filter(|source| source.has_unsafe);
+    let found: BTreeSet<_> = sources.map(|source| source.path.clone()).collect();
+    let listed = UNSAFE_FILES.iter().flat_map(|files| {
+        let (folder, names) = files.split_once(": ").expect("a folder and its files");
+        names
+            .split(' ')
+            .map(move |name| format!("src/{folder}/{name}.rs"))
+    });
+    let listed = listed.collect();
+    let differences: Vec<_> = found.symmetric_difference(&listed).collect();
+    assert!(
+        differences.is_empty(),
+        "only listed in `UNSAFE_FILES`, or only with `unsafe`: {differences:?}"
     );
-    assert_eq!(
-        listed.difference(&found).collect::<Vec<_>>(),
-        [&""; 0],
-        "in `UNSAFE_FILES`, but without `unsafe`"
-    );
+}
+
+fn handler_findings(tree: &Tree) -> Vec<String> {
+    let functions = tree.handler_functions();
+    let mut findings = Vec::new();
+    for (source, function) in &functions {
+        let dangers = NOT_IN_HANDLER.split_whitespace();
+        for danger in dangers.filter(|danger| function.body.contains(danger)) {
+            let (file, name) = (&source.path, function.path.join("::"));
+            findings.push(format!("{file}: `{danger}` in `{name}`"));
+        }
+    }
+    let is_file = |source: &&Source| !source.path.ends_with("/mod.rs");
+    for source in tree.sources.iter().filter(is_file) {
+        let lines = source.text.lines();
+        let head: String = lines.map_while(|line| line.strip_prefix("//!")).collect();
+        let says_so = head.to_lowercase().contains(HANDLER_NOTICE);
+        let of_file = |(other, _): &&(&Source, &Function)| other.path == source.path;
+        match (says_so, functions.iter().find(of_file)) {
+            (false, Some((_, function))) => {
+                let (file, name) = (&source.path, function.path.join("::"));
+                findings.push(format!(
+                    "{file}: the head must say that `{name}` {HANDLER_NOTICE}"
+                ));
+            }
+            (true, None) => findings.push(format!("{}: nothing {HANDLER_NOTICE}", source.path)),
+            _ => {}
+        }
+    }
+    findings
 }
 
 #[test]
 fn signal_handler_calls_nothing_forbidden() {
-    let mut findings = Vec::new();
-    for source in &TREE.sources {
-        for (name, body) in &source.handler_functions {
-            let code: String = body.split_whitespace().collect();
-            let found = NOT_IN_HANDLER
-                .split_whitespace()
-                .filter(|danger| code.contains(danger));
-            findings.extend(found.map(|danger| format!("{}: `{danger}` in `{name}`", source.path)));
-        }
-    }
-    for path in HANDLER_FILES {
-        let source = TREE
-            .sources
-            .iter()
-            .find(|source| source.path == *path)
-            .unwrap_or_else(|| panic!("no file {path}"));
-        let says_so = source
-            .text
-            .lines()
-            .any(|line| line.starts_with("//!") && line.contains(HANDLER_NOTICE));
-        if !says_so || source.handler_functions.is_empty() {
-            findings.push(format!(
-                "{path}: needs \"{HANDLER_NOTICE}\" in its head and a function `*_in_handler`"
-            ));
-        }
-    }
-    assert_none(&findings);
+    assert_none(&handler_findings(&TREE));
 }
 
 /// Tests of the rules, on small trees.
@@ -661,121 +654,126 @@ mod snippets {
     use super::*;
 
     fn tree(files: &[(&str, &str)]) -> Tree {
-        Tree::new(
-            files
-                .iter()
-                .map(|(path, text)| Source::new(path, text))
-                .collect(),
-        )
+        let sources = files.iter().map(|(path, text)| Source::new(path, text));
+        Tree::new(sources.collect())
+    }
+
+    fn cycles(folder: &str, files: &[(&str, &str)]) -> Vec<Vec<String>> {
+        let folder: ItemPath = folder.split('/').map(str::to_owned).collect();
+        tree(files).cycles_in(&folder).into_keys().collect()
     }
 
     #[test]
     fn imports_up_and_sideways_are_found() {
-        let count = |path: &str, text: &str| layer_findings(&tree(&[(path, text)])).len();
-        assert_eq!(
-            count(
-                "src/state/a.rs",
-                "use crate::{types::{A, B}, platform as p}; fn f() { crate::json::g() }"
-            ),
-            0
-        );
-        assert_eq!(
-            count(
-                "src/unwind/a.rs",
-                "use crate::{types::A, markers::{B, C as D}};"
-            ),
-            2
-        );
-        assert_eq!(
-            count("src/types/a.rs", "fn f() { assert_eq!(crate::json::A, 1) }"),
-            1
-        );
-        assert_eq!(
-            count(
-                "src/state/a.rs",
-                "mod t { use super::super::super::stream; use super::super::b; }"
-            ),
-            1
-        );
-        assert_eq!(count("src/sampler/a.rs", "use crate::json;"), 1);
-        assert_eq!(
-            count("src/disabled/a.rs", "use crate::{types, platform};"),
-            1
-        );
-        assert_eq!(
-            count(
+        let lower = "use crate::{types::{A, B}, platform as p}; fn f() { crate::json::g() }";
+        let sideways = "use crate::{types::A, markers::{B, C as D}};";
+        let nested = "mod t { use super::super::super::stream; use super::super::b; }";
+        let words = "//! crate::api\nconst A: &str = \"crate::api\";";
+        for (path, text, findings) in [
+            ("src/state/a.rs", lower, 0),
+            ("src/unwind/a.rs", sideways, 2),
+            (
                 "src/types/a.rs",
-                "//! crate::api\nconst A: &str = \"crate::api\";"
+                "fn f() { assert_eq!(crate::json::A, 1) }",
+                1,
             ),
-            0
-        );
-        assert_eq!(
-            (count("src/attic/a.rs", ""), count("src/attic.rs", "")),
-            (1, 1)
-        );
+            ("src/state/a.rs", nested, 1),
+            ("src/sampler/a.rs", "use crate::json;", 1),
+            ("src/disabled/a.rs", "use crate::{types, platform};", 1),
+            ("src/types/a.rs", words, 0),
+            ("src/attic/a.rs", "", 1),
+            ("src/attic.rs", "", 1),
+        ] {
+            let found = layer_findings(&tree(&[(path, text)]));
+            assert_eq!(found.len(), findings, "{path}: {text}: {found:?}");
+        }
     }
 
     #[test]
     fn cycle_through_re_exports_is_found() {
-        let cycles = |text| {
+        let cycles_with = |d: &str| {
             let door = "mod b; mod c; mod d; pub use b::B; pub use {c::C as Renamed, d::D};";
-            let (b, c) = (
-                "use super::Renamed; pub struct B;",
-                "pub struct C; fn f() { g!(crate::a::D) }",
-            );
-            let files = [
-                ("src/a/mod.rs", door),
-                ("src/a/b.rs", b),
-                ("src/a/c.rs", c),
-                ("src/a/d.rs", text),
-            ];
-            tree(&files)
-                .cycles_in(&["a".to_owned()])
-                .into_keys()
-                .collect::<Vec<_>>()
+            let b = "use super::Renamed; pub struct B;";
+            let c = "pub struct C; fn f() { g!(crate::a::D) }";
+            let files = [("src/a/mod.rs", door), ("src/a/b.rs", b), ("src/a/c.rs", c)];
+            cycles("a", &[&files[..], &[("src/a/d.rs", d)]].concat())
         };
+        let cycle = [["b", "c", "d"]];
+        assert_eq!(cycles_with("pub struct D; fn f(_: crate::a::B) {}"), cycle);
+        let tests = "pub struct D; #[cfg(test)] mod t { use crate::a::B; }";
+        assert_eq!(cycles_with(tests), [[""; 0]; 0]);
+        for (predicate, is_for_tests) in [
+            ("any(x, test)", false),
+            ("not(test)", false),
+            ("x", false),
+            ("all(x, any(test, fuzzing))", true),
+        ] {
+            let found = cycles_with(&tests.replace("test", predicate));
+            assert_eq!(found.is_empty(), is_for_tests, "{predicate}");
+        }
+    }
+
+    #[test]
+    fn cycle_through_a_named_file_is_found() {
+        let d = "#[cfg_attr(x, path = \"c_x.rs\")] #[cfg_attr(y, path = \"c_y.rs\")] mod c; mod b;";
+        let b = "use super::c::C; pub struct B; #[cfg(test)] #[path = \"b_tests.rs\"] mod tests;";
+        let files = [
+            ("src/a/mod.rs", d),
+            ("src/a/b.rs", b),
+            ("src/a/c_x.rs", "pub struct C;"),
+        ];
+        let with = |file| cycles("a", &[&files[..], &[file]].concat());
+        assert_eq!(with(("src/a/c_y.rs", "use crate::a::b::B;")), [["b", "c"]]);
         assert_eq!(
-            cycles("pub struct D; fn f(_: crate::a::B) {}"),
-            [["b", "c", "d"]]
-        );
-        assert_eq!(
-            cycles("pub struct D; #[cfg(test)] mod tests { use crate::a::B; }"),
+            with(("src/a/b_tests.rs", "use super::super::mod_item;")),
             [[""; 0]; 0]
         );
     }
 
     #[test]
-    fn folder_counts_as_one_child_and_may_contain_cycles() {
-        let d = "use super::e::E; use crate::a::c::C;";
-        let files = [
-            ("src/a/mod.rs", "mod b; mod c;"),
-            ("src/a/b/mod.rs", "mod d; mod e;"),
-            ("src/a/b/d.rs", d),
-            ("src/a/b/e.rs", "use super::d; pub struct E;"),
-            ("src/a/c.rs", "pub struct C;"),
-        ];
-        let cycles = |folder: &[&str]| {
-            tree(&files).cycles_in(
-                &folder
-                    .iter()
-                    .map(|name| (*name).to_owned())
-                    .collect::<Vec<_>>(),
-            )
-        };
-        assert!(cycles(&["a"]).is_empty());
-        assert_eq!(
-            cycles(&["a", "b"]).into_keys().collect::<Vec<_>>(),
-            [["d", "e"]]
-        );
+    fn cycle_through_the_items_of_a_folder_is_found() {
+        let door = "mod b; use b::B; pub use b::C; pub struct A(B);";
+        let b = "use super::A; pub struct B; pub struct C;";
+        let with = |door| cycles("a", &[("src/a/mod.rs", door), ("src/a/b.rs", b)]);
+        assert_eq!(with(door), [["b", "mod.rs"]]);
+        assert_eq!(with("mod b; pub use b::B; pub struct A;"), [[""; 0]; 0]);
     }
 
     #[test]
-    fn handler_functions_and_unsafe_code_are_found() {
-        let source = Source::new(
-            "src/a/b.rs",
-            "type F = unsafe extern \"C\" fn(); fn f_in_handler() { x.lock() }",
-        );
-        assert!(!source.has_unsafe && source.handler_functions[0].0 == "f_in_handler");
-        assert!(Source::new("src/a/b.rs", "unsafe fn g() {}").has_unsafe);
+    fn folder_counts_as_one_child_and_may_contain_cycles() {
+        let files = [
+            ("src/a/mod.rs", "mod b; mod c;"),
+            ("src/a/b/mod.rs", "mod d; mod e;"),
+            ("src/a/b/d.rs", "use super::e::E; use crate::a::c::C;"),
+            ("src/a/b/e.rs", "use super::d; pub struct E;"),
+            ("src/a/c.rs", "pub struct C;"),
+        ];
+        assert!(cycles("a", &files).is_empty());
+        assert_eq!(cycles("a/b", &files), [["d", "e"]]);
+    }
+
+    #[test]
+    fn forbidden_code_is_found_in_all_functions_of_the_handler() {
+        let head = "//! It runs in\n//! the signal handler.\n";
+        let text =
+            "use super::c as x; fn f_in_handler() { x::g(); h() }\nfn h() {}\nfn i() { panic!() }";
+        let findings = |head: &str, c| {
+            let b = format!("{head}{text}");
+            let door = ("src/a/mod.rs", "");
+            handler_findings(&tree(&[door, ("src/a/b.rs", &b), ("src/a/c.rs", c)]))
+        };
+        let c = format!("{head}pub fn g() {{ let a = 1; }}");
+        assert_eq!(findings(head, &c), [""; 0]);
+        assert_eq!(findings("", &c).len(), 1);
+        assert_eq!(findings(head, "pub fn g() {}").len(), 1);
+        assert_eq!(findings(head, &c.replace("1", "x . lock()")).len(), 1);
+        assert_eq!(handler_findings(&tree(&[("src/a/d.rs", head)])).len(), 1);
+    }
+
+    #[test]
+    fn unsafe_code_is_found() {
+        let has_unsafe = |text| Source::new("src/a/b.rs", text).has_unsafe;
+        assert!(!has_unsafe("type F = unsafe extern \"C\" fn();"));
+        assert!(has_unsafe("unsafe fn g() {}"));
     }
 }

@@ -114,7 +114,7 @@ fn share_of(mut files: Vec<TextFile>, (index, workers): (usize, usize)) -> Vec<T
     files.into_iter().skip(index).step_by(workers).collect()
 }
 
-/// Lists the files of the folder. A category gives a label its colour. The categories are Gecko's,
+/// Lists the files of the folder. A category gives a label its color. The categories are Gecko's,
 /// so the nearest ones are used: the network for reading, selectors for patterns, media for
 /// encoding.
 #[inline(never)]

@@ -166,12 +166,12 @@ impl Drop for AutoProfilerLabel {
 /// # async fn answer() -> u32 { 42 }
 /// # fn spawn<F: Future>(_: F) {}
 /// let category = gekkota::gecko_profiler_category!(Network);
-/// spawn(gekkota::labelled_future("answer", category, answer()));
+/// spawn(gekkota::labeled_future("answer", category, answer()));
 /// ```
 ///
 /// The label appears on each registered thread that polls the future, and is absent while the
 /// future waits. Cost: one label per poll. The result is `Send` if `future` is, and hardly larger.
-pub fn labelled_future<F: Future>(
+pub fn labeled_future<F: Future>(
     label: &'static str,
     category: ProfilingCategoryPair,
     future: F,
@@ -185,10 +185,10 @@ pub fn labelled_future<F: Future>(
     )
 }
 
-/// Labels a future with a label and a copied text, otherwise like [`labelled_future`].
+/// Labels a future with a label and a copied text, otherwise like [`labeled_future`].
 ///
 /// Each poll copies at most 512 bytes of the text, cut at a character boundary.
-pub fn labelled_future_with_dynamic<F: Future>(
+pub fn labeled_future_with_dynamic<F: Future>(
     label: &'static str,
     dynamic: impl AsRef<str> + Unpin,
     category: ProfilingCategoryPair,

@@ -50,7 +50,7 @@ pub use code::{CodeRange, profiler_register_code_range, profiler_register_script
 pub use event_delay::{
     AutoProfilerEvent, EventDelayProbe, EventLoopWatch, profiler_watch_event_loop,
 };
-pub use labels::{AutoProfilerLabel, labelled_future, labelled_future_with_dynamic};
+pub use labels::{AutoProfilerLabel, labeled_future, labeled_future_with_dynamic};
 pub use life_cycle::{
     AutoProfilerInit, Started, profiler_ensure_started, profiler_init, profiler_shutdown,
     profiler_start, profiler_stop,

@@ -45,7 +45,7 @@ impl ScriptFunction {
     /// Returns the function as run by this implementation.
     ///
     /// An interpreter that compiles functions obtains one such function for each of its levels of
-    /// optimisation, stores them, and pushes frames of the one that runs. Cost: as
+    /// optimization, stores them, and pushes frames of the one that runs. Cost: as
     /// [`profiler_register_script_function`].
     #[must_use]
     pub fn with_implementation(self, implementation: ScriptImplementation) -> Self {

@@ -1,4 +1,4 @@
-//! Compile errors for code that cannot be labelled.
+//! Compile errors for code that cannot be labeled.
 
 use proc_macro::{Delimiter, Group, Literal, Span, TokenStream, TokenTree};
 

@@ -36,7 +36,7 @@ const FUTURE: &str = "
     }
 ";
 
-pub(crate) fn labelled(label: &Arguments, function: Function) -> TokenStream {
+pub(crate) fn labeled(label: &Arguments, function: Function) -> TokenStream {
     let label = label_of(label);
     let Function {
         head,
@@ -46,7 +46,7 @@ pub(crate) fn labelled(label: &Arguments, function: Function) -> TokenStream {
     } = function;
     let (attributes, statements) = split_attributes(&body);
     let inside = match future_only(&statements) {
-        Some(made) if !is_async => made.labelled(label),
+        Some(made) if !is_async => made.labeled(label),
         _ => {
             // The span of these braces makes errors point at the body. Its hygiene makes lints
             // ignore the braces, which the application did not write.
@@ -62,8 +62,8 @@ pub(crate) fn labelled(label: &Arguments, function: Function) -> TokenStream {
             }
         }
     };
-    let labelled = in_braces(body.span(), attributes.into_iter().chain(inside).collect());
-    head.into_iter().chain(labelled).collect()
+    let labeled = in_braces(body.span(), attributes.into_iter().chain(inside).collect());
+    head.into_iter().chain(labeled).collect()
 }
 
 fn in_braces(place: Span, tokens: TokenStream) -> TokenStream {
@@ -123,7 +123,7 @@ fn polled(future: TokenStream, label: TokenStream, never_returns: bool) -> Token
 }
 
 /// A body that consists of one future: `async move { … }`, or `Box::pin` of one. Such a function is
-/// labelled like an `async fn`. Traits use this form where they cannot have an `async fn`.
+/// labeled like an `async fn`. Traits use this form where they cannot have an `async fn`.
 struct FutureOnly<'b> {
     /// `Box::pin`, and the parentheses that contain the future.
     boxed: Option<(&'b [TokenTree], &'b Group)>,
@@ -169,7 +169,7 @@ fn async_block(tokens: &[TokenTree]) -> Option<(Vec<TokenTree>, Group)> {
 }
 
 impl FutureOnly<'_> {
-    fn labelled(self, label: TokenStream) -> TokenStream {
+    fn labeled(self, label: TokenStream) -> TokenStream {
         let Self {
             boxed,
             before,

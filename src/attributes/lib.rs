@@ -24,7 +24,7 @@ pub fn gecko_profiler_fn_label(arguments: TokenStream, item: TokenStream) -> Tok
     let parts =
         Arguments::read(arguments).and_then(|label| Ok((label, Function::read(item.clone())?)));
     match parts {
-        Ok((label, function)) => expansion::labelled(&label, function),
+        Ok((label, function)) => expansion::labeled(&label, function),
         Err(diagnostic) => diagnostic.before(item),
     }
 }

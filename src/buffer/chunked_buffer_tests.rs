@@ -439,7 +439,7 @@ fn next_chunk_is_supplied_in_advance_and_grows_with_the_write_rate() {
 }
 
 #[test]
-fn a_thousand_lanes_use_at_most_half_of_the_capacity() {
+fn thousand_lanes_use_at_most_half_of_the_capacity() {
     const CAPACITY: u64 = 32 << 20;
     let buffer = ChunkedBuffer::for_test(CAPACITY);
     let lanes: Vec<_> = (0..1000).map(|_| buffer.take_lane()).collect();

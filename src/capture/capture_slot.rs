@@ -23,7 +23,7 @@ use crate::labels::ProfilingStackFrame;
 use crate::labels::open_profiling_stack;
 use crate::platform::{
     ArrivalInHandler, LazyRegion, MemoryPiece, Registers, SignalSource, StackBounds,
-    copy_words_in_handler, read_guarded_in_handler, thread_pointer,
+    copy_words_in_handler, read_guarded_in_handler, registers_in_handler, thread_pointer,
 };
 use crate::types::StackAddress;
 
@@ -69,9 +69,9 @@ pub(crate) struct CaptureSlot {
     /// Number of the thread's last timer in this session; -1 before the first. Written by the
     /// sampler; read by the handler.
     timer: AtomicI32,
-    /// Number of a cancelled request whose signal may still be pending, or 0. While it is pending,
+    /// Number of a canceled request whose signal may still be pending, or 0. While it is pending,
     /// the kernel drops further signals. Written by the sampler.
-    cancelled: AtomicU32,
+    canceled: AtomicU32,
     stack_low: AtomicU64,
     stack_top: AtomicU64,
     pub(crate) profiling_stack: AtomicPtr<ProfilingStack>,
@@ -101,7 +101,7 @@ impl CaptureSlot {
             state: SlotState::new(),
             thread_pointer: AtomicU64::new(0),
             timer: AtomicI32::new(-1),
-            cancelled: AtomicU32::new(0),
+            canceled: AtomicU32::new(0),
             stack_low: AtomicU64::new(0),
             stack_top: AtomicU64::new(0),
             profiling_stack: AtomicPtr::new(std::ptr::null_mut()),
@@ -199,7 +199,7 @@ impl CaptureSlot {
     /// Binds the slot to the calling thread, whose stack has these bounds.
     pub(crate) fn bind_to_current_thread(&self, bounds: StackBounds) {
         self.event_delay.reset();
-        self.cancelled.store(0, Ordering::Relaxed);
+        self.canceled.store(0, Ordering::Relaxed);
         // SAFETY: all three belong to the calling thread; bounds come only from the system.
         unsafe { self.bind(thread_pointer(), bounds, open_profiling_stack()) };
     }
@@ -242,20 +242,20 @@ impl CaptureSlot {
         true
     }
 
-    /// Records that the request with this number, for which a signal was sent, is being cancelled.
-    pub(crate) fn set_cancelled_request(&self, sequence: u32) {
-        self.cancelled.store(sequence, Ordering::Relaxed);
+    /// Records that the request with this number, for which a signal was sent, is being canceled.
+    pub(crate) fn set_canceled_request(&self, sequence: u32) {
+        self.canceled.store(sequence, Ordering::Relaxed);
     }
 
-    /// Clears the cancelled request, because its signal has arrived.
-    pub(crate) fn clear_cancelled_request(&self) {
-        self.cancelled.store(0, Ordering::Relaxed);
+    /// Clears the canceled request, because its signal has arrived.
+    pub(crate) fn clear_canceled_request(&self) {
+        self.canceled.store(0, Ordering::Relaxed);
     }
 
-    /// Repeats the cancelled request and returns its number; `None` without a cancelled request.
+    /// Repeats the canceled request and returns its number; `None` without a canceled request.
     /// The signal of that request may still be pending.
-    pub(crate) fn repeat_cancelled_request(&self) -> Option<u32> {
-        let sequence = self.cancelled.load(Ordering::Relaxed);
+    pub(crate) fn repeat_canceled_request(&self) -> Option<u32> {
+        let sequence = self.canceled.load(Ordering::Relaxed);
         (sequence != 0 && self.state.repeat_request(sequence)).then_some(sequence)
     }
 
@@ -297,7 +297,7 @@ impl CaptureSlot {
         self.state.request()
     }
 
-    /// Moves from requested to idle: the request is cancelled.
+    /// Moves from requested to idle: the request is canceled.
     pub(crate) fn cancel(&self) {
         self.state.cancel();
     }
@@ -324,7 +324,7 @@ impl CaptureSlot {
         &self,
         arrival: &ArrivalInHandler<'_>,
     ) -> Option<SlotWriter<'_>> {
-        let registers = Registers::of_arrival_in_handler(arrival);
+        let registers = registers_in_handler(arrival);
         let sequence = match arrival.source {
             SignalSource::Request(ticket) => Some(ticket.sequence),
             SignalSource::Timer(_) | SignalSource::Unknown => None,

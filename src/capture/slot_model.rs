@@ -1,8 +1,8 @@
 //! A loom model of the transitions in `slot_state.rs`, in the orders of `explore_model` and with
 //! every value that a read may see.
 //!
-//! A handler is modelled as a separate thread that has only its ticket: only the slot orders it
-//! after the sampler. The data behind the slot are modelled as the sequence number of the
+//! A handler is modeled as a separate thread that has only its ticket: only the slot orders it
+//! after the sampler. The data behind the slot are modeled as the sequence number of the
 //! request that they answer. The number is in a cell in which loom reports any two unordered
 //! accesses if one of them is a write. So two writers, or a reader concurrent with a writer, fail a
 //! model; a capture for another request fails an assertion here.
@@ -162,7 +162,7 @@ fn old_ticket_does_not_answer_new_request() {
             let (old, current, (second, early)) = (end(old), end(current), end(sampler));
             let taken = early.or_else(|| slot.collect());
             slot.assert_reusable();
-            assert_eq!(old, second.is_none(), "either cancelled or answered");
+            assert_eq!(old, second.is_none(), "either canceled or answered");
             assert_eq!(taken, if old { Some(1) } else { current.then_some(2) });
             match (old, current) {
                 (true, false) => "old ticket in time",
@@ -178,7 +178,7 @@ fn old_ticket_does_not_answer_new_request() {
 
 #[test]
 fn cancel_and_handler_agree() {
-    explore_model(["cancelled", "answered"], || {
+    explore_model(["canceled", "answered"], || {
         let slot = requested();
         let handler = handler(&slot, 1);
         let sampler = actor(&slot, |slot| {
@@ -188,7 +188,7 @@ fn cancel_and_handler_agree() {
         let (admitted, ()) = (end(handler), end(sampler));
         assert_eq!(slot.collect(), admitted.then_some(1));
         slot.assert_reusable();
-        if admitted { "answered" } else { "cancelled" }
+        if admitted { "answered" } else { "canceled" }
     });
 }
 
@@ -311,7 +311,7 @@ fn late_handler_is_refused_during_remote_capture() {
 fn repeated_request_is_answered_once() {
     explore_model(
         [
-            "before it was cancelled",
+            "before it was canceled",
             "after it was repeated",
             "in between, without effect",
         ],
@@ -335,7 +335,7 @@ fn repeated_request_is_answered_once() {
             assert_eq!(slot.collect(), answered.then_some(1));
             slot.assert_reusable();
             match (answered, filled) {
-                (true, None) => "before it was cancelled",
+                (true, None) => "before it was canceled",
                 (true, Some(_)) => "after it was repeated",
                 (false, _) => "in between, without effect",
             }

@@ -7,11 +7,11 @@
 //! | from | to | by | when |
 //! |---|---|---|---|
 //! | idle(n) | requested(n+1) | sampler | it wants a sample; the signal carries n+1 |
-//! | idle(n) | requested(m) | sampler | it repeats the cancelled request m, whose signal may still arrive |
+//! | idle(n) | requested(m) | sampler | it repeats the canceled request m, whose signal may still arrive |
 //! | requested(n) | writing(n) | the target thread's handler | a signal arrived that carries n, or that the thread's own timer sent |
 //! | idle(n) | writing(n+1) | sampler | the thread is blocked, and the sampler reads its stack itself |
 //! | idle(n) | writing(n+1) | sampler or owner | it returns the memory of a deep stack to the kernel |
-//! | requested(n) | idle(n) | sampler or owner | the request is cancelled; a late signal finds the slot idle and has no effect |
+//! | requested(n) | idle(n) | sampler or owner | the request is canceled; a late signal finds the slot idle and has no effect |
 //! | writing(n) | ready(n) | the thread that moved it to writing | the capture is complete |
 //! | writing(n) | idle(n) | the sampler or owner that moved it to writing | the thread woke during the capture, or the memory is returned |
 //! | ready(n) | reading(n) | sampler | it collects the capture |
@@ -105,7 +105,7 @@ impl SlotState {
         self.leave_idle(SlotPhase::Requested)
     }
 
-    /// Moves from idle to requested with the number of an earlier, cancelled request. The signal of
+    /// Moves from idle to requested with the number of an earlier, canceled request. The signal of
     /// that request may still be pending, and the kernel would drop another one.
     pub(crate) fn repeat_request(&self, sequence: u32) -> bool {
         let (now, SlotPhase::Idle) = self.load() else {
@@ -134,7 +134,7 @@ impl SlotState {
         }
     }
 
-    /// Moves from requested to idle: the request is cancelled.
+    /// Moves from requested to idle: the request is canceled.
     pub(crate) fn cancel(&self) {
         if let Some(sequence) = self.pending_request() {
             self.transition(sequence, SlotPhase::Requested, SlotPhase::Idle);

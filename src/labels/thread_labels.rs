@@ -4,7 +4,7 @@
 //! where the stack is, and a call would cost as much as the rest.
 //!
 //! **Contract** (cited below):
-//! - *never gone*: the thread-local has no destructor and is initialised at compile time, so it
+//! - *never gone*: the thread-local has no destructor and is initialized at compile time, so it
 //!   exists as long as its thread.
 
 use crate::labels::profiling_stack::{LabelToken, ProfilingStack};

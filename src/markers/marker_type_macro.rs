@@ -31,7 +31,7 @@
 /// | `label = "…"` | all three labels | |
 /// | `chart_label`, `table_label`, `tooltip_label = "…"` | one label | the marker's name |
 /// | `description = "…"` | a row “Description” in the tooltip | none |
-/// | `color_field = "field"` | the field that names the marker's colour | none |
+/// | `color_field = "field"` | the field that names the marker's color | none |
 /// | `stack_based = true` | the intervals nest as calls do | `false` |
 /// | `graph = (field, Line, Blue)` or `(field, Line)` | a track that draws the field over time | none |
 #[macro_export]

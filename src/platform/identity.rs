@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use nix::errno::Errno;
+use nix::sched::sched_getcpu;
 use nix::sys::prctl::set_timerslack;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::unistd::{getpid, gettid};
@@ -99,7 +100,7 @@ pub(crate) fn without_write_signals<T>(write: impl FnOnce() -> io::Result<T>) ->
 /// Returns whether a signal is pending for the calling thread or for the process.
 fn is_pending(signal: Signal) -> bool {
     let mut pending = *SigSet::empty().as_ref();
-    // SAFETY: the kernel writes to the local, which is an initialised set.
+    // SAFETY: the kernel writes to the local, which is an initialized set.
     unsafe {
         libc::sigpending(&mut pending) == 0 && libc::sigismember(&pending, signal as i32) == 1
     }
@@ -120,8 +121,7 @@ fn discard_pending(signal: Signal) {
 
 /// Returns the number of the processor that the calling thread runs on, if the kernel reports it.
 pub(crate) fn current_processor() -> Option<u32> {
-    // SAFETY: accesses no memory of this crate.
-    unsafe { libc::sched_getcpu() }.try_into().ok()
+    u32::try_from(sched_getcpu().ok()?).ok()
 }
 
 /// Returns whether the calling thread is the main thread, whose id the kernel sets to the process

@@ -53,7 +53,7 @@ mod thread;
 
 pub(crate) use arch::{
     GENERAL_REGISTERS, Registers, copy_words_in_handler, current_registers, current_stack_pointer,
-    thread_pointer,
+    registers_in_handler, thread_pointer,
 };
 pub(crate) use clock::{
     ProcessStart, calibrate_clock, current_thread_cpu_ns_in_handler, monotonic_now, process_cpu_ns,

@@ -6,7 +6,7 @@ use crate::state::{ACTIVE_PS, Session};
 use crate::types::{Generation, StartError};
 use crate::util::{LockRank, NamedMutex, PsLock};
 
-/// Serialises start, stop and fork. Held while the sampler is joined.
+/// Serializes start, stop and fork. Held while the sampler is joined.
 pub(crate) static LIFE_CYCLE: NamedMutex<()> =
     NamedMutex::new("life cycle", LockRank::Lifecycle, ());
 

@@ -199,6 +199,7 @@ fn remove_control(shared: &Arc<ControlShared>) -> bool {
     control.is_some()
 }
 
+// Not in `control_state.rs`: starting and stopping import that file, through `fork.rs`.
 impl ControlShared {
     /// Runs the control thread. Ignores requests to start the profiler once `end_control` has
     /// begun.

@@ -1,4 +1,4 @@
-//! Facts that are known once the profiler is initialised.
+//! Facts that are known once the profiler is initialized.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::platform::{ProcessStart, process_start, read_exe_path};
 use crate::types::Page;
 use crate::util::PsCell;
 
-/// Facts about the process, valid from initialisation to `profiler_shutdown`.
+/// Facts about the process, valid from initialization to `profiler_shutdown`.
 #[doc(alias = "CorePS")]
 #[derive(Debug)]
 pub(crate) struct CorePs {

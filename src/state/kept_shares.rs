@@ -4,9 +4,6 @@
 //! towards the capacity, so they leave less of it to the buffer's chunks. Together they leave the
 //! chunks at least three eighths of the capacity.
 
-use crate::state::session::SessionSettings;
-use crate::types::KeptLimits;
-
 /// A kind of data that a session keeps outside the buffer's chunks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum KeptKind {
@@ -24,18 +21,11 @@ pub(crate) enum KeptKind {
 
 impl KeptKind {
     /// Returns the number by which the capacity is divided to get the share.
-    const fn divisor(self) -> u64 {
+    pub(in crate::state) const fn divisor(self) -> u64 {
         match self {
             Self::ExitProfiles => 4,
             Self::EndedThreads | Self::PerfMap => 8,
             Self::EndedPages | Self::UnregisteredCode => 16,
         }
-    }
-}
-
-impl SessionSettings {
-    /// Returns the limits of a kind of data that the session keeps outside the buffer's chunks.
-    pub(crate) fn kept_limits(&self, kind: KeptKind) -> KeptLimits {
-        KeptLimits::new(self.capacity_bytes / kind.divisor(), self.duration)
     }
 }

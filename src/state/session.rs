@@ -9,11 +9,14 @@ use std::time::{Duration, Instant};
 
 use crate::counters::CounterDescription;
 use crate::state::after_sampling::AfterSampling;
+use crate::state::kept_shares::KeptKind;
 use crate::state::overheads::SamplerOverheads;
 use crate::state::pauses::Pauses;
 use crate::state::sampler_stage::SamplerStage;
 use crate::state::session_log::SessionLog;
-use crate::types::{Features, Generation, SamplingEngine, ThreadProfilingFeatures, TimeStamp};
+use crate::types::{
+    Features, Generation, KeptLimits, SamplingEngine, ThreadProfilingFeatures, TimeStamp,
+};
 use crate::unwind::{CodeMap, ModuleTable, NamedCode, registered_code};
 use crate::util::{ChangeCount, LockRank, NamedMutex};
 
@@ -31,6 +34,13 @@ pub(crate) struct SessionSettings {
     pub(crate) active_tab_id: u64,
     /// Whether each tick records how long its steps took.
     pub(crate) records_overheads: bool,
+}
+
+impl SessionSettings {
+    /// Returns the limits of a kind of data that the session keeps outside the buffer's chunks.
+    pub(crate) fn kept_limits(&self, kind: KeptKind) -> KeptLimits {
+        KeptLimits::new(self.capacity_bytes / kind.divisor(), self.duration)
+    }
 }
 
 #[cfg(any(test, fuzzing))]

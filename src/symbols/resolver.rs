@@ -79,16 +79,16 @@ impl<'a> CodeAddressService<'a> {
             .watch(addresses.into_iter(), count, ProgressLocation::Names)
             .peekable();
         while let Some(address) = addresses.next() {
-            match self.place_of(address) {
-                Place::Nowhere => {}
-                Place::Named(name) => {
+            match self.name_source(address) {
+                NameSource::Unknown => {}
+                NameSource::Named(name) => {
                     names.insert(address, vec![name]);
                 }
-                Place::InModule(index) => {
+                NameSource::ModuleFile(index) => {
                     // The files stay mapped for all addresses up to those of another module.
-                    let is_here = |next: &SampledAddress| match self.place_of(*next) {
-                        Place::InModule(next) => next == index,
-                        Place::Nowhere | Place::Named(_) => true,
+                    let is_here = |next: &SampledAddress| match self.name_source(*next) {
+                        NameSource::ModuleFile(next) => next == index,
+                        NameSource::Unknown | NameSource::Named(_) => true,
                     };
                     let here =
                         iter::once(address).chain(iter::from_fn(|| addresses.next_if(is_here)));
@@ -123,10 +123,10 @@ impl<'a> CodeAddressService<'a> {
                     self.count_unnamed_for_memory();
                     continue;
                 }
-                let found = match self.place_of(address) {
-                    Place::Nowhere => Vec::new(),
-                    Place::Named(name) => vec![name],
-                    Place::InModule(_) => {
+                let found = match self.name_source(address) {
+                    NameSource::Unknown => Vec::new(),
+                    NameSource::Named(name) => vec![name],
+                    NameSource::ModuleFile(_) => {
                         let address = address.lookup_address();
                         let in_files = symbols.names_at(address);
                         if in_files.is_empty() && files.lacks_memory {
@@ -147,10 +147,10 @@ impl<'a> CodeAddressService<'a> {
         self.unread.borrow_mut().extend(files.unread);
     }
 
-    fn place_of(&self, address: SampledAddress) -> Place {
+    fn name_source(&self, address: SampledAddress) -> NameSource {
         let address = address.lookup_address();
         if let Some(code) = self.generated.find(address) {
-            return Place::Named(name_only(&code.name));
+            return NameSource::Named(name_only(&code.name));
         }
         let after = self
             .modules
@@ -158,11 +158,11 @@ impl<'a> CodeAddressService<'a> {
         let index = after.checked_sub(1);
         let Some(index) = index.filter(|&index| self.modules[index].image.range.contains(&address))
         else {
-            return Place::Nowhere;
+            return NameSource::Unknown;
         };
         match self.mapped.name_at(address) {
-            Some(name) => Place::Named(name_only(name)),
-            None => Place::InModule(index),
+            Some(name) => NameSource::Named(name_only(name)),
+            None => NameSource::ModuleFile(index),
         }
     }
 
@@ -184,13 +184,14 @@ impl<'a> CodeAddressService<'a> {
     }
 }
 
-/// Where an address lies.
-enum Place {
-    Nowhere,
-    /// In generated code, or in a module without a file.
+/// Where the name of an address comes from.
+enum NameSource {
+    /// The address lies in no known code.
+    Unknown,
+    /// Generated code, or a module without a file, which have the name themselves.
     Named(FrameName),
-    /// In the module with this index.
-    InModule(usize),
+    /// The files of the module with this index.
+    ModuleFile(usize),
 }
 
 fn name_only(name: &str) -> FrameName {

@@ -13,7 +13,7 @@ pub(crate) struct CachedThreadInfo {
 }
 
 thread_local! {
-    // Initialised at compile time and without a destructor, so that it exists as long as the
+    // Initialized at compile time and without a destructor, so that it exists as long as the
     // thread.
     static CACHED_INFO: Cell<Option<CachedThreadInfo>> = const { Cell::new(None) };
 }

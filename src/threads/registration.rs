@@ -21,9 +21,10 @@ use crate::types::ThreadId;
 use crate::types::TimeStamp;
 use crate::util::{PsLock, SMALL_TASK_BYTES, allocator_has, holds_any_lock, prepare_to_wait};
 
-/// Name by which the Firefox Profiler recognises the main thread of a process.
+/// Name by which the Firefox Profiler recognizes the main thread of a process.
 pub(crate) const MAIN_THREAD_NAME: &str = "GeckoMain";
 
+// Not in `off_thread_ref.rs`, which the registry imports.
 #[cfg(any(test, fuzzing))]
 impl OffThreadRef {
     /// Creates a registration with this serial number that no thread made for itself. If `ended_at`

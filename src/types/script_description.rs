@@ -3,7 +3,7 @@
 #[cfg(has_profiler)]
 use crate::types::category::{ProfilingCategoryPair, subcategories::JavaScript};
 
-/// How an interpreter runs a script function. The viewer colours and filters script frames by it.
+/// How an interpreter runs a script function. The viewer colors and filters script frames by it.
 #[doc(alias = "implementation")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
@@ -13,9 +13,9 @@ pub enum ScriptImplementation {
     Interpreter,
     /// Interpreted with generated code for parts, shown as “blinterp”.
     BaselineInterpreter,
-    /// Compiled without optimisations, shown as “baseline”.
+    /// Compiled without optimizations, shown as “baseline”.
     Baseline,
-    /// Compiled with optimisations, shown as “ion”.
+    /// Compiled with optimizations, shown as “ion”.
     #[doc(alias = "Ion")]
     Optimized,
 }

@@ -1,6 +1,6 @@
 //! The kinds of data that a session records for one thread.
 
-/// A set of the kinds of data that a session records for a thread: CPU utilisation, stacks and
+/// A set of the kinds of data that a session records for a thread: CPU utilization, stacks and
 /// markers.
 ///
 /// A session records all three for threads that its filters select. For all other threads, the

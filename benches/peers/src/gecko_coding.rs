@@ -4,7 +4,7 @@
 //! `TimeBeforeCompactStack` 10, `RunningTimes` 6 and the head of `CompactStack` 3, plus 10 per
 //! native frame and 26 per label frame. A sample of a thread that did not run since its previous
 //! sample is `ThreadId` 10, `TimeBeforeSameSample` 10, `RunningTimes` 6 and `SameSample` 2. Two
-//! things are left out, in Gecko's favour: the 10 bytes per 8 characters of a label's dynamic text,
+//! things are left out, in Gecko's favor: the 10 bytes per 8 characters of a label's dynamic text,
 //! because a profile does not separate it from the label's name; and the event delay of threads
 //! with an event loop.
 

@@ -139,13 +139,13 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
 }
 
 /// Runs the batches on a new thread, with [`FRAMES`] frames below the calls.
-fn run_on_thread(batches: usize) -> Result<Run, Box<dyn Error>> {
+fn run_on_thread(batches: usize) -> Result<ThreadMeasurement, Box<dyn Error>> {
     let thread = std::thread::Builder::new().spawn(move || {
         let _registered = ThreadGuard::register("marker_stack");
         let top = StackAddress::here();
         let run_below = |more, batches| {
-            let mut run = Run::default();
-            descend(more, &mut || run = Run::of(batches, top));
+            let mut run = ThreadMeasurement::default();
+            descend(more, &mut || run = ThreadMeasurement::of(batches, top));
             run
         };
         Some(run_below(
@@ -175,7 +175,7 @@ impl StackAddress {
 }
 
 #[derive(Default)]
-struct Run {
+struct ThreadMeasurement {
     /// Nanoseconds of a call: for each arm, one value per batch.
     times: [Vec<f64>; ARMS.len()],
     /// Frames from the arm's call to the thread's first function.
@@ -183,7 +183,7 @@ struct Run {
     stack_bytes: usize,
 }
 
-impl Run {
+impl ThreadMeasurement {
     #[inline(never)]
     fn of(batches: usize, top: StackAddress) -> Self {
         let mut times: [Vec<f64>; ARMS.len()] = Default::default();

@@ -195,7 +195,7 @@ fn send(thread: i32) -> Result<()> {
 static ANSWERS: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn empty_handler(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // Only one thread is signalled at a time, so a load and a store suffice.
+    // Only one thread is signaled at a time, so a load and a store suffice.
     ANSWERS.store(ANSWERS.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
@@ -364,12 +364,12 @@ static COORDINATOR: Coordinator = Coordinator {
 };
 
 fn post(semaphore: &UnsafeCell<MaybeUninit<libc::sem_t>>) {
-    // SAFETY: `Handshake::new` initialises it before any signal is sent.
+    // SAFETY: `Handshake::new` initializes it before any signal is sent.
     unsafe { libc::sem_post(semaphore.get().cast()) };
 }
 
 fn wait(semaphore: &UnsafeCell<MaybeUninit<libc::sem_t>>) {
-    // SAFETY: `Handshake::new` initialises it before any signal is sent. The wait fails only when a
+    // SAFETY: `Handshake::new` initializes it before any signal is sent. The wait fails only when a
     // signal interrupts it.
     while unsafe { libc::sem_wait(semaphore.get().cast()) } != 0 {}
 }

@@ -90,7 +90,7 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     let all = MIN_THREADS.max(processors);
     let speed = {
         const TRIAL: u64 = 20_000;
-        TRIAL as f64 / Run::make(UNPROFILED, 1, TRIAL)?.work_cpu
+        TRIAL as f64 / ProcessRun::make(UNPROFILED, 1, TRIAL)?.work_cpu
     };
     // One thread takes the same wall time as all processors together.
     let settings = [
@@ -174,14 +174,15 @@ fn is_met(figure: impl Fn(&str) -> Option<f64>) -> bool {
 
 /// Returns a note with the medians of an arm's runs.
 fn note_of(arm: &str, threads: usize, seen: &[Round]) -> String {
-    let runs: Vec<&Run> = seen
+    let runs: Vec<&ProcessRun> = seen
         .iter()
         .filter(|round| round.threads == threads)
         .filter_map(|round| round.runs.iter().find(|(name, _)| *name == arm))
         .map(|(_, run)| run)
         .collect();
-    let median_of =
-        |value: fn(&Run) -> f64| median(&runs.iter().map(|run| value(run)).collect::<Vec<_>>());
+    let median_of = |value: fn(&ProcessRun) -> f64| {
+        median(&runs.iter().map(|run| value(run)).collect::<Vec<_>>())
+    };
     let about = runs
         .first()
         .map(|run| run.about.clone())
@@ -199,8 +200,8 @@ fn note_of(arm: &str, threads: usize, seen: &[Round]) -> String {
 /// One run of each arm.
 struct Round {
     threads: usize,
-    none: Run,
-    runs: Vec<(&'static str, Run)>,
+    none: ProcessRun,
+    runs: Vec<(&'static str, ProcessRun)>,
 }
 
 impl Round {
@@ -211,7 +212,7 @@ impl Round {
         let (mut none, mut runs) = (None, Vec::new());
         for index in 0..arms.len() {
             let arm = arms[(number + index) % arms.len()];
-            let run = Run::make(arm, threads, portions)?;
+            let run = ProcessRun::make(arm, threads, portions)?;
             match arm {
                 UNPROFILED => none = Some(run),
                 _ => runs.push((arm, run)),
@@ -226,14 +227,14 @@ impl Round {
     }
 
     fn relative_to_unprofiled(&self, arm: &str, use_cpu: bool) -> Option<f64> {
-        let time = |run: &Run| if use_cpu { run.cpu } else { run.wall };
+        let time = |run: &ProcessRun| if use_cpu { run.cpu } else { run.wall };
         let (_, run) = self.runs.iter().find(|(name, _)| *name == arm)?;
         Some(time(run) / time(&self.none)).filter(|ratio| ratio.is_finite())
     }
 }
 
 /// The run of one process. Times are in seconds.
-struct Run {
+struct ProcessRun {
     wall: f64,
     /// CPU time of the whole process.
     cpu: f64,
@@ -244,7 +245,7 @@ struct Run {
     about: String,
 }
 
-impl Run {
+impl ProcessRun {
     fn make(arm: &str, threads: usize, portions: u64) -> Result<Self, Box<dyn Error>> {
         let json = child::run(
             "slowdown",
@@ -464,7 +465,7 @@ mod tests {
 
     #[test]
     fn relative_to_unprofiled_divides_by_the_run_of_the_round() {
-        let run = |wall, cpu| Run {
+        let run = |wall, cpu| ProcessRun {
             wall,
             cpu,
             work_cpu: cpu,

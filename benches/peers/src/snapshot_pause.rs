@@ -8,7 +8,7 @@
 //! which such a gap exceeds the interval. Another thread takes snapshots and writes them, without
 //! symbol names, to a sink that only counts. Turns with snapshots alternate with turns of the same
 //! length in which that thread does nothing, and with turns in which it computes instead
-//! (`…_beside_work`); the latter show the effect of a busy neighbouring processor.
+//! (`…_beside_work`); the latter show the effect of a busy neighboring processor.
 //!
 //! The writer has its own processor. The marker thread has another one, and the sampler a third.
 //! With only two processors, the sampler shares the marker thread's processor. Then a call can wait

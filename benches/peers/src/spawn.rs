@@ -108,7 +108,7 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
         for turn in [false, true] {
             let with = turn != (batch % 2 == 1);
             let running = if with {
-                Some(Running::start(profiler)?)
+                Some(RunningProfiler::start(profiler)?)
             } else {
                 None
             };
@@ -127,12 +127,12 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
 }
 
 /// A running profiler.
-enum Running {
+enum RunningProfiler {
     Ours(ProfilerSession),
     Pprof(pprof::ProfilerGuard<'static>),
 }
 
-impl Running {
+impl RunningProfiler {
     fn start(profiler: &str) -> Result<Self, Box<dyn Error>> {
         match profiler {
             "ours" => Ok(Self::Ours(ProfilerSession::start(

@@ -13,7 +13,7 @@
 //! process, including the sampler, share the rest. So every sampler works from another processor.
 //!
 //! Each run is a separate process. The arms (`stall_arms.rs`) are interleaved. The floor is a
-//! handler that only counts, signalled by a thread that only sleeps and signals. `gecko_style` is
+//! handler that only counts, signaled by a thread that only sleeps and signals. `gecko_style` is
 //! `handshake.rs`. A peer whose timer is coarser than requested is measured at the rate that it
 //! achieves; the notes have the rates.
 //!

@@ -33,7 +33,7 @@ enum Kind {
 }
 
 /// A sampler that is sampling the busy thread.
-pub(crate) enum Running {
+pub(crate) enum ActiveSampler {
     Ours(ProfilerSession),
     Thread {
         stop: Arc<AtomicBool>,
@@ -77,11 +77,11 @@ impl Sampler {
         &mut self,
         target: &Target,
         interval: Duration,
-    ) -> Result<Running, Box<dyn Error>> {
+    ) -> Result<ActiveSampler, Box<dyn Error>> {
         Ok(match &mut self.kind {
             Kind::Ours(engine) => {
                 let params = StartParams::default().interval(interval).engine(*engine);
-                Running::Ours(ProfilerSession::start(params)?)
+                ActiveSampler::Ours(ProfilerSession::start(params)?)
             }
             Kind::EmptyHandler(handler) => {
                 let (handler, thread_id, before) = (*handler, target.thread_id, handler.answers());
@@ -109,7 +109,7 @@ impl Sampler {
                     }
                     (samples, Some(sampler))
                 });
-                if let Running::Thread {
+                if let ActiveSampler::Thread {
                     frames: running_frames,
                     ..
                 } = &mut running
@@ -118,7 +118,7 @@ impl Sampler {
                 }
                 running
             }
-            Kind::PerfTimer(handler) => Running::PerfTimer {
+            Kind::PerfTimer(handler) => ActiveSampler::PerfTimer {
                 answers: handler.answers(),
                 timer: handler.start_perf_timer(target.thread_id, interval)?,
                 handler: *handler,
@@ -131,7 +131,7 @@ impl Sampler {
                 }
                 let timer = handler.start_posix_timer(target.thread_id, interval);
                 raw::run_on(&before)?;
-                Running::PosixTimer {
+                ActiveSampler::PosixTimer {
                     answers: handler.answers(),
                     timer: timer?,
                     handler: *handler,
@@ -139,7 +139,7 @@ impl Sampler {
             }
             Kind::Pprof => {
                 let hz = (1.0 / interval.as_secs_f64()).round();
-                Running::Pprof(pprof::ProfilerGuard::new(hz as i32)?)
+                ActiveSampler::Pprof(pprof::ProfilerGuard::new(hz as i32)?)
             }
         })
     }
@@ -150,7 +150,7 @@ impl Sampler {
 fn start_thread(
     interval: Duration,
     body: impl FnOnce(&AtomicBool, &mut dyn FnMut()) -> (u64, Option<HandshakeSampler>) + Send + 'static,
-) -> Running {
+) -> ActiveSampler {
     let stop = Arc::new(AtomicBool::new(false));
     let thread_stop = Arc::clone(&stop);
     let thread = std::thread::spawn(move || {
@@ -158,14 +158,14 @@ fn start_thread(
         let mut schedule = Schedule::start(interval);
         body(&thread_stop, &mut || schedule.sleep_to_next())
     });
-    Running::Thread {
+    ActiveSampler::Thread {
         stop,
         thread,
         frames: Arc::default(),
     }
 }
 
-impl Running {
+impl ActiveSampler {
     /// Stops sampling, and returns the number of samples of the busy thread.
     pub(crate) fn stop(self, sampler: &mut Sampler) -> Result<u64, Box<dyn Error>> {
         match self {

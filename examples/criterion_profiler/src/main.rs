@@ -32,12 +32,13 @@ profiler_categories! {
 
 /// Records the benchmarks that criterion runs.
 struct GekkotaProfiler {
-    running: Option<Running>,
+    recording: Option<Recording>,
     /// Folder for the profiles; `None` means the folder of criterion's own files.
     folder: Option<PathBuf>,
 }
 
-struct Running {
+/// The session that records one benchmark.
+struct Recording {
     session: ProfilerSession,
     /// Keeps the thread registered while the session runs.
     _thread: ThreadGuard,
@@ -49,7 +50,7 @@ impl Profiler for GekkotaProfiler {
         let thread = ThreadGuard::register("benchmark");
         match ProfilerSession::start(StartParams::default()) {
             Ok(session) => {
-                self.running = Some(Running {
+                self.recording = Some(Recording {
                     session,
                     _thread: thread,
                     begin: ProfilerTime::now(),
@@ -61,7 +62,7 @@ impl Profiler for GekkotaProfiler {
     }
 
     fn stop_profiling(&mut self, benchmark_id: &str, benchmark_dir: &Path) {
-        let Some(Running { session, begin, .. }) = self.running.take() else {
+        let Some(Recording { session, begin, .. }) = self.recording.take() else {
             return;
         };
         let options =
@@ -138,7 +139,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let text = text();
     let mut criterion = Criterion::default()
         .with_profiler(GekkotaProfiler {
-            running: None,
+            recording: None,
             folder,
         })
         .profile_time(Some(Duration::from_secs(2)));

@@ -38,7 +38,7 @@ places! {
     InStackChart("place stack-chart", StackChart);
 }
 
-/// Defines a marker type for each kind of graph and each colour.
+/// Defines a marker type for each kind of graph and each color.
 macro_rules! graphs {
     ($($type:ident($name:literal, $($graph:tt),+);)+) => {
         $(
@@ -113,11 +113,11 @@ marker_type! {
 }
 
 marker_type! {
-    /// The chart takes each marker's colour from this field.
-    struct Coloured {
+    /// The chart takes each marker's color from this field.
+    struct Colored {
         color: String => hidden, String;
     }
-    name = "coloured";
+    name = "colored";
     color_field = "color";
 }
 
@@ -166,22 +166,22 @@ pub(crate) fn show(start: ProfilerTime) {
         is_cached: true,
         attempt: 3,
     };
-    add_marker("labelled", category, between(70.0, 95.0), labels);
+    add_marker("labeled", category, between(70.0, 95.0), labels);
     add_marker(
-        "not labelled",
+        "not labeled",
         category,
         between(70.0, 95.0),
         NoLabels {
             text: "text".to_owned(),
         },
     );
-    for (place, color) in ["red", "teal", "no colour"].into_iter().enumerate() {
+    for (place, color) in ["red", "teal", "no color"].into_iter().enumerate() {
         let begin = 100.0 + 20.0 * place as f64;
         add_marker(
-            "coloured",
+            "colored",
             category,
             between(begin, begin + 15.0),
-            Coloured {
+            Colored {
                 color: color.to_owned(),
             },
         );

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! `formats.rs` has a type for each format of a field. `looks.rs` shows what else a type can set:
-//! display locations, labels, colours and graphs. `known.rs` uses the types that come with gekkota;
+//! display locations, labels, colors and graphs. `known.rs` uses the types that come with gekkota;
 //! the viewer knows them by name. `circumstances.rs` shows the options that every marker has: its
 //! phase, a stack, a page, another thread's track.
 

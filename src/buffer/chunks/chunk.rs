@@ -44,7 +44,8 @@ pub(crate) enum ChunkState {
     Discarded = 5,
 }
 
-/// Contiguous memory that holds whole blocks.
+/// Contiguous memory that holds whole blocks. Unlike Gecko's, it has no process id: a chunk never
+/// leaves its process, because a child process writes a profile of its own.
 #[doc(alias = "ProfileBufferChunk")]
 #[derive(Debug)]
 pub(crate) struct Chunk {

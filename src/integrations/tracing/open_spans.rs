@@ -46,7 +46,8 @@ const SLOTS: usize = 2048;
 ///
 /// The lock is held for a few stores, and for an allocation when a slot grows. A holder that is
 /// preempted releases the lock once it runs again. The wait of 0.2 s expires only in the child of a
-/// fork whose parent's thread held the lock; the child then skips the slot.
+/// fork whose parent's thread held the lock; the child then skips the slot. A timed wait of
+/// `parking_lot` would not end there, if that thread also held a bucket of its parking table.
 const MAX_YIELDS: u32 = 100;
 const MAX_SLEEPS: u32 = 200;
 
@@ -56,6 +57,8 @@ thread_local! {
     static USES_SLOT: Cell<bool> = const { Cell::new(false) };
 }
 
+/// A cache line. Not `CachePadded`, because this code is also built without the profiler and its
+/// dependencies.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Slot(Mutex<Vec<OpenSpan>>);
@@ -121,7 +124,7 @@ fn slot_of(table: &[Slot], key: SpanKey) -> &Slot {
     // gets the slot of its predecessor, and that slot's memory.
     const INDEX_BITS: u64 = (1 << 51) - 1;
     let index = (key.id & INDEX_BITS).wrapping_add(u64::from(key.layer) << 40);
-    // Neighbouring spans share many bits; the multiplication spreads them over the table.
+    // Neighboring spans share many bits; the multiplication spreads them over the table.
     &table[(index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % SLOTS]
 }
 

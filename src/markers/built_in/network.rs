@@ -12,7 +12,7 @@ keywords! {
         Stop = "STATUS_STOP",
         /// Redirected to another URL, under another id.
         Redirect = "STATUS_REDIRECT",
-        /// Cancelled.
+        /// Canceled.
         Cancel = "STATUS_CANCEL",
     }
 

@@ -288,11 +288,11 @@ mod tests {
     }
 
     thread_local! {
-        static MISBEHAVIOUR: Cell<Option<Misbehaviour>> = const { Cell::new(None) };
+        static MISBEHAVIOR: Cell<Option<Misbehavior>> = const { Cell::new(None) };
     }
 
     #[derive(Clone, Copy, PartialEq, Debug)]
-    enum Misbehaviour {
+    enum Misbehavior {
         FailsToSerialize,
         PanicsInSerialize,
         FailsHalfwayThroughSerialize,
@@ -306,10 +306,10 @@ mod tests {
     impl serde::Serialize for Tricky {
         fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
             use serde::ser::{Error as _, SerializeTuple as _};
-            match MISBEHAVIOUR.get() {
-                Some(Misbehaviour::FailsToSerialize) => return Err(S::Error::custom("no")),
-                Some(Misbehaviour::PanicsInSerialize) => panic!("on purpose"),
-                Some(Misbehaviour::FailsHalfwayThroughSerialize) => {
+            match MISBEHAVIOR.get() {
+                Some(Misbehavior::FailsToSerialize) => return Err(S::Error::custom("no")),
+                Some(Misbehavior::PanicsInSerialize) => panic!("on purpose"),
+                Some(Misbehavior::FailsHalfwayThroughSerialize) => {
                     serializer.serialize_tuple(2)?.serialize_element(&self.0)?;
                     return Err(S::Error::custom("no"));
                 }
@@ -322,7 +322,7 @@ mod tests {
     impl<'de> serde::Deserialize<'de> for Tricky {
         fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
             use serde::de::Error as _;
-            if MISBEHAVIOUR.get() == Some(Misbehaviour::FailsToDeserialize) {
+            if MISBEHAVIOR.get() == Some(Misbehavior::FailsToDeserialize) {
                 return Err(D::Error::custom("no"));
             }
             let (number, text) = <(u32, String)>::deserialize(deserializer)?;
@@ -339,7 +339,7 @@ mod tests {
         }
         fn stream_json_marker_data(&self, json: &mut JSONWriter<'_>) {
             json.uint_property("number", self.0.into());
-            assert_ne!(MISBEHAVIOUR.get(), Some(Misbehaviour::PanicsInStream));
+            assert_ne!(MISBEHAVIOR.get(), Some(Misbehavior::PanicsInStream));
             json.string_property("text", &self.1);
         }
     }
@@ -387,26 +387,26 @@ mod tests {
 
     #[test]
     fn misbehaving_payload_damages_only_itself() {
-        use Misbehaviour::*;
+        use Misbehavior::*;
         let timing = MarkerTiming::instant_now();
         let marker = new_marker(&timing);
         let tricky = Tricky(7, "some text".to_owned());
-        for misbehaviour in [
+        for misbehavior in [
             FailsToSerialize,
             PanicsInSerialize,
             FailsHalfwayThroughSerialize,
         ] {
-            MISBEHAVIOUR.set(Some(misbehaviour));
+            MISBEHAVIOR.set(Some(misbehavior));
             put_and_read(&marker, &TypedPayload::new(&tricky), |read| {
                 let is_incomplete =
                     matches!(read.payload, DecodedPayload::Typed { bytes: None, .. });
                 assert!(
                     is_incomplete && read.name == "name µ".as_bytes(),
-                    "{misbehaviour:?}: {read:?}"
+                    "{misbehavior:?}: {read:?}"
                 );
             });
         }
-        MISBEHAVIOUR.set(None);
+        MISBEHAVIOR.set(None);
         put_and_read(&marker, &TypedPayload::new(&tricky), |read| {
             let DecodedPayload::Typed {
                 number,
@@ -415,14 +415,14 @@ mod tests {
             else {
                 panic!("{read:?}")
             };
-            MISBEHAVIOUR.set(Some(FailsToDeserialize));
+            MISBEHAVIOR.set(Some(FailsToDeserialize));
             assert_eq!(
                 streamed(number, bytes),
                 Err(PayloadFailure::NotDeserialized)
             );
-            MISBEHAVIOUR.set(Some(PanicsInStream));
+            MISBEHAVIOR.set(Some(PanicsInStream));
             assert!(std::panic::catch_unwind(|| streamed(number, bytes)).is_err());
-            MISBEHAVIOUR.set(None);
+            MISBEHAVIOR.set(None);
             assert_eq!(
                 streamed(number, &bytes[1..]),
                 Err(PayloadFailure::NotDeserialized)

@@ -257,7 +257,7 @@ impl MarkerSchema {
         self
     }
 
-    /// Adds a graph, like [`Self::add_chart`], in this colour.
+    /// Adds a graph, like [`Self::add_chart`], in this color.
     pub fn add_chart_color(&mut self, key: &str, graph: GraphType, color: GraphColor) -> &mut Self {
         self.graphs.push(Graph {
             key: key.to_owned(),

@@ -116,7 +116,7 @@ keywords! {
 }
 
 keywords! {
-    /// The colour of a graph or marker.
+    /// The color of a graph or marker.
     GraphColor {
         /// Blue.
         Blue = "blue",

@@ -2,10 +2,7 @@
 
 use std::arch::asm;
 
-use crate::platform::arch::registers::Registers;
-
-/// `x0` to `x30`, then `sp`.
-pub(crate) const GENERAL_REGISTERS: usize = 32;
+use crate::platform::arch::registers::{GENERAL_REGISTERS, Registers};
 
 pub(crate) fn from_context(context: &libc::ucontext_t) -> Registers {
     let machine = &context.uc_mcontext;

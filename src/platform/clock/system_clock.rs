@@ -1,7 +1,7 @@
 //! Clocks: monotonic time, CPU time of threads and of the process, and sleeping until a deadline.
 //!
-//! `clock_gettime` is async-signal-safe. The signal handler calls [`monotonic_now`] and the
-//! functions named `…_in_handler`.
+//! Runs in the signal handler: [`monotonic_now`] and the functions named `…_in_handler`.
+//! `clock_gettime` is async-signal-safe.
 //!
 //! **Contract of the calls** (cited below):
 //! - *own memory*: the kernel writes to a `timespec` on the stack of the function.
@@ -97,7 +97,7 @@ pub(crate) struct ProcessStart {
 }
 
 /// Reads the start of this process from the kernel. The result does not depend on when the profiler
-/// is initialised.
+/// is initialized.
 pub(crate) fn process_start() -> ProcessStart {
     let now = monotonic_now();
     let epoch_ns = read_clock_ns(libc::CLOCK_REALTIME).unwrap_or(0);

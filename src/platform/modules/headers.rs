@@ -47,6 +47,7 @@ pub(super) fn string_at(strings: &[u8], offset: u64) -> Option<&[u8]> {
     Some(&rest[..end])
 }
 
+// Not in `loader.rs`, which this file imports: the results are types of this file.
 impl LoaderEntry<'_> {
     fn loaded_segments(&self) -> impl Iterator<Item = Range<u64>> {
         let bias = self.info.dlpi_addr;

@@ -77,6 +77,7 @@ impl Row {
     }
 }
 
+// Not in `loader.rs`, which this file imports: the result is a type of this file.
 impl LoaderEntry<'_> {
     pub(super) fn to_row(&self, is_executable: bool) -> Row {
         let mut row = Row {

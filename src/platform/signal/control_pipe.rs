@@ -209,7 +209,7 @@ pub(crate) fn take_signal(signal: ControlSignal) -> Result<(), StartError> {
     }
     PREVIOUS[index].store(intern_action(before), Ordering::Release);
     // The previous handler must run under the same conditions as before: with the same blocked
-    // signals, on the same stack, and with the same `SA_RESTART` behaviour.
+    // signals, on the same stack, and with the same `SA_RESTART` behavior.
     let handler = SigHandler::SigAction(handle_control_signal);
     let mut action: libc::sigaction =
         SigAction::new(handler, SaFlags::SA_RESTART, SigSet::empty()).into();

@@ -302,7 +302,7 @@ fn block_as_installed_in_handler(
     /// Size of the mask in the kernel's `ucontext_t`, in bytes. The C library's type is longer.
     const MASK_BYTES: usize = 8;
     let mut blocked = action.sa_mask;
-    // SAFETY: async-signal-safe; the sets are initialised, and the kernel's mask has this size.
+    // SAFETY: async-signal-safe; the sets are initialized, and the kernel's mask has this size.
     unsafe {
         if action.sa_flags & libc::SA_NODEFER == 0 {
             libc::sigaddset(&mut blocked, signal);
@@ -614,7 +614,7 @@ pub(crate) fn intern_action(current: libc::sigaction) -> *mut libc::sigaction {
 
 fn is_same_action(one: &libc::sigaction, other: &libc::sigaction) -> bool {
     let blocks = |action: &libc::sigaction, signal| {
-        // SAFETY: reads an initialised set.
+        // SAFETY: reads an initialized set.
         unsafe { libc::sigismember(&action.sa_mask, signal) }
     };
     one.sa_sigaction == other.sa_sigaction

@@ -65,7 +65,7 @@ pub(crate) fn spawn_profiler_thread(
     let attributes = attributes.as_mut_ptr();
     // A number in glibc, a pointer in musl.
     let mut thread = MaybeUninit::<libc::pthread_t>::uninit();
-    // SAFETY: *ours*; the id and the attributes are locals, and the latter are initialised first.
+    // SAFETY: *ours*; the id and the attributes are locals, and the latter are initialized first.
     let answer = unsafe {
         libc::pthread_attr_init(attributes);
         libc::pthread_attr_setstacksize(attributes, STACK_BYTES);

@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(size(), SMALLEST_BYTES);
         drop(stack);
         assert_eq!(size(), 0);
-        // One that only has room for the frame is replaced, too.
+        // One that only has space for the frame is replaced, too.
         let small = LazyRegion::reserve(frame_bytes()).expect("memory");
         let place = libc::stack_t {
             ss_sp: small.start().as_ptr().cast(),

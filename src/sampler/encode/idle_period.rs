@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn an_announced_sleep_is_left_alone_until_its_end() {
+    fn announced_sleep_is_left_alone_until_its_end() {
         let idle = IdlePeriod::new(5, Some(7), tick(0), INTERVAL_NS);
         let announced = |announced, number| idle.is_announced(announced, tick(number));
         assert!(announced(Some(7), 1) && !announced(None, 1) && !announced(Some(9), 1));

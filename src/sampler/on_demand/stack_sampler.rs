@@ -1,8 +1,10 @@
 //! Captures single stacks on demand: unwinds them with separate unwinders and merges them with
 //! their labels.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+
+use once_cell::race::OnceBox;
 
 use crate::backtrace::{BacktraceLabel, CapturedBacktrace};
 use crate::capture::CapturedView;
@@ -223,7 +225,7 @@ pub(crate) struct SampledStack {
     modules: Arc<ModuleTable>,
     /// The profiler's functions that may be inlined into the innermost frame.
     own_functions: &'static [&'static str],
-    names: OnceLock<Vec<Vec<FunctionName>>>,
+    names: OnceBox<Vec<Vec<FunctionName>>>,
 }
 
 impl SampledStack {
@@ -324,7 +326,7 @@ impl SampledStack {
                 truncated: native.truncated,
                 modules: Arc::clone(modules),
                 own_functions: &[],
-                names: OnceLock::new(),
+                names: OnceBox::new(),
             }
         })
     }
@@ -348,7 +350,7 @@ impl SampledStack {
 
     /// Returns the functions at each frame, innermost inlined function first.
     pub(crate) fn names(&self) -> &[Vec<FunctionName>] {
-        self.names.get_or_init(|| self.resolve_names())
+        self.names.get_or_init(|| Box::new(self.resolve_names()))
     }
 
     fn resolve_names(&self) -> Vec<Vec<FunctionName>> {

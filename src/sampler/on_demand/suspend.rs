@@ -111,7 +111,7 @@ impl Request<'_> {
             }
             if monotonic_now() >= deadline {
                 self.slot.cancel();
-                // The thread may have answered just before the request was cancelled.
+                // The thread may have answered just before the request was canceled.
                 if self.slot.phase() == SlotPhase::Ready {
                     self.resend_sampler_request();
                     return Ok(());

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn running_thread_without_answer_is_counted_and_signalled_again() {
+    fn running_thread_without_answer_is_counted_and_signaled_again() {
         let (mut pending, _) = pending_until(26);
         assert_eq!(
             pending.check_clock(Some(7 * MS), tick(26), MS),

@@ -10,16 +10,16 @@
 //! |---|---|---|
 //! | `Idle` | has not run: repeats its sample | `Idle` |
 //! | `Idle` | has run: continues as `Running` on the same tick | |
-//! | `Running` | ran for all of the last tick: request by signal, or by its own timer | `Signalled`, `TimerArmed` |
+//! | `Running` | ran for all of the last tick: request by signal, or by its own timer | `Signaled`, `TimerArmed` |
 //! | `Running` | ran for less, is blocked now: remote read | `Idle`, or `Running` if the stack is doubtful |
-//! | `Running` | likewise, and its stack needs the frame pointer: request by signal; the answer is cached | `Signalled` |
-//! | `Running` | ran for less, is not blocked: request by signal, which the thread answers when it runs | `Signalled` |
-//! | `Signalled`, `TimerArmed` | has answered: collects the capture, then continues as `Running` on the same tick, unless the thread went back to sleep | `Idle` |
-//! | `Signalled`, `TimerArmed` | has answered, but the stack did not fit into the slot: enlarges the slot, then continues as `Running` on the same tick | |
-//! | `Signalled` | has not answered: waits; checks on a few ticks whether the thread ran or is blocked | `Signalled` |
-//! | `Signalled` | has not answered and is blocked: cancels the request, remote read instead | `Idle`, `Signalled` |
-//! | `TimerArmed` | has not answered, ran for less than the last tick: request by signal or remote read instead | `Signalled`, `Idle` |
-//! | `TimerArmed` | has run for several intervals without an answer: request by signal instead | `Signalled` |
+//! | `Running` | likewise, and its stack needs the frame pointer: request by signal; the answer is cached | `Signaled` |
+//! | `Running` | ran for less, is not blocked: request by signal, which the thread answers when it runs | `Signaled` |
+//! | `Signaled`, `TimerArmed` | has answered: collects the capture, then continues as `Running` on the same tick, unless the thread went back to sleep | `Idle` |
+//! | `Signaled`, `TimerArmed` | has answered, but the stack did not fit into the slot: enlarges the slot, then continues as `Running` on the same tick | |
+//! | `Signaled` | has not answered: waits; checks on a few ticks whether the thread ran or is blocked | `Signaled` |
+//! | `Signaled` | has not answered and is blocked: cancels the request, remote read instead | `Idle`, `Signaled` |
+//! | `TimerArmed` | has not answered, ran for less than the last tick: request by signal or remote read instead | `Signaled`, `Idle` |
+//! | `TimerArmed` | has run for several intervals without an answer: request by signal instead | `Signaled` |
 //! | any | no longer exists: reports `Exited` | |
 //!
 //! A thread that masks the signal is not sent it, so its ticks count as unanswered while it runs.
@@ -181,7 +181,7 @@ impl ThreadSampler {
                     self.sample(clock?, context);
                 }
             }
-            ThreadState::Signalled(request) => {
+            ThreadState::Signaled(request) => {
                 let phase = self.slot.as_ref().map(|slot| slot.phase());
                 let is_unanswered =
                     matches!(phase, Some(SlotPhase::Requested | SlotPhase::Writing));
@@ -271,7 +271,7 @@ impl ThreadSampler {
         let runs = match &mut self.state {
             ThreadState::Idle(_) => return,
             ThreadState::Running => return self.sample(cpu_ns, context),
-            ThreadState::Signalled(_) => self.ran_until_now(cpu_ns),
+            ThreadState::Signaled(_) => self.ran_until_now(cpu_ns),
             ThreadState::TimerArmed(request) => {
                 let ticks = request.ticks();
                 // Without a readable clock, request by signal instead.
@@ -315,7 +315,7 @@ impl ThreadSampler {
         self.request_by_signal(slot, cpu_ns, None, context);
         if ticks > 0
             && cpu_ns.is_some()
-            && let ThreadState::Signalled(request) = &mut self.state
+            && let ThreadState::Signaled(request) = &mut self.state
         {
             *request = SignalRequest::instead_of_timer(cpu_ns, context.tick_before);
             SessionCounts::add(unanswered, ticks - 1);
@@ -392,7 +392,7 @@ impl ThreadSampler {
         }
         let counts = &context.session.counts;
         let blocks_signal = self.blocks_signal(blocked_at, context);
-        let repeated = slot.repeat_cancelled_request();
+        let repeated = slot.repeat_canceled_request();
         if blocks_signal && repeated.is_none() {
             SessionCounts::add(&counts.unanswered_ticks, 1);
             return;
@@ -412,7 +412,7 @@ impl ThreadSampler {
         }
         if slot.phase() != SlotPhase::Idle {
             let request = SignalRequest::new(cpu_ns, context.tick, blocked_at);
-            self.state = ThreadState::Signalled(request);
+            self.state = ThreadState::Signaled(request);
         }
     }
 
@@ -453,7 +453,7 @@ impl ThreadSampler {
         let may_send = context.may_request() && may_signal();
         match &mut self.state {
             ThreadState::Running | ThreadState::Idle(_) => {}
-            ThreadState::Signalled(request) => {
+            ThreadState::Signaled(request) => {
                 let checked = request.check_clock(cpu_ns, context.tick, interval_ns);
                 self.may_block_signal = true;
                 if let Unanswered::Ran { ticks, resend } = checked {
@@ -469,7 +469,7 @@ impl ThreadSampler {
                     SessionCounts::add(&counts.silent_timers, 1);
                     SessionCounts::add(&counts.unanswered_ticks, request.ticks());
                     let request = SignalRequest::new(cpu_ns, context.tick, None);
-                    self.state = ThreadState::Signalled(request);
+                    self.state = ThreadState::Signaled(request);
                     self.may_block_signal = true;
                     if !self.blocks_signal(None, context) {
                         self.send(slot, sequence, context);
@@ -482,38 +482,38 @@ impl ThreadSampler {
     /// Cancels a request that will not be answered soon. Returns false if the answer is already
     /// being written.
     fn cancel_request(&mut self, slot: &SlotHandle) -> bool {
-        self.note_cancelled(slot);
+        self.note_canceled(slot);
         slot.cancel();
-        let is_cancelled = slot.phase() == SlotPhase::Idle;
-        if is_cancelled {
+        let is_canceled = slot.phase() == SlotPhase::Idle;
+        if is_canceled {
             self.drop_request();
         }
-        is_cancelled
+        is_canceled
     }
 
     /// Cancels the pending request. If the handler is already writing an answer, that answer is
     /// dropped.
     fn abandon_request(&mut self) {
         if let Some(slot) = self.slot.clone() {
-            self.note_cancelled(&slot);
+            self.note_canceled(&slot);
             slot.retire();
         }
         self.drop_request();
     }
 
-    /// Records that a signal was already sent for a request that is about to be cancelled. That
+    /// Records that a signal was already sent for a request that is about to be canceled. That
     /// signal may arrive later, even in another session.
-    fn note_cancelled(&self, slot: &SlotHandle) {
-        let was_sent = matches!(self.state, ThreadState::Signalled(_));
+    fn note_canceled(&self, slot: &SlotHandle) {
+        let was_sent = matches!(self.state, ThreadState::Signaled(_));
         if let Some(sequence) = slot.pending_request().filter(|_| was_sent) {
-            slot.set_cancelled_request(sequence);
+            slot.set_canceled_request(sequence);
         }
     }
 
     fn has_request(&self) -> bool {
         matches!(
             self.state,
-            ThreadState::Signalled(_) | ThreadState::TimerArmed(_)
+            ThreadState::Signaled(_) | ThreadState::TimerArmed(_)
         )
     }
 
@@ -525,7 +525,7 @@ impl ThreadSampler {
     }
 
     /// Reads the stack of a thread that is blocked at `at` without waking it. Returns false if the
-    /// thread must be signalled instead.
+    /// thread must be signaled instead.
     fn capture_remotely(
         &mut self,
         slot: &SlotHandle,
@@ -613,7 +613,7 @@ impl ThreadSampler {
         } = &mut *context.scratch;
         if unwound.is_none() {
             context.unwinder.unwind_innermost(&captured, native);
-        } else if let ThreadState::Signalled(request) = &state
+        } else if let ThreadState::Signaled(request) = &state
             && let Some(at) = request.blocked_at()
         {
             self.frame_pointers.remember(at, &header.registers, native);
@@ -629,7 +629,7 @@ impl ThreadSampler {
         };
         let counts = &context.session.counts;
         let request = match state {
-            ThreadState::Signalled(request) => request,
+            ThreadState::Signaled(request) => request,
             ThreadState::TimerArmed(request) => {
                 SessionCounts::add(&counts.unanswered_ticks, request.ticks());
                 let answered_cpu_ns = match header.cpu_ns {
@@ -644,7 +644,7 @@ impl ThreadSampler {
             ThreadState::Running | ThreadState::Idle(_) => return,
         };
         if !context.session.is_stopping() {
-            slot.clear_cancelled_request();
+            slot.clear_canceled_request();
         }
         match request.idle_run(header.time, now, cpu_ns, context.interval_ns()) {
             Ok(run) => {

@@ -17,7 +17,7 @@ pub(crate) enum ThreadState {
     /// The thread has not run since its stack was captured.
     Idle(IdlePeriod),
     /// A signal was sent, which the thread's handler answers.
-    Signalled(SignalRequest),
+    Signaled(SignalRequest),
     /// The thread's own timer is to interrupt it. No signal was sent.
     TimerArmed(TimerRequest),
 }
@@ -34,8 +34,8 @@ impl ThreadState {
         context: &TickContext<'_>,
     ) {
         let ticks = match self {
-            Self::Signalled(request) => {
-                slot.clear_cancelled_request();
+            Self::Signaled(request) => {
+                slot.clear_canceled_request();
                 match request.idle_run(answered, monotonic_now(), cpu_ns, context.interval_ns()) {
                     Ok(run) => run.map_or(0, |run| run.ticks),
                     Err(unanswered) => unanswered,

@@ -45,7 +45,7 @@ impl TimerState {
     }
 
     /// Ends the timer. The slot keeps the timer's number until the next session, so that a signal
-    /// already on its way is still recognised.
+    /// already on its way is still recognized.
     pub(crate) fn end(&mut self) {
         if matches!(self, Self::Runs { .. }) {
             *self = Self::NotYet;

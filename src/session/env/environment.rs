@@ -478,14 +478,14 @@ mod tests {
             };
             warning.clone()
         };
-        for (misspelt, nearest) in [
+        for (misspelled, nearest) in [
             ("stackwak", "stackwalk"),
             ("StackWalk", "stackwalk"),
             ("procescpu", "processcpu"),
         ] {
-            let warning = warning_of(FEATURES, misspelt);
+            let warning = warning_of(FEATURES, misspelled);
             let expected = format!(
-                "{FEATURES}: unknown feature {misspelt:?}, ignored; did you mean {nearest:?}? "
+                "{FEATURES}: unknown feature {misspelled:?}, ignored; did you mean {nearest:?}? "
             );
             assert!(warning.starts_with(&expected), "{warning}");
         }

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn library_name_has_no_brackets() {
+    fn library_name_has_no_parentheses() {
         assert_eq!(library_name(Path::new("/lib/libc.so.6")), "libc.so.6");
         assert_eq!(library_name(Path::new("/tmp/libx.so (deleted)")), "libx.so");
         assert_eq!(

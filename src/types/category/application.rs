@@ -22,6 +22,9 @@ const MAX_REGISTERED: usize = u8::MAX as usize + 1 - GECKO_CATEGORIES;
 ///
 /// An entry below [`COUNT`] may be empty: registration raises the count before it sets the entry,
 /// and leaves the entry empty if another thread has registered the same category.
+///
+/// A cell of std, because this code is also built without dependencies. No thread waits for another
+/// here: only one sets an entry, and `get` does not block.
 static REGISTERED: [OnceLock<CategoryInfo>; MAX_REGISTERED] =
     [const { OnceLock::new() }; MAX_REGISTERED];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -40,7 +43,7 @@ impl CategoryDefinition {
     /// Creates a definition.
     ///
     /// # Panics
-    /// Panics at compile time if the viewer does not support the colour, or if there is no
+    /// Panics at compile time if the viewer does not support the color, or if there is no
     /// subcategory or more than 256.
     pub const fn new(
         label: &'static str,
@@ -49,7 +52,7 @@ impl CategoryDefinition {
     ) -> Self {
         assert!(
             is_known_color(color),
-            "unknown category colour, expected transparent, blue, brown, darkgrey, green, grey, \
+            "unknown category color, expected transparent, blue, brown, darkgrey, green, grey, \
              lightblue, lightgreen, lightred, magenta, orange, purple, red or yellow"
         );
         assert!(

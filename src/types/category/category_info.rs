@@ -1,4 +1,4 @@
-//! A category as profiles describe it, and the colours that categories may have.
+//! A category as profiles describe it, and the colors that categories may have.
 
 /// Number of Gecko's categories. The categories of the application are numbered from here.
 pub(crate) const GECKO_CATEGORIES: usize = 25;
@@ -32,7 +32,7 @@ impl CategoryInfo {
     }
 }
 
-/// The colours that the viewer supports for categories.
+/// The colors that the viewer supports for categories.
 const COLORS: [&str; 14] = [
     "transparent",
     "blue",
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_known_color_accepts_only_the_viewers_colours() {
+    fn is_known_color_accepts_only_the_viewers_colors() {
         assert!(is_known_color("grey") && is_known_color("lightgreen"));
         assert!(!is_known_color("gray") && !is_known_color("pink") && !is_known_color(""));
     }

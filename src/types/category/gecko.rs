@@ -14,7 +14,7 @@ macro_rules! categories {
         $(, $sub:ident $sub_label:literal $(= $alias:ident)?)*
     })+) => {
         /// The category of a label or marker, with an optional subcategory. The category determines
-        /// the colour.
+        /// the color.
         ///
         /// `None` means the category's first subcategory. The list is Gecko's, with the names of
         /// Mozilla's crate. An application defines its own categories by
@@ -74,7 +74,7 @@ macro_rules! categories {
 
                     $($(
                         #[doc = concat!(
-                            "Alias of [`Self::", stringify!($sub), "`], spelt like its label."
+                            "Alias of [`Self::", stringify!($sub), "`], spelled like its label."
                         )]
                         #[allow(non_upper_case_globals, reason = "an alias of an enum variant")]
                         pub const $alias: Self = Self::$sub;
@@ -119,7 +119,7 @@ macro_rules! categories {
     };
 }
 
-// The name after `=` is an alias spelt like the label, where Mozilla's crate uses a different name.
+// The name after `=` is an alias spelled like the label, where Mozilla's crate uses a different name.
 categories! {
     Idle "Idle" transparent { Other "Other" }
     Other "Other" grey { Other "Other", PreferenceRead "Preference Read", Profiling "Profiling" }
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn every_colour_is_known_and_other_is_grey() {
+    fn every_color_is_known_and_other_is_grey() {
         use crate::types::category::category_info::is_known_color;
         assert!(
             CATEGORIES

@@ -39,6 +39,8 @@ const EMPTY: Entry = Entry {
     rule: Rule::Root,
 };
 
+/// Fills one cache line, so a lookup reads one. `CachePadded` would double the cache's size: it
+/// separates what different threads write, and aligns to two lines for that.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Set([Entry; WAYS]);

@@ -7,57 +7,39 @@ use std::ops::Range;
 
 use crate::platform::read_own_memory;
 use crate::unwind::cfi::CodeShape;
+use crate::unwind::frame_pointer::instructions::Call;
 use crate::unwind::frame_pointer::machine_code_arch as arch;
 
 /// Number of bytes that are read at the address of an instruction.
 const CODE_WINDOW_BYTES: usize = 16;
 
-/// A call instruction.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Call {
-    /// Calls this address.
-    Direct(u64),
-    /// Calls the address stored in the word at this address.
-    Through(u64),
-    /// Calls an address that the instruction alone does not reveal.
-    Indirect,
-}
-
-impl Call {
-    /// Returns whether this calls the function at `function`. `is_linker_owned` tells whether only
-    /// the dynamic linker writes the word at an address, so that the word, once read, stays valid.
-    pub(crate) fn is_to(self, function: u64, mut is_linker_owned: impl FnMut(u64) -> bool) -> bool {
-        let slot = match self {
-            Self::Direct(callee) if callee == function => return true,
-            // The callee may be an entry of a procedure linkage table.
-            Self::Direct(callee) => jump_at(callee),
-            Self::Through(slot) => Some(slot),
-            Self::Indirect => None,
-        };
-        let mut word = [0; 8];
-        slot.is_some_and(|slot| {
-            is_linker_owned(slot)
-                && read_own_memory(slot, &mut word)
-                && u64::from_ne_bytes(word) == function
-        })
-    }
+/// Returns whether the instruction calls the function at `function`. `is_linker_owned` tells
+/// whether only the dynamic linker writes the word at an address, so that the word, once read,
+/// stays valid.
+pub(crate) fn is_call_to(
+    call: Call,
+    function: u64,
+    mut is_linker_owned: impl FnMut(u64) -> bool,
+) -> bool {
+    let slot = match call {
+        Call::Direct(callee) if callee == function => return true,
+        // The callee may be an entry of a procedure linkage table.
+        Call::Direct(callee) => jump_at(callee),
+        Call::Through(slot) => Some(slot),
+        Call::Indirect => None,
+    };
+    let mut word = [0; 8];
+    slot.is_some_and(|slot| {
+        is_linker_owned(slot)
+            && read_own_memory(slot, &mut word)
+            && u64::from_ne_bytes(word) == function
+    })
 }
 
 /// Returns the address of the word that holds the target of the jump at `address`.
 fn jump_at(address: u64) -> Option<u64> {
     let (bytes, read) = code_at(address);
     arch::jump_through(&bytes[..read], address)
-}
-
-/// Offsets in a function's first instructions, in bytes from its start.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Prologue {
-    /// Offset of the instruction that may push the frame pointer.
-    pub(crate) push_at: usize,
-    /// Offset after the push of the frame pointer, if the function pushes it.
-    pub(crate) pushed_at: Option<usize>,
-    /// Offset after the new frame pointer is set, if the function sets it.
-    pub(crate) framed_at: Option<usize>,
 }
 
 /// Returns the call instruction before a return address.
@@ -102,7 +84,7 @@ pub(crate) fn has_fixed_frame(function: &Range<u64>) -> bool {
 
 /// Returns the shape of the code at `address` in the function that starts at `function`, if known.
 /// `is_pc` means that `address` is the next instruction to run, not a return address.
-/// [`Call::is_to`] describes `is_linker_owned`.
+/// [`is_call_to`] describes `is_linker_owned`.
 pub(crate) fn shape_in_function(
     address: u64,
     is_pc: bool,

@@ -1,5 +1,6 @@
 //! Unwinding by frame pointers where a call instruction proves the frame.
 
+mod instructions;
 mod machine_code;
 #[cfg_attr(target_arch = "x86_64", path = "machine_code_x86_64.rs")]
 #[cfg_attr(target_arch = "aarch64", path = "machine_code_aarch64.rs")]

@@ -15,7 +15,7 @@
 //! frame pointer of the innermost frame is not trusted.
 
 use crate::unwind::cfi::CodeShape;
-use crate::unwind::frame_pointer::machine_code::call_before;
+use crate::unwind::frame_pointer::machine_code::{call_before, is_call_to};
 use crate::unwind::native_stack::StackCopy;
 use crate::unwind::register_file::{
     HAS_LINK_REGISTER, RETURN_ADDRESS, RegisterFile, strip_pointer_signature,
@@ -82,7 +82,7 @@ pub(crate) fn follow_frame(
     let call = returns_to(return_address)?;
     let is_proven = match (shape, proof) {
         (CodeShape::Framed { .. }, CallProof::CallTo(function)) => {
-            call.is_to(function, is_linker_owned)
+            is_call_to(call, function, is_linker_owned)
         }
         _ => true,
     };
@@ -97,7 +97,8 @@ pub(crate) fn follow_frame(
 mod tests {
     use super::*;
     use crate::platform::Registers;
-    use crate::unwind::frame_pointer::machine_code::{Call, shape_in_function, shape_in_generated};
+    use crate::unwind::frame_pointer::instructions::Call;
+    use crate::unwind::frame_pointer::machine_code::{shape_in_function, shape_in_generated};
 
     /// A recursive function with padded epilogue: `endbr64; push rbp; mov rbp, rsp; sub rsp, 16;
     /// nop; call itself; nop; add rsp, 16; pop rbp; nop; ret; nop`.
@@ -302,13 +303,13 @@ mod tests {
             call_before(start + 7).expect("a call"),
             Call::Direct(start + 7),
         ] {
-            assert!(call.is_to(function, |word| word == slot), "{call:?}");
+            assert!(is_call_to(call, function, |word| word == slot), "{call:?}");
             assert!(
-                !call.is_to(function, |_| false) && !call.is_to(function + 1, |_| true),
+                !is_call_to(call, function, |_| false) && !is_call_to(call, function + 1, |_| true),
                 "{call:?}"
             );
         }
-        assert!(!Call::Indirect.is_to(function, |_| true));
+        assert!(!is_call_to(Call::Indirect, function, |_| true));
     }
 
     #[test]

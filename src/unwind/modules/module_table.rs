@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_this_program_is_found() {
+    fn address_of_this_program_is_found() {
         let table = table();
         let own = ModuleTable::refresh as fn(&mut ModuleTable) as usize as u64;
         let module = table.find(own).expect("this program");

@@ -3,7 +3,7 @@
 //! `parking_lot` keeps waiting threads in a table that all its locks in the process share. A thread
 //! of the parent may hold a bucket of that table during the fork, and threads that the child lacks
 //! may still be queued there. In a test that forked while locks were contended, about 1 child in
-//! 100 hung, even with locks at new addresses. So the child reinitialises the locks instead of
+//! 100 hung, even with locks at new addresses. So the child reinitializes the locks instead of
 //! unlocking them, and waits for a lock by polling it, which does not use the table. Of 100,000
 //! such children, none hung: see `contended_locks_are_usable_in_100_000_forked_children`.
 //!
@@ -20,14 +20,14 @@ use parking_lot::lock_api::{RawMutex, RawRwLock};
 
 /// Whether the process is the child of a fork, where waiting threads poll.
 static IS_FORKED_CHILD: AtomicBool = AtomicBool::new(false);
-/// Whether the release of a lock reinitialises it.
+/// Whether the release of a lock reinitializes it.
 static RENEWS: AtomicBool = AtomicBool::new(false);
 
 /// Time between two attempts of a polling thread to take a lock. The intervals between the first
 /// attempts are shorter.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
-/// Reinitialises each lock that is released while this value exists. Such a lock forgets the
+/// Reinitializes each lock that is released while this value exists. Such a lock forgets the
 /// threads that wait for it, which do not exist in the child of a fork. From [`Self::begin`] on,
 /// threads of the child wait for a lock by polling it.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl Drop for LocksInChild {
     }
 }
 
-/// A raw lock of `parking_lot` that the child of a fork can reinitialise.
+/// A raw lock of `parking_lot` that the child of a fork can reinitialize.
 #[derive(Debug)]
 pub(crate) struct ForkSafe<R>(UnsafeCell<R>);
 
@@ -126,7 +126,7 @@ fn poll(try_lock: impl Fn() -> bool) {
     }
 }
 
-// SAFETY: each method forwards to the raw mutex. A reinitialised mutex was held by the only thread
+// SAFETY: each method forwards to the raw mutex. A reinitialized mutex was held by the only thread
 // of the process, which is releasing it.
 unsafe impl RawMutex for ForkSafe<parking_lot::RawMutex> {
     const INIT: Self = Self::new(parking_lot::RawMutex::INIT);
@@ -153,7 +153,7 @@ unsafe impl RawMutex for ForkSafe<parking_lot::RawMutex> {
     }
 }
 
-// SAFETY: each method forwards to the raw lock. A reinitialised lock was held exclusively by the
+// SAFETY: each method forwards to the raw lock. A reinitialized lock was held exclusively by the
 // only thread of the process, which is releasing it.
 unsafe impl RawRwLock for ForkSafe<parking_lot::RawRwLock> {
     const INIT: Self = Self::new(parking_lot::RawRwLock::INIT);

@@ -89,7 +89,7 @@ fn use_every_recording_function() {
     let _marker = AutoProfilerTextMarker::new("scope", category, MarkerOptions::default(), "text");
     labels::categories();
     labels::every_form();
-    labels::labelled_futures();
+    labels::labeled_futures();
     markers::every_form();
     #[cfg(feature = "log")]
     interop::log_a_record();

@@ -120,7 +120,7 @@ impl Controlled {
     pub(crate) fn start(test: &str, role: &str, folder: &Path, variables: &[(&str, &str)]) -> Self {
         let mut command = Command::new(std::env::current_exe().expect("path"));
         command
-            .args(["--exact", test, "--nocapture"])
+            .args(["--exact", test, "--include-ignored", "--nocapture"])
             .env(ROLE, role);
         command
             .env("MOZ_PROFILER_SIGNALS", "1")

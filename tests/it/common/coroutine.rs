@@ -10,7 +10,7 @@ pub unsafe fn call_on_stack(stack: *mut libc::c_void, bytes: usize, start: exter
     let mut here = MaybeUninit::<libc::ucontext_t>::uninit();
     let mut there = MaybeUninit::<libc::ucontext_t>::uninit();
     // SAFETY: by this function's contract. Both contexts outlive the switches. `getcontext`
-    // initialises the one that `makecontext` changes, and `swapcontext` the one to return to.
+    // initializes the one that `makecontext` changes, and `swapcontext` the one to return to.
     unsafe {
         assert_eq!(libc::getcontext(there.as_mut_ptr()), 0);
         let context = &mut *there.as_mut_ptr();

@@ -16,6 +16,7 @@ const CALLER: u32 = 12345;
 
 /// Prints which variables had an effect on it.
 #[test]
+#[ignore = "runs only as a child of another test"]
 fn role_of_the_set_user_id_program() {
     if !std::env::var(ROLE).is_ok_and(|role| role == "set-user-id") {
         return;
@@ -56,6 +57,7 @@ fn run(program: &Path, file: &Path) -> Output {
         .args([
             libtest_name(std::any::type_name_of_val(&role_of_the_set_user_id_program)),
             "--exact",
+            "--include-ignored",
             "--nocapture",
         ])
         .env(ROLE, "set-user-id")

@@ -59,6 +59,7 @@ fn memory() -> (BufferInfo, u64) {
 /// Adds markers until at least a third of the data has been released, and less than half of its
 /// size is resident.
 #[test]
+#[ignore = "runs only as a child of another test"]
 fn role_of_the_flooding_child() {
     if std::env::var(ROLE).is_ok_and(|role| role == "flooding") {
         let profiler = gekkota::AutoProfilerInit::new();
@@ -108,6 +109,7 @@ fn older_data_is_released_and_the_last_second_is_complete() {
             .args([
                 "environment::startup_duration::role_of_the_flooding_child",
                 "--exact",
+                "--include-ignored",
                 "--nocapture",
             ])
             .env(ROLE, "flooding")

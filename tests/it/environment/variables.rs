@@ -14,13 +14,14 @@ static HAS_ENOUGH_SAMPLES: AtomicBool = AtomicBool::new(false);
 /// Runs in a child process: prints a line, and works until it is sampled. It is a test, so that
 /// this executable can run it as a program of its own.
 #[test]
+#[ignore = "runs only as a child of another test"]
 fn role_of_the_child() {
     if std::env::var(ROLE).is_ok_and(|role| role == "child") {
         work_until_sampled();
     }
 }
 
-/// Initialises the profiler on another thread. If it is active, that thread works until it has more
+/// Initializes the profiler on another thread. If it is active, that thread works until it has more
 /// than 20 samples with the label.
 fn work_until_sampled() {
     let (begins, begun) = std::sync::mpsc::channel();
@@ -55,6 +56,7 @@ fn command_of_child(variables: &[(&str, &str)]) -> Command {
         .args([
             "environment::variables::role_of_the",
             "--test-threads=1",
+            "--include-ignored",
             "--nocapture",
         ])
         .env(ROLE, "child");
@@ -267,6 +269,7 @@ fn help_is_printed_and_the_program_continues() {
 }
 
 #[test]
+#[ignore = "runs only as a child of another test"]
 fn role_of_the_forking_child() {
     if std::env::var(ROLE).is_ok_and(|role| role == "forking") {
         let (locked, is_locked) = std::sync::mpsc::channel();
@@ -320,7 +323,7 @@ fn closed_standard_streams_do_not_stop_the_program() {
 }
 
 #[test]
-fn misspelt_feature_is_reported_with_the_nearest_name() {
+fn misspelled_feature_is_reported_with_the_nearest_name() {
     isolated(|| {
         let output = child(&[
             ("MOZ_PROFILER_STARTUP", "1"),
@@ -370,6 +373,7 @@ fn filter_without_thread_is_reported_by_a_notice_and_in_the_profile() {
 }
 
 #[test]
+#[ignore = "runs only as a child of another test"]
 fn role_of_the_moving_child() {
     if std::env::var(ROLE).is_ok_and(|role| role == "moving") {
         let _profiler = gekkota::AutoProfilerInit::new();
@@ -397,6 +401,7 @@ fn relative_shutdown_file_is_saved_in_the_folder_of_the_init() {
 }
 
 #[test]
+#[ignore = "runs only as a child of another test"]
 fn role_of_the_guarded_child() {
     let Ok(role) = std::env::var(ROLE) else {
         return;
@@ -582,6 +587,7 @@ fn no_features_record_labels_and_innermost_addresses_and_markers() {
 }
 
 #[test]
+#[ignore = "runs only as a child of another test"]
 fn role_of_the_pausing_child() {
     use gekkota::callback::SamplingState::{SamplingCompleted, SamplingPaused};
     if std::env::var(ROLE).is_ok_and(|role| role == "pausing") {
@@ -648,6 +654,7 @@ fn pauses_have_no_overhead_rows() {
 /// Profiles itself, and starts another process with the variables for child processes. That process
 /// prints its configuration.
 #[test]
+#[ignore = "runs only as a child of another test"]
 fn role_of_the_parent() {
     if std::env::var(ROLE).is_ok_and(|role| role == "parent") {
         let _profiler = gekkota::AutoProfilerInit::new();
@@ -660,6 +667,7 @@ fn role_of_the_parent() {
 }
 
 #[test]
+#[ignore = "runs only as a child of another test"]
 fn role_of_the_configured_child() {
     if std::env::var(ROLE).is_ok_and(|role| role == "configuration") {
         let _profiler = gekkota::AutoProfilerInit::new();

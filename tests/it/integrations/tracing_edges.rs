@@ -329,7 +329,7 @@ fn layer_ignores_spans_that_it_saw_only_in_part() {
 
 #[inline(never)]
 fn without_labels() {
-    let _span = tracing::info_span!("unlabelled").entered();
+    let _span = tracing::info_span!("unlabeled").entered();
     work_at_least(SLICE, 15);
     std::hint::black_box(3);
 }
@@ -351,9 +351,9 @@ fn layer_follows_its_options() {
                     tracing::info!(target: "with a stack", "x");
                     tracing::debug!(target: "filtered out", "x");
                 });
-                assert_eq!(names(&markers), ["unlabelled", "with a stack", "outer"]);
+                assert_eq!(names(&markers), ["unlabeled", "with a stack", "outer"]);
                 assert!(
-                    labels_in(&read, "edges", "without_labels", &["unlabelled", "outer"])
+                    labels_in(&read, "edges", "without_labels", &["unlabeled", "outer"])
                         .iter()
                         .all(Vec::is_empty)
                 );
@@ -364,7 +364,7 @@ fn layer_follows_its_options() {
                 );
                 let outer = only(&markers, "outer").text("span");
                 assert_eq!(
-                    only(&markers, "unlabelled").text("parent"),
+                    only(&markers, "unlabeled").text("parent"),
                     outer,
                     "the nearest span that passes the filter"
                 );

@@ -21,7 +21,7 @@ profiler_categories! {
 /// Minimum number of samples of each function.
 const MIN_SAMPLES: usize = 5;
 
-/// The work of a labelled function.
+/// The work of a labeled function.
 #[inline(never)]
 fn run() {
     work_until_sampled(MIN_SAMPLES + 2);
@@ -63,11 +63,11 @@ fn call_functions() {
     assert_eq!((held.changed(), held.moved()), (Ok(()), "7".to_owned()));
     assert_eq!(made_with_text(), "made");
     made_of_item();
-    functions::labelled_by_another_name();
+    functions::labeled_by_another_name();
     assert_eq!(
         (
-            functions::labelled_elsewhere(),
-            functions::labelled_elsewhere()
+            functions::labeled_elsewhere(),
+            functions::labeled_elsewhere()
         ),
         (1, 2)
     );
@@ -144,7 +144,7 @@ fn category_of(read: &Read, label: &str) -> (String, String) {
 
 /// Asserts that the label of a function is the nearest one above it in all samples of its work.
 #[track_caller]
-fn assert_labelled(stacks: &[Vec<String>], function: &str, label: &str) {
+fn assert_labeled(stacks: &[Vec<String>], function: &str, label: &str) {
     // Before and after the work, the label may be missing.
     let position = |stack: &Vec<String>| {
         let position = stack.iter().rposition(|frame| frame.contains(function))?;
@@ -262,13 +262,13 @@ fn attribute_on_functions_and_futures_labels_their_samples() {
             ),
         ];
         for (function, label, category, subcategory) in functions {
-            assert_labelled(&own, function, label);
+            assert_labeled(&own, function, label);
             assert_eq!(
                 category_of(&read, label),
                 (category.to_owned(), subcategory.to_owned())
             );
         }
-        assert_labelled(&other, "futures::with_errors", "Selector query");
+        assert_labeled(&other, "futures::with_errors", "Selector query");
 
         let is_between_polls = |stack: &&Vec<String>| {
             let contains = |part: &str| stack.iter().any(|frame| frame.contains(part));
@@ -292,16 +292,13 @@ fn attribute_on_functions_and_futures_labels_their_samples() {
 #[test]
 fn labels_of_nested_futures_add_less_than_256_bytes() {
     isolated(|| {
-        let (plain, labelled) = (
+        let (plain, labeled) = (
             size_of_val(&futures::plain::outer()),
-            size_of_val(&futures::labelled::outer()),
+            size_of_val(&futures::labeled::outer()),
         );
 
-        assert!(
-            labelled < plain + 256,
-            "{labelled} bytes instead of {plain}"
-        );
-        let mut labelled = pin!(futures::labelled::outer());
-        assert!(poll(labelled.as_mut()).is_pending() && poll(labelled.as_mut()).is_ready());
+        assert!(labeled < plain + 256, "{labeled} bytes instead of {plain}");
+        let mut labeled = pin!(futures::labeled::outer());
+        assert!(poll(labeled.as_mut()).is_pending() && poll(labeled.as_mut()).is_ready());
     });
 }

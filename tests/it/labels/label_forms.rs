@@ -14,7 +14,7 @@ use gekkota::label::{
 use gekkota::stack::{StackFeatures, StackFrame, profiler_capture_backtrace};
 use gekkota::{
     ProfilerSession, StartParams, auto_profiler_label, auto_profiler_label_dynamic,
-    gecko_profiler_category, labelled_future, labelled_future_with_dynamic, register_thread,
+    gecko_profiler_category, labeled_future, labeled_future_with_dynamic, register_thread,
 };
 
 gekkota::profiler_categories! {
@@ -175,8 +175,8 @@ fn new_request() -> Task {
         while_polled();
     };
     let query =
-        labelled_future_with_dynamic("query", "of a row".to_owned(), Requests::Parsing, query);
-    Box::pin(labelled_future(
+        labeled_future_with_dynamic("query", "of a row".to_owned(), Requests::Parsing, query);
+    Box::pin(labeled_future(
         "request",
         gecko_profiler_category!(Network),
         query,

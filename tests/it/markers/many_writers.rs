@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::Instant;
 
 use crate::common::left_behind::{Holdings, status_kib};
-use crate::common::{Read, controlled, isolated};
+use crate::common::{LONGEST_WAIT, Read, controlled, isolated};
 use gekkota::{MarkerOptions, StartParams, gecko_profiler_category, profiler_start, profiler_stop};
 use serde_json::Value;
 
@@ -212,6 +212,10 @@ fn marker_of_unregistered_thread_is_not_recorded() {
     });
 }
 
+/// Number of signals that interrupt the thread, one after the other.
+const SIGNALS: usize = 1000;
+/// Maximum number of markers that the thread adds between two signals.
+const MARKERS_PER_SIGNAL: usize = 100;
 static HANDLED: AtomicUsize = AtomicUsize::new(0);
 
 /// Formats a number without the heap.
@@ -239,19 +243,17 @@ fn markers_of_signal_handler_are_recorded_or_counted() {
         profiler_start(StartParams::default()).expect("start");
         let interrupted = spawn_interrupted(&END);
         let target = interrupted.1;
-        let end = std::time::Instant::now() + Duration::from_secs(60);
-        while HANDLED.load(Ordering::Relaxed) < 1500 {
+        let end = Instant::now() + LONGEST_WAIT;
+        for signal in 1..=SIGNALS {
             // SAFETY: the thread runs until `END` is set.
             assert_eq!(unsafe { libc::pthread_kill(target, libc::SIGUSR2) }, 0);
-            // A busy machine runs few handlers, but the test needs some.
-            if std::time::Instant::now() > end && HANDLED.load(Ordering::Relaxed) > 10 {
-                break;
+            while HANDLED.load(Ordering::Relaxed) < signal {
+                assert!(Instant::now() < end, "{signal} of {SIGNALS} signals");
+                std::thread::yield_now();
             }
             // Each signal arrives at another instruction.
-            (0..HANDLED.load(Ordering::Relaxed) % 97 * 10).for_each(|_| std::hint::spin_loop());
+            (0..signal % 97 * 10).for_each(|_| std::hint::spin_loop());
         }
-        let handled = HANDLED.load(Ordering::Relaxed);
-        assert!(handled > 10, "{handled}");
         END.store(true, Ordering::Relaxed);
         let marked = interrupted.0.join().expect("the thread ends");
         let read = Read::of_running();
@@ -260,14 +262,13 @@ fn markers_of_signal_handler_are_recorded_or_counted() {
             .iter()
             .partition(|text| *text == "handler");
         let dropped = number(&read, "entries_in_own_work") as usize;
-        let handled = HANDLED.load(Ordering::Relaxed);
-        println!("{marked} markers, {handled} signals, {dropped} dropped");
+        println!("{marked} markers, {SIGNALS} signals, {dropped} dropped");
         assert!(
             own.iter()
                 .enumerate()
                 .all(|(number, text)| text.parse() == Ok(number))
         );
-        assert_eq!((own.len(), of_handler.len() + dropped), (marked, handled));
+        assert_eq!((own.len(), of_handler.len() + dropped), (marked, SIGNALS));
         profiler_stop();
     });
 }
@@ -284,12 +285,11 @@ fn spawn_interrupted(end: &'static AtomicBool) -> Interrupted {
         drop(send);
         let mut number = 0;
         // Only marker calls: the handler may not interrupt an allocation, because it may allocate.
-        while !end.load(Ordering::Relaxed) && number < 100_000 {
-            with_number(number, mark);
-            number += 1;
-        }
         while !end.load(Ordering::Relaxed) {
-            std::thread::sleep(Duration::from_millis(1));
+            if number < MARKERS_PER_SIGNAL * (HANDLED.load(Ordering::Relaxed) + 1) {
+                with_number(number, mark);
+                number += 1;
+            }
         }
         number
     };

@@ -15,13 +15,12 @@ const THREADS: usize = 200;
 /// Longest time until a measurement succeeds. The first ones may fail on a busy machine, where the
 /// threads fall asleep late and the sampler misses ticks.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
-/// Ticks of one measurement, and its shortest time. Idle samples are overdue after a second.
-const MEASURED_TICKS: u64 = 500;
-const MEASURED_TIME: Duration = Duration::from_secs(3);
-/// Maximum bytes per thread and second.
-const MAX_THREAD_BYTES: f64 = 64.0;
-/// Bytes per second of the session itself: the process's CPU time, fifty times a second.
-const SESSION_BYTES: f64 = 2048.0;
+/// Ticks of one measurement. They take three seconds or more, and idle samples are overdue after
+/// one.
+const MEASURED_TICKS: u64 = 3000;
+/// Maximum bytes in the buffer per row of a thread. An entry for each row would take several times
+/// as much.
+const MAX_ROW_BYTES: f64 = 0.5;
 
 struct Sleeper {
     turn: Sender<()>,
@@ -215,15 +214,15 @@ fn wait_for_ticks(count: u64) {
 fn measure() -> Result<(), String> {
     let ticks_before = slept_since(ProfilerTime::now()).ticks;
     let put = || profiler_get_buffer_info().expect("active").range_end;
-    let (begin, time, put_before) = (Instant::now(), ProfilerTime::now(), put());
-    std::thread::sleep(MEASURED_TIME);
+    let (time, put_before) = (ProfilerTime::now(), put());
     wait_for_ticks(MEASURED_TICKS);
-    let (bytes, seconds) = ((put() - put_before) as f64, begin.elapsed().as_secs_f64());
     let slept = slept_since(time);
-    let of_thread = (bytes / seconds - SESSION_BYTES) / THREADS as f64;
-    println!("{bytes} bytes in {seconds:.2} s, or {of_thread:.1} per thread and second");
-    if of_thread >= MAX_THREAD_BYTES {
-        return Err(format!("{of_thread} bytes per thread and second"));
+    let bytes = put() - put_before;
+    let rows: usize = slept.rows.values().map(Vec::len).sum();
+    let of_row = bytes as f64 / rows as f64;
+    println!("{bytes} bytes for {rows} rows, or {of_row:.3} per row");
+    if of_row >= MAX_ROW_BYTES {
+        return Err(format!("{of_row} bytes per row"));
     }
     // A thread's first sample has a stack of its own, and may have CPU time.
     let is_run = |rows: &Vec<Row>| rows.first().is_some_and(|row| row.cpu_ns == 0);

@@ -11,11 +11,11 @@
    The argument points to two integers: the phase, which the sleeping thread sets, and the number of phases that may end.
    The phases are 1 and 2. A call between them would overwrite the frames that are left below the stack pointer. */
 
-static char *volatile room;
+static char *volatile area;
 
 APART void vla_sleeps(unsigned long bytes, long ms) {
     char *own = alloca(bytes);
-    room = own;
+    area = own;
     if (ms) {
         struct timespec time = {0, ms * 1000000};
         syscall(SYS_nanosleep, &time, 0);
@@ -50,8 +50,8 @@ unsigned long sleeps_in_vla(unsigned long argument) {
         direct = !leaves_frames && (search ? round > 0 : second);
         call[direct](!direct ? 256 : search ? 256 + (unsigned long)round : same, search || leaves_frames ? 0 : 30);
         if (leaves_frames) *phase = 2;
-        if (search && round == 0) place = room;
-        else if (search && room == place) same = 256 + (unsigned long)round;
+        if (search && round == 0) place = area;
+        else if (search && area == place) same = 256 + (unsigned long)round;
     }
     return 1;
 }

@@ -118,7 +118,13 @@ fn command_of_role<F: FnOnce()>(role: F) -> Command {
     let name = crate::common::libtest_name(std::any::type_name_of_val(&role));
     let mut command = Command::new(std::env::current_exe().expect("path"));
     command
-        .args([name, "--exact", "--nocapture", "--test-threads=1"])
+        .args([
+            name,
+            "--exact",
+            "--include-ignored",
+            "--nocapture",
+            "--test-threads=1",
+        ])
         .env(ROLE, name)
         .stdin(Stdio::null());
     command

@@ -16,6 +16,7 @@ use gekkota::ControlSignals;
 const CHILD: &str = "signals::control::role_of_the_child";
 
 #[test]
+#[ignore = "runs only as a child of another test"]
 fn role_of_the_child() {
     let Some(role) = own_role() else { return };
     if role == "chained" {
@@ -380,7 +381,7 @@ fn signals_beyond_pipe_capacity_do_not_block() {
 }
 
 #[test]
-fn profiler_can_be_initialised_again_after_shutdown() {
+fn profiler_can_be_initialized_again_after_shutdown() {
     isolated(|| {
         let folder = Folder::new("again");
         let mut child = Controlled::start(CHILD, "plain", &folder.0, &[]);

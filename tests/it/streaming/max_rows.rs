@@ -158,13 +158,13 @@ fn idle_rows_beyond_max_rows_are_left_out_and_counted() {
         println!("{all} rows, at least {least} of them are kept");
         assert!(least < all / 10 * 9, "{least} of {all}");
 
-        let room = all - least;
+        let spare = all - least;
         for limit in [
             0,
             least,
             least + 1,
-            least + room / 10,
-            least + room / 3,
+            least + spare / 10,
+            least + spare / 3,
             all - 1,
         ] {
             let read = written(&profile, Some(limit + MARKERS));
@@ -189,8 +189,8 @@ fn idle_rows_beyond_max_rows_are_left_out_and_counted() {
             // The rows that are kept are evenly spaced.
             if let Some(most) = limit
                 .checked_sub(least)
-                .filter(|&room| room > 0)
-                .map(|room| all.div_ceil(room))
+                .filter(|&spare| spare > 0)
+                .map(|spare| all.div_ceil(spare))
             {
                 assert!(
                     (1..most).contains(&gap),

@@ -137,6 +137,7 @@ fn process_name_is_that_set_by_the_application() {
 
 /// Runs in a child process, with the environment variables that its parent passes.
 #[test]
+#[ignore = "runs only as a child of another test"]
 fn role_of_the_child() {
     if std::env::var_os(ROLE).is_none() {
         return;
@@ -157,6 +158,7 @@ fn run_child(folder: &Path) -> String {
     let status = Command::new(std::env::current_exe().expect("this test"))
         .args([
             "--exact",
+            "--include-ignored",
             libtest_name(std::any::type_name_of_val(&role_of_the_child)),
         ])
         .env(ROLE, "child")

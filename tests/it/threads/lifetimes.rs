@@ -114,70 +114,79 @@ fn profile_has_each_registered_thread_under_its_name() {
         assert!(last.thread("early")["unregisterTime"].is_number());
         // The test harness runs the test on another thread, so the main thread is not registered.
         assert_eq!(read.threads()[0]["name"], "GeckoMain");
-
-        check_next_session_lacks_threads_of_an_earlier_one();
-        check_restarted_session_lacks_earlier_samples();
-        check_consecutive_threads_share_memory();
     });
 }
 
-fn check_restarted_session_lacks_earlier_samples() {
-    let (stop, stopped) = std::sync::mpsc::channel::<()>();
-    let (ready, is_ready) = std::sync::mpsc::channel::<()>();
-    let busy = std::thread::spawn(move || {
-        register_thread("busy");
-        ready.send(()).expect("the test waits");
-        while stopped.try_recv().is_err() {
-            common::work(10_000);
+#[test]
+fn restarted_session_lacks_earlier_samples() {
+    isolated(|| {
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
+        let (ready, is_ready) = std::sync::mpsc::channel::<()>();
+        let busy = std::thread::spawn(move || {
+            register_thread("busy");
+            ready.send(()).expect("the test waits");
+            while stopped.try_recv().is_err() {
+                common::work(10_000);
+            }
+        });
+        is_ready.recv().expect("the thread is registered");
+        for _ in 0..20 {
+            let session = ProfilerSession::start(StartParams::default()).expect("start");
+            std::thread::sleep(Duration::from_millis(5));
+            let read = Read::from_profile(&session.finish().expect("profile"));
+            let start = read.0["meta"]["profilingStartTime"]
+                .as_f64()
+                .expect("a time");
+            let early = read
+                .samples("busy")
+                .into_iter()
+                .find(|sample| sample.time_ms < start);
+            assert!(early.is_none(), "{early:?} is before {start}");
         }
+        stop.send(()).expect("the thread waits");
+        busy.join().expect("thread");
     });
-    is_ready.recv().expect("the thread is registered");
-    for _ in 0..20 {
-        let session = ProfilerSession::start(StartParams::default()).expect("start");
-        std::thread::sleep(Duration::from_millis(5));
-        let read = Read::from_profile(&session.finish().expect("profile"));
-        let start = read.0["meta"]["profilingStartTime"]
-            .as_f64()
-            .expect("a time");
-        let early = read
-            .samples("busy")
-            .into_iter()
-            .find(|sample| sample.time_ms < start);
-        assert!(early.is_none(), "{early:?} is before {start}");
-    }
-    stop.send(()).expect("the thread waits");
-    busy.join().expect("thread");
 }
 
 /// The memory into which a thread's stack is copied is as large as the stack. It serves the next
 /// thread when that thread has ended.
-fn check_consecutive_threads_share_memory() {
-    let session = ProfilerSession::start(StartParams::default()).expect("start");
-    in_a_thread(|| register_thread("first"));
-    let before = status_kib("VmSize:");
-    for _ in 0..SUCCESSIVE_THREADS {
-        in_a_thread(|| {
-            register_thread("in turn");
-            mark("kept");
-        });
-    }
-    let grown = status_kib("VmSize:").saturating_sub(before);
-    let read = Read::from_profile(&session.finish().expect("profile"));
-    assert_eq!(
-        read.threads()
-            .iter()
-            .filter(|thread| thread["name"] == "in turn")
-            .count(),
-        SUCCESSIVE_THREADS
-    );
-    assert!(
-        grown < 140_000,
-        "{grown} KiB of address space for {SUCCESSIVE_THREADS} threads in turn"
-    );
+#[test]
+fn consecutive_threads_share_memory() {
+    isolated(|| {
+        let session = ProfilerSession::start(StartParams::default()).expect("start");
+        in_a_thread(|| register_thread("first"));
+        let before = status_kib("VmSize:");
+        for _ in 0..SUCCESSIVE_THREADS {
+            in_a_thread(|| {
+                register_thread("in turn");
+                mark("kept");
+            });
+        }
+        let grown = status_kib("VmSize:").saturating_sub(before);
+        let read = Read::from_profile(&session.finish().expect("profile"));
+        assert_eq!(
+            read.threads()
+                .iter()
+                .filter(|thread| thread["name"] == "in turn")
+                .count(),
+            SUCCESSIVE_THREADS
+        );
+        assert!(
+            grown < 140_000,
+            "{grown} KiB of address space for {SUCCESSIVE_THREADS} threads in turn"
+        );
+    });
 }
 
-fn check_next_session_lacks_threads_of_an_earlier_one() {
-    let session = ProfilerSession::start(StartParams::default()).expect("start");
-    let read = Read::from_profile(&session.finish().expect("profile"));
-    assert_eq!(read.threads().len(), 1);
+#[test]
+fn next_session_lacks_threads_of_an_earlier_one() {
+    isolated(|| {
+        let session = ProfilerSession::start(StartParams::default()).expect("start");
+        in_a_thread(|| register_thread("of the first session"));
+        let first = Read::from_profile(&session.finish().expect("profile"));
+        assert_eq!(first.threads().len(), 2);
+        let session = ProfilerSession::start(StartParams::default()).expect("start");
+        let read = Read::from_profile(&session.finish().expect("profile"));
+        assert_eq!(read.threads().len(), 1);
+    });
 }

@@ -8,8 +8,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Instant;
 
-use super::tracer::workload::{LIVES, be_profiled, be_signalled};
-use super::tracer::{Go, Stop, TIME_LIMIT, Traced, role};
+use super::tracer::workload::{LIVES, be_profiled, be_signaled};
+use super::tracer::{Go, StopReason, TIME_LIMIT, Traced, role};
 use crate::common::isolated;
 
 /// System calls that the handler may make: to read the clock where the vDSO cannot, to look for a
@@ -86,30 +86,30 @@ fn follow(mut child: Traced, is_enough: impl Fn(&Seen) -> bool) -> Seen {
     let end = Instant::now() + TIME_LIMIT;
     while let Some((thread, stop)) = child.next_stop() {
         match stop {
-            Stop::Signal {
+            StopReason::Signal {
                 signal: libc::SIGURG,
                 request: true,
             } if inside.insert(thread) => {
                 child.go(thread, Go::ToSystemCall, libc::SIGURG);
             }
-            Stop::Signal { signal, .. } => {
+            StopReason::Signal { signal, .. } => {
                 if inside.remove(&thread) {
                     seen.forbidden
                         .insert(format!("signal {signal}"), child.name_of(thread).to_owned());
                 }
                 child.go(thread, Go::On, signal);
             }
-            Stop::SystemCall(place) => {
-                if let Some((call, arguments)) = place.entered {
+            StopReason::SystemCall(point) => {
+                if let Some((call, arguments)) = point.entered {
                     *seen.calls.entry(name_of(call)).or_default() += 1;
                     let is_question =
                         call != libc::SYS_prctl || arguments[0] == libc::PR_GET_SECCOMP as u64;
                     if !(ALLOWED.contains(&call) && is_question) {
-                        let example = format!("({arguments:x?}) at {:#x}", place.pc);
+                        let example = format!("({arguments:x?}) at {:#x}", point.pc);
                         seen.forbidden.entry(name_of(call)).or_insert(example);
                     }
                 }
-                if place
+                if point
                     .entered
                     .is_some_and(|(call, _)| call == libc::SYS_rt_sigreturn)
                 {
@@ -123,7 +123,7 @@ fn follow(mut child: Traced, is_enough: impl Fn(&Seen) -> bool) -> Seen {
                     child.go(thread, Go::ToSystemCall, 0);
                 }
             }
-            Stop::Stepped => child.go(thread, Go::On, 0),
+            StopReason::Stepped => child.go(thread, Go::On, 0),
         }
         if is_enough(&seen) || Instant::now() > end {
             child.finish();
@@ -147,8 +147,8 @@ fn handler_makes_only_allowed_system_calls() {
         const TEST: &str = "traced::handler_calls::handler_makes_only_allowed_system_calls";
         match role().as_deref() {
             Some("profiled") => return be_profiled(2000),
-            Some("writes") => return be_signalled(writes, 20),
-            Some("allocates") => return be_signalled(allocates, 20),
+            Some("writes") => return be_signaled(writes, 20),
+            Some("allocates") => return be_signaled(allocates, 20),
             Some(other) => panic!("no role {other}"),
             None => {}
         }

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Instant;
 
 use super::tracer::code::{Code, Function};
-use super::tracer::workload::{LIVES, be_profiled, be_signalled};
-use super::tracer::{Go, Stop, TIME_LIMIT, Traced, role};
+use super::tracer::workload::{LIVES, be_profiled, be_signaled};
+use super::tracer::{Go, StopReason, TIME_LIMIT, Traced, role};
 use crate::common::isolated;
 
 /// The functions of the C library that the handler may run, all of them async-signal-safe.
@@ -101,7 +101,7 @@ impl Seen {
 }
 
 /// The run that is being stepped through.
-struct Run {
+struct HandlerRun {
     thread: i32,
     /// Stack pointer at the delivery of the signal. The handler has returned once it is reached
     /// again: the handler runs on the thread's alternate stack.
@@ -120,23 +120,23 @@ fn step_through(mut child: Traced, is_enough: impl Fn(&Seen) -> bool) -> Seen {
     let mut code = Code::of(child.process(), LIBRARY);
     let mut seen = Seen::default();
     let mut known = HashMap::new();
-    let mut run: Option<Run> = None;
+    let mut run: Option<HandlerRun> = None;
     let mut held = Vec::new();
     let end = Instant::now() + TIME_LIMIT;
     while let Some((thread, stop)) = child.next_stop() {
         match stop {
-            Stop::Signal {
+            StopReason::Signal {
                 signal: libc::SIGURG,
                 request: true,
             } => held.push(thread),
-            Stop::Stepped => {
-                let place = child.place(thread);
+            StopReason::Stepped => {
+                let point = child.stop_point(thread);
                 let current = run
                     .as_mut()
                     .filter(|run| run.thread == thread)
                     .expect("the current run");
-                let first_sp = *current.first_sp.get_or_insert(place.sp);
-                if (current.sp..current.sp + MAX_STEP_BYTES).contains(&place.sp) {
+                let first_sp = *current.first_sp.get_or_insert(point.sp);
+                if (current.sp..current.sp + MAX_STEP_BYTES).contains(&point.sp) {
                     *seen
                         .runs
                         .entry(child.name_of(thread).to_owned())
@@ -144,13 +144,13 @@ fn step_through(mut child: Traced, is_enough: impl Fn(&Seen) -> bool) -> Seen {
                     run = None;
                     child.go(thread, Go::On, 0);
                 } else {
-                    seen.stack_bytes = seen.stack_bytes.max(first_sp.saturating_sub(place.sp));
+                    seen.stack_bytes = seen.stack_bytes.max(first_sp.saturating_sub(point.sp));
                     // An instruction that copies bytes stops after each byte.
-                    if place.pc != current.last_pc {
-                        current.last_pc = place.pc;
+                    if point.pc != current.last_pc {
+                        current.last_pc = point.pc;
                         seen.instructions += 1;
-                        known.entry(place.pc).or_insert_with(|| {
-                            let function = code.function_at(place.pc);
+                        known.entry(point.pc).or_insert_with(|| {
+                            let function = code.function_at(point.pc);
                             seen.forbidden.extend(objection(&function));
                             seen.functions.insert(function.to_string());
                         });
@@ -158,14 +158,14 @@ fn step_through(mut child: Traced, is_enough: impl Fn(&Seen) -> bool) -> Seen {
                     child.go(thread, Go::OneStep, 0);
                 }
             }
-            Stop::Signal { signal, .. } => {
+            StopReason::Signal { signal, .. } => {
                 if run.as_ref().is_some_and(|run| run.thread == thread) {
                     seen.forbidden.insert(format!("signal {signal}"));
                     run = None;
                 }
                 child.go(thread, Go::On, signal);
             }
-            Stop::SystemCall(_) => child.go(thread, Go::On, 0),
+            StopReason::SystemCall(_) => child.go(thread, Go::On, 0),
         }
         if run.is_none() {
             let goes_on = !is_enough(&seen) && Instant::now() < end;
@@ -174,9 +174,9 @@ fn step_through(mut child: Traced, is_enough: impl Fn(&Seen) -> bool) -> Seen {
                 |name: &str| goes_on && (has_all_lives || seen.runs_of(name) < RUNS_PER_LIFE);
             for thread in held.drain(..) {
                 if run.is_none() && is_wanted(child.name_of(thread)) {
-                    run = Some(Run {
+                    run = Some(HandlerRun {
                         thread,
-                        sp: child.place(thread).sp,
+                        sp: child.stop_point(thread).sp,
                         first_sp: None,
                         last_pc: 0,
                     });
@@ -209,8 +209,8 @@ fn handler_runs_only_allowed_functions() {
         const TEST: &str = "traced::handler_steps::handler_runs_only_allowed_functions";
         match role().as_deref() {
             Some("profiled") => return be_profiled(20),
-            Some("allocates") => return be_signalled(allocates, 2),
-            Some("locks") => return be_signalled(locks, 2),
+            Some("allocates") => return be_signaled(allocates, 2),
+            Some("locks") => return be_signaled(locks, 2),
             Some(other) => panic!("no role {other}"),
             None => {}
         }

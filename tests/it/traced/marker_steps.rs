@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use super::tracer::code::{Code, Function};
 use super::tracer::workload::{limit_lifetime, wait_until_enough};
-use super::tracer::{Go, Stop, TIME_LIMIT, Traced, role};
+use super::tracer::{Go, StopReason, TIME_LIMIT, Traced, role};
 use crate::common::{Read, isolated, one_loop};
 use gekkota::{
     AutoProfilerTextMarker, Features, MarkerOptions, MarkerStack, ProfilerSession, StartParams,
@@ -99,18 +99,18 @@ fn step_through(mut child: Traced, watches: usize) -> Seen {
     let end = Instant::now() + TIME_LIMIT;
     while let Some((thread, stop)) = child.next_stop() {
         match stop {
-            Stop::Signal {
+            StopReason::Signal {
                 signal: libc::SIGUSR1,
                 ..
             } => child.go(thread, Go::OneStep, 0),
-            Stop::Signal { signal, .. } => {
+            StopReason::Signal { signal, .. } => {
                 if seen.is_watching {
                     seen.forbidden.insert(format!("signal {signal}"));
                 }
                 child.go(thread, Go::On, signal);
             }
-            Stop::Stepped => {
-                let pc = child.place(thread).pc;
+            StopReason::Stepped => {
+                let pc = child.stop_point(thread).pc;
                 let ended = seen.watches;
                 // An instruction that copies bytes stops after each byte.
                 if pc != last_pc {
@@ -124,7 +124,7 @@ fn step_through(mut child: Traced, watches: usize) -> Seen {
                     child.finish();
                 }
             }
-            Stop::SystemCall(_) => child.go(thread, Go::On, 0),
+            StopReason::SystemCall(_) => child.go(thread, Go::On, 0),
         }
     }
     seen

@@ -153,10 +153,10 @@ fn other_stacks_are_read_as_far_as_they_are_readable() {
                 );
             }
         }
-        let labelled = in_function(&samples, LABELS[1]).count();
+        let labeled = in_function(&samples, LABELS[1]).count();
         assert!(
-            labelled >= 2 * SAMPLES,
-            "{labelled} samples with the coroutine's label"
+            labeled >= 2 * SAMPLES,
+            "{labeled} samples with the coroutine's label"
         );
         assert!(read.count("samples_on_other_stacks") >= 3 * SAMPLES as u64);
     });

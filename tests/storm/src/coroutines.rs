@@ -10,13 +10,13 @@ const STEPS: u64 = 60;
 const AT_ONCE: u64 = 6;
 
 /// A coroutine and its number of steps.
-struct Running {
+struct RunningCoroutine {
     coroutine: Coroutine<u64, u64, f64>,
     seed: u64,
     step: u64,
 }
 
-fn start(seed: u64) -> Running {
+fn start(seed: u64) -> RunningCoroutine {
     let coroutine = Coroutine::new(move |yielder, mut input: u64| {
         // These values stay on this stack, and in registers, across switches.
         let mut sum = 0.0;
@@ -27,7 +27,7 @@ fn start(seed: u64) -> Running {
         }
         sum
     });
-    Running {
+    RunningCoroutine {
         coroutine,
         seed,
         step: 0,
@@ -35,8 +35,8 @@ fn start(seed: u64) -> Running {
 }
 
 /// Switches to the coroutine and back. Returns false when it has ended.
-fn resume(running: &mut Running) -> bool {
-    let Running {
+fn resume(running: &mut RunningCoroutine) -> bool {
+    let RunningCoroutine {
         coroutine,
         seed,
         step,
@@ -65,7 +65,8 @@ fn resume(running: &mut Running) -> bool {
 }
 
 pub fn coroutine_worker(context: &mut Context) {
-    let mut running: Vec<Running> = (0..AT_ONCE).map(|_| start(context.random.next())).collect();
+    let mut running: Vec<RunningCoroutine> =
+        (0..AT_ONCE).map(|_| start(context.random.next())).collect();
     while context.goes_on() {
         for place in &mut running {
             if !resume(place) {

@@ -48,7 +48,7 @@ pub fn label_worker(context: &mut Context) {
             assert_eq!(
                 nest(depth, &text),
                 expected(depth),
-                "a labelled function returned a wrong result"
+                "a labeled function returned a wrong result"
             );
             mix_up();
         }

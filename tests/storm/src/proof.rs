@@ -151,7 +151,7 @@ struct Stacks<'a> {
     thread: &'a str,
     /// Roots in each stack: bit N stands for root N.
     roots: Vec<u64>,
-    labelled: Vec<bool>,
+    labeled: Vec<bool>,
     samples: Vec<Option<usize>>,
     /// Number of samples with an event delay.
     delays: usize,
@@ -194,7 +194,7 @@ impl<'a> Stacks<'a> {
                 .fold(0, |all, one| all | one);
             frames.push((roots, location.starts_with(labels::PREFIX)));
         }
-        let (mut of_stack, mut labelled): (Vec<u64>, Vec<bool>) = (Vec::new(), Vec::new());
+        let (mut of_stack, mut labeled): (Vec<u64>, Vec<bool>) = (Vec::new(), Vec::new());
         for (index, stack) in rows("stackTable")?.iter().enumerate() {
             let frame = stack[1]
                 .as_u64()
@@ -206,10 +206,10 @@ impl<'a> Stacks<'a> {
                 roots |= *of_stack
                     .get(prefix)
                     .ok_or_else(|| format!("stack {index} comes before its prefix"))?;
-                label |= labelled[prefix];
+                label |= labeled[prefix];
             }
             of_stack.push(roots);
-            labelled.push(label);
+            labeled.push(label);
         }
         let (mut samples, mut delays) = (Vec::new(), 0);
         for sample in rows("samples")? {
@@ -236,7 +236,7 @@ impl<'a> Stacks<'a> {
         Ok(Self {
             thread: name,
             roots: of_stack,
-            labelled,
+            labeled,
             samples,
             delays,
             markers,
@@ -253,7 +253,7 @@ impl<'a> Stacks<'a> {
             problems.push(format!("{name} has a marker of {text}"));
         }
         let kind = kind_of(name);
-        if kind != "label" && self.labelled.contains(&true) {
+        if kind != "label" && self.labeled.contains(&true) {
             problems.push(format!("{name} has labels, and pushes none"));
         }
         if kind != loops::KIND && self.delays > 0 {

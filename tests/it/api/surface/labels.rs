@@ -13,8 +13,8 @@ use gekkota::label::{
 };
 use gekkota::stack::profiler_capture_backtrace;
 use gekkota::{
-    AutoProfilerLabel, ProfilingCategoryPair, gecko_profiler_category, labelled_future,
-    labelled_future_with_dynamic,
+    AutoProfilerLabel, ProfilingCategoryPair, gecko_profiler_category, labeled_future,
+    labeled_future_with_dynamic,
 };
 
 gekkota::profiler_categories! {
@@ -112,9 +112,9 @@ pub(crate) fn every_form() {
     }
 }
 
-pub(crate) fn labelled_futures() {
-    let inner = labelled_future("inner", Surface::Other, async { labels() });
-    let mut outer = pin!(labelled_future_with_dynamic(
+pub(crate) fn labeled_futures() {
+    let inner = labeled_future("inner", Surface::Other, async { labels() });
+    let mut outer = pin!(labeled_future_with_dynamic(
         "outer",
         "7",
         gecko_profiler_category!(Network),

@@ -17,7 +17,7 @@ const NAMES: &[(&str, &str)] = &[
          add_marker add_text_marker add_untyped_marker auto_profiler_label \
          auto_profiler_label_dynamic auto_profiler_marker auto_profiler_marker_text callback \
          category event_delay gecko_profiler gecko_profiler_category gecko_profiler_fn_label \
-         jit label labelled_future labelled_future_with_dynamic lazy_add_marker marker \
+         jit label labeled_future labeled_future_with_dynamic lazy_add_marker marker \
          marker_type process profile profiler_categories profiler_control_by_signals \
          profiler_ensure_started profiler_feature_active profiler_features_if_active \
          profiler_features_if_active_and_unpaused profiler_get_available_features \

@@ -136,9 +136,9 @@ pub(crate) mod elsewhere {
 }
 
 #[gecko_profiler_fn_label(Network, crate = crate::labels::attributes::functions::elsewhere)]
-pub(crate) fn labelled_elsewhere() -> u32 {
+pub(crate) fn labeled_elsewhere() -> u32 {
     elsewhere::RUNS.load(Ordering::Relaxed)
 }
 
 #[gecko_profiler_fn_label(Network, crate = gecko_profiler,)]
-pub(crate) fn labelled_by_another_name() {}
+pub(crate) fn labeled_by_another_name() {}

@@ -30,7 +30,7 @@ impl Future for Wait {
     }
 }
 
-/// The work of a labelled future, before or after it is pending.
+/// The work of a labeled future, before or after it is pending.
 #[inline(never)]
 fn work_in_future() {
     run();
@@ -176,4 +176,4 @@ macro_rules! nested {
 }
 
 nested!(plain);
-nested!(labelled, #[gecko_profiler_fn_label(Network)]);
+nested!(labeled, #[gecko_profiler_fn_label(Network)]);

@@ -142,7 +142,7 @@ pub(crate) fn check_schemas_use_viewer_words(read: &Read) {
     );
     assert_eq!(
         (
-            &schemas["coloured"]["colorField"],
+            &schemas["colored"]["colorField"],
             &schemas["nested"]["isStackBased"]
         ),
         (&json!("color"), &json!(true))

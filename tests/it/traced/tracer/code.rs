@@ -124,7 +124,7 @@ pub struct Code {
 }
 
 impl Code {
-    /// Prepares lookups in a child. The library functions with these names are recognised without
+    /// Prepares lookups in a child. The library functions with these names are recognized without
     /// debug information.
     pub fn of(process: i32, names: &'static [&'static str]) -> Self {
         Self {

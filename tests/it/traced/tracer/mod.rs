@@ -48,18 +48,18 @@ pub enum Go {
 
 /// Why a thread has stopped. It stays stopped until [`Traced::go`].
 #[derive(Debug)]
-pub enum Stop {
+pub enum StopReason {
     /// A signal is about to be delivered.
     Signal { signal: i32, request: bool },
     /// The thread enters or leaves a system call.
-    SystemCall(Place),
+    SystemCall(StopPoint),
     /// The step is done.
     Stepped,
 }
 
-/// Where a stopped thread is.
+/// The point of the program at which a thread has stopped.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct StopPoint {
     pub pc: u64,
     pub sp: u64,
     /// Number and arguments of the system call that the thread is entering.
@@ -138,7 +138,7 @@ impl Traced {
     ///
     /// # Panics
     /// If the child fails.
-    pub fn next_stop(&mut self) -> Option<(i32, Stop)> {
+    pub fn next_stop(&mut self) -> Option<(i32, StopReason)> {
         loop {
             let status = wait();
             let thread = status.pid().expect("the status of a thread").as_raw();
@@ -164,11 +164,11 @@ impl Traced {
                     self.go(thread, Go::On, 0);
                     continue;
                 }
-                WaitStatus::PtraceSyscall(_) => Stop::SystemCall(self.place(thread)),
+                WaitStatus::PtraceSyscall(_) => StopReason::SystemCall(self.stop_point(thread)),
                 WaitStatus::Stopped(_, Signal::SIGTRAP) if self.stepping.contains(&thread) => {
-                    Stop::Stepped
+                    StopReason::Stepped
                 }
-                WaitStatus::Stopped(_, signal) => Stop::Signal {
+                WaitStatus::Stopped(_, signal) => StopReason::Signal {
                     signal: signal as i32,
                     request: self.is_request(thread),
                 },
@@ -194,7 +194,7 @@ impl Traced {
         };
     }
 
-    pub fn place(&self, thread: i32) -> Place {
+    pub fn stop_point(&self, thread: i32) -> StopPoint {
         let info = ptrace::syscall_info(Pid::from_raw(thread))
             .unwrap_or_else(|error| panic!("cannot read the registers of a thread: {error}"));
         let entered = (info.op == libc::PTRACE_SYSCALL_INFO_ENTRY).then(|| {
@@ -202,7 +202,7 @@ impl Traced {
             let entry = unsafe { info.u.entry };
             (entry.nr as i64, entry.args)
         });
-        Place {
+        StopPoint {
             pc: info.instruction_pointer,
             sp: info.stack_pointer,
             entered,

@@ -162,7 +162,7 @@ fn work_on_another_stack() {
 
 /// Installs a handler of the test for the profiler's signal, as the profiler does, and sends it
 /// signals.
-pub fn be_signalled(handler: extern "C" fn(libc::c_int), times: u32) {
+pub fn be_signaled(handler: extern "C" fn(libc::c_int), times: u32) {
     limit_lifetime();
     // SAFETY: the handler has the signature that its flags require, and the value is not
     // dereferenced.

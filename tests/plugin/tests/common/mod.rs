@@ -23,7 +23,7 @@ impl Plugin {
 
     pub fn load_file(path: &Path) -> Self {
         let path = CString::new(path.as_os_str().as_bytes()).expect("no zero byte");
-        // SAFETY: the library's initialisers are those of the standard library.
+        // SAFETY: the library's initializers are those of the standard library.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         assert!(!handle.is_null(), "cannot load {path:?}");
         Self(handle)

@@ -1,4 +1,4 @@
-//! Rule: a category has a colour that the viewer knows.
+//! Rule: a category has a color that the viewer knows.
 gekkota::profiler_categories! {
     Requests("Requests", turquoise) { Other: "Other" }
 }

@@ -158,8 +158,8 @@ impl ChunkStacks {
         Some((node, new_nodes > 0))
     }
 
-    /// Returns the node of a stack that the chunk has, with the index of the stack in the profile if
-    /// a sample has used it. `None` if the entry defines new nodes or is malformed.
+    /// Reads a stack that defines no nodes and that an earlier sample has used. Returns its node and
+    /// its index in the profile; `None` for any other stack.
     #[inline(always)]
     pub(crate) fn read_known(&self, mut entry: EntryReader<'_>) -> Option<(u32, u32)> {
         let node = u32::try_from(entry.number()?).ok()?;

@@ -451,11 +451,11 @@ impl ProcessStreamingContext {
     }
 
     /// Reads a sample of the most frequent form: without rare fields, of a thread of the profile,
-    /// after the cut, and with a stack that the profile has. Of any other entry, returns `None` and
-    /// changes nothing.
+    /// after the cut, and with a stack that the profile has. For any other entry, returns `None` and
+    /// changes nothing; [`Self::read_sample`] reads it.
     ///
-    /// Does nothing that [`Self::read_sample`] would not do, but without a call. Takes the reader by
-    /// value, so that it stays in registers.
+    /// Calls no function that is not inlined, and takes the reader by value, so that it stays in
+    /// registers.
     #[inline(always)]
     fn read_known_sample(
         &mut self,

@@ -34,7 +34,7 @@ const THREADS_END: f32 = 0.96;
 const LOG_END: f32 = 0.97;
 const CHILD_PROFILES_END: f32 = 0.99;
 
-/// Writes a profile in the Gecko format, version 36. Every profile is written by this function.
+/// Writes a profile in the Gecko format, version 36. All profiles go through this function.
 /// After decoding, it releases the chunks without markers, unless the source is shared. It flushes
 /// the parts before the threads to `out` before it looks up names, so that a failure of `out` shows
 /// before the longest part.
@@ -180,7 +180,7 @@ fn write_threads(
     let threads = in_order.into_iter().enumerate();
     for (progress, (index, context)) in progress.loop_sub_loggers(threads, ProgressLocation::Frames)
     {
-        // The next threads reuse the memory.
+        // Checked every 64 threads: later threads reuse the memory of earlier ones.
         if index % THREADS_BETWEEN_CHECKS == 0
             && let Err(error) = check_memory(ResolvedThread::max_bytes(named))
         {

@@ -118,7 +118,7 @@ pub(crate) fn read_own_memory(address: u64, out: &mut [u8]) -> bool {
 /// Copies at most [`MAX_PIECES`] pieces, and returns the number of bytes before the first
 /// unreadable one. `target` is as long as the pieces together.
 fn read_chunk(pieces: &[MemoryPiece], target: &mut [u8]) -> usize {
-    if let Some(copied) = PIPE.with_borrow(|pipe| Some(pipe.as_ref()?.copy(pieces, target))) {
+    if let Some(copied) = read_by_pipe(pieces, target) {
         return copied;
     }
     if may_make_uncommon_call() {
@@ -129,6 +129,16 @@ fn read_chunk(pieces: &[MemoryPiece], target: &mut [u8]) -> usize {
         }
     }
     read_from_file(pieces, target)
+}
+
+/// Returns `None` if the calling thread reads through no pipe. A pipe that could not be emptied is
+/// closed, because the next copy would begin with what is left in it.
+fn read_by_pipe(pieces: &[MemoryPiece], target: &mut [u8]) -> Option<usize> {
+    let copied = PIPE.with_borrow(|pipe| Some(pipe.as_ref()?.copy(pieces, target)))?;
+    if copied.is_none() {
+        drop(PIPE.take().map(ManuallyDrop::into_inner));
+    }
+    copied
 }
 
 fn read_by_call(pieces: &[MemoryPiece], target: &mut [u8]) -> nix::Result<usize> {
@@ -195,6 +205,21 @@ mod tests {
                 .chunks(15)
                 .all(|part| part[..10] == one && part[10..] == two)
         );
+    }
+
+    #[test]
+    fn pipe_that_could_not_be_emptied_is_not_used_again() {
+        let reads_after_pipe = std::thread::spawn(|| {
+            let pipe = MemoryPipe::open().expect("a pipe");
+            let ended = std::fs::File::open("/dev/null").expect("a device");
+            let (broken, _replaced) = pipe.with_reader(ended);
+            PIPE.set(Some(ManuallyDrop::new(broken)));
+            let (source, mut target) = ([3u8; 9], [0; 9]);
+            let copied = read_guarded(&[piece_of(&source)], &mut target);
+            (copied, target, PIPE.with_borrow(Option::is_none))
+        });
+        let answer = reads_after_pipe.join().expect("thread");
+        assert_eq!(answer, (9, [3; 9], true));
     }
 
     #[test]

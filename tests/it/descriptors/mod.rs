@@ -4,6 +4,7 @@
 mod callbacks;
 mod host_files;
 mod limits;
+mod message_queue;
 mod module_files;
 mod none_left;
 mod reused_numbers;

@@ -9,9 +9,10 @@
 //!   and is treated as plain bytes.
 
 use std::cell::RefCell;
+use std::fs::OpenOptions;
 use std::io::IoSliceMut;
 use std::mem::ManuallyDrop;
-use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 use nix::errno::Errno;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
@@ -22,6 +23,7 @@ use crate::platform::memory::memory_pipe::{MemoryPiece, MemoryPipe};
 use crate::platform::sandbox::{
     avoid_calls_in_handler, may_make_uncommon_call, may_make_uncommon_call_in_handler,
 };
+use crate::platform::shared_file::SharedFile;
 
 /// Maximum number of pieces per system call.
 const MAX_PIECES: usize = 64;
@@ -154,9 +156,11 @@ fn read_by_call(pieces: &[MemoryPiece], target: &mut [u8]) -> nix::Result<usize>
 }
 
 /// Copies the pieces by reading `/proc/thread-self/mem`, which fewer sandboxes forbid. The file is
-/// opened each time, because in the child of a fork an open one would still refer to the parent's memory.
+/// opened each time, because in the child of a fork an open one would still refer to the parent's
+/// memory. Copies nothing more once the application has closed the file's descriptor.
 fn read_from_file(pieces: &[MemoryPiece], target: &mut [u8]) -> usize {
-    let Ok(memory) = std::fs::File::open("/proc/thread-self/mem") else {
+    let path = Path::new("/proc/thread-self/mem");
+    let Ok(memory) = SharedFile::open(OpenOptions::new().read(true), path) else {
         return 0;
     };
     let mut copied = 0;

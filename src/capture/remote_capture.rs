@@ -5,7 +5,7 @@
 //! not to have run since the first read.
 //!
 //! **Contract** (cited below, in addition to *phase owns* and *placed* of `capture_slot.rs`):
-//! - *plain numbers*: memory is copied only into types for which all bytes are a valid value.
+//! - *plain numbers*: memory is copied only into types that are [`PlainNumbers`].
 
 use std::sync::atomic::Ordering;
 
@@ -139,9 +139,20 @@ impl SlotWriter<'_> {
     }
 }
 
+/// A type whose value is valid whatever its bytes are.
+///
+/// # Safety
+/// - All fields are integers, or are such types themselves.
+unsafe trait PlainNumbers: Copy + Default {}
+
+// SAFETY: the fields are integers.
+unsafe impl PlainNumbers for RemoteStack {}
+// SAFETY: the fields are integers, and structures of integers.
+unsafe impl PlainNumbers for ProfilingStackFrame {}
+
 /// Reads `count` values from an address in another thread's memory; `None` when they are not
-/// readable, or if there is no memory. `T` must hold only plain numbers.
-fn read_remote<T: Copy + Default>(address: u64, count: usize) -> Option<Vec<T>> {
+/// readable, or if there is no memory.
+fn read_remote<T: PlainNumbers>(address: u64, count: usize) -> Option<Vec<T>> {
     let mut values = try_vec(count)?;
     values.resize(count, T::default());
     let bytes = size_of_val(&values[..]);

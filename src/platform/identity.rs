@@ -13,6 +13,8 @@ use nix::sys::prctl::set_timerslack;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::unistd::{getpid, gettid};
 
+use crate::platform::procfs::own_nice;
+use crate::platform::sandbox::may_make_uncommon_call;
 use crate::types::{ProcessId, ThreadId};
 
 /// Returns the process id. Asks the kernel each time, because a child of `fork` has another id.
@@ -130,7 +132,7 @@ pub(crate) fn is_main_thread() -> bool {
     current_thread_id().to_number() == current_process_id().to_number()
 }
 
-/// Configures the calling thread for sampling, and returns its nice value.
+/// Configures the calling thread for sampling, and returns its nice value; 0 if it is unknown.
 ///
 /// - A timer slack of 1 ns instead of 50 µs, so that the kernel does not delay a tick to group it
 ///   with other timers.
@@ -138,10 +140,13 @@ pub(crate) fn is_main_thread() -> bool {
 /// - A low nice value, so that the thread also runs soon when many threads share few processors.
 ///   This needs a privilege or a sufficient limit.
 ///
-/// Each setting is best effort: a refusal only costs accuracy.
+/// Each setting is best effort: a refusal only costs accuracy. A sandbox may kill the process for
+/// these calls, so they are left out there.
 pub(crate) fn prepare_sampler_thread() -> i32 {
-    let _ = set_timerslack(1);
-    set_scheduling()
+    if may_make_uncommon_call() {
+        let _ = set_timerslack(1);
+    }
+    set_scheduling().or_else(own_nice).unwrap_or(0)
 }
 
 /// The kernel's `struct sched_attr`, in its first published version. `nix` does not have it, nor
@@ -168,42 +173,53 @@ const SHORT_SLICE_NS: u64 = 500_000;
 /// Nice values to try, best first. The kernel grants what the limit of the process allows.
 const NICE_VALUES: [i32; 4] = [-20, -15, -10, -5];
 
-fn set_scheduling() -> i32 {
+/// Sets the time slice and the nice value of the calling thread, and returns the latter. Returns
+/// `None` in a sandbox, and if the kernel does not tell the thread's settings.
+fn set_scheduling() -> Option<i32> {
+    let mut attributes = scheduling()?;
+    let own = attributes.nice;
+    if attributes.policy != libc::SCHED_OTHER as u32 {
+        return Some(own);
+    }
+    attributes.runtime_ns = SHORT_SLICE_NS;
+    let better = NICE_VALUES.into_iter().filter(|&nice| nice < own);
+    for nice in better.chain([own]) {
+        attributes.nice = nice;
+        if apply_scheduling(&attributes) {
+            return Some(nice);
+        }
+    }
+    Some(own)
+}
+
+/// Asks the kernel for the calling thread's settings.
+fn scheduling() -> Option<SchedAttributes> {
     let mut attributes = SchedAttributes::default();
+    let (this_thread, no_flags) = (0, 0);
     let bytes = size_of::<SchedAttributes>();
-    // SAFETY: the kernel writes at most `bytes` bytes to the local, and reads as many from it.
-    unsafe {
-        let this_thread = 0;
-        let read = libc::syscall(
+    if !may_make_uncommon_call() {
+        return None;
+    }
+    // SAFETY: the kernel writes at most `bytes` bytes to the local.
+    let answer = unsafe {
+        libc::syscall(
             libc::SYS_sched_getattr,
             this_thread,
             &raw mut attributes,
             bytes,
-            0,
-        );
-        if read == 0 && attributes.policy == libc::SCHED_OTHER as u32 {
-            attributes.runtime_ns = SHORT_SLICE_NS;
-            let own = attributes.nice;
-            for nice in NICE_VALUES
-                .into_iter()
-                .filter(|&nice| nice < own)
-                .chain([own])
-            {
-                attributes.nice = nice;
-                if libc::syscall(
-                    libc::SYS_sched_setattr,
-                    this_thread,
-                    &raw const attributes,
-                    0,
-                ) == 0
-                {
-                    return nice;
-                }
-            }
-            return own;
-        }
-    }
-    attributes.nice
+            no_flags,
+        )
+    };
+    (answer == 0).then_some(attributes)
+}
+
+/// Gives the calling thread these settings. Returns false in a sandbox, and if the kernel refuses.
+fn apply_scheduling(attributes: &SchedAttributes) -> bool {
+    let (this_thread, no_flags) = (0, 0);
+    let attributes: *const SchedAttributes = attributes;
+    // SAFETY: the kernel reads the structure, whose first field is its size.
+    may_make_uncommon_call()
+        && unsafe { libc::syscall(libc::SYS_sched_setattr, this_thread, attributes, no_flags) } == 0
 }
 
 /// Signals that an instruction of the thread itself causes. If one of them is blocked then, the

@@ -16,6 +16,15 @@ pub(crate) fn own_stat() -> Option<ProcessStat> {
     parse_stat(&read_bytes("/proc/self/stat"))
 }
 
+/// Reads the nice value of the calling thread from its `stat` file.
+pub(crate) fn own_nice() -> Option<i32> {
+    parse_nice(&read_bytes("/proc/thread-self/stat"))
+}
+
+fn parse_nice(text: &[u8]) -> Option<i32> {
+    stat_field(text, 19)?.parse().ok()
+}
+
 /// Program counter and stack pointer of a thread that is blocked in the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BlockedAt {
@@ -144,6 +153,7 @@ mod tests {
                 start_stack: 140_737_000_000_016
             })
         );
+        assert_eq!(parse_nice(text), Some(0));
         assert_eq!(parse_stat(b"77 (a"), None);
         assert_eq!(parse_stat(b""), None);
     }

@@ -9,9 +9,10 @@
 //!   and is treated as plain bytes.
 
 use std::cell::RefCell;
+use std::fs::OpenOptions;
 use std::io::IoSliceMut;
 use std::mem::ManuallyDrop;
-use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 use nix::errno::Errno;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
@@ -22,6 +23,7 @@ use crate::platform::memory::memory_pipe::{MemoryPiece, MemoryPipe};
 use crate::platform::sandbox::{
     avoid_calls_in_handler, may_make_uncommon_call, may_make_uncommon_call_in_handler,
 };
+use crate::platform::shared_file::SharedFile;
 
 /// Maximum number of pieces per system call.
 const MAX_PIECES: usize = 64;
@@ -119,7 +121,7 @@ pub(crate) fn read_own_memory(address: u64, out: &mut [u8]) -> bool {
 /// Copies at most [`MAX_PIECES`] pieces, and returns the number of bytes before the first
 /// unreadable one. `target` is as long as the pieces together.
 fn read_chunk(pieces: &[MemoryPiece], target: &mut [u8]) -> usize {
-    if let Some(copied) = PIPE.with_borrow(|pipe| Some(pipe.as_ref()?.copy(pieces, target))) {
+    if let Some(copied) = read_by_pipe(pieces, target) {
         return copied;
     }
     if may_make_uncommon_call() {
@@ -130,6 +132,16 @@ fn read_chunk(pieces: &[MemoryPiece], target: &mut [u8]) -> usize {
         }
     }
     read_from_file(pieces, target)
+}
+
+/// Returns `None` if the calling thread reads through no pipe. A pipe that could not be emptied is
+/// closed, because the next copy would begin with what is left in it.
+fn read_by_pipe(pieces: &[MemoryPiece], target: &mut [u8]) -> Option<usize> {
+    let copied = PIPE.with_borrow(|pipe| Some(pipe.as_ref()?.copy(pieces, target)))?;
+    if copied.is_none() {
+        drop(PIPE.take().map(ManuallyDrop::into_inner));
+    }
+    copied
 }
 
 fn read_by_call(pieces: &[MemoryPiece], target: &mut [u8]) -> nix::Result<usize> {
@@ -146,9 +158,10 @@ fn read_by_call(pieces: &[MemoryPiece], target: &mut [u8]) -> nix::Result<usize>
 
 /// Copies the pieces by reading `/proc/thread-self/mem`, which fewer sandboxes forbid. The file is
 /// opened each time, because in the child of a fork an open one would still refer to the parent's
-/// memory.
+/// memory. Copies nothing more once the application has closed the file's descriptor.
 fn read_from_file(pieces: &[MemoryPiece], target: &mut [u8]) -> usize {
-    let Ok(memory) = std::fs::File::open("/proc/thread-self/mem") else {
+    let path = Path::new("/proc/thread-self/mem");
+    let Ok(memory) = SharedFile::open(OpenOptions::new().read(true), path) else {
         return 0;
     };
     let mut copied = 0;
@@ -197,6 +210,21 @@ mod tests {
                 .chunks(15)
                 .all(|part| part[..10] == one && part[10..] == two)
         );
+    }
+
+    #[test]
+    fn pipe_that_could_not_be_emptied_is_not_used_again() {
+        let reads_after_pipe = std::thread::spawn(|| {
+            let pipe = MemoryPipe::open().expect("a pipe");
+            let ended = std::fs::File::open("/dev/null").expect("a device");
+            let (broken, _replaced) = pipe.with_reader(ended);
+            PIPE.set(Some(ManuallyDrop::new(broken)));
+            let (source, mut target) = ([3u8; 9], [0; 9]);
+            let copied = read_guarded(&[piece_of(&source)], &mut target);
+            (copied, target, PIPE.with_borrow(Option::is_none))
+        });
+        let answer = reads_after_pipe.join().expect("thread");
+        assert_eq!(answer, (9, [3; 9], true));
     }
 
     #[test]

@@ -8,11 +8,12 @@
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::unistd::{pipe2, read};
 
-/// Maximum number of bytes in the pipe. The kernel keeps two pages for the next use; more would be
-/// allocated each time.
+/// Maximum number of bytes in the pipe, which may be smaller. The kernel keeps two pages for the next
+/// use; more would be allocated each time.
 const STEP_BYTES: usize = 8192;
 /// Page size, in bytes. Larger pages are readable or unreadable in parts of this size, too.
 const PAGE_BYTES: u64 = 4096;
@@ -38,64 +39,113 @@ impl MemoryPipe {
         Some(Self { reader, writer })
     }
 
-    /// Copies the pieces one after the other, and returns the number of bytes before the first
-    /// unreadable one. `target` has the length of all pieces. Cost: 0.4 µs, another 0.4 µs for each
-    /// piece, and 1.5 µs for each 4 KiB.
-    pub(crate) fn copy(&self, pieces: &[MemoryPiece], target: &mut [u8]) -> usize {
-        let (mut copied, mut in_pipe) = (0, 0);
-        for piece in pieces {
-            let mut written = 0;
-            while written < piece.bytes {
-                let step = MemoryPiece {
-                    address: piece.address.wrapping_add(written as u64),
-                    bytes: (piece.bytes - written).min(STEP_BYTES - in_pipe),
-                };
-                let readable = self.write_readable(step);
-                written += readable;
-                in_pipe += readable;
-                if readable < step.bytes || in_pipe == STEP_BYTES {
-                    copied += self.read(&mut target[copied..copied + in_pipe]);
-                    in_pipe = 0;
-                }
-                if readable < step.bytes {
-                    return copied;
-                }
-            }
-        }
-        copied + self.read(&mut target[copied..copied + in_pipe])
+    /// Replaces the end that is read, and returns the replaced one, too.
+    #[cfg(test)]
+    pub(super) fn with_reader(self, reader: impl Into<OwnedFd>) -> (Self, OwnedFd) {
+        let writer = self.writer;
+        let reader = reader.into();
+        (Self { reader, writer }, self.reader)
     }
 
-    /// Writes the readable bytes at the start of `piece`, and returns their number.
-    fn write_readable(&self, piece: MemoryPiece) -> usize {
-        let mut written = self.write(piece);
-        // At an unreadable byte the kernel leaves out all of the pipe's page in which it would be.
-        while written < piece.bytes {
-            let address = piece.address.wrapping_add(written as u64);
-            let page_rest = PAGE_BYTES - address % PAGE_BYTES;
-            let bytes = (piece.bytes - written).min(page_rest as usize);
-            let of_page = self.write(MemoryPiece { address, bytes });
-            written += of_page;
-            if of_page < bytes {
+    /// Copies the pieces one after the other, and returns the number of bytes before the first
+    /// unreadable one. Returns `None` if the pipe could not be emptied: it must not be used again.
+    /// `target` has the length of all pieces. Cost: 0.4 µs, another 0.4 µs for each piece, and
+    /// 1.5 µs for each 4 KiB; more if the pipe is smaller than [`STEP_BYTES`].
+    pub(crate) fn copy(&self, pieces: &[MemoryPiece], target: &mut [u8]) -> Option<usize> {
+        let mut transfer = Transfer {
+            pipe: self,
+            target,
+            in_pipe: 0,
+            is_emptied: true,
+        };
+        let mut copied = 0;
+        for piece in pieces {
+            let readable = transfer.readable_bytes_of(*piece);
+            copied += readable;
+            if readable < piece.bytes {
                 break;
+            }
+        }
+        transfer.empty();
+        transfer.is_emptied.then_some(copied)
+    }
+
+    fn write(&self, piece: MemoryPiece) -> Written {
+        let from = piece.address as *const libc::c_void;
+        // SAFETY: *kernel's copy*.
+        let written = unsafe { libc::write(self.writer.as_raw_fd(), from, piece.bytes) };
+        match usize::try_from(written) {
+            Ok(bytes) => Written::Bytes(bytes),
+            Err(_) if Errno::last() == Errno::EAGAIN => Written::PipeIsFull,
+            Err(_) => Written::Bytes(0),
+        }
+    }
+}
+
+/// What a `write` to the pipe did.
+enum Written {
+    /// Wrote this number of bytes; 0 if the first one is unreadable.
+    Bytes(usize),
+    PipeIsFull,
+}
+
+/// A copy in progress.
+struct Transfer<'a> {
+    pipe: &'a MemoryPipe,
+    /// Space for the bytes that were not read from the pipe yet.
+    target: &'a mut [u8],
+    in_pipe: usize,
+    /// Whether each read has returned all bytes that were in the pipe.
+    is_emptied: bool,
+}
+
+impl Transfer<'_> {
+    /// Copies the readable bytes at the start of `piece`, and returns their number. Some of them may
+    /// still be in the pipe.
+    fn readable_bytes_of(&mut self, piece: MemoryPiece) -> usize {
+        let mut written = 0;
+        // At an unreadable byte the kernel leaves out all of the pipe's page in which it would be.
+        // From then on each step is within a page, which is readable or not.
+        let mut is_within_page = false;
+        while written < piece.bytes && self.is_emptied {
+            if self.in_pipe == STEP_BYTES {
+                self.empty();
+            }
+            let address = piece.address.wrapping_add(written as u64);
+            let mut bytes = (piece.bytes - written).min(STEP_BYTES - self.in_pipe);
+            if is_within_page {
+                bytes = bytes.min((PAGE_BYTES - address % PAGE_BYTES) as usize);
+            }
+            match self.pipe.write(MemoryPiece { address, bytes }) {
+                Written::Bytes(some) => {
+                    written += some;
+                    self.in_pipe += some;
+                    if some == 0 && is_within_page {
+                        break;
+                    }
+                    is_within_page |= some < bytes;
+                }
+                // The system gives a user with many pipes small ones.
+                Written::PipeIsFull if self.in_pipe > 0 => self.empty(),
+                Written::PipeIsFull => self.is_emptied = false,
             }
         }
         written
     }
 
-    fn write(&self, piece: MemoryPiece) -> usize {
-        let from = piece.address as *const libc::c_void;
-        // SAFETY: *kernel's copy*.
-        let written = unsafe { libc::write(self.writer.as_raw_fd(), from, piece.bytes) };
-        // A negative result is an error.
-        usize::try_from(written).unwrap_or_default()
-    }
-
-    /// Reads what was written. The pipe has that many bytes.
-    fn read(&self, target: &mut [u8]) -> usize {
-        if target.is_empty() {
-            return 0;
+    /// Reads what is in the pipe.
+    fn empty(&mut self) {
+        while self.in_pipe > 0 {
+            let target = std::mem::take(&mut self.target);
+            let count = read(&self.pipe.reader, &mut target[..self.in_pipe]);
+            let count = count.unwrap_or_default();
+            self.target = &mut target[count..];
+            self.in_pipe -= count;
+            if count == 0 {
+                self.is_emptied = false;
+                return;
+            }
         }
-        read(&self.reader, target).unwrap_or_default()
     }
 }
 
@@ -103,14 +153,27 @@ impl MemoryPipe {
 mod tests {
     use std::num::NonZeroUsize;
 
+    use nix::fcntl::{FcntlArg, fcntl};
     use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
     use super::*;
 
     const PAGE: usize = PAGE_BYTES as usize;
 
+    /// Beyond `fs.pipe-user-pages-soft` a new pipe has one page or two.
     #[test]
     fn copy_ends_at_the_first_unreadable_byte_of_any_piece() {
+        let usual = MemoryPipe::open().expect("a pipe");
+        check_copies_of(&usual);
+        for pages in [1, 2] {
+            let small = MemoryPipe::open().expect("a pipe");
+            let size = FcntlArg::F_SETPIPE_SZ(pages * PAGE as i32);
+            fcntl(&small.writer, size).expect("a smaller pipe");
+            check_copies_of(&small);
+        }
+    }
+
+    fn check_copies_of(pipe: &MemoryPipe) {
         let pages = NonZeroUsize::new(8 * PAGE).expect("a size");
         let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: a new mapping does not affect memory in use.
@@ -124,7 +187,6 @@ mod tests {
         for (at, byte) in source.iter_mut().enumerate() {
             *byte = (at / 7) as u8;
         }
-        let pipe = MemoryPipe::open().expect("a pipe");
         let piece = |from: usize, bytes| MemoryPiece {
             address: start.as_ptr() as u64 + from as u64,
             bytes,
@@ -134,7 +196,7 @@ mod tests {
             for bytes in [8, PAGE, 5 * PAGE, 6 * PAGE, 7 * PAGE] {
                 let pieces = [piece(16, 3), piece(from, bytes), piece(16, 3)];
                 let mut target = vec![0; bytes + 6];
-                let copied = pipe.copy(&pieces, &mut target);
+                let copied = pipe.copy(&pieces, &mut target).expect("an empty pipe");
                 let expected = 3 + bytes.min(readable) + if bytes > readable { 0 } else { 3 };
                 assert_eq!(copied, expected, "{bytes} bytes from {from}");
                 assert_eq!(target[..3], source[16..19]);
@@ -144,5 +206,20 @@ mod tests {
         }
         // SAFETY: the pages are not used any more.
         unsafe { munmap(start, 5 * PAGE).expect("the mapping") };
+    }
+
+    /// The system may refuse a `read` while it allows the `write` before.
+    #[test]
+    fn copy_whose_bytes_stay_in_the_pipe_is_reported() {
+        let pipe = MemoryPipe::open().expect("a pipe");
+        let (pipe, replaced) =
+            pipe.with_reader(std::fs::File::open("/dev/null").expect("a device"));
+        for bytes in [1, 3 * STEP_BYTES] {
+            let source = vec![7; bytes];
+            let address = source.as_ptr().addr() as u64;
+            let pieces = [MemoryPiece { address, bytes }; 2];
+            assert_eq!(pipe.copy(&pieces, &mut vec![0; 2 * bytes]), None);
+        }
+        drop(replaced);
     }
 }

@@ -26,11 +26,10 @@ impl ExistingFile {
         check_owner(path, &std::fs::symlink_metadata(path)?, "file")?;
         // Without `O_NONBLOCK`, a pipe would block until a reader opens it.
         let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
-        let file = OpenOptions::new()
-            .write(true)
-            .custom_flags(flags.bits())
-            .open(path)?;
-        let metadata = file.metadata()?;
+        let mut options = OpenOptions::new();
+        options.write(true).custom_flags(flags.bits());
+        let file = SharedFile::open(&options, path)?;
+        let metadata = file.get()?.metadata()?;
         if !metadata.is_file() {
             return Err(io::Error::other("got no regular file, expected one"));
         }
@@ -40,7 +39,7 @@ impl ExistingFile {
                 metadata.nlink()
             )));
         }
-        Ok(Self(SharedFile::new(file)?))
+        Ok(Self(file))
     }
 
     /// Replaces the content by all of `from`. After an error of the reservation, the content is

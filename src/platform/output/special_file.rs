@@ -32,14 +32,13 @@ impl SpecialFile {
         if !metadata.is_symlink() {
             flags |= OFlag::O_NOFOLLOW;
         }
-        let file = OpenOptions::new()
-            .write(true)
-            .custom_flags(flags.bits())
-            .open(path)?;
-        if file.metadata()?.is_file() {
+        let mut options = OpenOptions::new();
+        options.write(true).custom_flags(flags.bits());
+        let file = SharedFile::open(&options, path)?;
+        if file.get()?.metadata()?.is_file() {
             return Err(io::Error::other("got a file, expected a device or pipe"));
         }
-        Ok(Self(SharedFile::new(file)?))
+        Ok(Self(file))
     }
 }
 

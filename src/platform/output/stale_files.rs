@@ -10,7 +10,7 @@ use nix::unistd::geteuid;
 use crate::platform::output::copying::is_same_file;
 use crate::platform::output::links::folder_of;
 use crate::platform::output::temporary_name::TemporaryName;
-use crate::platform::shared_file::SharedFile;
+use crate::platform::shared_file::{SharedFile, SharedFolder};
 
 /// Maximum number of files to look at, so that a folder with very many files does not delay a save.
 const MAX_FILES: usize = 10_000;
@@ -25,12 +25,13 @@ const MAX_FILES: usize = 10_000;
 /// - it is a regular file of this user with no other name;
 /// - no process holds its lock. The process that creates such a file holds its lock until it ends.
 pub(crate) fn remove_stale_files(path: &Path) {
-    let Ok(entries) = std::fs::read_dir(folder_of(path)) else {
+    let folder = folder_of(path);
+    let Ok(names) = SharedFolder::open(folder) else {
         return;
     };
-    for entry in entries.take(MAX_FILES).flatten() {
-        if let Some(name) = TemporaryName::parse(&entry.file_name()) {
-            let _ = remove_if_stale(&entry.path(), name);
+    for file in names.take(MAX_FILES) {
+        if let Some(name) = TemporaryName::parse(&file) {
+            let _ = remove_if_stale(&folder.join(&file), name);
         }
     }
 }
@@ -40,13 +41,9 @@ fn remove_if_stale(path: &Path, name: TemporaryName) -> Option<()> {
     is_temporary(&std::fs::symlink_metadata(path).ok()?, name).then_some(())?;
     let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
     // Some network file systems lock only files that are open for writing.
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(flags.bits())
-        .open(path)
-        .ok()?;
-    let locked = SharedFile::new(file).ok()?.lock()?;
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).custom_flags(flags.bits());
+    let locked = SharedFile::open(&options, path).ok()?.lock()?;
     locked.is_locked().then_some(())?;
     // Under the lock, and again: the process may have filled, published or removed the file.
     let now = locked.get().ok()?.metadata().ok()?;

@@ -60,14 +60,16 @@ impl TemporaryFile {
         match in_folder {
             Some(file) => Self::unnamed(file),
             // In memory, so it costs as much memory as the profile is long.
-            None => Self::unnamed(memfd_create(c"gekkota", MFdFlags::MFD_CLOEXEC)?.into()),
+            None => {
+                let file = memfd_create(c"gekkota", MFdFlags::MFD_CLOEXEC)?;
+                Self::unnamed(SharedFile::new(file.into())?)
+            }
         }
     }
 
-    fn unnamed(file: File) -> io::Result<Self> {
+    fn unnamed(file: SharedFile) -> io::Result<Self> {
         // No other process can have locked a file without a name.
-        let file = SharedFile::new(file)?.lock();
-        let file = file.ok_or(Errno::EWOULDBLOCK)?;
+        let file = file.lock().ok_or(Errno::EWOULDBLOCK)?;
         Ok(Self { file, name: None })
     }
 
@@ -76,14 +78,9 @@ impl TemporaryFile {
     fn named(folder: &Path) -> io::Result<Self> {
         for _ in 0..ATTEMPTS {
             let path = folder.join(TemporaryName::Empty.new_text());
-            let file = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(&path)?;
-            let metadata = file.metadata()?;
-            let Some(file) = SharedFile::new(file)?.lock() else {
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create_new(true).mode(0o600);
+            let Some(file) = SharedFile::open(&options, &path)?.lock() else {
                 continue;
             };
             let mut temporary = Self {
@@ -91,7 +88,8 @@ impl TemporaryFile {
                 name: Some(path),
             };
             // A cleanup may have removed the file before it was locked.
-            if temporary.file.get()?.metadata()?.nlink() == 0 {
+            let metadata = temporary.file.get()?.metadata()?;
+            if metadata.nlink() == 0 {
                 temporary.name = None;
                 continue;
             }
@@ -185,13 +183,11 @@ impl Drop for TemporaryFile {
 }
 
 /// Creates a file without a name.
-fn open_unnamed(folder: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(OFlag::O_TMPFILE.bits())
-        .mode(0o600)
-        .open(folder)
+fn open_unnamed(folder: &Path) -> io::Result<SharedFile> {
+    let mut options = OpenOptions::new();
+    let flags = OFlag::O_TMPFILE.bits();
+    options.read(true).write(true).custom_flags(flags);
+    SharedFile::open(options.mode(0o600), folder)
 }
 
 /// Returns the kernel's link to an open file, from which the file can get a name. The calling
@@ -202,7 +198,10 @@ fn link_in_proc(file: &File) -> PathBuf {
 
 /// Returns whether the kernel's link is accessible. It is not without `/proc`, nor in a process
 /// that has given up the superuser's rights.
-fn has_link_in_proc(file: &File) -> bool {
+fn has_link_in_proc(file: &SharedFile) -> bool {
+    let Ok(file) = file.get() else {
+        return false;
+    };
     match (file.metadata(), std::fs::metadata(link_in_proc(file))) {
         (Ok(own), Ok(linked)) => is_same_file(&own, &linked),
         _ => false,

@@ -12,12 +12,14 @@
 //!
 //! **Contract of the calls** (cited below):
 //! - *no memory*: the call reads and writes no memory of this process;
+//! - *own memory*: the kernel writes to a local structure of numbers, for which zeros are valid;
 //! - *own table*: only threads of the profiler use the table, and none of them uses a number that
 //!   another one has closed.
 
 use std::cell::Cell;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, IntoRawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -35,6 +37,9 @@ use crate::util::{SMALL_TASK_BYTES, allocator_has};
 
 /// `CLOSE_RANGE_UNSHARE`.
 const UNSHARE: libc::c_uint = 1 << 1;
+/// Number of descriptors that the kernel copies for a thread that leaves the shared table: those in
+/// the first word of its table.
+const COPIED_DESCRIPTORS: libc::c_int = 64;
 /// Largest share of the limit of open files that the profiler keeps open.
 const KEPT_SHARE: u64 = 2;
 
@@ -58,12 +63,16 @@ pub(crate) fn first_number_to_close(most: i32) -> i32 {
 
 /// Moves the calling thread, which runs no code of the application from now on, to an empty
 /// descriptor table. The standard streams read and write nothing there. Returns false if the
-/// kernel refuses, and in a sandbox, which may kill the process for the call. Cost: about 20 µs,
-/// mostly the check for a sandbox.
+/// kernel refuses, beside a message queue of the application, and in a sandbox, which may kill the
+/// process for the call. Cost: about 40 µs, mostly the check for a sandbox.
 pub(crate) fn use_own_descriptors() -> bool {
     if has_own_descriptors() {
         return true;
     }
+    if !may_make_uncommon_call() || (0..COPIED_DESCRIPTORS).any(is_message_queue) {
+        return false;
+    }
+    // The calls since the question took some microseconds.
     if !(may_make_uncommon_call() && leave_shared_table()) {
         return false;
     }
@@ -209,12 +218,62 @@ impl Write for Feed {
 /// Leaves the shared table in one step, so that no file of the application is kept open for longer
 /// than this call. Fails before Linux 5.9, where the table could only be copied.
 ///
-/// The kernel nevertheless copies the first 64 descriptors, and closes the copies. That flushes a
-/// file of the application, and may wait for the server of a network file system.
+/// The kernel nevertheless copies the first [`COPIED_DESCRIPTORS`], and closes the copies. That
+/// flushes a file of the application, and may wait for the server of a network file system.
 fn leave_shared_table() -> bool {
     let (first, last): (libc::c_uint, libc::c_uint) = (0, libc::c_uint::MAX);
     // SAFETY: *no memory*; *own table*: the call closes the numbers of the new table only.
     unsafe { libc::syscall(libc::SYS_close_range, first, last, UNSHARE) == 0 }
+}
+
+/// The kernel's `struct statx`. Not every version of `libc` has it for musl.
+#[repr(C)]
+#[derive(Default)]
+struct FileAttributes {
+    before_mode: [u32; 7],
+    mode: u16,
+    padding: u16,
+    inode: u64,
+    size: u64,
+    after_size: [u64; 26],
+}
+const _: () = assert!(size_of::<FileAttributes>() == 256);
+
+/// Returns whether the descriptor refers to a POSIX message queue. When a process closes any
+/// descriptor of a queue, the kernel removes the process's registration with `mq_notify`.
+fn is_message_queue(number: libc::c_int) -> bool {
+    /// Size that the kernel reports for a queue, in bytes, and the type of its file system.
+    const QUEUE_BYTES: u64 = 80;
+    const QUEUES: u64 = 0x1980_0202;
+    /// `AT_STATX_DONT_SYNC`: does not ask the server of a network file system.
+    const ONLY_LOCAL: libc::c_int = 0x4000;
+    /// `STATX_TYPE` and `STATX_SIZE`.
+    const FIELDS: libc::c_uint = 0x201;
+    let mut file = FileAttributes::default();
+    let flags = libc::AT_EMPTY_PATH | ONLY_LOCAL;
+    let no_path = c"".as_ptr();
+    let file_pointer = &raw mut file;
+    // SAFETY: *own memory*.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_statx,
+            number,
+            no_path,
+            flags,
+            FIELDS,
+            file_pointer,
+        )
+    };
+    let is_regular = u32::from(file.mode) & libc::S_IFMT == libc::S_IFREG;
+    if answer != 0 || !is_regular || file.size != QUEUE_BYTES {
+        return false;
+    }
+    let mut system = MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: *own memory*.
+    unsafe {
+        let answer = libc::fstatfs(number, system.as_mut_ptr());
+        answer == 0 && system.assume_init().f_type as u64 == QUEUES
+    }
 }
 
 /// Opens `/dev/null` as the three standard streams, for code that uses them by their numbers. A

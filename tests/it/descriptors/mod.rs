@@ -4,8 +4,11 @@
 mod callbacks;
 mod host_files;
 mod limits;
+mod message_queue;
 mod module_files;
 mod none_left;
+#[cfg(target_arch = "x86_64")]
+mod replaced_during_calls;
 mod reused_numbers;
 mod saving;
 

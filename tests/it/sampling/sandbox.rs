@@ -13,7 +13,7 @@ use crate::sampling::places::{Place, is_in, samples_of_stay};
 use gekkota::{ProfilerSession, StartParams};
 
 /// System calls for which a sandbox may kill the process, and which the profiler makes elsewhere.
-pub(crate) const UNCOMMON_CALLS: [libc::c_long; 9] = [
+pub(crate) const UNCOMMON_CALLS: [libc::c_long; 12] = [
     libc::SYS_perf_event_open,
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
@@ -23,12 +23,32 @@ pub(crate) const UNCOMMON_CALLS: [libc::c_long; 9] = [
     libc::SYS_membarrier,
     libc::SYS_unshare,
     libc::SYS_close_range,
+    libc::SYS_fstatfs,
+    libc::SYS_sched_getattr,
+    libc::SYS_sched_setattr,
 ];
 
 /// Installs a filter that kills the process for each of these system calls, and allows all others.
 pub(crate) fn kill_for(threads: Filtered, calls: &[libc::c_long]) {
     let (kill, allow) = (libc::SECCOMP_RET_KILL_PROCESS, libc::SECCOMP_RET_ALLOW);
     answer_calls(threads, calls, kill, allow);
+}
+
+/// Installs a filter that kills the process for a `prctl` that sets the timer slack.
+fn kill_for_timer_slack() {
+    // Offsets in `struct seccomp_data`.
+    let (number, first_argument) = (0, 16);
+    install_filter(
+        Filtered::AllThreads,
+        &mut [
+            instruction(LOAD_WORD, 0, 0, number),
+            instruction(JUMP_IF_EQUAL, 0, 3, libc::SYS_prctl as u32),
+            instruction(LOAD_WORD, 0, 0, first_argument),
+            instruction(JUMP_IF_EQUAL, 0, 1, libc::PR_SET_TIMERSLACK as u32),
+            instruction(RETURN, 0, 0, libc::SECCOMP_RET_KILL_PROCESS),
+            instruction(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
+        ],
+    );
 }
 
 /// Installs a filter that refuses to read the CPU clocks of other threads, with this error number.
@@ -104,6 +124,7 @@ fn sandboxed_session_makes_no_unusual_system_calls() {
         }
         let session = start_with_timer();
         kill_for(Filtered::AllThreads, &UNCOMMON_CALLS);
+        kill_for_timer_slack();
         // The sandbox was installed during this session.
         session.finish().expect("profile");
         let session = ProfilerSession::start(StartParams::default()).expect("start");

@@ -101,26 +101,19 @@ const OLDER: &[libc::c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER: &[libc::c_long] = &[];
 
-/// The further calls that the profiler makes in a sandbox, as ARCHITECTURE.md lists them: to set
-/// its priority, to send signals, and to save a file.
+/// The further calls that the profiler makes in a sandbox, as ARCHITECTURE.md lists them: to send
+/// signals, and to save a file.
 const OF_THE_PROFILER: &[libc::c_long] = &[
     libc::SYS_fallocate,
     libc::SYS_fdatasync,
     libc::SYS_flock,
     libc::SYS_fsync,
     libc::SYS_ftruncate,
-    libc::SYS_getpriority,
     libc::SYS_linkat,
     libc::SYS_memfd_create,
     libc::SYS_renameat,
     libc::SYS_renameat2,
     libc::SYS_rt_tgsigqueueinfo,
-    libc::SYS_sched_getattr,
-    libc::SYS_sched_getparam,
-    libc::SYS_sched_getscheduler,
-    libc::SYS_sched_setattr,
-    libc::SYS_sched_setscheduler,
-    libc::SYS_setpriority,
 ];
 
 /// Installs the filter for the calling thread or for all.

@@ -187,27 +187,46 @@ pub(crate) fn check_control_signals(
     ])
 }
 
-/// Does the part of [`take_signal`] and [`ControlPipe::open`] that may wait for the loader. Called
+/// Does the part of [`take_signals`] and [`ControlPipe::open`] that may wait for the loader. Called
 /// before them, without a lock, as `prepare_handler` in `handler.rs`.
 pub(crate) fn prepare_control_signals() {
     pin_own_library();
     bind_handler_functions();
 }
 
-/// Installs the handler that writes the signal's request to the pipe. The caller has called
-/// [`prepare_control_signals`].
+/// Installs the handler that writes a signal's request to the pipe, for both signals. The caller has
+/// called [`prepare_control_signals`].
 ///
 /// # Errors
-/// [`StartError::System`] if the operating system refuses.
-pub(crate) fn take_signal(signal: ControlSignal) -> Result<(), StartError> {
+/// [`StartError::System`] if the operating system refuses. Both signals then have the request, and
+/// one without a request the handler, that they had before.
+pub(crate) fn take_signals(signals: [ControlSignal; 2]) -> Result<(), StartError> {
+    let requests = signals.map(|signal| &REQUESTS[signal.number as usize]);
+    let before = requests.map(|request| request.load(Ordering::Relaxed));
+    let taken = signals.into_iter().try_for_each(take_signal);
+    if taken.is_err() {
+        for ((signal, request), before) in signals.into_iter().zip(requests).zip(before) {
+            if before == 0 {
+                release_control_signal(signal.number);
+            }
+            request.store(before, Ordering::Relaxed);
+        }
+    }
+    taken
+}
+
+/// Installs the handler that writes the signal's request to the pipe.
+fn take_signal(signal: ControlSignal) -> Result<(), StartError> {
     let ControlSignal { number, request } = signal;
     let index = number as usize;
     let before = read_action(number)?;
-    REQUESTS[index].store(request as u8, Ordering::Relaxed);
     if is_ours(&before) {
+        REQUESTS[index].store(request as u8, Ordering::Relaxed);
         return Ok(());
     }
+    let previous = PREVIOUS[index].load(Ordering::Acquire);
     PREVIOUS[index].store(intern_action(before), Ordering::Release);
+    REQUESTS[index].store(request as u8, Ordering::Relaxed);
     // The previous handler must run under the same conditions as before: with the same blocked
     // signals, on the same stack, and with the same `SA_RESTART` behaviour.
     let handler = SigHandler::SigAction(handle_control_signal);
@@ -220,7 +239,7 @@ pub(crate) fn take_signal(signal: ControlSignal) -> Result<(), StartError> {
     }
     // SAFETY: the handler has the signature that `SA_SIGINFO` requires, and keeps its contract.
     let replaced = unsafe { swap_action(number, &action) }
-        .inspect_err(|_| REQUESTS[index].store(0, Ordering::Relaxed))?;
+        .inspect_err(|_| PREVIOUS[index].store(previous, Ordering::Release))?;
     // Another thread installed the replaced handler after `read_action`.
     if replaced.sa_sigaction != before.sa_sigaction && !is_ours(&replaced) {
         PREVIOUS[index].store(intern_action(replaced), Ordering::Release);

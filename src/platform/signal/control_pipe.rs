@@ -227,11 +227,12 @@ fn take_signal(signal: ControlSignal) -> Result<(), StartError> {
     let previous = PREVIOUS[index].load(Ordering::Acquire);
     PREVIOUS[index].store(intern_action(before), Ordering::Release);
     REQUESTS[index].store(request as u8, Ordering::Relaxed);
-    // The previous handler must run under the same conditions as before: with the same blocked
-    // signals, on the same stack, and with the same `SA_RESTART` behaviour.
+    // On the thread's alternate stack if it has one, because the stack of a coroutine may be too
+    // small, and Go requires it. A previous handler must run under the same conditions as before:
+    // with the same blocked signals, on the same stack, and with the same `SA_RESTART` behaviour.
     let handler = SigHandler::SigAction(handle_control_signal);
-    let mut action: libc::sigaction =
-        SigAction::new(handler, SaFlags::SA_RESTART, SigSet::empty()).into();
+    let flags = SaFlags::SA_RESTART | SaFlags::SA_ONSTACK;
+    let mut action: libc::sigaction = SigAction::new(handler, flags, SigSet::empty()).into();
     if is_handler(&before) {
         let kept = before.sa_flags & (libc::SA_RESTART | libc::SA_ONSTACK | libc::SA_NODEFER);
         action.sa_flags = libc::SA_SIGINFO | kept;

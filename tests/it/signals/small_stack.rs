@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::common::coroutine::call_on_stack;
 use crate::common::{Read, isolated, wait_until, work};
 use gekkota::thread::AutoSignalStack;
-use gekkota::{ProfilerSession, StartParams};
+use gekkota::{ControlSignals, ProfilerSession, StartParams, profiler_control_by_signals};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect};
 
 const PAGE: usize = 4096;
@@ -84,5 +84,30 @@ fn handler_of_the_host_on_a_larger_signal_stack_is_interrupted() {
         IS_OVER.store(true, Ordering::Relaxed);
         thread.join().expect("thread");
         session.finish().expect("profile");
+    });
+}
+
+#[test]
+fn control_handler_runs_on_the_signal_stack_unless_the_hosts_does_not() {
+    fn flags_of(signal: libc::c_int) -> libc::c_int {
+        // SAFETY: the out-pointer points to a local.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            assert_eq!(libc::sigaction(signal, std::ptr::null(), &mut action), 0);
+            action.sa_flags
+        }
+    }
+    isolated(|| {
+        // SAFETY: the handler has the signature that its flags require.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = handler_on_signal_stack as extern "C" fn(_) as usize;
+            let before = std::ptr::null_mut();
+            assert_eq!(libc::sigaction(libc::SIGUSR2, &action, before), 0);
+        }
+        profiler_control_by_signals(ControlSignals::default()).expect("control");
+        let start = flags_of(libc::SIGUSR1) & (libc::SA_ONSTACK | libc::SA_RESTART);
+        assert_eq!(start, libc::SA_ONSTACK | libc::SA_RESTART);
+        assert_eq!(flags_of(libc::SIGUSR2) & libc::SA_ONSTACK, 0);
     });
 }

@@ -87,6 +87,16 @@ fn handler_of_the_host_on_a_larger_signal_stack_is_interrupted() {
     });
 }
 
+/// Sets the calling thread's signal stack, and returns the one before.
+fn set_signal_stack(stack: &libc::stack_t) -> libc::stack_t {
+    // SAFETY: the callers pass memory that outlives its use, or none; the out-pointer is to a local.
+    unsafe {
+        let mut before: libc::stack_t = std::mem::zeroed();
+        assert_eq!(libc::sigaltstack(stack, &mut before), 0);
+        before
+    }
+}
+
 #[test]
 fn control_handler_runs_on_the_signal_stack_unless_the_hosts_does_not() {
     fn flags_of(signal: libc::c_int) -> libc::c_int {
@@ -109,5 +119,41 @@ fn control_handler_runs_on_the_signal_stack_unless_the_hosts_does_not() {
         let start = flags_of(libc::SIGUSR1) & (libc::SA_ONSTACK | libc::SA_RESTART);
         assert_eq!(start, libc::SA_ONSTACK | libc::SA_RESTART);
         assert_eq!(flags_of(libc::SIGUSR2) & libc::SA_ONSTACK, 0);
+    });
+}
+
+#[test]
+fn signal_stacks_that_threads_have_replaced_do_not_add_up() {
+    const THREADS: usize = 200;
+    fn mappings() -> usize {
+        let maps = std::fs::read("/proc/self/maps").expect("maps");
+        maps.iter().filter(|&&byte| byte == b'\n').count()
+    }
+    /// As a thread that was started from C does, which has no signal stack before it sets its own.
+    fn register_and_set_own_stack() {
+        let mut own = vec![0u8; 64 << 10];
+        let none = libc::stack_t {
+            ss_sp: std::ptr::null_mut(),
+            ss_flags: libc::SS_DISABLE,
+            ss_size: 0,
+        };
+        let of_std = set_signal_stack(&none);
+        gekkota::register_thread("replaces its stack");
+        let of_gekkota = set_signal_stack(&libc::stack_t {
+            ss_sp: own.as_mut_ptr().cast(),
+            ss_flags: 0,
+            ss_size: own.len(),
+        });
+        assert_eq!(of_gekkota.ss_flags & libc::SS_DISABLE, 0);
+        gekkota::unregister_thread();
+        set_signal_stack(&of_std);
+    }
+    isolated(|| {
+        let run = || std::thread::spawn(register_and_set_own_stack).join();
+        run().expect("thread");
+        let before = mappings();
+        (0..THREADS).for_each(|_| run().expect("thread"));
+        let added = mappings().saturating_sub(before);
+        assert!(added < THREADS / 2, "{added} mappings more");
     });
 }

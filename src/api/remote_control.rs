@@ -19,7 +19,7 @@ use crate::types::{ControlSignals, StartError};
 /// application has called it before.
 ///
 /// The signal handlers only write one byte to a pipe; a thread of the profiler does the work. A
-/// previous handler is called afterwards, with the kernel's arguments except for `si_errno`.
+/// previous handler is called afterwards, with the kernel's arguments.
 /// [`profiler_shutdown`](crate::api::life_cycle::profiler_shutdown) restores the previous handler,
 /// unless another handler has replaced the profiler's by then. If there was no previous handler,
 /// the profiler's stays installed and does nothing, because the default action would end the

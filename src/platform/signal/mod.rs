@@ -2,6 +2,8 @@
 
 mod control_pipe;
 mod handler;
+#[forbid(unsafe_code)]
+mod other_copy;
 mod pipe_end;
 mod thread_timer;
 

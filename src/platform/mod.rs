@@ -84,7 +84,7 @@ pub(crate) use signal::{
     ArrivalInHandler, ControlPipe, ControlRequest, ControlSignal, HandlerCheck, Sent, SignalSource,
     SignalTicket, ThreadTimer, check_control_signals, ensure_handler, has_foreign_handler,
     install_handler, prepare_control_signals, prepare_handler, release_control_signal,
-    resolve_sampling_signal, send_request, signal_is_queued, take_signal,
+    resolve_sampling_signal, send_request, signal_is_queued, take_signals,
 };
 pub(crate) use standard_streams::{StandardStream, note_standard_streams, write_to_standard};
 pub(crate) use system_info::{current_thread_os_name, system_info};

@@ -65,6 +65,14 @@ pub(crate) fn parse_blocked_signals(text: &[u8]) -> Option<u32> {
     stat_field(text, 32)?.parse().ok()
 }
 
+/// Parses from a thread's `status` file which signals it blocks: bit `n - 1` stands for signal `n`.
+pub(crate) fn parse_all_blocked_signals(text: &[u8]) -> Option<u64> {
+    let mut lines = text.split(|&byte| byte == b'\n');
+    let mask = lines.find_map(|line| line.strip_prefix(b"SigBlk:"))?;
+    let mask = std::str::from_utf8(mask).ok()?;
+    u64::from_str_radix(mask.trim(), 16).ok()
+}
+
 /// Returns the path of the file that is mapped at `address`, from the text of a `maps` file.
 pub(crate) fn mapped_file_at(maps: &[u8], address: u64) -> Option<&[u8]> {
     let line = maps.split(|&byte| byte == b'\n').find(|line| {
@@ -139,6 +147,17 @@ mod tests {
         assert_eq!(file_at(0x7f1f), Some(b"/lib/a b.so".as_slice()));
         for address in [0x7eff, 0x7f20, 0x7f30, 0x7f40, 0x7f50, 0x7f60] {
             assert_eq!(file_at(address), None, "{address:#x}");
+        }
+    }
+
+    #[test]
+    fn parse_all_blocked_signals_reads_the_mask() {
+        let text = b"Name:\ta\\nSigBlk:\nSigPnd:\t0000000000000001\nSigBlk:\t8000000000010000\n\
+                     SigIgn:\t0000000000001000\n";
+        assert_eq!(parse_all_blocked_signals(text), Some(1 << 63 | 1 << 16));
+        assert_eq!(parse_all_blocked_signals(b"SigBlk:\t80"), Some(0x80));
+        for text in [&b"SigPnd:\t80\n"[..], b"SigBlk:\t8x\n", b""] {
+            assert_eq!(parse_all_blocked_signals(text), None);
         }
     }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::platform::{
     ControlPipe, ControlRequest, ControlSignal, check_control_signals, current_process_id,
-    prepare_control_signals, release_control_signal, spawn_profiler_thread, take_signal,
+    prepare_control_signals, release_control_signal, spawn_profiler_thread, take_signals,
     with_signals_blocked,
 };
 use crate::session::control_state::{CONTROL, ControlConfig, ControlShared, RunningControl};
@@ -76,14 +76,13 @@ fn take_control(asked: &ControlSignals, keeps_running: bool) -> Result<(), Start
         return Ok(());
     }
     let config = ControlConfig { signals, folder };
-    let changed = match running {
-        Some(running) => {
-            running.change(config);
-            Ok(())
-        }
-        None => begin(config),
-    };
-    let taken = changed.and_then(|()| signals.into_iter().try_for_each(take_signal));
+    if let Some(running) = running {
+        // First, so that a control which works goes on as it is if this fails.
+        take_signals(signals)?;
+        running.change(config);
+        return Ok(());
+    }
+    let taken = begin(config).and_then(|()| take_signals(signals));
     drop(guard);
     if taken.is_err() {
         end_control();

@@ -37,13 +37,16 @@ pub enum SamplingEngine {
     /// May cost less than signals on a machine without a hypervisor: compare both with
     /// `cargo peers slowdown`. Falls back to signals in a sandbox, and if the kernel does not allow
     /// such timers. Do not use this engine in a program that enters a sandbox during a session, if
-    /// that kills the process for unknown system calls.
+    /// that kills the process for unknown system calls. A thread that blocks the signal gets no
+    /// timer; one that begins to block it while its timer runs may still receive the signal, as the
+    /// result of a `sigwait`, until the sampler notices some ticks later.
     LocalTimers,
 }
 
 /// Parameters of a session: what to record, how often, for which threads, and how much to keep.
 ///
-/// The defaults are 128 MiB, 1 ms, the default features, all registered threads, and `SIGURG`.
+/// The defaults are 128 MiB, 1 ms, the default features, all registered threads, and the first of
+/// three signals that the application does not handle, usually `SIGURG`.
 /// Each method sets the field of the same name; the fields are public for reading.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -166,10 +169,19 @@ impl StartParams {
     /// program: `SIGPROF` ends the program, `SIGURG` is ignored. Spawning other programs is not
     /// affected.
     ///
+    /// A handler of the application that was installed before the profiler's still gets the
+    /// application's signals of this number. But the kernel then restarts the system calls that
+    /// they interrupt: an application that ends its own `read` by a signal, with a handler without
+    /// `SA_RESTART`, needs another signal for the profiler.
+    ///
+    /// Two copies of the crate in one process may use the same signal. While that of one is pending
+    /// for a thread, the kernel drops that of the other, unless it is a real-time signal; so
+    /// signals of their own are better.
+    ///
     /// A session does not send the signal to a thread that blocks it, so that a `sigwait` for all
     /// signals does not return it. Such a thread is sampled while it sleeps; while it runs, its
-    /// ticks count as `unanswered_ticks`. For a real-time signal the kernel does not say whether it
-    /// is blocked, so it is sent to such threads, too.
+    /// ticks count as `unanswered_ticks`. A thread that begins to block the signal after a sample
+    /// may receive it once.
     #[must_use]
     pub fn signal(mut self, signal: i32) -> Self {
         self.signal = Some(signal);

@@ -4,6 +4,10 @@
 //! Runs in the signal handler: the functions named `*_in_handler`. The handler writes one byte to
 //! the pipe, calls the previous handler, and preserves `errno`.
 //!
+//! Two copies of the crate may be in one process, each with the same control signal. Each marks a
+//! signal with a mark of its own, so that neither keeps the other, or the application's handler
+//! below, from getting it.
+//!
 //! **Contract of the handler** (cited below):
 //! - *kernel's arguments*: the kernel calls the handler with a `siginfo_t` and a `ucontext_t` that
 //!   live as long as the call;
@@ -24,9 +28,10 @@ use nix::unistd::getpid;
 
 use crate::platform::pinned_library::pin_own_library;
 use crate::platform::signal::handler::{
-    SIGNAL_LIMIT, call_in_handler, check_signal, intern_action, is_handler, is_sampling_signal,
-    read_action, swap_action,
+    SIGNAL_LIMIT, call_in_handler, check_signal, handler_with_head, intern_action, is_handler,
+    is_sampling_signal, read_action, swap_action,
 };
+use crate::platform::signal::other_copy::{self, CONTROL, SAMPLING};
 use crate::platform::signal::pipe_end::{NO_END, PipeEnd};
 use crate::types::{StartError, signal_name};
 
@@ -67,10 +72,23 @@ static REQUESTS: [AtomicU8; SIGNAL_LIMIT] = [const { AtomicU8::new(0) }; SIGNAL_
 static PREVIOUS: [AtomicPtr<libc::sigaction>; SIGNAL_LIMIT] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; SIGNAL_LIMIT];
 
-/// Value of `si_errno` that marks a signal as already handled. The kernel sets that field to 0.
-const HANDLED: libc::c_int = 0x6e6c;
+/// Offset in the kernel's `siginfo_t` of the marks of the copies that have handled the signal, in
+/// bytes. The kernel uses no byte from here on, and sets them to 0.
+const MARKS_OFFSET: usize = 64;
+/// Maximum number of copies of the crate that handle a signal.
+const MARKS: usize = 8;
+const _: () = assert!(MARKS_OFFSET + MARKS * size_of::<u64>() == size_of::<libc::siginfo_t>());
 
-extern "C" fn handle_control_signal(
+handler_with_head!(
+    "gekkota/ctl1",
+    control_signal_in_handler,
+    control_body_in_handler,
+    PREVIOUS,
+    0,
+    1
+);
+
+extern "C" fn control_body_in_handler(
     signal: libc::c_int,
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
@@ -98,11 +116,8 @@ unsafe fn write_and_pass_on_in_handler(
     // previous handler. The mark ends that recursion.
     // SAFETY: *kernel's arguments*: the `siginfo_t` lies in the signal frame, and nothing else
     // accesses it during the call.
-    unsafe {
-        if (*info).si_errno == HANDLED {
-            return;
-        }
-        (*info).si_errno = HANDLED;
+    if !unsafe { mark_in_handler(info, own_mark_in_handler()) } {
+        return;
     }
     write_request_in_handler(signal);
     let previous = PREVIOUS
@@ -112,6 +127,34 @@ unsafe fn write_and_pass_on_in_handler(
         // SAFETY: *published before*; *kernel's arguments*.
         unsafe { call_in_handler(&*previous, signal, info, context) };
     }
+}
+
+/// Returns the mark of this copy of the crate: the address of one of its statics. Never 0.
+fn own_mark_in_handler() -> u64 {
+    (&raw const REQUESTS).addr() as u64
+}
+
+/// Adds the mark `own` to the signal's. Returns false if the signal has it already, or has no space
+/// for one more.
+///
+/// # Safety
+/// - `info` points to a `siginfo_t` that no other code accesses during the call.
+unsafe fn mark_in_handler(info: *mut libc::siginfo_t, own: u64) -> bool {
+    for index in 0..MARKS {
+        // SAFETY: by this function's contract: the marks end where the structure ends.
+        let mark = unsafe {
+            let marks = info.byte_add(MARKS_OFFSET).cast::<u64>();
+            &mut *marks.add(index)
+        };
+        if *mark == 0 {
+            *mark = own;
+            return true;
+        }
+        if *mark == own {
+            return false;
+        }
+    }
+    false
 }
 
 /// Writes the signal's request to the pipe. If the pipe is full, the request is dropped; thousands
@@ -187,32 +230,56 @@ pub(crate) fn check_control_signals(
     ])
 }
 
-/// Does the part of [`take_signal`] and [`ControlPipe::open`] that may wait for the loader. Called
+/// Does the part of [`take_signals`] and [`ControlPipe::open`] that may wait for the loader. Called
 /// before them, without a lock, as `prepare_handler` in `handler.rs`.
 pub(crate) fn prepare_control_signals() {
     pin_own_library();
     bind_handler_functions();
 }
 
-/// Installs the handler that writes the signal's request to the pipe. The caller has called
-/// [`prepare_control_signals`].
+/// Installs the handler that writes a signal's request to the pipe, for both signals. The caller has
+/// called [`prepare_control_signals`].
 ///
 /// # Errors
-/// [`StartError::System`] if the operating system refuses.
-pub(crate) fn take_signal(signal: ControlSignal) -> Result<(), StartError> {
+/// [`StartError::System`] if the operating system refuses. Both signals then have the request, and
+/// one without a request the handler, that they had before.
+pub(crate) fn take_signals(signals: [ControlSignal; 2]) -> Result<(), StartError> {
+    let requests = signals.map(|signal| &REQUESTS[signal.number as usize]);
+    let before = requests.map(|request| request.load(Ordering::Relaxed));
+    let taken = signals.into_iter().try_for_each(take_signal);
+    if taken.is_err() {
+        for ((signal, request), before) in signals.into_iter().zip(requests).zip(before) {
+            if before == 0 {
+                release_control_signal(signal.number);
+            }
+            request.store(before, Ordering::Relaxed);
+        }
+    }
+    taken
+}
+
+/// Installs the handler that writes the signal's request to the pipe.
+fn take_signal(signal: ControlSignal) -> Result<(), StartError> {
     let ControlSignal { number, request } = signal;
     let index = number as usize;
     let before = read_action(number)?;
-    REQUESTS[index].store(request as u8, Ordering::Relaxed);
-    if is_ours(&before) {
+    // Not over a copy of the crate that passes signals on to this one: its handler would be the
+    // previous one then, and the application's below would get no more signals.
+    let leads_to_ours =
+        |handler| other_copy::passes_on_to(handler, number, &[SAMPLING, CONTROL], is_our_handler);
+    if is_ours(&before) || leads_to_ours(before.sa_sigaction) {
+        REQUESTS[index].store(request as u8, Ordering::Relaxed);
         return Ok(());
     }
+    let previous = PREVIOUS[index].load(Ordering::Acquire);
     PREVIOUS[index].store(intern_action(before), Ordering::Release);
-    // The previous handler must run under the same conditions as before: with the same blocked
-    // signals, on the same stack, and with the same `SA_RESTART` behavior.
-    let handler = SigHandler::SigAction(handle_control_signal);
-    let mut action: libc::sigaction =
-        SigAction::new(handler, SaFlags::SA_RESTART, SigSet::empty()).into();
+    REQUESTS[index].store(request as u8, Ordering::Relaxed);
+    // On the thread's alternate stack if it has one, because the stack of a coroutine may be too
+    // small, and Go requires it. A previous handler must run under the same conditions as before:
+    // with the same blocked signals, on the same stack, and with the same `SA_RESTART` behavior.
+    let handler = SigHandler::SigAction(control_signal_in_handler);
+    let flags = SaFlags::SA_RESTART | SaFlags::SA_ONSTACK;
+    let mut action: libc::sigaction = SigAction::new(handler, flags, SigSet::empty()).into();
     if is_handler(&before) {
         let kept = before.sa_flags & (libc::SA_RESTART | libc::SA_ONSTACK | libc::SA_NODEFER);
         action.sa_flags = libc::SA_SIGINFO | kept;
@@ -220,7 +287,7 @@ pub(crate) fn take_signal(signal: ControlSignal) -> Result<(), StartError> {
     }
     // SAFETY: the handler has the signature that `SA_SIGINFO` requires, and keeps its contract.
     let replaced = unsafe { swap_action(number, &action) }
-        .inspect_err(|_| REQUESTS[index].store(0, Ordering::Relaxed))?;
+        .inspect_err(|_| PREVIOUS[index].store(previous, Ordering::Release))?;
     // Another thread installed the replaced handler after `read_action`.
     if replaced.sa_sigaction != before.sa_sigaction && !is_ours(&replaced) {
         PREVIOUS[index].store(intern_action(replaced), Ordering::Release);
@@ -231,6 +298,9 @@ pub(crate) fn take_signal(signal: ControlSignal) -> Result<(), StartError> {
 /// Disables the signal's request, and restores the previous action if the profiler's handler is
 /// still installed. The default action is not restored: a late signal would then kill the process,
 /// so the handler stays and does nothing.
+///
+/// A component of the application that unloads its handler without removing it from the signal first
+/// would be called after that, both by the handler and by the restored action.
 pub(crate) fn release_control_signal(number: i32) {
     let index = number as usize;
     REQUESTS[index].store(0, Ordering::Relaxed);
@@ -247,7 +317,11 @@ pub(crate) fn release_control_signal(number: i32) {
 }
 
 fn is_ours(action: &libc::sigaction) -> bool {
-    action.sa_sigaction == handle_control_signal as extern "C" fn(_, _, _) as usize
+    is_our_handler(action.sa_sigaction)
+}
+
+fn is_our_handler(address: usize) -> bool {
+    address == control_signal_in_handler as extern "C" fn(_, _, _) as usize
 }
 
 /// The pipe between the handlers and the reading thread. At most one exists at a time.
@@ -384,6 +458,35 @@ pub(crate) fn forget_control_pipe_in_child() {
 mod tests {
     use super::ControlRequest::{End, Start, Stop};
     use super::*;
+
+    #[test]
+    fn head_of_the_handler_leads_to_the_previous_handler() {
+        let signal = libc::SIGRTMAX() - 2;
+        let handler = control_signal_in_handler as extern "C" fn(_, _, _) as usize;
+        let leads_to_1000 =
+            || other_copy::passes_on_to(handler, signal, &[CONTROL], |handler| handler == 1000);
+        assert!(!leads_to_1000());
+        let mut previous = read_action(signal).expect("an action");
+        previous.sa_sigaction = 1000;
+        PREVIOUS[signal as usize].store(intern_action(previous), Ordering::Release);
+        assert!(leads_to_1000());
+    }
+
+    #[test]
+    fn mark_is_added_once_by_each_copy_of_the_crate() {
+        // SAFETY: zeroed is a valid `siginfo_t`.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        // SAFETY: the structure is a local.
+        let mut mark = |own| unsafe { mark_in_handler(&raw mut info, own) };
+        let own = own_mark_in_handler();
+        assert!(mark(own) && !mark(own));
+        // The handler of another copy below passes the signal back to this one.
+        assert!(mark(own + 1) && !mark(own) && !mark(own + 1));
+        let others: Vec<bool> = (2..10).map(|other| mark(own + other)).collect();
+        let expected = [true, true, true, true, true, true, false, false];
+        assert_eq!(others, expected, "there is space for {MARKS}");
+        assert_eq!((info.si_signo, info.si_errno, info.si_code), (0, 0, 0));
+    }
 
     #[test]
     fn summarize_requests_keeps_the_first_and_the_last() {

@@ -7,6 +7,10 @@
 //! request of the profiler is passed on to the previous handler, which runs with the signals
 //! blocked, and on the stack, that it was installed with. `errno` is preserved.
 //!
+//! The kernel restarts the system calls that the signal interrupts (`SA_RESTART`), even if the
+//! previous handler was installed without that flag: otherwise each sample would interrupt them. So
+//! an application that ends a system call of its own by a signal needs another signal for that.
+//!
 //! A foreign handler that replaced the profiler's may pass signals on to it. The profiler may then
 //! be installed once more, over that handler. So each installation over another handler has a
 //! handler function of its own, its *level*, and a previous handler of its own. A signal then
@@ -14,7 +18,9 @@
 //! profiler.
 //!
 //! Two copies of the crate may be in one process, for example two versions of it. The requests of
-//! each carry a cookie of its own, so that neither answers nor drops the other's.
+//! each carry a cookie of its own, so that neither answers nor drops the other's. If both sample with
+//! the same signal, the handler of one lies over that of the other, and passes its requests on. The
+//! copy below finds that out without sending a signal (`other_copy.rs`).
 //!
 //! **Contract of the handler** (cited below):
 //! - *kernel's arguments*: the kernel calls the handler with a `siginfo_t` and a `ucontext_t` that
@@ -32,6 +38,7 @@ use crate::platform::clock::{current_thread_cpu_ns_in_handler, monotonic_now};
 use crate::platform::identity::{note_process, process_number_in_handler, signals_to_block};
 use crate::platform::memory::bind_guarded_reads;
 use crate::platform::pinned_library::pin_own_library;
+use crate::platform::signal::other_copy::{self, SAMPLING};
 use crate::types::{ProcessId, StartError, ThreadId, signal_name};
 
 /// Value that a request carries to the target thread: the slot and the number of the request. A
@@ -91,7 +98,7 @@ pub(crate) struct ArrivalInHandler<'a> {
 type CaptureFn = fn(&ArrivalInHandler<'_>) -> bool;
 
 /// Maximum number of times that all copies of the crate together pass on a signal.
-const MAX_PASSES: libc::c_int = 16;
+const MAX_PASSES: libc::c_int = other_copy::MAX_PASSES as libc::c_int;
 /// Offset of the padding in the kernel's `siginfo_t`, in bytes. It counts the passes. The kernel
 /// sets it to 0.
 const PASSES_OFFSET: usize = 12;
@@ -110,11 +117,64 @@ static PREVIOUS: [[AtomicPtr<libc::sigaction>; LEVELS]; SIGNAL_LIMIT] =
 const LEVELS: usize = 4;
 type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
 
+/// The instructions of a handler's head that jump over the rest of it, and from its end to the
+/// handler's body.
+#[cfg(target_arch = "x86_64")]
+macro_rules! jump {
+    (over the rest) => {
+        // `jmp` by 22 bytes, and a `nop` of two.
+        ".byte 0xeb, 22, 0x66, 0x90"
+    };
+    (to the body) => {
+        "jmp {body}"
+    };
+}
+#[cfg(target_arch = "aarch64")]
+macro_rules! jump {
+    (over the rest) => {
+        "b .+24"
+    };
+    (to the body) => {
+        "b {body}"
+    };
+}
+pub(crate) use jump;
+
+/// Defines a handler function that begins with the head which `other_copy.rs` describes, and
+/// continues as the body. The table of previous actions has `levels` entries for each signal; this
+/// handler uses that of `level`.
+macro_rules! handler_with_head {
+    ($mark:literal, $head:ident, $body:path, $table:path, $level:expr, $levels:expr) => {
+        // SAFETY: jumps to a function with the same signature, and changes no register.
+        #[unsafe(naked)]
+        extern "C" fn $head(
+            signal: libc::c_int,
+            info: *mut libc::siginfo_t,
+            context: *mut libc::c_void,
+        ) {
+            std::arch::naked_asm!(
+                ".cfi_startproc",
+                $crate::platform::signal::handler::jump!(over the rest),
+                concat!(".ascii \"", $mark, "\""),
+                ".long {table} + {entry} - .",
+                ".long {distance}",
+                $crate::platform::signal::handler::jump!(to the body),
+                ".cfi_endproc",
+                table = sym $table,
+                entry = const $level * size_of::<usize>(),
+                distance = const $levels * size_of::<usize>(),
+                body = sym $body,
+            )
+        }
+    };
+}
+pub(crate) use handler_with_head;
+
 macro_rules! handlers {
-    ($($name:ident: $level:literal,)+) => {
+    ($($head:ident, $body:ident: $level:literal,)+) => {
         $(
             #[cfg_attr(gekkota_rtsan, sanitize(realtime = "nonblocking"))]
-            extern "C" fn $name(
+            extern "C" fn $body(
                 signal: libc::c_int,
                 info: *mut libc::siginfo_t,
                 context: *mut libc::c_void,
@@ -122,18 +182,20 @@ macro_rules! handlers {
                 // SAFETY: *kernel's arguments*.
                 unsafe { handle_signal_in_handler($level, signal, info, context) }
             }
+
+            handler_with_head!("gekkota/smp1", $head, $body, PREVIOUS, $level, LEVELS);
         )+
 
         /// The handler functions by level. A static, so that each has one address.
-        static HANDLERS: [Handler; LEVELS] = [$($name,)+];
+        static HANDLERS: [Handler; LEVELS] = [$($head,)+];
     };
 }
 
 handlers! {
-    first_level_in_handler: 0,
-    second_level_in_handler: 1,
-    third_level_in_handler: 2,
-    fourth_level_in_handler: 3,
+    first_level_in_handler, first_body_in_handler: 0,
+    second_level_in_handler, second_body_in_handler: 1,
+    third_level_in_handler, third_body_in_handler: 2,
+    fourth_level_in_handler, fourth_body_in_handler: 3,
 }
 
 /// Handles a signal with the handler function of this level.
@@ -367,15 +429,21 @@ pub(crate) fn resolve_sampling_signal(asked: Option<i32>) -> Result<i32, StartEr
     let automatic = || {
         let free = DEFAULT_SIGNALS
             .into_iter()
-            .find(|&signal| !has_foreign_handler(signal));
+            .find(|&signal| !matches!(owner_of(signal), Some(Owner::CopyAbove | Owner::Foreign)));
         free.unwrap_or(DEFAULT_SIGNALS[0])
     };
     check_signal("signal", asked.unwrap_or_else(automatic))
 }
 
-/// Returns whether the signal has a handler that is not the profiler's.
+/// Returns whether the signal has a foreign handler that is not known to pass the profiler's
+/// requests on.
 pub(crate) fn has_foreign_handler(signal: i32) -> bool {
-    read_action(signal).is_ok_and(|action| is_handler(&action) && !is_ours(&action))
+    owner_of(signal) == Some(Owner::Foreign)
+}
+
+/// Returns the owner of the signal's handler; `None` if it has none, or if that cannot be read.
+fn owner_of(signal: i32) -> Option<Owner> {
+    Owner::of(&read_action(signal).ok()?, signal)
 }
 
 /// Returns `signal` if the profiler may take it over.
@@ -415,7 +483,8 @@ pub(crate) fn check_signal(field: &'static str, signal: i32) -> Result<i32, Star
 /// The handler that a signal had when it was checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HandlerCheck {
-    /// The profiler's handler was in place.
+    /// The profiler's handler was in place, or below that of another copy, which passes requests
+    /// on.
     InPlace,
     /// The signal had the default action or was ignored. The profiler's handler is installed again.
     Reinstalled,
@@ -426,8 +495,33 @@ pub(crate) enum HandlerCheck {
     Lost,
 }
 
+/// The owner of a signal's handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    Profiler,
+    /// Another copy of the crate, whose handler passes signals on to the profiler's.
+    CopyAbove,
+    Foreign,
+}
+
+impl Owner {
+    /// Returns the owner of the signal's handler, and `None` if the action is not a handler.
+    fn of(action: &libc::sigaction, signal: i32) -> Option<Self> {
+        let handler = action.sa_sigaction;
+        if !is_handler(action) {
+            None
+        } else if is_our_handler(handler) {
+            Some(Self::Profiler)
+        } else if other_copy::passes_on_to(handler, signal, &[SAMPLING], is_our_handler) {
+            Some(Self::CopyAbove)
+        } else {
+            Some(Self::Foreign)
+        }
+    }
+}
+
 /// Checks that the profiler's handler answers the signal, and installs it again where that is safe.
-/// Cost: one system call when the handler is in place.
+/// Cost: one system call when the handler is in place, and some reads of memory below a foreign one.
 ///
 /// Another profiler that stops may restore the default action, which kills the process (pprof-rs
 /// #288), or ignore the signal, which ends sampling. In both cases the handler is installed again.
@@ -437,15 +531,13 @@ pub(crate) fn ensure_handler(signal: i32) -> HandlerCheck {
     let Ok(current) = read_action(signal) else {
         return HandlerCheck::Lost;
     };
-    if is_ours(&current) {
-        return HandlerCheck::InPlace;
-    }
-    if is_handler(&current) {
-        return HandlerCheck::Foreign;
-    }
-    match set_handler(signal) {
-        Ok(()) => HandlerCheck::Reinstalled,
-        Err(_) => HandlerCheck::Lost,
+    match Owner::of(&current, signal) {
+        Some(Owner::Profiler | Owner::CopyAbove) => HandlerCheck::InPlace,
+        Some(Owner::Foreign) => HandlerCheck::Foreign,
+        None => match set_handler(signal) {
+            Ok(()) => HandlerCheck::Reinstalled,
+            Err(_) => HandlerCheck::Lost,
+        },
     }
 }
 
@@ -492,8 +584,11 @@ unsafe fn change_action(
 }
 
 fn is_ours(action: &libc::sigaction) -> bool {
-    let mut handlers = HANDLERS.iter();
-    handlers.any(|&handler| handler as usize == action.sa_sigaction)
+    is_our_handler(action.sa_sigaction)
+}
+
+fn is_our_handler(address: usize) -> bool {
+    HANDLERS.iter().any(|&handler| handler as usize == address)
 }
 
 /// Does the part of [`install_handler`] that may wait for the loader. Called before it, without a
@@ -508,8 +603,9 @@ pub(crate) fn prepare_handler() {
 /// Installs the profiler's handler, which calls `capture` for each request that arrives by
 /// `signal`. The handler is never removed. The caller has called [`prepare_handler`].
 ///
-/// If a foreign handler was installed since an earlier call, the profiler's is installed over it,
-/// at another level. Cost: a few system calls.
+/// If a foreign handler was installed since an earlier call, the profiler's is installed over it, at
+/// another level; but not over that of another copy that passes requests on, because the copies
+/// would use up their levels in turn. Cost: a few system calls.
 pub(crate) fn install_handler(signal: i32, capture: CaptureFn) -> Result<(), StartError> {
     note_process();
     USER.store(getuid().as_raw(), Ordering::Relaxed);
@@ -562,7 +658,8 @@ fn level_over(previous: &libc::sigaction, levels: &[AtomicPtr<libc::sigaction>; 
 /// Installs the profiler's handler and records the previous action.
 fn set_handler(signal: i32) -> Result<(), StartError> {
     let current = read_action(signal)?;
-    if is_ours(&current) {
+    let owner = Owner::of(&current, signal);
+    if matches!(owner, Some(Owner::Profiler | Owner::CopyAbove)) {
         return Ok(());
     }
     let levels = &PREVIOUS[signal as usize];
@@ -753,6 +850,23 @@ mod tests {
             (1, first ^ 1 << 20, Some(1)),
         ] {
             assert_eq!(next_level_in_handler(own, mark), next, "{own}, {mark:#x}");
+        }
+    }
+
+    #[test]
+    fn head_of_a_handler_leads_to_the_previous_handler_of_its_level() {
+        let signal = libc::SIGRTMAX() - 1;
+        for (level, &handler) in HANDLERS.iter().enumerate() {
+            let leads_to = |wanted: usize| {
+                let is_wanted = |handler| handler == wanted;
+                other_copy::passes_on_to(handler as usize, signal, &[SAMPLING], is_wanted)
+            };
+            let previous = 1000 + level;
+            assert!(!leads_to(previous));
+            let mut action = DEFAULT_ACTION;
+            action.sa_sigaction = previous;
+            PREVIOUS[signal as usize][level].store(intern_action(action), Ordering::Release);
+            assert!(leads_to(previous) && !leads_to(previous + 1));
         }
     }
 

@@ -2,12 +2,14 @@
 
 mod control_pipe;
 mod handler;
+#[forbid(unsafe_code)]
+mod other_copy;
 mod pipe_end;
 mod thread_timer;
 
 pub(crate) use control_pipe::{
     ControlPipe, ControlRequest, ControlSignal, check_control_signals,
-    forget_control_pipe_in_child, prepare_control_signals, release_control_signal, take_signal,
+    forget_control_pipe_in_child, prepare_control_signals, release_control_signal, take_signals,
 };
 pub(crate) use handler::{
     ArrivalInHandler, HandlerCheck, Sent, SignalSource, SignalTicket, ensure_handler,

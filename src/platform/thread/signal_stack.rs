@@ -1,17 +1,23 @@
 //! Alternate signal stacks: memory on which a thread's signal handlers run if they ask for it.
 //!
 //! **Contract** (cited below):
-//! - *ours*: the region is created here. It is unmapped only when the kernel no longer has it as
-//!   the signal stack of a thread.
+//! - *ours*: the region is created here. It is unmapped only when the kernel no longer has it as the
+//!   signal stack of a thread, and no code can restore it: the thread has ended, or nothing has
+//!   replaced it.
+//! - *owned*: each entry of a list of stacks is a leaked box, which the list alone refers to. Who
+//!   takes the first entry owns all that it leads to.
 
 use std::io;
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use nix::errno::Errno;
 use nix::sys::mman::{ProtFlags, mprotect};
 use nix::unistd::{SysconfVar, sysconf};
 
+use crate::platform::identity::{current_process_id, current_thread_id, thread_exists};
 use crate::platform::memory::LazyRegion;
+use crate::types::{ProcessId, ThreadId};
 
 /// Size, in bytes, of the stack for a thread without one. It has space for a handler of the
 /// application and for the profiler's, which interrupts it, each with the registers of every x86_64
@@ -23,11 +29,18 @@ const HANDLER_BYTES: usize = 4 << 10;
 /// Size of the kernel's frame where it does not report one, in bytes: `MINSIGSTKSZ`.
 const SMALLEST_FRAME_BYTES: usize = 2048;
 
+/// Maximum number of threads that an installation asks for: some microseconds. More than one, so
+/// that the list of stacks of ended threads gets shorter.
+const MAX_ASKED: usize = 8;
+
+/// Stacks that other code of their threads has replaced, and may restore.
+static REPLACED: StackList = StackList(AtomicPtr::new(std::ptr::null_mut()));
+
 /// An alternate signal stack of the calling thread, until it is dropped there.
 #[derive(Debug)]
 pub(crate) struct SignalStack {
     /// `None` only while the value is dropped.
-    region: Option<LazyRegion>,
+    memory: Option<Box<StackMemory>>,
     before: Before,
     not_send: PhantomData<*const ()>,
 }
@@ -38,9 +51,9 @@ struct Before(Option<libc::stack_t>);
 
 impl SignalStack {
     /// Gives the calling thread a signal stack if it has none, or one that is too small for the
-    /// profiler's handler: the kernel kills a process whose frame does not fit. Returns `None` if
-    /// the thread's own is large enough, or if the system has no memory. Cost: one system call, or
-    /// four.
+    /// profiler's handler: the kernel kills a process whose frame does not fit. Returns `None` if the
+    /// thread's own is large enough, or if the system has no memory. Cost: one system call, or six;
+    /// and two for each of at most [`MAX_ASKED`] threads whose own code has replaced such a stack.
     pub(crate) fn install_if_needed() -> Option<Self> {
         let is_enough = |stack: libc::stack_t| stack.ss_size >= frame_bytes() + HANDLER_BYTES;
         let before = current().ok()?.0;
@@ -69,10 +82,17 @@ impl SignalStack {
             ss_flags: 0,
             ss_size: bytes,
         };
+        REPLACED.unmap_of_ended_threads();
+        let memory = Box::new(StackMemory {
+            region,
+            process: current_process_id(),
+            thread: current_thread_id(),
+            next: std::ptr::null_mut(),
+        });
         // SAFETY: *ours*: the memory is mapped as long as the kernel has it.
         let before = unsafe { exchange(&stack) }?;
         Ok(Self {
-            region: Some(region),
+            memory: Some(memory),
             before,
             not_send: PhantomData,
         })
@@ -81,23 +101,98 @@ impl SignalStack {
 
 impl Drop for SignalStack {
     fn drop(&mut self) {
-        let Some(region) = self.region.take() else {
+        let Some(memory) = self.memory.take() else {
             return;
         };
-        let own = region.start().as_ptr().addr() + page_bytes();
-        let is_unused = match current() {
-            Ok(Before(Some(stack))) if stack.ss_sp.addr() == own => {
-                // SAFETY: a disabled stack is not used, and the earlier one was in use when it was
-                // replaced.
-                unsafe { exchange(&self.before.0.unwrap_or(DISABLED)) }.is_ok()
-            }
-            Ok(Before(None)) => true,
-            // Other code has replaced the stack, and may restore it.
-            _ => false,
-        };
+        let own = memory.region.start().as_ptr().addr() + page_bytes();
+        let is_current = matches!(current(), Ok(Before(Some(stack))) if stack.ss_sp.addr() == own);
+        // SAFETY: a disabled stack is not used, and the earlier one was in use when it was replaced.
+        let is_unused =
+            is_current && unsafe { exchange(&self.before.0.unwrap_or(DISABLED)) }.is_ok();
         if !is_unused {
-            std::mem::forget(region);
+            REPLACED.add(memory);
         }
+    }
+}
+
+/// The memory of a stack, the thread that it was installed on, and the next entry of a list.
+#[derive(Debug)]
+struct StackMemory {
+    region: LazyRegion,
+    process: ProcessId,
+    thread: ThreadId,
+    next: *mut StackMemory,
+}
+
+impl StackMemory {
+    /// Returns whether the thread may still use the stack. In the child of a fork, the only thread
+    /// has another id than in the parent, so the parent's stacks stay.
+    fn may_be_used(&self) -> bool {
+        self.process != current_process_id() || thread_exists(self.process, self.thread)
+    }
+}
+
+/// A list of stacks that waits for no other thread, so that a fork never finds it locked. A fork may
+/// find it empty while a thread goes through it; those stacks then stay mapped in the child.
+struct StackList(AtomicPtr<StackMemory>);
+
+impl StackList {
+    fn add(&self, memory: Box<StackMemory>) {
+        let memory = Box::into_raw(memory);
+        // SAFETY: *owned*: one leaked box.
+        unsafe { self.add_all(memory, memory) };
+    }
+
+    /// Adds the entries from `first` to `last`.
+    ///
+    /// # Safety
+    /// - *owned*: the caller owns these entries.
+    unsafe fn add_all(&self, first: *mut StackMemory, last: *mut StackMemory) {
+        let mut next = self.0.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: by this function's contract.
+            unsafe { (*last).next = next };
+            let (success, failure) = (Ordering::Release, Ordering::Relaxed);
+            match self.0.compare_exchange(next, first, success, failure) {
+                Ok(_) => return,
+                Err(newer) => next = newer,
+            }
+        }
+    }
+
+    /// Asks for the threads of some stacks, and unmaps those of ended threads. Other calls ask for
+    /// the other stacks' threads. Returns the number of unmapped stacks.
+    fn unmap_of_ended_threads(&self) -> usize {
+        if self.0.load(Ordering::Relaxed).is_null() {
+            return 0;
+        }
+        let mut first = self.0.swap(std::ptr::null_mut(), Ordering::Acquire);
+        let mut unmapped = 0;
+        for _ in 0..MAX_ASKED {
+            if first.is_null() {
+                return unmapped;
+            }
+            // SAFETY: *owned*: the swap has taken the entries.
+            let memory = unsafe { Box::from_raw(first) };
+            first = memory.next;
+            if memory.may_be_used() {
+                self.add(memory);
+            } else {
+                unmapped += 1;
+            }
+        }
+        // The others come before those that were asked for.
+        let mut last = first;
+        // SAFETY: *owned*: the swap has taken the entries.
+        while let Some(next) = unsafe { last.as_ref() }.map(|last| last.next) {
+            if next.is_null() {
+                // SAFETY: *owned*, as above.
+                unsafe { self.add_all(first, last) };
+                break;
+            }
+            last = next;
+        }
+        unmapped
     }
 }
 
@@ -187,5 +282,36 @@ mod tests {
         assert_eq!(size(), frame_bytes());
         // SAFETY: the standard library's stack is mapped until the thread ends.
         unsafe { exchange(&by_std.expect("a stack")) }.expect("restored");
+    }
+
+    #[test]
+    fn replaced_stack_is_unmapped_after_its_thread_has_ended() {
+        let list = StackList(AtomicPtr::new(std::ptr::null_mut()));
+        let add_own = || {
+            list.add(Box::new(StackMemory {
+                region: LazyRegion::reserve(1).expect("memory"),
+                process: current_process_id(),
+                thread: current_thread_id(),
+                next: std::ptr::null_mut(),
+            }));
+        };
+        assert_eq!(list.unmap_of_ended_threads(), 0);
+        const ENDED: usize = 2 * MAX_ASKED + 1;
+        let ended = [(); ENDED].map(|()| {
+            let add_and_tell = || {
+                add_own();
+                current_thread_id()
+            };
+            std::thread::scope(|scope| scope.spawn(add_and_tell).join()).expect("thread")
+        });
+        // A thread exists for a moment after it was joined.
+        let exists = |&thread: &ThreadId| thread_exists(current_process_id(), thread);
+        while ended.iter().any(exists) {
+            std::thread::yield_now();
+        }
+        // These are asked for first, and then stay behind the others.
+        (0..MAX_ASKED).for_each(|_| add_own());
+        let unmapped = [(); 5].map(|()| list.unmap_of_ended_threads());
+        assert_eq!(unmapped, [0, MAX_ASKED, MAX_ASKED, 1, 0]);
     }
 }

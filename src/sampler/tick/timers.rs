@@ -41,13 +41,17 @@ impl TimerState {
                 }
             };
         }
+        self.runs()
+    }
+
+    pub(crate) fn runs(&self) -> bool {
         matches!(self, Self::Runs { .. })
     }
 
     /// Ends the timer. The slot keeps the timer's number until the next session, so that a signal
     /// already on its way is still recognized.
     pub(crate) fn end(&mut self) {
-        if matches!(self, Self::Runs { .. }) {
+        if self.runs() {
             *self = Self::NotYet;
         }
     }

@@ -16,7 +16,10 @@ use crate::common::controlled::{
     Controlled, Folder, action_of, hosts_handler_address, obey, open_pipes, own_role, raise,
     set_handler,
 };
-use crate::common::{self, LONGEST_WAIT, isolated, wait_until};
+use crate::common::seccomp::{
+    Filtered, JUMP_IF_EQUAL, LOAD_WORD, RETURN, install_filter, instruction,
+};
+use crate::common::{self, LONGEST_WAIT, isolated, isolated_with, wait_until};
 use gekkota::callback::{ProfilingState, profiler_add_state_change_callback};
 use gekkota::{
     AutoProfilerInit, ControlSignals, StartParams, profiler_control_by_signals, profiler_is_active,
@@ -453,5 +456,64 @@ fn signal_is_not_used_for_sampling_and_control_at_once() {
         let mut child = Controlled::start(CHILD, "plain", &folder.0, &[]);
         child.ask("race");
         child.end();
+    });
+}
+
+/// Makes the kernel refuse to set an action of this signal on the calling thread. It may still be
+/// read.
+fn forbid_action_of(signal: i32) {
+    /// Offsets in `struct seccomp_data`: of the call's number, and of the lower halves of its first
+    /// two arguments.
+    const OFFSETS: [u32; 3] = [0, 16, 24];
+    let [call, number, action] = OFFSETS.map(|offset| instruction(LOAD_WORD, 0, 0, offset));
+    let is_call = libc::SYS_rt_sigaction as u32;
+    let refuse = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+    let mut program = [
+        call,
+        instruction(JUMP_IF_EQUAL, 0, 5, is_call),
+        number,
+        instruction(JUMP_IF_EQUAL, 0, 3, signal as u32),
+        action,
+        instruction(JUMP_IF_EQUAL, 1, 0, 0),
+        instruction(RETURN, 0, 0, refuse),
+        instruction(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    install_filter(Filtered::CallingThread, &mut program);
+}
+
+#[test]
+fn control_that_works_goes_on_if_a_change_of_its_signals_fails() {
+    isolated_with(&[("MOZ_PROFILER_SYMBOLICATE", "0")], || {
+        set_handler(libc::SIGURG, hosts_handler_address());
+        let folder = Folder::new("change");
+        let signals = ControlSignals::new().folder(&folder.0);
+        profiler_control_by_signals(signals).expect("control");
+        let before = [libc::SIGUSR1, libc::SIGUSR2].map(action_of);
+        let refused = std::thread::spawn(|| {
+            forbid_action_of(libc::SIGIO);
+            let of_each = [
+                ControlSignals::new().start_signal(libc::SIGURG),
+                // These exchange the purposes of the signals, or change one.
+                ControlSignals::new().start_signal(libc::SIGUSR2),
+                ControlSignals::new(),
+            ];
+            of_each.map(|signals| {
+                let changed = profiler_control_by_signals(signals.stop_signal(libc::SIGIO));
+                changed.expect_err("the action is refused").to_string()
+            })
+        });
+        for error in refused.join().expect("thread") {
+            assert!(error.contains("install the signal handler"), "{error}");
+        }
+        assert_eq!([libc::SIGUSR1, libc::SIGUSR2].map(action_of), before);
+        assert_eq!(action_of(libc::SIGURG), hosts_handler_address());
+        raise(libc::SIGURG);
+        raise(libc::SIGUSR2);
+        assert!(!profiler_is_active());
+        raise(libc::SIGUSR1);
+        wait_until("the signal starts the profiler", profiler_is_active);
+        raise(libc::SIGUSR2);
+        wait_until("the signal stops the profiler", || !profiler_is_active());
+        assert_eq!(folder.files().len(), 1, "{:?}", folder.files());
     });
 }

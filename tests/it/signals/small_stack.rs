@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::common::coroutine::call_on_stack;
 use crate::common::{Read, isolated, wait_until, work};
 use gekkota::thread::AutoSignalStack;
-use gekkota::{ProfilerSession, StartParams};
+use gekkota::{ControlSignals, ProfilerSession, StartParams, profiler_control_by_signals};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect};
 
 const PAGE: usize = 4096;
@@ -84,5 +84,76 @@ fn handler_of_the_host_on_a_larger_signal_stack_is_interrupted() {
         IS_OVER.store(true, Ordering::Relaxed);
         thread.join().expect("thread");
         session.finish().expect("profile");
+    });
+}
+
+/// Sets the calling thread's signal stack, and returns the one before.
+fn set_signal_stack(stack: &libc::stack_t) -> libc::stack_t {
+    // SAFETY: the callers pass memory that outlives its use, or none; the out-pointer is to a local.
+    unsafe {
+        let mut before: libc::stack_t = std::mem::zeroed();
+        assert_eq!(libc::sigaltstack(stack, &mut before), 0);
+        before
+    }
+}
+
+#[test]
+fn control_handler_runs_on_the_signal_stack_unless_the_hosts_does_not() {
+    fn flags_of(signal: libc::c_int) -> libc::c_int {
+        // SAFETY: the out-pointer points to a local.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            assert_eq!(libc::sigaction(signal, std::ptr::null(), &mut action), 0);
+            action.sa_flags
+        }
+    }
+    isolated(|| {
+        // SAFETY: the handler has the signature that its flags require.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = handler_on_signal_stack as extern "C" fn(_) as usize;
+            let before = std::ptr::null_mut();
+            assert_eq!(libc::sigaction(libc::SIGUSR2, &action, before), 0);
+        }
+        profiler_control_by_signals(ControlSignals::default()).expect("control");
+        let start = flags_of(libc::SIGUSR1) & (libc::SA_ONSTACK | libc::SA_RESTART);
+        assert_eq!(start, libc::SA_ONSTACK | libc::SA_RESTART);
+        assert_eq!(flags_of(libc::SIGUSR2) & libc::SA_ONSTACK, 0);
+    });
+}
+
+#[test]
+fn signal_stacks_that_threads_have_replaced_do_not_add_up() {
+    const THREADS: usize = 200;
+    fn mappings() -> usize {
+        let maps = std::fs::read("/proc/self/maps").expect("maps");
+        maps.iter().filter(|&&byte| byte == b'\n').count()
+    }
+    /// As a thread that was started from C does, which has no signal stack before it sets its own.
+    fn register_and_set_own_stack() {
+        let mut own = vec![0u8; 64 << 10];
+        let none = libc::stack_t {
+            ss_sp: std::ptr::null_mut(),
+            ss_flags: libc::SS_DISABLE,
+            ss_size: 0,
+        };
+        let of_std = set_signal_stack(&none);
+        gekkota::register_thread("replaces its stack");
+        let of_gekkota = set_signal_stack(&libc::stack_t {
+            ss_sp: own.as_mut_ptr().cast(),
+            ss_flags: 0,
+            ss_size: own.len(),
+        });
+        assert_eq!(of_gekkota.ss_flags & libc::SS_DISABLE, 0);
+        gekkota::unregister_thread();
+        set_signal_stack(&of_std);
+    }
+    isolated(|| {
+        let run = || std::thread::spawn(register_and_set_own_stack).join();
+        run().expect("thread");
+        let before = mappings();
+        (0..THREADS).for_each(|_| run().expect("thread"));
+        let added = mappings().saturating_sub(before);
+        assert!(added < THREADS / 2, "{added} mappings more");
     });
 }

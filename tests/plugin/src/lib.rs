@@ -3,12 +3,30 @@
 
 mod captured;
 
-use gekkota::StartParams;
+use gekkota::{ControlSignals, StartParams};
 
 /// Starts a session of this copy, with its default signal. Returns whether that succeeded.
 #[unsafe(no_mangle)]
 pub extern "C" fn plugin_start() -> bool {
     gekkota::profiler_start(StartParams::default()).is_ok()
+}
+
+/// Starts a session of this copy that samples with `SIGUSR1`. Returns whether that succeeded.
+#[unsafe(no_mangle)]
+pub extern "C" fn plugin_start_by_usr1() -> bool {
+    gekkota::profiler_start(StartParams::default().signal(libc::SIGUSR1)).is_ok()
+}
+
+/// Lets the default signals start and stop this copy. Returns whether that succeeded.
+#[unsafe(no_mangle)]
+pub extern "C" fn plugin_control() -> bool {
+    gekkota::profiler_control_by_signals(ControlSignals::default()).is_ok()
+}
+
+/// Returns whether this copy has a session.
+#[unsafe(no_mangle)]
+pub extern "C" fn plugin_is_active() -> bool {
+    gekkota::profiler_is_active()
 }
 
 /// Registers the calling thread with this copy.

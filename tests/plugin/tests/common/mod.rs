@@ -1,8 +1,10 @@
-//! The library, loaded into the test's process.
+//! The library, loaded into the test's process, and the application's handler.
+#![allow(dead_code, reason = "each test uses some of the helpers")]
 
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Maximum time until a session has the samples that a test waits for.
@@ -44,10 +46,14 @@ impl Plugin {
     }
 
     pub fn start(&self) {
-        // SAFETY: the signature is the function's.
-        let start: extern "C" fn() -> bool =
-            unsafe { std::mem::transmute(self.address(c"plugin_start")) };
-        assert!(start());
+        assert!(self.ask(c"plugin_start"));
+    }
+
+    /// Calls a function of the library that takes nothing, and returns its answer.
+    pub fn ask(&self, name: &CStr) -> bool {
+        // SAFETY: the tests pass only names of such functions.
+        let function: extern "C" fn() -> bool = unsafe { std::mem::transmute(self.address(name)) };
+        function()
     }
 
     pub fn captured_samples(&self) -> u64 {
@@ -72,4 +78,29 @@ pub fn work_until(is_enough: impl Fn() -> bool) {
             std::hint::black_box(number);
         }
     }
+}
+
+static HOSTS_CALLS: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn hosts_handler(_: libc::c_int) {
+    HOSTS_CALLS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Installs the application's handler of `SIGUSR1`.
+pub fn install_hosts_handler() {
+    // SAFETY: the action is a local, and the handler has the signature that its flags require.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = hosts_handler as extern "C" fn(_) as libc::sighandler_t;
+        let before = std::ptr::null_mut();
+        assert_eq!(libc::sigaction(libc::SIGUSR1, &action, before), 0);
+    }
+}
+
+/// Raises `SIGUSR1`, and returns how often the application's handler was called.
+pub fn hosts_calls_of_one_signal() -> u32 {
+    let before = HOSTS_CALLS.load(Ordering::Relaxed);
+    // SAFETY: accesses no memory.
+    assert_eq!(unsafe { libc::raise(libc::SIGUSR1) }, 0);
+    HOSTS_CALLS.load(Ordering::Relaxed) - before
 }

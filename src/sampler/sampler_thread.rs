@@ -12,8 +12,8 @@ use crate::counters::{PROCESS_CPU, sample_process_cpu_ns};
 use crate::platform::{
     HandlerCheck, ProfilerThread, WatchedThread, calibrate_clock, check_sandbox,
     current_process_id, current_thread_cpu_ns_in_handler, ensure_handler, monotonic_now,
-    prepare_sampler_thread, read_through_pipe, sleep_until, spawn_profiler_thread,
-    use_own_descriptors, watch_loader_calls, with_signals_blocked,
+    prepare_sampler_thread, prepare_to_wait_as_loader_call, read_through_pipe, sleep_until,
+    spawn_profiler_thread, use_own_descriptors, watch_loader_calls, with_signals_blocked,
 };
 use crate::sampler::encode::Tick;
 use crate::sampler::encode::{SampleEncoder, SampleWriter};
@@ -52,8 +52,8 @@ const SLEEP_STEPS_NS: std::ops::RangeInclusive<u64> = 2_000_000..=50_000_000;
 /// thread that stops the session gives up waiting for it. The loader's lock is normally held for
 /// microseconds, and for some milliseconds by `dlopen` of a large library.
 const STUCK_CHECKS: u32 = 10;
-/// Number of checks after which that thread gives up for any reason. The C library waits for the
-/// loader, too, when it registers the destructor of a thread-local variable.
+/// Number of checks after which that thread gives up for any reason. The application's allocator, too,
+/// may wait for the loader on the sampler's thread.
 const MAX_CHECKS: u32 = 300;
 
 struct SamplerHandle {
@@ -107,6 +107,10 @@ pub(crate) fn spawn_sampler(
     let (shared, own_calls) = (Arc::clone(&session), Arc::clone(&loader_calls));
     let body = move || {
         own_calls.begin();
+        prepare_to_wait_as_loader_call();
+        if shared.stage.is_detached() {
+            return;
+        }
         let thread = SamplerThread::new(Arc::clone(&shared), buffer, unwinder);
         run_to_end(&shared, || thread.run());
     };

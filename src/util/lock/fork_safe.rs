@@ -93,8 +93,9 @@ thread_local! {
 }
 
 /// Makes `parking_lot` allocate now what it keeps of the calling thread. It would do so when the
-/// thread first parks, and end the process if there is no memory then. Threads of the profiler and
-/// registered threads call this; a thread that has not called it waits for a lock by polling it.
+/// thread first parks, and end the process if there is no memory then. The sampler, the event watcher
+/// and registered threads call this; a thread that has not called it waits for a lock by polling it.
+/// Waits for the loader, because the C library does so when a thread-local gets its destructor.
 pub(crate) fn prepare_to_wait() {
     if !is_forked_child() && !MAY_PARK.get() {
         let mutex = parking_lot::Mutex::new(());

@@ -76,8 +76,8 @@ pub fn profiler_clear_all_pages() {
 ///
 /// # Errors
 /// [`ExitProfileError`] if the profiler is inactive, if the text is not a profile, if it is larger
-/// than a quarter of the session's capacity or than 1 GiB, or if it contains more than 16 levels of
-/// processes within processes. The text is dropped.
+/// than a quarter of the session's capacity or than 1 GiB, if it contains more than 16 levels of
+/// processes within processes, or if there is no memory for its copies. The text is dropped.
 pub fn profiler_received_exit_profile(profile: impl Into<String>) -> Result<(), ExitProfileError> {
     backend::received_exit_profile(profile.into())
 }

@@ -8,13 +8,23 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 
 use crate::types::ScriptDescription;
-use crate::util::{Guard, LockRank, NamedMutex, cut_at_character};
+use crate::util::{
+    Guard, LockRank, NamedMutex, SMALL_TASK_BYTES, allocator_has, cut_at_character,
+    map_growth_bytes, vec_growth_bytes,
+};
 
 /// Maximum length of a name or file, in bytes. A longer text is cut at a character boundary.
 const MAX_TEXT_BYTES: usize = 512;
 /// Maximum number of functions: an application that exceeds it probably derives names from data.
 /// All further functions become [`TOO_MANY`].
 const MAX_FUNCTIONS: usize = 1 << 20;
+/// Maximum size of all functions, in bytes: that of 900,000 with short names. Further ones become
+/// [`TOO_MANY`].
+const MAX_BYTES: usize = 256 << 20;
+/// Memory of a function without its texts, in bytes: itself, and its entry in a map that is a third
+/// full after it has grown.
+const FUNCTION_BYTES: usize =
+    size_of::<ScriptFunction>() + 3 * size_of::<(ScriptDescription<'_>, &ScriptFunction)>();
 
 static TOO_MANY: ScriptFunction = ScriptFunction {
     number: 1,
@@ -55,13 +65,17 @@ pub(crate) struct ScriptFunctions {
     by_description: HashMap<ScriptDescription<'static>, &'static ScriptFunction>,
     by_number: Vec<&'static ScriptFunction>,
     files: HashSet<&'static str>,
+    /// Size of the functions and files, in bytes.
+    bytes: usize,
     max_functions: usize,
+    max_bytes: usize,
 }
 
 static FUNCTIONS: NamedMutex<Option<ScriptFunctions>> =
     NamedMutex::new("script functions", LockRank::ScriptFunctions, None);
 
-/// Returns the function with this description, and stores it first if it is new.
+/// Returns the function with this description, and stores it first if it is new. Returns
+/// [`TOO_MANY`] if there are too many functions, or if there is no memory for another one.
 pub(crate) fn register_script_function(
     description: ScriptDescription<'_>,
 ) -> &'static ScriptFunction {
@@ -74,7 +88,7 @@ pub(crate) fn register_script_function(
     };
     FUNCTIONS
         .lock()
-        .get_or_insert_with(|| ScriptFunctions::empty(MAX_FUNCTIONS))
+        .get_or_insert_with(|| ScriptFunctions::empty(MAX_FUNCTIONS, MAX_BYTES))
         .get_or_add(description)
 }
 
@@ -94,28 +108,44 @@ pub(crate) fn hold_script_functions_for_fork() -> Guard<'static, Option<ScriptFu
 }
 
 impl ScriptFunctions {
-    fn empty(max_functions: usize) -> Self {
+    fn empty(max_functions: usize, max_bytes: usize) -> Self {
         let (by_description, files) = (HashMap::new(), HashSet::new());
         Self {
             by_description,
             by_number: vec![&TOO_MANY],
             files,
+            bytes: 0,
             max_functions,
+            max_bytes,
         }
+    }
+
+    /// Returns how much memory the tables take if another function is added, in bytes.
+    fn growth_bytes(&self) -> usize {
+        map_growth_bytes(&self.by_description, 1)
+            + self.files.capacity() * 2 * size_of::<(&str, u8)>()
+            + vec_growth_bytes(&self.by_number, 1)
     }
 
     fn get_or_add(&mut self, description: ScriptDescription<'_>) -> &'static ScriptFunction {
         if let Some(known) = find(&self.by_description, &description) {
             return known;
         }
-        if self.by_number.len() > self.max_functions {
+        let known_file = self.files.get(description.file).copied();
+        let file_bytes = known_file.map_or(description.file.len(), |_| 0);
+        let bytes = FUNCTION_BYTES + description.name.len() + file_bytes;
+        if self.by_number.len() > self.max_functions
+            || self.bytes + bytes > self.max_bytes
+            || !allocator_has(SMALL_TASK_BYTES + self.growth_bytes())
+        {
             return &TOO_MANY;
         }
-        let file: &'static str = match self.files.get(description.file) {
-            Some(&file) => file,
-            None => String::leak(description.file.to_owned()),
-        };
-        self.files.insert(file);
+        self.bytes += bytes;
+        let file: &'static str = known_file.unwrap_or_else(|| {
+            let file = String::leak(description.file.to_owned());
+            self.files.insert(file);
+            file
+        });
         let name: &'static str = String::leak(description.name.to_owned());
         let description = ScriptDescription {
             name,
@@ -151,7 +181,7 @@ mod tests {
 
     #[test]
     fn equal_descriptions_share_one_function() {
-        let mut functions = ScriptFunctions::empty(100);
+        let mut functions = ScriptFunctions::empty(100, usize::MAX);
         let f = functions.get_or_add(described("f", "a.lua", 1));
         assert!(std::ptr::eq(
             f,
@@ -196,7 +226,7 @@ mod tests {
 
     #[test]
     fn functions_beyond_maximum_share_one_name() {
-        let mut functions = ScriptFunctions::empty(2);
+        let mut functions = ScriptFunctions::empty(2, usize::MAX);
         let [a, b] = ["a", "b"].map(|name| functions.get_or_add(described(name, "", 0)).number());
         assert_eq!((a, b), (2, 3));
         for name in ["c", "d"] {
@@ -212,6 +242,16 @@ mod tests {
             ),
             (3, a)
         );
+    }
+
+    #[test]
+    fn functions_beyond_maximum_size_share_one_name() {
+        let max_bytes = 2 * (FUNCTION_BYTES + "name".len()) + "file".len();
+        let mut functions = ScriptFunctions::empty(100, max_bytes);
+        let mut add = |name| functions.get_or_add(described(name, "file", 0)).number();
+        // A file that several functions share counts once.
+        let numbers = ["nam1", "nam2", "nam3", "nam1"].map(&mut add);
+        assert_eq!(numbers, [2, 3, TOO_MANY.number(), 2]);
     }
 
     #[test]

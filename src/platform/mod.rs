@@ -7,9 +7,9 @@
 //! others.
 //!
 //! # Threads and locks
-//! There is no lock here. A fork waits for the profiler's own calls to the loader
-//! (`loader_calls.rs`). Code that runs in the signal handler is marked in the head comment of its
-//! file.
+//! There is no lock here but those that belong to one call (`thread/channel.rs`). A fork waits for
+//! the profiler's own calls to the loader (`loader_calls.rs`). Code that runs in the signal handler
+//! is marked in the head comment of its file.
 //!
 //! # Imports
 //! `types`, `util`
@@ -71,7 +71,7 @@ pub(crate) use memory::{
 };
 pub(crate) use modules::{
     LoaderForkGuard, ModuleChanges, ModuleImage, hold_loader_for_fork, list_modules,
-    module_changes, watch_loader_calls,
+    module_changes, prepare_to_wait_as_loader_call, watch_loader_calls,
 };
 pub(crate) use output::{
     ExistingFile, SpecialFile, TemporaryFile, follow_links, remove_stale_files,

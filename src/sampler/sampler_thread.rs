@@ -1,7 +1,6 @@
 //! Step 1 of 12: the sampler wakes on an absolute schedule and handles the threads one by one.
 
 use std::cell::RefCell;
-use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,8 +11,8 @@ use crate::counters::{PROCESS_CPU, sample_process_cpu_ns};
 use crate::platform::{
     HandlerCheck, ProfilerThread, WatchedThread, calibrate_clock, check_sandbox,
     current_process_id, current_thread_cpu_ns_in_handler, ensure_handler, monotonic_now,
-    prepare_sampler_thread, read_through_pipe, sleep_until, spawn_profiler_thread,
-    use_own_descriptors, watch_loader_calls, with_signals_blocked,
+    prepare_sampler_thread, prepare_to_wait_as_loader_call, read_through_pipe, sleep_until,
+    spawn_profiler_thread, use_own_descriptors, watch_loader_calls, with_signals_blocked,
 };
 use crate::sampler::encode::Tick;
 use crate::sampler::encode::{SampleEncoder, SampleWriter};
@@ -32,7 +31,7 @@ use crate::state::{
 use crate::threads::{OffThreadRef, unregister};
 use crate::types::{Features, ProcessId, SamplingState, StartError, TimeStamp};
 use crate::unwind::{Unwinder, drop_old_unregistered_code, keep_unregistered_code};
-use crate::util::{PsLock, allocator_has};
+use crate::util::{PsLock, allocator_has, try_vec};
 
 /// Interval between two CPU counter samples, in ns. The kernel updates the CPU time of threads on
 /// other cores only once a scheduler tick, every 1 to 10 ms. Sampled more often, the process's CPU
@@ -41,8 +40,9 @@ const COUNTER_INTERVAL_NS: u64 = 20_000_000;
 /// Interval between two sandbox checks, in ns: a program may sandbox itself at any time. Expired
 /// data is discarded at the same interval.
 const HOUSEKEEPING_INTERVAL_NS: u64 = 1_000_000_000;
-/// Memory for the work of a tick, in bytes: lists of modules and threads, and caches that grow.
-/// glibc consolidates its memory whenever 64 KiB or more are freed.
+/// Memory for the work of a tick, in bytes: caches that grow, for example. The lists of modules and
+/// threads, which may be long, are made only if there is memory for them. glibc consolidates its
+/// memory whenever 64 KiB or more are freed.
 const TICK_BYTES: usize = 32 << 10;
 /// Bounds of one sleep step, in ns. A long sleep is split into steps of one interval within these
 /// bounds, so that the sampler notices the end of the session soon.
@@ -52,8 +52,8 @@ const SLEEP_STEPS_NS: std::ops::RangeInclusive<u64> = 2_000_000..=50_000_000;
 /// thread that stops the session gives up waiting for it. The loader's lock is normally held for
 /// microseconds, and for some milliseconds by `dlopen` of a large library.
 const STUCK_CHECKS: u32 = 10;
-/// Number of checks after which that thread gives up for any reason. The C library waits for the
-/// loader, too, when it registers the destructor of a thread-local variable.
+/// Number of checks after which that thread gives up for any reason. The application's allocator, too,
+/// may wait for the loader on the sampler's thread.
 const MAX_CHECKS: u32 = 300;
 
 struct SamplerHandle {
@@ -107,6 +107,10 @@ pub(crate) fn spawn_sampler(
     let (shared, own_calls) = (Arc::clone(&session), Arc::clone(&loader_calls));
     let body = move || {
         own_calls.begin();
+        prepare_to_wait_as_loader_call();
+        if shared.stage.is_detached() {
+            return;
+        }
         let thread = SamplerThread::new(Arc::clone(&shared), buffer, unwinder);
         run_to_end(&shared, || thread.run());
     };
@@ -371,7 +375,7 @@ impl SamplerThread {
     }
 
     /// Updates the list of modules if one was loaded or unloaded. Pending idle samples are written
-    /// first, with the old list.
+    /// first, with the old list. Without memory for the new list, the next tick tries again.
     fn follow_modules(&mut self) {
         if self.unwinder.check_modules() {
             self.with_context(|threads, context| {
@@ -379,12 +383,14 @@ impl SamplerThread {
                     .all()
                     .for_each(|thread| thread.write_idle_before_tick(context));
             });
-            self.unwinder.refresh_modules();
-            self.session.set_modules(self.unwinder.modules());
+            if self.unwinder.refresh_modules() {
+                self.session.set_modules(self.unwinder.modules());
+            }
         }
     }
 
-    /// Updates the list of sampled threads if the session's list has changed.
+    /// Updates the list of sampled threads if the session's list has changed. Without memory for it,
+    /// the next tick tries again.
     fn refresh_threads(&mut self) {
         let session = Arc::clone(&self.session);
         let mut seen_changes = self.seen_thread_changes;
@@ -398,29 +404,41 @@ impl SamplerThread {
         self.seen_thread_changes = seen_changes;
     }
 
-    /// Begins to sample the threads that are new in the list, and ends the sampling of those that
-    /// are no longer in it.
-    fn set_threads(&mut self, sampled: &[OffThreadRef]) {
-        let serials: HashSet<u64> = sampled.iter().map(OffThreadRef::serial).collect();
-        let known: HashSet<u64> = self
-            .threads
-            .all()
-            .map(|thread| thread.registration().serial())
-            .collect();
+    /// Begins to sample the threads that are new in the list, which is sorted by serial numbers, and
+    /// ends the sampling of those that are no longer in it. Returns false if there is no memory for
+    /// all of them.
+    fn set_threads(&mut self, sampled: &[OffThreadRef]) -> bool {
+        // For each thread of the list, whether it is known.
+        let Some(mut known) = try_vec(sampled.len()) else {
+            return false;
+        };
+        known.resize(sampled.len(), false);
         self.with_context(|threads, context| {
             for list in [&mut threads.active, &mut threads.idle] {
-                let is_gone =
-                    |thread: &mut ThreadSampler| !serials.contains(&thread.registration().serial());
-                list.extract_if(.., is_gone)
+                let mut is_gone = |thread: &mut ThreadSampler| {
+                    let serial = thread.registration().serial();
+                    match sampled.binary_search_by_key(&serial, OffThreadRef::serial) {
+                        Ok(index) => {
+                            known[index] = true;
+                            false
+                        }
+                        Err(_) => true,
+                    }
+                };
+                list.extract_if(.., &mut is_gone)
                     .for_each(|mut gone| gone.end(context.tick_before, context));
             }
         });
-        for registration in sampled {
-            if !known.contains(&registration.serial()) {
-                let thread = ThreadSampler::new(registration.clone(), &self.session);
-                self.threads.active.push(thread);
-            }
+        let active = &mut self.threads.active;
+        let new = known.iter().filter(|is_known| !**is_known).count();
+        if active.try_reserve(new).is_err() {
+            return false;
         }
+        let listed = sampled.iter().zip(known);
+        for (registration, _) in listed.filter(|(_, is_known)| !is_known) {
+            active.push(ThreadSampler::new(registration.clone(), &self.session));
+        }
+        true
     }
 
     /// Discards entries that are older than the session's duration.
@@ -488,7 +506,8 @@ impl SamplerThread {
         let session = Arc::clone(&self.session);
         self.with_context(|threads, context| {
             let mut step = |thread: &mut ThreadSampler| {
-                if thread.tick(context).is_err() {
+                // Without memory, a later tick finds the thread dead.
+                if thread.tick(context).is_err() && dead.try_reserve(1).is_ok() {
                     dead.push(thread.registration().clone());
                 }
                 thread.is_idle()

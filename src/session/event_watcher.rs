@@ -7,7 +7,10 @@
 use std::time::Duration;
 
 use crate::event_loop::{EventWatches, PostProbe, WatchWork};
-use crate::platform::{monotonic_now, sleep_until, spawn_profiler_thread, with_signals_blocked};
+use crate::platform::{
+    monotonic_now, prepare_to_wait_as_loader_call, sleep_until, spawn_profiler_thread,
+    with_signals_blocked,
+};
 use crate::state::RacyFeatures;
 use crate::util::run_callback;
 
@@ -37,6 +40,7 @@ fn work() -> WatchWork {
 }
 
 fn watch() {
+    prepare_to_wait_as_loader_call();
     let mut next = monotonic_now();
     while let Some(round) = EventWatches::begin_round(next, work) {
         round.over.into_iter().for_each(drop_quietly);

@@ -5,8 +5,13 @@ use std::sync::Arc;
 use crate::session::exit_profile::{MAX_BYTES, split_profile};
 use crate::session::start_stop::ensure_core;
 use crate::state::{ACTIVE_PS, CORE_PS, CorePs, KEPT_OVERHEAD_BYTES};
+use crate::stream::check_memory;
 use crate::types::{ExitProfileError, Page};
 use crate::util::{PsLock, is_any_lock_held_on_current_thread};
+
+/// Memory for splitting an exit profile, as a multiple of its size: a copy that doubles when it grows,
+/// and the final one.
+const SPLIT_FACTOR: usize = 4;
 
 /// Calls `body` with `CorePs`, creating it if necessary.
 fn with_core(body: impl FnOnce(&mut CorePs)) {
@@ -74,10 +79,13 @@ pub(crate) fn received_exit_profile(profile: String) -> Result<(), ExitProfileEr
     if is_any_lock_held_on_current_thread() {
         return Err(ExitProfileError::Inactive);
     }
-    let (bytes, max_bytes) = (profile.len() as u64, max_exit_profile_bytes());
+    let bytes = profile.len() as u64;
+    let max_bytes = max_exit_profile_bytes().ok_or(ExitProfileError::Inactive)?;
     if bytes > max_bytes {
         return Err(ExitProfileError::TooLarge { bytes, max_bytes });
     }
+    check_memory(profile.len() * SPLIT_FACTOR)
+        .map_err(|_| ExitProfileError::OutOfMemory { bytes })?;
     let processes = split_profile(&profile)?;
     // Dropped after the lock is released: the profiles may be long.
     let expired = {
@@ -100,11 +108,9 @@ pub(crate) fn received_exit_profile(profile: String) -> Result<(), ExitProfileEr
     Ok(())
 }
 
-/// Returns the maximum size of an exit profile now, in bytes.
-fn max_exit_profile_bytes() -> u64 {
+/// Returns the maximum size of an exit profile now, in bytes. Returns `None` without a session.
+fn max_exit_profile_bytes() -> Option<u64> {
     let lock = PsLock::acquire();
-    let active = ACTIVE_PS.get(&lock).as_ref();
-    active.map_or(MAX_BYTES, |active| {
-        active.max_exit_profile_bytes().min(MAX_BYTES)
-    })
+    let active = ACTIVE_PS.get(&lock).as_ref()?;
+    Some(active.max_exit_profile_bytes().min(MAX_BYTES))
 }

@@ -1,7 +1,6 @@
 //! State of a running session.
 
 use std::cell::RefCell;
-use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -87,28 +86,39 @@ impl ActivePs {
     }
 
     /// Calls `update` with the sampled threads if they have changed since the last call, which left
-    /// its count in `seen_changes`. The list is empty if the session has ended.
+    /// its count in `seen_changes`. The list is sorted by serial numbers, and empty if the session
+    /// has ended.
     ///
     /// `update` must write the data that the sampler still holds of threads that are not in the
-    /// list. Afterwards, the ended threads among them are marked as completely written, and expired
-    /// threads are dropped. Called by the sampler, without a lock.
+    /// list, and returns false if it has no memory for the others. Afterwards, the ended threads
+    /// among them are marked as completely written, and expired threads are dropped. Called by the
+    /// sampler, without a lock. Without memory for the list, the next call tries again.
     pub(crate) fn follow_threads(
         session: &Session,
         seen_changes: &mut u64,
-        update: impl FnOnce(&[OffThreadRef]),
+        update: impl FnOnce(&[OffThreadRef]) -> bool,
         buffer_range: impl FnOnce() -> Range<u64>,
     ) {
         let changes = session.thread_changes.read();
         if changes == *seen_changes {
             return;
         }
-        *seen_changes = changes;
         let sampled = Self::with(session, |active, _| active.threads.borrow().sampled());
-        let sampled = sampled.unwrap_or_default();
-        update(&sampled);
+        let Some(mut sampled) = sampled.unwrap_or_else(|| Some(Vec::new())) else {
+            return;
+        };
+        sampled.sort_unstable_by_key(OffThreadRef::serial);
+        if !update(&sampled) {
+            return;
+        }
+        *seen_changes = changes;
         // A thread that has ended since the list was taken is still in the sampler's list.
-        let serials: HashSet<u64> = sampled.iter().map(OffThreadRef::serial).collect();
-        let still_writes = |dead: &OffThreadRef| serials.contains(&dead.serial());
+        let is_sampled = |serial| {
+            sampled
+                .binary_search_by_key(&serial, OffThreadRef::serial)
+                .is_ok()
+        };
+        let still_writes = |dead: &OffThreadRef| is_sampled(dead.serial());
         let now = monotonic_now();
         let expired = Self::with(session, |active, lock| {
             // Read under the lock, so that the range includes the last entry of a thread that has

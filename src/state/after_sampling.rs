@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::platform::{ProfilerThread, spawn_profiler_thread, with_signals_blocked};
 use crate::types::SamplingState;
-use crate::util::{LockRank, NamedMutex, run_callback};
+use crate::util::{LockRank, NamedMutex, as_profiler_work, run_callback};
 
 /// A callback that is called once.
 pub(crate) type AfterSamplingCallback = Box<dyn FnOnce(SamplingState) + Send>;
@@ -196,7 +196,9 @@ impl std::fmt::Debug for AfterSampling {
 /// The thread that runs the callbacks of a session, and the callbacks that wait for it.
 struct CallbackRunner {
     /// The standard library's mutex: a thread that waits for `parking_lot`'s condition variable can
-    /// hang in the child of a fork (`util/lock/fork_safe.rs`).
+    /// hang in the child of a fork (`util/lock/fork_safe.rs`). Threads of the application lock it as
+    /// the profiler's own work, so that a signal handler which interrupts them is refused when it
+    /// calls the profiler. No handler runs on the profiler's threads.
     work: Mutex<Work>,
     has_changed: Condvar,
     owner: OwnerProcess,
@@ -224,21 +226,22 @@ impl CallbackRunner {
     /// Creates the thread, unless it exists. Returns false if the session has ended, or if the
     /// system refuses.
     fn ensure_thread(this: &Arc<Self>) -> bool {
-        let mut work = this.lock();
-        if work.has_ended {
-            return false;
-        }
-        if work.thread.is_none() {
-            let runner = Arc::clone(this);
-            let spawn = || spawn_profiler_thread(c"AfterSampling", move || runner.run());
-            work.thread = with_signals_blocked(spawn).ok();
-        }
-        work.thread.is_some()
+        this.with_work(|work| {
+            if work.has_ended {
+                return false;
+            }
+            if work.thread.is_none() {
+                let runner = Arc::clone(this);
+                let spawn = || spawn_profiler_thread(c"AfterSampling", move || runner.run());
+                work.thread = with_signals_blocked(spawn).ok();
+            }
+            work.thread.is_some()
+        })
     }
 
     /// Adds callbacks to run.
     fn pass(&self, calls: Vec<Call>) {
-        self.lock().due.extend(calls);
+        self.with_work(|work| work.due.extend(calls));
         self.has_changed.notify_all();
     }
 
@@ -270,18 +273,21 @@ impl CallbackRunner {
     /// Ends the thread, and returns the callbacks that it has not begun. Waits for the thread,
     /// unless it runs a callback.
     fn end(&self) -> VecDeque<Call> {
-        let mut work = self.lock();
-        work.has_ended = true;
-        let unserved = std::mem::take(&mut work.due);
-        let is_calling = work.is_calling;
-        let thread = work.thread.take();
-        drop(work);
+        let (unserved, thread) = self.with_work(|work| {
+            work.has_ended = true;
+            let thread = work.thread.take().filter(|_| !work.is_calling);
+            (std::mem::take(&mut work.due), thread)
+        });
         self.has_changed.notify_all();
-        // Otherwise dropping the value detaches the thread.
-        if let Some(thread) = thread.filter(|_| !is_calling) {
+        // While it runs a callback, it is detached instead.
+        if let Some(thread) = thread {
             thread.join();
         }
         unserved
+    }
+
+    fn with_work<T>(&self, body: impl FnOnce(&mut Work) -> T) -> T {
+        as_profiler_work(|| body(&mut self.lock()))
     }
 
     fn lock(&self) -> MutexGuard<'_, Work> {
@@ -294,6 +300,7 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
+    use crate::util::is_any_lock_held_on_current_thread;
 
     fn due(after: &AfterSampling, number: u64, state: SamplingState) -> Vec<SamplingState> {
         after
@@ -361,6 +368,15 @@ mod tests {
         runner.pass(vec![(forks, SamplingState::SamplingCompleted)]);
         Arc::clone(&runner).run();
         assert!(runner.work.try_lock().is_err(), "still held, as in a child");
+    }
+
+    #[test]
+    fn handler_that_interrupts_the_lock_of_the_work_is_refused() {
+        let runner = CallbackRunner::new();
+        assert!(!is_any_lock_held_on_current_thread());
+        // What such a handler would ask.
+        assert!(runner.with_work(|_| is_any_lock_held_on_current_thread()));
+        assert!(!is_any_lock_held_on_current_thread());
     }
 
     #[test]

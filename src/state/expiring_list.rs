@@ -76,13 +76,14 @@ impl<T> ExpiringList<T> {
         ended.buffer_end < buffer_start || self.limits.is_too_old(ended.at, now)
     }
 
-    /// Removes and returns the items that ended before `buffer_start`, or are too old at `now`. The
-    /// caller drops them without holding a lock.
+    /// Removes and returns the items that ended before `buffer_start`, or are too old at `now`, except
+    /// those that there is no memory to return. The caller drops them without holding a lock.
     #[must_use = "drop the items without holding a lock"]
     pub(crate) fn take_expired(&mut self, buffer_start: u64, now: TimeStamp) -> Vec<T> {
         let mut expired = Vec::new();
         while let Some(oldest) = self.items.front()
             && self.is_expired(oldest, buffer_start, now)
+            && expired.try_reserve(1).is_ok()
         {
             expired.extend(self.take_oldest());
         }

@@ -10,7 +10,7 @@ use crate::state::kept_shares::KeptKind;
 use crate::state::session::{Session, SessionCounts};
 use crate::threads::{OffThreadRef, ProfiledThreadData, ThreadRegistry};
 use crate::types::{KeptLimits, ThreadFilter, ThreadProfilingFeatures, TimeStamp};
-use crate::util::PsLock;
+use crate::util::{PsLock, try_vec};
 
 /// Maximum number of ended threads without any entry; the newest ones are kept. Each takes about
 /// 540 bytes of a profile, which show only that the thread existed.
@@ -105,10 +105,22 @@ impl ProfiledThreads {
         };
         let ended = self.live.swap_remove(data.live_index);
         self.ended_bytes += ended_bytes(&ended);
-        self.ending.push_back(ended);
+        let dropped = match self.ending.try_reserve(1) {
+            Ok(()) => {
+                self.ending.push_back(ended);
+                None
+            }
+            // Without memory for a longer list, this thread is dropped.
+            Err(_) => Some(ended),
+        };
         if let Some(moved) = self.live.get(data.live_index) {
             let moved = moved.unlocked_rw_for_locked_profiler();
             moved.update_profiled_thread_data(lock, |moved| moved.live_index = data.live_index);
+        }
+        if dropped.is_some() {
+            let session = Arc::clone(&self.session);
+            self.complete_since = self.complete_since.max(dropped.as_ref().and_then(ended_at));
+            self.drop_ended(dropped, &session.counts.dropped_ended_threads, lock);
         }
         self.drop_excess(lock);
         self.session.thread_changes.raise();
@@ -126,8 +138,9 @@ impl ProfiledThreads {
         self.ended_bytes = 0;
     }
 
-    /// Returns the live threads whose stacks or CPU times are recorded.
-    pub(crate) fn sampled(&self) -> Vec<OffThreadRef> {
+    /// Returns the live threads whose stacks or CPU times are recorded; `None` if there is no memory
+    /// for the list.
+    pub(crate) fn sampled(&self) -> Option<Vec<OffThreadRef>> {
         let sampler_features =
             ThreadProfilingFeatures::SAMPLING | ThreadProfilingFeatures::CPU_UTILIZATION;
         let is_sampled = |thread: &&OffThreadRef| {
@@ -136,7 +149,9 @@ impl ProfiledThreads {
                 .profiling_features()
                 .intersects(sampler_features)
         };
-        self.live.iter().filter(is_sampled).cloned().collect()
+        let mut sampled = try_vec(self.live.len())?;
+        sampled.extend(self.live.iter().filter(is_sampled).cloned());
+        Some(sampled)
     }
 
     /// Returns the filters that have selected no thread of the session, except for filters that
@@ -175,10 +190,13 @@ impl ProfiledThreads {
         still_writes: impl Fn(&OffThreadRef) -> bool,
         lock: &PsLock,
     ) {
+        // Without memory for them in the other lists, they are marked later.
         while self
             .ending
             .front()
             .is_some_and(|ended| !still_writes(ended))
+            && self.dead.try_reserve(1).is_ok()
+            && self.empty.try_reserve(1).is_ok()
         {
             let Some(ended) = self.ending.pop_front() else {
                 break;
@@ -195,8 +213,8 @@ impl ProfiledThreads {
     }
 
     /// Removes and returns ended threads whose data ended before `buffer_start`, or that ended too
-    /// long before `now`. Keeps those whose end is not recorded yet. The caller drops the threads
-    /// without holding a lock.
+    /// long before `now`. Keeps those whose end is not recorded yet, and those that there is no memory
+    /// to return. The caller drops the threads without holding a lock.
     #[doc(alias = "DiscardExpiredDeadProfiledThreads")]
     #[must_use = "drop the threads without holding a lock"]
     pub(crate) fn take_expired(
@@ -215,7 +233,7 @@ impl ProfiledThreads {
         };
         let mut expired = Vec::new();
         for list in [&mut self.ending, &mut self.empty, &mut self.dead] {
-            while list.front().is_some_and(is_expired) {
+            while list.front().is_some_and(is_expired) && expired.try_reserve(1).is_ok() {
                 expired.extend(list.pop_front());
             }
         }

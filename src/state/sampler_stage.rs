@@ -34,7 +34,9 @@ pub(crate) enum SamplerEnd {
 #[derive(Debug, Default)]
 pub(crate) struct SamplerStage {
     /// The standard library's mutex: a thread that waits for `parking_lot`'s condition variable can
-    /// hang in the child of a fork (`util/lock/fork_safe.rs`).
+    /// hang in the child of a fork (`util/lock/fork_safe.rs`). A thread of the application locks it
+    /// under the life-cycle lock only, so a signal handler that interrupts it is refused when it calls
+    /// the profiler. No handler runs on the sampler's thread.
     stage: Mutex<Stage>,
     has_changed: Condvar,
 }

@@ -216,6 +216,7 @@ impl ModelSampler {
                     }
                 }
                 *known = sampled.to_vec();
+                true
             },
             || 0..world.range_end(),
         );

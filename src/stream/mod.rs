@@ -36,6 +36,6 @@ mod write;
 #[cfg(any(test, fuzzing))]
 pub(crate) use decode::{PlainSample, PlainSamples, RowEvent};
 pub(crate) use decode::{ProfileSource, decode_newest};
-pub(crate) use memory::OutOfMemory;
+pub(crate) use memory::{OutOfMemory, check_memory};
 pub(crate) use resolve::{FrameKind, NamedStacks, ResolvedThread, ThreadMaps};
 pub(crate) use write::{StreamOptions, stream_gecko_json};

@@ -186,10 +186,14 @@ pub(crate) fn register_current_thread(name: &str, hooks: RegistrationHooks) {
         };
         current.nesting = current.nesting.saturating_add(1);
         // Without memory the thread stays unregistered, until it is registered again.
-        if current.registration.is_none() && allocator_has(SMALL_TASK_BYTES) {
+        if current.registration.is_none() && has_memory() {
             current.begin(name, hooks);
         }
     });
+}
+
+fn has_memory() -> bool {
+    allocator_has(SMALL_TASK_BYTES.saturating_add(ThreadRegistry::growth_bytes()))
 }
 
 /// Decrements the number of registrations, and unregisters the thread when that reaches 0. Surplus

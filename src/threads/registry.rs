@@ -27,6 +27,13 @@ impl ThreadRegistry {
         LAST_SERIAL.fetch_add(1, Ordering::Relaxed) + 1
     }
 
+    /// Returns how much memory the lists of threads may take when a thread is added: this one, and that
+    /// of a session. Each doubles while its old memory is still in use.
+    pub(crate) fn growth_bytes() -> usize {
+        const LISTS: usize = 2;
+        REGISTRY.lock_shared().live.capacity() * 2 * LISTS * size_of::<OffThreadRef>()
+    }
+
     /// Sets the index of a registration in the list. The caller holds the registry's lock.
     fn set_index(registration: &OffThreadRef, index: usize) {
         debug_assert!(REGISTRY.is_locked_exclusive_on_current_thread());

@@ -125,6 +125,11 @@ pub enum ExitProfileError {
         /// Maximum size, in bytes.
         max_bytes: u64,
     },
+    /// There is no memory for a copy of the profile.
+    OutOfMemory {
+        /// Size of the profile, in bytes.
+        bytes: u64,
+    },
     /// The profile contains processes within processes, too many levels deep.
     TooDeep {
         /// Maximum number of levels, including the child itself.
@@ -159,6 +164,12 @@ impl fmt::Display for ExitProfileError {
                     f,
                     "got {bytes} bytes, expected at most {max_bytes} bytes, which is a quarter of the \
                      session's capacity or 1 GiB"
+                )
+            }
+            Self::OutOfMemory { bytes } => {
+                write!(
+                    f,
+                    "got a profile of {bytes} bytes, expected free memory of four times that size"
                 )
             }
             Self::TooDeep { max_levels } => {

@@ -69,8 +69,8 @@ impl Caller {
 }
 
 impl Unwinder {
-    /// Creates an unwinder that knows the modules loaded now. Waits for the loader, so the caller
-    /// holds no lock. Cost: a few hundred µs.
+    /// Creates an unwinder that knows the modules loaded now, if there is memory for their list. Waits
+    /// for the loader, so the caller holds no lock. Cost: a few hundred µs.
     pub(crate) fn new() -> Self {
         let mut unwinder = Self::with_modules(ModuleTable::default());
         unwinder.refresh_modules();
@@ -95,14 +95,18 @@ impl Unwinder {
     }
 
     /// Updates the list of modules. Keeps everything cached for modules that are still loaded.
-    pub(crate) fn refresh_modules(&mut self) {
-        self.modules.refresh();
+    /// Returns false if there is no memory for the list; the next check asks for a refresh again.
+    pub(crate) fn refresh_modules(&mut self) -> bool {
+        if !self.modules.refresh() {
+            return false;
+        }
         for gone in self.modules.gone() {
             self.rules.forget(&gone.range);
             self.functions.remove(&gone.range.start);
             self.fixed_frames
                 .retain(|function, _| !gone.range.contains(function));
         }
+        true
     }
 
     pub(crate) fn modules(&self) -> &ModuleTable {

@@ -6,30 +6,42 @@ use crate::platform::modules::image::ModuleImage;
 use crate::platform::modules::loader::{ModuleChanges, visit_modules};
 use crate::platform::modules::needed::mark_needed;
 use crate::platform::modules::row::Row;
+use crate::util::{allocator_has, try_vec};
 
-/// Returns all modules sorted by address, and the loader's counters at that time. Allocates. Cost:
-/// some hundred µs.
-pub(crate) fn list_modules() -> (ModuleChanges, Vec<ModuleImage>) {
-    let (changes, rows) = collect_rows();
-    let mut images: Vec<ModuleImage> = rows
-        .iter()
-        .enumerate()
-        .map(|(index, row)| row.to_image(changes, index == 0, (rows.len() - 1 - index) as u64))
-        .filter(|image| !image.range.is_empty())
-        .collect();
-    images.sort_by_key(|image| image.range.start);
-    (changes, images)
+/// Memory for one module in the lists that a new list leads to, in bytes: its row, its image, a copy
+/// of that in the history, their paths and build ids, and references to them.
+const MODULE_BYTES: usize = size_of::<Row>() + 3 * size_of::<ModuleImage>() + 1024;
+
+/// Returns all modules sorted by address, and the loader's counters at that time. Returns `None` if
+/// there is no memory for the list and for the caller's copies of it. Allocates. Cost: some hundred
+/// µs.
+pub(crate) fn list_modules() -> Option<(ModuleChanges, Vec<ModuleImage>)> {
+    let (changes, rows) = collect_rows()?;
+    let mut images = try_vec(rows.len())?;
+    let listed = rows.iter().enumerate();
+    images.extend(
+        listed
+            .map(|(index, row)| row.to_image(changes, index == 0, (rows.len() - 1 - index) as u64))
+            .filter(|image| !image.range.is_empty()),
+    );
+    images.sort_unstable_by_key(|image| image.range.start);
+    Some((changes, images))
 }
 
 /// Records all modules. Retries with more capacity if modules were loaded since they were counted.
-fn collect_rows() -> (ModuleChanges, Vec<Row>) {
-    let mut count = 0;
+/// Returns `None` if there is no memory for them.
+fn collect_rows() -> Option<(ModuleChanges, Vec<Row>)> {
+    let mut count: usize = 0;
     visit_modules(&mut |_| {
         count += 1;
         ControlFlow::Continue(())
     });
     loop {
-        let mut rows: Vec<Row> = Vec::with_capacity(count + 8);
+        let capacity = count + 8;
+        if !allocator_has(capacity.saturating_mul(MODULE_BYTES)) {
+            return None;
+        }
+        let mut rows: Vec<Row> = try_vec(capacity)?;
         let mut changes = ModuleChanges::default();
         let mut seen = 0;
         visit_modules(&mut |entry| {
@@ -43,7 +55,7 @@ fn collect_rows() -> (ModuleChanges, Vec<Row>) {
         });
         if seen == rows.len() {
             mark_needed(&mut rows);
-            return (changes, rows);
+            return Some((changes, rows));
         }
         count = seen;
     }
@@ -62,7 +74,7 @@ mod tests {
     fn list_modules_contains_the_program_and_the_c_library() {
         // No other test loads libraries while this one runs.
         let _alone = TestFolder::new("no-libraries");
-        let (changes, modules) = list_modules();
+        let (changes, modules) = list_modules().expect("memory");
         assert_eq!(changes, module_changes());
         assert!(
             modules
@@ -107,7 +119,7 @@ mod tests {
         let path = folder.compile("c", "function", &[id[0], "-Wl,-soname,libc.so.6"]);
         let library = TestLibrary::load(&path);
         let address = library.address();
-        let (_, modules) = list_modules();
+        let (_, modules) = list_modules().expect("memory");
         let module = modules
             .iter()
             .find(|module| module.range.contains(&address))

@@ -6,7 +6,7 @@ use std::ffi::CStr;
 use std::ops::{ControlFlow, Range};
 
 use crate::platform::loader_calls::{LoaderCalls, WatchedThread};
-use crate::util::as_profiler_work;
+use crate::util::{SMALL_TASK_BYTES, allocator_has, as_profiler_work, prepare_to_wait};
 
 /// The loader's counters of loaded and unloaded modules. While they are unchanged, so is the list
 /// of modules.
@@ -46,6 +46,15 @@ pub(crate) fn hold_loader_for_fork() -> LoaderForkGuard {
 /// Prepares to watch whether a thread of the profiler waits for the loader.
 pub(crate) fn watch_loader_calls() -> WatchedThread<'static> {
     CALLS.watch()
+}
+
+/// Calls [`prepare_to_wait`], unless there is no memory for it. That counts as a call to the loader:
+/// the C library takes the loader's lock to register the destructor of a thread-local.
+pub(crate) fn prepare_to_wait_as_loader_call() {
+    let _call = CALLS.begin();
+    if allocator_has(SMALL_TASK_BYTES) {
+        prepare_to_wait();
+    }
 }
 
 /// Allows calls to the loader when dropped.

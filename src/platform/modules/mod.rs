@@ -27,5 +27,6 @@ mod row;
 pub(crate) use image::ModuleImage;
 pub(crate) use list::list_modules;
 pub(crate) use loader::{
-    LoaderForkGuard, ModuleChanges, hold_loader_for_fork, module_changes, watch_loader_calls,
+    LoaderForkGuard, ModuleChanges, hold_loader_for_fork, module_changes,
+    prepare_to_wait_as_loader_call, watch_loader_calls,
 };

@@ -1,5 +1,7 @@
 //! Threads as the system knows them: stack bounds, activity, and the profiler's own threads.
 
+#[forbid(unsafe_code)]
+mod channel;
 mod other_threads_activity;
 mod own_descriptors;
 mod profiler_thread;

@@ -23,8 +23,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, IntoRawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use nix::fcntl::OFlag;
 use nix::sys::resource::{Resource, getrlimit};
@@ -32,6 +32,7 @@ use nix::unistd::dup;
 
 use crate::platform::identity::with_signals_blocked;
 use crate::platform::sandbox::may_make_uncommon_call;
+use crate::platform::thread::channel::{Receiver, Sender, channel};
 use crate::platform::thread::profiler_thread::spawn_profiler_thread;
 use crate::util::{SMALL_TASK_BYTES, allocator_has};
 
@@ -42,6 +43,10 @@ const UNSHARE: libc::c_uint = 1 << 1;
 const COPIED_DESCRIPTORS: libc::c_int = 64;
 /// Largest share of the limit of open files that the profiler keeps open.
 const KEPT_SHARE: u64 = 2;
+/// Maximum time that a new thread takes to begin its work before its creator does the work itself.
+/// A thread begins within microseconds. It waits for longer if the application's allocator, or an
+/// older C library, waits for the loader on it, and the creator is in a library's constructor.
+const MAX_BEGIN: Duration = Duration::from_secs(1);
 
 thread_local! {
     /// The limit of open files when the calling thread left the shared table; 0 on a thread that
@@ -83,38 +88,55 @@ pub(crate) fn use_own_descriptors() -> bool {
 }
 
 /// Runs `body` on a thread with an empty descriptor table, and waits for it. Runs it on the calling
-/// thread if that is such a thread, if the system refuses to create one, if a new one has no
-/// memory, and in a sandbox. `body` runs no code of the application. Cost: about 40 µs, for the
-/// thread and the check.
+/// thread if that is such a thread, if the system refuses to create one, if a new one has no memory
+/// or does not begin, and in a sandbox. `body` neither runs code of the application nor calls the
+/// loader, whose lock the calling thread may hold. Cost: about 40 µs, for the thread and the check.
 pub(crate) fn on_own_descriptors<T: Send + 'static>(
+    body: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    on_own_descriptors_after(|| (), body)
+}
+
+/// Runs `body` like [`on_own_descriptors`], after `begin` on the new thread.
+fn on_own_descriptors_after<T: Send + 'static>(
+    begin: impl FnOnce() + Send + 'static,
     body: impl FnOnce() -> T + Send + 'static,
 ) -> T {
     if has_own_descriptors() || !may_make_uncommon_call() {
         return body();
     }
-    let body = Arc::new(Mutex::new(Some(body)));
-    let take = |body: &Mutex<Option<_>>| body.lock().ok()?.take();
+    // Whichever thread takes the work first does it. The mutex belongs to this call, so no code that
+    // interrupts the call can wait for it.
+    let work = Arc::new(Mutex::new(Some(body)));
+    let take = |work: &Mutex<Option<_>>| work.lock().unwrap_or_else(PoisonError::into_inner).take();
     let (send, answer) = channel();
-    let of_thread = Arc::clone(&body);
+    let of_thread = Arc::clone(&work);
     let run = move || {
+        begin();
         if !has_memory() {
             return;
         }
         use_own_descriptors();
         if let Some(body) = take(&of_thread) {
-            let _ = send.send(catch_unwind(AssertUnwindSafe(body)));
+            send.send(catch_unwind(AssertUnwindSafe(body)));
         }
     };
     let thread = with_signals_blocked(|| spawn_profiler_thread(c"ProfilerFiles", run));
-    let answer = answer.recv();
+    let mut answered = answer.receive_within(MAX_BEGIN);
+    if answered.is_none() {
+        if let Some(body) = take(&work) {
+            // The thread is not joined: it may begin only after the caller has returned.
+            return body();
+        }
+        answered = answer.receive();
+    }
     if let Ok(thread) = thread {
         thread.join();
     }
-    match (answer, take(&body)) {
-        (Ok(Ok(answer)), _) => answer,
-        (Ok(Err(panic)), _) => resume_unwind(panic),
-        (Err(_), Some(body)) => body(),
-        (Err(_), None) => unreachable!("the thread has sent its answer"),
+    match answered {
+        Some(Ok(answer)) => answer,
+        Some(Err(panic)) => resume_unwind(panic),
+        None => unreachable!("the thread has sent its answer"),
     }
 }
 
@@ -145,7 +167,8 @@ struct Feed {
 /// Runs `body` on a thread with an empty descriptor table, and waits for it. `body` gets a function
 /// that writes what `feed` writes on the calling thread. So `feed` may run code of the application,
 /// and `body` opens files although the process has no free descriptor. Returns `None` without
-/// running either if the system refuses such a thread or its memory, and in a sandbox.
+/// running either if the system refuses such a thread or its memory, if the thread does not begin,
+/// and in a sandbox.
 pub(crate) fn feed_own_descriptors<T: Send + 'static>(
     feed: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     body: impl FnOnce(&mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> T + Send + 'static,
@@ -153,25 +176,27 @@ pub(crate) fn feed_own_descriptors<T: Send + 'static>(
     if !may_make_uncommon_call() {
         return None;
     }
+    let (send_begun, begun) = channel();
     let (send_answer, answer) = channel();
     let (parts, receive_parts) = channel();
     let (send_written, written) = channel();
     let run = move || {
-        if has_memory() && use_own_descriptors() {
+        if has_memory() && use_own_descriptors() && send_begun.send(()) {
             let mut copy = |out: &mut dyn Write| copy_parts(&receive_parts, &send_written, out);
-            let _ = send_answer.send(catch_unwind(AssertUnwindSafe(|| body(&mut copy))));
+            send_answer.send(catch_unwind(AssertUnwindSafe(|| body(&mut copy))));
         }
     };
     let thread = with_signals_blocked(|| spawn_profiler_thread(c"ProfilerFiles", run)).ok()?;
+    begun.receive_within(MAX_BEGIN)?;
     // The other thread has opened its file. If it cannot, there is nothing to write to.
-    if written.recv().is_ok() {
+    if written.receive().is_some() {
         let mut out = Feed { parts, written };
         let fed = feed(&mut out);
-        let _ = out.parts.send(Part::End(fed));
+        out.parts.send(Part::End(fed));
     }
-    let answer = answer.recv();
+    let answer = answer.receive();
     thread.join();
-    match answer.ok()? {
+    match answer? {
         Ok(answer) => Some(answer),
         Err(panic) => resume_unwind(panic),
     }
@@ -186,17 +211,17 @@ fn copy_parts(
     let mut answer = Ok(());
     loop {
         // The other thread notices if this one has ended, and this one if the other has panicked.
-        let _ = written.send(answer);
-        match parts.recv() {
-            Ok(Part::Bytes(bytes)) => {
+        written.send(answer);
+        match parts.receive() {
+            Some(Part::Bytes(bytes)) => {
                 if let Err(error) = out.write_all(&bytes) {
-                    let _ = written.send(Err(error.kind().into()));
+                    written.send(Err(error.kind().into()));
                     return Err(error);
                 }
                 answer = Ok(());
             }
-            Ok(Part::End(result)) => return result,
-            Err(_) => return Err(io::ErrorKind::BrokenPipe.into()),
+            Some(Part::End(result)) => return result,
+            None => return Err(io::ErrorKind::BrokenPipe.into()),
         }
     }
 }
@@ -204,9 +229,8 @@ fn copy_parts(
 impl Write for Feed {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let broken = || io::Error::from(io::ErrorKind::BrokenPipe);
-        let part = Part::Bytes(bytes.to_vec());
-        self.parts.send(part).map_err(|_| broken())?;
-        let written = self.written.recv().map_err(|_| broken())?;
+        self.parts.send(Part::Bytes(bytes.to_vec()));
+        let written = self.written.receive().ok_or_else(broken)?;
         written.map(|()| bytes.len())
     }
 
@@ -377,5 +401,13 @@ mod tests {
         assert!(!has_own_descriptors());
         assert!(on_own_descriptors(has_own_descriptors));
         assert!(std::panic::catch_unwind(|| on_own_descriptors(|| panic!("on purpose"))).is_err());
+    }
+
+    #[test]
+    fn work_of_a_thread_that_does_not_begin_is_done_by_its_creator() {
+        let (end_wait, waits) = channel();
+        let begin = move || assert_eq!(waits.receive(), Some(()));
+        assert!(!on_own_descriptors_after(begin, has_own_descriptors));
+        assert!(end_wait.send(()));
     }
 }

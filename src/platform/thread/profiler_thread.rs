@@ -4,6 +4,13 @@
 //! when they begin. In the child of a fork, a thread that the child does not have may hold that
 //! lock for ever. A new thread would then never begin, and joining it would never return.
 //!
+//! Nor does a new thread here call [`prepare_to_wait`](crate::util::prepare_to_wait), for which the
+//! C library waits for the loader: its creator may be in a library's constructor, hold the loader's
+//! lock, and wait for the thread. A thread that no other thread waits for, or whose wait for the
+//! loader others can see, calls [`prepare_to_wait_as_loader_call`] itself.
+//!
+//! [`prepare_to_wait_as_loader_call`]: crate::platform::prepare_to_wait_as_loader_call
+//!
 //! **Contract** (cited below):
 //! - *ours*: the body is boxed here, and unboxed once, by the thread that is created for it or, if
 //!   that fails, by the creator;
@@ -13,8 +20,6 @@ use std::ffi::{CStr, c_void};
 use std::io;
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-
-use crate::util::{SMALL_TASK_BYTES, allocator_has, prepare_to_wait};
 
 type Body = Box<dyn FnOnce() + Send>;
 
@@ -40,9 +45,6 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
     let Start { name, body } = *unsafe { Box::from_raw(start.cast::<Start>()) };
     // The kernel truncates the name to 15 bytes and a terminator.
     let _ = nix::sys::prctl::set_name(name);
-    if allocator_has(SMALL_TASK_BYTES) {
-        prepare_to_wait();
-    }
     // A panic that unwinds ends this thread only. A body whose creator must learn of a panic
     // catches it itself.
     let _ = catch_unwind(AssertUnwindSafe(body));

@@ -118,8 +118,7 @@ impl OnDemandUnwinder {
                 (idle.unwinders.pop(), idle.modules.clone())
             };
             let mut on_demand = taken.unwrap_or_else(|| Self::new(known.as_deref()));
-            if on_demand.unwinder.check_modules() {
-                on_demand.unwinder.refresh_modules();
+            if on_demand.unwinder.check_modules() && on_demand.unwinder.refresh_modules() {
                 on_demand.modules = Arc::new(on_demand.unwinder.modules().clone());
             }
             let result = body(&mut on_demand);

@@ -16,15 +16,23 @@ impl Threads {
     }
 
     /// Moves long-idle threads to the idle list, and returns threads that have run to the active
-    /// list.
+    /// list. A thread stays where it is if there is no memory for a longer list.
     pub(crate) fn regroup(&mut self, tick: Tick, any_woke: bool) {
         if any_woke {
-            self.active
-                .extend(self.idle.extract_if(.., |thread| !thread.is_idle()));
+            move_some(&mut self.idle, &mut self.active, |thread| !thread.is_idle());
         }
-        self.idle.extend(
-            self.active
-                .extract_if(.., |thread| thread.is_long_idle(tick)),
-        );
+        let is_long_idle = |thread: &ThreadSampler| thread.is_long_idle(tick);
+        move_some(&mut self.active, &mut self.idle, is_long_idle);
+    }
+}
+
+fn move_some(
+    from: &mut Vec<ThreadSampler>,
+    to: &mut Vec<ThreadSampler>,
+    moves: impl Fn(&ThreadSampler) -> bool,
+) {
+    let count = from.iter().filter(|thread| moves(thread)).count();
+    if count > 0 && to.try_reserve(count).is_ok() {
+        to.extend(from.extract_if(.., |thread| moves(thread)));
     }
 }

@@ -467,6 +467,14 @@ mod tests {
         assert_eq!(features, Features::CPU | Features::STACK_WALK);
         let filters = params(&[(FILTERS, "GeckoMain, worker 1 ,pid:7")]).filters;
         assert_eq!(filters, ["GeckoMain", "worker 1", "pid:7"]);
+        for with_empty_parts in ["worker,", "worker, ", " ,,worker"] {
+            let filters = params(&[(FILTERS, with_empty_parts)]).filters;
+            assert_eq!(filters, ["worker"], "{with_empty_parts:?}");
+        }
+        assert!(params(&[(FILTERS, "")]).filters.is_empty());
+        for without_name in [",", " , ", " "] {
+            assert_refused(FILTERS, without_name);
+        }
     }
 
     #[test]
@@ -595,7 +603,15 @@ mod tests {
             (Duration::from_secs(10), Some(long)),
         ] {
             for capacity in [128 << 20, 1 << 30] {
-                for filters in [&[][..], &["GeckoMain", "wörker 1"], &["*"], &["a", ""]] {
+                let lists: [(&[&str], &[&str]); 5] = [
+                    (&[], &[]),
+                    (&["GeckoMain", "wörker 1"], &["GeckoMain", "wörker 1"]),
+                    (&["*"], &["*"]),
+                    // The empty filter selects every thread.
+                    (&["a", ""], &["a", "*"]),
+                    (&[""], &["*"]),
+                ];
+                for (filters, restored) in lists {
                     let given = settings(capacity, interval, duration, filters);
                     let read = round_trip(&given, duration.is_some());
                     assert_eq!(read.capacity_bytes, given.capacity_bytes);
@@ -607,7 +623,7 @@ mod tests {
                         (read.features, read.active_tab_id),
                         (given.features, given.active_tab_id)
                     );
-                    assert_eq!(read.filters, given.filters);
+                    assert_eq!(read.filters, restored);
                 }
             }
         }

@@ -8,7 +8,8 @@
 //! - The program continues after printing the help or reporting an invalid value: a library must
 //!   not end the application.
 //! - The bit field must be a number. The interval may be up to 10,000 ms. Without filters, all
-//!   registered threads are profiled, not only the main thread.
+//!   registered threads are profiled, not only the main thread. An empty filter in a list has no
+//!   effect; in Gecko, it selects every thread.
 //! - The duration has an effect, and child processes inherit it.
 //!
 //! Gecko's other variables with the prefix `MOZ_PROFILER_` are accepted without a warning and
@@ -76,8 +77,8 @@ variables! {
     FILTERS "MOZ_PROFILER_STARTUP_FILTERS"
         "parts of thread names, separated by commas; * for all threads, pid:N for a process"
         "The threads to profile, among those that the program registers. Upper and lower case count \
-        as equal. Filters that select no thread are reported when the session ends. Default: all \
-        registered threads." Some(apply_filters);
+        as equal. Empty parts have no effect. Filters that select no thread are reported when the \
+        session ends. Default: all registered threads." Some(apply_filters);
     ACTIVE_TAB_ID "MOZ_PROFILER_STARTUP_ACTIVE_TAB_ID" "a number below 2^64"
         "The id of a browser's tab, written to the profile. Default: 0." Some(apply_active_tab_id);
     SHUTDOWN "MOZ_PROFILER_SHUTDOWN" "a path, in which the process id replaces the first %p"

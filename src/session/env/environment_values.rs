@@ -156,7 +156,16 @@ pub(crate) fn apply_features_bitfield(reading: &mut Reading, value: &str) -> Res
 }
 
 pub(crate) fn apply_filters(reading: &mut Reading, value: &str) -> Result<(), String> {
-    reading.params.filters = value.split(',').map(str::trim).map(str::to_owned).collect();
+    // An empty filter would select every thread.
+    let names = value.split(',').map(str::trim);
+    let filters: Vec<String> = names
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect();
+    if filters.is_empty() {
+        return Err("no thread name".to_owned());
+    }
+    reading.params.filters = filters;
     Ok(())
 }
 
@@ -181,12 +190,18 @@ pub(crate) struct SettingValues {
 impl SettingValues {
     pub(crate) fn new(settings: &SessionSettings) -> Self {
         let duration = settings.duration.unwrap_or_default();
+        // In a variable's value, an empty filter has no effect.
+        let filters = settings.filters.iter();
+        let filters = filters.map(|filter| match filter.as_str() {
+            "" => "*",
+            filter => filter,
+        });
         Self {
             entries: bounded_entries(settings.capacity_bytes / BYTES_PER_ENTRY).to_string(),
             duration: duration.as_secs_f64().to_string(),
             interval: (settings.interval.as_secs_f64() * 1e3).to_string(),
             features_bitfield: settings.features.bits().to_string(),
-            filters: settings.filters.join(","),
+            filters: filters.collect::<Vec<_>>().join(","),
             active_tab_id: settings.active_tab_id.to_string(),
         }
     }

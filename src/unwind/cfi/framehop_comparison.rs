@@ -96,6 +96,7 @@ fn rules_and_framehop_find_the_same_callers() {
     let mut context = UnwindContext::new();
     let (mut same, mut roots, mut evaluated) = (0, 0, 0);
     for module in list_modules()
+        .expect("memory")
         .1
         .iter()
         .filter(|module| module.unwind_sections().is_some())
@@ -168,7 +169,7 @@ fn cpu_ns() -> u64 {
 
 #[test]
 fn thousands_of_hot_addresses_stay_in_the_cache() {
-    let listed = list_modules().1;
+    let listed = list_modules().expect("memory").1;
     let own = thousands_of_hot_addresses_stay_in_the_cache as fn() as usize as u64;
     let module = listed
         .iter()

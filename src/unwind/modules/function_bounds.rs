@@ -8,10 +8,11 @@
 use std::ops::Range;
 
 use object::elf::FileHeader64;
-use object::read::elf::ElfFile;
+use object::read::elf::{ElfFile64, ElfSymbol64, SectionHeader, Sym, SymbolTable};
 use object::{NativeEndian, Object, ObjectSection, ObjectSymbol, ReadCache, SymbolKind};
 
 use crate::platform::{ModuleImage, SharedFile, on_own_descriptors};
+use crate::util::try_vec;
 
 /// Maximum number of functions in a module; if there are more, none are used.
 const MAX_FUNCTIONS: usize = 2_000_000;
@@ -45,7 +46,7 @@ pub(crate) struct FunctionBounds {
 
 impl FunctionBounds {
     /// Reads the symbol tables. The result is empty if the file is missing or was replaced since it
-    /// was loaded. Cost: some ms for a large module.
+    /// was loaded, or if there is no memory for the tables. Cost: some ms for a large module.
     pub(crate) fn read(module: &ModuleImage) -> Self {
         let module = module.without_unwind_sections();
         on_own_descriptors(move || read_bounds(&module)).unwrap_or_default()
@@ -81,7 +82,7 @@ impl FunctionBounds {
 
 fn read_bounds(module: &ModuleImage) -> Option<FunctionBounds> {
     let file = ReadCache::new(SharedFile::open_regular(&module.path).ok()?);
-    let elf = ElfFile::<FileHeader64<NativeEndian>, _>::parse(&file).ok()?;
+    let elf = ElfFile64::<NativeEndian, _>::parse(&file).ok()?;
     let build_id = elf.build_id().ok()?.unwrap_or_default();
     if build_id != module.build_id {
         return None;
@@ -89,12 +90,23 @@ fn read_bounds(module: &ModuleImage) -> Option<FunctionBounds> {
     let mut found = FunctionBounds::default();
     let mut of_c_library = [false; OF_C_LIBRARY.len()];
     let mut functions = Vec::new();
-    for symbol in elf.symbols().chain(elf.dynamic_symbols()) {
-        if symbol.kind() == SymbolKind::Text && symbol.is_definition() && symbol.size() > 0 {
+    let tables = [elf.elf_symbol_table(), elf.elf_dynamic_symbol_table()];
+    let symbols = [elf.symbols(), elf.dynamic_symbols()];
+    for (table, symbols) in tables.into_iter().zip(symbols) {
+        // Read as a whole: `symbol.name()` would read the file, and allocate, for each name.
+        let names = names_of(&elf, table, &file).unwrap_or_default();
+        let is_function = |symbol: &ElfSymbol64<'_, '_, NativeEndian, _>| {
+            symbol.kind() == SymbolKind::Text && symbol.is_definition() && symbol.size() > 0
+        };
+        for symbol in symbols.filter(is_function) {
             let start = module.bias.wrapping_add(symbol.address());
             let end = start.checked_add(symbol.size())?;
+            functions.try_reserve(1).ok()?;
             functions.push((start, end));
-            let name = symbol.name().unwrap_or_default();
+            if functions.len() > MAX_FUNCTIONS {
+                return None;
+            }
+            let name = name_at(names, symbol.elf_symbol().st_name(NativeEndian));
             if START_ROUTINES.contains(&name) {
                 found.start_routines.push(start..end);
             }
@@ -105,9 +117,6 @@ fn read_bounds(module: &ModuleImage) -> Option<FunctionBounds> {
                 *is_defined |= name == known;
             }
         }
-        if functions.len() > MAX_FUNCTIONS {
-            return None;
-        }
     }
     let is_table = |name: object::Result<&str>| matches!(name, Ok(".got" | ".got.plt"));
     let tables = elf.sections().filter(|section| is_table(section.name()));
@@ -116,19 +125,37 @@ fn read_bounds(module: &ModuleImage) -> Option<FunctionBounds> {
         start..start.saturating_add(section.size())
     });
     Some(FunctionBounds {
-        functions: without_overlaps(functions),
+        functions: without_overlaps(functions)?,
         linked: linked.collect(),
         is_c_library: !module.is_executable && of_c_library.iter().all(|&defined| defined),
         ..found
     })
 }
 
+/// Returns the names of a symbol table's symbols, one after the other. `None` if it has none, or if
+/// there is no memory for them.
+fn names_of<'data>(
+    elf: &ElfFile64<'data, NativeEndian, &'data ReadCache<SharedFile>>,
+    symbols: &SymbolTable<'data, FileHeader64<NativeEndian>, &'data ReadCache<SharedFile>>,
+    file: &'data ReadCache<SharedFile>,
+) -> Option<&'data [u8]> {
+    let section = elf.elf_section_table().section(symbols.string_section());
+    section.ok()?.data(NativeEndian, file).ok()
+}
+
+/// Returns the name that begins at `offset`; no text if there is none.
+fn name_at(names: &[u8], offset: u32) -> &str {
+    let name = names.get(offset as usize..).unwrap_or_default();
+    let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
+    str::from_utf8(name).unwrap_or_default()
+}
+
 /// Sorts functions, given by their starts and ends. Leaves out those that overlap, because an
-/// address in two functions is ambiguous.
-fn without_overlaps(mut functions: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+/// address in two functions is ambiguous. Returns `None` if there is no memory for the result.
+fn without_overlaps(mut functions: Vec<(u64, u64)>) -> Option<Vec<(u64, u64)>> {
     functions.sort_unstable();
     functions.dedup();
-    let mut separate: Vec<(u64, u64)> = Vec::with_capacity(functions.len());
+    let mut separate = try_vec(functions.len())?;
     // The functions before the current one end here at the latest. The last of `separate` reaches
     // that far, if it is the one that overlaps the current one.
     let mut last_end = 0;
@@ -140,7 +167,7 @@ fn without_overlaps(mut functions: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
         }
         last_end = last_end.max(end);
     }
-    separate
+    Some(separate)
 }
 
 #[cfg(test)]
@@ -150,7 +177,7 @@ mod tests {
 
     #[test]
     fn without_overlaps_compares_all_functions() {
-        let kept = |functions: &[(u64, u64)]| without_overlaps(functions.to_vec());
+        let kept = |functions: &[(u64, u64)]| without_overlaps(functions.to_vec()).expect("memory");
         assert_eq!(kept(&[(8, 12), (0, 8), (0, 8)]), [(0, 8), (8, 12)]);
         assert_eq!(
             kept(&[(0, 100), (10, 20), (30, 40), (100, 120)]),
@@ -170,7 +197,7 @@ mod tests {
         };
         let own = read_bounds as fn(&ModuleImage) -> Option<FunctionBounds> as usize as u64;
         assert_eq!(start_of(own + 3), Some(own));
-        let listed = crate::platform::list_modules().1;
+        let listed = crate::platform::list_modules().expect("memory").1;
         let mut module = listed
             .into_iter()
             .find(|module| module.range.contains(&own))

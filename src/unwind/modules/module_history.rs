@@ -84,7 +84,7 @@ mod tests {
 
     /// Returns a module at this address, without build id.
     fn module_at(range: Range<u64>) -> ModuleImage {
-        let (_, mut images) = list_modules();
+        let (_, mut images) = list_modules().expect("memory");
         let mut image = images.remove(0);
         image.range = range;
         image.build_id.clear();

@@ -86,12 +86,17 @@ impl ModuleTable {
         self.is_stale
     }
 
-    /// Lists the loaded modules again.
-    pub(crate) fn refresh(&mut self) {
+    /// Lists the loaded modules again. Returns false if there is no memory for that; then the list
+    /// stays as it is, and stale.
+    pub(crate) fn refresh(&mut self) -> bool {
+        let checked_at = monotonic_now();
+        let Some((changes, images)) = list_modules() else {
+            self.is_stale = true;
+            return false;
+        };
         self.number += 1;
         let number = self.number;
-        self.checked_at = monotonic_now();
-        let (changes, images) = list_modules();
+        self.checked_at = checked_at;
         self.changed_at = monotonic_now();
         let (loads, unloads) = changes.since(self.changes);
         self.changes = changes;
@@ -142,6 +147,7 @@ impl ModuleTable {
             self.history.add(&module.image, module.from..number);
         }
         self.gone = gone.into_iter().map(|module| module.image).collect();
+        true
     }
 
     /// Returns the modules that the last refresh found unloaded.
@@ -230,8 +236,7 @@ impl ModuleTable {
     pub(crate) fn all_as_of_now(&self) -> Vec<LoadedModule> {
         let mut all = self.all();
         let mut now = self.clone();
-        if now.check() {
-            now.refresh();
+        if now.check() && now.refresh() {
             for module in &mut all {
                 module.unloaded |= !now
                     .loaded
@@ -285,7 +290,7 @@ mod tests {
     #[test]
     fn address_of_this_program_is_found() {
         let table = table();
-        let own = ModuleTable::refresh as fn(&mut ModuleTable) as usize as u64;
+        let own = ModuleTable::refresh as fn(&mut ModuleTable) -> bool as usize as u64;
         let module = table.find(own).expect("this program");
         assert!(module.stays);
         assert_eq!(module.path, std::env::current_exe().expect("path"));
@@ -303,7 +308,7 @@ mod tests {
             let name = module.path.file_name().unwrap_or_default();
             name.to_string_lossy().starts_with("libc.")
         };
-        let modules = list_modules().1;
+        let modules = list_modules().expect("memory").1;
         let needed = modules.iter().find(is_c_library).expect("the C library");
         let needed = needed.range.start;
         let doubtful = |table: &ModuleTable, time| {

@@ -93,9 +93,10 @@ thread_local! {
 }
 
 /// Makes `parking_lot` allocate its data about the calling thread now. Otherwise it would do so
-/// when the thread first parks, and end the process if the allocation failed. Threads of the
-/// profiler and registered threads call this; a thread that has not called it waits for a lock by
-/// polling it.
+/// when the thread first parks, and end the process if the allocation failed. The sampler, the
+/// event watcher and registered threads call this; a thread that has not called it waits for a lock
+/// by polling it. Waits for the loader, because the C library does so when a thread-local gets its
+/// destructor.
 pub(crate) fn prepare_to_wait() {
     if !is_forked_child() && !MAY_PARK.get() {
         let mutex = parking_lot::Mutex::new(());

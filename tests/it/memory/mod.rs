@@ -3,6 +3,8 @@
 
 mod address_space;
 mod exhausted;
+mod exit_profiles;
+mod lists;
 mod saving;
 mod slots;
 
@@ -47,6 +49,15 @@ fn use_up_memory() {
         };
         while take() {}
     }
+}
+
+/// Leaves this many bytes to the process. A limit alone would not take back what the
+/// allocator has reserved.
+fn leave_memory(bytes: u64) {
+    let left = Vec::<u8>::with_capacity(bytes as usize);
+    limit_memory(0);
+    use_up_memory();
+    drop(std::hint::black_box(left));
 }
 
 fn end_limit() {

@@ -1,7 +1,7 @@
 //! Where there is too little memory for a whole profile, a smaller one is saved, or none, with an
 //! error. What is recorded stays in the buffer.
 
-use super::{MIB, ONE_ARENA, add_markers, end_limit, limit_memory, use_up_memory};
+use super::{MIB, ONE_ARENA, add_markers, end_limit, leave_memory, limit_memory};
 use crate::common::{Read, isolated, isolated_with};
 use gekkota::{ProfilerSession, SaveError, StartParams};
 use std::path::{Path, PathBuf};
@@ -32,15 +32,6 @@ fn left_out_bytes(profile: &str) -> u64 {
         .expect("the count");
     let (count, _) = count.split_once(',').expect("more counts");
     count.parse().expect("a number")
-}
-
-/// Leaves this many bytes to the process. A limit alone would not take back what the
-/// allocator has reserved.
-fn leave_memory(bytes: u64) {
-    let left = Vec::<u8>::with_capacity(bytes as usize);
-    limit_memory(0);
-    use_up_memory();
-    drop(std::hint::black_box(left));
 }
 
 /// Checks that a profile has the newest markers, and says whether older ones are missing. Returns

@@ -3,11 +3,13 @@
 //! thread that calls the profiler.
 
 use std::ffi::{c_int, c_void};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
 
 use crate::common::{LONGEST_WAIT, Read, isolated, wait_until};
 use crate::unwinding::accuracy::c_code;
+use gekkota::callback::profiler_callback_after_sampling;
 use gekkota::stack::{
     ProfilerBacktrace, StackFeatures, profiler_capture_backtrace,
     profiler_suspend_and_sample_thread,
@@ -21,7 +23,7 @@ use nix::unistd::{ForkResult, Pid, fork, gettid};
 const FUTEX: &str = "202 ";
 
 /// Calls `body` within a callback of `dl_iterate_phdr`.
-fn within_loader_callback<F: FnMut()>(mut body: F) {
+pub(crate) fn within_loader_callback<F: FnMut()>(mut body: F) {
     unsafe extern "C" fn callback<F: FnMut()>(
         _: *mut libc::dl_phdr_info,
         _: usize,
@@ -57,18 +59,22 @@ fn returns_within_loader_callback(body: fn()) {
 }
 
 /// Waits until the sampler waits for a lock: the loader's, because it takes no other one for long.
-fn wait_for_blocked_sampler() {
+/// Returns the sampler's folder in `/proc`.
+pub(crate) fn wait_for_blocked_sampler() -> PathBuf {
+    let mut blocked = None;
     wait_until("the sampler waits for the loader", || {
         let threads = std::fs::read_dir("/proc/self/task").expect("threads");
         let read = |folder: &std::path::Path, name| {
             std::fs::read_to_string(folder.join(name)).unwrap_or_default()
         };
-        threads.map_while(Result::ok).any(|thread| {
-            let folder = thread.path();
-            read(&folder, "comm").trim() == "SamplerThread"
-                && read(&folder, "syscall").starts_with(FUTEX)
-        })
+        let mut folders = threads.map_while(Result::ok).map(|thread| thread.path());
+        blocked = folders.find(|folder| {
+            read(folder, "comm").trim() == "SamplerThread"
+                && read(folder, "syscall").starts_with(FUTEX)
+        });
+        blocked.is_some()
     });
+    blocked.expect("it was found")
 }
 
 fn starts_profiles_and_stops() {
@@ -278,9 +284,18 @@ __attribute__((constructor)) static void calls_the_test(void) {
 }
 "#;
 
+/// Loads a library whose constructor calls `body`, under the lock of `dlopen` and `dladdr`.
+fn within_constructor(body: extern "C" fn()) {
+    let folder = c_code::Folder::new();
+    let path = c_code::compile(&folder, "constructed", SOURCE, &[]);
+    let address = (body as usize).to_string();
+    // SAFETY: no other thread uses the environment now.
+    unsafe { std::env::set_var("GEKKOTA_TEST_CONSTRUCTOR", address) };
+    let _library = c_code::Library::load(&path);
+}
+
 static WAITER: Mutex<Option<Waiter>> = Mutex::new(None);
 
-/// Runs while the loader initializes the library, under the lock of `dlopen` and `dladdr`.
 extern "C" fn start_in_constructor() {
     if let Some(waiter) = &*WAITER.lock().expect("no panic") {
         waiter.begin();
@@ -292,18 +307,49 @@ extern "C" fn start_in_constructor() {
 fn start_in_a_constructor_returns_while_another_start_waits_for_the_loader() {
     isolated(|| {
         returns(|| {
-            let folder = c_code::Folder::new();
-            let path = c_code::compile(&folder, "constructed", SOURCE, &[]);
-            let address = (start_in_constructor as extern "C" fn() as usize).to_string();
-            // SAFETY: no other thread uses the environment now.
-            unsafe { std::env::set_var("GEKKOTA_TEST_CONSTRUCTOR", address) };
             // Its start looks up the library that contains the profiler.
             *WAITER.lock().expect("no panic") = Some(Waiter::start(start));
-            let _library = c_code::Library::load(&path);
+            within_constructor(start_in_constructor);
             let waiter = WAITER.lock().expect("no panic").take().expect("a waiter");
             waiter.thread.join().expect("no panic");
             profiler_stop();
         });
+        sample_in_a_session();
+    });
+}
+
+extern "C" fn resolve_save_and_stop_in_constructor() {
+    // The names and the saved file are the work of new threads, which the constructor waits for.
+    capture_and_resolve();
+    start();
+    assert!(profiler_get_profile().is_some());
+    let file = std::env::temp_dir().join(format!("gekkota-constructor-{}", std::process::id()));
+    gekkota::profiler_save_profile_to_file(&file).expect("saved");
+    std::fs::remove_file(file).expect("removed");
+    assert!(profiler_callback_after_sampling(|_| ()));
+    // Joins the threads of the session.
+    profiler_stop();
+}
+
+#[test]
+fn profile_and_stop_in_a_constructor_return() {
+    isolated(|| {
+        returns(|| within_constructor(resolve_save_and_stop_in_constructor));
+        sample_in_a_session();
+    });
+}
+
+extern "C" fn control_and_shut_down_in_constructor() {
+    let signals = gekkota::ControlSignals::default();
+    gekkota::profiler_control_by_signals(signals).expect("control by signals");
+    // Joins the control thread.
+    gekkota::profiler_shutdown();
+}
+
+#[test]
+fn shutdown_in_a_constructor_returns_after_control_by_signals_has_begun() {
+    isolated(|| {
+        returns(|| within_constructor(control_and_shut_down_in_constructor));
         sample_in_a_session();
     });
 }

@@ -337,6 +337,11 @@ fn received_text_that_is_no_profile_is_refused() {
             profiler_received_exit_profile(profile),
             Err(ExitProfileError::Inactive)
         );
+        // Without a session, the text is not read.
+        assert_eq!(
+            profiler_received_exit_profile("no profile"),
+            Err(ExitProfileError::Inactive)
+        );
         start();
         let refused = profiler_received_exit_profile(&profile[..20]).expect_err("the text is cut");
         assert!(

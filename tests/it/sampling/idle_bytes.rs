@@ -18,9 +18,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(300);
 /// Ticks of one measurement. They take three seconds or more, and idle samples are overdue after
 /// one.
 const MEASURED_TICKS: u64 = 3000;
-/// Maximum bytes in the buffer per row of a thread. An entry for each row would take several times
-/// as much.
-const MAX_ROW_BYTES: f64 = 0.5;
+/// Maximum bytes in the buffer per row of a thread: five times what runs of a second take, because
+/// a busy machine has fewer ticks in a second.
+const MAX_ROW_BYTES: f64 = 0.1;
 
 struct Sleeper {
     turn: Sender<()>,

@@ -20,11 +20,9 @@ static WAITING: Place = Place::new("waits for a signal");
 /// Waits for any signal, and returns its number. `nix` does not know the real-time signals.
 fn wait_for_signal() -> i32 {
     let mut number = 0;
-    // SAFETY: the kernel reads an initialised set and writes to a local.
-    assert_eq!(
-        unsafe { libc::sigwait(SigSet::all().as_ref(), &mut number) },
-        0
-    );
+    // SAFETY: the kernel reads an initialized set and writes to a local.
+    let answer = unsafe { libc::sigwait(SigSet::all().as_ref(), &mut number) };
+    assert_eq!(answer, 0);
     number
 }
 
@@ -111,7 +109,7 @@ fn timer_ends_when_its_thread_begins_to_block_the_signal() {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        // SAFETY: the kernel reads an initialised set and a local.
+        // SAFETY: the kernel reads an initialized set and a local.
         let next = || unsafe {
             libc::sigtimedwait(SigSet::all().as_ref(), std::ptr::null_mut(), &no_time)
         };

@@ -14,8 +14,9 @@ use crate::roster::ROSTER;
 use crate::swarm;
 use crate::tally;
 
-/// Number of samples from which on a thread's own function must appear in them. A thread that
-/// hardly ran has few samples, which may all be from another stack, such as a coroutine's.
+/// Number of samples of a running thread from which on its own function must appear in them. A
+/// thread that hardly ran has few of them, which may all be from another stack, such as a
+/// coroutine's. The samples that repeat them while the thread does not run say nothing new.
 const TELLING_SAMPLES: usize = 20;
 
 /// Whether the profile is symbolicated.
@@ -118,14 +119,15 @@ impl Proof {
             let with_root = stacks
                 .samples
                 .iter()
-                .filter(|stack| stacks.holds(**stack, own))
+                .filter(|sample| stacks.holds(sample.stack, own))
                 .count();
             expected += usize::from(shows_root);
             shown += usize::from(shows_root && with_root > 0);
-            let samples = stacks.samples.len();
-            if shows_root && with_root == 0 && samples >= TELLING_SAMPLES {
+            let all = stacks.samples.len();
+            let telling = stacks.samples.iter().filter(|sample| sample.ran).count();
+            if shows_root && with_root == 0 && telling >= TELLING_SAMPLES {
                 problems.push(format!(
-                    "{name}: its own function is in none of its {samples} samples"
+                    "{name}: its own function is in none of its {telling} samples while it ran, and {all} in all"
                 ));
             }
             if stacks.markers.is_empty() {
@@ -146,13 +148,20 @@ impl Proof {
     }
 }
 
+/// A sample of a thread.
+struct Sample {
+    stack: Option<usize>,
+    /// Whether the thread used the processor since the sample before.
+    ran: bool,
+}
+
 /// A thread's tables, with the content of each stack.
 struct Stacks<'a> {
     thread: &'a str,
     /// Roots in each stack: bit N stands for root N.
     roots: Vec<u64>,
     labeled: Vec<bool>,
-    samples: Vec<Option<usize>>,
+    samples: Vec<Sample>,
     /// Number of samples with an event delay.
     delays: usize,
     /// The texts of the markers that workers add with each step.
@@ -224,7 +233,8 @@ impl<'a> Stacks<'a> {
                 return Err(format!("an event delay of {}", sample[2]));
             }
             delays += usize::from(!sample[2].is_null());
-            samples.push(stack);
+            let ran = sample[3].as_u64() != Some(0);
+            samples.push(Sample { stack, ran });
         }
         let mut markers = Vec::new();
         for marker in thread["markers"]["data"].as_array().ok_or("no markers")? {
@@ -273,7 +283,7 @@ impl<'a> Stacks<'a> {
             let stacks = self
                 .samples
                 .iter()
-                .filter(|stack| self.holds(**stack, bit))
+                .filter(|sample| self.holds(sample.stack, bit))
                 .count();
             if stacks > 0 {
                 problems.push(format!(

@@ -18,9 +18,12 @@ const FIRST_CHECK_TICK: u64 = 2;
 const TICKS_BETWEEN_CHECKS: u64 = 16;
 /// Number of ticks on which a thread runs without answering, after which its request counts as lost
 /// and is sent again. The kernel drops a signal while a foreign one of the same number is pending,
-/// such as that of another copy of the crate. More than the ticks of a long system call, where a
-/// second signal would be of no use.
+/// such as that of another copy of the crate. A second signal to a thread that still has the first
+/// one pending changes nothing.
 const RESEND_AFTER_TICKS: u64 = 20;
+/// The same number for a thread whose clock cannot be read, because such a thread also counts as
+/// running while it waits for a processor; and for signals that the kernel queues and never drops.
+const RESEND_RARELY_AFTER_TICKS: u64 = 1000;
 /// Maximum CPU time that a thread uses before its timer answers, in sampling intervals.
 const MAX_SILENT_INTERVALS: u64 = 3;
 
@@ -104,12 +107,13 @@ impl SignalRequest {
     }
 
     /// Checks the clock of a thread that has not answered. A thread without a readable clock counts
-    /// as having run.
+    /// as having run. `is_queued` means that the kernel queues the request's signal.
     pub(crate) fn check_clock(
         &mut self,
         cpu_ns: Option<u64>,
         tick: Tick,
         interval_ns: u64,
+        is_queued: bool,
     ) -> Unanswered {
         if self
             .ran_ns(cpu_ns)
@@ -119,7 +123,11 @@ impl SignalRequest {
         }
         let ticks = self.ticks;
         self.unanswered += ticks;
-        let resend = self.unanswered >= RESEND_AFTER_TICKS;
+        let resend_after = match is_queued || cpu_ns.is_none() {
+            true => RESEND_RARELY_AFTER_TICKS,
+            false => RESEND_AFTER_TICKS,
+        };
+        let resend = self.unanswered >= resend_after;
         if resend {
             self.unanswered = 0;
         }
@@ -238,27 +246,35 @@ mod tests {
 
     #[test]
     fn running_thread_without_answer_is_counted_and_signaled_again() {
-        let (mut pending, _) = pending_until(26);
-        assert_eq!(
-            pending.check_clock(Some(7 * MS), tick(26), MS),
-            Unanswered::Idle
-        );
-        assert_eq!(
-            pending.check_clock(Some(9 * MS), tick(26), MS),
-            Unanswered::Ran {
-                ticks: 16,
-                resend: false
+        let resends = |is_queued: bool, has_clock: bool| {
+            let (mut pending, _) = pending_until(26);
+            assert_eq!(
+                pending.check_clock(Some(7 * MS), tick(26), MS, is_queued),
+                Unanswered::Idle
+            );
+            assert_eq!(
+                pending.check_clock(Some(9 * MS), tick(26), MS, is_queued),
+                Unanswered::Ran {
+                    ticks: 16,
+                    resend: false
+                }
+            );
+            let mut resends = 0;
+            for number in 27..3000 {
+                if pending.add_tick(tick(number - 1)) {
+                    let cpu_ns = Some(number * MS).filter(|_| has_clock);
+                    let checked = pending.check_clock(cpu_ns, tick(number), MS, is_queued);
+                    resends += u64::from(matches!(checked, Unanswered::Ran { resend: true, .. }));
+                }
             }
-        );
-        let mut resends = 0;
-        for number in 27..3000 {
-            if pending.add_tick(tick(number - 1)) {
-                let checked = pending.check_clock(Some(number * MS), tick(number), MS);
-                resends += u64::from(matches!(checked, Unanswered::Ran { resend: true, .. }));
-            }
-        }
+            resends
+        };
         // Each check counts two more ticks.
-        assert_eq!(resends, (16 + 2972) / RESEND_AFTER_TICKS);
+        assert_eq!(resends(false, true), (16 + 2972) / RESEND_AFTER_TICKS);
+        for (is_queued, has_clock) in [(true, true), (false, false)] {
+            let rarely = (16 + 2972) / RESEND_RARELY_AFTER_TICKS;
+            assert_eq!(resends(is_queued, has_clock), rarely);
+        }
     }
 
     #[test]
@@ -267,7 +283,7 @@ mod tests {
         let run = pending.idle_run(tick(26).time, tick(26).time, None, MS);
         assert_eq!(run, Err(16));
         assert_eq!(
-            pending.check_clock(None, tick(26), MS),
+            pending.check_clock(None, tick(26), MS, false),
             Unanswered::Ran {
                 ticks: 16,
                 resend: false

@@ -43,7 +43,7 @@ use std::sync::atomic::Ordering;
 use crate::capture::{SlotHandle, SlotPhase};
 use crate::platform::{
     BlockedAt, ProbeResult, Sent, SignalTicket, ThreadProbe, monotonic_now, send_request,
-    thread_cpu_ns, thread_exists,
+    signal_is_queued, thread_cpu_ns, thread_exists,
 };
 use crate::sampler::encode::{IdlePeriod, Tick};
 use crate::sampler::fork_gate::may_signal;
@@ -462,10 +462,11 @@ impl ThreadSampler {
         let counts = &context.session.counts;
         let interval_ns = context.interval_ns();
         let may_send = context.may_request() && may_signal();
+        let is_queued = signal_is_queued(context.session.settings.signal);
         match &mut self.state {
             ThreadState::Running | ThreadState::Idle(_) => {}
             ThreadState::Signaled(request) => {
-                let checked = request.check_clock(cpu_ns, context.tick, interval_ns);
+                let checked = request.check_clock(cpu_ns, context.tick, interval_ns, is_queued);
                 self.may_block_signal = true;
                 if let Unanswered::Ran { ticks, resend } = checked {
                     SessionCounts::add(&counts.unanswered_ticks, ticks);

@@ -54,9 +54,9 @@ const DISABLED: u64 = 1;
 /// expiry during a system call is then lost.
 const EXCLUDE_KERNEL: u64 = 1 << 5;
 const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
-/// Lowest descriptor number for an event. Signals carry the number, which is free again once the
-/// event is mapped. A number this high is unlikely to be a descriptor of the application.
-const MIN_DESCRIPTOR: libc::c_int = 700;
+/// Range of the lowest descriptor number for an event. Signals carry the number, which is free again
+/// once the event is mapped. A number this high is unlikely to be a descriptor of the application.
+const MIN_DESCRIPTORS: std::ops::Range<libc::c_int> = 700..900;
 /// `PERF_FLAG_FD_CLOEXEC`.
 const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
 /// `PERF_EVENT_IOC_ENABLE`.
@@ -136,7 +136,14 @@ impl ThreadTimer {
     }
 }
 
-/// Opens the event on a descriptor of at least [`MIN_DESCRIPTOR`], if one is free.
+/// Returns the lowest descriptor number for an event of this copy of the crate. Two copies in a
+/// process whose numbers are equal, once in 200 pairs, take each other's events for their own.
+fn min_descriptor() -> libc::c_int {
+    let page = (min_descriptor as fn() -> libc::c_int as usize / PAGE.get()) as libc::c_int;
+    MIN_DESCRIPTORS.start + page.rem_euclid(MIN_DESCRIPTORS.end - MIN_DESCRIPTORS.start)
+}
+
+/// Opens the event on a descriptor of at least [`min_descriptor`], if one is free.
 fn open_event(attributes: &EventAttributes, thread: ThreadId) -> nix::Result<OwnedFd> {
     let (any_cpu, no_group) = (-1, -1);
     let attributes: *const EventAttributes = attributes;
@@ -153,7 +160,7 @@ fn open_event(attributes: &EventAttributes, thread: ThreadId) -> nix::Result<Own
     })? as i32;
     // SAFETY: *just opened*.
     let event = unsafe { OwnedFd::from_raw_fd(event) };
-    let high = fcntl(&event, FcntlArg::F_DUPFD_CLOEXEC(MIN_DESCRIPTOR));
+    let high = fcntl(&event, FcntlArg::F_DUPFD_CLOEXEC(min_descriptor()));
     // SAFETY: *just opened*.
     Ok(high.map_or(event, |high| unsafe { OwnedFd::from_raw_fd(high) }))
 }

@@ -23,6 +23,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, IntoRawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -44,9 +45,14 @@ const COPIED_DESCRIPTORS: libc::c_int = 64;
 /// Largest share of the limit of open files that the profiler keeps open.
 const KEPT_SHARE: u64 = 2;
 /// Maximum time that a new thread takes to begin its work before its creator does the work itself.
-/// A thread begins within microseconds. It waits for longer if the application's allocator, or an
-/// older C library, waits for the loader on it, and the creator is in a library's constructor.
-const MAX_BEGIN: Duration = Duration::from_secs(1);
+/// A thread begins within microseconds, or milliseconds on a busy machine. It waits for longer if
+/// the application's allocator, or an older C library, waits for the loader on it, and the creator
+/// is in a library's constructor.
+const MAX_BEGIN: Duration = Duration::from_secs(5);
+/// The same after a thread that did not begin, because the next one is unlikely to begin either.
+const MAX_BEGIN_AGAIN: Duration = Duration::from_millis(50);
+/// Whether the last new thread did not begin in time.
+static LAST_DID_NOT_BEGIN: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     /// The limit of open files when the calling thread left the shared table; 0 on a thread that
@@ -94,21 +100,44 @@ pub(crate) fn use_own_descriptors() -> bool {
 pub(crate) fn on_own_descriptors<T: Send + 'static>(
     body: impl FnOnce() -> T + Send + 'static,
 ) -> T {
-    on_own_descriptors_after(|| (), body)
-}
-
-/// Runs `body` like [`on_own_descriptors`], after `begin` on the new thread.
-fn on_own_descriptors_after<T: Send + 'static>(
-    begin: impl FnOnce() + Send + 'static,
-    body: impl FnOnce() -> T + Send + 'static,
-) -> T {
     if has_own_descriptors() || !may_make_uncommon_call() {
         return body();
     }
-    // Whichever thread takes the work first does it. The mutex belongs to this call, so no code that
-    // interrupts the call can wait for it.
-    let work = Arc::new(Mutex::new(Some(body)));
-    let take = |work: &Mutex<Option<_>>| work.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let (answer, has_begun) = on_new_thread(max_begin(), || (), body);
+    LAST_DID_NOT_BEGIN.store(!has_begun, Ordering::Relaxed);
+    answer
+}
+
+fn max_begin() -> Duration {
+    match LAST_DID_NOT_BEGIN.load(Ordering::Relaxed) {
+        true => MAX_BEGIN_AGAIN,
+        false => MAX_BEGIN,
+    }
+}
+
+/// Work that two threads may take. Whichever takes it first does it.
+///
+/// The mutex belongs to one call, so no code that interrupts the call can wait for it.
+struct Work<F>(Mutex<Option<F>>);
+
+impl<F> Work<F> {
+    fn new(body: F) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Some(body))))
+    }
+
+    fn take(&self) -> Option<F> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Runs `body` on a new thread, after `begin`; on the calling thread if the new one does not come
+/// that far within `max_begin`. Returns the answer, and whether the new thread ran `body`.
+fn on_new_thread<T: Send + 'static>(
+    max_begin: Duration,
+    begin: impl FnOnce() + Send + 'static,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> (T, bool) {
+    let work = Work::new(body);
     let (send, answer) = channel();
     let of_thread = Arc::clone(&work);
     let run = move || {
@@ -117,16 +146,16 @@ fn on_own_descriptors_after<T: Send + 'static>(
             return;
         }
         use_own_descriptors();
-        if let Some(body) = take(&of_thread) {
+        if let Some(body) = of_thread.take() {
             send.send(catch_unwind(AssertUnwindSafe(body)));
         }
     };
     let thread = with_signals_blocked(|| spawn_profiler_thread(c"ProfilerFiles", run));
-    let mut answered = answer.receive_within(MAX_BEGIN);
+    let mut answered = answer.receive_within(max_begin);
     if answered.is_none() {
-        if let Some(body) = take(&work) {
+        if let Some(body) = work.take() {
             // The thread is not joined: it may begin only after the caller has returned.
-            return body();
+            return (body(), false);
         }
         answered = answer.receive();
     }
@@ -134,7 +163,7 @@ fn on_own_descriptors_after<T: Send + 'static>(
         thread.join();
     }
     match answered {
-        Some(Ok(answer)) => answer,
+        Some(Ok(answer)) => (answer, true),
         Some(Err(panic)) => resume_unwind(panic),
         None => unreachable!("the thread has sent its answer"),
     }
@@ -176,18 +205,28 @@ pub(crate) fn feed_own_descriptors<T: Send + 'static>(
     if !may_make_uncommon_call() {
         return None;
     }
+    let work = Work::new(body);
+    let of_thread = Arc::clone(&work);
     let (send_begun, begun) = channel();
     let (send_answer, answer) = channel();
     let (parts, receive_parts) = channel();
     let (send_written, written) = channel();
     let run = move || {
-        if has_memory() && use_own_descriptors() && send_begun.send(()) {
+        if has_memory()
+            && use_own_descriptors()
+            && let Some(body) = of_thread.take()
+        {
+            send_begun.send(());
             let mut copy = |out: &mut dyn Write| copy_parts(&receive_parts, &send_written, out);
             send_answer.send(catch_unwind(AssertUnwindSafe(|| body(&mut copy))));
         }
     };
     let thread = with_signals_blocked(|| spawn_profiler_thread(c"ProfilerFiles", run)).ok()?;
-    begun.receive_within(MAX_BEGIN)?;
+    let has_begun = begun.receive_within(max_begin()).is_some() || work.take().is_none();
+    LAST_DID_NOT_BEGIN.store(!has_begun, Ordering::Relaxed);
+    if !has_begun {
+        return None;
+    }
     // The other thread has opened its file. If it cannot, there is nothing to write to.
     if written.receive().is_some() {
         let mut out = Feed { parts, written };
@@ -407,7 +446,9 @@ mod tests {
     fn work_of_a_thread_that_does_not_begin_is_done_by_its_creator() {
         let (end_wait, waits) = channel();
         let begin = move || assert_eq!(waits.receive(), Some(()));
-        assert!(!on_own_descriptors_after(begin, has_own_descriptors));
+        let max_begin = Duration::from_millis(20);
+        let answer = on_new_thread(max_begin, begin, has_own_descriptors);
+        assert_eq!(answer, (false, false), "the creator shares the table");
         assert!(end_wait.send(()));
     }
 }

@@ -50,21 +50,34 @@ pub(crate) fn current_thread_id() -> ThreadId {
 /// Returns whether the process has this thread. If a seccomp filter denies the system call, looks
 /// in `/proc`; without `/proc`, the thread counts as existing. Cost: one system call.
 pub(crate) fn thread_exists(process: ProcessId, thread: ThreadId) -> bool {
+    match look_for_thread(process, thread) {
+        Ok(()) => true,
+        Err(Errno::ESRCH) => false,
+        Err(_) => {
+            let tasks = Path::new("/proc/self/task");
+            tasks.join(thread.to_number().to_string()).exists() || !tasks.exists()
+        }
+    }
+}
+
+/// Returns whether the kernel says that the process does not have this thread. Cost: one system
+/// call.
+pub(crate) fn thread_has_ended(process: ProcessId, thread: ThreadId) -> bool {
+    look_for_thread(process, thread) == Err(Errno::ESRCH)
+}
+
+fn look_for_thread(process: ProcessId, thread: ThreadId) -> nix::Result<()> {
+    let no_signal: libc::c_int = 0;
     // SAFETY: signal 0 only checks for existence; no memory is accessed.
     let answer = unsafe {
         libc::syscall(
             libc::SYS_tgkill,
             process.to_number(),
             thread.to_number(),
-            0 as libc::c_int,
+            no_signal,
         )
     };
-    if answer == 0 {
-        return true;
-    }
-    let is_refused = io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH);
-    let tasks = Path::new("/proc/self/task");
-    is_refused && (tasks.join(thread.to_number().to_string()).exists() || !tasks.exists())
+    Errno::result(answer).map(drop)
 }
 
 /// Returns whether the program runs with more rights than the user who started it: it is

@@ -297,6 +297,8 @@ impl Iterator for SharedFolder {
         let entry = entries.next();
         // Dropped, it would begin anew.
         std::mem::forget(entries);
+        // If the descriptor was replaced just before, the names are those of another folder.
+        status_of(folder, self.identity).ok()?;
         let name = entry?.ok()?.file_name().to_bytes().to_vec();
         Some(OsString::from_vec(name))
     }

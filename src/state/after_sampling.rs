@@ -263,11 +263,14 @@ impl CallbackRunner {
             work.is_calling = !work.due.is_empty();
             !work.is_calling && !work.has_ended
         };
-        let mut work = self
-            .has_changed
-            .wait_while(self.lock(), is_idle)
-            .unwrap_or_else(PoisonError::into_inner);
-        work.due.pop_front()
+        // A callback may have unblocked signals, so a handler may run on this thread, too.
+        as_profiler_work(|| {
+            let mut work = self
+                .has_changed
+                .wait_while(self.lock(), is_idle)
+                .unwrap_or_else(PoisonError::into_inner);
+            work.due.pop_front()
+        })
     }
 
     /// Ends the thread, and returns the callbacks that it has not begun. Waits for the thread,

@@ -15,7 +15,7 @@ use nix::errno::Errno;
 use nix::sys::mman::{ProtFlags, mprotect};
 use nix::unistd::{SysconfVar, sysconf};
 
-use crate::platform::identity::{current_process_id, current_thread_id, thread_exists};
+use crate::platform::identity::{current_process_id, current_thread_id, thread_has_ended};
 use crate::platform::memory::LazyRegion;
 use crate::types::{ProcessId, ThreadId};
 
@@ -128,7 +128,7 @@ impl StackMemory {
     /// Returns whether the thread may still use the stack. In the child of a fork, the only thread
     /// has another id than in the parent, so the parent's stacks stay.
     fn may_be_used(&self) -> bool {
-        self.process != current_process_id() || thread_exists(self.process, self.thread)
+        self.process != current_process_id() || !thread_has_ended(self.process, self.thread)
     }
 }
 
@@ -305,7 +305,7 @@ mod tests {
             std::thread::scope(|scope| scope.spawn(add_and_tell).join()).expect("thread")
         });
         // A thread exists for a moment after it was joined.
-        let exists = |&thread: &ThreadId| thread_exists(current_process_id(), thread);
+        let exists = |&thread: &ThreadId| !thread_has_ended(current_process_id(), thread);
         while ended.iter().any(exists) {
             std::thread::yield_now();
         }

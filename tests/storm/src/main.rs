@@ -26,7 +26,6 @@ mod memory;
 mod panics;
 mod peer;
 #[path = "../../plugin/tests/common/mod.rs"]
-#[allow(dead_code, reason = "the tests of the plugin use more of it")]
 mod plugin;
 mod plugins;
 mod programs;

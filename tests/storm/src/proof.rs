@@ -127,7 +127,9 @@ impl Proof {
             let telling = stacks.samples.iter().filter(|sample| sample.ran).count();
             if shows_root && with_root == 0 && telling >= TELLING_SAMPLES {
                 problems.push(format!(
-                    "{name}: its own function is in none of its {telling} samples while it ran, and {all} in all"
+                    "{name}: its own function is in none of its {telling} samples while it ran, and {all} in all; \
+                     the most frequent stack while it ran:{}",
+                    frequent_stack(thread)
                 ));
             }
             if stacks.markers.is_empty() {
@@ -146,6 +148,40 @@ impl Proof {
         let length = |thread: &Value| thread["samples"]["data"].as_array().map_or(0, Vec::len);
         self.threads().iter().map(length).sum()
     }
+}
+
+/// Returns the outermost and innermost frames of the stack that most samples of a running thread
+/// have, as text.
+fn frequent_stack(thread: &Value) -> String {
+    const SHOWN: usize = 8;
+    let row = |table: &str, index: usize| &thread[table]["data"][index];
+    let mut counts: HashMap<u64, usize> = HashMap::new();
+    for sample in thread["samples"]["data"].as_array().into_iter().flatten() {
+        if sample[3].as_u64() != Some(0) {
+            *counts.entry(sample[0].as_u64().unwrap_or(0)).or_default() += 1;
+        }
+    }
+    let Some((&most, count)) = counts.iter().max_by_key(|(_, count)| **count) else {
+        return " none".to_owned();
+    };
+    let mut frames = Vec::new();
+    let mut next = Some(most);
+    while let Some(stack) = next {
+        let stack = row("stackTable", stack as usize);
+        let frame = row("frameTable", stack[1].as_u64().unwrap_or(0) as usize);
+        let name = &thread["stringTable"][frame[0].as_u64().unwrap_or(0) as usize];
+        frames.push(name.as_str().unwrap_or_default());
+        next = stack[0].as_u64();
+    }
+    let left_out = frames.len().saturating_sub(2 * SHOWN);
+    if left_out > 0 {
+        frames.drain(SHOWN..SHOWN + left_out);
+    }
+    format!(
+        " {count} of {} stacks, {left_out} frames left out, innermost first:\n    {}",
+        counts.len(),
+        frames.join("\n    ")
+    )
 }
 
 /// A sample of a thread.

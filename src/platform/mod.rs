@@ -19,8 +19,8 @@
 //! other code calls `nix`, except for system calls that `nix` does not have. Memory that other code
 //! may unmap is read only while it cannot be unmapped, or through the kernel (`guarded_memory.rs`).
 //! The application may replace any descriptor in its table. So the sampler has a table of its own
-//! (`thread/own_descriptors.rs`), and elsewhere a file or pipe is used and closed only if its inode
-//! proves that it is the profiler's (`shared_file.rs`, `signal/pipe_end.rs`).
+//! where it can (`thread/own_descriptors.rs`). Elsewhere a file or pipe is used and closed only if
+//! its device and inode are still those of the profiler's (`shared_file.rs`, `signal/pipe_end.rs`).
 //!
 //! # Read next
 //! `signal/handler.rs`, then `crate::sampler`.

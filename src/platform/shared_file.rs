@@ -2,9 +2,10 @@
 //! descriptor that it did not open. The number is then free, or refers to a file of the
 //! application.
 //!
-//! A thread of the profiler that holds files has a table of its own (`thread/own_descriptors.rs`).
-//! These types serve all other threads: they compare the file with the one that was opened before
-//! each use, before the descriptor is closed, and again after each read.
+//! A thread of the profiler that holds files has a table of its own where the system allows it
+//! (`thread/own_descriptors.rs`). These types serve all other threads. Before each use, before the
+//! descriptor is closed, and again after each read, they compare device and inode with those of the
+//! file that was opened.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -38,9 +39,12 @@ impl FileIdentity {
 /// A file that is used and closed only while its descriptor refers to it. What was read counts only
 /// if the descriptor still refers to it afterwards.
 ///
-/// Another thread can still replace the descriptor between a check and the use, and between the
-/// opening and the first check. Both are well below a microsecond. Cost of a check: one system call,
-/// about 0.2 µs.
+/// Two cases are not covered. Another thread can replace the descriptor between a check and the
+/// use, and between the opening and the first check. Both are well below a microsecond. And the
+/// application can close the descriptor, and open the same file at the same number. Device and
+/// inode are the same then, so the application's descriptor is used and closed.
+///
+/// Cost of a check: one system call, about 0.2 µs.
 #[derive(Debug)]
 pub(crate) struct SharedFile {
     /// `None` only while the value is locked or dropped.

@@ -39,8 +39,8 @@ pub(crate) const MAX_PASSES: usize = 16;
 
 /// Returns whether a copy's handler at `handler` passes a signal on to a handler that `is_ours`
 /// accepts, directly or through those of further copies, all of them with one of these marks. Cost:
-/// one read of at most three system calls if the handler is not of a copy, and three for each handler
-/// of a copy.
+/// one read of memory if the handler is not of a copy, and three reads for each handler of a copy.
+/// For the cost of a read, see [`read_own_memory`].
 pub(crate) fn passes_on_to(
     handler: usize,
     signal: i32,

@@ -83,7 +83,7 @@ pub(crate) fn use_own_descriptors() -> bool {
     if !may_make_uncommon_call() || (0..COPIED_DESCRIPTORS).any(is_message_queue) {
         return false;
     }
-    // The calls since the question took some microseconds.
+    // The calls since the question took up to some 20 µs.
     if !(may_make_uncommon_call() && leave_shared_table()) {
         return false;
     }

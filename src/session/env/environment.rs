@@ -141,7 +141,7 @@ pub(crate) fn notify_if_not_saved_at_shutdown() {
     if variable(SHUTDOWN).is_none() && !wants_signals() {
         notices::notify(&format!(
             "profiling, but the profile is lost unless the program saves it; {SHUTDOWN}=<file> saves \
-             it when the program calls profiler_shutdown"
+             it when the program drops its AutoProfilerInit or calls profiler_shutdown"
         ));
     }
 }
@@ -173,9 +173,12 @@ pub(crate) fn notify_out_of_memory(refused_chunks: u64) {
 
 /// Warns that no profile can be saved at shutdown.
 pub(crate) fn notify_nothing_to_save(path: &std::path::Path) {
+    let reason = match is_switched_on(STARTUP) {
+        true => "it could not be started, or the program has stopped it".to_owned(),
+        false => format!("{STARTUP}=1 starts it when the program creates its AutoProfilerInit"),
+    };
     notices::notify(&format!(
-        "cannot save a profile as {}: the profiler is not running; {STARTUP}=1 starts it when the \
-         program calls profiler_init, and the program may have stopped it",
+        "cannot save a profile as {}: the profiler is not running; {reason}",
         path.display()
     ));
 }

@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn signal_stack_is_replaced_until_the_drop() {
         let by_std = size();
-        assert!(by_std > 0 && SignalStack::install_if_needed().is_none());
+        assert!(by_std > 0);
         let larger = SignalStack::install(100_000).expect("a stack");
         let nested = SignalStack::install(0).expect("a stack");
         assert_eq!(size(), SMALLEST_BYTES);
@@ -267,50 +267,51 @@ mod tests {
         assert_eq!(size(), SMALLEST_BYTES);
         drop(stack);
         assert_eq!(size(), 0);
-        // One that only has space for the frame is replaced, too.
-        let small = LazyRegion::reserve(frame_bytes()).expect("memory");
-        let place = libc::stack_t {
-            ss_sp: small.start().as_ptr().cast(),
-            ss_flags: 0,
-            ss_size: small.bytes(),
-        };
-        // SAFETY: the memory is mapped until the standard library's stack is restored.
-        unsafe { exchange(&place) }.expect("set");
-        let stack = SignalStack::install_if_needed().expect("a stack");
-        assert_eq!(size(), SMALLEST_BYTES);
-        drop(stack);
-        assert_eq!(size(), frame_bytes());
         // SAFETY: the standard library's stack is mapped until the thread ends.
         unsafe { exchange(&by_std.expect("a stack")) }.expect("restored");
     }
 
     #[test]
+    fn signal_stack_is_kept_if_it_has_space_for_the_handler() {
+        let enough = frame_bytes() + HANDLER_BYTES;
+        for (bytes, is_kept) in [(enough, true), (enough - 1, false), (frame_bytes(), false)] {
+            let region = LazyRegion::reserve(bytes).expect("memory");
+            let stack = libc::stack_t {
+                ss_sp: region.start().as_ptr().cast(),
+                ss_flags: 0,
+                ss_size: bytes,
+            };
+            // SAFETY: the memory is mapped until the standard library's stack is restored.
+            let by_std = unsafe { exchange(&stack) }.expect("set").0;
+            let larger = SignalStack::install_if_needed();
+            assert_eq!(larger.is_none(), is_kept, "{bytes} bytes");
+            assert_eq!(size(), if is_kept { bytes } else { SMALLEST_BYTES });
+            drop(larger);
+            assert_eq!(size(), bytes);
+            // SAFETY: the standard library's stack is mapped until the thread ends.
+            unsafe { exchange(&by_std.expect("a stack")) }.expect("restored");
+        }
+    }
+
+    #[test]
     fn replaced_stack_is_unmapped_after_its_thread_has_ended() {
+        const ENDED: usize = 2 * MAX_ASKED + 1;
+        /// Id that no thread has, so that no thread of another test gets it: the kernel's ids end
+        /// at 4,194,304.
+        const ENDED_ID: ThreadId = ThreadId::from_number(i32::MAX);
         let list = StackList(AtomicPtr::new(std::ptr::null_mut()));
-        let add_own = || {
+        let add = |thread| {
             list.add(Box::new(StackMemory {
                 region: LazyRegion::reserve(1).expect("memory"),
                 process: current_process_id(),
-                thread: current_thread_id(),
+                thread,
                 next: std::ptr::null_mut(),
             }));
         };
         assert_eq!(list.unmap_of_ended_threads(), 0);
-        const ENDED: usize = 2 * MAX_ASKED + 1;
-        let ended = [(); ENDED].map(|()| {
-            let add_and_tell = || {
-                add_own();
-                current_thread_id()
-            };
-            std::thread::scope(|scope| scope.spawn(add_and_tell).join()).expect("thread")
-        });
-        // A thread exists for a moment after it was joined.
-        let exists = |&thread: &ThreadId| !thread_has_ended(current_process_id(), thread);
-        while ended.iter().any(exists) {
-            std::thread::yield_now();
-        }
+        (0..ENDED).for_each(|_| add(ENDED_ID));
         // These are asked for first, and then stay behind the others.
-        (0..MAX_ASKED).for_each(|_| add_own());
+        (0..MAX_ASKED).for_each(|_| add(current_thread_id()));
         let unmapped = [(); 5].map(|()| list.unmap_of_ended_threads());
         assert_eq!(unmapped, [0, MAX_ASKED, MAX_ASKED, 1, 0]);
     }

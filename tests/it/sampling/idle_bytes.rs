@@ -18,9 +18,16 @@ const LONGEST_WAIT: Duration = Duration::from_secs(300);
 /// Ticks of one measurement. They take three seconds or more, and idle samples are overdue after
 /// one.
 const MEASURED_TICKS: u64 = 3000;
-/// Maximum bytes in the buffer per row of a thread: five times what runs of a second take, because
-/// a busy machine has fewer ticks in a second.
-const MAX_ROW_BYTES: f64 = 0.1;
+/// Maximum number of a thread's runs of rows in a second: a run is written when it is overdue.
+const RUNS_PER_SECOND: f64 = 1.0;
+/// Runs of a thread that may be shorter: the last one, and one more if the system wakes the thread.
+const SHORT_RUNS: f64 = 2.0;
+/// Maximum mean size of a run in the buffer, in bytes: twice what most runs take.
+const RUN_BYTES: f64 = 50.0;
+/// Maximum number of values of the process's CPU counter in a second, and maximum size of one in
+/// the buffer, in bytes.
+const COUNTS_PER_SECOND: f64 = 50.0;
+const COUNT_BYTES: f64 = 32.0;
 
 struct Sleeper {
     turn: Sender<()>,
@@ -131,6 +138,13 @@ impl Slept {
         );
         slept
     }
+
+    /// Returns the time from the first row to the last one, in seconds.
+    fn recorded_seconds(&self) -> f64 {
+        let times = || self.rows.values().flatten().map(|row| row.time_ms);
+        let first = times().fold(f64::INFINITY, f64::min);
+        (times().fold(first, f64::max) - first) / 1e3
+    }
 }
 
 /// Options for a profile of the time since then, with all its rows.
@@ -219,10 +233,14 @@ fn measure() -> Result<(), String> {
     let slept = slept_since(time);
     let bytes = put() - put_before;
     let rows: usize = slept.rows.values().map(Vec::len).sum();
-    let of_row = bytes as f64 / rows as f64;
-    println!("{bytes} bytes for {rows} rows, or {of_row:.3} per row");
-    if of_row >= MAX_ROW_BYTES {
-        return Err(format!("{of_row} bytes per row"));
+    let seconds = slept.recorded_seconds();
+    let runs = THREADS as f64 * (seconds * RUNS_PER_SECOND + SHORT_RUNS);
+    let counts = seconds * COUNTS_PER_SECOND + 1.0;
+    let max_bytes = runs * RUN_BYTES + counts * COUNT_BYTES;
+    let found = format!("{bytes} bytes for {rows} rows in {seconds:.3} s, {max_bytes:.0} allowed");
+    println!("{found}");
+    if bytes as f64 > max_bytes {
+        return Err(found);
     }
     // A thread's first sample has a stack of its own, and may have CPU time.
     let is_run = |rows: &Vec<Row>| rows.first().is_some_and(|row| row.cpu_ns == 0);

@@ -16,11 +16,16 @@ use gekkota::stack::{
 };
 use gekkota::thread::profiler_current_thread_id;
 use gekkota::{ProfilerSession, StartParams, profiler_get_profile, profiler_stop};
+use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, gettid};
 
 /// Number of the system call `futex`, with which a thread waits for a lock.
 const FUTEX: &str = "202 ";
+
+/// Number of checks after which a stop gives up waiting for the sampler if it does not see that the
+/// sampler waits for the loader.
+const MAX_CHECKS: i64 = 300;
 
 /// Calls `body` within a callback of `dl_iterate_phdr`.
 pub(crate) fn within_loader_callback<F: FnMut()>(mut body: F) {
@@ -327,8 +332,20 @@ extern "C" fn resolve_save_and_stop_in_constructor() {
     gekkota::profiler_save_profile_to_file(&file).expect("saved");
     std::fs::remove_file(file).expect("removed");
     assert!(profiler_callback_after_sampling(|_| ()));
-    // Joins the threads of the session.
+    stop_without_many_checks();
+}
+
+/// Stops the session, whose sampler waits for a lock that the caller holds. Asserts that the stop
+/// sees that. The caller sleeps before each check, and the kernel counts its sleeps.
+fn stop_without_many_checks() {
+    let sleeps = || {
+        let usage = getrusage(UsageWho::RUSAGE_THREAD).expect("the thread's usage");
+        usage.voluntary_context_switches()
+    };
+    let before = sleeps();
     profiler_stop();
+    let slept = sleeps() - before;
+    assert!(slept < MAX_CHECKS, "the stop slept {slept} times");
 }
 
 #[test]

@@ -132,7 +132,9 @@ fn restarted_session_lacks_earlier_samples() {
         is_ready.recv().expect("the thread is registered");
         for _ in 0..20 {
             let session = ProfilerSession::start(StartParams::default()).expect("start");
-            std::thread::sleep(Duration::from_millis(5));
+            wait_until("the thread has a sample", || {
+                !Read::of_running().samples("busy").is_empty()
+            });
             let read = Read::from_profile(&session.finish().expect("profile"));
             let start = read.0["meta"]["profilingStartTime"]
                 .as_f64()

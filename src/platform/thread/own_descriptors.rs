@@ -49,7 +49,7 @@ const KEPT_SHARE: u64 = 2;
 /// the application's allocator, or an older C library, waits for the loader on it, and the creator
 /// is in a library's constructor.
 const MAX_BEGIN: Duration = Duration::from_secs(5);
-/// The same after a thread that did not begin, because the next one is unlikely to begin either.
+/// Maximum time for a thread to begin after an earlier one did not: it is unlikely to begin either.
 const MAX_BEGIN_AGAIN: Duration = Duration::from_millis(50);
 /// Whether the last new thread did not begin in time.
 static LAST_DID_NOT_BEGIN: AtomicBool = AtomicBool::new(false);

@@ -21,8 +21,9 @@ const TICKS_BETWEEN_CHECKS: u64 = 16;
 /// such as that of another copy of the crate. A second signal to a thread that still has the first
 /// one pending changes nothing.
 const RESEND_AFTER_TICKS: u64 = 20;
-/// The same number for a thread whose clock cannot be read, because such a thread also counts as
-/// running while it waits for a processor; and for signals that the kernel queues and never drops.
+/// Number of such ticks for a thread whose clock cannot be read, because such a thread also counts
+/// as running while it waits for a processor; and for signals that the kernel queues and never
+/// drops.
 const RESEND_RARELY_AFTER_TICKS: u64 = 1000;
 /// Maximum CPU time that a thread uses before its timer answers, in sampling intervals.
 const MAX_SILENT_INTERVALS: u64 = 3;

@@ -470,7 +470,7 @@ impl ThreadSampler {
                 self.may_block_signal = true;
                 if let Unanswered::Ran { ticks, resend } = checked {
                     SessionCounts::add(&counts.unanswered_ticks, ticks);
-                    // Asked for the sake of the timer, too, which goes on.
+                    // The question also ends a timer of a thread that masks the signal.
                     let blocks_signal =
                         (resend || self.timer.runs()) && self.blocks_signal(None, context);
                     if resend && may_send && !blocks_signal {

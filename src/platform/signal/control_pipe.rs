@@ -23,13 +23,14 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Or
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler};
 use nix::unistd::getpid;
 
+use crate::platform::identity::signals_to_block;
 use crate::platform::pinned_library::pin_own_library;
 use crate::platform::signal::handler::{
-    SIGNAL_LIMIT, call_in_handler, check_signal, handler_with_head, intern_action, is_handler,
-    is_sampling_signal, read_action, swap_action,
+    SIGNAL_LIMIT, call_as_installed_in_handler, check_signal, handler_with_head, intern_action,
+    is_handler, is_sampling_signal, read_action, swap_action,
 };
 use crate::platform::signal::other_copy::{self, CONTROL, SAMPLING};
 use crate::platform::signal::pipe_end::{NO_END, PipeEnd};
@@ -125,7 +126,7 @@ unsafe fn write_and_pass_on_in_handler(
         .map(|previous| previous.load(Ordering::Acquire));
     if let Some(previous) = previous.filter(|previous| !previous.is_null()) {
         // SAFETY: *published before*; *kernel's arguments*.
-        unsafe { call_in_handler(&*previous, signal, info, context) };
+        unsafe { call_as_installed_in_handler(&*previous, signal, info, context) };
     }
 }
 
@@ -186,9 +187,12 @@ fn write_request_in_handler(signal: libc::c_int) {
 /// may bind its symbol, which takes the loader's lock. Of the others, [`PipeEnd::new`] has already
 /// called `fstat`, and [`ControlPipe::open`] calls `getpid`, before the pipe is published.
 fn bind_handler_functions() {
-    // SAFETY: these calls access no memory of this crate.
+    // SAFETY: the kernel writes to a local, for which zeroed is valid; a null set changes no mask.
     unsafe {
         std::hint::black_box((libc::__errno_location(), libc::syscall(libc::SYS_getpid)));
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigaddset(&mut set, libc::SIGURG);
+        libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut set);
     }
 }
 
@@ -275,15 +279,17 @@ fn take_signal(signal: ControlSignal) -> Result<(), StartError> {
     PREVIOUS[index].store(intern_action(before), Ordering::Release);
     REQUESTS[index].store(request as u8, Ordering::Relaxed);
     // On the thread's alternate stack if it has one, because the stack of a coroutine may be too
-    // small, and Go requires it. A previous handler must run under the same conditions as before:
-    // with the same blocked signals, on the same stack, and with the same `SA_RESTART` behavior.
+    // small, and Go requires it. All signals are blocked while the handler runs: with AVX-512 the
+    // frame of a signal takes 3.3 KiB, and Rust's alternate stacks have 8 KiB, so three signals at a
+    // time would overflow one. A previous handler must run under the same conditions as before: on
+    // the same stack, with the same `SA_RESTART` behavior, and, by `call_as_installed_in_handler`,
+    // with the same blocked signals.
     let handler = SigHandler::SigAction(control_signal_in_handler);
     let flags = SaFlags::SA_RESTART | SaFlags::SA_ONSTACK;
-    let mut action: libc::sigaction = SigAction::new(handler, flags, SigSet::empty()).into();
+    let mut action: libc::sigaction = SigAction::new(handler, flags, signals_to_block()).into();
     if is_handler(&before) {
-        let kept = before.sa_flags & (libc::SA_RESTART | libc::SA_ONSTACK | libc::SA_NODEFER);
+        let kept = before.sa_flags & (libc::SA_RESTART | libc::SA_ONSTACK);
         action.sa_flags = libc::SA_SIGINFO | kept;
-        action.sa_mask = before.sa_mask;
     }
     // SAFETY: the handler has the signature that `SA_SIGINFO` requires, and keeps its contract.
     let replaced = unsafe { swap_action(number, &action) }

@@ -343,10 +343,27 @@ unsafe fn pass_on_in_handler(
         let default = (&raw const DEFAULT_ACTION).cast_mut();
         let _ = entry.compare_exchange(previous, default, Ordering::AcqRel, Ordering::Relaxed);
     }
-    // SAFETY: *kernel's arguments*.
-    unsafe {
-        block_as_installed_in_handler(action, signal, &*context.cast());
-        call_in_handler(action, signal, info, context);
+    // SAFETY: *kernel's arguments*; the kernel held the action.
+    unsafe { call_as_installed_in_handler(action, signal, info, context) };
+}
+
+/// Calls the handler function of `previous`, if it has one, with the signals blocked that the kernel
+/// would block for it. The return from the signal restores the interrupted thread's mask.
+///
+/// # Safety
+/// - As for [`call_in_handler`], and `context` points to the running handler's `ucontext_t`.
+pub(crate) unsafe fn call_as_installed_in_handler(
+    previous: &libc::sigaction,
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    if is_handler(previous) {
+        // SAFETY: by this function's contract.
+        unsafe {
+            block_as_installed_in_handler(previous, signal, &*context.cast());
+            call_in_handler(previous, signal, info, context);
+        }
     }
 }
 
@@ -384,7 +401,7 @@ pub(crate) fn is_handler(action: &libc::sigaction) -> bool {
     action.sa_sigaction != libc::SIG_DFL && action.sa_sigaction != libc::SIG_IGN
 }
 
-/// Calls the handler function of `previous`, if it has one.
+/// Calls the handler function of `previous`, if it has one, and changes no mask.
 ///
 /// # Safety
 /// - The kernel held `previous` as the action of a signal.

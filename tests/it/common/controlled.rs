@@ -21,11 +21,15 @@ extern "C" fn hosts_handler(_: i32) {
 }
 
 pub(crate) fn action_of(signal: i32) -> usize {
+    action_with_mask(signal).sa_sigaction
+}
+
+pub(crate) fn action_with_mask(signal: i32) -> libc::sigaction {
     // SAFETY: zeroes are a valid `sigaction`, and the kernel writes to a local.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         assert_eq!(libc::sigaction(signal, std::ptr::null(), &mut action), 0);
-        action.sa_sigaction
+        action
     }
 }
 

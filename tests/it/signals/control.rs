@@ -5,9 +5,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 
+use nix::sys::signal::{SigSet, Signal};
+
 use crate::common::controlled::{
-    Controlled, Folder, HOSTS_CALLS, action_of, hosts_handler_address, obey, open_pipes, own_role,
-    raise, set_handler,
+    Controlled, Folder, HOSTS_CALLS, action_of, action_with_mask, hosts_handler_address, obey,
+    open_pipes, own_role, raise, set_handler,
 };
 use crate::common::{self, Read, isolated, wait_until};
 use gekkota::ControlSignals;
@@ -52,6 +54,7 @@ fn role_of_the_child() {
             String::new()
         }
         ("flood", _) => flood(),
+        ("burst", _) => burst(),
         ("execute", _) => pipes_of_an_executed_program(&inherited),
         ("sampled", _) => wait_until_sampled(),
         ("calls", _) => HOSTS_CALLS.load(Ordering::Relaxed).to_string(),
@@ -114,6 +117,32 @@ fn flood() -> String {
         });
     }
     String::new()
+}
+
+/// Lets both control signals and the sampling signal arrive at the same time, on a thread with the
+/// alternate stack that Rust gives each thread. Returns whether they do not interrupt each other.
+fn burst() -> String {
+    let signals = [libc::SIGUSR1, libc::SIGUSR2, libc::SIGURG];
+    let thread = std::thread::spawn(move || {
+        let mut all = SigSet::empty();
+        for signal in signals {
+            all.add(Signal::try_from(signal).expect("a signal"));
+        }
+        for _ in 0..100 {
+            all.thread_block().expect("a mask");
+            signals.into_iter().for_each(raise);
+            // The kernel makes a frame for each signal that the handlers before it do not block.
+            all.thread_unblock().expect("a mask");
+        }
+    });
+    thread.join().expect("the handlers return");
+    let blocks_all = |signal| {
+        let mask = action_with_mask(signal).sa_mask;
+        // SAFETY: the set is initialized.
+        let is_in = |other: &i32| unsafe { libc::sigismember(&mask, *other) } == 1;
+        signals.iter().all(is_in)
+    };
+    signals.into_iter().all(blocks_all).to_string()
 }
 
 /// Returns the number of pipes that an executed program inherits, without its standard output and
@@ -356,6 +385,17 @@ fn many_signals_in_a_row_keep_control_working() {
             "no partial file is left: {:?}",
             folder.files()
         );
+    });
+}
+
+#[test]
+fn signals_that_arrive_together_share_an_alternate_stack() {
+    isolated(|| {
+        let folder = Folder::new("together");
+        let mut child = Controlled::start(CHILD, "plain", &folder.0, &[]);
+        assert_eq!(child.ask("start"), "true");
+        assert_eq!(child.ask("burst"), "true");
+        child.end();
     });
 }
 

@@ -168,7 +168,7 @@ impl Profile {
     /// | `refused_signals` | requests to threads that the system refused to deliver |
     /// | `refused_timers` | threads for which the system refused a timer; they receive signals instead |
     /// | `handler_replacements` | times that foreign code replaced the signal's handler; while a foreign handler is installed, running threads are not sampled |
-    /// | `dropped_samples` | samples that did not fit into the buffer |
+    /// | `dropped_samples` | samples that were dropped, because the buffer had no space or the system no memory |
     /// | `lost_marker_stacks` | stacks of markers that were lost for lack of memory |
     /// | `dropped_ended_threads` | ended threads that were dropped with their samples and markers, because the session kept too many |
     /// | `dropped_empty_threads` | ended threads without samples and markers that were dropped, because the session kept too many |

@@ -59,4 +59,4 @@ pub(crate) use generated::{
 };
 pub(crate) use modules::{AddressMeaning, LoadedModule, ModuleTable};
 pub(crate) use native_stack::{Captured, NativeFrame, NativeStack, StackCopy};
-pub(crate) use unwinder::Unwinder;
+pub(crate) use unwinder::{MAX_FRAMES, Unwinder};

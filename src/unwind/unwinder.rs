@@ -19,7 +19,7 @@ use crate::unwind::native_stack::{Captured, NativeFrame, NativeStack, StackCopy}
 use crate::unwind::register_file::RegisterFile;
 
 /// Maximum number of frames; a deeper stack is truncated at its older end.
-const MAX_FRAMES: usize = 16 << 10;
+pub(crate) const MAX_FRAMES: usize = 16 << 10;
 
 /// The registers that a walk tracks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

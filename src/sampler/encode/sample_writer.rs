@@ -25,14 +25,15 @@ pub(crate) struct LastStack {
 }
 
 impl LastStack {
-    /// Makes `stack` the thread's last stack.
-    pub(crate) fn set(&mut self, stack: &StoredStack) {
+    /// Makes `stack` the thread's last stack. Returns false if there is no memory for it: then the
+    /// last stack has no frames.
+    pub(crate) fn try_set(&mut self, stack: &StoredStack) -> bool {
         if self.stack.is_same(stack) {
             self.stack.set_event_loop(stack.event_loop());
-        } else {
-            self.stack.copy_from(stack);
-            self.written_in = None;
+            return true;
         }
+        self.written_in = None;
+        self.stack.try_copy_from(stack)
     }
 }
 
@@ -319,7 +320,7 @@ mod tests {
         let addresses: Vec<u64> = (0..20)
             .map(|frame| 0x7f00_0000_0000 + thread + frame * 0x1234)
             .collect();
-        last.set(&StoredStack::of_addresses(&addresses));
+        assert!(last.try_set(&StoredStack::of_addresses(&addresses)));
         last
     }
 

@@ -57,7 +57,8 @@ impl<'a> SampleScript<'a> {
     pub(crate) fn set_stack(&mut self, thread: u64, stack: &ScriptedStack) {
         let mut frames = StoredStack::default();
         frames.set_scripted(stack);
-        self.last_stacks.entry(thread).or_default().set(&frames);
+        let last = self.last_stacks.entry(thread).or_default();
+        assert!(last.try_set(&frames), "there is memory");
     }
 
     /// Writes the marker stack with this number. Returns false if the buffer has no space.

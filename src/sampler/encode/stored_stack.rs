@@ -82,8 +82,34 @@ impl StoredStack {
             && self.labels.bytes() == other.labels.bytes()
     }
 
-    /// Copies `other` and reuses the memory of `self`.
-    pub(crate) fn copy_from(&mut self, other: &Self) {
+    /// Removes all frames, and makes space for this many, with these labels. Returns false if there
+    /// is no memory.
+    pub(crate) fn try_reserve(&mut self, frames: usize, labels: usize, text_bytes: usize) -> bool {
+        /// Numbers of an encoded label or script frame, and its other bytes.
+        const NUMBERS: usize = 4;
+        const OTHER_BYTES: usize = 2;
+        self.set_empty(EventLoopState::Unknown);
+        let other_bytes = labels * OTHER_BYTES + text_bytes;
+        self.frames.try_reserve(frames).is_ok()
+            && self.labels.try_reserve(labels * NUMBERS, other_bytes)
+    }
+
+    /// Copies `other` and reuses the memory of `self`. Without memory for that, returns false and
+    /// makes this a truncated stack without frames.
+    pub(crate) fn try_copy_from(&mut self, other: &Self) -> bool {
+        let label_bytes = other.labels.bytes().len();
+        self.set_empty(other.event_loop);
+        let has_memory = self.frames.try_reserve(other.frames.len()).is_ok()
+            && self.labels.try_reserve(0, label_bytes);
+        if has_memory {
+            self.copy_from(other);
+        } else {
+            self.is_truncated = true;
+        }
+        has_memory
+    }
+
+    fn copy_from(&mut self, other: &Self) {
         self.frames.clone_from(&other.frames);
         self.labels.clear().raw(other.labels.bytes());
         (self.is_truncated, self.is_of_other_stack) = (other.is_truncated, other.is_of_other_stack);

@@ -9,6 +9,7 @@
 
 use crate::platform::{BlockedAt, Registers};
 use crate::unwind::{Captured, NativeFrame, NativeStack, Unwinder};
+use crate::util::try_vec;
 
 /// Maximum number of entries: most threads sleep in few places.
 const MAX_ENTRIES: usize = 8;
@@ -130,10 +131,15 @@ impl FramePointerCache {
         if !is_same_place(at, registers.pc, registers.sp) {
             return;
         }
+        // Without memory the thread is asked again.
+        let Some(mut frames) = try_vec(stack.frames.len()) else {
+            return;
+        };
+        frames.extend_from_slice(&stack.frames);
         let entry = CachedFramePointer {
             at,
             fp: registers.fp,
-            stack: stack.clone(),
+            stack: NativeStack { frames, ..*stack },
         };
         let known = self
             .entries

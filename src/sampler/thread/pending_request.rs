@@ -21,10 +21,9 @@ const TICKS_BETWEEN_CHECKS: u64 = 16;
 /// such as that of another copy of the crate. A second signal to a thread that still has the first
 /// one pending changes nothing.
 const RESEND_AFTER_TICKS: u64 = 20;
-/// Number of such ticks for a thread whose clock cannot be read, because such a thread also counts
-/// as running while it waits for a processor; and for signals that the kernel queues and never
-/// drops.
-const RESEND_RARELY_AFTER_TICKS: u64 = 1000;
+/// Time of such ticks for a thread whose clock cannot be read, because such a thread also counts as
+/// running while it waits for a processor; and for signals that the kernel queues and never drops.
+const RESEND_RARELY_AFTER_NS: u64 = 1_000_000_000;
 /// Maximum CPU time that a thread uses before its timer answers, in sampling intervals.
 const MAX_SILENT_INTERVALS: u64 = 3;
 
@@ -125,7 +124,7 @@ impl SignalRequest {
         let ticks = self.ticks;
         self.unanswered += ticks;
         let resend_after = match is_queued || cpu_ns.is_none() {
-            true => RESEND_RARELY_AFTER_TICKS,
+            true => RESEND_AFTER_TICKS.max(RESEND_RARELY_AFTER_NS / interval_ns.max(1)),
             false => RESEND_AFTER_TICKS,
         };
         let resend = self.unanswered >= resend_after;
@@ -273,7 +272,7 @@ mod tests {
         // Each check counts two more ticks.
         assert_eq!(resends(false, true), (16 + 2972) / RESEND_AFTER_TICKS);
         for (is_queued, has_clock) in [(true, true), (false, false)] {
-            let rarely = (16 + 2972) / RESEND_RARELY_AFTER_TICKS;
+            let rarely = (16 + 2972) / (RESEND_RARELY_AFTER_NS / MS);
             assert_eq!(resends(is_queued, has_clock), rarely);
         }
     }

@@ -93,7 +93,10 @@ impl SampleRecorder {
         context: &TickContext<'_>,
     ) -> u64 {
         let (counts, stack) = (&context.session.counts, &context.scratch.stack);
-        self.last_stack.set(stack);
+        if !self.last_stack.try_set(stack) {
+            SessionCounts::add(&counts.dropped_samples, run.ticks);
+            return 0;
+        }
         let Some(run) = context.unpaused_part(run) else {
             return 0;
         };

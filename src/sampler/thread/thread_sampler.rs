@@ -429,8 +429,13 @@ impl ThreadSampler {
     /// A thread that ran on after its last answer is assumed not to mask the signal, because the
     /// check costs 3 µs, or 20 µs for a real-time signal.
     fn blocks_signal(&mut self, blocked_at: Option<BlockedAt>, context: &TickContext<'_>) -> bool {
+        let signal = context.session.settings.signal;
+        // While a thread waits for signals, the kernel reports that it does not block them. The
+        // thread may have begun to wait after the caller asked where it is blocked.
+        let awaits_signals = |probe: &mut ThreadProbe| matches!(probe.probe(), ProbeResult::Blocked(at) if at.awaits_signals);
         let blocks = blocked_at.is_some_and(|at| at.awaits_signals)
-            || (self.may_block_signal && self.probe.blocks(context.session.settings.signal));
+            || (self.may_block_signal
+                && (self.probe.blocks(signal) || awaits_signals(&mut self.probe)));
         if blocks {
             self.timer.end();
         }
@@ -559,6 +564,10 @@ impl ThreadSampler {
         let Some(view) = slot.captured() else {
             return false;
         };
+        if !context.scratch.try_reserve(&view) {
+            SessionCounts::add(&context.session.counts.dropped_samples, 1);
+            return true;
+        }
         let captured = captured_by(&view);
         let unwound = unwind_counted(context, |unwinder, native| {
             self.frame_pointers.unwind(at, &captured, unwinder, native)
@@ -614,7 +623,13 @@ impl ThreadSampler {
         self.may_block_signal = false;
         let header = *view.header();
         if view.enlarge_slot() {
-            state.count_repeated_capture(slot, header.time, cpu_ns, context);
+            let count = &context.session.counts.repeated_captures;
+            state.count_unused_capture(slot, header.time, cpu_ns, context, count);
+            return;
+        }
+        if !context.scratch.try_reserve(&view) {
+            let count = &context.session.counts.dropped_samples;
+            state.count_unused_capture(slot, header.time, cpu_ns, context, count);
             return;
         }
         let captured = captured_by(&view);

@@ -1,5 +1,7 @@
 //! What a thread's sampler waits for between two ticks.
 
+use std::sync::atomic::AtomicU64;
+
 use crate::capture::SlotHandle;
 use crate::platform::monotonic_now;
 use crate::sampler::encode::IdlePeriod;
@@ -23,15 +25,16 @@ pub(crate) enum ThreadState {
 }
 
 impl ThreadState {
-    /// Counts a capture that did not fit into the slot and is repeated in the enlarged slot, with
-    /// the ticks that it would have answered.
+    /// Counts the ticks that a capture would have answered that gives no sample. `count` counts the
+    /// capture.
     #[cold]
-    pub(crate) fn count_repeated_capture(
+    pub(crate) fn count_unused_capture(
         &self,
         slot: &SlotHandle,
         answered: TimeStamp,
         cpu_ns: Option<u64>,
         context: &TickContext<'_>,
+        count: &AtomicU64,
     ) {
         let ticks = match self {
             Self::Signaled(request) => {
@@ -45,8 +48,7 @@ impl ThreadState {
             // Without a request the slot has no capture of this session.
             Self::Running | Self::Idle(_) => return,
         };
-        let counts = &context.session.counts;
-        SessionCounts::add(&counts.repeated_captures, 1);
-        SessionCounts::add(&counts.unanswered_ticks, ticks + 1);
+        SessionCounts::add(count, 1);
+        SessionCounts::add(&context.session.counts.unanswered_ticks, ticks + 1);
     }
 }

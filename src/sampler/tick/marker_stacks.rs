@@ -28,7 +28,9 @@ fn write_stack(context: &mut TickContext<'_>, pending: &PendingStack) -> bool {
         .settings
         .features
         .contains(Features::STACK_WALK);
-    context.scratch.native.frames.clear();
+    if !context.scratch.try_reserve_for_backtrace(backtrace) {
+        return false;
+    }
     context.scratch.native.truncated = false;
     if let Some(addresses) = backtrace.return_addresses() {
         let max_frames = if walks { addresses.len() } else { 1 };

@@ -13,7 +13,7 @@ use crate::sampler::encode::StoredStack;
 use crate::sampler::encode::{SampleRun, Tick};
 use crate::state::{SeenPauses, Session, SessionCounts};
 use crate::types::{Features, ProcessId};
-use crate::unwind::{Captured, NativeStack, StackCopy, Unwinder};
+use crate::unwind::{Captured, MAX_FRAMES, NativeStack, StackCopy, Unwinder};
 
 /// Of this many stacks, one is unwound twice. The second unwinding measures the unwinder itself,
 /// without the processor's cache misses.
@@ -41,6 +41,43 @@ pub(crate) struct TickContext<'a> {
     pub(crate) pauses: SeenPauses,
     /// Whether the profiler's handler is installed, so that a signal reaches it.
     pub(crate) is_handler_in_place: bool,
+}
+
+impl Scratch {
+    /// Makes space for the stack of a capture, unwound, merged and stored. Returns false if there is
+    /// no memory.
+    pub(crate) fn try_reserve(&mut self, view: &CapturedView<'_>) -> bool {
+        // Each caller's frame has at least its return address.
+        let frames = (view.stack().len() / size_of::<u64>() + 1).min(MAX_FRAMES);
+        let (labels, text_bytes) = (view.labels().len(), view.header().text_bytes);
+        self.try_reserve_for(frames, labels, text_bytes)
+    }
+
+    /// Makes space for the stack of a marker, likewise.
+    pub(crate) fn try_reserve_for_backtrace(&mut self, backtrace: &CapturedBacktrace) -> bool {
+        let walked = backtrace.stack().len() / size_of::<u64>() + 1;
+        let given = backtrace.return_addresses().map_or(0, <[u64]>::len);
+        let (mut labels, mut text_bytes) = (0, 0);
+        for label in backtrace.labels() {
+            labels += 1;
+            text_bytes += label.text.len() + label.dynamic.len();
+        }
+        self.try_reserve_for(
+            walked.max(given).min(MAX_FRAMES.max(given)),
+            labels,
+            text_bytes,
+        )
+    }
+
+    fn try_reserve_for(&mut self, frames: usize, labels: usize, text_bytes: usize) -> bool {
+        self.native.frames.clear();
+        self.merged.clear();
+        // One more for the place of labels that are left out.
+        let merged = frames + labels + 1;
+        self.native.frames.try_reserve(frames).is_ok()
+            && self.merged.try_reserve(merged).is_ok()
+            && self.stack.try_reserve(merged, labels + 1, text_bytes)
+    }
 }
 
 impl TickContext<'_> {

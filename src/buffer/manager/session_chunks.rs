@@ -142,7 +142,8 @@ impl SessionChunks {
         )
     }
 
-    /// Numbers a chunk and assigns it to a lane. Returns its writer.
+    /// Numbers a chunk and assigns it to a lane. Returns its writer. The caller has made space in the
+    /// list.
     pub(crate) fn begin(&mut self, chunk: FreshChunk, lane: usize) -> ChunkWriter {
         let range_start = self.range_end;
         self.range_end += chunk.capacity() as u64;
@@ -193,6 +194,10 @@ impl SessionChunks {
         lane: &Lane,
     ) -> Result<ChunkWriter, NoChunk> {
         self.release_done();
+        if !self.has_space_for_one() {
+            self.refused += 1;
+            return Err(NoChunk::OutOfMemory);
+        }
         let chunk = match self.manager.reserve(bytes) {
             Reservation::Recycled(chunk) => chunk,
             Reservation::Allocate => match self.allocate(bytes) {
@@ -256,7 +261,7 @@ impl SessionChunks {
     /// the caller has to allocate a chunk instead. Without memory the next chunk stays missing, and
     /// the lane's writer asks again when it needs one.
     pub(crate) fn set_next(&mut self, lane: &Lane, lanes: usize) -> Option<usize> {
-        if !lane.lacks_next() {
+        if !(lane.lacks_next() && self.has_space_for_one()) {
             return None;
         }
         let bytes = self.chunk_bytes_for(lane.wanted_bytes(), lanes, 0);

@@ -5,9 +5,9 @@
 //! they do not list. So a thread of the profiler makes an uncommon call only after it has found
 //! that it has no filter itself. Another thread may install a filter on all threads
 //! (`SECCOMP_FILTER_FLAG_TSYNC`) between that check and the call, which is well below a
-//! microsecond later. Only the check for message queues (`thread/own_descriptors.rs`) asks once for
-//! many calls, those for up to 64 descriptors, which take some 20 µs. Code that runs on each tick
-//! therefore makes no uncommon call at all.
+//! microsecond later. Code that runs on each tick therefore makes no uncommon call at all. Some
+//! checks are for several calls: those of a timer, and that for message queues
+//! (`thread/own_descriptors.rs`), which looks at up to 64 descriptors and takes some 20 µs.
 //!
 //! Runs in the signal handler: [`may_make_uncommon_call_in_handler`].
 //!

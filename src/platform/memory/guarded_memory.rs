@@ -112,7 +112,7 @@ pub(crate) fn read_guarded(pieces: &[MemoryPiece], target: &mut [u8]) -> usize {
 }
 
 /// Fills `out` with the memory from `address` on. Returns true if all of it was readable. Cost: two
-/// system calls, or seven in a sandbox on a thread without a pipe.
+/// system calls; on a thread without a pipe three, or seven in a sandbox.
 pub(crate) fn read_own_memory(address: u64, out: &mut [u8]) -> bool {
     let bytes = out.len();
     read_guarded(&[MemoryPiece { address, bytes }], out) == bytes

@@ -23,6 +23,7 @@ use std::ptr::NonNull;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use nix::sys::resource::{Resource, getrlimit};
 
 use crate::platform::sandbox::may_make_uncommon_call;
 use crate::platform::thread::has_own_descriptors;
@@ -54,9 +55,10 @@ const DISABLED: u64 = 1;
 /// expiry during a system call is then lost.
 const EXCLUDE_KERNEL: u64 = 1 << 5;
 const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
-/// Range of the lowest descriptor number for an event. Signals carry the number, which is free again
-/// once the event is mapped. A number this high is unlikely to be a descriptor of the application.
-const MIN_DESCRIPTORS: std::ops::Range<libc::c_int> = 700..900;
+/// Limit of open files above which events get no higher numbers. Signals carry an event's number,
+/// which is free again once the event is mapped. A number near the middle is unlikely to be a
+/// descriptor of the application.
+const MAX_LIMIT: u64 = 1024;
 /// `PERF_FLAG_FD_CLOEXEC`.
 const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
 /// `PERF_EVENT_IOC_ENABLE`.
@@ -136,14 +138,19 @@ impl ThreadTimer {
     }
 }
 
-/// Returns the lowest descriptor number for an event of this copy of the crate. Two copies in a
-/// process whose numbers are equal, once in 200 pairs, take each other's events for their own.
-fn min_descriptor() -> libc::c_int {
-    let page = (min_descriptor as fn() -> libc::c_int as usize / PAGE.get()) as libc::c_int;
-    MIN_DESCRIPTORS.start + page.rem_euclid(MIN_DESCRIPTORS.end - MIN_DESCRIPTORS.start)
+/// Returns the lowest descriptor number for an event of this copy of the crate: one in the third
+/// quarter of the numbers below `limit`. Two copies in a process whose numbers are equal, once in
+/// 256 pairs with the usual limit, take each other's events for their own.
+fn min_descriptor(limit: u64) -> libc::c_int {
+    let quarter = (limit.min(MAX_LIMIT) / 4).max(1) as libc::c_int;
+    let page = (min_descriptor as fn(u64) -> libc::c_int as usize / PAGE.get()) as libc::c_int;
+    2 * quarter + page.rem_euclid(quarter)
 }
 
-/// Opens the event on a descriptor of at least [`min_descriptor`], if one is free.
+/// Opens the event on a descriptor of at least [`min_descriptor`].
+///
+/// # Errors
+/// The kernel refuses the event, or no such descriptor is free.
 fn open_event(attributes: &EventAttributes, thread: ThreadId) -> nix::Result<OwnedFd> {
     let (any_cpu, no_group) = (-1, -1);
     let attributes: *const EventAttributes = attributes;
@@ -160,9 +167,10 @@ fn open_event(attributes: &EventAttributes, thread: ThreadId) -> nix::Result<Own
     })? as i32;
     // SAFETY: *just opened*.
     let event = unsafe { OwnedFd::from_raw_fd(event) };
-    let high = fcntl(&event, FcntlArg::F_DUPFD_CLOEXEC(min_descriptor()));
+    let (limit, _) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    let high = fcntl(&event, FcntlArg::F_DUPFD_CLOEXEC(min_descriptor(limit)))?;
     // SAFETY: *just opened*.
-    Ok(high.map_or(event, |high| unsafe { OwnedFd::from_raw_fd(high) }))
+    Ok(unsafe { OwnedFd::from_raw_fd(high) })
 }
 
 /// Directs the event's signals to the thread, and enables the event. `nix` lacks the requests that
@@ -250,6 +258,15 @@ mod tests {
         answer.send(()).expect("the thread waits");
         starts.join().expect("thread").expect("a timer");
         assert_eq!(status, WaitStatus::Exited(child, 0), "events in the child");
+    }
+
+    #[test]
+    fn events_get_numbers_below_any_limit() {
+        for limit in [4, 5, 64, 256, 512, 1024, 1 << 20] {
+            let number = u64::from(min_descriptor(limit).unsigned_abs());
+            let half = limit.min(MAX_LIMIT) / 4 * 2;
+            assert!((half..limit).contains(&number), "{number} of {limit}");
+        }
     }
 
     #[test]

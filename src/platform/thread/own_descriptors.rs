@@ -23,8 +23,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, IntoRawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use nix::fcntl::OFlag;
@@ -49,10 +49,10 @@ const KEPT_SHARE: u64 = 2;
 /// the application's allocator, or an older C library, waits for the loader on it, and the creator
 /// is in a library's constructor.
 const MAX_BEGIN: Duration = Duration::from_secs(5);
-/// Maximum time for a thread to begin after an earlier one did not: it is unlikely to begin either.
-const MAX_BEGIN_AGAIN: Duration = Duration::from_millis(50);
-/// Whether the last new thread did not begin in time.
-static LAST_DID_NOT_BEGIN: AtomicBool = AtomicBool::new(false);
+/// Number of threads that were given up and have not begun yet. A new one would not begin either.
+static NOT_BEGUN: AtomicUsize = AtomicUsize::new(0);
+/// Whether the kernel, or a message queue, kept the last thread that wanted an own table from it.
+static IS_REFUSED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     /// The limit of open files when the calling thread left the shared table; 0 on a thread that
@@ -80,11 +80,15 @@ pub(crate) fn use_own_descriptors() -> bool {
     if has_own_descriptors() {
         return true;
     }
-    if !may_make_uncommon_call() || (0..COPIED_DESCRIPTORS).any(is_message_queue) {
+    if !may_make_uncommon_call() {
         return false;
     }
-    // The calls since the question took up to some 20 µs.
-    if !(may_make_uncommon_call() && leave_shared_table()) {
+    let has_left = !(0..COPIED_DESCRIPTORS).any(is_message_queue)
+        // The calls since the question took up to some 20 µs.
+        && may_make_uncommon_call()
+        && leave_shared_table();
+    IS_REFUSED.store(!has_left, Ordering::Relaxed);
+    if !has_left {
         return false;
     }
     open_null_streams();
@@ -95,38 +99,85 @@ pub(crate) fn use_own_descriptors() -> bool {
 
 /// Runs `body` on a thread with an empty descriptor table, and waits for it. Runs it on the calling
 /// thread if that is such a thread, if the system refuses to create one, if a new one has no memory
-/// or does not begin, and in a sandbox. `body` neither runs code of the application nor calls the
+/// or does not begin, in a sandbox, and where the last thread was refused such a table. `body` neither runs code of the application nor calls the
 /// loader, whose lock the calling thread may hold. Cost: about 40 µs, for the thread and the check.
 pub(crate) fn on_own_descriptors<T: Send + 'static>(
     body: impl FnOnce() -> T + Send + 'static,
 ) -> T {
-    if has_own_descriptors() || !may_make_uncommon_call() {
+    if has_own_descriptors() || !may_begin_thread() || IS_REFUSED.load(Ordering::Relaxed) {
         return body();
     }
-    let (answer, has_begun) = on_new_thread(max_begin(), || (), body);
-    LAST_DID_NOT_BEGIN.store(!has_begun, Ordering::Relaxed);
+    let (answer, _) = on_new_thread(MAX_BEGIN, &NOT_BEGUN, || (), body);
     answer
 }
 
-fn max_begin() -> Duration {
-    match LAST_DID_NOT_BEGIN.load(Ordering::Relaxed) {
-        true => MAX_BEGIN_AGAIN,
-        false => MAX_BEGIN,
+/// Returns whether a new thread may be created, and is likely to begin.
+fn may_begin_thread() -> bool {
+    NOT_BEGUN.load(Ordering::Relaxed) == 0 && may_make_uncommon_call()
+}
+
+/// Work that two threads may take: a new one, and the one that created it. Whichever takes it first
+/// does it.
+///
+/// The mutex belongs to one call, so no code that interrupts the call can wait for it.
+struct Work<F> {
+    state: Mutex<WorkState<F>>,
+    /// The number of threads that were given up, such as [`NOT_BEGUN`].
+    not_begun: &'static AtomicUsize,
+}
+
+struct WorkState<F> {
+    body: Option<F>,
+    /// Whether the new thread has begun, or was never created.
+    has_begun: bool,
+    is_counted: bool,
+}
+
+/// The new thread's share of the work. It is dropped when the thread begins, or is not created.
+struct WorkOfThread<F>(Arc<Work<F>>);
+
+impl<F> Work<F> {
+    fn new(not_begun: &'static AtomicUsize, body: F) -> (Arc<Self>, WorkOfThread<F>) {
+        let state = Mutex::new(WorkState {
+            body: Some(body),
+            has_begun: false,
+            is_counted: false,
+        });
+        let work = Arc::new(Self { state, not_begun });
+        (Arc::clone(&work), WorkOfThread(work))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, WorkState<F>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the work back from the new thread, unless that has taken it. Counts a thread that has
+    /// not begun.
+    fn take_back(&self) -> Option<F> {
+        let mut state = self.lock();
+        let body = state.body.take();
+        if body.is_some() && !state.has_begun {
+            state.is_counted = true;
+            self.not_begun.fetch_add(1, Ordering::Relaxed);
+        }
+        body
     }
 }
 
-/// Work that two threads may take. Whichever takes it first does it.
-///
-/// The mutex belongs to one call, so no code that interrupts the call can wait for it.
-struct Work<F>(Mutex<Option<F>>);
-
-impl<F> Work<F> {
-    fn new(body: F) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(Some(body))))
+impl<F> WorkOfThread<F> {
+    /// Takes the work, unless the thread was given up.
+    fn take(self) -> Option<F> {
+        self.0.lock().body.take()
     }
+}
 
-    fn take(&self) -> Option<F> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+impl<F> Drop for WorkOfThread<F> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.has_begun = true;
+        if std::mem::take(&mut state.is_counted) {
+            self.0.not_begun.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -134,12 +185,12 @@ impl<F> Work<F> {
 /// that far within `max_begin`. Returns the answer, and whether the new thread ran `body`.
 fn on_new_thread<T: Send + 'static>(
     max_begin: Duration,
+    not_begun: &'static AtomicUsize,
     begin: impl FnOnce() + Send + 'static,
     body: impl FnOnce() -> T + Send + 'static,
 ) -> (T, bool) {
-    let work = Work::new(body);
+    let (work, of_thread) = Work::new(not_begun, body);
     let (send, answer) = channel();
-    let of_thread = Arc::clone(&work);
     let run = move || {
         begin();
         if !has_memory() {
@@ -153,7 +204,7 @@ fn on_new_thread<T: Send + 'static>(
     let thread = with_signals_blocked(|| spawn_profiler_thread(c"ProfilerFiles", run));
     let mut answered = answer.receive_within(max_begin);
     if answered.is_none() {
-        if let Some(body) = work.take() {
+        if let Some(body) = work.take_back() {
             // The thread is not joined: it may begin only after the caller has returned.
             return (body(), false);
         }
@@ -202,11 +253,10 @@ pub(crate) fn feed_own_descriptors<T: Send + 'static>(
     feed: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     body: impl FnOnce(&mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> T + Send + 'static,
 ) -> Option<T> {
-    if !may_make_uncommon_call() {
+    if !may_begin_thread() {
         return None;
     }
-    let work = Work::new(body);
-    let of_thread = Arc::clone(&work);
+    let (work, of_thread) = Work::new(&NOT_BEGUN, body);
     let (send_begun, begun) = channel();
     let (send_answer, answer) = channel();
     let (parts, receive_parts) = channel();
@@ -222,9 +272,8 @@ pub(crate) fn feed_own_descriptors<T: Send + 'static>(
         }
     };
     let thread = with_signals_blocked(|| spawn_profiler_thread(c"ProfilerFiles", run)).ok()?;
-    let has_begun = begun.receive_within(max_begin()).is_some() || work.take().is_none();
-    LAST_DID_NOT_BEGIN.store(!has_begun, Ordering::Relaxed);
-    if !has_begun {
+    let has_begun = begun.receive_within(MAX_BEGIN).is_some();
+    if !has_begun && work.take_back().is_some() {
         return None;
     }
     // The other thread has opened its file. If it cannot, there is nothing to write to.
@@ -447,8 +496,17 @@ mod tests {
         let (end_wait, waits) = channel();
         let begin = move || assert_eq!(waits.receive(), Some(()));
         let max_begin = Duration::from_millis(20);
-        let answer = on_new_thread(max_begin, begin, has_own_descriptors);
+        // Not the one of the other tests in this process.
+        static NOT_BEGUN: AtomicUsize = AtomicUsize::new(0);
+        let answer = on_new_thread(max_begin, &NOT_BEGUN, begin, has_own_descriptors);
         assert_eq!(answer, (false, false), "the creator shares the table");
+        assert_eq!(NOT_BEGUN.load(Ordering::Relaxed), 1);
         assert!(end_wait.send(()));
+        while NOT_BEGUN.load(Ordering::Relaxed) > 0 {
+            std::thread::yield_now();
+        }
+        let answer = on_new_thread(MAX_BEGIN, &NOT_BEGUN, || (), has_own_descriptors);
+        assert_eq!(answer, (true, true));
+        assert_eq!(NOT_BEGUN.load(Ordering::Relaxed), 0);
     }
 }

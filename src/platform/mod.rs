@@ -76,6 +76,7 @@ pub(crate) use modules::{
 pub(crate) use output::{
     ExistingFile, SpecialFile, TemporaryFile, follow_links, remove_stale_files,
 };
+pub(crate) use pinned_library::pin_own_library;
 pub(crate) use private_file::{OwnFile, open_own_file, read_exe_path, to_path_bytes};
 pub(crate) use procfs::BlockedAt;
 pub(crate) use sandbox::check_sandbox;

@@ -9,6 +9,7 @@ use once_cell::race::OnceBox;
 use crate::backtrace::{BacktraceLabel, CapturedBacktrace};
 use crate::capture::CapturedView;
 use crate::labels::{LABELS_LEFT_OUT, ScriptLocation, joined_label_text, script_function};
+use crate::platform::pin_own_library;
 use crate::sampler::encode::{MergedFrame, merge_stacks};
 use crate::sampler::tick::{captured_by, captured_of_backtrace};
 use crate::symbols::{CodeAddressService, SampledAddress};
@@ -229,8 +230,10 @@ pub(crate) struct SampledStack {
 
 impl SampledStack {
     /// Prepares for captures. Must be called before the first one: from then on the profiler knows
-    /// which modules are loaded and which are replaced.
+    /// which modules are loaded and which are replaced. The library with this code stays loaded,
+    /// because a thread that opens files for a stack may begin after the call has returned.
     pub(crate) fn prepare() {
+        pin_own_library();
         OnDemandUnwinder::ensure();
     }
 

@@ -7,6 +7,10 @@ pub(crate) struct Holdings {
     pub(crate) threads: usize,
     pub(crate) descriptors: usize,
     resident_kib: usize,
+    /// The part of the resident memory that is no file, and the memory that the program has
+    /// allocated of it: printed to explain a growth.
+    anonymous_kib: usize,
+    allocated_kib: usize,
     /// Address space, with or without memory behind it. Only this shows pages that were freed but
     /// not unmapped.
     mapped_kib: usize,
@@ -14,10 +18,19 @@ pub(crate) struct Holdings {
 }
 
 impl Holdings {
-    /// Keeps the C library from reserving memory for each thread. Called first.
+    /// Keeps the C library from reserving memory for each thread, and from keeping memory that is
+    /// free. Called first.
+    ///
+    /// The test harness has begun threads with memory of their own before. From there the C library
+    /// returns free memory only beyond a threshold, which it raises to up to 64 MiB when large
+    /// allocations are freed, unless it is set.
     pub(crate) fn prepare() {
-        // SAFETY: the call sets an option of the allocator.
-        unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
+        const TRIM_BYTES: libc::c_int = 128 << 10;
+        // SAFETY: the calls set options of the allocator.
+        unsafe {
+            libc::mallopt(libc::M_ARENA_MAX, 1);
+            libc::mallopt(libc::M_TRIM_THRESHOLD, TRIM_BYTES);
+        }
     }
 
     pub(crate) fn now() -> Self {
@@ -27,6 +40,8 @@ impl Holdings {
             threads: threads(),
             descriptors: entries("/proc/self/fd"),
             resident_kib: status_kib("VmRSS:"),
+            anonymous_kib: status_kib("RssAnon:"),
+            allocated_kib: allocated_kib(),
             mapped_kib: status_kib("VmSize:"),
             mappings: std::fs::read_to_string("/proc/self/maps")
                 .expect("maps")
@@ -76,6 +91,18 @@ pub(crate) fn threads() -> usize {
 
 fn entries(folder: &str) -> usize {
     std::fs::read_dir(folder).expect(folder).count()
+}
+
+/// Returns the memory in use by allocations; 0 where the C library does not say.
+fn allocated_kib() -> usize {
+    #[cfg(target_env = "gnu")]
+    {
+        // SAFETY: the call reads the allocator's own counts.
+        let counts = unsafe { libc::mallinfo2() };
+        (counts.uordblks + counts.hblkhd) >> 10
+    }
+    #[cfg(not(target_env = "gnu"))]
+    0
 }
 
 /// Returns a number of KiB from `/proc/self/status`.

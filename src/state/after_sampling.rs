@@ -196,9 +196,9 @@ impl std::fmt::Debug for AfterSampling {
 /// The thread that runs the callbacks of a session, and the callbacks that wait for it.
 struct CallbackRunner {
     /// The standard library's mutex: a thread that waits for `parking_lot`'s condition variable can
-    /// hang in the child of a fork (`util/lock/fork_safe.rs`). Threads of the application lock it as
-    /// the profiler's own work, so that a signal handler which interrupts them is refused when it
-    /// calls the profiler. No handler runs on the profiler's threads.
+    /// hang in the child of a fork (`util/lock/fork_safe.rs`). All threads lock it as the profiler's
+    /// own work, so that a signal handler which interrupts them is refused when it calls the
+    /// profiler. A callback may have unblocked signals on the callbacks' thread.
     work: Mutex<Work>,
     has_changed: Condvar,
     owner: OwnerProcess,

@@ -174,7 +174,7 @@ pub(crate) fn notify_out_of_memory(refused_chunks: u64) {
 /// Warns that no profile can be saved at shutdown.
 pub(crate) fn notify_nothing_to_save(path: &std::path::Path) {
     let reason = match is_switched_on(STARTUP) {
-        true => "it could not be started, or the program has stopped it".to_owned(),
+        true => "it was not started, or the program has stopped it".to_owned(),
         false => format!("{STARTUP}=1 starts it when the program creates its AutoProfilerInit"),
     };
     notices::notify(&format!(

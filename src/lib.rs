@@ -136,6 +136,9 @@ mod macros;
 #[forbid(unsafe_code)]
 mod markers;
 #[cfg(has_profiler)]
+#[forbid(unsafe_code)]
+mod model;
+#[cfg(has_profiler)]
 mod platform;
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]

@@ -14,7 +14,7 @@ use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 /// layers.
 const LAYERS: &[&[&str]] = &[
     &["types", "util"],
-    &["platform", "json", "buffer"],
+    &["platform", "json", "buffer", "model"],
     &["labels", "unwind", "markers", "counters"],
     &["capture", "symbols"],
     &["threads"],

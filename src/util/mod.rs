@@ -46,6 +46,9 @@ mod progress;
 mod short_text;
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]
+mod text_table;
+#[cfg(has_profiler)]
+#[forbid(unsafe_code)]
 mod unique_index;
 
 #[cfg(has_profiler)]
@@ -84,5 +87,7 @@ pub(crate) use short_text::TextBudget;
     allow(unused_imports, reason = "only some integrations use it")
 )]
 pub(crate) use short_text::cut_at_character;
+#[cfg(has_profiler)]
+pub(crate) use text_table::TextTable;
 #[cfg(has_profiler)]
 pub(crate) use unique_index::{Search, UniqueIndex};

@@ -2,7 +2,7 @@
 //! with which `crate::sampler` wrote the chunk.
 
 use crate::buffer::{EntryReader, FrameTag, ROOT_NODES, root_node, unzigzag};
-use crate::stream::decode::unique_stacks::UniqueStacks;
+use crate::model::UniqueStacks;
 use crate::symbols::SampledAddress;
 use crate::types::{CodeAddress, FrameFlags};
 

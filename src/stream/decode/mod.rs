@@ -12,9 +12,7 @@ mod plain_samples;
 mod rows;
 mod source;
 mod streaming_context;
-mod text_table;
 mod thread_index;
-mod unique_stacks;
 
 pub(crate) use chunk_stacks::FrameKey;
 pub(crate) use event_delays::max_probe_gap_ns;
@@ -27,5 +25,3 @@ pub(crate) use source::ProfileSource;
 pub(crate) use streaming_context::{
     ProcessStreamingContext, ThreadStreamingContext, UsedMarkerTypes,
 };
-pub(crate) use text_table::TextTable;
-pub(crate) use unique_stacks::UniqueStacks;

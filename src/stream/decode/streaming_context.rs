@@ -7,6 +7,7 @@ use crate::buffer::{Block, EntryKind, EntryReader, SampleFlags};
 use crate::counters::CounterDescription;
 use crate::labels::joined_label_text;
 use crate::markers::{DecodedMarker, DecodedPayload};
+use crate::model::UniqueStacks;
 use crate::stream::decode::chunk_stacks::{ChunkStacks, FrameKey, FrameResolver};
 use crate::stream::decode::entry_counts::{EntryClass, EntryCounts};
 use crate::stream::decode::event_delays::EventProbes;
@@ -17,16 +18,14 @@ use crate::stream::decode::rows::{
     CounterRows, Repeats, RowEvent, SampleRow, SampleRows, cut_before,
 };
 use crate::stream::decode::source::ProfileSource;
-use crate::stream::decode::text_table::TextTable;
 use crate::stream::decode::thread_index::ThreadIndex;
-use crate::stream::decode::unique_stacks::UniqueStacks;
 use crate::stream::memory::{OutOfMemory, check_memory};
 use crate::symbols::SampledAddress;
 use crate::threads::OffThreadRef;
 use crate::types::{CategoryInfo, FrameFlags, all_categories};
 use crate::unwind::{AddressMeaning, LoadedModule};
 use crate::util::{
-    NumberMap, ProgressLocation, ProgressLogger, map_growth_bytes, vec_growth_bytes,
+    NumberMap, ProgressLocation, ProgressLogger, TextTable, map_growth_bytes, vec_growth_bytes,
 };
 
 /// The buffer's contents for one thread.

@@ -5,16 +5,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::labels::{LABELS_LEFT_OUT, script_function};
+use crate::model::UniqueStacks;
 use crate::stream::decode::FrameKey;
 use crate::stream::decode::ProcessStreamingContext;
 use crate::stream::decode::ProfileSource;
-use crate::stream::decode::TextTable;
-use crate::stream::decode::UniqueStacks;
 use crate::stream::resolve::location::{Locations, label_location, script_location};
 use crate::symbols::{AddressNames, CodeAddressService, FrameName, SampledAddress, UnreadFile};
 use crate::types::{ScriptDescription, ScriptImplementation};
 use crate::unwind::{LoadedModule, NamedCode};
-use crate::util::{ProgressLocation, ProgressLogger};
+use crate::util::{ProgressLocation, ProgressLogger, TextTable};
 
 /// Placeholder for missing frames.
 pub(crate) const TRUNCATED: &str = "(truncated)";

@@ -1,6 +1,7 @@
 //! A table of unique texts.
 
-use crate::util::{Search, UniqueIndex, string_growth_bytes, vec_growth_bytes};
+use crate::util::memory::{string_growth_bytes, vec_growth_bytes};
+use crate::util::unique_index::{Search, UniqueIndex};
 
 /// The texts, one after another, in the order in which they were first added.
 #[derive(Debug, Default)]

@@ -1,0 +1,136 @@
+//! The tree of a thread's calls: stacks by function instead of by address.
+
+use std::collections::HashMap;
+
+use crate::model::profile::{ProfileModel, Thread};
+use crate::model::stacks::{FunctionId, FunctionKind, StackId};
+
+/// Index of a call node.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct NodeId(pub(crate) u32);
+
+/// A function with its callers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct CallNode {
+    /// The caller's node, which comes before this one. `None` for an outermost function.
+    pub(crate) parent: Option<NodeId>,
+    pub(crate) function: FunctionId,
+}
+
+/// The call nodes of one thread. Two stacks that go through the same functions share their nodes,
+/// whatever the addresses in these functions.
+#[derive(Debug, Default)]
+pub(crate) struct CallNodes {
+    nodes: Vec<CallNode>,
+    /// The node of each stack that was looked up; `None` for a stack of left out frames only.
+    by_stack: HashMap<StackId, Option<NodeId>>,
+    by_call: HashMap<(Option<NodeId>, FunctionId), NodeId>,
+}
+
+impl CallNodes {
+    /// Returns the nodes of all samples of a thread. A root frame, which all stacks of a thread
+    /// share and which is not code, gets no node.
+    pub(crate) fn of(profile: &ProfileModel, thread: &Thread) -> Self {
+        let mut nodes = Self::default();
+        for sample in thread.samples.iter() {
+            if let Some(stack) = sample.stack {
+                nodes.add(profile, stack);
+            }
+        }
+        nodes
+    }
+
+    /// Returns the node of a stack's innermost function, and adds it and its callers if they are
+    /// new.
+    pub(crate) fn add(&mut self, profile: &ProfileModel, stack: StackId) -> Option<NodeId> {
+        // The prefixes must be added first.
+        let mut missing = Vec::new();
+        let mut next = Some(stack);
+        let mut node = loop {
+            let Some(stack) = next else { break None };
+            if let Some(&known) = self.by_stack.get(&stack) {
+                break known;
+            }
+            missing.push(stack);
+            next = profile.stack(stack).0;
+        };
+        for stack in missing.into_iter().rev() {
+            let function = profile.frame(profile.stack(stack).1).function;
+            if !is_root(profile, function) {
+                node = Some(self.call(node, function));
+            }
+            self.by_stack.insert(stack, node);
+        }
+        node
+    }
+
+    fn call(&mut self, parent: Option<NodeId>, function: FunctionId) -> NodeId {
+        let Self { nodes, by_call, .. } = self;
+        *by_call.entry((parent, function)).or_insert_with(|| {
+            nodes.push(CallNode { parent, function });
+            NodeId(nodes.len() as u32 - 1)
+        })
+    }
+
+    /// Returns the node of a stack that was added before.
+    pub(crate) fn node_of(&self, stack: StackId) -> Option<NodeId> {
+        self.by_stack.get(&stack).copied().flatten()
+    }
+
+    /// Returns all nodes. A caller's node comes before those of the functions that it calls.
+    pub(crate) fn nodes(&self) -> &[CallNode] {
+        &self.nodes
+    }
+
+    pub(crate) fn get(&self, id: NodeId) -> &CallNode {
+        &self.nodes[id.0 as usize]
+    }
+
+    /// Returns a node and its callers, the innermost first.
+    pub(crate) fn path(&self, node: Option<NodeId>) -> impl Iterator<Item = NodeId> + '_ {
+        std::iter::successors(node, |node| self.get(*node).parent)
+    }
+}
+
+fn is_root(profile: &ProfileModel, function: FunctionId) -> bool {
+    let function = profile.function(function);
+    function.kind == FunctionKind::Structure && profile.text(function.name) == "(root)"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::stacks::{Frame, Function};
+
+    #[test]
+    fn stacks_through_the_same_functions_share_a_node() {
+        let mut profile = ProfileModel::default();
+        let mut function = |name, kind| {
+            let name = profile.intern(name);
+            profile.intern_function(Function::new(name, kind))
+        };
+        let (root, work) = (
+            function("(root)", FunctionKind::Structure),
+            function("work", FunctionKind::Native),
+        );
+        let root = profile.intern_frame(&Frame::new(root));
+        let root = profile.append_frame(None, root);
+        let mut at = |prefix, address| {
+            let frame = profile.intern_frame(&Frame {
+                address: Some(address),
+                ..Frame::new(work)
+            });
+            profile.append_frame(Some(prefix), frame)
+        };
+        let (one, other) = (at(root, 1), at(root, 2));
+        let recursive = at(other, 1);
+        let mut nodes = CallNodes::default();
+        assert_eq!(nodes.add(&profile, root), None);
+        let node = nodes.add(&profile, one).expect("a node");
+        assert_eq!(nodes.add(&profile, other), Some(node));
+        let inner = nodes.add(&profile, recursive).expect("a node");
+        assert_eq!(nodes.path(Some(inner)).collect::<Vec<_>>(), [inner, node]);
+        assert_eq!(nodes.node_of(one), Some(node));
+        assert_eq!(nodes.nodes().len(), 2);
+    }
+}

@@ -1,0 +1,44 @@
+//! The neutral model of a profile: what every format is written from.
+//!
+//! # Purpose
+//! Holds a profile whose entries are decoded and whose frames are named: processes, threads,
+//! samples, stacks with inlined functions, markers, counters and modules. `stream` makes it from a
+//! session, and `export` reads it from a file. `export` writes every format from it.
+//!
+//! # Threads and locks
+//! Plain values, without locks.
+//!
+//! # Imports
+//! `util`
+//!
+//! # Invariants
+//! - Each text, function, frame and stack is held once, for all threads of all processes.
+//! - The prefix of a stack comes before the stack.
+//! - An id always refers to an element of the profile that it came from.
+//! - Times are in ns since the profile's start, for all processes. They may be negative: a process
+//!   may begin before the profile's own.
+//! - The samples of a thread, and the values of a counter, are in the order of their times.
+//!
+//! # Read next
+//! `profile.rs`, `stacks.rs`, `samples.rs`, `markers.rs`, `call_nodes.rs`.
+
+mod call_nodes;
+mod counters;
+mod markers;
+mod profile;
+mod samples;
+mod stacks;
+mod unique_stacks;
+
+pub(crate) use call_nodes::{CallNode, CallNodes, NodeId};
+pub(crate) use counters::{Counter, CounterSample};
+pub(crate) use markers::{FieldValue, Marker, MarkerPayload, MarkerPhase, Markers};
+pub(crate) use profile::{
+    Category, CategoryPair, MarkerSchema, Meta, Module, ModuleId, Process, ProfileModel, TextId,
+    Thread,
+};
+pub(crate) use samples::{Sample, Samples, WeightUnit};
+pub(crate) use stacks::{
+    Frame, FrameId, Function, FunctionId, FunctionKind, NativeSymbol, SourceText, StackId,
+};
+pub(crate) use unique_stacks::UniqueStacks;

@@ -1,0 +1,280 @@
+//! The profile as a whole, and its processes, threads and modules.
+
+use std::collections::HashMap;
+
+use crate::model::counters::Counter;
+use crate::model::markers::Markers;
+use crate::model::samples::Samples;
+use crate::model::stacks::{
+    Frame, FrameId, Function, FunctionId, NativeSymbol, SourceText, StackId,
+};
+use crate::model::unique_stacks::UniqueStacks;
+use crate::util::{Search, TextTable, UniqueIndex};
+
+/// A text of the profile, such as a name, a path, or a value in JSON.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub(crate) struct TextId(pub(crate) u32);
+
+/// Index of a module in [`ProfileModel::modules`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct ModuleId(pub(crate) u32);
+
+/// A profile, of one process or of several.
+#[derive(Debug, Default)]
+pub(crate) struct ProfileModel {
+    pub(crate) meta: Meta,
+    pub(crate) categories: Vec<Category>,
+    pub(crate) marker_schemas: Vec<MarkerSchema>,
+    /// In a process, sorted by address.
+    pub(crate) modules: Vec<Module>,
+    /// The first one is the process that wrote the profile.
+    pub(crate) processes: Vec<Process>,
+    pub(crate) threads: Vec<Thread>,
+    pub(crate) counters: Vec<Counter>,
+    pub(crate) native_symbols: Vec<NativeSymbol>,
+    /// The contents of source files, by the text that is the file's path.
+    pub(crate) sources: HashMap<TextId, SourceText>,
+    texts: TextTable,
+    functions: Vec<Function>,
+    function_index: UniqueIndex,
+    stacks: UniqueStacks<Frame>,
+}
+
+/// Facts about the whole profile.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Meta {
+    /// Name of the program.
+    pub(crate) product: String,
+    /// Time 0 of the profile, in ms since the Unix epoch.
+    pub(crate) start_epoch_ms: f64,
+    /// Interval of the sampler, in ns.
+    pub(crate) interval_ns: u64,
+    /// Start and end of the session, in ns since the profile's start.
+    pub(crate) session_ns: Option<(i64, i64)>,
+    /// Whether addresses have got their names.
+    pub(crate) is_symbolicated: bool,
+    /// Whether samples have the CPU time since the thread's previous sample.
+    pub(crate) has_cpu_deltas: bool,
+    /// Names of the session's features.
+    pub(crate) features: Vec<String>,
+    /// Further fields of Gecko's `meta`: their keys, and their values in JSON. Only `Format::Gecko`
+    /// and the processed format write them.
+    pub(crate) other: Vec<(String, String)>,
+}
+
+/// A category of frames and markers.
+#[derive(Clone, Debug)]
+pub(crate) struct Category {
+    pub(crate) name: String,
+    /// A color of the Firefox Profiler, such as `lightblue`.
+    pub(crate) color: String,
+    /// Names of the subcategories; at least one.
+    pub(crate) subcategories: Vec<String>,
+}
+
+/// A category, and one of its subcategories, by index.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct CategoryPair {
+    pub(crate) category: u16,
+    pub(crate) subcategory: u16,
+}
+
+/// The description of a marker type.
+#[derive(Clone, Debug)]
+pub(crate) struct MarkerSchema {
+    pub(crate) name: String,
+    /// The whole description, as JSON of the Firefox Profiler.
+    pub(crate) json: String,
+}
+
+/// An executable, a library, or generated code, at its addresses in a process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Module {
+    pub(crate) process: usize,
+    /// First address, and the address after the last one. Frames have addresses relative to the
+    /// first one plus `offset`.
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// What is added to an address relative to `start`; 0 in profiles of gekkota.
+    pub(crate) offset: u64,
+    /// File name.
+    pub(crate) name: String,
+    pub(crate) path: String,
+    pub(crate) debug_name: String,
+    pub(crate) debug_path: String,
+    /// The build id as symbol servers write it; empty if unknown.
+    pub(crate) breakpad_id: String,
+    /// The whole build id as lower-case hexadecimal digits.
+    pub(crate) code_id: Option<String>,
+    pub(crate) arch: Option<String>,
+}
+
+/// A process of the profile.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Process {
+    /// The process id. Firefox's own files may have an id with a suffix.
+    pub(crate) pid: String,
+    pub(crate) name: String,
+    /// Type of the process, such as `default` or `tab`.
+    pub(crate) kind: String,
+    /// Start and end of the process, as far as they are known.
+    pub(crate) started_ns: Option<i64>,
+    pub(crate) ended_ns: Option<i64>,
+    /// Ranges without samples, or without samples and markers, as JSON of Gecko's `pausedRanges`.
+    pub(crate) paused_ranges: Option<String>,
+    /// Gecko's `pages`, as JSON.
+    pub(crate) pages: Option<String>,
+    /// Gecko's `profilingLog`, as JSON.
+    pub(crate) log: Option<String>,
+}
+
+/// A thread of a process.
+#[derive(Debug)]
+pub(crate) struct Thread {
+    /// Index in [`ProfileModel::processes`].
+    pub(crate) process: usize,
+    pub(crate) name: String,
+    pub(crate) tid: String,
+    /// Whether it is the main thread of its process.
+    pub(crate) is_main: bool,
+    pub(crate) registered_ns: Option<i64>,
+    pub(crate) unregistered_ns: Option<i64>,
+    pub(crate) samples: Samples,
+    pub(crate) markers: Markers,
+}
+
+impl ProfileModel {
+    /// Returns the id of a text, and adds the text if it is new. Equal texts have the same id.
+    pub(crate) fn intern(&mut self, text: &str) -> TextId {
+        TextId(self.texts.intern(text))
+    }
+
+    pub(crate) fn text(&self, id: TextId) -> &str {
+        self.texts.get(id.0)
+    }
+
+    /// Returns the id of a function, and adds the function if it is new.
+    pub(crate) fn intern_function(&mut self, function: Function) -> FunctionId {
+        let Self {
+            functions,
+            function_index,
+            ..
+        } = self;
+        match function_index.search(&function, |at| functions[at as usize] == function) {
+            Search::Found(known) => FunctionId(known),
+            Search::Missing(slot) => {
+                let id = functions.len() as u32;
+                functions.push(function);
+                slot.fill(id);
+                FunctionId(id)
+            }
+        }
+    }
+
+    pub(crate) fn function(&self, id: FunctionId) -> &Function {
+        &self.functions[id.0 as usize]
+    }
+
+    pub(crate) fn functions(&self) -> &[Function] {
+        &self.functions
+    }
+
+    /// Returns the id of a frame, and adds the frame if it is new.
+    pub(crate) fn intern_frame(&mut self, frame: &Frame) -> FrameId {
+        FrameId(self.stacks.intern_frame(frame))
+    }
+
+    pub(crate) fn frame(&self, id: FrameId) -> &Frame {
+        &self.stacks.frames()[id.0 as usize]
+    }
+
+    pub(crate) fn frames(&self) -> &[Frame] {
+        self.stacks.frames()
+    }
+
+    /// Returns the stack of a frame on top of `prefix`, and adds the stack if it is new. Without a
+    /// prefix, the frame is the outermost one.
+    pub(crate) fn append_frame(&mut self, prefix: Option<StackId>, frame: FrameId) -> StackId {
+        let prefix = prefix.map(|prefix| prefix.0);
+        StackId(self.stacks.append_frame(prefix, frame.0))
+    }
+
+    /// Returns the number of stacks. Their ids are the numbers below it.
+    pub(crate) fn stack_count(&self) -> usize {
+        self.stacks.stacks().len()
+    }
+
+    /// Returns the prefix and the innermost frame of a stack.
+    pub(crate) fn stack(&self, id: StackId) -> (Option<StackId>, FrameId) {
+        let (prefix, frame) = self.stacks.stacks()[id.0 as usize];
+        (prefix.map(StackId), FrameId(frame))
+    }
+
+    /// Returns the frames of a stack, the innermost one first.
+    pub(crate) fn stack_frames(
+        &self,
+        stack: Option<StackId>,
+    ) -> impl Iterator<Item = FrameId> + '_ {
+        let mut next = stack;
+        std::iter::from_fn(move || {
+            let (prefix, frame) = self.stack(next?);
+            next = prefix;
+            Some(frame)
+        })
+    }
+
+    pub(crate) fn function_name(&self, id: FunctionId) -> &str {
+        self.text(self.function(id).name)
+    }
+
+    pub(crate) fn module(&self, id: ModuleId) -> &Module {
+        &self.modules[id.0 as usize]
+    }
+
+    pub(crate) fn process_of(&self, thread: &Thread) -> &Process {
+        &self.processes[thread.process]
+    }
+
+    /// Returns whether a sample of this stack shows a thread that waited: the category of its
+    /// innermost frame is `Idle`.
+    pub(crate) fn is_idle_stack(&self, stack: StackId) -> bool {
+        let (_, frame) = self.stack(stack);
+        let category = self.frame(frame).category;
+        category.is_some_and(|pair| {
+            let category = self.categories.get(usize::from(pair.category));
+            category.is_some_and(|category| category.name == "Idle")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::stacks::FunctionKind;
+
+    #[test]
+    fn texts_functions_and_stacks_are_held_once() {
+        let mut profile = ProfileModel::default();
+        let name = profile.intern("work");
+        assert_eq!(profile.intern("work"), name);
+        let function = Function::new(name, FunctionKind::Native);
+        let id = profile.intern_function(function.clone());
+        assert_eq!(profile.intern_function(function), id);
+        let (outer, inner) = (
+            Frame::new(id),
+            Frame {
+                address: Some(7),
+                ..Frame::new(id)
+            },
+        );
+        let outer = profile.intern_frame(&outer);
+        let inner = profile.intern_frame(&inner);
+        let root = profile.append_frame(None, outer);
+        let leaf = profile.append_frame(Some(root), inner);
+        assert_eq!(profile.append_frame(Some(root), inner), leaf);
+        assert_eq!(profile.stack_count(), 2);
+        let frames: Vec<_> = profile.stack_frames(Some(leaf)).collect();
+        assert_eq!(frames, [inner, outer]);
+        assert_eq!(profile.function_name(id), "work");
+    }
+}

@@ -1,0 +1,148 @@
+//! The samples of a thread, in columns.
+
+use crate::model::stacks::StackId;
+
+/// A sample of a thread.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Sample {
+    /// `None` if the sample has no stack.
+    pub(crate) stack: Option<StackId>,
+    pub(crate) time_ns: i64,
+    /// CPU time of the thread since its previous sample.
+    pub(crate) cpu_delta_ns: Option<u64>,
+    /// Time that an event waited for the thread's event loop.
+    pub(crate) event_delay_ns: Option<u64>,
+    /// In the thread's [`WeightUnit`]; 1 for a plain sample.
+    pub(crate) weight: i64,
+}
+
+/// The unit of the weights of a thread's samples.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum WeightUnit {
+    #[default]
+    Samples,
+    Milliseconds,
+    Bytes,
+}
+
+/// The samples of a thread, by time. A column whose values are all missing takes no memory.
+#[derive(Debug, Default)]
+pub(crate) struct Samples {
+    pub(crate) weight_unit: WeightUnit,
+    /// The number of the stack plus one; 0 for none.
+    stacks: Vec<u32>,
+    times_ns: Vec<i64>,
+    /// The value plus one; 0 for none.
+    cpu_deltas_ns: Vec<u64>,
+    event_delays_ns: Vec<u64>,
+    weights: Vec<i64>,
+}
+
+/// Sets the last element of a column of `length` elements, unless it is the default and the column
+/// has no other value yet.
+fn set_last<T: Copy + PartialEq>(column: &mut Vec<T>, length: usize, value: T, default: T) {
+    if column.is_empty() && value == default {
+        return;
+    }
+    column.resize(length - 1, default);
+    column.push(value);
+}
+
+impl Samples {
+    /// Adds a sample. It must not be earlier than the last one.
+    pub(crate) fn push(&mut self, sample: Sample) {
+        self.stacks
+            .push(sample.stack.map_or(0, |stack| stack.0 + 1));
+        self.times_ns.push(sample.time_ns);
+        let length = self.times_ns.len();
+        let optional = |value: Option<u64>| value.map_or(0, |value| value.saturating_add(1));
+        set_last(
+            &mut self.cpu_deltas_ns,
+            length,
+            optional(sample.cpu_delta_ns),
+            0,
+        );
+        set_last(
+            &mut self.event_delays_ns,
+            length,
+            optional(sample.event_delay_ns),
+            0,
+        );
+        set_last(&mut self.weights, length, sample.weight, 1);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.times_ns.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.times_ns.is_empty()
+    }
+
+    /// Returns the sample with this index. Panics if there is none.
+    pub(crate) fn get(&self, index: usize) -> Sample {
+        let optional = |column: &[u64]| column.get(index).copied().unwrap_or(0).checked_sub(1);
+        Sample {
+            stack: self.stacks[index].checked_sub(1).map(StackId),
+            time_ns: self.times_ns[index],
+            cpu_delta_ns: optional(&self.cpu_deltas_ns),
+            event_delay_ns: optional(&self.event_delays_ns),
+            weight: self.weights.get(index).copied().unwrap_or(1),
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = Sample> + '_ {
+        (0..self.len()).map(|index| self.get(index))
+    }
+
+    pub(crate) fn has_cpu_deltas(&self) -> bool {
+        !self.cpu_deltas_ns.is_empty()
+    }
+
+    pub(crate) fn has_event_delays(&self) -> bool {
+        !self.event_delays_ns.is_empty()
+    }
+
+    /// Returns whether a weight differs from 1.
+    pub(crate) fn has_weights(&self) -> bool {
+        !self.weights.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_keep_values_and_gaps() {
+        let samples = [
+            Sample {
+                stack: None,
+                time_ns: -5,
+                cpu_delta_ns: None,
+                event_delay_ns: None,
+                weight: 1,
+            },
+            Sample {
+                stack: Some(StackId(0)),
+                time_ns: 1,
+                cpu_delta_ns: Some(0),
+                event_delay_ns: None,
+                weight: 1,
+            },
+            Sample {
+                stack: Some(StackId(9)),
+                time_ns: 2,
+                cpu_delta_ns: None,
+                event_delay_ns: Some(3),
+                weight: -4,
+            },
+        ];
+        let mut columns = Samples::default();
+        for sample in samples {
+            columns.push(sample);
+        }
+        assert!(columns.iter().eq(samples));
+        assert!(columns.has_cpu_deltas() && columns.has_event_delays() && columns.has_weights());
+    }
+}

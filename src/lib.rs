@@ -323,9 +323,9 @@ pub mod process {
 
 /// Formats, options, progress reports and summaries of a [`Profile`].
 pub mod profile {
-    pub use crate::api::{Format, SnapshotOptions, Symbolicate};
+    pub use crate::api::{Format, SnapshotOptions};
     pub use crate::export::{HotFunction, ThreadSummary};
-    pub use crate::types::ProfilerStats;
+    pub use crate::types::{ProfilerStats, Symbolicate};
     pub use crate::util::SharedProgress;
 }
 

@@ -77,8 +77,7 @@ pub use script_frames::{
 };
 pub use session::{Format, Profile, ProfilerSession};
 pub use snapshot::{
-    SnapshotOptions, Symbolicate, profiler_get_profile, profiler_save_profile_to_file,
-    profiler_stream_json,
+    SnapshotOptions, profiler_get_profile, profiler_save_profile_to_file, profiler_stream_json,
 };
 pub use stacks::{
     ProfilerBacktrace, StackSample, profiler_capture_backtrace, profiler_current_thread_id,

@@ -4,22 +4,8 @@ use std::io::Write;
 use std::path::Path;
 
 use crate::api::backend;
-use crate::types::{DEFAULT_MAX_ROWS, ProfilerTime, SaveError, StreamError};
+use crate::types::{DEFAULT_MAX_ROWS, ProfilerTime, SaveError, StreamError, Symbolicate};
 use crate::util::SharedProgress;
-
-/// Whether a profile contains names for its addresses.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[non_exhaustive]
-pub enum Symbolicate {
-    /// Names of functions, including inlined ones, from the debug information and symbol tables on
-    /// this machine. Each distinct address is looked up once. The first lookup in a large
-    /// executable takes seconds and memory.
-    #[default]
-    Full,
-    /// Addresses only. The viewer asks a symbol server for names, such as the one that `samply
-    /// load` starts.
-    No,
-}
 
 /// Options for writing a profile.
 ///
@@ -28,7 +14,7 @@ pub enum Symbolicate {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct SnapshotOptions {
-    /// Whether addresses get names.
+    /// How much is looked up of each address.
     pub symbolicate: Symbolicate,
     /// Start of the data in the profile; `None` for no limit except the session's own duration.
     pub since: Option<ProfilerTime>,
@@ -51,7 +37,7 @@ impl Default for SnapshotOptions {
 }
 
 impl SnapshotOptions {
-    /// Sets whether addresses get names. Default: [`Symbolicate::Full`].
+    /// Sets how much is looked up of each address. Default: [`Symbolicate::Full`].
     #[must_use]
     pub fn symbolicate(mut self, symbolicate: Symbolicate) -> Self {
         self.symbolicate = symbolicate;
@@ -93,9 +79,8 @@ impl SnapshotOptions {
     }
 
     pub(super) fn to_stream_options(&self) -> backend::StreamOptions {
-        let wants_names = self.symbolicate == Symbolicate::Full;
         backend::StreamOptions::new(
-            wants_names,
+            self.symbolicate,
             self.since,
             self.max_rows,
             self.progress.as_ref(),

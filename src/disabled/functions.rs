@@ -9,8 +9,8 @@ use crate::markers::{MarkerTiming, ProfilerMarker};
 use crate::types::{
     BufferInfo, ControlSignals, ExitProfileError, Features, FrameFlags, FunctionName, Page,
     ProfilerTime, ProfilingCategoryPair, ProfilingState, ProfilingStates, SamplingState, SaveError,
-    ScriptDescription, StackFeatures, StackFrame, StartError, StartParams, SuspendError, ThreadId,
-    ThreadProfilingFeatures,
+    ScriptDescription, StackFeatures, StackFrame, StartError, StartParams, SuspendError,
+    Symbolicate, ThreadId, ThreadProfilingFeatures,
 };
 use crate::util::{ProgressLocation, SharedProgress};
 
@@ -46,7 +46,7 @@ pub(crate) struct StreamOptions;
 
 impl StreamOptions {
     pub(crate) fn new(
-        _: bool,
+        _: Symbolicate,
         _: Option<ProfilerTime>,
         _: u64,
         progress: Option<&SharedProgress>,

@@ -10,7 +10,7 @@ use crate::stream::{
     FrameKind, NamedStacks, ProfileSource, ResolvedThread, ThreadMaps, decode_newest,
 };
 #[cfg(has_profiler)]
-use crate::types::Features;
+use crate::types::{Features, Symbolicate};
 #[cfg(has_profiler)]
 use crate::util::ProgressLogger;
 
@@ -98,7 +98,12 @@ pub(crate) fn summarize(source: &ProfileSource) -> Vec<ThreadSummary> {
         return Vec::new();
     };
     let source = &source;
-    let named = NamedStacks::with_names(source, &process, &ProgressLogger::unwatched());
+    let named = NamedStacks::with_names(
+        source,
+        &process,
+        Symbolicate::Full,
+        &ProgressLogger::unwatched(),
+    );
     let mut maps = ThreadMaps::default();
     let of_thread =
         |context| summarize_thread(source, ResolvedThread::new(context, &named, &mut maps));

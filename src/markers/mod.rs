@@ -43,9 +43,13 @@ pub(crate) use codec::{
 };
 pub use flow::FlowId;
 pub use json_writer::JSONWriter;
+#[cfg(has_profiler)]
+pub(crate) use json_writer::{PropertySink, PropertyValue};
 pub use marker_field::MarkerField;
 #[cfg(has_profiler)]
 pub(crate) use options::MarkerPhase;
 pub use options::{MarkerBacktrace, MarkerOptions, MarkerStack, MarkerTiming};
 pub use profiler_marker::ProfilerMarker;
+#[cfg(has_profiler)]
+pub(crate) use schema::data_key;
 pub use schema::{Format, GraphColor, GraphType, Location, MarkerSchema, PayloadFlags, Searchable};

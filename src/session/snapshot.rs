@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::backtrace::lost_stacks;
+use crate::model::ProfileModel;
 use crate::platform::{current_process_id, is_memory_available, monotonic_now};
 use crate::session::callbacks::notify;
 use crate::session::env::wants_names;
@@ -11,9 +12,9 @@ use crate::session::notices::notify_unnamed;
 use crate::session::running::running_session;
 use crate::session::save::{save_at, save_profile};
 use crate::state::{ACTIVE_PS, CORE_PS, Session, core_buffer};
-use crate::stream::{OutOfMemory, ProfileSource, StreamOptions, stream_gecko_json};
+use crate::stream::{OutOfMemory, ProfileSource, StreamOptions, build_model, stream_gecko_json};
 use crate::threads::OffThreadRef;
-use crate::types::{Generation, ProfilingState, SaveError};
+use crate::types::{Generation, ProfilingState, SaveError, Symbolicate};
 use crate::unwind::{ModuleTable, NamedCode, lost_code_names};
 use crate::util::{FailureLatch, PsCell, PsLock, is_any_lock_held_on_current_thread};
 
@@ -125,7 +126,10 @@ fn session_counts(session: &Session) -> Vec<(&'static str, u64)> {
 /// Returns the default options: the whole session, with function names unless the environment
 /// disables them.
 pub(crate) fn default_options() -> StreamOptions {
-    StreamOptions::whole(wants_names())
+    StreamOptions::whole(match wants_names() {
+        true => Symbolicate::Full,
+        false => Symbolicate::No,
+    })
 }
 
 /// A profile in memory. A write fails if there is no memory for it.
@@ -162,6 +166,14 @@ impl FrozenProfile {
         let unread = stream_gecko_json(self.source, options, FailureLatch::fallible(), out)?;
         notify_unnamed(&unread);
         Ok(())
+    }
+
+    /// Returns the profile as the model that every other format is written from, without the
+    /// profiles of child processes.
+    pub(crate) fn to_model(&self, options: &StreamOptions) -> io::Result<ProfileModel> {
+        let (model, unread) = build_model(self.source.clone(), options)?;
+        notify_unnamed(&unread);
+        Ok(model)
     }
 
     /// Returns Gecko's JSON as bytes.

@@ -11,7 +11,7 @@
 //! own.
 //!
 //! # Imports
-//! `buffer`, `counters`, `json`, `labels`, `markers`, `platform`, `state`, `symbols`, `threads`,
+//! `buffer`, `counters`, `json`, `labels`, `markers`, `model`, `platform`, `state`, `symbols`, `threads`,
 //! `types`, `unwind`, `util`
 //!
 //! # Invariants
@@ -29,6 +29,7 @@
 
 mod decode;
 mod memory;
+mod model;
 mod resolve;
 mod schema;
 mod write;
@@ -37,5 +38,6 @@ mod write;
 pub(crate) use decode::{PlainSample, PlainSamples, RowEvent};
 pub(crate) use decode::{ProfileSource, decode_newest};
 pub(crate) use memory::{OutOfMemory, check_memory};
+pub(crate) use model::build_model;
 pub(crate) use resolve::{FrameKind, NamedStacks, ResolvedThread, ThreadMaps};
 pub(crate) use write::{StreamOptions, stream_gecko_json};

@@ -158,9 +158,9 @@ impl<'s, 'a> DebugInformation<'s, 'a> {
         })
     }
 
-    /// Returns the name of the symbol that contains an address.
-    pub(super) fn symbol_at(&self, address: u64) -> Option<&str> {
-        self.symbols.containing(address).map(SymbolMapName::name)
+    /// Returns the symbol that contains an address.
+    pub(super) fn symbol_at(&self, address: u64) -> Option<SymbolMapName<'a>> {
+        self.symbols.containing(address).copied()
     }
 
     /// Returns the functions at an address, the innermost inlined one first.
@@ -188,7 +188,7 @@ impl<'s, 'a> DebugInformation<'s, 'a> {
             let function = match name {
                 Some(name) => demangled(&name),
                 None => match self.symbol_at(address) {
-                    Some(symbol) => demangled(symbol),
+                    Some(symbol) => demangled(symbol.name()),
                     None => continue,
                 },
             };
@@ -199,6 +199,9 @@ impl<'s, 'a> DebugInformation<'s, 'a> {
                     .and_then(|location| location.file)
                     .map(str::to_owned),
                 line: location.and_then(|location| location.line),
+                column: location
+                    .and_then(|location| location.column)
+                    .filter(|column| *column > 0),
             });
         }
         names

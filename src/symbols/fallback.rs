@@ -70,6 +70,7 @@ pub(super) fn names_by_backtrace(address: u64) -> Vec<FrameName> {
                     .filename()
                     .map(|path| path.to_string_lossy().into_owned()),
                 line: symbol.lineno(),
+                column: symbol.colno(),
             });
         }
     });

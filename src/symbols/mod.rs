@@ -29,5 +29,5 @@ mod names;
 mod resolver;
 
 pub(crate) use module_files::UnreadFile;
-pub(crate) use names::{AddressNames, FrameName, SampledAddress};
+pub(crate) use names::{AddressName, AddressNames, FrameName, SampledAddress};
 pub(crate) use resolver::CodeAddressService;

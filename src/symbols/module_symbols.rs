@@ -3,7 +3,8 @@
 use crate::symbols::debug_information::{DebugInformation, ParsedFile, SplitFiles, SplitSections};
 use crate::symbols::demangle::demangled;
 use crate::symbols::module_files::ModuleFiles;
-use crate::symbols::names::FrameName;
+use crate::symbols::names::{AddressName, FrameName, SymbolPlace};
+use crate::types::Symbolicate;
 
 /// The names of one module.
 pub(super) struct ModuleSymbols<'s, 'a> {
@@ -35,21 +36,30 @@ impl ModuleSymbols<'_, '_> {
         body(&symbols)
     }
 
-    /// Returns the functions at an address, the innermost inlined one first.
-    pub(super) fn names_at(&self, address: u64) -> Vec<FrameName> {
+    /// Returns what the files say of an address. The result has no functions if they do not name it.
+    pub(super) fn names_at(&self, address: u64, symbolicate: Symbolicate) -> AddressName {
         let in_file = address.wrapping_sub(self.bias);
-        let mut by_debug_information = self.files.iter().map(|file| file.names_at(in_file));
-        if let Some(names) = by_debug_information.find(|names| !names.is_empty()) {
-            return names;
-        }
         let symbol = self.files.iter().find_map(|file| file.symbol_at(in_file));
-        symbol
-            .map(|symbol| FrameName {
-                function: demangled(symbol),
-                file: None,
-                line: None,
-            })
-            .into_iter()
-            .collect()
+        let by_symbol = || {
+            let names = symbol.map(|symbol| FrameName::name_only(&demangled(symbol.name())));
+            names.into_iter().collect()
+        };
+        let functions = match symbolicate {
+            Symbolicate::NamesOnly if symbol.is_some() => by_symbol(),
+            Symbolicate::NamesOnly | Symbolicate::Full | Symbolicate::No => {
+                let mut by_debug_information = self.files.iter().map(|file| file.names_at(in_file));
+                by_debug_information
+                    .find(|names| !names.is_empty())
+                    .unwrap_or_else(by_symbol)
+            }
+        };
+        let place = symbol.map(|symbol| SymbolPlace {
+            start: symbol.address().wrapping_add(self.bias),
+            size: symbol.size(),
+        });
+        AddressName {
+            functions,
+            symbol: place,
+        }
     }
 }

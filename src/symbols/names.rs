@@ -21,13 +21,55 @@ impl SampledAddress {
     }
 }
 
-/// A function's name, and the file and line of the address if the debug information contains them.
+/// A function's name, and the file, line and column of the address if the debug information contains
+/// them.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct FrameName {
     pub(crate) function: String,
     pub(crate) file: Option<String>,
     pub(crate) line: Option<u32>,
+    pub(crate) column: Option<u32>,
 }
 
-/// The functions at each address, the innermost inlined one first.
-pub(crate) type AddressNames = HashMap<SampledAddress, Vec<FrameName>>;
+impl FrameName {
+    /// Returns a function whose file is unknown.
+    pub(super) fn name_only(function: &str) -> Self {
+        Self {
+            function: function.to_owned(),
+            file: None,
+            line: None,
+            column: None,
+        }
+    }
+}
+
+/// The place of a function in the process, as the symbol table has it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct SymbolPlace {
+    /// Address in the process.
+    pub(crate) start: u64,
+    /// Size in bytes; 0 if the table does not say it.
+    pub(crate) size: u64,
+}
+
+/// What is known of an address.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct AddressName {
+    /// The functions at the address, the innermost inlined one first; at least one.
+    pub(crate) functions: Vec<FrameName>,
+    /// The place of the function that the others were inlined into.
+    pub(crate) symbol: Option<SymbolPlace>,
+}
+
+impl AddressName {
+    /// Returns a function whose place is unknown.
+    pub(super) fn without_place(functions: Vec<FrameName>) -> Self {
+        Self {
+            functions,
+            symbol: None,
+        }
+    }
+}
+
+/// What is known of each address. An address without a name is absent.
+pub(crate) type AddressNames = HashMap<SampledAddress, AddressName>;

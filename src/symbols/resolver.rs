@@ -8,7 +8,8 @@ use crate::symbols::fallback::{free_backtrace_files, may_use_backtrace, names_by
 use crate::symbols::mapped_symbols::MappedSymbols;
 use crate::symbols::module_files::{ModuleFiles, UnreadFile};
 use crate::symbols::module_symbols::ModuleSymbols;
-use crate::symbols::names::{AddressNames, FrameName, SampledAddress};
+use crate::symbols::names::{AddressName, AddressNames, FrameName, SampledAddress};
+use crate::types::Symbolicate;
 use crate::unwind::{CallFrames, LoadedModule, NamedCode};
 use crate::util::{ProgressLocation, ProgressLogger};
 
@@ -22,6 +23,7 @@ pub(crate) struct CodeAddressService<'a> {
     modules: &'a [LoadedModule],
     mapped: MappedSymbols,
     generated: &'a NamedCode,
+    symbolicate: Symbolicate,
     /// Whether `backtrace` may be asked; determined when it is first needed.
     may_fall_back: OnceCell<bool>,
     unread: RefCell<Vec<UnreadFile>>,
@@ -36,11 +38,16 @@ const LOOKUP_BYTES: usize = 64 << 20;
 const AMPLE_BYTES: usize = 1 << 30;
 
 impl<'a> CodeAddressService<'a> {
-    pub(crate) fn new(modules: &'a [LoadedModule], generated: &'a NamedCode) -> Self {
+    pub(crate) fn new(
+        modules: &'a [LoadedModule],
+        generated: &'a NamedCode,
+        symbolicate: Symbolicate,
+    ) -> Self {
         Self {
             modules,
             mapped: MappedSymbols::of(modules),
             generated,
+            symbolicate,
             may_fall_back: OnceCell::new(),
             unread: RefCell::default(),
             unnamed_for_memory: Cell::new(0),
@@ -82,7 +89,7 @@ impl<'a> CodeAddressService<'a> {
             match self.name_source(address) {
                 NameSource::Unknown => {}
                 NameSource::Named(name) => {
-                    names.insert(address, vec![name]);
+                    names.insert(address, AddressName::without_place(vec![name]));
                 }
                 NameSource::ModuleFile(index) => {
                     // The files stay mapped for all addresses up to those of another module.
@@ -124,22 +131,24 @@ impl<'a> CodeAddressService<'a> {
                     continue;
                 }
                 let found = match self.name_source(address) {
-                    NameSource::Unknown => Vec::new(),
-                    NameSource::Named(name) => vec![name],
+                    NameSource::Unknown => AddressName::default(),
+                    NameSource::Named(name) => AddressName::without_place(vec![name]),
                     NameSource::ModuleFile(_) => {
                         let address = address.lookup_address();
-                        let in_files = symbols.names_at(address);
-                        if in_files.is_empty() && files.lacks_memory {
+                        let in_files = symbols.names_at(address, self.symbolicate);
+                        if in_files.functions.is_empty() && files.lacks_memory {
                             self.count_unnamed_for_memory();
                             in_files
-                        } else if in_files.is_empty() {
-                            self.names_without_file(address, image, files.may_fall_back)
+                        } else if in_files.functions.is_empty() {
+                            let names =
+                                self.names_without_file(address, image, files.may_fall_back);
+                            AddressName::without_place(names)
                         } else {
                             in_files
                         }
                     }
                 };
-                if !found.is_empty() {
+                if !found.functions.is_empty() {
                     names.insert(address, found);
                 }
             }
@@ -150,7 +159,7 @@ impl<'a> CodeAddressService<'a> {
     fn name_source(&self, address: SampledAddress) -> NameSource {
         let address = address.lookup_address();
         if let Some(code) = self.generated.find(address) {
-            return NameSource::Named(name_only(&code.name));
+            return NameSource::Named(FrameName::name_only(&code.name));
         }
         let after = self
             .modules
@@ -161,7 +170,7 @@ impl<'a> CodeAddressService<'a> {
             return NameSource::Unknown;
         };
         match self.mapped.name_at(address) {
-            Some(name) => NameSource::Named(name_only(name)),
+            Some(name) => NameSource::Named(FrameName::name_only(name)),
             None => NameSource::ModuleFile(index),
         }
     }
@@ -174,7 +183,7 @@ impl<'a> CodeAddressService<'a> {
         may_fall_back: bool,
     ) -> Vec<FrameName> {
         if CallFrames::of(image).is_some_and(|frames| frames.is_signal_trampoline(address)) {
-            return vec![name_only(SIGNAL_TRAMPOLINE)];
+            return vec![FrameName::name_only(SIGNAL_TRAMPOLINE)];
         }
         if may_fall_back && *self.may_fall_back.get_or_init(may_use_backtrace) {
             names_by_backtrace(address)
@@ -192,14 +201,6 @@ enum NameSource {
     Named(FrameName),
     /// The files of the module with this index.
     ModuleFile(usize),
-}
-
-fn name_only(name: &str) -> FrameName {
-    FrameName {
-        function: name.to_owned(),
-        file: None,
-        line: None,
-    }
 }
 
 #[cfg(test)]
@@ -231,10 +232,10 @@ mod tests {
             address: CodeAddress::new(16),
             is_return_address: true,
         };
-        let names = CodeAddressService::new(&modules, &NamedCode::default())
+        let names = CodeAddressService::new(&modules, &NamedCode::default(), Symbolicate::Full)
             .resolve(vec![first, nowhere, first]);
         assert_eq!(names.len(), 1, "{names:?}");
-        let name = names[&first].last().expect("a name");
+        let name = names[&first].functions.last().expect("a name");
         assert!(name.function.ends_with("::a_function_to_find"), "{name:?}");
         assert!(
             name.file
@@ -264,7 +265,7 @@ mod tests {
                 module.unloaded = is_unloaded;
             }
             let generated = NamedCode::default();
-            let service = CodeAddressService::new(&modules, &generated);
+            let service = CodeAddressService::new(&modules, &generated, Symbolicate::Full);
             service
                 .may_fall_back
                 .set(may_use_backtrace)
@@ -272,7 +273,7 @@ mod tests {
             service.resolve(vec![asked]).remove(&asked)
         };
         let names = name_with(false, true).expect("names");
-        let name = names.last().expect("a name");
+        let name = names.functions.last().expect("a name");
         assert!(name.function.ends_with("::a_function_to_find"), "{name:?}");
         assert!(name.line.is_some(), "{name:?}");
         assert_eq!(name_with(true, true), None, "the module was unloaded");
@@ -291,7 +292,7 @@ mod tests {
                 address,
                 is_return_address: false,
             }];
-            CodeAddressService::new(&modules, &NamedCode::default())
+            CodeAddressService::new(&modules, &NamedCode::default(), Symbolicate::Full)
                 .resolve(asked)
                 .len()
         };
@@ -340,9 +341,10 @@ mod tests {
             is_return_address: false,
         };
         let generated = NamedCode::default();
-        let service = CodeAddressService::new(&modules, &generated);
+        let service = CodeAddressService::new(&modules, &generated, Symbolicate::Full);
         let names = service.resolve(vec![asked]).remove(&asked).expect("a name");
         library.close();
+        let names = names.functions;
         assert_eq!(names.len(), 1, "{names:?}");
         names.into_iter().next().expect("a name")
     }

@@ -52,6 +52,8 @@ mod signal_name;
 #[forbid(unsafe_code)]
 mod stacks;
 #[forbid(unsafe_code)]
+mod symbolicate;
+#[forbid(unsafe_code)]
 mod thread_features;
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]
@@ -94,6 +96,7 @@ pub use settings::{SamplingEngine, StartParams};
 #[cfg(has_profiler)]
 pub(crate) use signal_name::signal_name;
 pub use stacks::{FunctionName, StackFeatures, StackFrame};
+pub use symbolicate::Symbolicate;
 pub use thread_features::ThreadProfilingFeatures;
 #[cfg(has_profiler)]
 pub(crate) use thread_filter::ThreadFilter;

@@ -14,8 +14,8 @@ use crate::sampler::encode::{MergedFrame, merge_stacks};
 use crate::sampler::tick::{captured_by, captured_of_backtrace};
 use crate::symbols::{CodeAddressService, SampledAddress};
 use crate::types::{
-    FrameFlags, FunctionName, ProfilerTime, StackAddress, StackFeatures, StackFrame, ThreadId,
-    TimeStamp,
+    FrameFlags, FunctionName, ProfilerTime, StackAddress, StackFeatures, StackFrame, Symbolicate,
+    ThreadId, TimeStamp,
 };
 use crate::unwind::{
     Captured, CodeMap, ModuleTable, NamedCode, NativeStack, Unwinder, registered_code,
@@ -359,11 +359,13 @@ impl SampledStack {
         let modules = self.modules.all_as_of_now();
         let addresses = self.addresses.iter().flatten().copied().collect();
         let generated = NamedCode::new(registered_code(), CodeMap::default());
-        let names = CodeAddressService::new(&modules, &generated).resolve(addresses);
+        let names =
+            CodeAddressService::new(&modules, &generated, Symbolicate::Full).resolve(addresses);
         let functions =
             |(frame, address): (&StackFrame, &Option<SampledAddress>)| match (frame, address) {
                 (StackFrame::Native { .. }, Some(address)) => {
-                    let named = names.get(address).into_iter().flatten().cloned();
+                    let named = names.get(address).map(|name| name.functions.clone());
+                    let named = named.into_iter().flatten();
                     let named =
                         named.map(|name| FunctionName::new(name.function, name.file, name.line));
                     if address.is_return_address {

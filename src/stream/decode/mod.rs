@@ -15,7 +15,6 @@ mod streaming_context;
 mod thread_index;
 
 pub(crate) use chunk_stacks::FrameKey;
-pub(crate) use event_delays::max_probe_gap_ns;
 pub(crate) use newest::decode_newest;
 #[cfg(any(test, fuzzing))]
 pub(crate) use plain_samples::{PlainSample, PlainSamples};

@@ -10,7 +10,7 @@ use crate::markers::{DecodedMarker, DecodedPayload};
 use crate::model::UniqueStacks;
 use crate::stream::decode::chunk_stacks::{ChunkStacks, FrameKey, FrameResolver};
 use crate::stream::decode::entry_counts::{EntryClass, EntryCounts};
-use crate::stream::decode::event_delays::EventProbes;
+use crate::stream::decode::event_delays::{EventProbes, max_probe_gap_ns};
 use crate::stream::decode::marker_index::MarkerIndex;
 use crate::stream::decode::overheads::{Overhead, Overheads};
 use crate::stream::decode::paused_ranges::PausedRanges;
@@ -634,6 +634,18 @@ impl ThreadStreamingContext {
             markers: MarkerIndex::default(),
             probes: EventProbes::default(),
         }
+    }
+
+    /// Returns a function that maps ascending times to event delays, as far as the thread's probes
+    /// show them.
+    pub(crate) fn probed_delays(&self, source: &ProfileSource) -> impl FnMut(u64) -> Option<u64> {
+        let registration = self.thread.unlocked_const_reader_and_atomic_rw();
+        let end = registration
+            .unregistered_at()
+            .map_or(source.taken_at, |time| time.min(source.taken_at));
+        let interval_ns = source.session.settings.interval.as_nanos() as u64;
+        self.probes
+            .delays(max_probe_gap_ns(interval_ns), source.ns_since_start(end))
     }
 
     /// Returns whether the thread ended before the cut and has no sample or marker after it, so

@@ -46,7 +46,7 @@ fn write_address(json: &mut JsonWriter<'_>, address: u64) {
 
 /// Returns the Breakpad id: the first 16 bytes of the build id as a GUID, whose first three fields
 /// are little-endian, then the age, 0. It is empty for a module without a build id.
-fn breakpad_id(build_id: &[u8]) -> String {
+pub(crate) fn breakpad_id(build_id: &[u8]) -> String {
     if build_id.is_empty() {
         return String::new();
     }
@@ -62,7 +62,8 @@ fn breakpad_id(build_id: &[u8]) -> String {
         .collect()
 }
 
-fn code_id(build_id: &[u8]) -> Option<String> {
+/// Returns the whole build id as hexadecimal digits.
+pub(crate) fn code_id(build_id: &[u8]) -> Option<String> {
     (!build_id.is_empty()).then(|| build_id.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 

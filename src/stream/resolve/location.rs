@@ -57,18 +57,19 @@ impl<'a> Locations<'a> {
         if self.generated.find(address).is_some() {
             return Some("[jit]");
         }
+        let module = &self.modules[self.module_at(address)?];
+        let name = self.library_names.get(&module.image.range.start);
+        name.map(String::as_str)
+    }
+
+    /// Returns the index of the module that contains an address.
+    pub(crate) fn module_at(&self, address: u64) -> Option<usize> {
         let next = self
             .modules
             .partition_point(|module| module.image.range.start <= address);
-        let module = &self.modules[next.checked_sub(1)?];
-        let is_inside = module.image.range.contains(&address);
-        is_inside
-            .then(|| {
-                self.library_names
-                    .get(&module.image.range.start)
-                    .map(String::as_str)
-            })
-            .flatten()
+        let index = next.checked_sub(1)?;
+        let is_inside = self.modules[index].image.range.contains(&address);
+        is_inside.then_some(index)
     }
 
     /// Returns the location of a named function: `name (in library)`.

@@ -1,8 +1,9 @@
 //! The marker types of a profile: their names, and their schemas for the viewer.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::json::JsonWriter;
+use crate::json::{JsonWriter, json_text};
 use crate::markers::{Format, Location, MarkerSchema, MarkerType, PayloadFailure};
 use crate::stream::decode::UsedMarkerTypes;
 use crate::util::{NumberMap, run_callback};
@@ -105,6 +106,14 @@ impl MarkerTypes {
         }
     }
 
+    /// Returns the name of each type, and its description as an element of `meta.markerSchema`.
+    pub(crate) fn schemas_as_json(&self) -> impl Iterator<Item = (&str, String)> {
+        self.schemas.iter().map(|(name, schema)| {
+            let text = json_text(|json| schema.write(json, name));
+            (name.as_str(), text)
+        })
+    }
+
     /// Writes the elements of `meta.markerSchema`.
     pub(crate) fn write_schemas(&self, json: &mut JsonWriter<'_>) {
         self.schemas
@@ -136,6 +145,28 @@ pub(crate) fn type_without_payload(name: &'static str) -> &'static str {
         ONLY_USER_DATA
     } else {
         name
+    }
+}
+
+/// Returns a text of the buffer, with U+FFFD for each part that is not UTF-8.
+pub(crate) fn to_text(bytes: &[u8]) -> Cow<'_, str> {
+    // Faster than `from_utf8_lossy` for the texts that are UTF-8, which almost all are.
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => String::from_utf8_lossy(bytes),
+    }
+}
+
+/// Returns the name by which the viewer finds a marker of a type with its own view, if that is not
+/// the marker's name. The viewer takes a marker for a screenshot by its name alone, and cannot open
+/// the profile if that marker lacks the fields of a screenshot.
+pub(crate) fn name_for_viewer(name: &str, type_name: &str) -> Option<&'static str> {
+    const SCREENSHOT: &str = "CompositorScreenshot";
+    match (name, type_name) {
+        (_, "IPC") => Some("IPC"),
+        (_, SCREENSHOT) => Some(SCREENSHOT),
+        (SCREENSHOT, _) => Some("Compositor screenshot"),
+        _ => None,
     }
 }
 

@@ -4,11 +4,16 @@ mod libs;
 mod location;
 mod marker_schemas;
 mod named_stacks;
+mod profile_names;
 mod resolved_thread;
 
-pub(crate) use libs::write_libs;
+pub(crate) use libs::{breakpad_id, code_id, write_libs};
+pub(crate) use location::{Locations, library_name};
 pub(crate) use marker_schemas::{
-    KnownType, MarkerTypes, ONLY_USER_DATA, TEXT, type_without_payload,
+    KnownType, MarkerTypes, ONLY_USER_DATA, TEXT, name_for_viewer, to_text, type_without_payload,
 };
-pub(crate) use named_stacks::{FrameKind, NamedStacks};
-pub(crate) use resolved_thread::{ResolvedThread, ThreadMaps};
+pub(crate) use named_stacks::{
+    FrameKind, NamedStacks, OTHER_STACK, ROOT, TRUNCATED, UNKNOWN, UNKNOWN_SCRIPT,
+};
+pub(crate) use profile_names::ProfileNames;
+pub(crate) use resolved_thread::{ResolvedThread, ThreadMaps, is_own_function};

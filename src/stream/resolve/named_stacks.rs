@@ -1,34 +1,32 @@
 //! First part of step 12: frames are named, and stacks are deduplicated by their names, once for
 //! all threads.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
 use crate::labels::{LABELS_LEFT_OUT, script_function};
 use crate::model::UniqueStacks;
 use crate::stream::decode::FrameKey;
 use crate::stream::decode::ProcessStreamingContext;
 use crate::stream::decode::ProfileSource;
 use crate::stream::resolve::location::{Locations, label_location, script_location};
-use crate::symbols::{AddressNames, CodeAddressService, FrameName, SampledAddress, UnreadFile};
-use crate::types::{ScriptDescription, ScriptImplementation};
-use crate::unwind::{LoadedModule, NamedCode};
-use crate::util::{ProgressLocation, ProgressLogger, TextTable};
+use crate::stream::resolve::profile_names::ProfileNames;
+use crate::symbols::{FrameName, UnreadFile};
+use crate::types::{ScriptDescription, ScriptImplementation, Symbolicate};
+use crate::util::{ProgressLogger, TextTable};
+
+/// Outermost frame of a stack that was followed to its beginning.
+pub(crate) const ROOT: &str = "(root)";
 
 /// Placeholder for missing frames.
 pub(crate) const TRUNCATED: &str = "(truncated)";
 
 /// Parent frame of a signal stack, of a coroutine's stack, or of another stack that the thread did
 /// not start on.
-const OTHER_STACK: &str = "(other stack)";
+pub(crate) const OTHER_STACK: &str = "(other stack)";
 
 /// A frame of unloaded code whose module is no longer known.
-const UNKNOWN: &str = "(unloaded library)";
+pub(crate) const UNKNOWN: &str = "(unloaded library)";
 
 /// A script frame of an unregistered function; only a damaged buffer has one.
-const UNKNOWN_SCRIPT: &str = "(unknown script)";
-
-const CURRENT_NAMES_END: f32 = 0.90;
+pub(crate) const UNKNOWN_SCRIPT: &str = "(unknown script)";
 
 /// The kind of a printed frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -86,9 +84,10 @@ impl NamedStacks {
     pub(crate) fn with_names(
         source: &ProfileSource,
         process: &ProcessStreamingContext,
+        symbolicate: Symbolicate,
         progress: &ProgressLogger,
     ) -> Self {
-        let names = name_addresses(source, process, progress);
+        let names = ProfileNames::look_up(source, process, symbolicate, progress);
         let texts = Locations::new(source, &process.modules);
         let mut locations = TextTable::default();
         let mut stacks = UniqueStacks::default();
@@ -192,64 +191,6 @@ impl NamedStacks {
     }
 }
 
-/// The names of addresses in current modules, and in replaced modules by module number.
-#[derive(Debug, Default)]
-struct ProfileNames {
-    now: AddressNames,
-    replaced: HashMap<usize, AddressNames>,
-    unread_files: Vec<UnreadFile>,
-    /// Number of addresses that got no name because there was no memory to look them up.
-    unnamed_for_memory: u64,
-}
-
-fn name_addresses(
-    source: &ProfileSource,
-    process: &ProcessStreamingContext,
-    progress: &ProgressLogger,
-) -> ProfileNames {
-    let mut addresses = Vec::new();
-    let mut in_replaced: HashMap<usize, Vec<SampledAddress>> = HashMap::new();
-    for frame in process.stacks.frames() {
-        match frame {
-            FrameKey::Native(address) => addresses.push(*address),
-            FrameKey::Replaced(module, address) => {
-                in_replaced.entry(*module).or_default().push(*address)
-            }
-            _ => {}
-        }
-    }
-    let modules = source.modules.all_as_of_now();
-    // Few addresses lie in replaced modules.
-    let current_progress = progress.sub_logger(0.0, CURRENT_NAMES_END, ProgressLocation::Names);
-    let service = CodeAddressService::new(&modules, &source.generated_code);
-    let now = service.resolve_with_progress(addresses, &current_progress);
-    let mut unread_files = service.take_unread_files();
-    let mut unnamed_for_memory = service.unnamed_for_memory();
-    drop(current_progress);
-    let replaced_progress = progress.sub_logger(CURRENT_NAMES_END, 1.0, ProgressLocation::Names);
-    let no_code = NamedCode::default();
-    let in_replaced = replaced_progress.loop_sub_loggers(in_replaced, ProgressLocation::Names);
-    let replaced = in_replaced.filter_map(|(progress, (number, addresses))| {
-        let image = Arc::clone(source.modules.replaced(number)?);
-        let modules = [LoadedModule {
-            image,
-            unloaded: true,
-        }];
-        let service = CodeAddressService::new(&modules, &no_code);
-        let names = service.resolve_with_progress(addresses, &progress);
-        unread_files.extend(service.take_unread_files());
-        unnamed_for_memory += service.unnamed_for_memory();
-        Some((number, names))
-    });
-    let replaced = replaced.collect();
-    ProfileNames {
-        now,
-        replaced,
-        unread_files,
-        unnamed_for_memory,
-    }
-}
-
 /// Returns the named frames for a sampled frame, outermost first.
 fn named_frame(
     frame: &FrameKey,
@@ -259,7 +200,7 @@ fn named_frame(
 ) -> Vec<(FrameKind, String)> {
     let one = |kind, location| vec![(kind, location)];
     match frame {
-        FrameKey::Root => one(FrameKind::Structure, "(root)".to_owned()),
+        FrameKey::Root => one(FrameKind::Structure, ROOT.to_owned()),
         FrameKey::OtherStack => one(FrameKind::Structure, OTHER_STACK.to_owned()),
         FrameKey::Truncated => one(FrameKind::Structure, TRUNCATED.to_owned()),
         FrameKey::LabelsLeftOut => one(FrameKind::LabelsLeftOut, LABELS_LEFT_OUT.to_owned()),
@@ -300,24 +241,20 @@ fn named_frame(
                 let place = (function.line, function.column);
                 return one(script_kind(function, place), script_location(function));
             }
-            match names.now.get(address) {
+            match names.now(*address) {
                 None => one(FrameKind::Function, locations.unnamed(*address)),
-                Some(names) => functions(names, |name| locations.named(*address, name)),
+                Some(names) => functions(&names.functions, |name| locations.named(*address, name)),
             }
         }
-        FrameKey::Replaced(module, address) => {
-            match names
-                .replaced
-                .get(module)
-                .and_then(|names| names.get(address))
-            {
-                None => one(
-                    FrameKind::Function,
-                    locations.unnamed_in_replaced(*module, *address),
-                ),
-                Some(names) => functions(names, |name| locations.named_in_replaced(*module, name)),
-            }
-        }
+        FrameKey::Replaced(module, address) => match names.in_replaced(*module, *address) {
+            None => one(
+                FrameKind::Function,
+                locations.unnamed_in_replaced(*module, *address),
+            ),
+            Some(names) => functions(&names.functions, |name| {
+                locations.named_in_replaced(*module, name)
+            }),
+        },
     }
 }
 

@@ -63,6 +63,21 @@ pub(crate) struct ResolvedThread<'a> {
     missing: Vec<u32>,
 }
 
+/// Returns whether a function is the profiler's own, or drops a value of the profiler.
+pub(crate) fn is_own_function(name: &str) -> bool {
+    const OWN: [&str; 4] = [
+        concat!(env!("CARGO_CRATE_NAME"), "::"),
+        concat!("<", env!("CARGO_CRATE_NAME"), "::"),
+        concat!("core::ptr::drop_in_place<", env!("CARGO_CRATE_NAME"), "::"),
+        concat!(
+            "core::ptr::drop_in_place<core::option::Option<",
+            env!("CARGO_CRATE_NAME"),
+            "::"
+        ),
+    ];
+    OWN.iter().any(|own| name.starts_with(own))
+}
+
 impl<'a> ResolvedThread<'a> {
     /// Returns how much memory the tables of a thread take if its rows use all frames and stacks,
     /// without the texts of its markers.
@@ -107,23 +122,11 @@ impl<'a> ResolvedThread<'a> {
     /// Returns the stack without the profiler's functions at its inner end: functions that were
     /// inlined into the caller, and functions that drop a guard.
     pub(crate) fn without_own_functions(&self, mut stack: u32) -> u32 {
-        const OWN: [&str; 4] = [
-            concat!(env!("CARGO_CRATE_NAME"), "::"),
-            concat!("<", env!("CARGO_CRATE_NAME"), "::"),
-            concat!("core::ptr::drop_in_place<", env!("CARGO_CRATE_NAME"), "::"),
-            concat!(
-                "core::ptr::drop_in_place<core::option::Option<",
-                env!("CARGO_CRATE_NAME"),
-                "::"
-            ),
-        ];
         loop {
             let (prefix, kind, location) = self.stack_parts(stack);
             let is_function = matches!(kind, FrameKind::Function | FrameKind::Inlined);
             match prefix {
-                Some(prefix) if is_function && OWN.iter().any(|own| location.starts_with(own)) => {
-                    stack = prefix
-                }
+                Some(prefix) if is_function && is_own_function(location) => stack = prefix,
                 _ => return stack,
             }
         }

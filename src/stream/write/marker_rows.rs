@@ -9,7 +9,9 @@ use crate::markers::{
 use crate::stream::decode::ProcessStreamingContext;
 use crate::stream::decode::ProfileSource;
 use crate::stream::resolve::ResolvedThread;
-use crate::stream::resolve::{KnownType, MarkerTypes, ONLY_USER_DATA, TEXT, type_without_payload};
+use crate::stream::resolve::{
+    KnownType, MarkerTypes, ONLY_USER_DATA, TEXT, name_for_viewer, to_text, type_without_payload,
+};
 use crate::stream::schema::write_schema;
 use crate::util::run_callback;
 
@@ -201,15 +203,6 @@ impl MarkerContext<'_> {
     }
 }
 
-/// Returns a text of the buffer, with U+FFFD for each part that is not UTF-8.
-fn to_text(bytes: &[u8]) -> Cow<'_, str> {
-    // Faster than `from_utf8_lossy` for the texts that are UTF-8, which almost all are.
-    match std::str::from_utf8(bytes) {
-        Ok(text) => Cow::Borrowed(text),
-        Err(_) => String::from_utf8_lossy(bytes),
-    }
-}
-
 /// Returns the index of the name by which the viewer shows a marker.
 fn intern_name<'a>(
     strings: &mut UniqueStrings<'a>,
@@ -219,18 +212,5 @@ fn intern_name<'a>(
     match name_for_viewer(&name, type_name) {
         Some(required) => strings.intern_shared(required),
         None => strings.intern_cow(name),
-    }
-}
-
-/// Returns the name by which the viewer finds a marker of a type with its own view, if that is not
-/// the marker's name. The viewer takes a marker for a screenshot by its name alone, and cannot open
-/// the profile if that marker lacks the fields of a screenshot.
-fn name_for_viewer(name: &str, type_name: &str) -> Option<&'static str> {
-    const SCREENSHOT: &str = "CompositorScreenshot";
-    match (name, type_name) {
-        (_, "IPC") => Some("IPC"),
-        (_, SCREENSHOT) => Some(SCREENSHOT),
-        (SCREENSHOT, _) => Some("Compositor screenshot"),
-        _ => None,
     }
 }

@@ -8,5 +8,7 @@ mod pages;
 mod profile;
 mod thread_tables;
 
+pub(crate) use meta::write_meta;
 pub(crate) use options::StreamOptions;
-pub(crate) use profile::stream_gecko_json;
+pub(crate) use pages::write_pages;
+pub(crate) use profile::{stream_gecko_json, write_log};

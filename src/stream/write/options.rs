@@ -1,14 +1,14 @@
 //! The options of a profile.
 
-use crate::types::{DEFAULT_MAX_ROWS, ProfilerTime, TimeStamp};
+use crate::types::{DEFAULT_MAX_ROWS, ProfilerTime, Symbolicate, TimeStamp};
 use crate::util::{ProgressLogger, SharedProgress};
 
 /// The options of a job that writes a profile. Dropping them reports the job as done to the
 /// observer of its progress.
 #[derive(Debug)]
 pub(crate) struct StreamOptions {
-    /// Whether addresses are replaced by names.
-    pub(crate) symbolicate: bool,
+    /// How much is looked up of each address.
+    pub(crate) symbolicate: Symbolicate,
     /// Earlier data is left out.
     pub(crate) since: Option<TimeStamp>,
     /// Maximum number of rows of samples and markers in all threads together.
@@ -18,7 +18,7 @@ pub(crate) struct StreamOptions {
 
 impl StreamOptions {
     pub(crate) fn new(
-        symbolicate: bool,
+        symbolicate: Symbolicate,
         since: Option<ProfilerTime>,
         max_rows: u64,
         progress: Option<&SharedProgress>,
@@ -33,7 +33,7 @@ impl StreamOptions {
     }
 
     /// Returns the options for a whole profile without a progress observer.
-    pub(crate) fn whole(symbolicate: bool) -> Self {
+    pub(crate) fn whole(symbolicate: Symbolicate) -> Self {
         Self::new(symbolicate, None, DEFAULT_MAX_ROWS, None)
     }
 }

@@ -20,6 +20,7 @@ use crate::stream::write::pages::write_pages;
 use crate::stream::write::thread_tables::{write_placeholder_main_thread, write_thread};
 use crate::symbols::UnreadFile;
 use crate::threads::MAIN_THREAD_NAME;
+use crate::types::Symbolicate;
 use crate::util::{FailureLatch, ProgressLocation, ProgressLogger};
 
 /// Progress at the end of each part of the job, from 0 to 1. A job without names skips their part.
@@ -67,7 +68,7 @@ pub(crate) fn stream_gecko_json(
     let has_memory_for_names =
         check_memory(MIN_BYTES_FOR_NAMES + 2 * process.unnamed_bytes()).is_ok();
     let names = Names {
-        are_wanted: options.symbolicate,
+        symbolicate: options.symbolicate,
         has_memory: has_memory_for_names,
     };
     let types = MarkerTypes::of_profile(&process.marker_types);
@@ -82,7 +83,7 @@ pub(crate) fn stream_gecko_json(
             source,
             &process,
             &types,
-            names.are_wanted && names.has_memory,
+            names.are_looked_up(),
         );
         progress.set_local_progress(META_END, ProgressLocation::Pages);
         json.key("pages")
@@ -108,7 +109,14 @@ pub(crate) fn stream_gecko_json(
         progress.set_local_progress(THREADS_END, ProgressLocation::Log);
         process.paused_ranges.write(json.key("pausedRanges"));
         unread_files = named.unread_files().to_vec();
-        write_log(json.key("profilingLog"), source, &process, &named);
+        let unnamed = named.unnamed_for_memory();
+        write_log(
+            json.key("profilingLog"),
+            source,
+            &process,
+            &unread_files,
+            unnamed,
+        );
         let children =
             progress.sub_logger(LOG_END, CHILD_PROFILES_END, ProgressLocation::ChildProfiles);
         json.key("processes").array(|json| {
@@ -128,8 +136,14 @@ const MIN_BYTES_FOR_NAMES: usize = 96 << 20;
 /// Whether addresses get names.
 #[derive(Clone, Copy)]
 struct Names {
-    are_wanted: bool,
+    symbolicate: Symbolicate,
     has_memory: bool,
+}
+
+impl Names {
+    fn are_looked_up(self) -> bool {
+        self.symbolicate != Symbolicate::No && self.has_memory
+    }
 }
 
 fn name_frames(
@@ -143,10 +157,10 @@ fn name_frames(
     let progress = options
         .progress
         .sub_logger(COUNTERS_END, NAMES_END, ProgressLocation::Names);
-    if !names.are_wanted || json.failed() {
+    if names.symbolicate == Symbolicate::No || json.failed() {
         NamedStacks::without_names(source, process)
     } else if names.has_memory {
-        NamedStacks::with_names(source, process, &progress)
+        NamedStacks::with_names(source, process, names.symbolicate, &progress)
     } else {
         NamedStacks::without_names_for_memory(source, process)
     }
@@ -253,11 +267,12 @@ fn write_counter_row(json: &mut JsonWriter<'_>, time_ns: u64, delta: i64) {
 }
 
 /// Writes `profilingLog`: what the profiler did, lost and cost, under the id of the process.
-fn write_log(
+pub(crate) fn write_log(
     json: &mut JsonWriter<'_>,
     source: &ProfileSource,
     process: &ProcessStreamingContext,
-    named: &NamedStacks,
+    unread_files: &[UnreadFile],
+    unnamed_for_memory: u64,
 ) {
     json.object(|json| {
         json.key(&source.process.to_number().to_string())
@@ -275,13 +290,13 @@ fn write_log(
                 }
                 // Functions in these have no names, except in the module's separate debug file.
                 json.key("modulesWithoutNames").array(|json| {
-                    for UnreadFile { path, reason, .. } in named.unread_files() {
+                    for UnreadFile { path, reason, .. } in unread_files {
                         json.string(&format!("{}: {reason}", path.display()));
                     }
                 });
                 // Addresses that got no name because there was no memory to look them up.
                 json.key("addresses_without_memory_for_names")
-                    .unsigned(named.unnamed_for_memory());
+                    .unsigned(unnamed_for_memory);
                 json.key("sampler").object(|json| {
                     for (name, count) in &source.counts {
                         json.key(name).unsigned(*count);

@@ -3,8 +3,6 @@
 use crate::json::{JsonWriter, StringIndex};
 use crate::markers::DecodedMarker;
 use crate::stream::decode::ProfileSource;
-use crate::stream::decode::ThreadStreamingContext;
-use crate::stream::decode::max_probe_gap_ns;
 use crate::stream::memory::check_memory;
 use crate::stream::resolve::FrameKind;
 use crate::stream::resolve::ResolvedThread;
@@ -12,22 +10,6 @@ use crate::stream::schema::write_schema;
 use crate::stream::write::marker_rows::{MARKERS, MarkerContext};
 use crate::threads::MAIN_THREAD_NAME;
 use crate::util::{ProgressLocation, ProgressLogger};
-
-/// Returns a function that maps ascending times to event delays, as far as the thread's probes show
-/// them.
-fn probed_delays(
-    source: &ProfileSource,
-    thread: &ThreadStreamingContext,
-) -> impl FnMut(u64) -> Option<u64> {
-    let registration = thread.thread.unlocked_const_reader_and_atomic_rw();
-    let end = registration
-        .unregistered_at()
-        .map_or(source.taken_at, |time| time.min(source.taken_at));
-    let interval_ns = source.session.settings.interval.as_nanos() as u64;
-    thread
-        .probes
-        .delays(max_probe_gap_ns(interval_ns), source.ns_since_start(end))
-}
 
 /// Progress at the end of each part of a thread, from 0 to 1. The thread's tables are the last
 /// part.
@@ -62,7 +44,7 @@ pub(crate) fn write_thread<'a>(
         }
         json.key("samples").object(|json| {
             write_schema(json, SAMPLES);
-            let mut probed = (!context.probes.is_empty()).then(|| probed_delays(source, context));
+            let mut probed = (!context.probes.is_empty()).then(|| context.probed_delays(source));
             let rows = progress.sub_logger(FRAMES_END, SAMPLES_END, ProgressLocation::Samples);
             json.key("data").array(|json| {
                 let count = context.samples.kept_rows() as usize;

@@ -1,0 +1,337 @@
+//! Makes the model of a session's profile.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::io;
+
+use serde_json::value::RawValue;
+
+use crate::json::json_text;
+use crate::markers::{DecodedMarker, DecodedPayload, JSONWriter, MarkerPhase, PayloadFailure};
+use crate::model::{
+    Category, Counter, CounterSample, FieldValue, Marker, MarkerPayload, MarkerPhase as ModelPhase,
+    MarkerSchema, Markers, Meta, Process, ProfileModel, Sample, Samples, StackId, TextId, Thread,
+};
+use crate::stream::decode::{
+    ProcessStreamingContext, ProfileSource, ThreadStreamingContext, decode_newest,
+};
+use crate::stream::memory::check_memory;
+use crate::stream::model::frames::{FrameBuilder, without_own_functions};
+use crate::stream::model::marker_fields::FieldCollector;
+use crate::stream::resolve::{
+    KnownType, MarkerTypes, ONLY_USER_DATA, ProfileNames, TEXT, name_for_viewer, to_text,
+    type_without_payload,
+};
+use crate::stream::write::{StreamOptions, write_log, write_meta, write_pages};
+use crate::symbols::UnreadFile;
+use crate::types::{Features, Symbolicate};
+use crate::util::{ProgressLocation, ProgressLogger, run_callback};
+
+/// Progress at the end of each part of the job, from 0 to 1.
+const ENTRIES_END: f32 = 0.20;
+const NAMES_END: f32 = 0.70;
+
+/// Memory of a row of samples in the model, in bytes.
+const SAMPLE_BYTES: usize = 2 * 24;
+
+/// Fields of Gecko's `meta` that the model has in its own fields, or that differ between formats.
+const MODELED_META: &[&str] = &[
+    "version",
+    "startTime",
+    "profilingStartTime",
+    "profilingEndTime",
+    "categories",
+    "markerSchema",
+    "interval",
+    "product",
+    "sampleUnits",
+    "extensions",
+    "presymbolicated",
+];
+
+/// Makes the model of a profile. The profile's child processes are not part of it.
+///
+/// Without memory for the whole, leaves out names, or the oldest entries.
+///
+/// Returns the model, and the files of modules that provided no names.
+///
+/// # Errors
+/// There is no memory even for a small part.
+pub(crate) fn build_model(
+    mut source: ProfileSource,
+    options: &StreamOptions,
+) -> io::Result<(ProfileModel, Vec<UnreadFile>)> {
+    source.since = options.since;
+    let progress = &options.progress;
+    let decoding = progress.sub_logger(0.0, ENTRIES_END, ProgressLocation::Entries);
+    let mut process = decode_newest(&mut source, &decoding)?;
+    drop(decoding);
+    process.thin_idle_rows(options.max_rows);
+    let naming = progress.sub_logger(ENTRIES_END, NAMES_END, ProgressLocation::Names);
+    let names = match options.symbolicate {
+        Symbolicate::No => ProfileNames::default(),
+        symbolicate => ProfileNames::look_up(&source, &process, symbolicate, &naming),
+    };
+    drop(naming);
+    let mut profile = ProfileModel::default();
+    let types = MarkerTypes::of_profile(&process.marker_types);
+    let mut frames = FrameBuilder::new(&mut profile, &source, &process, &names);
+    let stacks = frames.add_stacks(&mut profile);
+    let builder = ModelBuilder {
+        source: &source,
+        process: &process,
+        types: &types,
+        stacks,
+    };
+    let is_symbolicated = options.symbolicate != Symbolicate::No;
+    builder.add_facts(&mut profile, is_symbolicated, &names);
+    let threads = progress.sub_logger(NAMES_END, 1.0, ProgressLocation::Frames);
+    let contexts = process.threads.iter();
+    for (progress, context) in threads.loop_sub_loggers(contexts, ProgressLocation::Frames) {
+        builder.add_thread(&mut profile, context, &progress)?;
+    }
+    // The main thread comes first, as the Firefox Profiler expects it.
+    profile.threads.sort_by_key(|thread| !thread.is_main);
+    builder.add_counters(&mut profile);
+    Ok((profile, names.unread_files))
+}
+
+struct ModelBuilder<'a> {
+    source: &'a ProfileSource,
+    process: &'a ProcessStreamingContext,
+    types: &'a MarkerTypes,
+    /// The model's stack for each of the process.
+    stacks: Vec<StackId>,
+}
+
+fn time(ns: u64) -> i64 {
+    i64::try_from(ns).unwrap_or(i64::MAX)
+}
+
+impl ModelBuilder<'_> {
+    fn add_facts(&self, profile: &mut ProfileModel, is_symbolicated: bool, names: &ProfileNames) {
+        let Self {
+            source, process, ..
+        } = self;
+        let settings = &source.session.settings;
+        let meta = json_text(|json| write_meta(json, source, process, self.types, is_symbolicated));
+        let all: BTreeMap<String, &RawValue> = serde_json::from_str(&meta).unwrap_or_default();
+        let other = all
+            .into_iter()
+            .filter(|(key, _)| !MODELED_META.contains(&key.as_str()))
+            .map(|(key, value)| (key, value.get().to_owned()));
+        profile.meta = Meta {
+            product: source.product.clone(),
+            start_epoch_ms: source.process_start.epoch_ms,
+            interval_ns: settings.interval.as_nanos() as u64,
+            session_ns: Some((
+                time(source.ns_since_start(source.session.started_at)),
+                time(source.ns_since_start(source.taken_at)),
+            )),
+            is_symbolicated,
+            has_cpu_deltas: settings.features.contains(Features::CPU),
+            features: settings.features.names().map(str::to_owned).collect(),
+            other: other.collect(),
+        };
+        let category = |category: &&'static crate::types::CategoryInfo| Category {
+            name: category.label.to_owned(),
+            color: category.color.to_owned(),
+            subcategories: category
+                .subcategories
+                .iter()
+                .map(|&name| name.to_owned())
+                .collect(),
+        };
+        profile.categories = process.categories.iter().map(category).collect();
+        let schema = |(name, json): (&str, String)| MarkerSchema {
+            name: name.to_owned(),
+            json,
+        };
+        profile.marker_schemas = self.types.schemas_as_json().map(schema).collect();
+        let shutdown = source.is_shutting_down;
+        profile.processes.push(Process {
+            pid: source.process.to_number().to_string(),
+            name: source.process_name.clone(),
+            kind: "default".to_owned(),
+            started_ns: Some(0),
+            ended_ns: shutdown.then(|| time(source.ns_since_start(source.taken_at))),
+            paused_ranges: Some(json_text(|json| process.paused_ranges.write(json))),
+            pages: Some(json_text(|json| {
+                json.array(|json| write_pages(json, &source.pages));
+            })),
+            log: Some(json_text(|json| {
+                let unnamed = names.unnamed_for_memory;
+                write_log(json, source, process, &names.unread_files, unnamed);
+            })),
+        });
+    }
+
+    fn add_thread(
+        &self,
+        profile: &mut ProfileModel,
+        context: &ThreadStreamingContext,
+        progress: &ProgressLogger,
+    ) -> io::Result<()> {
+        let registration = context.thread.unlocked_const_reader_and_atomic_rw();
+        let info = registration.info();
+        let unregistered = registration.unregistered_at();
+        let rows = usize::try_from(context.samples.kept_rows()).unwrap_or(usize::MAX);
+        check_memory(rows.saturating_mul(SAMPLE_BYTES))?;
+        let mut samples = Samples::default();
+        let mut probed = (!context.probes.is_empty()).then(|| context.probed_delays(self.source));
+        for row in progress.watch(context.samples.iter(), rows, ProgressLocation::Samples) {
+            let probed_ns = probed.as_mut().and_then(|delay_at| delay_at(row.time_ns));
+            samples.push(Sample {
+                stack: Some(self.stacks[row.stack as usize]),
+                time_ns: time(row.time_ns),
+                cpu_delta_ns: row.cpu_delta_ns,
+                event_delay_ns: row.event.delay_ns().max(probed_ns),
+                weight: 1,
+            });
+        }
+        let mut markers = Markers::default();
+        for block in context.markers.blocks() {
+            let marker = self.source.buffer.entry_at(block).and_then(|mut entry| {
+                entry.kind()?;
+                DecodedMarker::read(&mut entry)
+            });
+            if let Some(marker) = marker {
+                self.add_marker(profile, &mut markers, &marker);
+            }
+        }
+        profile.threads.push(Thread {
+            process: 0,
+            name: info.name.clone(),
+            tid: registration.tid().to_number().to_string(),
+            is_main: info.is_main,
+            registered_ns: Some(time(self.source.ns_since_start(info.registered_at))),
+            unregistered_ns: unregistered.map(|at| time(self.source.ns_since_start(at))),
+            samples,
+            markers,
+        });
+        Ok(())
+    }
+
+    fn add_marker(
+        &self,
+        profile: &mut ProfileModel,
+        markers: &mut Markers,
+        marker: &DecodedMarker<'_>,
+    ) {
+        let stack = self
+            .process
+            .marker_stacks
+            .get(&marker.stack)
+            .filter(|_| marker.stack != 0);
+        let stack = stack.map(|&(stack, time_ns)| {
+            let stack = self.stacks[stack as usize];
+            (without_own_functions(profile, stack), time(time_ns))
+        });
+        let name = to_text(marker.name);
+        let mut add = |profile: &mut ProfileModel, name, type_name: &str, fields| {
+            self.push_marker(profile, markers, marker, (name, type_name), fields, stack);
+        };
+        match marker.payload {
+            DecodedPayload::Typed { number, bytes } => {
+                match self.typed_fields(profile, number, bytes) {
+                    Ok((type_name, fields)) => add(profile, name, type_name, Some(fields)),
+                    Err((failure, type_name)) => {
+                        let name = Cow::Owned(format!("{name} ({})", failure.words()));
+                        add(profile, name, type_without_payload(type_name), None);
+                    }
+                }
+            }
+            DecodedPayload::Text(text) => {
+                let text = FieldValue::UniqueText(profile.intern(&to_text(text)));
+                let field = (profile.intern("name"), text);
+                add(profile, name, TEXT, Some(vec![field]));
+            }
+            DecodedPayload::None => add(profile, name, ONLY_USER_DATA, None),
+        }
+    }
+
+    /// Returns the fields of a payload of the application's type `number`, with the type's name. On
+    /// failure, returns the reason, with the name of the type that the marker gets instead.
+    fn typed_fields(
+        &self,
+        profile: &mut ProfileModel,
+        number: u64,
+        bytes: Option<&[u8]>,
+    ) -> Result<(&'static str, Vec<(TextId, FieldValue)>), (PayloadFailure, &'static str)> {
+        let known = self
+            .types
+            .get(number)
+            .map_err(|failure| (failure, ONLY_USER_DATA))?;
+        let &KnownType { name, info } = known;
+        let bytes = bytes.ok_or((PayloadFailure::NotSerialized, name))?;
+        let mut fields = FieldCollector::new(profile, self.source.process_start.monotonic);
+        let mut answer = Err(PayloadFailure::Panicked);
+        run_callback(|| answer = info.stream(bytes, &mut JSONWriter::new(&mut fields)));
+        let fields = fields.finish();
+        answer.map_err(|failure| (failure, name))?;
+        Ok((name, fields))
+    }
+
+    /// Adds a marker to the model. Without `fields`, it has a payload only if it has a stack or a
+    /// window.
+    fn push_marker(
+        &self,
+        profile: &mut ProfileModel,
+        markers: &mut Markers,
+        marker: &DecodedMarker<'_>,
+        (name, type_name): (Cow<'_, str>, &str),
+        fields: Option<Vec<(TextId, FieldValue)>>,
+        stack: Option<(StackId, i64)>,
+    ) {
+        let name = match name_for_viewer(&name, type_name) {
+            Some(required) => profile.intern(required),
+            None => profile.intern(&name),
+        };
+        let has_payload = fields.is_some() || marker.has_user_data();
+        let mut fields = fields.unwrap_or_default();
+        if marker.inner_window_id != 0 {
+            let id = i64::try_from(marker.inner_window_id).unwrap_or(i64::MAX);
+            fields.push((profile.intern("innerWindowID"), FieldValue::Integer(id)));
+        }
+        let payload = has_payload.then(|| MarkerPayload {
+            type_name: profile.intern(type_name),
+            fields: &fields,
+            stack,
+        });
+        let (start_ns, end_ns) = (time(marker.start_ns), time(marker.end_ns));
+        let (phase, start_ns, end_ns) = match marker.phase {
+            MarkerPhase::Instant => (ModelPhase::Instant, Some(start_ns), None),
+            MarkerPhase::Interval => (ModelPhase::Interval, Some(start_ns), Some(end_ns)),
+            MarkerPhase::IntervalStart => (ModelPhase::IntervalStart, Some(start_ns), None),
+            MarkerPhase::IntervalEnd => (ModelPhase::IntervalEnd, None, Some(end_ns)),
+        };
+        markers.push(Marker {
+            name,
+            phase,
+            start_ns,
+            end_ns,
+            category: marker.category.into(),
+            payload,
+        });
+    }
+
+    fn add_counters(&self, profile: &mut ProfileModel) {
+        // Growth before the oldest remaining row belongs to no row.
+        let begins_late = self.source.earliest_ns_of_process().is_some();
+        let with_rows = self.process.counters.iter();
+        for (counter, rows) in with_rows.filter(|(_, rows)| !rows.is_empty()) {
+            let sample = |(index, (time_ns, delta)): (usize, (u64, i64))| CounterSample {
+                time_ns: time(time_ns),
+                delta: if begins_late && index == 0 { 0 } else { delta } as f64,
+                operations: None,
+            };
+            profile.counters.push(Counter {
+                process: 0,
+                name: counter.name.to_owned(),
+                category: counter.category.to_owned(),
+                description: counter.description.to_owned(),
+                samples: rows.deltas().enumerate().map(sample).collect(),
+            });
+        }
+    }
+}

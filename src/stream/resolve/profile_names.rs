@@ -1,0 +1,92 @@
+//! Looks up the names of a profile's addresses.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::stream::decode::FrameKey;
+use crate::stream::decode::ProcessStreamingContext;
+use crate::stream::decode::ProfileSource;
+use crate::symbols::{AddressName, AddressNames, CodeAddressService, SampledAddress, UnreadFile};
+use crate::types::Symbolicate;
+use crate::unwind::{LoadedModule, NamedCode};
+use crate::util::{ProgressLocation, ProgressLogger};
+
+const CURRENT_NAMES_END: f32 = 0.90;
+
+/// The names of addresses in current modules, and in replaced modules by module number.
+#[derive(Debug, Default)]
+pub(crate) struct ProfileNames {
+    now: AddressNames,
+    replaced: HashMap<usize, AddressNames>,
+    pub(crate) unread_files: Vec<UnreadFile>,
+    /// Number of addresses that got no name because there was no memory to look them up.
+    pub(crate) unnamed_for_memory: u64,
+}
+
+impl ProfileNames {
+    /// Returns what is known of an address in a current module.
+    pub(crate) fn now(&self, address: SampledAddress) -> Option<&AddressName> {
+        self.now.get(&address)
+    }
+
+    /// Returns what is known of an address in the module with this number, whose place another
+    /// module has taken.
+    pub(crate) fn in_replaced(
+        &self,
+        module: usize,
+        address: SampledAddress,
+    ) -> Option<&AddressName> {
+        self.replaced.get(&module)?.get(&address)
+    }
+
+    /// Looks up all addresses in the profile's stacks.
+    pub(crate) fn look_up(
+        source: &ProfileSource,
+        process: &ProcessStreamingContext,
+        symbolicate: Symbolicate,
+        progress: &ProgressLogger,
+    ) -> Self {
+        let mut addresses = Vec::new();
+        let mut in_replaced: HashMap<usize, Vec<SampledAddress>> = HashMap::new();
+        for frame in process.stacks.frames() {
+            match frame {
+                FrameKey::Native(address) => addresses.push(*address),
+                FrameKey::Replaced(module, address) => {
+                    in_replaced.entry(*module).or_default().push(*address)
+                }
+                _ => {}
+            }
+        }
+        let modules = source.modules.all_as_of_now();
+        // Few addresses lie in replaced modules.
+        let current_progress = progress.sub_logger(0.0, CURRENT_NAMES_END, ProgressLocation::Names);
+        let service = CodeAddressService::new(&modules, &source.generated_code, symbolicate);
+        let now = service.resolve_with_progress(addresses, &current_progress);
+        let mut unread_files = service.take_unread_files();
+        let mut unnamed_for_memory = service.unnamed_for_memory();
+        drop(current_progress);
+        let replaced_progress =
+            progress.sub_logger(CURRENT_NAMES_END, 1.0, ProgressLocation::Names);
+        let no_code = NamedCode::default();
+        let in_replaced = replaced_progress.loop_sub_loggers(in_replaced, ProgressLocation::Names);
+        let replaced = in_replaced.filter_map(|(progress, (number, addresses))| {
+            let image = Arc::clone(source.modules.replaced(number)?);
+            let modules = [LoadedModule {
+                image,
+                unloaded: true,
+            }];
+            let service = CodeAddressService::new(&modules, &no_code, symbolicate);
+            let names = service.resolve_with_progress(addresses, &progress);
+            unread_files.extend(service.take_unread_files());
+            unnamed_for_memory += service.unnamed_for_memory();
+            Some((number, names))
+        });
+        let replaced = replaced.collect();
+        ProfileNames {
+            now,
+            replaced,
+            unread_files,
+            unnamed_for_memory,
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! How much of an address is looked up.
+
+/// How much a profile contains of each address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum Symbolicate {
+    /// Names of functions, including inlined ones, with files, lines and columns, from the debug
+    /// information and symbol tables on this machine. Each distinct address is looked up once. The
+    /// first lookup in a large executable takes seconds and memory.
+    #[default]
+    Full,
+    /// Names from the symbol tables, which is faster. The debug information is read only for
+    /// addresses that the symbol tables lack. Inlined functions, files and lines are missing.
+    NamesOnly,
+    /// Addresses only. The viewer asks a symbol server for names, such as the one that `samply
+    /// load` starts.
+    No,
+}

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::backtrace::lost_stacks;
+use crate::export::{ExportOptions, Format, write_profile};
 use crate::model::ProfileModel;
 use crate::platform::{current_process_id, is_memory_available, monotonic_now};
 use crate::session::callbacks::notify;
@@ -123,12 +124,33 @@ fn session_counts(session: &Session) -> Vec<(&'static str, u64)> {
     counts
 }
 
-/// Returns the default options: the whole session, with function names unless the environment
-/// disables them.
-pub(crate) fn default_options() -> StreamOptions {
-    StreamOptions::whole(match wants_names() {
-        true => Symbolicate::Full,
-        false => Symbolicate::No,
+/// How a profile is written.
+#[derive(Debug)]
+pub(crate) struct WriteOptions {
+    pub(crate) format: Format,
+    pub(crate) stream: StreamOptions,
+    /// Not used by Gecko's format.
+    pub(crate) export: ExportOptions,
+}
+
+/// Returns the default options: the whole session in Gecko's format, with function names unless the
+/// environment disables them.
+pub(crate) fn default_options() -> WriteOptions {
+    WriteOptions {
+        format: Format::Gecko,
+        stream: StreamOptions::whole(match wants_names() {
+            true => Symbolicate::Full,
+            false => Symbolicate::No,
+        }),
+        export: ExportOptions::default(),
+    }
+}
+
+/// Returns the format that a file's name stands for.
+fn format_of(path: &Path) -> Result<Format, SaveError> {
+    Format::of_path(path).ok_or_else(|| SaveError::UnknownEnding {
+        path: path.to_owned(),
+        known: Format::endings(),
     })
 }
 
@@ -156,16 +178,22 @@ impl FrozenProfile {
         self
     }
 
-    /// Writes Gecko's JSON. The profile remains usable.
-    pub(crate) fn write(&self, options: &StreamOptions, out: &mut dyn Write) -> io::Result<()> {
+    /// Writes the profile. It remains usable.
+    pub(crate) fn write(&self, options: &WriteOptions, out: &mut dyn Write) -> io::Result<()> {
         self.clone().write_once(options, out)
     }
 
-    /// Writes Gecko's JSON, and frees data as soon as it is written.
-    pub(crate) fn write_once(self, options: &StreamOptions, out: &mut dyn Write) -> io::Result<()> {
-        let unread = stream_gecko_json(self.source, options, FailureLatch::fallible(), out)?;
-        notify_unnamed(&unread);
-        Ok(())
+    /// Writes the profile. In Gecko's format, frees data as soon as it is written.
+    pub(crate) fn write_once(self, options: &WriteOptions, out: &mut dyn Write) -> io::Result<()> {
+        let stream = &options.stream;
+        if options.format == Format::Gecko {
+            let unread = stream_gecko_json(self.source, stream, FailureLatch::fallible(), out)?;
+            notify_unnamed(&unread);
+            return Ok(());
+        }
+        let profile = self.to_model(stream)?;
+        drop(self);
+        write_profile(&profile, options.format, &options.export, out, &stream.progress)
     }
 
     /// Returns the profile as the model that every other format is written from, without the
@@ -176,8 +204,8 @@ impl FrozenProfile {
         Ok(model)
     }
 
-    /// Returns Gecko's JSON as bytes.
-    pub(crate) fn into_text(self, options: &StreamOptions) -> io::Result<Vec<u8>> {
+    /// Returns the profile as bytes.
+    pub(crate) fn into_text(self, options: &WriteOptions) -> io::Result<Vec<u8>> {
         let mut text = TextInMemory(Vec::new());
         self.write_once(options, &mut text).map(|()| text.0)
     }
@@ -193,16 +221,18 @@ impl FrozenProfile {
 
     /// Writes the profile to a file, and returns the file's path.
     pub(crate) fn save(&self, path: &Path) -> Result<PathBuf, SaveError> {
-        self.save_with(&default_options(), path)
+        self.save_with(default_options(), path)
     }
 
+    /// Writes the profile to a file in the format of the file's name.
     pub(crate) fn save_with(
         &self,
-        options: &StreamOptions,
+        mut options: WriteOptions,
         path: &Path,
     ) -> Result<PathBuf, SaveError> {
+        options.format = format_of(path)?;
         self.clone()
-            .save_newest(|profile| save_profile(path, |out| profile.write(options, out)))
+            .save_newest(|profile| save_profile(path, |out| profile.write(&options, out)))
     }
 
     /// Writes the profile to a file, and frees data as soon as it is written.
@@ -210,7 +240,11 @@ impl FrozenProfile {
         if !self.has_ample_memory() {
             return self.save(path);
         }
-        save_profile(path, |out| self.write_once(&default_options(), out))
+        let options = WriteOptions {
+            format: format_of(path)?,
+            ..default_options()
+        };
+        save_profile(path, |out| self.write_once(&options, out))
     }
 
     /// Writes the profile to a file at exactly this path: see [`save_at`].

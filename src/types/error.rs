@@ -204,6 +204,13 @@ pub enum SaveError {
         /// The outermost folder that does not exist.
         folder: PathBuf,
     },
+    /// No format has the ending of the file's name.
+    UnknownEnding {
+        /// The requested file.
+        path: PathBuf,
+        /// The endings that have a format, as text.
+        known: String,
+    },
     /// The file could not be created or written.
     Io {
         /// The requested file, with `%p` replaced.
@@ -229,6 +236,14 @@ impl fmt::Display for SaveError {
                     folder.display()
                 )
             }
+            Self::UnknownEnding { path, known } => {
+                write!(
+                    f,
+                    "cannot save the profile as {}: got a name with an unknown ending, expected \
+                     one of {known}, maybe with .gz, or no ending",
+                    path.display()
+                )
+            }
             Self::Io {
                 path,
                 action,
@@ -247,7 +262,7 @@ impl fmt::Display for SaveError {
 impl Error for SaveError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::Inactive | Self::NoFolder { .. } => None,
+            Self::Inactive | Self::NoFolder { .. } | Self::UnknownEnding { .. } => None,
             Self::Io { error, .. } => Some(error),
         }
     }

@@ -1,0 +1,158 @@
+//! The formats of a profile, their names, and the endings of their files.
+
+use std::path::Path;
+
+/// A format in which a [`Profile`](crate::Profile) can be written.
+///
+/// The name of each format, for command lines and messages, is in parentheses.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Format {
+    /// Gecko's JSON, version 36, for <https://profiler.firefox.com> and `samply load` (`gecko`).
+    Gecko,
+    /// The Firefox Profiler's own JSON (`processed`). It has files, lines, addresses and inlined
+    /// functions together, so that the viewer shows sources and assembly.
+    Processed,
+    /// Google's pprof, compressed, for `go tool pprof`, Pyroscope and others (`pprof`).
+    Pprof,
+    /// Chrome's `.cpuprofile` of one thread, for DevTools and editors (`cpuprofile`).
+    CpuProfile,
+    /// A trace of the JS Self-Profiling API, of one thread (`js-self-profile`).
+    JsSelfProfile,
+    /// The hierarchy that d3-flame-graph reads, of one thread, with calls in the order of time
+    /// (`d3-flame-graph`).
+    D3FlameGraph,
+    /// Collapsed stacks with numbers of samples, for `flamegraph.pl` and inferno (`collapsed`).
+    Collapsed,
+    /// An interactive flame graph in one file, for browsers (`svg`).
+    Svg,
+    /// Chrome's Trace Event JSON with estimated calls, for DevTools' Performance panel and Perfetto
+    /// (`chrome-trace`).
+    ChromeTrace,
+    /// Perfetto's own trace (`perfetto`).
+    Perfetto,
+    /// speedscope's JSON (`speedscope`).
+    Speedscope,
+    /// A summary for people and programs (`text`).
+    Text,
+}
+
+/// The formats, with their names and the endings of their files. An ending may have several parts:
+/// the longest that fits decides.
+const FORMATS: &[(Format, &str, &[&str])] = &[
+    (Format::Gecko, "gecko", &["json", "gecko.json"]),
+    (Format::Processed, "processed", &["processed.json"]),
+    (Format::Pprof, "pprof", &["pb", "pprof"]),
+    (Format::CpuProfile, "cpuprofile", &["cpuprofile"]),
+    (Format::JsSelfProfile, "js-self-profile", &["js-self-profile.json"]),
+    (Format::D3FlameGraph, "d3-flame-graph", &["d3.json"]),
+    (Format::Collapsed, "collapsed", &["folded", "collapsed"]),
+    (Format::Svg, "svg", &["svg"]),
+    (Format::ChromeTrace, "chrome-trace", &["trace.json"]),
+    (Format::Perfetto, "perfetto", &["perfetto-trace", "pftrace"]),
+    (Format::Speedscope, "speedscope", &["speedscope.json"]),
+    (Format::Text, "text", &["txt"]),
+];
+
+impl Format {
+    /// Returns all formats, in the order of the documentation.
+    pub fn all() -> impl Iterator<Item = Self> {
+        FORMATS.iter().map(|&(format, ..)| format)
+    }
+
+    /// Returns the format's name, such as `chrome-trace`.
+    pub fn name(self) -> &'static str {
+        let found = FORMATS.iter().find(|(format, ..)| *format == self);
+        found.map_or("", |&(_, name, _)| name)
+    }
+
+    /// Returns the format with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let found = FORMATS.iter().find(|(_, known, _)| *known == name);
+        found.map(|&(format, ..)| format)
+    }
+
+    /// Returns the format that a file's name stands for; `None` if no format has its ending.
+    ///
+    /// | Ending | Format |
+    /// |---|---|
+    /// | `.json`, `.gecko.json`, none | [`Gecko`](Self::Gecko) |
+    /// | `.processed.json` | [`Processed`](Self::Processed) |
+    /// | `.pb`, `.pprof` | [`Pprof`](Self::Pprof) |
+    /// | `.cpuprofile` | [`CpuProfile`](Self::CpuProfile) |
+    /// | `.js-self-profile.json` | [`JsSelfProfile`](Self::JsSelfProfile) |
+    /// | `.d3.json` | [`D3FlameGraph`](Self::D3FlameGraph) |
+    /// | `.folded`, `.collapsed` | [`Collapsed`](Self::Collapsed) |
+    /// | `.svg` | [`Svg`](Self::Svg) |
+    /// | `.trace.json` | [`ChromeTrace`](Self::ChromeTrace) |
+    /// | `.perfetto-trace`, `.pftrace` | [`Perfetto`](Self::Perfetto) |
+    /// | `.speedscope.json` | [`Speedscope`](Self::Speedscope) |
+    /// | `.txt` | [`Text`](Self::Text) |
+    ///
+    /// A further `.gz` means that the file is compressed.
+    pub fn of_path(path: &Path) -> Option<Self> {
+        let name = path.file_name()?.to_string_lossy();
+        let name = name.strip_suffix(".gz").unwrap_or(&name);
+        // A name that begins with a dot has no ending.
+        if !name.trim_start_matches('.').contains('.') {
+            return Some(Self::Gecko);
+        }
+        let endings = FORMATS
+            .iter()
+            .flat_map(|&(format, _, endings)| endings.iter().map(move |ending| (format, *ending)));
+        let fits = |ending: &str| {
+            let rest = name.strip_suffix(ending);
+            rest.is_some_and(|rest| rest.ends_with('.'))
+        };
+        endings
+            .filter(|(_, ending)| fits(ending))
+            .max_by_key(|(_, ending)| ending.len())
+            .map(|(format, _)| format)
+    }
+
+    /// Returns all endings, for messages.
+    pub(crate) fn endings() -> String {
+        let endings = FORMATS.iter().flat_map(|(.., endings)| endings.iter());
+        let endings: Vec<_> = endings.map(|ending| format!(".{ending}")).collect();
+        endings.join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn format_follows_from_the_longest_ending() {
+        let format = |name: &str| Format::of_path(Path::new(name));
+        for (name, expected) in [
+            ("a/out.json", Some(Format::Gecko)),
+            ("out.json.gz", Some(Format::Gecko)),
+            ("out", Some(Format::Gecko)),
+            (".hidden", Some(Format::Gecko)),
+            ("/dev/stdout", Some(Format::Gecko)),
+            ("out.trace.json", Some(Format::ChromeTrace)),
+            ("trace.json", Some(Format::Gecko)),
+            ("a.b.speedscope.json.gz", Some(Format::Speedscope)),
+            ("flame.svg", Some(Format::Svg)),
+            ("out.pb.gz", Some(Format::Pprof)),
+            ("y.json.zst", None),
+            ("out.exe", None),
+            ("..", None),
+        ] {
+            assert_eq!(format(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn each_format_has_a_name_and_an_ending_of_its_own() {
+        for format in Format::all() {
+            assert_eq!(Format::from_name(format.name()), Some(format));
+        }
+        let endings = Format::endings();
+        let mut unique: Vec<_> = endings.split(", ").collect();
+        unique.sort_unstable();
+        unique.dedup();
+        assert_eq!(unique.len(), endings.split(", ").count());
+    }
+}

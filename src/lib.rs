@@ -243,8 +243,8 @@ pub use integrations::ProfilerLayer;
 pub use integrations::ProfilerLogger;
 pub use markers::{FlowId, MarkerOptions, MarkerStack, MarkerTiming, ProfilerMarker};
 pub use types::{
-    BufferInfo, ControlSignals, Features, ProfilerTime, ProfilingCategoryPair, SamplingEngine,
-    SaveError, StartError, StartParams, StreamError, UnknownFeature,
+    BufferInfo, ControlSignals, Features, ProfilerTime, ProfilingCategoryPair, ReadError,
+    SamplingEngine, SaveError, StartError, StartParams, StreamError, UnknownFeature,
 };
 
 /// Callbacks of the application: on changes of the profiler's state, and after a sampling loop.
@@ -323,8 +323,8 @@ pub mod process {
 
 /// Formats, options, progress reports and summaries of a [`Profile`].
 pub mod profile {
-    pub use crate::api::{Format, SnapshotOptions};
-    pub use crate::export::{HotFunction, ThreadSummary};
+    pub use crate::api::SnapshotOptions;
+    pub use crate::export::{Format, HotFunction, SampleWeight, ThreadSummary};
     pub use crate::types::{ProfilerStats, Symbolicate};
     pub use crate::util::SharedProgress;
 }

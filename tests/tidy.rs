@@ -15,12 +15,12 @@ use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 const LAYERS: &[&[&str]] = &[
     &["types", "util"],
     &["platform", "json", "buffer", "model"],
-    &["labels", "unwind", "markers", "counters"],
+    &["labels", "unwind", "markers", "counters", "export"],
     &["capture", "symbols"],
     &["threads"],
     &["backtrace", "event_loop", "state"],
     &["sampler", "stream"],
-    &["export", "session"],
+    &["session"],
     &["record", "disabled"],
     &["fuzzing"],
     &["api"],
@@ -31,7 +31,7 @@ const LAYERS: &[&[&str]] = &[
 const NARROW_FOLDERS: &[(&str, &[&str])] = &[("disabled", &["types", "util", "export", "markers"])];
 
 /// Forbidden imports, although they go to a lower layer.
-const FORBIDDEN: &[(&str, &str)] = &[("sampler", "json"), ("export", "buffer")];
+const FORBIDDEN: &[(&str, &str)] = &[("sampler", "json"), ("export", "platform"), ("export", "buffer")];
 
 /// Files outside of the folders. They may import anything.
 const TOP_FILES: &[&str] = &["src/gecko_profiler.rs", "src/lib.rs", "src/macros.rs"];

@@ -21,7 +21,7 @@ pub(crate) use crate::record::{
 };
 pub(crate) use crate::sampler::SampledStack;
 pub(crate) use crate::session::{
-    EventToken, EventWatchToken, FrozenProfile, add_state_change_callback, begin_event,
+    EventToken, EventWatchToken, FrozenProfile, ReadProfile, WriteOptions, add_state_change_callback, begin_event,
     buffer_info, callback_after_sampling, capture_backtrace, clear_all_pages, control_by_signals,
     default_options, end_event, end_guarded_session, ensure_started, env_vars_for_child_process,
     features_if_active, features_if_active_and_unpaused, freeze, init, is_active,

@@ -34,6 +34,7 @@ mod marker_session;
 mod markers;
 mod pause;
 mod process;
+mod profile;
 mod remote_control;
 mod script_frames;
 mod session;
@@ -75,7 +76,8 @@ pub use remote_control::{profiler_control_by_signals, profiler_env_vars_for_chil
 pub use script_frames::{
     AutoProfilerScriptFrame, ScriptFunction, profiler_register_script_function,
 };
-pub use session::{Format, Profile, ProfilerSession};
+pub use profile::Profile;
+pub use session::ProfilerSession;
 pub use snapshot::{
     SnapshotOptions, profiler_get_profile, profiler_save_profile_to_file, profiler_stream_json,
 };

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use crate::api::backend;
+use crate::export::{ExportOptions, Format, SampleWeight};
 use crate::types::{DEFAULT_MAX_ROWS, ProfilerTime, SaveError, StreamError, Symbolicate};
 use crate::util::SharedProgress;
 
@@ -23,6 +24,12 @@ pub struct SnapshotOptions {
     pub max_rows: u64,
     /// The progress that the writer updates; `None` for no reports.
     pub progress: Option<SharedProgress>,
+    /// Name or id of the thread to write; `None` for all threads.
+    pub thread: Option<String>,
+    /// What a sample counts for in formats without times.
+    pub weight: SampleWeight,
+    /// Whether the outermost frames of Rust's and Tokio's runtimes are left out.
+    pub fold_runtime: bool,
 }
 
 impl Default for SnapshotOptions {
@@ -32,6 +39,9 @@ impl Default for SnapshotOptions {
             since: None,
             max_rows: DEFAULT_MAX_ROWS,
             progress: None,
+            thread: None,
+            weight: SampleWeight::Samples,
+            fold_runtime: false,
         }
     }
 }
@@ -78,13 +88,48 @@ impl SnapshotOptions {
         self
     }
 
-    pub(super) fn to_stream_options(&self) -> backend::StreamOptions {
-        backend::StreamOptions::new(
+    /// Writes only the thread with this name or id. Default: all threads. A format for one thread
+    /// then gets the thread that used the most CPU time. Gecko's format always has all threads of a
+    /// session.
+    #[must_use]
+    pub fn thread(mut self, name_or_id: impl Into<String>) -> Self {
+        self.thread = Some(name_or_id.into());
+        self
+    }
+
+    /// Sets what a sample counts for in formats without times, such as [`Format::Collapsed`] and
+    /// [`Format::Svg`]. Default: [`SampleWeight::Samples`].
+    #[must_use]
+    pub fn weight(mut self, weight: SampleWeight) -> Self {
+        self.weight = weight;
+        self
+    }
+
+    /// Sets whether the outermost frames, which belong to Rust's or Tokio's runtime and are the same
+    /// in all samples of a thread, are left out. Default: false. Gecko's format always has them.
+    #[must_use]
+    pub fn fold_runtime(mut self, fold_runtime: bool) -> Self {
+        self.fold_runtime = fold_runtime;
+        self
+    }
+
+    pub(super) fn to_write_options(&self, format: Format) -> backend::WriteOptions {
+        let stream = backend::StreamOptions::new(
             self.symbolicate,
             self.since,
             self.max_rows,
             self.progress.as_ref(),
-        )
+        );
+        let export = ExportOptions {
+            thread: self.thread.clone(),
+            weight: self.weight,
+            folds_runtime: self.fold_runtime,
+        };
+        backend::WriteOptions {
+            format,
+            stream,
+            export,
+        }
     }
 }
 
@@ -106,7 +151,7 @@ pub fn profiler_stream_json(
     options: &SnapshotOptions,
 ) -> Result<(), StreamError> {
     // First, so that the progress reaches its end even if there is no session.
-    let options = options.to_stream_options();
+    let options = options.to_write_options(Format::Gecko);
     let profile = backend::freeze(None).ok_or(StreamError::Inactive)?;
     profile.write_once(&options, out).map_err(StreamError::Io)
 }
@@ -123,8 +168,9 @@ pub fn profiler_get_profile() -> Option<Vec<u8>> {
 
 /// Saves the profile so far to a file that only its owner can read. The session continues.
 ///
-/// The first `%p` in the path becomes the process id. A name that ends in `.gz` makes a compressed
-/// file. Addresses get names, unless `MOZ_PROFILER_SYMBOLICATE` is `0`.
+/// The first `%p` in the path becomes the process id. The ending of the name selects the format, as
+/// [`Format::of_path`] documents it: `out.json` opens in the Firefox Profiler. A further `.gz` makes
+/// a compressed file. Addresses get names, unless `MOZ_PROFILER_SYMBOLICATE` is `0`.
 ///
 /// - **Little memory.** If there is no memory for the whole profile, addresses stay unnamed, or
 ///   only the newest part is written, and `left_out_bytes` in `meta.losses` says so. If there is no

@@ -4,11 +4,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::export::ProfileSource;
+use crate::export::{ExportOptions, Format, ThreadSummary};
 use crate::markers::{MarkerTiming, ProfilerMarker};
 use crate::types::{
     BufferInfo, ControlSignals, ExitProfileError, Features, FrameFlags, FunctionName, Page,
-    ProfilerTime, ProfilingCategoryPair, ProfilingState, ProfilingStates, SamplingState, SaveError,
+    ProfilerTime, ProfilingCategoryPair, ProfilingState, ProfilingStates, ReadError, SamplingState, SaveError,
     ScriptDescription, StackFeatures, StackFrame, StartError, StartParams, SuspendError,
     Symbolicate, ThreadId, ThreadProfilingFeatures,
 };
@@ -58,8 +58,21 @@ impl StreamOptions {
     }
 }
 
-pub(crate) fn default_options() -> StreamOptions {
-    StreamOptions
+/// The options that the API makes. No profile is ever written with them.
+#[derive(Debug)]
+#[expect(dead_code, reason = "this build writes no profile")]
+pub(crate) struct WriteOptions {
+    pub(crate) format: Format,
+    pub(crate) stream: StreamOptions,
+    pub(crate) export: ExportOptions,
+}
+
+pub(crate) fn default_options() -> WriteOptions {
+    WriteOptions {
+        format: Format::Gecko,
+        stream: StreamOptions,
+        export: ExportOptions::default(),
+    }
 }
 
 pub(crate) fn control_by_signals(_: &ControlSignals) -> Result<(), StartError> {
@@ -374,15 +387,15 @@ pub(crate) fn record_return_addresses(_: &[u64]) -> u64 {
 }
 
 impl FrozenProfile {
-    pub(crate) fn write(&self, _: &StreamOptions, _: &mut dyn Write) -> std::io::Result<()> {
+    pub(crate) fn write(&self, _: &WriteOptions, _: &mut dyn Write) -> std::io::Result<()> {
         match *self {}
     }
 
-    pub(crate) fn write_once(self, _: &StreamOptions, _: &mut dyn Write) -> std::io::Result<()> {
+    pub(crate) fn write_once(self, _: &WriteOptions, _: &mut dyn Write) -> std::io::Result<()> {
         match self {}
     }
 
-    pub(crate) fn into_text(self, _: &StreamOptions) -> std::io::Result<Vec<u8>> {
+    pub(crate) fn into_text(self, _: &WriteOptions) -> std::io::Result<Vec<u8>> {
         match self {}
     }
 
@@ -390,7 +403,7 @@ impl FrozenProfile {
         match *self {}
     }
 
-    pub(crate) fn save_with(&self, _: &StreamOptions, _: &Path) -> Result<PathBuf, SaveError> {
+    pub(crate) fn save_with(&self, _: WriteOptions, _: &Path) -> Result<PathBuf, SaveError> {
         match *self {}
     }
 
@@ -398,11 +411,33 @@ impl FrozenProfile {
         match self {}
     }
 
-    pub(crate) fn source(&self) -> &ProfileSource {
+    pub(crate) fn summarize(&self) -> Vec<ThreadSummary> {
         match *self {}
     }
 
     pub(crate) fn counts(&self) -> Vec<(&'static str, u64)> {
+        match *self {}
+    }
+}
+
+/// Uninhabited, because this build reads no profiles.
+#[derive(Clone, Debug)]
+pub(crate) enum ReadProfile {}
+
+impl ReadProfile {
+    pub(crate) fn read(_: &Path) -> Result<Self, ReadError> {
+        Err(ReadError::Unsupported)
+    }
+
+    pub(crate) fn write(&self, _: &WriteOptions, _: &mut dyn Write) -> std::io::Result<()> {
+        match *self {}
+    }
+
+    pub(crate) fn save_with(&self, _: WriteOptions, _: &Path) -> Result<PathBuf, SaveError> {
+        match *self {}
+    }
+
+    pub(crate) fn summarize(&self) -> Vec<ThreadSummary> {
         match *self {}
     }
 }

@@ -23,8 +23,8 @@ mod functions;
 pub(crate) use functions::destination_time;
 pub(crate) use functions::{
     CapturedBacktrace, CodeRangeToken, EventToken, EventWatchToken, FrozenProfile, Generation,
-    LabelToken, MarkerDestination, ProbeToken, SampledStack, ScriptFunction, SignalStack,
-    StreamOptions, add_state_change_callback, add_text_marker_at, add_text_marker_now,
+    LabelToken, MarkerDestination, ProbeToken, ReadProfile, SampledStack, ScriptFunction, SignalStack,
+    StreamOptions, WriteOptions, add_state_change_callback, add_text_marker_at, add_text_marker_now,
     add_typed_marker_at, add_typed_marker_now, add_untyped_marker_at, add_untyped_marker_now,
     announce_sleep, begin_event, buffer_info, callback_after_sampling, capture_backtrace,
     clear_all_pages, control_by_signals, default_options, end_event, end_guarded_session,

@@ -43,6 +43,7 @@ mod life_cycle;
 mod notices;
 mod pause;
 mod process;
+mod read_profile;
 mod running;
 mod save;
 mod signals;
@@ -50,6 +51,7 @@ mod snapshot;
 mod stacks;
 mod start_stop;
 mod status;
+mod write_options;
 
 pub(crate) use callbacks::{
     add_state_change_callback, callback_after_sampling, remove_state_change_callback,
@@ -65,7 +67,9 @@ pub(crate) use process::{
     clear_all_pages, received_exit_profile, register_page, set_process_name, unregister_page,
 };
 pub(crate) use signals::control_by_signals;
-pub(crate) use snapshot::{FrozenProfile, default_options, freeze};
+pub(crate) use read_profile::ReadProfile;
+pub(crate) use snapshot::{FrozenProfile, freeze};
+pub(crate) use write_options::{WriteOptions, default_options};
 pub(crate) use stacks::{
     capture_backtrace, is_current_thread, own_thread_id, resolve_backtrace, suspend_and_sample,
 };

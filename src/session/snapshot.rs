@@ -4,18 +4,18 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::backtrace::lost_stacks;
-use crate::export::{ExportOptions, Format, write_profile};
+use crate::export::{Format, ThreadSummary, summarize, write_profile};
 use crate::model::ProfileModel;
 use crate::platform::{current_process_id, is_memory_available, monotonic_now};
 use crate::session::callbacks::notify;
-use crate::session::env::wants_names;
 use crate::session::notices::notify_unnamed;
 use crate::session::running::running_session;
 use crate::session::save::{save_at, save_profile};
+use crate::session::write_options::{WriteOptions, default_options, format_of};
 use crate::state::{ACTIVE_PS, CORE_PS, Session, core_buffer};
 use crate::stream::{OutOfMemory, ProfileSource, StreamOptions, build_model, stream_gecko_json};
 use crate::threads::OffThreadRef;
-use crate::types::{Generation, ProfilingState, SaveError, Symbolicate};
+use crate::types::{Generation, ProfilingState, SaveError};
 use crate::unwind::{ModuleTable, NamedCode, lost_code_names};
 use crate::util::{FailureLatch, PsCell, PsLock, is_any_lock_held_on_current_thread};
 
@@ -122,36 +122,6 @@ fn session_counts(session: &Session) -> Vec<(&'static str, u64)> {
     counts.push(("lost_marker_stacks", lost_stacks()));
     counts.push(("lost_code_names", lost_code_names()));
     counts
-}
-
-/// How a profile is written.
-#[derive(Debug)]
-pub(crate) struct WriteOptions {
-    pub(crate) format: Format,
-    pub(crate) stream: StreamOptions,
-    /// Not used by Gecko's format.
-    pub(crate) export: ExportOptions,
-}
-
-/// Returns the default options: the whole session in Gecko's format, with function names unless the
-/// environment disables them.
-pub(crate) fn default_options() -> WriteOptions {
-    WriteOptions {
-        format: Format::Gecko,
-        stream: StreamOptions::whole(match wants_names() {
-            true => Symbolicate::Full,
-            false => Symbolicate::No,
-        }),
-        export: ExportOptions::default(),
-    }
-}
-
-/// Returns the format that a file's name stands for.
-fn format_of(path: &Path) -> Result<Format, SaveError> {
-    Format::of_path(path).ok_or_else(|| SaveError::UnknownEnding {
-        path: path.to_owned(),
-        known: Format::endings(),
-    })
 }
 
 /// A profile in memory. A write fails if there is no memory for it.
@@ -272,8 +242,11 @@ impl FrozenProfile {
         }
     }
 
-    pub(crate) fn source(&self) -> &ProfileSource {
-        &self.source
+    /// Returns the functions on which each thread spent its time. If there is no memory for the
+    /// whole profile, summarizes the newest part, or nothing.
+    pub(crate) fn summarize(&self) -> Vec<ThreadSummary> {
+        let profile = self.to_model(&default_options().stream);
+        profile.map_or_else(|_| Vec::new(), |profile| summarize(&profile))
     }
 
     /// Returns the sampler's counts of work and cost, by name.

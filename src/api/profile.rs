@@ -1,0 +1,175 @@
+//! A profile, and the formats in which it can be written.
+
+use std::fmt;
+use std::io::Write;
+use std::path::Path;
+
+use crate::api::backend;
+use crate::api::snapshot::SnapshotOptions;
+use crate::export::{Format, ThreadSummary};
+use crate::types::{ReadError, SaveError, StreamError};
+
+/// The data of a session at one moment, or a profile that was read from a file.
+///
+/// The profile of a session shares the buffer's memory with the session, and keeps that memory alive
+/// after the session. A clone is cheap. A profile can be written from any thread.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    source: Source,
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    Session(backend::FrozenProfile),
+    File(backend::ReadProfile),
+}
+
+impl Profile {
+    pub(super) fn of_session(frozen: backend::FrozenProfile) -> Self {
+        Self {
+            source: Source::Session(frozen),
+        }
+    }
+
+    pub(super) fn as_session(&self) -> Option<&backend::FrozenProfile> {
+        match &self.source {
+            Source::Session(frozen) => Some(frozen),
+            Source::File(_) => None,
+        }
+    }
+
+    /// Reads a profile that gekkota, Firefox or another program has written in Gecko's format, or in
+    /// the Firefox Profiler's own ([`Format::Gecko`], [`Format::Processed`]). The file may be
+    /// compressed with gzip.
+    ///
+    /// The whole profile is in memory afterwards.
+    ///
+    /// # Errors
+    /// [`ReadError`] names the file, or the place in it where something else was expected.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self, ReadError> {
+        let read = backend::ReadProfile::read(path.as_ref())?;
+        Ok(Self {
+            source: Source::File(read),
+        })
+    }
+
+    /// Writes the profile with the default options, which resolve addresses to names.
+    ///
+    /// # Errors
+    /// [`StreamError::Io`], the first error of `out`.
+    pub fn write(&self, format: Format, out: &mut dyn Write) -> Result<(), StreamError> {
+        self.write_with(format, out, &SnapshotOptions::default())
+    }
+
+    /// Writes the profile with these options.
+    ///
+    /// # Errors
+    /// [`StreamError::Io`]: the first error of `out`; an option that does not fit, such as a thread
+    /// that the profile does not have; or a format that this build cannot write.
+    pub fn write_with(
+        &self,
+        format: Format,
+        out: &mut dyn Write,
+        options: &SnapshotOptions,
+    ) -> Result<(), StreamError> {
+        let options = options.to_write_options(format);
+        let written = match &self.source {
+            Source::Session(frozen) => frozen.write(&options, out),
+            Source::File(read) => read.write(&options, out),
+        };
+        written.map_err(StreamError::Io)
+    }
+
+    /// Saves the profile to a file, in the format that [`Format::of_path`] finds in its name:
+    /// `flame.svg` becomes a flame graph, `out.json` opens in the Firefox Profiler.
+    ///
+    /// The file is created as by
+    /// [`profiler_save_profile_to_file`](crate::api::snapshot::profiler_save_profile_to_file).
+    ///
+    /// # Errors
+    /// [`SaveError`] names the file that could not be created or written, and the reason.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SaveError> {
+        match &self.source {
+            Source::Session(frozen) => frozen.save(path.as_ref()).map(drop),
+            Source::File(_) => self.save_with(path, &SnapshotOptions::default()),
+        }
+    }
+
+    /// Saves the profile to a file with these options: only the last seconds, for example, or with
+    /// progress reports.
+    ///
+    /// # Errors
+    /// [`SaveError`] names the file that could not be created or written, and the reason.
+    pub fn save_with(
+        &self,
+        path: impl AsRef<Path>,
+        options: &SnapshotOptions,
+    ) -> Result<(), SaveError> {
+        let options = options.to_write_options(Format::Gecko);
+        let saved = match &self.source {
+            Source::Session(frozen) => frozen.save_with(options, path.as_ref()),
+            Source::File(read) => read.save_with(options, path.as_ref()),
+        };
+        saved.map(drop)
+    }
+
+    /// Returns the functions on which each thread spent its time. The threads are in the order of
+    /// registration. Resolves all names, as writing does.
+    pub fn summarize(&self) -> Vec<ThreadSummary> {
+        match &self.source {
+            Source::Session(frozen) => frozen.summarize(),
+            Source::File(read) => read.summarize(),
+        }
+    }
+
+    /// Returns a text of at most 8,000 bytes for people and programs: where each thread spent its
+    /// time, the slowest markers, and what is missing. [`Format::Text`] writes the same text.
+    ///
+    /// ```no_run
+    /// # fn work() {}
+    /// let session = gekkota::ProfilerSession::start(gekkota::StartParams::default())?;
+    /// work();
+    /// println!("{}", session.finish()?.summary());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn summary(&self) -> impl fmt::Display + use<> {
+        let mut text = Vec::new();
+        match self.write(Format::Text, &mut text) {
+            Ok(()) => String::from_utf8_lossy(&text).into_owned(),
+            // The reader of the summary learns it there.
+            Err(error) => error.to_string(),
+        }
+    }
+
+    /// Returns counts of the sampler's work, failures and costs, by name, as in the profile's
+    /// `profilingLog`. A profile that was read from a file has none here. These counts report missing
+    /// or incomplete data:
+    ///
+    /// | Name | Count |
+    /// |---|---|
+    /// | `missed_ticks` | scheduled ticks that were dropped because the sampler could not run, or because it left the processor to the application after a long tick |
+    /// | `ticks_without_memory` | ticks that took no samples, because the system had no memory to record them |
+    /// | `unanswered_ticks` | ticks at which a running thread had not answered |
+    /// | `truncated_samples` | samples whose stacks lack their older end, marked `(truncated)` |
+    /// | `too_deep_samples` | those of them whose thread used more than 1 MiB of stack: only the youngest MiB is copied, or less if the system has no memory for it |
+    /// | `threads_without_stacks` | threads without memory for their stacks; they have markers and CPU times |
+    /// | `threads_without_clock` | threads whose CPU clock the system refused to read; they have no CPU times |
+    /// | `refused_signals` | requests to threads that the system refused to deliver |
+    /// | `refused_timers` | threads for which the system refused a timer; they receive signals instead |
+    /// | `handler_replacements` | times that foreign code replaced the signal's handler; while a foreign handler is installed, running threads are not sampled |
+    /// | `dropped_samples` | samples that were dropped, because the buffer had no space or the system no memory |
+    /// | `lost_marker_stacks` | stacks of markers that were lost for lack of memory |
+    /// | `dropped_ended_threads` | ended threads that were dropped with their samples and markers, because the session kept too many |
+    /// | `dropped_empty_threads` | ended threads without samples and markers that were dropped, because the session kept too many |
+    /// | `dropped_ended_pages` | unregistered pages that were dropped, because the session kept too many |
+    /// | `dropped_exit_profiles` | profiles of child processes that were dropped, because the session kept too many |
+    /// | `lost_code_names` | unregistered ranges of generated code whose names were dropped, because the session kept too many |
+    /// | `unread_perf_map_bytes` | bytes of `/tmp/perf-PID.map` that were not read, because the file lists too much code |
+    /// | `sampler_panics` | 1 if the sampler ended by an internal error; no samples were taken from then on |
+    pub fn sampler_counts(&self) -> Vec<(&'static str, u64)> {
+        match &self.source {
+            Source::Session(frozen) => frozen.counts(),
+            Source::File(_) => Vec::new(),
+        }
+    }
+}

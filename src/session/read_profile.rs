@@ -1,0 +1,49 @@
+//! A profile that was read from a file.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::export::{ThreadSummary, read_profile, summarize, write_profile};
+use crate::model::ProfileModel;
+use crate::session::save::save_profile;
+use crate::session::write_options::{WriteOptions, format_of};
+use crate::types::{ReadError, SaveError};
+
+/// A profile from a file. Clones share its memory.
+#[derive(Clone)]
+pub(crate) struct ReadProfile(Arc<ProfileModel>);
+
+impl fmt::Debug for ReadProfile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let threads = self.0.threads.iter().map(|thread| &thread.name);
+        f.debug_list().entries(threads).finish()
+    }
+}
+
+impl ReadProfile {
+    pub(crate) fn read(path: &Path) -> Result<Self, ReadError> {
+        read_profile(path).map(|profile| Self(Arc::new(profile)))
+    }
+
+    /// Writes the profile.
+    pub(crate) fn write(&self, options: &WriteOptions, out: &mut dyn Write) -> io::Result<()> {
+        let progress = &options.stream.progress;
+        write_profile(&self.0, options.format, &options.export, out, progress)
+    }
+
+    /// Writes the profile to a file in the format of the file's name.
+    pub(crate) fn save_with(
+        &self,
+        mut options: WriteOptions,
+        path: &Path,
+    ) -> Result<PathBuf, SaveError> {
+        options.format = format_of(path)?;
+        save_profile(path, |out| self.write(&options, out))
+    }
+
+    pub(crate) fn summarize(&self) -> Vec<ThreadSummary> {
+        summarize(&self.0)
+    }
+}

@@ -1,0 +1,43 @@
+//! How a profile is written.
+
+use std::path::Path;
+
+use crate::export::{ExportOptions, Format};
+use crate::session::env::wants_names;
+use crate::stream::StreamOptions;
+use crate::types::{SaveError, Symbolicate};
+
+/// How a profile is written.
+#[derive(Debug)]
+pub(crate) struct WriteOptions {
+    pub(crate) format: Format,
+    /// What a session's profile contains. A profile from a file has no other choice than its
+    /// progress.
+    pub(crate) stream: StreamOptions,
+    /// Not used for Gecko's format of a session.
+    pub(crate) export: ExportOptions,
+}
+
+/// Returns the default options: the whole session in Gecko's format, with function names unless the
+/// environment disables them.
+pub(crate) fn default_options() -> WriteOptions {
+    WriteOptions {
+        format: Format::Gecko,
+        stream: StreamOptions::whole(match wants_names() {
+            true => Symbolicate::Full,
+            false => Symbolicate::No,
+        }),
+        export: ExportOptions::default(),
+    }
+}
+
+/// Returns the format that a file's name stands for.
+///
+/// # Errors
+/// [`SaveError::UnknownEnding`]
+pub(crate) fn format_of(path: &Path) -> Result<Format, SaveError> {
+    Format::of_path(path).ok_or_else(|| SaveError::UnknownEnding {
+        path: path.to_owned(),
+        known: Format::endings(),
+    })
+}

@@ -13,8 +13,8 @@ use crate::{proof, reader, saver, settings, tally};
 const INTERVAL: Duration = Duration::from_micros(100);
 const SESSION: Duration = Duration::from_millis(50);
 /// Minimum length of the last session of a round, whose profile is checked most closely. It also
-/// lasts until every worker has worked in it, and a minimum number of samples per worker was
-/// captured.
+/// lasts until every worker has worked and added a marker in it, and a minimum number of samples
+/// per worker was captured.
 const LAST_SESSION: Duration = Duration::from_millis(400);
 const SAMPLES_EACH: u64 = 12;
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -137,16 +137,20 @@ impl Control<'_> {
 
     /// Runs an ordinary session in which each worker does some steps.
     fn last_session(&mut self) -> Profile {
-        let before: Vec<u64> = self.crew.iter().map(|post| post.beats()).collect();
         let session = ProfilerSession::start(StartParams::default().interval(INTERVAL));
         let session = session.unwrap_or_else(|error| panic!("{error}"));
         tally::SESSIONS.one();
         let start = Instant::now();
+        let done = |post: &Arc<Post>| (post.beats(), post.markers());
+        // Not from before the start, which can take as long as many steps on a busy machine.
+        let before: Vec<_> = self.crew.iter().map(done).collect();
+        // The first marker may have been added just before the session.
         let all_worked = || {
             self.crew
                 .iter()
+                .map(done)
                 .zip(&before)
-                .all(|(post, before)| post.beats() > before + 2)
+                .all(|(now, before)| now.0 > before.0 + 2 && now.1 > before.1 + 1)
         };
         let enough_samples = || {
             session

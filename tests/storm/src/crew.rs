@@ -27,6 +27,7 @@ pub struct Post {
     pub name: String,
     pub role: Option<&'static Role>,
     beats: AtomicU64,
+    markers: AtomicU64,
     on_duty: AtomicBool,
 }
 
@@ -37,6 +38,7 @@ impl Post {
             name,
             role,
             beats: AtomicU64::new(0),
+            markers: AtomicU64::new(0),
             on_duty: AtomicBool::new(true),
         });
         POSTS
@@ -52,6 +54,11 @@ impl Post {
 
     pub fn beats(&self) -> u64 {
         self.beats.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of markers that the worker has added.
+    pub fn markers(&self) -> u64 {
+        self.markers.load(Ordering::Relaxed)
     }
 
     pub fn is_on_duty(&self) -> bool {
@@ -94,6 +101,7 @@ impl Context {
                 options,
                 &self.post.name,
             );
+            self.post.markers.fetch_add(1, Ordering::Relaxed);
             tally::MARKERS.one();
         }
         !is_stopping()

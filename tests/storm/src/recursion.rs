@@ -1,5 +1,5 @@
 //! Deep recursion: 10,000 small frames, and large frames to near the end of a small and a large
-//! stack.
+//! stack. The small one is just small enough to be copied whole.
 
 use std::hint::black_box;
 
@@ -35,7 +35,8 @@ pub fn recurse_worker(context: &mut Context) {
     }
 }
 
-/// Returns the lowest address of the calling thread's stack.
+/// Returns the lowest address of the calling thread's stack, which may be larger than the thread
+/// asked for.
 fn stack_low() -> u64 {
     // SAFETY: the first call initializes the attributes, and all pointers are to locals.
     unsafe {
@@ -85,8 +86,11 @@ fn plunge_to(low: u64, top: u64, seed: u64) -> u64 {
 }
 
 fn again_and_again(context: &mut Context, dive: fn(u64, u64, u64) -> u64) {
-    let low = stack_low();
-    let top = &raw const low as u64;
+    let asked_bytes = context.post.role.map_or(0, |role| role.stack_bytes) as u64;
+    let top = &raw const asked_bytes as u64;
+    // The C library may give the thread the stack of an ended one, up to four times as large. On
+    // all of that, the diver's own function would be too deep to be sampled.
+    let low = stack_low().max(top - asked_bytes);
     while context.goes_on() {
         let seed = context.random.next() >> 8;
         black_box(dive(low, top, seed));

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::api::backend;
 use crate::export::{ExportOptions, Format, SampleWeight};
-use crate::types::{DEFAULT_MAX_ROWS, ProfilerTime, SaveError, StreamError, Symbolicate};
+use crate::types::{DEFAULT_MAX_ROWS, DEFAULT_NAME_CACHE_BYTES, ProfilerTime, SaveError, StreamError, Symbolicate};
 use crate::util::SharedProgress;
 
 /// Options for writing a profile.
@@ -22,6 +22,8 @@ pub struct SnapshotOptions {
     /// The number of rows of samples and markers, of all threads together, above which idle samples
     /// are thinned out.
     pub max_rows: u64,
+    /// Maximum memory for names that later profiles of the session may use, in bytes.
+    pub name_cache_bytes: usize,
     /// The progress that the writer updates; `None` for no reports.
     pub progress: Option<SharedProgress>,
     /// Name or id of the thread to write; `None` for all threads.
@@ -38,6 +40,7 @@ impl Default for SnapshotOptions {
             symbolicate: Symbolicate::Full,
             since: None,
             max_rows: DEFAULT_MAX_ROWS,
+            name_cache_bytes: DEFAULT_NAME_CACHE_BYTES,
             progress: None,
             thread: None,
             weight: SampleWeight::Samples,
@@ -80,6 +83,17 @@ impl SnapshotOptions {
         self
     }
 
+    /// Sets how much memory may hold names for later profiles of the same session, in bytes. Default:
+    /// 16 MiB, for some 50,000 addresses. With 0, no further names are kept.
+    ///
+    /// The names of a module are kept under its build id, so they stay right if the module moves or
+    /// its file changes.
+    #[must_use]
+    pub fn name_cache_bytes(mut self, bytes: usize) -> Self {
+        self.name_cache_bytes = bytes;
+        self
+    }
+
     /// Sets the progress that the writer updates, for another thread to poll. Cost: some hundred
     /// atomic writes per thread in the profile.
     #[must_use]
@@ -118,6 +132,7 @@ impl SnapshotOptions {
             self.symbolicate,
             self.since,
             self.max_rows,
+            self.name_cache_bytes,
             self.progress.as_ref(),
         );
         let export = ExportOptions {

@@ -49,6 +49,7 @@ impl StreamOptions {
         _: Symbolicate,
         _: Option<ProfilerTime>,
         _: u64,
+        _: usize,
         progress: Option<&SharedProgress>,
     ) -> Self {
         if let Some(progress) = progress {

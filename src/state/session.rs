@@ -14,6 +14,7 @@ use crate::state::overheads::SamplerOverheads;
 use crate::state::pauses::Pauses;
 use crate::state::sampler_stage::SamplerStage;
 use crate::state::session_log::SessionLog;
+use crate::symbols::NameCache;
 use crate::types::{
     Features, Generation, KeptLimits, SamplingEngine, ThreadProfilingFeatures, TimeStamp,
 };
@@ -188,6 +189,8 @@ pub(crate) struct Session {
     perf_map: NamedMutex<CodeMap>,
     /// Size of that part in memory, in bytes.
     perf_map_bytes: AtomicU64,
+    /// The names of addresses that earlier profiles of the session have looked up.
+    names: NamedMutex<NameCache>,
     stop: StopFlag,
     /// Nice value that the kernel granted the sampler thread.
     sampler_nice: AtomicI32,
@@ -228,6 +231,11 @@ impl Session {
                 CodeMap::default(),
             ),
             perf_map_bytes: AtomicU64::new(0),
+            names: NamedMutex::new(
+                "session names",
+                LockRank::SessionData,
+                NameCache::default(),
+            ),
             stop: StopFlag::new(false),
             sampler_nice: AtomicI32::new(0),
             flushes_requested: AtomicU64::new(0),
@@ -279,6 +287,11 @@ impl Session {
 
     pub(crate) fn modules(&self) -> ModuleTable {
         self.modules.lock().clone()
+    }
+
+    /// Calls `body` with the names that earlier profiles have looked up.
+    pub(crate) fn with_names<T>(&self, body: impl FnOnce(&mut NameCache) -> T) -> T {
+        body(&mut self.names.lock())
     }
 
     /// Asks the sampler to write the samples of idle threads that it holds back, up to one minute

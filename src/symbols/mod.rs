@@ -17,7 +17,7 @@
 //! the module is loaded. `backtrace` is asked only for modules that are loaded and unchanged.
 //!
 //! # Read next
-//! `names.rs`, `resolver.rs`, then `crate::stream`.
+//! `names.rs`, `resolver.rs`, `name_cache.rs`, then `crate::stream`.
 
 mod debug_information;
 mod demangle;
@@ -25,9 +25,11 @@ mod fallback;
 mod mapped_symbols;
 mod module_files;
 mod module_symbols;
+mod name_cache;
 mod names;
 mod resolver;
 
 pub(crate) use module_files::UnreadFile;
+pub(crate) use name_cache::NameCache;
 pub(crate) use names::{AddressName, AddressNames, FrameName, SampledAddress};
 pub(crate) use resolver::CodeAddressService;

@@ -19,6 +19,9 @@ pub(crate) const CAPACITY_RANGE_BYTES: std::ops::RangeInclusive<u64> = (256 << 1
 /// Default maximum number of rows in a profile: samples and markers of all threads together.
 pub(crate) const DEFAULT_MAX_ROWS: u64 = 4_000_000;
 
+/// Default maximum memory for names that later profiles of a session may use, in bytes.
+pub(crate) const DEFAULT_NAME_CACHE_BYTES: usize = 16 << 20;
+
 /// The mechanism that interrupts a running thread to take its stack.
 ///
 /// All engines use the same signal handler. They differ in the cost of a sample to the thread. A

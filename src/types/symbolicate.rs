@@ -1,7 +1,7 @@
 //! How much of an address is looked up.
 
 /// How much a profile contains of each address.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum Symbolicate {
     /// Names of functions, including inlined ones, with files, lines and columns, from the debug

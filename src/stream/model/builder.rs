@@ -70,7 +70,10 @@ pub(crate) fn build_model(
     let naming = progress.sub_logger(ENTRIES_END, NAMES_END, ProgressLocation::Names);
     let names = match options.symbolicate {
         Symbolicate::No => ProfileNames::default(),
-        symbolicate => ProfileNames::look_up(&source, &process, symbolicate, &naming),
+        symbolicate => {
+            let symbolicate = (symbolicate, options.name_cache_bytes);
+            ProfileNames::look_up(&source, &process, symbolicate, &naming)
+        },
     };
     drop(naming);
     let mut profile = ProfileModel::default();

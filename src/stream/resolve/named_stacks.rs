@@ -80,11 +80,12 @@ pub(crate) struct NamedStacks {
 }
 
 impl NamedStacks {
-    /// Names addresses after their functions.
+    /// Names addresses after their functions. `symbolicate` is how much is looked up, and how much
+    /// memory may hold names for later profiles.
     pub(crate) fn with_names(
         source: &ProfileSource,
         process: &ProcessStreamingContext,
-        symbolicate: Symbolicate,
+        symbolicate: (Symbolicate, usize),
         progress: &ProgressLogger,
     ) -> Self {
         let names = ProfileNames::look_up(source, process, symbolicate, progress);

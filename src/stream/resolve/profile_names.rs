@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::stream::decode::FrameKey;
 use crate::stream::decode::ProcessStreamingContext;
 use crate::stream::decode::ProfileSource;
+use crate::stream::memory::check_memory;
 use crate::symbols::{AddressName, AddressNames, CodeAddressService, SampledAddress, UnreadFile};
 use crate::types::Symbolicate;
 use crate::unwind::{LoadedModule, NamedCode};
@@ -43,7 +44,7 @@ impl ProfileNames {
     pub(crate) fn look_up(
         source: &ProfileSource,
         process: &ProcessStreamingContext,
-        symbolicate: Symbolicate,
+        (symbolicate, max_cache_bytes): (Symbolicate, usize),
         progress: &ProgressLogger,
     ) -> Self {
         let mut addresses = Vec::new();
@@ -61,7 +62,19 @@ impl ProfileNames {
         // Few addresses lie in replaced modules.
         let current_progress = progress.sub_logger(0.0, CURRENT_NAMES_END, ProgressLocation::Names);
         let service = CodeAddressService::new(&modules, &source.generated_code, symbolicate);
-        let now = service.resolve_with_progress(addresses, &current_progress);
+        // Without memory for the cache, its names are used, but no further ones are kept.
+        let may_keep = check_memory(max_cache_bytes).is_ok();
+        let mut known = AddressNames::new();
+        source.session.with_names(|cache| {
+            cache.take_known(&modules, symbolicate, &mut addresses, &mut known);
+        });
+        let mut now = service.resolve_with_progress(addresses, &current_progress);
+        if may_keep {
+            source
+                .session
+                .with_names(|cache| cache.add(&modules, symbolicate, &now, max_cache_bytes));
+        }
+        now.extend(known);
         let mut unread_files = service.take_unread_files();
         let mut unnamed_for_memory = service.unnamed_for_memory();
         drop(current_progress);

@@ -1,6 +1,6 @@
 //! The options of a profile.
 
-use crate::types::{DEFAULT_MAX_ROWS, ProfilerTime, Symbolicate, TimeStamp};
+use crate::types::{DEFAULT_MAX_ROWS, DEFAULT_NAME_CACHE_BYTES, ProfilerTime, Symbolicate, TimeStamp};
 use crate::util::{ProgressLogger, SharedProgress};
 
 /// The options of a job that writes a profile. Dropping them reports the job as done to the
@@ -13,6 +13,8 @@ pub(crate) struct StreamOptions {
     pub(crate) since: Option<TimeStamp>,
     /// Maximum number of rows of samples and markers in all threads together.
     pub(crate) max_rows: u64,
+    /// Maximum memory for names that later profiles of the session may use, in bytes.
+    pub(crate) name_cache_bytes: usize,
     pub(crate) progress: ProgressLogger,
 }
 
@@ -21,6 +23,7 @@ impl StreamOptions {
         symbolicate: Symbolicate,
         since: Option<ProfilerTime>,
         max_rows: u64,
+        name_cache_bytes: usize,
         progress: Option<&SharedProgress>,
     ) -> Self {
         let since = since.map(ProfilerTime::timestamp);
@@ -28,12 +31,19 @@ impl StreamOptions {
             symbolicate,
             since,
             max_rows,
+            name_cache_bytes,
             progress: ProgressLogger::for_job(progress),
         }
     }
 
     /// Returns the options for a whole profile without a progress observer.
     pub(crate) fn whole(symbolicate: Symbolicate) -> Self {
-        Self::new(symbolicate, None, DEFAULT_MAX_ROWS, None)
+        Self::new(
+            symbolicate,
+            None,
+            DEFAULT_MAX_ROWS,
+            DEFAULT_NAME_CACHE_BYTES,
+            None,
+        )
     }
 }

@@ -160,7 +160,10 @@ fn name_frames(
     if names.symbolicate == Symbolicate::No || json.failed() {
         NamedStacks::without_names(source, process)
     } else if names.has_memory {
-        NamedStacks::with_names(source, process, names.symbolicate, &progress)
+        {
+        let symbolicate = (names.symbolicate, options.name_cache_bytes);
+        NamedStacks::with_names(source, process, symbolicate, &progress)
+    }
     } else {
         NamedStacks::without_names_for_memory(source, process)
     }

@@ -1,0 +1,234 @@
+//! Names from earlier profiles of a session, by module.
+//!
+//! A module is known by its build id, so a name stays right when the module is loaded elsewhere, or
+//! when its file is replaced on disk.
+
+use std::collections::HashMap;
+
+use crate::symbols::names::{AddressName, AddressNames, FrameName, SampledAddress};
+use crate::types::Symbolicate;
+use crate::unwind::LoadedModule;
+
+/// Names of addresses in modules with a build id, within a budget of memory.
+#[derive(Debug, Default)]
+pub(crate) struct NameCache {
+    modules: HashMap<Vec<u8>, HashMap<Key, Entry>>,
+    /// Memory of the entries, about.
+    bytes: usize,
+    /// The number of the current profile.
+    profile: u64,
+}
+
+/// An address within a module, and how much was looked up of it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Key {
+    relative: u64,
+    symbolicate: Symbolicate,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// The place of the symbol is relative to the module.
+    name: AddressName,
+    /// The last profile that needed the name.
+    used_in: u64,
+}
+
+/// Memory of an entry without its texts, with its share of the table's free slots, in bytes.
+const ENTRY_BYTES: usize = 2 * (size_of::<Key>() + size_of::<Entry>());
+
+/// Returns the memory of an entry with this name, in bytes.
+fn entry_bytes(name: &AddressName) -> usize {
+    let of_function = |name: &FrameName| {
+        let file_bytes = name.file.as_ref().map_or(0, String::len);
+        size_of::<FrameName>() + name.function.len() + file_bytes
+    };
+    ENTRY_BYTES + name.functions.iter().map(of_function).sum::<usize>()
+}
+
+/// Returns the module with a build id that contains an address.
+fn module_of(modules: &[LoadedModule], address: SampledAddress) -> Option<&LoadedModule> {
+    let address = address.lookup_address();
+    let after = modules.partition_point(|module| module.image.range.start <= address);
+    let module = &modules[after.checked_sub(1)?];
+    let image = &module.image;
+    (image.range.contains(&address) && !image.build_id.is_empty()).then_some(module)
+}
+
+/// Returns what is known of an address, with its symbol moved by `distance`.
+fn moved(name: &AddressName, distance: u64) -> AddressName {
+    let mut name = name.clone();
+    if let Some(symbol) = &mut name.symbol {
+        symbol.start = symbol.start.wrapping_add(distance);
+    }
+    name
+}
+
+impl NameCache {
+    /// Begins a profile: moves the addresses whose names are known from `addresses` to `names`.
+    /// `modules` are sorted by address.
+    pub(crate) fn take_known(
+        &mut self,
+        modules: &[LoadedModule],
+        symbolicate: Symbolicate,
+        addresses: &mut Vec<SampledAddress>,
+        names: &mut AddressNames,
+    ) {
+        self.profile += 1;
+        let Self {
+            modules: known,
+            profile,
+            ..
+        } = self;
+        addresses.retain(|&address| {
+            let find = || {
+                let image = &module_of(modules, address)?.image;
+                let key = Key {
+                    relative: address.lookup_address() - image.range.start,
+                    symbolicate,
+                };
+                let entry = known.get_mut(&image.build_id)?.get_mut(&key)?;
+                entry.used_in = *profile;
+                Some(moved(&entry.name, image.range.start))
+            };
+            let Some(name) = find() else { return true };
+            names.insert(address, name);
+            false
+        });
+    }
+
+    /// Adds names that were looked up, as far as the budget allows. Names that the current profile
+    /// does not need make way for them.
+    pub(crate) fn add(
+        &mut self,
+        modules: &[LoadedModule],
+        symbolicate: Symbolicate,
+        names: &AddressNames,
+        max_bytes: usize,
+    ) {
+        let added_bytes: usize = names.values().map(entry_bytes).sum();
+        if self.bytes.saturating_add(added_bytes) > max_bytes {
+            self.drop_unused();
+        }
+        for (&address, name) in names {
+            let Some(LoadedModule { image, .. }) = module_of(modules, address) else {
+                continue;
+            };
+            let start = image.range.start;
+            let entry = Entry {
+                name: moved(name, 0u64.wrapping_sub(start)),
+                used_in: self.profile,
+            };
+            let bytes = entry_bytes(name);
+            if self.bytes.saturating_add(bytes) > max_bytes {
+                return;
+            }
+            let key = Key {
+                relative: address.lookup_address() - start,
+                symbolicate,
+            };
+            let of_module = self.modules.entry(image.build_id.clone()).or_default();
+            if of_module.insert(key, entry).is_none() {
+                self.bytes += bytes;
+            }
+        }
+    }
+
+    /// Drops the names that the current profile did not need.
+    fn drop_unused(&mut self) {
+        let Self {
+            modules,
+            bytes,
+            profile,
+        } = self;
+        modules.retain(|_, names| {
+            names.retain(|_, entry| {
+                let is_used = entry.used_in == *profile;
+                if !is_used {
+                    *bytes = bytes.saturating_sub(entry_bytes(&entry.name));
+                }
+                is_used
+            });
+            !names.is_empty()
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::platform::ModuleImage;
+    use crate::symbols::names::SymbolPlace;
+    use crate::types::CodeAddress;
+    use crate::unwind::ModuleTable;
+
+    /// Returns this program's module, moved to `start`.
+    fn module_at(start: u64, build_id: &[u8]) -> [LoadedModule; 1] {
+        let mut table = ModuleTable::default();
+        table.refresh();
+        let mut module = table.all().swap_remove(0);
+        let mut image = ModuleImage::clone(&module.image);
+        image.range = start..start + 0x1000;
+        image.build_id = build_id.to_vec();
+        module.image = Arc::new(image);
+        [module]
+    }
+
+    fn at(address: u64) -> SampledAddress {
+        SampledAddress {
+            address: CodeAddress::new(address),
+            is_return_address: false,
+        }
+    }
+
+    fn named(function: &str, start: u64) -> AddressName {
+        AddressName {
+            functions: vec![FrameName::name_only(function)],
+            symbol: Some(SymbolPlace { start, size: 16 }),
+        }
+    }
+
+    fn known(cache: &mut NameCache, modules: &[LoadedModule], address: u64) -> AddressNames {
+        let (mut addresses, mut names) = (vec![at(address)], AddressNames::new());
+        cache.take_known(modules, Symbolicate::Full, &mut addresses, &mut names);
+        assert_eq!(addresses.len() + names.len(), 1);
+        names
+    }
+
+    #[test]
+    fn name_follows_its_module_to_another_address() {
+        let mut cache = NameCache::default();
+        let modules = module_at(0x10_000, &[7; 20]);
+        let names = AddressNames::from([(at(0x10_020), named("work", 0x10_010))]);
+        cache.add(&modules, Symbolicate::Full, &names, 1 << 20);
+        let elsewhere = module_at(0x50_000, &[7; 20]);
+        let found = known(&mut cache, &elsewhere, 0x50_020);
+        assert_eq!(found[&at(0x50_020)], named("work", 0x50_010));
+        let other_file = module_at(0x50_000, &[8; 20]);
+        assert!(known(&mut cache, &other_file, 0x50_020).is_empty());
+        let without_id = module_at(0x50_000, &[]);
+        assert!(known(&mut cache, &without_id, 0x50_020).is_empty());
+    }
+
+    #[test]
+    fn budget_is_kept_and_unused_names_make_way() {
+        let mut cache = NameCache::default();
+        let modules = module_at(0x10_000, &[7; 20]);
+        let name = |address| AddressNames::from([(at(address), named("work", address))]);
+        let one_bytes = entry_bytes(&named("work", 0));
+        let max_bytes = 2 * one_bytes;
+        for address in [0x10_010, 0x10_020] {
+            cache.add(&modules, Symbolicate::Full, &name(address), max_bytes);
+        }
+        assert_eq!(known(&mut cache, &modules, 0x10_020).len(), 1);
+        cache.add(&modules, Symbolicate::Full, &name(0x10_030), max_bytes);
+        assert_eq!(cache.bytes, max_bytes);
+        assert!(known(&mut cache, &modules, 0x10_010).is_empty());
+        assert_eq!(known(&mut cache, &modules, 0x10_020).len(), 1);
+        assert_eq!(known(&mut cache, &modules, 0x10_030).len(), 1);
+        cache.add(&modules, Symbolicate::Full, &name(0x10_040), 0);
+        assert!(known(&mut cache, &modules, 0x10_040).is_empty());
+    }
+}

@@ -16,9 +16,20 @@
 //! # Read next
 //! `hot_functions.rs`.
 
+#[cfg(has_profiler)]
+mod function_groups;
+#[cfg(has_profiler)]
+mod function_names;
+#[cfg(has_profiler)]
+mod function_times;
 mod hot_functions;
+#[cfg(all(test, has_profiler))]
+mod test_profile;
+mod thread_summary;
 
+#[cfg(has_profiler)]
+pub(crate) use function_times::summarize_model;
 #[cfg(not(has_profiler))]
 pub(crate) use hot_functions::ProfileSource;
 pub(crate) use hot_functions::summarize;
-pub use hot_functions::{HotFunction, ThreadSummary};
+pub use thread_summary::{HotFunction, ThreadSummary};

@@ -23,8 +23,16 @@ mod function_names;
 #[cfg(has_profiler)]
 mod function_times;
 mod hot_functions;
+#[cfg(has_profiler)]
+mod summary;
+#[cfg(has_profiler)]
+mod summary_facts;
+#[cfg(has_profiler)]
+mod summary_tables;
 #[cfg(all(test, has_profiler))]
 mod test_profile;
+#[cfg(has_profiler)]
+mod text_columns;
 mod thread_summary;
 
 #[cfg(has_profiler)]
@@ -32,4 +40,6 @@ pub(crate) use function_times::summarize_model;
 #[cfg(not(has_profiler))]
 pub(crate) use hot_functions::ProfileSource;
 pub(crate) use hot_functions::summarize;
+#[cfg(has_profiler)]
+pub(crate) use summary::write_text;
 pub use thread_summary::{HotFunction, ThreadSummary};

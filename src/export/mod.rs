@@ -17,6 +17,8 @@
 //! `hot_functions.rs`.
 
 #[cfg(has_profiler)]
+mod diff;
+#[cfg(has_profiler)]
 mod function_groups;
 #[cfg(has_profiler)]
 mod function_names;
@@ -35,6 +37,8 @@ mod test_profile;
 mod text_columns;
 mod thread_summary;
 
+#[cfg(has_profiler)]
+pub(crate) use diff::{Diff, DiffOptions, Verdict, compare};
 #[cfg(has_profiler)]
 pub(crate) use function_times::summarize_model;
 #[cfg(not(has_profiler))]

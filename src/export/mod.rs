@@ -16,9 +16,34 @@
 //! # Read next
 //! `hot_functions.rs`.
 
+#[cfg(has_profiler)]
+mod diff;
+#[cfg(has_profiler)]
+mod function_groups;
+#[cfg(has_profiler)]
+mod function_names;
+#[cfg(has_profiler)]
+mod function_times;
 mod hot_functions;
+#[cfg(has_profiler)]
+mod summary;
+#[cfg(has_profiler)]
+mod summary_facts;
+#[cfg(has_profiler)]
+mod summary_tables;
+#[cfg(all(test, has_profiler))]
+mod test_profile;
+#[cfg(has_profiler)]
+mod text_columns;
+mod thread_summary;
 
+#[cfg(has_profiler)]
+pub(crate) use diff::{Diff, DiffOptions, Verdict, compare};
+#[cfg(has_profiler)]
+pub(crate) use function_times::summarize_model;
 #[cfg(not(has_profiler))]
 pub(crate) use hot_functions::ProfileSource;
 pub(crate) use hot_functions::summarize;
-pub use hot_functions::{HotFunction, ThreadSummary};
+#[cfg(has_profiler)]
+pub(crate) use summary::write_text;
+pub use thread_summary::{HotFunction, ThreadSummary};

@@ -80,7 +80,7 @@ pub(crate) fn runtime_frames_end(profile: &ProfileModel, stack: StackId) -> Opti
         let function = profile.function(profile.frame(frame).function);
         let name = profile.text(function.name);
         let is_run_loop = |run_loop: &&str| {
-            let rest = name.strip_prefix(**run_loop);
+            let rest = name.strip_prefix(*run_loop);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("::<"))
         };
         if function.kind == FunctionKind::Native && RUN_LOOPS.iter().any(|loop_| is_run_loop(&loop_)) {

@@ -1,0 +1,207 @@
+//! Divides a profile's time into slices, and each function's time with it.
+
+use crate::export::function_groups::{FunctionGroups, GroupNumbers};
+use crate::export::options::ExportOptions;
+use crate::model::{FunctionKind, MarkerPhase, ProfileModel, Sample, Thread};
+use crate::util::{ProgressLocation, ProgressLogger};
+
+/// Number of slices. Enough to estimate an error to 10 %, and few enough that a slice of a short
+/// profile is longer than a call.
+pub(super) const SLICES: usize = 64;
+
+/// What a function's time is divided by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Denominator {
+    /// All sampled time: the function's share.
+    Time,
+    /// A number of units of work.
+    Work,
+}
+
+/// The time of one function in a profile, in ns.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Observed {
+    /// By slice.
+    pub(super) slices: Vec<f32>,
+    pub(super) sum: f64,
+    /// The sum of the squares of the runs: the times of successive samples of a thread.
+    pub(super) run_squares: f64,
+}
+
+/// A function's times, by what counts as its own.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FunctionSlices {
+    pub(super) own: Observed,
+    pub(super) total: Observed,
+}
+
+/// The slices of a profile.
+#[derive(Debug)]
+pub(super) struct ProfileSlices {
+    /// By the number of the tracked function.
+    pub(super) functions: Vec<FunctionSlices>,
+    /// All sampled time.
+    pub(super) time: [f64; SLICES],
+    /// Units of work.
+    pub(super) work: [f64; SLICES],
+    /// Sum of the squares of the samples' times.
+    pub(super) sample_squares: f64,
+    pub(super) samples: u64,
+}
+
+/// The functions that are compared: for each group, the function's number.
+pub(super) type Tracked = Vec<Option<u32>>;
+
+/// Returns whether functions of this kind are compared. Labels and placeholders run no code.
+pub(super) fn is_compared(kind: FunctionKind) -> bool {
+    matches!(kind, FunctionKind::Native | FunctionKind::Script)
+}
+
+/// A run of successive samples in a function.
+#[derive(Clone, Copy, Default)]
+struct Run {
+    /// Number of the last sample, from 1 on.
+    last: u64,
+    weight: f64,
+}
+
+impl Run {
+    /// Adds a sample. Ends the run and begins the next one unless the samples are successive.
+    fn add(&mut self, sample: u64, weight: f64, observed: &mut Observed) {
+        if self.last + 1 != sample {
+            self.end(observed);
+        }
+        self.last = sample;
+        self.weight += weight;
+    }
+
+    fn end(&mut self, observed: &mut Observed) {
+        observed.run_squares += self.weight * self.weight;
+        self.weight = 0.0;
+    }
+}
+
+/// Divides the chosen threads of a profile into slices. A unit of work is a marker named
+/// `unit_of_work`, if given.
+pub(super) fn slice(
+    profile: &ProfileModel,
+    (groups, numbers): (&FunctionGroups<'_>, &GroupNumbers),
+    (tracked, tracked_count): (&Tracked, usize),
+    (options, unit_of_work): (&ExportOptions, Option<&str>),
+    progress: &ProgressLogger,
+) -> ProfileSlices {
+    let empty = || Observed {
+        slices: vec![0.0; SLICES],
+        ..Observed::default()
+    };
+    let function = || FunctionSlices {
+        own: empty(),
+        total: empty(),
+    };
+    let mut slices = ProfileSlices {
+        functions: (0..tracked_count).map(|_| function()).collect(),
+        time: [0.0; SLICES],
+        work: [0.0; SLICES],
+        sample_squares: 0.0,
+        samples: 0,
+    };
+    let threads = options.threads(profile);
+    let of_span = slice_of_time(profile, &threads);
+    // The runs of self time, and of total time.
+    let mut runs = vec![(Run::default(), Run::default()); tracked_count];
+    let mut number = 0;
+    for (progress, index) in progress.loop_sub_loggers(threads, ProgressLocation::Samples) {
+        let thread = &profile.threads[index];
+        let samples = progress.watch(
+            thread.samples.iter(),
+            thread.samples.len(),
+            ProgressLocation::Samples,
+        );
+        for sample in samples {
+            number += 1;
+            let weight = options.weight_ns(profile, &sample) as f64;
+            let at = of_span(sample.time_ns);
+            slices.samples += 1;
+            slices.time[at] += weight;
+            slices.sample_squares += weight * weight;
+            let functions = functions_of(profile, (groups, numbers), tracked, &sample);
+            for (tracked, is_innermost) in functions {
+                let tracked = tracked as usize;
+                let FunctionSlices { own, total } = &mut slices.functions[tracked];
+                let (own_run, total_run) = &mut runs[tracked];
+                if is_innermost {
+                    own_run.add(number, weight, own);
+                    own.slices[at] += weight as f32;
+                    own.sum += weight;
+                }
+                // A recursive function counts once.
+                if total_run.last != number {
+                    total_run.add(number, weight, total);
+                    total.slices[at] += weight as f32;
+                    total.sum += weight;
+                }
+            }
+        }
+        // The first sample of the next thread continues no run.
+        number += 1;
+        if let Some(name) = unit_of_work {
+            count_work(profile, thread, name, |time_ns| {
+                slices.work[of_span(time_ns)] += 1.0
+            });
+        }
+    }
+    for ((own_run, total_run), function) in runs.iter_mut().zip(&mut slices.functions) {
+        own_run.end(&mut function.own);
+        total_run.end(&mut function.total);
+    }
+    slices
+}
+
+/// Returns the compared functions of a sample, and whether each is the innermost one. An
+/// inlined function counts like one that is called, so a compiler's other choice is no change.
+fn functions_of<'a>(
+    profile: &'a ProfileModel,
+    (groups, numbers): (&'a FunctionGroups<'_>, &'a GroupNumbers),
+    tracked: &'a Tracked,
+    sample: &Sample,
+) -> impl Iterator<Item = (u32, bool)> + 'a {
+    let frames = profile.stack_frames(sample.stack);
+    let groups_of = frames.map(|frame| numbers.of(profile.frame(frame).function));
+    let compared = groups_of.filter(|group| is_compared(groups.get(*group).kind));
+    let innermost = compared
+        .enumerate()
+        .map(|(depth, group)| (group, depth == 0));
+    innermost.filter_map(|(group, is_innermost)| {
+        let tracked = tracked[group as usize]?;
+        Some((tracked, is_innermost))
+    })
+}
+
+/// Returns the function from a time to its slice of the time of all samples.
+fn slice_of_time(profile: &ProfileModel, threads: &[usize]) -> impl Fn(i64) -> usize + use<> {
+    let (mut start, mut end) = (i64::MAX, i64::MIN);
+    for &thread in threads {
+        let samples = &profile.threads[thread].samples;
+        if let Some(last) = samples.len().checked_sub(1) {
+            start = start.min(samples.get(0).time_ns);
+            end = end.max(samples.get(last).time_ns);
+        }
+    }
+    move |time_ns| {
+        let span = i128::from(end) - i128::from(start) + 1;
+        let offset = i128::from(time_ns) - i128::from(start);
+        (offset * SLICES as i128 / span.max(1)).clamp(0, SLICES as i128 - 1) as usize
+    }
+}
+
+fn count_work(profile: &ProfileModel, thread: &Thread, name: &str, mut count: impl FnMut(i64)) {
+    for marker in thread.markers.iter() {
+        let is_end = marker.end_ns.is_some() || marker.phase == MarkerPhase::Instant;
+        if let Some(time_ns) = marker.end_ns.or(marker.start_ns)
+            && is_end
+            && profile.text(marker.name) == name
+        {
+            count(time_ns);
+        }
+    }
+}

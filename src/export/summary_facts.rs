@@ -1,0 +1,215 @@
+//! Collects what the text summary says of a profile.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+
+use crate::export::function_groups::{FunctionGroup, FunctionGroups, Grouping};
+use crate::export::function_times::{FunctionTime, SelfTime, ThreadTimes, Time, TimeCounter};
+use crate::export::options::ExportOptions;
+use crate::model::{Counter, FunctionKind, MarkerPhase, ProfileModel, TextId};
+use crate::util::{ProgressLocation, ProgressLogger};
+
+/// Number of marker intervals that are kept between two selections of the slowest ones.
+const KEPT_MARKERS: usize = 4096;
+
+/// A function, or a label, with its time.
+#[derive(Clone, Debug)]
+pub(super) struct FunctionRow<'a> {
+    pub(super) group: FunctionGroup<'a>,
+    pub(super) time: FunctionTime,
+}
+
+/// A thread with its times, and its functions by self time.
+#[derive(Clone, Debug)]
+pub(super) struct ThreadRow<'a> {
+    /// Index in `ProfileModel::threads`.
+    pub(super) thread: usize,
+    pub(super) all: Time,
+    pub(super) cpu_ns: u64,
+    pub(super) idle_samples: u64,
+    /// The functions with the most self time.
+    pub(super) hottest: Vec<FunctionRow<'a>>,
+}
+
+/// A marker with a beginning and an end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct SlowMarker {
+    pub(super) duration_ns: u64,
+    pub(super) start_ns: i64,
+    pub(super) thread: usize,
+    pub(super) name: TextId,
+}
+
+/// What the summary says.
+#[derive(Debug, Default)]
+pub(super) struct Facts<'a> {
+    pub(super) sum: ThreadTimes,
+    /// The busiest thread first.
+    pub(super) threads: Vec<ThreadRow<'a>>,
+    /// Native and script functions, and labels.
+    pub(super) functions: Vec<FunctionRow<'a>>,
+    /// The slowest markers, the slowest one first.
+    pub(super) markers: Vec<SlowMarker>,
+    /// Number of markers with a beginning and an end.
+    pub(super) interval_count: u64,
+    /// Counts of missing data that are not 0, by name.
+    pub(super) losses: BTreeMap<String, u64>,
+    /// Time of the first sample or marker, and of the last one.
+    pub(super) span_ns: Option<(i64, i64)>,
+}
+
+/// Sorts rows by a time, the greatest first, and then by name.
+pub(super) fn sort_by_time(rows: &mut [FunctionRow<'_>], key: impl Fn(&FunctionTime) -> Time) {
+    rows.sort_by(|one, other| {
+        let number = |row: &FunctionRow<'_>| {
+            let time = key(&row.time);
+            (time.ns, time.samples)
+        };
+        let by_number = number(other).cmp(&number(one));
+        let by_name = || one.group.name.cmp(&other.group.name);
+        by_number
+            .then_with(by_name)
+            .then_with(|| one.group.library.cmp(&other.group.library))
+    });
+}
+
+impl<'a> Facts<'a> {
+    /// Collects the facts of the threads that the options choose. Of each thread, `hottest_count`
+    /// functions are kept, and `marker_count` of all markers.
+    pub(super) fn collect(
+        profile: &'a ProfileModel,
+        options: &ExportOptions,
+        (hottest_count, marker_count): (usize, usize),
+        progress: &ProgressLogger,
+    ) -> Self {
+        let mut facts = Self {
+            losses: losses(profile),
+            ..Self::default()
+        };
+        let mut groups = FunctionGroups::default();
+        let numbers = groups.add(profile, Grouping::ByName);
+        let numbers = (&numbers, groups.len());
+        let mut counter = TimeCounter::new(profile, numbers, options, SelfTime::OfInlinedFunction);
+        let rows = |times: &ThreadTimes| -> Vec<FunctionRow<'a>> {
+            let row = |(&group, &time): (&u32, &FunctionTime)| FunctionRow {
+                group: groups.get(group).clone(),
+                time,
+            };
+            times.functions.iter().map(row).collect()
+        };
+        let threads = options.threads(profile);
+        for (progress, index) in progress.loop_sub_loggers(threads, ProgressLocation::Samples) {
+            let thread = &profile.threads[index];
+            let times = counter.count(thread);
+            progress.set_local_progress(0.7, ProgressLocation::Markers);
+            let mut hottest = rows(&times);
+            hottest.retain(|row| row.group.kind == FunctionKind::Native);
+            sort_by_time(&mut hottest, |time| time.own);
+            hottest.truncate(hottest_count);
+            facts.sum.add(&times);
+            facts.threads.push(ThreadRow {
+                thread: index,
+                all: times.all,
+                cpu_ns: times.cpu_ns,
+                idle_samples: times.idle_samples,
+                hottest,
+            });
+            if let Some(last) = thread.samples.len().checked_sub(1) {
+                facts.reach(thread.samples.get(0).time_ns);
+                facts.reach(thread.samples.get(last).time_ns);
+            }
+            facts.add_markers(profile, index, marker_count);
+        }
+        facts.select_markers(profile, marker_count);
+        facts.functions = rows(&facts.sum);
+        // A stable sort: threads without a difference keep their order.
+        let busy = |row: &ThreadRow<'_>| Reverse((row.cpu_ns, row.all.samples));
+        facts.threads.sort_by_key(busy);
+        facts
+    }
+
+    fn reach(&mut self, time_ns: i64) {
+        let (start, end) = self.span_ns.unwrap_or((time_ns, time_ns));
+        self.span_ns = Some((start.min(time_ns), end.max(time_ns)));
+    }
+
+    /// Adds the intervals of a thread's markers. An end belongs to the last start of its name.
+    fn add_markers(&mut self, profile: &ProfileModel, thread: usize, count: usize) {
+        let mut open: HashMap<TextId, Vec<i64>> = HashMap::new();
+        for marker in profile.threads[thread].markers.iter() {
+            for time_ns in [marker.start_ns, marker.end_ns].into_iter().flatten() {
+                self.reach(time_ns);
+            }
+            let (start_ns, end_ns) = match (marker.phase, marker.start_ns, marker.end_ns) {
+                (MarkerPhase::Interval, Some(start_ns), Some(end_ns)) => (start_ns, end_ns),
+                (MarkerPhase::IntervalStart, Some(start_ns), _) => {
+                    open.entry(marker.name).or_default().push(start_ns);
+                    continue;
+                }
+                (MarkerPhase::IntervalEnd, _, Some(end_ns)) => {
+                    let start_ns = open.get_mut(&marker.name).and_then(Vec::pop);
+                    let Some(start_ns) = start_ns else { continue };
+                    (start_ns, end_ns)
+                }
+                _ => continue,
+            };
+            self.interval_count += 1;
+            self.markers.push(SlowMarker {
+                duration_ns: end_ns.saturating_sub(start_ns).max(0).unsigned_abs(),
+                start_ns,
+                thread,
+                name: marker.name,
+            });
+            if self.markers.len() >= KEPT_MARKERS {
+                self.select_markers(profile, count);
+            }
+        }
+    }
+
+    fn select_markers(&mut self, profile: &ProfileModel, count: usize) {
+        self.markers.sort_by(|one, other| {
+            let key = |marker: &SlowMarker| (Reverse(marker.duration_ns), marker.start_ns);
+            let by_name = || profile.text(one.name).cmp(profile.text(other.name));
+            let by_time = key(one).cmp(&key(other));
+            by_time
+                .then_with(by_name)
+                .then_with(|| one.thread.cmp(&other.thread))
+        });
+        self.markers.truncate(count);
+    }
+
+    /// Returns the number of unnamed addresses, and the time in which one was innermost.
+    pub(super) fn unnamed(&self) -> (usize, Time) {
+        let mut time = Time::default();
+        let unnamed = self.functions.iter().filter(|row| !row.group.is_named);
+        let count = unnamed.inspect(|row| time.add(row.time.own)).count();
+        (count, time)
+    }
+}
+
+/// Returns the counts of missing data that the profiler wrote into the profile.
+fn losses(profile: &ProfileModel) -> BTreeMap<String, u64> {
+    let mut fields = profile.meta.other.iter();
+    let field = fields.find(|(key, _)| key == "losses");
+    let losses = field.and_then(|(_, json)| serde_json::from_str(json).ok());
+    let losses: BTreeMap<String, serde_json::Value> = losses.unwrap_or_default();
+    let count = |(name, count): (String, serde_json::Value)| Some((name, count.as_u64()?));
+    let counts = losses.into_iter().filter_map(count);
+    counts.filter(|(_, count)| *count > 0).collect()
+}
+
+/// Returns the CPU time of the profile's processes as their own counters measured it, with the
+/// threads that were not sampled. `None` without such a counter.
+pub(super) fn process_cpu_ns(profile: &ProfileModel) -> Option<u64> {
+    let mut counters = profile
+        .counters
+        .iter()
+        .filter(|counter| counter.name == "processCPU");
+    let sum = |counter: &Counter| {
+        let deltas = counter.samples.iter().map(|sample| sample.delta);
+        deltas.sum::<f64>()
+    };
+    let first = counters.next()?;
+    let all = sum(first) + counters.map(sum).sum::<f64>();
+    (all.is_finite() && all > 0.0).then_some(all as u64)
+}

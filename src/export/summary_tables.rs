@@ -1,0 +1,234 @@
+//! The tables of the text summary.
+
+use crate::export::function_names::{cut_middle, short_function_name};
+use crate::export::function_times::{FunctionTime, Time};
+use crate::export::summary_facts::{Facts, FunctionRow, ThreadRow, sort_by_time};
+use crate::export::text_columns::{Align, Columns, point_text, share_text, time_text};
+use crate::model::{FunctionKind, ProfileModel};
+
+pub(super) const MAX_NAME_CHARS: usize = 60;
+const MAX_SHORT_CHARS: usize = 24;
+
+const MAX_THREADS: usize = 12;
+const MAX_FUNCTIONS: usize = 15;
+const MAX_THREADS_WITH_FUNCTIONS: usize = 5;
+pub(super) const MAX_FUNCTIONS_OF_THREAD: usize = 3;
+/// Number of rows of the other tables.
+pub(super) const MAX_OTHERS: usize = 8;
+
+use Align::{Left, Right};
+
+/// A section with a table.
+pub(super) struct Section {
+    pub(super) title: &'static str,
+    pub(super) columns: Columns,
+    /// Number of rows that there would be without a limit.
+    pub(super) all: usize,
+}
+
+impl Section {
+    pub(super) fn lines(&self) -> String {
+        format!("\n# {}\n{}", self.title, self.columns.lines())
+    }
+}
+
+fn thread_name(profile: &ProfileModel, index: usize) -> String {
+    let thread = &profile.threads[index];
+    let name = cut_middle(&thread.name, MAX_SHORT_CHARS);
+    let tid = cut_middle(&thread.tid, 12);
+    match profile.processes.len() {
+        0 | 1 => format!("{name} ({tid})"),
+        _ => {
+            let process = cut_middle(&profile.process_of(thread).name, 16);
+            format!("{process}/{name} ({tid})")
+        }
+    }
+}
+
+pub(super) fn threads(profile: &ProfileModel, facts: &Facts<'_>) -> Section {
+    let headings = [
+        (Right, "samples"),
+        (Right, "sampled"),
+        (Right, "cpu"),
+        (Right, "waiting"),
+        (Left, "thread"),
+    ];
+    let mut columns = Columns::new(&headings);
+    for row in facts.threads.iter().take(MAX_THREADS) {
+        let samples_ns = |count: u64| profile.meta.interval_ns.saturating_mul(count);
+        let sampled_ns = samples_ns(row.all.samples);
+        let has_cpu = profile.meta.has_cpu_deltas;
+        let waiting_ns = match has_cpu {
+            true => sampled_ns.saturating_sub(row.cpu_ns),
+            false => samples_ns(row.idle_samples),
+        };
+        columns.push(vec![
+            row.all.samples.to_string(),
+            time_text(sampled_ns),
+            if has_cpu {
+                time_text(row.cpu_ns)
+            } else {
+                "-".to_owned()
+            },
+            time_text(waiting_ns),
+            thread_name(profile, row.thread),
+        ]);
+    }
+    let (title, all) = ("threads", facts.threads.len());
+    Section {
+        title,
+        columns,
+        all,
+    }
+}
+
+fn share_of(part: Time, all: Time) -> String {
+    let share = match (all.ns, all.samples) {
+        (0, 0) => 0.0,
+        (0, samples) => part.samples as f64 / samples as f64,
+        (ns, _) => part.ns as f64 / ns as f64,
+    };
+    share_text(share)
+}
+
+pub(super) fn functions(
+    title: &'static str,
+    facts: &Facts<'_>,
+    kind: FunctionKind,
+    key: impl Fn(&FunctionTime) -> Time,
+) -> Section {
+    let of_kind = facts.functions.iter().filter(|row| row.group.kind == kind);
+    let has_time = |row: &&FunctionRow<'_>| key(&row.time).samples > 0;
+    let mut rows: Vec<FunctionRow<'_>> = of_kind.filter(has_time).cloned().collect();
+    sort_by_time(&mut rows, &key);
+    let of_library = if kind == FunctionKind::Native {
+        "library"
+    } else {
+        ""
+    };
+    let headings = [
+        (Right, "self"),
+        (Right, "self%"),
+        (Right, "total"),
+        (Right, "total%"),
+        (
+            Left,
+            if kind == FunctionKind::Label {
+                "label"
+            } else {
+                "function"
+            },
+        ),
+        (Left, of_library),
+    ];
+    let mut columns = Columns::new(&headings);
+    let limit = if kind == FunctionKind::Native {
+        MAX_FUNCTIONS
+    } else {
+        MAX_OTHERS
+    };
+    for FunctionRow { group, time } in rows.iter().take(limit) {
+        columns.push(vec![
+            time_text(time.own.ns),
+            share_of(time.own, facts.sum.all),
+            time_text(time.total.ns),
+            share_of(time.total, facts.sum.all),
+            short_function_name(&group.name, MAX_NAME_CHARS),
+            cut_middle(group.library.unwrap_or_default(), MAX_SHORT_CHARS),
+        ]);
+    }
+    let all = rows.len();
+    Section {
+        title,
+        columns,
+        all,
+    }
+}
+
+/// Returns the hottest functions of the busiest threads. Left out for a single thread, whose
+/// functions are those of the profile.
+pub(super) fn functions_by_thread(profile: &ProfileModel, facts: &Facts<'_>) -> Section {
+    let headings = [
+        (Right, "self"),
+        (Right, "self%"),
+        (Left, "thread"),
+        (Left, "function"),
+    ];
+    let mut columns = Columns::new(&headings);
+    let mut all = 0;
+    if facts.threads.len() > 1 {
+        let has_time = |row: &&FunctionRow<'_>| row.time.own.samples > 0;
+        let hottest = |thread: &ThreadRow<'_>| thread.hottest.iter().filter(has_time).count();
+        all = facts.threads.iter().map(hottest).sum();
+        for thread in facts.threads.iter().take(MAX_THREADS_WITH_FUNCTIONS) {
+            for FunctionRow { group, time } in thread.hottest.iter().filter(has_time) {
+                columns.push(vec![
+                    time_text(time.own.ns),
+                    share_of(time.own, thread.all),
+                    thread_name(profile, thread.thread),
+                    short_function_name(&group.name, MAX_NAME_CHARS),
+                ]);
+            }
+        }
+    }
+    let title = "functions by thread and self time";
+    Section {
+        title,
+        columns,
+        all,
+    }
+}
+
+pub(super) fn markers(profile: &ProfileModel, facts: &Facts<'_>) -> Section {
+    let headings = [
+        (Right, "duration"),
+        (Right, "at"),
+        (Left, "marker"),
+        (Left, "thread"),
+    ];
+    let mut columns = Columns::new(&headings);
+    for marker in &facts.markers {
+        columns.push(vec![
+            time_text(marker.duration_ns),
+            point_text(marker.start_ns),
+            cut_middle(profile.text(marker.name), 40),
+            thread_name(profile, marker.thread),
+        ]);
+    }
+    let (title, all) = ("slowest markers", facts.interval_count as usize);
+    Section {
+        title,
+        columns,
+        all,
+    }
+}
+
+pub(super) fn losses(facts: &Facts<'_>) -> Section {
+    let mut columns = Columns::new(&[(Right, "count"), (Left, "what is missing")]);
+    let truncated = facts.sum.truncated_samples;
+    let (unnamed, unnamed_time) = facts.unnamed();
+    let mut rows = Vec::new();
+    if truncated > 0 {
+        rows.push((truncated, "samples with a truncated stack".to_owned()));
+    }
+    if unnamed > 0 {
+        let share = share_of(unnamed_time, facts.sum.all);
+        let text = format!("addresses without a name, with {share} of the self time");
+        rows.push((unnamed as u64, text));
+    }
+    // The count of the samples in this profile is above.
+    let counts = facts
+        .losses
+        .iter()
+        .filter(|(name, _)| *name != "truncated_samples");
+    rows.extend(counts.map(|(name, &count)| (count, cut_middle(name, 40))));
+    let all = rows.len();
+    for (count, text) in rows.into_iter().take(MAX_FUNCTIONS) {
+        columns.push(vec![count.to_string(), text]);
+    }
+    Section {
+        title: "losses",
+        columns,
+        all,
+    }
+}

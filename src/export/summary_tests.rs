@@ -1,0 +1,206 @@
+use super::*;
+use crate::export::test_profile::TestProfile;
+
+fn summary(test: &TestProfile, options: &ExportOptions) -> String {
+    let mut text = Vec::new();
+    write_text(
+        &test.profile,
+        options,
+        &mut text,
+        &ProgressLogger::unwatched(),
+    )
+    .expect("a vector never fails");
+    String::from_utf8(text).expect("UTF-8")
+}
+
+/// Returns the lines of a section, without its title, as words.
+fn section<'a>(text: &'a str, title: &str) -> Vec<Vec<&'a str>> {
+    let start = format!("# {title}\n");
+    let (_, rest) = text
+        .split_once(&start)
+        .unwrap_or_else(|| panic!("no {title} in\n{text}"));
+    let lines = rest.lines().take_while(|line| !line.is_empty());
+    lines
+        .map(|line| line.split_whitespace().collect())
+        .collect()
+}
+
+fn by_cpu() -> ExportOptions {
+    ExportOptions {
+        weight: SampleWeight::Cpu,
+        ..ExportOptions::default()
+    }
+}
+
+#[test]
+fn summary_has_threads_functions_labels_markers_and_losses() {
+    let mut test = TestProfile::new(1_000_000);
+    test.profile.meta.has_cpu_deltas = true;
+    let losses = r#"{"missed_ticks":3,"dropped_samples":0,"truncated_samples":9}"#;
+    test.profile
+        .meta
+        .other
+        .push(("losses".to_owned(), losses.to_owned()));
+    let main = test.thread("main");
+    let busy = test.thread("busy");
+    for _ in 0..3 {
+        test.sample(busy, &["main", "#request", "work", "+inner"], Some(500_000));
+    }
+    test.sample(busy, &["main", "work"], Some(500_000));
+    test.sample(main, &["main", "0x1f40"], Some(0));
+    test.sample(main, &["(truncated)", "~wait"], None);
+    test.interval(main, "fast", 0, 10);
+    test.interval(main, "slow", 5_000_000, 9_000_000);
+    let text = summary(&test, &by_cpu());
+
+    let threads = section(&text, "threads");
+    assert_eq!(
+        threads[1],
+        ["4", "4.00ms", "2.00ms", "2.00ms", "busy", "(101)"]
+    );
+    assert_eq!(
+        threads[2],
+        ["2", "2.00ms", "0ns", "2.00ms", "main", "(100)"]
+    );
+    let by_self = section(&text, "functions by self time");
+    assert_eq!(
+        by_self[1],
+        ["1.50ms", "75.0%", "1.50ms", "75.0%", "inner", "app"]
+    );
+    assert_eq!(
+        by_self[2],
+        ["500µs", "25.0%", "2.00ms", "100.0%", "work", "app"]
+    );
+    let by_total = section(&text, "functions by total time");
+    // Both have the same time, and one sample of `main` without CPU time counts.
+    assert_eq!(
+        (by_total[1][4], by_total[2][4], by_total[3][4]),
+        ("main", "work", "inner")
+    );
+    let labels = section(&text, "labels by total time");
+    assert_eq!(labels[1], ["1.50ms", "75.0%", "1.50ms", "75.0%", "request"]);
+    let markers = section(&text, "slowest markers");
+    assert_eq!(markers[1], ["4.00ms", "0.005s", "slow", "main", "(100)"]);
+    assert_eq!(markers.len(), 3);
+    let losses = section(&text, "losses");
+    let losses: Vec<(&str, &str)> = losses[1..].iter().map(|row| (row[0], row[1])).collect();
+    assert_eq!(
+        losses,
+        [("1", "samples"), ("1", "addresses"), ("3", "missed_ticks")]
+    );
+    assert!(
+        text.contains("\nwall      9.00ms (from 0.000s to 0.009s"),
+        "{text}"
+    );
+    assert!(
+        text.contains("\ncpu       2.00ms (sampled threads; 0.22 cores)"),
+        "{text}"
+    );
+    assert!(!text.contains("script functions"));
+}
+
+#[test]
+fn process_counter_gives_the_cpu_time_of_all_threads() {
+    let mut test = TestProfile::new(1_000_000);
+    test.profile.meta.has_cpu_deltas = true;
+    let thread = test.thread("main");
+    test.sample(thread, &["main"], Some(1_000_000));
+    test.profile.meta.session_ns = Some((-1_000_000, 3_000_000));
+    let sample = crate::model::CounterSample {
+        time_ns: 0,
+        delta: 2e6,
+        operations: None,
+    };
+    test.profile.counters.push(crate::model::Counter {
+        name: "processCPU".to_owned(),
+        samples: vec![sample; 3],
+        ..crate::model::Counter::default()
+    });
+    let text = summary(&test, &by_cpu());
+    let cpu = "cpu       6.00ms (process; 1.50 cores); in samples: 1.00ms";
+    assert!(
+        text.contains(cpu) && text.contains("from -0.001s to 0.003s"),
+        "{text}"
+    );
+}
+
+#[test]
+fn summary_by_wall_time_counts_waiting_samples() {
+    let mut test = TestProfile::new(2_000_000);
+    let thread = test.thread("main");
+    test.sample(thread, &["main", "~wait"], None);
+    test.sample(thread, &["main", "work"], None);
+    let text = summary(&test, &ExportOptions::default());
+    let threads = section(&text, "threads");
+    assert_eq!(threads[1], ["2", "4.00ms", "-", "2.00ms", "main", "(100)"]);
+    let by_self = section(&text, "functions by self time");
+    assert_eq!((by_self[1][4], by_self[1][1]), ("wait", "50.0%"));
+    assert_eq!((by_self[2][4], by_self[2][1]), ("work", "50.0%"));
+}
+
+#[test]
+fn long_profile_is_cut_and_says_so() {
+    let mut test = TestProfile::new(1_000_000);
+    test.profile.meta.product = "ü".repeat(500);
+    for number in 0..200 {
+        let thread = test.thread(&format!("\u{1F600}\n{}{number}", "線".repeat(300)));
+        for function in 0..10 {
+            let name = format!(
+                "{}::<{}>::f{function}_{number}",
+                "é".repeat(90),
+                "ß".repeat(900)
+            );
+            let (label, script) = (format!("#{name}"), format!("@{name}"));
+            test.sample(thread, &["main", &label, &script, &name], None);
+        }
+        let marker = "標".repeat(100);
+        (0..30).for_each(|at| test.interval(thread, &marker, at, 2 * at));
+    }
+    let text = summary(&test, &ExportOptions::default());
+    assert!(
+        text.len() <= MAX_BYTES && text.len() > MAX_BYTES / 2,
+        "{} bytes",
+        text.len()
+    );
+    let cut = section(&text, "cut")
+        .iter()
+        .map(|line| line.join(" "))
+        .collect::<Vec<_>>();
+    assert!(
+        cut.iter()
+            .any(|line| line.starts_with("threads: ") && line.ends_with("of 200 rows"))
+    );
+    let functions = cut
+        .iter()
+        .find(|line| line.starts_with("functions by self time: "));
+    assert!(
+        functions.is_some_and(|line| line.ends_with("of 2000 rows")),
+        "{cut:?}"
+    );
+    assert_eq!(text, summary(&test, &ExportOptions::default()));
+}
+
+#[test]
+fn equal_functions_are_in_the_order_of_their_names() {
+    let names = ["d", "b", "a", "c"];
+    let of_order = |names: &mut dyn Iterator<Item = &&str>| {
+        let mut test = TestProfile::new(1_000_000);
+        let thread = test.thread("main");
+        names.for_each(|name| test.sample(thread, &["main", name], None));
+        let text = summary(&test, &ExportOptions::default());
+        let rows = section(&text, "functions by self time");
+        rows.iter()
+            .skip(1)
+            .map(|row| row[4].to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(of_order(&mut names.iter()), ["a", "b", "c", "d"]);
+    assert_eq!(of_order(&mut names.iter().rev()), ["a", "b", "c", "d"]);
+}
+
+#[test]
+fn empty_profile_has_a_summary() {
+    let test = TestProfile::new(1_000_000);
+    let text = summary(&test, &by_cpu());
+    assert!(text.starts_with("# profile\nprogram   app\n") && text.contains("0 in 0 threads"));
+}

@@ -1,0 +1,136 @@
+//! Builds small profiles for the tests of the texts.
+
+use crate::model::{
+    Category, CategoryPair, Frame, Function, FunctionKind, Marker, MarkerPhase, Markers, Module,
+    ModuleId, Process, ProfileModel, Sample, Samples, StackId, Thread,
+};
+
+/// A profile whose samples follow each other at its interval.
+pub(super) struct TestProfile {
+    pub(super) profile: ProfileModel,
+    app: ModuleId,
+}
+
+impl TestProfile {
+    /// Returns a profile of the program `app`, which is also its only library.
+    pub(super) fn new(interval_ns: u64) -> Self {
+        let mut profile = ProfileModel::default();
+        profile.meta.product = "app".to_owned();
+        profile.meta.interval_ns = interval_ns;
+        profile.processes.push(Process {
+            pid: "7".to_owned(),
+            name: "app".to_owned(),
+            ..Process::default()
+        });
+        profile.categories.push(Category {
+            name: "Idle".to_owned(),
+            color: "transparent".to_owned(),
+            subcategories: vec!["Other".to_owned()],
+        });
+        let mut test = Self {
+            profile,
+            app: ModuleId(0),
+        };
+        test.app = test.library("app");
+        test
+    }
+
+    pub(super) fn library(&mut self, name: &str) -> ModuleId {
+        let number = self.profile.modules.len() as u64;
+        self.profile.modules.push(Module {
+            process: 0,
+            start: number << 20,
+            end: (number + 1) << 20,
+            offset: 0,
+            name: name.to_owned(),
+            path: format!("/{name}"),
+            debug_name: name.to_owned(),
+            debug_path: format!("/{name}"),
+            breakpad_id: String::new(),
+            code_id: None,
+            arch: None,
+        });
+        ModuleId(number as u32)
+    }
+
+    pub(super) fn thread(&mut self, name: &str) -> usize {
+        let number = self.profile.threads.len();
+        self.profile.threads.push(Thread {
+            process: 0,
+            name: name.to_owned(),
+            tid: (100 + number).to_string(),
+            is_main: number == 0,
+            registered_ns: None,
+            unregistered_ns: None,
+            samples: Samples::default(),
+            markers: Markers::default(),
+        });
+        number
+    }
+
+    /// Adds the stack of these names, the outermost one first. A name in parentheses is no code,
+    /// `+` before a name means inlined, `@` a script function, `#` a label, and `~` a function that
+    /// waits.
+    pub(super) fn stack(&mut self, names: &[&str]) -> Option<StackId> {
+        let mut stack = None;
+        for text in names {
+            let name = text.trim_start_matches(['+', '@', '#', '~']);
+            let kind = match text.as_bytes().first() {
+                Some(b'(') => FunctionKind::Structure,
+                Some(b'@') => FunctionKind::Script,
+                Some(b'#') => FunctionKind::Label,
+                _ => FunctionKind::Native,
+            };
+            let name = self.profile.intern(name);
+            let function = self.profile.intern_function(Function {
+                module: (kind == FunctionKind::Native).then_some(self.app),
+                ..Function::new(name, kind)
+            });
+            let idle = CategoryPair {
+                category: 0,
+                subcategory: 0,
+            };
+            let frame = self.profile.intern_frame(&Frame {
+                inline_depth: u16::from(text.starts_with('+')),
+                category: text.starts_with('~').then_some(idle),
+                ..Frame::new(function)
+            });
+            stack = Some(self.profile.append_frame(stack, frame));
+        }
+        stack
+    }
+
+    pub(super) fn sample(&mut self, thread: usize, names: &[&str], cpu_delta_ns: Option<u64>) {
+        let stack = self.stack(names);
+        self.sample_of(thread, stack, cpu_delta_ns);
+    }
+
+    pub(super) fn sample_of(
+        &mut self,
+        thread: usize,
+        stack: Option<StackId>,
+        cpu_delta_ns: Option<u64>,
+    ) {
+        let interval_ns = self.profile.meta.interval_ns as i64;
+        let samples = &mut self.profile.threads[thread].samples;
+        samples.push(Sample {
+            stack,
+            time_ns: samples.len() as i64 * interval_ns,
+            cpu_delta_ns,
+            event_delay_ns: None,
+            weight: 1,
+        });
+    }
+
+    pub(super) fn interval(&mut self, thread: usize, name: &str, start_ns: i64, end_ns: i64) {
+        let name = self.profile.intern(name);
+        self.profile.threads[thread].markers.push(Marker {
+            name,
+            phase: MarkerPhase::Interval,
+            start_ns: Some(start_ns),
+            end_ns: Some(end_ns),
+            category: 0,
+            payload: None,
+        });
+    }
+}

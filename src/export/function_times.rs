@@ -174,7 +174,7 @@ impl<'a> TimeCounter<'a> {
 }
 
 /// Summarizes each thread, in the order of the profile.
-pub(crate) fn summarize_model(profile: &ProfileModel) -> Vec<ThreadSummary> {
+pub(crate) fn summarize(profile: &ProfileModel) -> Vec<ThreadSummary> {
     let options = ExportOptions {
         weight: SampleWeight::Cpu,
         ..ExportOptions::default()
@@ -258,7 +258,7 @@ mod tests {
         test.sample(thread, &["main", "work", "+inlined"], Some(700));
         test.sample(thread, &["main", "work", "work"], Some(200));
         test.sample(thread, &["(root)", "(truncated)", "leaf"], None);
-        let all = summarize_model(&test.profile);
+        let all = summarize(&test.profile);
         let summary = &all[0];
         assert_eq!((summary.samples, summary.truncated_samples), (3, 1));
         assert_eq!(summary.cpu, Duration::from_nanos(900));
@@ -286,7 +286,7 @@ mod tests {
             &["main", "@script", "(newer labels left out)", "interpret"],
             None,
         );
-        let summary = &summarize_model(&test.profile)[0];
+        let summary = &summarize(&test.profile)[0];
         let script = find(&summary.script_functions, "script");
         assert_eq!((script.self_samples, script.total_samples), (1, 2));
         assert_eq!(script.self_time, Duration::from_millis(1));
@@ -299,7 +299,7 @@ mod tests {
         let mut test = TestProfile::new(1_000_000);
         let thread = test.thread("main");
         test.sample(thread, &["main", "0x1f40"], None);
-        let summary = &summarize_model(&test.profile)[0];
+        let summary = &summarize(&test.profile)[0];
         assert_eq!(find(&summary.functions, "0x1f40").library, None);
     }
 }

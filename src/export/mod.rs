@@ -1,49 +1,45 @@
-//! Views of a profile other than Gecko's JSON.
+//! Reads profiles from files, and writes them in every format.
 //!
 //! # Purpose
-//! Summarizes the time that each thread spent in each function, for programs and terminals.
+//! Reads Gecko's JSON and the Firefox Profiler's own into the model ([`read`]), and writes the model
+//! in each format ([`write`]). Summarizes a profile for people and programs ([`summary`]), and finds
+//! what changed between two profiles ([`diff`]).
 //!
 //! # Threads and locks
-//! Runs on the caller's thread. It takes no lock itself; `stream` takes brief ones.
+//! Runs on the caller's thread, without locks.
 //!
 //! # Imports
-//! `stream`, `types`, `util`
+//! `json`, `model`, `types`, `util`
 //!
 //! # Invariants
-//! All results are computed from the model that `stream` decodes; this folder never reads the
-//! buffer.
+//! - Everything is computed from the model. This folder knows neither the buffer nor the session.
+//! - A file of any content is read or refused; it never causes a panic.
+//! - A writer streams: beside the model, it needs less memory than the model.
 //!
 //! # Read next
-//! `hot_functions.rs`.
+//! `format.rs`, `options.rs`, `write/mod.rs`, `read/mod.rs`, `summary/report.rs`, `diff/mod.rs`.
 
 #[cfg(has_profiler)]
 mod diff;
+mod format;
 #[cfg(has_profiler)]
 mod function_groups;
 #[cfg(has_profiler)]
 mod function_names;
 #[cfg(has_profiler)]
 mod function_times;
-mod hot_functions;
+mod options;
 #[cfg(has_profiler)]
 mod summary;
-#[cfg(has_profiler)]
-mod summary_facts;
-#[cfg(has_profiler)]
-mod summary_tables;
 #[cfg(all(test, has_profiler))]
 mod test_profile;
-#[cfg(has_profiler)]
-mod text_columns;
 mod thread_summary;
 
 #[cfg(has_profiler)]
 pub(crate) use diff::{Diff, DiffOptions, Verdict, compare};
+pub use format::Format;
 #[cfg(has_profiler)]
-pub(crate) use function_times::summarize_model;
-#[cfg(not(has_profiler))]
-pub(crate) use hot_functions::ProfileSource;
-pub(crate) use hot_functions::summarize;
-#[cfg(has_profiler)]
-pub(crate) use summary::write_text;
+pub(crate) use function_times::summarize;
+pub(crate) use options::ExportOptions;
+pub use options::SampleWeight;
 pub use thread_summary::{HotFunction, ThreadSummary};

@@ -1,10 +1,11 @@
 //! What a writer writes of a profile, and how it counts.
 
+#[cfg(has_profiler)]
 use crate::model::{FrameId, FunctionKind, ProfileModel, Sample, StackId, Thread};
 
 /// What a sample counts for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum SampleWeight {
+pub enum SampleWeight {
     /// Each sample counts for one interval, whether the thread ran or waited.
     #[default]
     Samples,
@@ -25,6 +26,7 @@ pub(crate) struct ExportOptions {
     pub(crate) folds_runtime: bool,
 }
 
+#[cfg(has_profiler)]
 impl ExportOptions {
     /// Returns the indices of the threads that the options choose, in their order.
     pub(crate) fn threads(&self, profile: &ProfileModel) -> Vec<usize> {

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use crate::export::diff::result::{Diff, DiffRow, Verdict};
 use crate::export::function_names::{cut_middle, short_function_name};
-use crate::export::text_columns::{Align, Columns, time_text};
+use crate::export::summary::{Align, Columns, time_text};
 use crate::json::JsonWriter;
 use crate::util::FailureLatch;
 

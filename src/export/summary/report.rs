@@ -9,12 +9,12 @@ use std::io::{self, Write};
 
 use crate::export::function_names::cut_middle;
 use crate::export::options::{ExportOptions, SampleWeight};
-use crate::export::summary_facts::{Facts, process_cpu_ns};
-use crate::export::summary_tables::{
+use crate::export::summary::facts::{Facts, process_cpu_ns};
+use crate::export::summary::tables::{
     MAX_FUNCTIONS_OF_THREAD, MAX_NAME_CHARS, MAX_OTHERS, Section, functions, functions_by_thread,
     losses, markers, threads,
 };
-use crate::export::text_columns::{point_text, time_text};
+use crate::export::summary::text_columns::{point_text, time_text};
 use crate::model::{FunctionKind, ProfileModel};
 use crate::util::ProgressLogger;
 
@@ -158,5 +158,5 @@ fn cut(sections: &[Section]) -> String {
 }
 
 #[cfg(test)]
-#[path = "summary_tests.rs"]
+#[path = "report_tests.rs"]
 mod tests;

@@ -2,8 +2,8 @@
 
 use crate::export::function_names::{cut_middle, short_function_name};
 use crate::export::function_times::{FunctionTime, Time};
-use crate::export::summary_facts::{Facts, FunctionRow, ThreadRow, sort_by_time};
-use crate::export::text_columns::{Align, Columns, point_text, share_text, time_text};
+use crate::export::summary::facts::{Facts, FunctionRow, ThreadRow, sort_by_time};
+use crate::export::summary::text_columns::{Align, Columns, point_text, share_text, time_text};
 use crate::model::{FunctionKind, ProfileModel};
 
 pub(super) const MAX_NAME_CHARS: usize = 60;

@@ -1,0 +1,9 @@
+//! A summary of a profile as text.
+
+mod facts;
+mod report;
+mod tables;
+mod text_columns;
+
+pub(crate) use report::write_text;
+pub(crate) use text_columns::{Align, Columns, time_text};

@@ -17,8 +17,16 @@
 //! `hot_functions.rs`.
 
 mod hot_functions;
+#[cfg(has_profiler)]
+mod options;
+#[cfg(all(test, has_profiler))]
+mod sample_profile;
+#[cfg(has_profiler)]
+mod write;
 
 #[cfg(not(has_profiler))]
 pub(crate) use hot_functions::ProfileSource;
 pub(crate) use hot_functions::summarize;
 pub use hot_functions::{HotFunction, ThreadSummary};
+#[cfg(has_profiler)]
+pub(crate) use write::collapsed::write_collapsed;

@@ -30,3 +30,5 @@ pub(crate) use hot_functions::summarize;
 pub use hot_functions::{HotFunction, ThreadSummary};
 #[cfg(has_profiler)]
 pub(crate) use write::collapsed::write_collapsed;
+#[cfg(has_profiler)]
+pub(crate) use write::flame_graph::write_flame_graph;

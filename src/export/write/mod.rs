@@ -1,4 +1,5 @@
 //! The writers, one file for each format.
 
 pub(crate) mod collapsed;
+pub(crate) mod flame_graph;
 mod flame_tree;

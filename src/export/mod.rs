@@ -32,3 +32,5 @@ pub use hot_functions::{HotFunction, ThreadSummary};
 pub(crate) use write::collapsed::write_collapsed;
 #[cfg(has_profiler)]
 pub(crate) use write::flame_graph::write_flame_graph;
+#[cfg(has_profiler)]
+pub(crate) use write::svg::write_svg;

@@ -3,3 +3,4 @@
 pub(crate) mod collapsed;
 pub(crate) mod flame_graph;
 mod flame_tree;
+pub(crate) mod svg;

@@ -33,4 +33,6 @@ pub(crate) use write::collapsed::write_collapsed;
 #[cfg(has_profiler)]
 pub(crate) use write::flame_graph::write_flame_graph;
 #[cfg(has_profiler)]
+pub(crate) use write::speedscope::write_speedscope;
+#[cfg(has_profiler)]
 pub(crate) use write::svg::write_svg;

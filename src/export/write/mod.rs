@@ -3,4 +3,5 @@
 pub(crate) mod collapsed;
 pub(crate) mod flame_graph;
 mod flame_tree;
+pub(crate) mod speedscope;
 pub(crate) mod svg;

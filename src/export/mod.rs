@@ -30,10 +30,16 @@ mod function_names;
 mod function_times;
 mod options;
 #[cfg(has_profiler)]
+mod run_loops;
+#[cfg(all(test, has_profiler))]
+mod sample_profile;
+#[cfg(has_profiler)]
 mod summary;
 #[cfg(all(test, has_profiler))]
 mod test_profile;
 mod thread_summary;
+#[cfg(has_profiler)]
+mod write;
 
 #[cfg(has_profiler)]
 pub(crate) use diff::{Diff, DiffOptions, Verdict, compare};

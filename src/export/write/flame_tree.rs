@@ -1,0 +1,325 @@
+//! The tree that flame graphs and collapsed stacks show: threads, and below them the functions that
+//! they called, merged by name.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use crate::export::options::{ExportOptions, SampleWeight, is_run_loop};
+use crate::model::{CallNodes, FunctionId, ProfileModel, Sample, TextId, Thread, WeightUnit};
+use crate::util::{ProgressLocation, ProgressLogger};
+
+/// The interval of a profile that does not state one, in ns.
+const USUAL_INTERVAL_NS: u64 = 1_000_000;
+
+/// The name of a node: two labels are equal if their names are.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum FlameLabel {
+    /// The threads of this name, by the number of the name.
+    Threads(u32),
+    /// The functions of one name. This is the first of them in the tree.
+    Function(FunctionId),
+}
+
+/// A node with the values of its samples.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FlameNode {
+    pub(crate) label: FlameLabel,
+    /// 0 for threads.
+    pub(crate) depth: usize,
+    /// Samples whose stack ends here.
+    pub(crate) own: u64,
+    /// Samples whose stack goes through here; never 0.
+    pub(crate) total: u64,
+}
+
+/// What the values of a tree count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FlameUnit {
+    Samples,
+    /// CPU time, in multiples of an interval in ns.
+    CpuIntervals(u64),
+    Milliseconds,
+    Bytes,
+}
+
+/// A tree of call nodes. Each node comes before its children, and all of its descendants follow it
+/// before any other node. The order does not depend on that of the samples.
+pub(crate) struct FlameTree<'a> {
+    profile: &'a ProfileModel,
+    thread_names: Vec<String>,
+    unit: FlameUnit,
+    nodes: Vec<FlameNode>,
+}
+
+impl<'a> FlameTree<'a> {
+    /// Returns the tree of the threads that the options choose. Threads of the same name share a
+    /// node.
+    pub(crate) fn of(
+        profile: &'a ProfileModel,
+        options: &ExportOptions,
+        progress: &ProgressLogger,
+    ) -> Self {
+        let threads = options.threads(profile);
+        let unit = unit_of(profile, options, &threads);
+        let mut builder = Builder::default();
+        let threads = progress.loop_sub_loggers(threads, ProgressLocation::Samples);
+        for (progress, index) in threads {
+            let thread = &profile.threads[index];
+            builder.add_thread(profile, options, unit, thread, &progress);
+        }
+        Self {
+            nodes: builder.to_nodes(profile, unit),
+            profile,
+            thread_names: builder.thread_names,
+            unit,
+        }
+    }
+
+    pub(crate) fn nodes(&self) -> &[FlameNode] {
+        &self.nodes
+    }
+
+    pub(crate) fn unit(&self) -> FlameUnit {
+        self.unit
+    }
+
+    pub(crate) fn name(&self, label: FlameLabel) -> &str {
+        match label {
+            FlameLabel::Threads(name) => &self.thread_names[name as usize],
+            FlameLabel::Function(function) => self.profile.function_name(function),
+        }
+    }
+
+    /// Returns the sum of all samples.
+    pub(crate) fn total(&self) -> u64 {
+        let threads = self.nodes.iter().filter(|node| node.depth == 0);
+        threads.fold(0, |sum, node| sum.saturating_add(node.total))
+    }
+}
+
+/// Returns the name of a thread in views of several threads. If the profile has several processes,
+/// the name says which one the thread belongs to.
+pub(crate) fn thread_label<'a>(profile: &ProfileModel, thread: &'a Thread) -> Cow<'a, str> {
+    let name = match thread.name.as_str() {
+        "" => Cow::Owned(format!("thread {}", thread.tid)),
+        name => Cow::Borrowed(name),
+    };
+    if profile.processes.len() < 2 {
+        return name;
+    }
+    let process = profile.process_of(thread);
+    Cow::Owned(format!("{name} ({} {})", process.name, process.pid))
+}
+
+fn unit_of(profile: &ProfileModel, options: &ExportOptions, threads: &[usize]) -> FlameUnit {
+    if options.weight == SampleWeight::Cpu && profile.meta.has_cpu_deltas {
+        return FlameUnit::CpuIntervals(match profile.meta.interval_ns {
+            0 => USUAL_INTERVAL_NS,
+            interval_ns => interval_ns,
+        });
+    }
+    let first = threads.first().map(|index| &profile.threads[*index]);
+    match first.map_or(WeightUnit::Samples, |thread| thread.samples.weight_unit) {
+        WeightUnit::Samples => FlameUnit::Samples,
+        WeightUnit::Milliseconds => FlameUnit::Milliseconds,
+        WeightUnit::Bytes => FlameUnit::Bytes,
+    }
+}
+
+/// Returns what a sample adds to its node: ns for CPU time.
+fn value_of(unit: FlameUnit, sample: &Sample) -> u64 {
+    match unit {
+        FlameUnit::CpuIntervals(_) => sample.cpu_delta_ns.unwrap_or(0),
+        FlameUnit::Samples | FlameUnit::Milliseconds | FlameUnit::Bytes => {
+            sample.weight.max(0).unsigned_abs()
+        }
+    }
+}
+
+/// A node before the nodes are in order.
+struct Draft {
+    /// `None` for threads.
+    parent: Option<u32>,
+    label: FlameLabel,
+    own: u64,
+}
+
+#[derive(Default)]
+struct Builder {
+    thread_names: Vec<String>,
+    drafts: Vec<Draft>,
+    by_thread_name: HashMap<String, u32>,
+    by_call: HashMap<(u32, TextId), u32>,
+    /// The first function of each name.
+    by_name: HashMap<TextId, FunctionId>,
+}
+
+impl Builder {
+    fn add_thread(
+        &mut self,
+        profile: &ProfileModel,
+        options: &ExportOptions,
+        unit: FlameUnit,
+        thread: &Thread,
+        progress: &ProgressLogger,
+    ) {
+        let thread_draft = self.thread_draft(&thread_label(profile, thread));
+        let calls = CallNodes::of(profile, thread);
+        let mut drafts: Vec<u32> = Vec::with_capacity(calls.nodes().len());
+        for call in calls.nodes() {
+            let draft = match options.folds_runtime && is_run_loop(profile, call.function) {
+                true => thread_draft,
+                false => {
+                    let parent = call.parent.map_or(thread_draft, |id| drafts[id.0 as usize]);
+                    self.function_draft(profile, parent, call.function)
+                }
+            };
+            drafts.push(draft);
+        }
+        let samples = &thread.samples;
+        for sample in progress.watch(samples.iter(), samples.len(), ProgressLocation::Samples) {
+            let node = sample.stack.and_then(|stack| calls.node_of(stack));
+            let draft = node.map_or(thread_draft, |id| drafts[id.0 as usize]);
+            let own = &mut self.drafts[draft as usize].own;
+            *own = own.saturating_add(value_of(unit, &sample));
+        }
+    }
+
+    fn push(drafts: &mut Vec<Draft>, parent: Option<u32>, label: FlameLabel) -> u32 {
+        drafts.push(Draft {
+            parent,
+            label,
+            own: 0,
+        });
+        drafts.len() as u32 - 1
+    }
+
+    fn thread_draft(&mut self, name: &str) -> u32 {
+        let Self {
+            thread_names,
+            drafts,
+            ..
+        } = self;
+        let draft = self.by_thread_name.entry(name.to_owned());
+        *draft.or_insert_with(|| {
+            thread_names.push(name.to_owned());
+            let label = FlameLabel::Threads(thread_names.len() as u32 - 1);
+            Self::push(drafts, None, label)
+        })
+    }
+
+    fn function_draft(&mut self, profile: &ProfileModel, parent: u32, id: FunctionId) -> u32 {
+        let name = profile.function(id).name;
+        let first = *self.by_name.entry(name).or_insert(id);
+        let drafts = &mut self.drafts;
+        let draft = self.by_call.entry((parent, name));
+        *draft.or_insert_with(|| Self::push(drafts, Some(parent), FlameLabel::Function(first)))
+    }
+
+    /// Returns the nodes in their order. Threads keep the profile's order, functions are sorted by
+    /// name.
+    fn to_nodes(&self, profile: &ProfileModel, unit: FlameUnit) -> Vec<FlameNode> {
+        let drafts = &self.drafts;
+        let name = |draft: &Draft| match draft.label {
+            FlameLabel::Threads(_) => "",
+            FlameLabel::Function(function) => profile.function_name(function),
+        };
+        // Siblings lie together, the last one first, so that the first one is popped first.
+        let mut siblings: Vec<u32> = (0..drafts.len() as u32).collect();
+        siblings.sort_unstable_by(|a, b| {
+            let (one, other) = (&drafts[*a as usize], &drafts[*b as usize]);
+            let by_name = || name(other).cmp(name(one)).then(b.cmp(a));
+            one.parent.cmp(&other.parent).then_with(by_name)
+        });
+        let parent_at = |at: usize| drafts[siblings[at] as usize].parent;
+        let children_of = |parent: Option<u32>| {
+            let start = siblings.partition_point(|id| drafts[*id as usize].parent < parent);
+            let end = (start..siblings.len()).find(|at| parent_at(*at) != parent);
+            &siblings[start..end.unwrap_or(siblings.len())]
+        };
+        let mut nodes: Vec<FlameNode> = Vec::with_capacity(drafts.len());
+        let mut open: Vec<(u32, usize)> = Vec::new();
+        open.extend(children_of(None).iter().map(|id| (*id, 0)));
+        while let Some((id, depth)) = open.pop() {
+            let draft = &drafts[id as usize];
+            nodes.push(FlameNode {
+                label: draft.label,
+                depth,
+                own: draft.own,
+                total: 0,
+            });
+            open.extend(children_of(Some(id)).iter().map(|id| (*id, depth + 1)));
+        }
+        if let FlameUnit::CpuIntervals(interval_ns) = unit {
+            count_intervals(&mut nodes, interval_ns);
+        }
+        add_totals(&mut nodes);
+        nodes.retain(|node| node.total > 0);
+        nodes
+    }
+}
+
+/// Adds the values of all nodes to their callers.
+fn add_totals(nodes: &mut [FlameNode]) {
+    // The sum of the nodes of each depth that have not met their parent yet.
+    let mut sums: Vec<u64> = Vec::new();
+    for node in nodes.iter_mut().rev() {
+        sums.resize(sums.len().max(node.depth + 2), 0);
+        let children = std::mem::take(&mut sums[node.depth + 1]);
+        node.total = node.own.saturating_add(children);
+        sums[node.depth] = sums[node.depth].saturating_add(node.total);
+    }
+}
+
+/// A sum of times that becomes a whole count, in parts.
+#[derive(Default)]
+struct Share {
+    sum_ns: u64,
+    count: u64,
+    /// The part that has become counts.
+    done_ns: u64,
+    done_count: u64,
+}
+
+impl Share {
+    /// Returns the count of the next part.
+    fn take(&mut self, ns: u64) -> u64 {
+        self.done_ns = self.done_ns.saturating_add(ns);
+        let (sum, done) = (u128::from(self.sum_ns.max(1)), u128::from(self.done_ns));
+        let twice = (2 * done).saturating_mul(self.count.into()) + sum;
+        let done_count = (twice / (2 * sum)) as u64;
+        done_count - std::mem::replace(&mut self.done_count, done_count)
+    }
+}
+
+/// Converts the nodes' own times to counts of an interval. The sum of all nodes, and that of the
+/// nodes with one label, are never more than one count from the exact sum.
+fn count_intervals(nodes: &mut [FlameNode], interval_ns: u64) {
+    let mut shares: Vec<Share> = Vec::new();
+    let mut by_label: HashMap<FlameLabel, usize> = HashMap::new();
+    for node in nodes.iter() {
+        let index = *by_label.entry(node.label).or_insert(shares.len());
+        if index == shares.len() {
+            shares.push(Share::default());
+        }
+        let sum_ns = &mut shares[index].sum_ns;
+        *sum_ns = sum_ns.saturating_add(node.own);
+    }
+    let sum_ns = shares.iter().map(|share| share.sum_ns);
+    let sum_ns = sum_ns.fold(0, u64::saturating_add);
+    let mut all = Share {
+        sum_ns,
+        count: sum_ns.saturating_add(interval_ns / 2) / interval_ns,
+        ..Share::default()
+    };
+    for share in &mut shares {
+        share.count = all.take(share.sum_ns);
+    }
+    for node in nodes {
+        node.own = shares[by_label[&node.label]].take(node.own);
+    }
+}
+
+#[cfg(test)]
+#[path = "flame_tree_tests.rs"]
+mod tests;

@@ -1,0 +1,217 @@
+//! speedscope's own JSON, with a `sampled` profile for each thread.
+
+use std::io::{self, Write};
+
+use crate::export::options::{ExportOptions, SampleWeight, is_run_loop};
+use crate::export::write::flame_tree::thread_label;
+use crate::json::JsonWriter;
+use crate::model::{CallNodes, FunctionId, NodeId, ProfileModel, Sample, Thread, WeightUnit};
+use crate::util::{FailureLatch, ProgressLocation, ProgressLogger};
+
+const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
+
+/// Writes the threads that the options choose.
+///
+/// Weights are in ns, or in the unit of the thread's own weights. They are plain counts if the
+/// profile has neither an interval nor CPU times. Neighboring samples of the same functions are
+/// joined, because the viewer draws them as one block.
+pub(crate) fn write_speedscope(
+    profile: &ProfileModel,
+    options: &ExportOptions,
+    out: &mut dyn Write,
+    progress: &ProgressLogger,
+) -> io::Result<()> {
+    let threads = options.threads(profile);
+    let mut writer = JsonWriter::for_job(out, FailureLatch::fallible());
+    writer.open(false);
+    writer.key("$schema").string(SCHEMA);
+    let exporter = concat!("gekkota@", env!("CARGO_PKG_VERSION"));
+    writer.key("exporter").string(exporter);
+    writer.key("name").string(&profile.meta.product);
+    let busiest = options.busiest_thread(profile);
+    let active = threads.iter().position(|index| Some(*index) == busiest);
+    writer
+        .key("activeProfileIndex")
+        .unsigned(active.unwrap_or(0) as u64);
+    writer.key("profiles").open(true);
+    let mut frames = FrameTable::new(profile.functions().len());
+    for (progress, index) in progress.loop_sub_loggers(threads, ProgressLocation::Samples) {
+        let thread = &profile.threads[index];
+        write_thread(
+            &mut writer,
+            profile,
+            options,
+            thread,
+            &mut frames,
+            &progress,
+        );
+    }
+    writer.close(true);
+    writer.key("shared").object(|writer| {
+        writer.key("frames").array(|writer| {
+            for function in frames.functions {
+                write_frame(writer, profile, function);
+            }
+        });
+    });
+    writer.close(false);
+    writer.finish()
+}
+
+/// The functions that samples have used so far.
+struct FrameTable {
+    functions: Vec<FunctionId>,
+    /// The index of each function in `functions`, plus one; 0 for none.
+    indices: Vec<u32>,
+}
+
+impl FrameTable {
+    fn new(function_count: usize) -> Self {
+        Self {
+            functions: Vec::new(),
+            indices: vec![0; function_count],
+        }
+    }
+
+    fn index_of(&mut self, function: FunctionId) -> u64 {
+        let index = &mut self.indices[function.0 as usize];
+        if *index == 0 {
+            self.functions.push(function);
+            *index = self.functions.len() as u32;
+        }
+        u64::from(*index) - 1
+    }
+}
+
+fn write_frame(writer: &mut JsonWriter<'_>, profile: &ProfileModel, id: FunctionId) {
+    let function = profile.function(id);
+    writer.object(|writer| {
+        writer.key("name").string(profile.text(function.name));
+        // Without a source file, the library says where the function is.
+        let module = || function.module.map(|id| profile.module(id).name.as_str());
+        let file = function.file.map(|file| profile.text(file));
+        if let Some(file) = file.or_else(module) {
+            writer.key("file").string(file);
+        }
+        if let Some(line) = function.line {
+            writer.key("line").unsigned(line.into());
+        }
+        if let Some(column) = function.column {
+            writer.key("col").unsigned(column.into());
+        }
+    });
+}
+
+/// A run of samples with the same functions.
+struct Run {
+    node: Option<NodeId>,
+    weight: u64,
+}
+
+fn write_thread(
+    writer: &mut JsonWriter<'_>,
+    profile: &ProfileModel,
+    options: &ExportOptions,
+    thread: &Thread,
+    frames: &mut FrameTable,
+    progress: &ProgressLogger,
+) {
+    let calls = {
+        let progress = progress.sub_logger(0.0, 0.3, ProgressLocation::Frames);
+        progress.set_local_progress(0.0, ProgressLocation::Frames);
+        CallNodes::of(profile, thread)
+    };
+    let unit = Unit::of(profile, options, thread);
+    writer.open(false);
+    writer.key("type").string("sampled");
+    writer.key("name").string(&thread_label(profile, thread));
+    writer.key("unit").string(unit.name());
+    writer.key("samples").open(true);
+    let mut weights: Vec<u64> = Vec::new();
+    let mut path: Vec<u64> = Vec::new();
+    let mut write_run = |writer: &mut JsonWriter<'_>, run: Run| {
+        if run.weight == 0 {
+            return;
+        }
+        weights.push(run.weight);
+        path.clear();
+        for node in calls.path(run.node) {
+            let function = calls.get(node).function;
+            if options.folds_runtime && is_run_loop(profile, function) {
+                break;
+            }
+            path.push(frames.index_of(function));
+        }
+        writer.array(|writer| path.iter().rev().for_each(|frame| writer.unsigned(*frame)));
+    };
+    let mut run = Run {
+        node: None,
+        weight: 0,
+    };
+    let samples = &thread.samples;
+    let progress = progress.sub_logger(0.3, 1.0, ProgressLocation::Samples);
+    for sample in progress.watch(samples.iter(), samples.len(), ProgressLocation::Samples) {
+        let node = sample.stack.and_then(|stack| calls.node_of(stack));
+        let weight = unit.weight(profile, options, &sample);
+        if node == run.node {
+            run.weight = run.weight.saturating_add(weight);
+        } else {
+            write_run(writer, std::mem::replace(&mut run, Run { node, weight }));
+        }
+        if writer.failed() {
+            return;
+        }
+    }
+    write_run(writer, run);
+    writer.close(true);
+    let sum = weights.iter().copied().fold(0, u64::saturating_add);
+    writer.key("weights").array(|writer| {
+        weights.iter().for_each(|weight| writer.unsigned(*weight));
+    });
+    writer.key("startValue").unsigned(0);
+    writer.key("endValue").unsigned(sum);
+    writer.close(false);
+}
+
+/// The unit of a thread's weights.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Unit {
+    Nanoseconds,
+    Milliseconds,
+    Bytes,
+    Count,
+}
+
+impl Unit {
+    fn of(profile: &ProfileModel, options: &ExportOptions, thread: &Thread) -> Self {
+        let meta = &profile.meta;
+        match thread.samples.weight_unit {
+            _ if options.weight == SampleWeight::Cpu && meta.has_cpu_deltas => Self::Nanoseconds,
+            WeightUnit::Samples if meta.interval_ns > 0 => Self::Nanoseconds,
+            WeightUnit::Samples => Self::Count,
+            WeightUnit::Milliseconds => Self::Milliseconds,
+            WeightUnit::Bytes => Self::Bytes,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Nanoseconds => "nanoseconds",
+            Self::Milliseconds => "milliseconds",
+            Self::Bytes => "bytes",
+            Self::Count => "none",
+        }
+    }
+
+    fn weight(self, profile: &ProfileModel, options: &ExportOptions, sample: &Sample) -> u64 {
+        match self {
+            Self::Nanoseconds => options.weight_ns(profile, sample),
+            // The viewer refuses weights below 0.
+            Self::Milliseconds | Self::Bytes | Self::Count => sample.weight.max(0).unsigned_abs(),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "speedscope_tests.rs"]
+mod tests;

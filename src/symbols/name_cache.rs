@@ -81,7 +81,7 @@ impl NameCache {
             ..
         } = self;
         addresses.retain(|&address| {
-            let find = || {
+            let mut find = || {
                 let image = &module_of(modules, address)?.image;
                 let key = Key {
                     relative: address.lookup_address() - image.range.start,

@@ -4,7 +4,8 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use crate::export::options::{ExportOptions, SampleWeight, is_run_loop};
+use crate::export::options::{ExportOptions, SampleWeight};
+use crate::export::run_loops::is_run_loop;
 use crate::model::{CallNodes, FunctionId, ProfileModel, Sample, TextId, Thread, WeightUnit};
 use crate::util::{ProgressLocation, ProgressLogger};
 

@@ -2,7 +2,8 @@
 
 use std::io::{self, Write};
 
-use crate::export::options::{ExportOptions, SampleWeight, is_run_loop};
+use crate::export::options::{ExportOptions, SampleWeight};
+use crate::export::run_loops::is_run_loop;
 use crate::export::write::flame_tree::thread_label;
 use crate::json::JsonWriter;
 use crate::model::{CallNodes, FunctionId, NodeId, ProfileModel, Sample, Thread, WeightUnit};

@@ -1,5 +1,7 @@
 //! What a writer writes of a profile, and how it counts.
 
+use std::io;
+
 use crate::model::{FrameId, FunctionKind, ProfileModel, Sample, StackId, Thread};
 
 /// What a sample counts for.
@@ -49,6 +51,27 @@ impl ExportOptions {
         chosen.max_by_key(used)
     }
 
+    /// Returns the thread that a format for one thread gets.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] if no thread is chosen. `format` is the format's name.
+    pub(crate) fn one_thread<'a>(
+        &self,
+        profile: &'a ProfileModel,
+        format: &str,
+    ) -> io::Result<&'a Thread> {
+        let index = self.busiest_thread(profile).ok_or_else(|| {
+            let got = match &self.thread {
+                Some(thread) => format!("{thread:?}"),
+                None => "a profile without threads".to_owned(),
+            };
+            let message =
+                format!("cannot write {format}: got {got}, expected a thread's name or id");
+            io::Error::new(io::ErrorKind::InvalidInput, message)
+        })?;
+        Ok(&profile.threads[index])
+    }
+
     /// Returns the time that a sample counts for, in ns.
     pub(crate) fn weight_ns(&self, profile: &ProfileModel, sample: &Sample) -> u64 {
         let interval_ns = || {
@@ -73,17 +96,20 @@ const RUN_LOOPS: &[&str] = &[
 /// Returns the innermost frame of a stack that belongs to the runtime, with the stack that ends in
 /// it. The frames up to it are the same in all samples of a thread, and say nothing of its work.
 /// `None` if the stack has no such frame.
-pub(crate) fn runtime_frames_end(profile: &ProfileModel, stack: StackId) -> Option<(StackId, FrameId)> {
+pub(crate) fn runtime_frames_end(
+    profile: &ProfileModel,
+    stack: StackId,
+) -> Option<(StackId, FrameId)> {
     let mut next = Some(stack);
     while let Some(stack) = next {
         let (prefix, frame) = profile.stack(stack);
         let function = profile.function(profile.frame(frame).function);
         let name = profile.text(function.name);
         let is_run_loop = |run_loop: &&str| {
-            let rest = name.strip_prefix(**run_loop);
+            let rest = name.strip_prefix(*run_loop);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("::<"))
         };
-        if function.kind == FunctionKind::Native && RUN_LOOPS.iter().any(|loop_| is_run_loop(&loop_)) {
+        if function.kind == FunctionKind::Native && RUN_LOOPS.iter().any(is_run_loop) {
             return Some((stack, frame));
         }
         next = prefix;

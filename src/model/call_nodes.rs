@@ -43,11 +43,24 @@ impl CallNodes {
     /// Returns the node of a stack's innermost function, and adds it and its callers if they are
     /// new.
     pub(crate) fn add(&mut self, profile: &ProfileModel, stack: StackId) -> Option<NodeId> {
+        self.add_inside(profile, stack, None)
+    }
+
+    /// Adds a stack without the frames of `outside` and of its prefixes. `None` if nothing is left.
+    /// The caller must choose `outside` by the frames alone: as the innermost frame of some kind.
+    pub(crate) fn add_inside(
+        &mut self,
+        profile: &ProfileModel,
+        stack: StackId,
+        outside: Option<StackId>,
+    ) -> Option<NodeId> {
         // The prefixes must be added first.
         let mut missing = Vec::new();
         let mut next = Some(stack);
         let mut node = loop {
-            let Some(stack) = next else { break None };
+            let Some(stack) = next.filter(|_| next != outside) else {
+                break None;
+            };
             if let Some(&known) = self.by_stack.get(&stack) {
                 break known;
             }
@@ -132,5 +145,10 @@ mod tests {
         assert_eq!(nodes.path(Some(inner)).collect::<Vec<_>>(), [inner, node]);
         assert_eq!(nodes.node_of(one), Some(node));
         assert_eq!(nodes.nodes().len(), 2);
+
+        let mut inside = CallNodes::default();
+        assert_eq!(inside.add_inside(&profile, other, Some(other)), None);
+        let node = inside.add_inside(&profile, recursive, Some(other));
+        assert_eq!(inside.path(node).count(), 1);
     }
 }

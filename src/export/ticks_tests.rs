@@ -1,0 +1,105 @@
+use super::*;
+use crate::export::chrome_sample::{empty_profile, push_sample};
+
+const MS: i64 = 1_000_000;
+
+/// Replaces the samples of the first thread by ones that `change` has changed.
+fn change_samples(profile: &mut ProfileModel, change: impl Fn(usize, &mut Sample)) {
+    let mut changed = Samples::default();
+    for (index, mut sample) in profile.threads[0].samples.iter().enumerate() {
+        change(index, &mut sample);
+        changed.push(sample);
+    }
+    profile.threads[0].samples = changed;
+}
+
+fn ticks(profile: &ProfileModel, weight: SampleWeight) -> Vec<Tick> {
+    let options = ExportOptions {
+        weight,
+        ..ExportOptions::default()
+    };
+    Ticks::new(profile, &profile.threads[0], &options).collect()
+}
+
+#[test]
+fn sample_is_idle_by_its_stack_or_without_cpu_time() {
+    let mut profile = empty_profile();
+    for path in [
+        Some(&["main", "wait"][..]),
+        Some(&["main"]),
+        Some(&["main"]),
+        None,
+    ] {
+        push_sample(&mut profile, 0, path);
+    }
+    change_samples(&mut profile, |index, sample| {
+        sample.cpu_delta_ns = [None, Some(1), Some(0), None][index];
+    });
+    let activities: Vec<_> = ticks(&profile, SampleWeight::Samples)
+        .into_iter()
+        .map(|tick| tick.activity)
+        .collect();
+    let main = profile.threads[0].samples.get(1).stack.expect("a stack");
+    let expected = [
+        Activity::Idle,
+        Activity::Ran(main),
+        Activity::Idle,
+        Activity::Unknown,
+    ];
+    assert_eq!(activities, expected);
+}
+
+#[test]
+fn weight_spreads_a_sample_over_the_time_until_the_next_one() {
+    let mut profile = empty_profile();
+    for time in [0, 4 * MS, 6 * MS] {
+        push_sample(&mut profile, time, Some(&["main"]));
+    }
+    // The second weight does not fit before the third sample.
+    change_samples(&mut profile, |index, sample| {
+        sample.weight = [4, 1 << 40, -7][index];
+    });
+    let all = ticks(&profile, SampleWeight::Samples);
+    let times: Vec<_> = all.iter().map(|tick| tick.time_ns / MS).collect();
+    assert_eq!(times, [0, 1, 2, 3, 4, 5, 6]);
+    let mut range = TickRange::default();
+    all.iter().for_each(|tick| range.add(tick));
+    assert_eq!((range.count, range.end_ns(&profile)), (7, 7 * MS));
+}
+
+#[test]
+fn cpu_weight_keeps_the_share_of_cpu_time_of_each_function() {
+    let mut profile = empty_profile();
+    profile.meta.has_cpu_deltas = true;
+    for index in 0..400 {
+        let path: &[&str] = if index % 2 == 0 {
+            &["half"]
+        } else {
+            &["tenth"]
+        };
+        push_sample(&mut profile, index * MS, Some(path));
+    }
+    change_samples(&mut profile, |index, sample| {
+        sample.cpu_delta_ns = Some(if index % 2 == 0 { 500_000 } else { 100_000 });
+    });
+    let count = |name: &str| {
+        let ran = |tick: &Tick| match tick.activity {
+            Activity::Ran(stack) => {
+                let frame = profile.frame(profile.stack(stack).1);
+                profile.function_name(frame.function) == name
+            }
+            _ => false,
+        };
+        let all = ticks(&profile, SampleWeight::Cpu);
+        all.iter().filter(|tick| ran(tick)).count() as i64
+    };
+    assert!((count("half") - 100).abs() <= 1, "{}", count("half"));
+    assert!((count("tenth") - 20).abs() <= 1, "{}", count("tenth"));
+}
+
+#[test]
+fn clock_counts_from_a_negative_first_time() {
+    let clock = MicroClock::new(-1_500);
+    assert_eq!([-1_500, -501, 0].map(|ns| clock.us(ns)), [0, 0, 1]);
+    assert_eq!(MicroClock::new(5_000).us(7_999), 7);
+}

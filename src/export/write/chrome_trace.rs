@@ -1,0 +1,284 @@
+//! Writes Chrome Trace Event JSON, for DevTools' Performance panel, Perfetto and others.
+//!
+//! A thread becomes up to three tracks, because the events of a track must nest:
+//!
+//! - its own id: the calls that are estimated from its samples, with the host's tasks and function
+//!   calls ([`crate::export::profile_calls`]), as `X` events;
+//! - `NAME (markers)`: the other markers;
+//! - `NAME (samples)`: the samples, as events `Profile` and `ProfileChunk`. Were they on the track
+//!   of the calls, DevTools would show each call twice.
+//!
+//! All times are whole µs, so that rounding keeps events nested.
+
+use std::collections::HashSet;
+use std::io;
+
+use crate::export::marker_spans::MarkerSpans;
+use crate::export::options::ExportOptions;
+use crate::export::profile_calls::{CallOrSpan, visit_calls};
+use crate::export::profile_nodes::ProfileNodes;
+use crate::export::ticks::{MicroClock, TickRange, Ticks};
+use crate::export::write::trace_flows::Flows;
+use crate::export::write::trace_markers::MarkerEvents;
+use crate::export::write::trace_samples::write_samples;
+use crate::json::JsonWriter;
+use crate::model::{Counter, ProfileModel, Thread};
+use crate::util::{FailureLatch, ProgressLocation, ProgressLogger};
+
+/// Writes the threads that the options choose, and the counters.
+///
+/// # Errors
+/// The sink's first failure.
+pub(crate) fn write_chrome_trace(
+    profile: &ProfileModel,
+    options: &ExportOptions,
+    out: &mut dyn io::Write,
+    progress: &ProgressLogger,
+) -> io::Result<()> {
+    let threads = options.threads(profile);
+    let mut ids = Ids::default();
+    let pids: Vec<u64> = profile
+        .processes
+        .iter()
+        .map(|process| ids.take(&process.pid))
+        .collect();
+    // A main thread usually has the id of its process.
+    let mut ids = Ids::default();
+    let tids: Vec<u64> = threads
+        .iter()
+        .map(|&index| ids.take(&profile.threads[index].tid))
+        .collect();
+    let mut trace = Trace {
+        profile,
+        options,
+        clock: MicroClock::new(first_ns(profile, &threads)),
+        flows: Flows::of(profile),
+        ids,
+        next_sort_index: 0,
+        next_async_id: 1,
+    };
+
+    let mut json = JsonWriter::for_job(out, FailureLatch::fallible());
+    json.object(|json| {
+        json.key("displayTimeUnit").string("ms");
+        json.key("otherData").object(|json| {
+            json.key("product").string(&profile.meta.product);
+            json.key("startTime").float(profile.meta.start_epoch_ms);
+        });
+        json.key("traceEvents").array(|json| {
+            for (process, &pid) in profile.processes.iter().zip(&pids) {
+                let name = match process.name.as_str() {
+                    "" => &profile.meta.product,
+                    name => name,
+                };
+                write_metadata(json, "process_name", (pid, 0), |json| {
+                    json.key("name").string(name);
+                });
+            }
+            for counter in &profile.counters {
+                write_counter(json, counter, trace.clock, pids[counter.process]);
+            }
+            let numbered = tids.into_iter().zip(threads);
+            let location = ProgressLocation::Samples;
+            for (progress, (tid, index)) in progress.loop_sub_loggers(numbered, location) {
+                let thread = &profile.threads[index];
+                trace.write_thread(json, thread, (pids[thread.process], tid), &progress);
+            }
+            trace.flows.write(json);
+        });
+    });
+    json.finish()
+}
+
+/// Returns the first time of all threads and counters, or 0 if that is earlier.
+fn first_ns(profile: &ProfileModel, threads: &[usize]) -> i64 {
+    let threads = threads.iter().map(|&index| &profile.threads[index]);
+    let of_thread = |thread: &Thread| {
+        let samples = (!thread.samples.is_empty()).then(|| thread.samples.get(0).time_ns);
+        let markers = thread.markers.iter();
+        let markers = markers.filter_map(|marker| marker.start_ns.or(marker.end_ns));
+        samples.into_iter().chain(markers.min()).min().unwrap_or(0)
+    };
+    let counters = profile.counters.iter();
+    let counters = counters.filter_map(|counter| Some(counter.samples.first()?.time_ns));
+    threads
+        .map(of_thread)
+        .chain(counters)
+        .min()
+        .unwrap_or(0)
+        .min(0)
+}
+
+/// Numbers for processes and threads. A process of Firefox may have an id that is not a number, and
+/// two threads may have had the same id, one after the other.
+#[derive(Default)]
+struct Ids {
+    taken: HashSet<u64>,
+    made: u64,
+}
+
+impl Ids {
+    /// Ids from here on belong to no thread of Linux.
+    const FIRST_MADE: u64 = (1 << 22) + 1;
+
+    fn take(&mut self, wanted: &str) -> u64 {
+        let wanted = wanted.parse().ok();
+        let wanted = wanted.filter(|id| *id < u64::from(u32::MAX) && self.taken.insert(*id));
+        wanted.unwrap_or_else(|| self.make())
+    }
+
+    fn make(&mut self) -> u64 {
+        loop {
+            let id = Self::FIRST_MADE + self.made;
+            self.made += 1;
+            if self.taken.insert(id) {
+                return id;
+            }
+        }
+    }
+}
+
+struct Trace<'a> {
+    profile: &'a ProfileModel,
+    options: &'a ExportOptions,
+    clock: MicroClock,
+    flows: Flows<'a>,
+    ids: Ids,
+    next_sort_index: u64,
+    next_async_id: u64,
+}
+
+impl<'a> Trace<'a> {
+    fn write_thread(
+        &mut self,
+        json: &mut JsonWriter<'_>,
+        thread: &'a Thread,
+        (pid, tid): (u64, u64),
+        progress: &ProgressLogger,
+    ) {
+        let (profile, options, clock) = (self.profile, self.options, self.clock);
+        let mut range = TickRange::default();
+        Ticks::new(profile, thread, options).for_each(|tick| range.add(&tick));
+        let (start_ns, end_ns) = match (range.count, profile.meta.session_ns) {
+            (0, session) => session.unwrap_or_default(),
+            _ => (range.first_ns, range.end_ns(profile)),
+        };
+        let spans = MarkerSpans::of(profile, thread, (start_ns, end_ns));
+        let has_markers = spans.host.len() < thread.markers.len();
+
+        self.name_track(json, &thread.name, (pid, tid));
+        let mut markers = MarkerEvents {
+            profile,
+            thread,
+            clock,
+            track: (pid, tid),
+            flows: &mut self.flows,
+        };
+        let mut nodes = ProfileNodes::new(profile, options);
+        let half = progress.sub_logger(0.0, 0.5, ProgressLocation::Samples);
+        let ticks = Ticks::new(profile, thread, options);
+        let ticks = half.watch(ticks, thread.samples.len(), ProgressLocation::Samples);
+        visit_calls(
+            &mut nodes,
+            ticks,
+            &spans.host,
+            (clock, end_ns),
+            |next| match next {
+                CallOrSpan::Span(span) => markers.write_complete(json, &span),
+                CallOrSpan::Call(call) => json.object(|json| {
+                    json.key("name")
+                        .string(profile.function_name(call.function));
+                    json.key("cat").string("call");
+                    json.key("ph").string("X");
+                    json.key("ts").signed(call.start_us);
+                    json.key("dur").signed(call.end_us - call.start_us);
+                    write_track(json, (pid, tid));
+                }),
+            },
+        );
+        if has_markers {
+            let track = (pid, self.ids.make());
+            self.name_track(json, &format!("{} (markers)", thread.name), track);
+            let mut markers = MarkerEvents {
+                profile,
+                thread,
+                clock,
+                track,
+                flows: &mut self.flows,
+            };
+            markers.write_nested(json, &spans.nested);
+            markers.write_crossing(json, &spans.crossing, &mut self.next_async_id);
+            markers.write_instants(json);
+        }
+        if range.count > 0 {
+            let track = (pid, self.ids.make());
+            self.name_track(json, &format!("{} (samples)", thread.name), track);
+            let half = progress.sub_logger(0.5, 1.0, ProgressLocation::Samples);
+            let ticks = Ticks::new(profile, thread, options);
+            let ticks = half.watch(ticks, thread.samples.len(), ProgressLocation::Samples);
+            let start_us = clock.us(range.first_ns);
+            let nodes = ProfileNodes::new(profile, options);
+            write_samples(json, profile, nodes, ticks, (clock, start_us), track);
+        }
+    }
+
+    /// Writes the name of a track. The tracks are shown in the order in which they are written.
+    fn name_track(&mut self, json: &mut JsonWriter<'_>, name: &str, track: (u64, u64)) {
+        write_metadata(json, "thread_name", track, |json| {
+            json.key("name").string(name);
+        });
+        let index = self.next_sort_index;
+        self.next_sort_index += 1;
+        write_metadata(json, "thread_sort_index", track, |json| {
+            json.key("sort_index").unsigned(index);
+        });
+    }
+}
+
+/// Writes the process and the thread of an event.
+pub(super) fn write_track(json: &mut JsonWriter<'_>, (pid, tid): (u64, u64)) {
+    json.key("pid").unsigned(pid);
+    json.key("tid").unsigned(tid);
+}
+
+fn write_metadata(
+    json: &mut JsonWriter<'_>,
+    what: &str,
+    track: (u64, u64),
+    args: impl FnOnce(&mut JsonWriter<'_>),
+) {
+    json.object(|json| {
+        json.key("name").string(what);
+        json.key("cat").string("__metadata");
+        json.key("ph").string("M");
+        json.key("ts").unsigned(0);
+        write_track(json, track);
+        json.key("args").object(args);
+    });
+}
+
+/// Writes the values of a counter. Memory is the sum of its changes. Other counters, such as CPU
+/// time, are shown by how much they change.
+fn write_counter(json: &mut JsonWriter<'_>, counter: &Counter, clock: MicroClock, pid: u64) {
+    let mut sum = 0.0;
+    for sample in &counter.samples {
+        sum += sample.delta;
+        let value = match counter.category.as_str() {
+            "Memory" => sum,
+            _ => sample.delta,
+        };
+        json.object(|json| {
+            json.key("name").string(&counter.name);
+            json.key("cat").string(&counter.category);
+            json.key("ph").string("C");
+            json.key("ts").signed(clock.us(sample.time_ns));
+            write_track(json, (pid, 0));
+            json.key("args")
+                .object(|json| json.key("value").float(value));
+        });
+    }
+}
+
+#[cfg(test)]
+#[path = "chrome_trace_tests.rs"]
+mod tests;

@@ -36,3 +36,5 @@ pub(crate) use write::flame_graph::write_flame_graph;
 pub(crate) use write::speedscope::write_speedscope;
 #[cfg(has_profiler)]
 pub(crate) use write::svg::write_svg;
+#[cfg(has_profiler)]
+pub(crate) use write::timed_flame_graph::write_timed_flame_graph;

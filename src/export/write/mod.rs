@@ -5,3 +5,4 @@ pub(crate) mod flame_graph;
 mod flame_tree;
 pub(crate) mod speedscope;
 pub(crate) mod svg;
+pub(crate) mod timed_flame_graph;

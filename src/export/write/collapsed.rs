@@ -3,12 +3,9 @@
 use std::io::{self, BufWriter, Write};
 
 use crate::export::options::ExportOptions;
-use crate::export::write::flame_tree::FlameTree;
+use crate::export::write::flame_tree::{FlameTree, UNNAMED};
 use crate::model::ProfileModel;
 use crate::util::{ProgressLocation, ProgressLogger};
-
-/// Replacement for an empty name.
-const UNNAMED: &str = "(unnamed)";
 
 /// Writes lines of the form `thread;outer function;inner function COUNT`, in a stable order.
 ///

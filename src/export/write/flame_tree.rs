@@ -9,6 +9,9 @@ use crate::export::run_loops::is_run_loop;
 use crate::model::{CallNodes, FunctionId, ProfileModel, Sample, TextId, Thread, WeightUnit};
 use crate::util::{ProgressLocation, ProgressLogger};
 
+/// Replacement for an empty name.
+pub(crate) const UNNAMED: &str = "(unnamed)";
+
 /// The interval of a profile that does not state one, in ns.
 const USUAL_INTERVAL_NS: u64 = 1_000_000;
 
@@ -87,7 +90,10 @@ impl<'a> FlameTree<'a> {
     pub(crate) fn name(&self, label: FlameLabel) -> &str {
         match label {
             FlameLabel::Threads(name) => &self.thread_names[name as usize],
-            FlameLabel::Function(function) => self.profile.function_name(function),
+            FlameLabel::Function(function) => match self.profile.function_name(function) {
+                "" => UNNAMED,
+                name => name,
+            },
         }
     }
 

@@ -1,6 +1,6 @@
 //! What a writer writes of a profile, and how it counts.
 
-use crate::model::{FrameId, FunctionKind, ProfileModel, Sample, StackId, Thread};
+use crate::model::{FrameId, FunctionId, FunctionKind, ProfileModel, Sample, StackId, Thread};
 
 /// What a sample counts for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -70,20 +70,28 @@ const RUN_LOOPS: &[&str] = &[
     "rayon_core::registry::WorkerThread::wait_until_cold",
 ];
 
+/// Returns whether a function runs a thread's own code, and so belongs to the runtime.
+pub(crate) fn is_run_loop(profile: &ProfileModel, function: FunctionId) -> bool {
+    let function = profile.function(function);
+    let name = profile.text(function.name);
+    let is_named = |run_loop: &&str| {
+        let rest = name.strip_prefix(*run_loop);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("::<"))
+    };
+    function.kind == FunctionKind::Native && RUN_LOOPS.iter().any(is_named)
+}
+
 /// Returns the innermost frame of a stack that belongs to the runtime, with the stack that ends in
 /// it. The frames up to it are the same in all samples of a thread, and say nothing of its work.
 /// `None` if the stack has no such frame.
-pub(crate) fn runtime_frames_end(profile: &ProfileModel, stack: StackId) -> Option<(StackId, FrameId)> {
+pub(crate) fn runtime_frames_end(
+    profile: &ProfileModel,
+    stack: StackId,
+) -> Option<(StackId, FrameId)> {
     let mut next = Some(stack);
     while let Some(stack) = next {
         let (prefix, frame) = profile.stack(stack);
-        let function = profile.function(profile.frame(frame).function);
-        let name = profile.text(function.name);
-        let is_run_loop = |run_loop: &&str| {
-            let rest = name.strip_prefix(**run_loop);
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("::<"))
-        };
-        if function.kind == FunctionKind::Native && RUN_LOOPS.iter().any(|loop_| is_run_loop(&loop_)) {
+        if is_run_loop(profile, profile.frame(frame).function) {
             return Some((stack, frame));
         }
         next = prefix;

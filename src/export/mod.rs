@@ -17,8 +17,11 @@
 //! `hot_functions.rs`.
 
 mod hot_functions;
+mod options;
+mod write;
 
 #[cfg(not(has_profiler))]
 pub(crate) use hot_functions::ProfileSource;
 pub(crate) use hot_functions::summarize;
 pub use hot_functions::{HotFunction, ThreadSummary};
+pub(crate) use write::write_processed;

@@ -5,6 +5,7 @@ mod flow_fields;
 #[cfg(feature = "protobuf")]
 mod marker_intervals;
 #[cfg(feature = "protobuf")]
+mod perfetto;
 #[cfg(feature = "protobuf")]
 mod pprof;
 #[cfg(all(test, feature = "protobuf"))]
@@ -13,5 +14,6 @@ mod protobuf_sample;
 mod visible_frames;
 
 #[cfg(feature = "protobuf")]
+pub(crate) use perfetto::write_perfetto;
 #[cfg(feature = "protobuf")]
 pub(crate) use pprof::write_pprof;

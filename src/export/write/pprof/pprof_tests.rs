@@ -97,7 +97,7 @@ fn samples_are_merged_by_stack_and_labels() {
         ),
         (&["read", "app::main"], [2, 2 * interval, 0], "main 77", ""),
         (&["tick"], [1, interval, 5], "worker 78", ""),
-        (&[], [1, interval, 6], "worker 78", ""),
+        (&["(no stack)"], [1, interval, 6], "worker 78", ""),
         (&[""], [1, interval, 7], "worker 78", ""),
     ];
     assert_eq!(profile.sample.len(), expected.len());

@@ -26,11 +26,18 @@ pub(super) struct Tables<'a> {
     encoded: Vec<u8>,
     texts: TextTable,
     text_count: u32,
-    functions: HashMap<(FunctionId, TextId), u64>,
-    locations: HashMap<(u64, u64, Vec<Line>), u64>,
+    /// By the function and its name in the symbol table; `None` stands for the function of samples
+    /// without a stack.
+    functions: HashMap<Option<(FunctionId, TextId)>, u64>,
+    locations: HashMap<LocationKey, u64>,
+    /// The location of samples without a stack, once there is one.
+    no_stack: Option<u64>,
     /// What is known of the frames of each module; `None` if it has none.
     modules: Vec<Option<KnownOfModule>>,
 }
+
+/// The id of the mapping, the address, and the positions of a location.
+type LocationKey = (u64, u64, Vec<Line>);
 
 /// What the frames of a module have.
 #[derive(Clone, Copy, Default)]
@@ -52,6 +59,7 @@ impl<'a> Tables<'a> {
             text_count: 0,
             functions: HashMap::new(),
             locations: HashMap::new(),
+            no_stack: None,
             modules: vec![None; profile.modules.len()],
         };
         // The format requires that the first text is empty.
@@ -106,7 +114,34 @@ impl<'a> Tables<'a> {
         if !inlined.is_empty() {
             ids.push(self.location(&inlined));
         }
+        if ids.is_empty() {
+            ids.push(self.no_stack());
+        }
         ids
+    }
+
+    /// Returns the id of the location of samples without a stack. Readers leave a sample without
+    /// locations out of some views, so their totals would differ.
+    fn no_stack(&mut self) -> u64 {
+        if let Some(known) = self.no_stack {
+            return known;
+        }
+        let name = self.text("(no stack)");
+        let function_id = self.functions.len() as u64 + 1;
+        self.part.function.push(Function {
+            id: function_id,
+            name,
+            system_name: name,
+            ..Function::default()
+        });
+        self.functions.insert(None, function_id);
+        let line = Line {
+            function_id,
+            ..Line::default()
+        };
+        let id = self.location_id((0, 0, vec![line]));
+        self.no_stack = Some(id);
+        id
     }
 
     /// Returns the id of the location of frames that share an address, the innermost first.
@@ -126,7 +161,10 @@ impl<'a> Tables<'a> {
             known.lines |= lines.iter().any(|line| line.line != 0);
             known.inlined |= frames.len() > 1;
         }
-        let key = (module.map_or(0, mapping_id), address, lines);
+        self.location_id((module.map_or(0, mapping_id), address, lines))
+    }
+
+    fn location_id(&mut self, key: LocationKey) -> u64 {
         if let Some(known) = self.locations.get(&key) {
             return *known;
         }
@@ -134,7 +172,7 @@ impl<'a> Tables<'a> {
         self.part.location.push(Location {
             id,
             mapping_id: key.0,
-            address,
+            address: key.1,
             line: key.2.clone(),
         });
         self.locations.insert(key, id);
@@ -166,7 +204,7 @@ impl<'a> Tables<'a> {
     }
 
     fn function(&mut self, id: FunctionId, system_name: TextId) -> u64 {
-        if let Some(known) = self.functions.get(&(id, system_name)) {
+        if let Some(known) = self.functions.get(&Some((id, system_name))) {
             return *known;
         }
         let profile = self.profile;
@@ -182,7 +220,7 @@ impl<'a> Tables<'a> {
             start_line: i64::from(function.line.unwrap_or(0)),
         };
         self.part.function.push(message);
-        self.functions.insert((id, system_name), number);
+        self.functions.insert(Some((id, system_name)), number);
         number
     }
 

@@ -1,0 +1,141 @@
+//! The labels that markers give to samples.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::export::write::flow_fields::FlowFields;
+use crate::export::write::marker_intervals::{MarkerInterval, marker_intervals};
+use crate::model::{FieldValue, ProfileModel, TextId, Thread};
+
+/// A sample gets labels of at most this many fields.
+const MAX_FIELDS: usize = 8;
+/// A field's further values become one label. Otherwise a field with unique values, such as an id,
+/// would make each sample a sample of its own.
+const MAX_VALUES: usize = 128;
+/// Of the intervals that contain a sample, only this many that began last are looked at.
+const MAX_OPEN: usize = 32;
+
+/// A field of a marker type: the type's name, and the field's key.
+pub(super) type Field = (TextId, TextId);
+
+/// What markers say about a sample.
+#[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
+pub(super) struct Context {
+    /// Name of the innermost interval that contains the sample.
+    pub(super) marker: Option<TextId>,
+    /// The texts in the innermost interval of each type; `None` for a value beyond the limit.
+    pub(super) fields: Vec<(Field, Option<TextId>)>,
+}
+
+/// The contexts of a profile's samples.
+pub(super) struct Contexts<'a> {
+    profile: &'a ProfileModel,
+    flows: FlowFields<'a>,
+    contexts: Vec<Context>,
+    numbers: HashMap<Context, u32>,
+    values: HashMap<Field, HashSet<TextId>>,
+}
+
+/// Finds the contexts of one thread's samples.
+pub(super) struct ThreadContexts<'t> {
+    thread: &'t Thread,
+    /// By start, the last one first.
+    upcoming: Vec<MarkerInterval>,
+    /// By start.
+    open: Vec<MarkerInterval>,
+    current: u32,
+}
+
+impl<'a> Contexts<'a> {
+    pub(super) fn new(profile: &'a ProfileModel) -> Self {
+        let none = Context::default();
+        Self {
+            profile,
+            flows: FlowFields::of(profile),
+            contexts: vec![none.clone()],
+            numbers: HashMap::from([(none, 0)]),
+            values: HashMap::new(),
+        }
+    }
+
+    pub(super) fn get(&self, number: u32) -> &Context {
+        &self.contexts[number as usize]
+    }
+
+    pub(super) fn of_thread<'t>(&self, thread: &'t Thread) -> ThreadContexts<'t> {
+        let mut upcoming = marker_intervals(thread);
+        upcoming.reverse();
+        ThreadContexts {
+            thread,
+            upcoming,
+            open: Vec::new(),
+            current: 0,
+        }
+    }
+
+    /// Returns the number of the context that these intervals give.
+    fn context(&mut self, thread: &Thread, open: &[MarkerInterval]) -> u32 {
+        let mut context = Context::default();
+        let mut types = Vec::new();
+        for interval in open.iter().rev() {
+            let name = thread.markers.get(interval.first).name;
+            context.marker.get_or_insert(name);
+            let inner_types = types.len();
+            for (type_name, key, value) in interval.fields(&thread.markers) {
+                if !types[..inner_types].contains(&type_name) {
+                    self.add_field(&mut context, (type_name, key), value);
+                    types.push(type_name);
+                }
+            }
+        }
+        let Self {
+            contexts, numbers, ..
+        } = self;
+        *numbers.entry(context).or_insert_with_key(|context| {
+            contexts.push(context.clone());
+            contexts.len() as u32 - 1
+        })
+    }
+
+    fn add_field(&mut self, context: &mut Context, field: Field, value: FieldValue) {
+        let (FieldValue::Text(value) | FieldValue::UniqueText(value)) = value else {
+            return;
+        };
+        let is_known = context.fields.iter().any(|(known, _)| *known == field);
+        let is_flow = self.flows.get(self.profile, field.0, field.1).is_some();
+        if is_known || is_flow || context.fields.len() == MAX_FIELDS {
+            return;
+        }
+        let values = self.values.entry(field).or_default();
+        let is_within_limit = values.contains(&value) || values.len() < MAX_VALUES;
+        if is_within_limit {
+            values.insert(value);
+        }
+        context
+            .fields
+            .push((field, is_within_limit.then_some(value)));
+    }
+}
+
+impl ThreadContexts<'_> {
+    /// Returns the number of the context at a time. The times must not decrease.
+    pub(super) fn at(&mut self, contexts: &mut Contexts<'_>, time_ns: i64) -> u32 {
+        let before = self.open.len();
+        self.open.retain(|interval| interval.end_ns >= time_ns);
+        let mut has_changed = self.open.len() != before;
+        let has_begun = |interval: &mut MarkerInterval| interval.start_ns <= time_ns;
+        while let Some(interval) = self.upcoming.pop_if(has_begun) {
+            if interval.end_ns < time_ns {
+                continue;
+            }
+            if self.open.len() == MAX_OPEN {
+                self.open.remove(0);
+            }
+            self.open.push(interval);
+            has_changed = true;
+        }
+        if has_changed {
+            self.current = contexts.context(self.thread, &self.open);
+        }
+        self.current
+    }
+}

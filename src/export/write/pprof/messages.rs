@@ -1,0 +1,135 @@
+//! The messages of `profile.proto` of google/pprof, with the fields that the writer fills in.
+
+use prost::Message;
+
+/// A profile. The writer writes it in parts: a reader that finds a list in several parts appends
+/// them.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Profile {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) sample_type: Vec<ValueType>,
+    #[prost(message, repeated, tag = "2")]
+    pub(super) sample: Vec<Sample>,
+    #[prost(message, repeated, tag = "3")]
+    pub(super) mapping: Vec<Mapping>,
+    #[prost(message, repeated, tag = "4")]
+    pub(super) location: Vec<Location>,
+    #[prost(message, repeated, tag = "5")]
+    pub(super) function: Vec<Function>,
+    /// All texts. Other messages refer to them by their index. The first one is empty.
+    #[prost(string, repeated, tag = "6")]
+    pub(super) string_table: Vec<String>,
+    /// Present so that tests see that it is never written.
+    #[prost(int64, tag = "7")]
+    pub(super) drop_frames: i64,
+    /// Start of the profile, in ns since the Unix epoch.
+    #[prost(int64, tag = "9")]
+    pub(super) time_nanos: i64,
+    #[prost(int64, tag = "10")]
+    pub(super) duration_nanos: i64,
+    #[prost(message, optional, tag = "11")]
+    pub(super) period_type: Option<ValueType>,
+    #[prost(int64, tag = "12")]
+    pub(super) period: i64,
+}
+
+/// The meaning and the unit of a value, as texts.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct ValueType {
+    #[prost(int64, tag = "1")]
+    pub(super) kind: i64,
+    #[prost(int64, tag = "2")]
+    pub(super) unit: i64,
+}
+
+/// The values of all samples with one stack and the same labels.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Sample {
+    /// Ids of the locations, the innermost first.
+    #[prost(uint64, repeated, tag = "1")]
+    pub(super) location_id: Vec<u64>,
+    /// One value for each sample type.
+    #[prost(int64, repeated, tag = "2")]
+    pub(super) value: Vec<i64>,
+    #[prost(message, repeated, tag = "3")]
+    pub(super) label: Vec<Label>,
+}
+
+/// A label of a sample: a text or a number.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct Label {
+    #[prost(int64, tag = "1")]
+    pub(super) key: i64,
+    #[prost(int64, tag = "2")]
+    pub(super) str: i64,
+    #[prost(int64, tag = "3")]
+    pub(super) num: i64,
+}
+
+/// A module at its addresses.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Mapping {
+    #[prost(uint64, tag = "1")]
+    pub(super) id: u64,
+    #[prost(uint64, tag = "2")]
+    pub(super) memory_start: u64,
+    #[prost(uint64, tag = "3")]
+    pub(super) memory_limit: u64,
+    #[prost(uint64, tag = "4")]
+    pub(super) file_offset: u64,
+    #[prost(int64, tag = "5")]
+    pub(super) filename: i64,
+    #[prost(int64, tag = "6")]
+    pub(super) build_id: i64,
+    #[prost(bool, tag = "7")]
+    pub(super) has_functions: bool,
+    #[prost(bool, tag = "8")]
+    pub(super) has_filenames: bool,
+    #[prost(bool, tag = "9")]
+    pub(super) has_line_numbers: bool,
+    #[prost(bool, tag = "10")]
+    pub(super) has_inline_frames: bool,
+}
+
+/// An address with its functions, or a frame that has no address.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Location {
+    #[prost(uint64, tag = "1")]
+    pub(super) id: u64,
+    /// 0 for none.
+    #[prost(uint64, tag = "2")]
+    pub(super) mapping_id: u64,
+    #[prost(uint64, tag = "3")]
+    pub(super) address: u64,
+    /// The innermost inlined function first, and the one that the others were inlined into last.
+    #[prost(message, repeated, tag = "4")]
+    pub(super) line: Vec<Line>,
+}
+
+/// A position in a function.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Message)]
+pub(super) struct Line {
+    #[prost(uint64, tag = "1")]
+    pub(super) function_id: u64,
+    #[prost(int64, tag = "2")]
+    pub(super) line: i64,
+    #[prost(int64, tag = "3")]
+    pub(super) column: i64,
+}
+
+/// A function.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Function {
+    #[prost(uint64, tag = "1")]
+    pub(super) id: u64,
+    /// The name for people.
+    #[prost(int64, tag = "2")]
+    pub(super) name: i64,
+    /// The name in the symbol table.
+    #[prost(int64, tag = "3")]
+    pub(super) system_name: i64,
+    #[prost(int64, tag = "4")]
+    pub(super) filename: i64,
+    #[prost(int64, tag = "5")]
+    pub(super) start_line: i64,
+}

@@ -1,0 +1,300 @@
+//! The tables that samples refer to: texts, functions, locations and mappings.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+use prost::Message;
+
+use super::messages::{Function, Line, Location, Mapping, Profile, Sample, ValueType};
+use crate::export::options::ExportOptions;
+use crate::export::write::visible_frames::visible_frames;
+use crate::model::{
+    FrameId, FunctionId, FunctionKind, Module, ModuleId, ProfileModel, StackId, TextId,
+};
+use crate::util::TextTable;
+
+/// A part of the profile is written once it has this many samples.
+const SAMPLES_IN_PART: usize = 1024;
+
+/// Writes a profile in parts, and gives texts, functions and locations their numbers. Each of them
+/// is written before or with the first sample that refers to it, and then only its number is kept.
+pub(super) struct Tables<'a> {
+    profile: &'a ProfileModel,
+    out: &'a mut dyn Write,
+    /// What is not written yet.
+    part: Profile,
+    encoded: Vec<u8>,
+    texts: TextTable,
+    text_count: u32,
+    /// By the function and its name in the symbol table; `None` stands for the function of samples
+    /// without a stack.
+    functions: HashMap<Option<(FunctionId, TextId)>, u64>,
+    locations: HashMap<LocationKey, u64>,
+    /// The location of samples without a stack, once there is one.
+    no_stack: Option<u64>,
+    /// What is known of the frames of each module; `None` if it has none.
+    modules: Vec<Option<KnownOfModule>>,
+}
+
+/// The id of the mapping, the address, and the positions of a location.
+type LocationKey = (u64, u64, Vec<Line>);
+
+/// What the frames of a module have.
+#[derive(Clone, Copy, Default)]
+struct KnownOfModule {
+    functions: bool,
+    files: bool,
+    lines: bool,
+    inlined: bool,
+}
+
+impl<'a> Tables<'a> {
+    pub(super) fn new(profile: &'a ProfileModel, out: &'a mut dyn Write) -> Self {
+        let mut tables = Self {
+            profile,
+            out,
+            part: Profile::default(),
+            encoded: Vec::new(),
+            texts: TextTable::default(),
+            text_count: 0,
+            functions: HashMap::new(),
+            locations: HashMap::new(),
+            no_stack: None,
+            modules: vec![None; profile.modules.len()],
+        };
+        // The format requires that the first text is empty.
+        tables.text("");
+        tables
+    }
+
+    /// Returns the index of a text.
+    pub(super) fn text(&mut self, text: &str) -> i64 {
+        let index = self.texts.intern(text);
+        if index == self.text_count {
+            self.text_count += 1;
+            self.part.string_table.push(text.to_owned());
+        }
+        i64::from(index)
+    }
+
+    pub(super) fn value_type(&mut self, kind: &str, unit: &str) -> ValueType {
+        ValueType {
+            kind: self.text(kind),
+            unit: self.text(unit),
+        }
+    }
+
+    /// Gives access to the fields that a profile has once.
+    pub(super) fn part(&mut self) -> &mut Profile {
+        &mut self.part
+    }
+
+    /// Returns the ids of a stack's locations, the innermost first. Functions that were inlined at
+    /// one address share its location.
+    pub(super) fn stack(&mut self, options: &ExportOptions, stack: Option<StackId>) -> Vec<u64> {
+        let profile = self.profile;
+        let (mut ids, mut inlined): (_, Vec<FrameId>) = (Vec::new(), Vec::new());
+        for id in visible_frames(profile, options, stack) {
+            let frame = profile.frame(id);
+            let is_caller_of = |inner: &FrameId| {
+                let inner = profile.frame(*inner);
+                inner.inline_depth == frame.inline_depth.saturating_add(1)
+                    && inner.address == frame.address
+            };
+            if inlined.last().is_some_and(|inner| !is_caller_of(inner)) {
+                ids.push(self.location(&inlined));
+                inlined.clear();
+            }
+            inlined.push(id);
+            if frame.inline_depth == 0 {
+                ids.push(self.location(&inlined));
+                inlined.clear();
+            }
+        }
+        if !inlined.is_empty() {
+            ids.push(self.location(&inlined));
+        }
+        if ids.is_empty() {
+            ids.push(self.no_stack());
+        }
+        ids
+    }
+
+    /// Returns the id of the location of samples without a stack. Readers leave a sample without
+    /// locations out of some views, so their totals would differ.
+    fn no_stack(&mut self) -> u64 {
+        if let Some(known) = self.no_stack {
+            return known;
+        }
+        let name = self.text("(no stack)");
+        let function_id = self.functions.len() as u64 + 1;
+        self.part.function.push(Function {
+            id: function_id,
+            name,
+            system_name: name,
+            ..Function::default()
+        });
+        self.functions.insert(None, function_id);
+        let line = Line {
+            function_id,
+            ..Line::default()
+        };
+        let id = self.location_id((0, 0, vec![line]));
+        self.no_stack = Some(id);
+        id
+    }
+
+    /// Returns the id of the location of frames that share an address, the innermost first.
+    fn location(&mut self, frames: &[FrameId]) -> u64 {
+        let profile = self.profile;
+        let outermost = profile.frame(frames[frames.len() - 1]);
+        let module = profile.function(outermost.function).module;
+        let relative = outermost.address.unwrap_or(0);
+        let address = module.map_or(relative, |module| {
+            let Module { start, offset, .. } = profile.module(module);
+            relative.wrapping_sub(*offset).wrapping_add(*start)
+        });
+        let lines: Vec<Line> = frames.iter().filter_map(|id| self.line(*id)).collect();
+        if let Some(module) = module {
+            let known = self.modules[module.0 as usize].get_or_insert_default();
+            known.functions |= !lines.is_empty();
+            known.lines |= lines.iter().any(|line| line.line != 0);
+            known.inlined |= frames.len() > 1;
+        }
+        self.location_id((module.map_or(0, mapping_id), address, lines))
+    }
+
+    fn location_id(&mut self, key: LocationKey) -> u64 {
+        if let Some(known) = self.locations.get(&key) {
+            return *known;
+        }
+        let id = self.locations.len() as u64 + 1;
+        self.part.location.push(Location {
+            id,
+            mapping_id: key.0,
+            address: key.1,
+            line: key.2.clone(),
+        });
+        self.locations.insert(key, id);
+        id
+    }
+
+    /// Returns the position of a frame in its function. A native function without a name has none,
+    /// so that a reader can still look for the name.
+    fn line(&mut self, frame: FrameId) -> Option<Line> {
+        let profile = self.profile;
+        let frame = profile.frame(frame);
+        let function = profile.function(frame.function);
+        let name = profile.text(function.name);
+        if function.kind == FunctionKind::Native && name.starts_with("0x") {
+            return None;
+        }
+        if let (Some(module), Some(_)) = (function.module, function.file) {
+            let known = self.modules[module.0 as usize].get_or_insert_default();
+            known.files = true;
+        }
+        let symbol = frame.native_symbol.filter(|_| frame.inline_depth == 0);
+        let symbol = symbol.and_then(|symbol| profile.native_symbols.get(symbol as usize));
+        let system_name = symbol.map_or(function.name, |symbol| symbol.name);
+        Some(Line {
+            function_id: self.function(frame.function, system_name),
+            line: i64::from(frame.line.unwrap_or(0)),
+            column: i64::from(frame.column.unwrap_or(0)),
+        })
+    }
+
+    fn function(&mut self, id: FunctionId, system_name: TextId) -> u64 {
+        if let Some(known) = self.functions.get(&Some((id, system_name))) {
+            return *known;
+        }
+        let profile = self.profile;
+        let function = profile.function(id);
+        let number = self.functions.len() as u64 + 1;
+        let message = Function {
+            id: number,
+            name: self.text(profile.text(function.name)),
+            system_name: self.text(profile.text(system_name)),
+            filename: function
+                .file
+                .map_or(0, |file| self.text(profile.text(file))),
+            start_line: i64::from(function.line.unwrap_or(0)),
+        };
+        self.part.function.push(message);
+        self.functions.insert(Some((id, system_name)), number);
+        number
+    }
+
+    pub(super) fn sample(&mut self, sample: Sample) -> io::Result<()> {
+        self.part.sample.push(sample);
+        if self.part.sample.len() >= SAMPLES_IN_PART {
+            self.write_part()?;
+        }
+        Ok(())
+    }
+
+    /// Writes the mappings of all modules that have a location, and the rest of the profile. The
+    /// mapping of the program comes first, as readers expect.
+    pub(super) fn finish(mut self) -> io::Result<()> {
+        let main = main_module(self.profile);
+        let modules = (0..self.modules.len()).filter(|index| Some(*index) != main);
+        for index in main.into_iter().chain(modules) {
+            let known = match self.modules[index] {
+                Some(known) => known,
+                None if Some(index) == main => KnownOfModule::default(),
+                None => continue,
+            };
+            let mapping = self.mapping(index, known);
+            self.part.mapping.push(mapping);
+        }
+        self.write_part()
+    }
+
+    fn mapping(&mut self, index: usize, known: KnownOfModule) -> Mapping {
+        let profile = self.profile;
+        let module = &profile.modules[index];
+        let file = [&module.path, &module.name, &module.debug_name];
+        let file = file.into_iter().find(|name| !name.is_empty());
+        let build_id = module.code_id.as_ref().unwrap_or(&module.breakpad_id);
+        Mapping {
+            id: mapping_id(ModuleId(index as u32)),
+            memory_start: module.start,
+            memory_limit: module.end,
+            file_offset: module.offset,
+            filename: file.map_or(0, |file| self.text(file)),
+            build_id: self.text(build_id),
+            has_functions: known.functions,
+            has_filenames: known.files,
+            has_line_numbers: known.lines,
+            has_inline_frames: known.inlined,
+        }
+    }
+
+    fn write_part(&mut self) -> io::Result<()> {
+        self.encoded.clear();
+        self.part
+            .encode(&mut self.encoded)
+            .map_err(io::Error::other)?;
+        self.part = Profile::default();
+        self.out.write_all(&self.encoded)
+    }
+}
+
+fn mapping_id(module: ModuleId) -> u64 {
+    u64::from(module.0) + 1
+}
+
+/// Returns the module of the program: the one of the first process that is named like the product
+/// or the process, otherwise its first one.
+fn main_module(profile: &ProfileModel) -> Option<usize> {
+    let modules = || {
+        let modules = profile.modules.iter().enumerate();
+        modules.filter(|(_, module)| module.process == 0)
+    };
+    let process = profile.processes.first().map(|process| &process.name);
+    let names = [Some(&profile.meta.product), process];
+    let named = names.into_iter().flatten().find_map(|name| {
+        let mut modules = modules();
+        modules.find(|(_, module)| !name.is_empty() && module.name == *name)
+    });
+    named.or_else(|| modules().next()).map(|(index, _)| index)
+}

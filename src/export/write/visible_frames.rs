@@ -1,0 +1,71 @@
+//! The frames of a stack that formats of single frames show.
+
+use crate::export::options::{ExportOptions, runtime_frames_end};
+use crate::model::{FrameId, FunctionKind, ProfileModel, StackId};
+
+/// Returns the frames of a stack, the innermost one first, without the root frame, which is not
+/// code. If the options fold the runtime, the frames that end in its run loop are left out, unless
+/// the stack has no others.
+pub(crate) fn visible_frames<'a>(
+    profile: &'a ProfileModel,
+    options: &ExportOptions,
+    stack: Option<StackId>,
+) -> impl Iterator<Item = FrameId> + 'a {
+    let folded = stack.filter(|_| options.folds_runtime);
+    let folded = folded.and_then(|stack| runtime_frames_end(profile, stack));
+    let runtime = folded.map(|(runtime, _)| runtime);
+    let mut next = stack;
+    std::iter::from_fn(move || {
+        let current = next?;
+        let (prefix, frame) = profile.stack(current);
+        next = prefix.filter(|prefix| Some(*prefix) != runtime && Some(current) != runtime);
+        Some(frame)
+    })
+    .filter(|frame| !is_root(profile, *frame))
+}
+
+fn is_root(profile: &ProfileModel, frame: FrameId) -> bool {
+    let function = profile.function(profile.frame(frame).function);
+    function.kind == FunctionKind::Structure && profile.text(function.name) == "(root)"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Frame, Function};
+
+    #[test]
+    fn root_and_folded_runtime_are_left_out() {
+        let mut profile = ProfileModel::default();
+        let mut stack = None;
+        for (name, kind) in [
+            ("(root)", FunctionKind::Structure),
+            ("main", FunctionKind::Native),
+            (
+                "std::sys::backtrace::__rust_begin_short_backtrace",
+                FunctionKind::Native,
+            ),
+            ("work", FunctionKind::Native),
+        ] {
+            let name = profile.intern(name);
+            let function = profile.intern_function(Function::new(name, kind));
+            let frame = profile.intern_frame(&Frame::new(function));
+            stack = Some(profile.append_frame(stack, frame));
+        }
+        let names = |folds_runtime, stack| {
+            let options = ExportOptions {
+                folds_runtime,
+                ..ExportOptions::default()
+            };
+            let frames = visible_frames(&profile, &options, stack);
+            let names = frames.map(|frame| profile.function_name(profile.frame(frame).function));
+            names.collect::<Vec<_>>()
+        };
+        let runtime = "std::sys::backtrace::__rust_begin_short_backtrace";
+        assert_eq!(names(false, stack), ["work", runtime, "main"]);
+        assert_eq!(names(true, stack), ["work"]);
+        let in_runtime = profile.stack(stack.expect("a stack")).0;
+        assert_eq!(names(true, in_runtime), [runtime]);
+        assert!(names(true, None).is_empty());
+    }
+}

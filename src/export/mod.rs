@@ -17,8 +17,15 @@
 //! `hot_functions.rs`.
 
 mod hot_functions;
+mod options;
+mod process_times;
+mod read;
+mod write;
 
 #[cfg(not(has_profiler))]
 pub(crate) use hot_functions::ProfileSource;
 pub(crate) use hot_functions::summarize;
 pub use hot_functions::{HotFunction, ThreadSummary};
+pub(crate) use options::{ExportOptions, SampleWeight};
+pub(crate) use read::{read_profile, read_profile_file, read_profile_from};
+pub(crate) use write::write_gecko;

@@ -73,17 +73,20 @@ const RUN_LOOPS: &[&str] = &[
 /// Returns the innermost frame of a stack that belongs to the runtime, with the stack that ends in
 /// it. The frames up to it are the same in all samples of a thread, and say nothing of its work.
 /// `None` if the stack has no such frame.
-pub(crate) fn runtime_frames_end(profile: &ProfileModel, stack: StackId) -> Option<(StackId, FrameId)> {
+pub(crate) fn runtime_frames_end(
+    profile: &ProfileModel,
+    stack: StackId,
+) -> Option<(StackId, FrameId)> {
     let mut next = Some(stack);
     while let Some(stack) = next {
         let (prefix, frame) = profile.stack(stack);
         let function = profile.function(profile.frame(frame).function);
         let name = profile.text(function.name);
         let is_run_loop = |run_loop: &&str| {
-            let rest = name.strip_prefix(**run_loop);
+            let rest = name.strip_prefix(*run_loop);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("::<"))
         };
-        if function.kind == FunctionKind::Native && RUN_LOOPS.iter().any(|loop_| is_run_loop(&loop_)) {
+        if function.kind == FunctionKind::Native && RUN_LOOPS.iter().any(is_run_loop) {
             return Some((stack, frame));
         }
         next = prefix;

@@ -70,7 +70,7 @@
 //! | Show the functions of scripts | [`script`] |
 //! | Unwind and name generated code | [`jit`] |
 //! | Record `log` and `tracing` | `ProfilerLogger`, `ProfilerLayer` |
-//! | Handle errors | [`StartError`], [`SaveError`], [`StreamError`], [`UnknownFeature`], [`ExitProfileError`](process::ExitProfileError), [`SuspendError`](stack::SuspendError) |
+//! | Handle errors | [`StartError`], [`SaveError`], [`ReadError`], [`StreamError`], [`UnknownFeature`], [`ExitProfileError`](process::ExitProfileError), [`SuspendError`](stack::SuspendError) |
 //! | Compile code that was written for Mozilla's crate | [`gecko_profiler`] |
 //!
 //! Unless its documentation says otherwise, a function may be called from any thread at any time,

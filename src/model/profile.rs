@@ -122,6 +122,8 @@ pub(crate) struct Process {
     pub(crate) ended_ns: Option<i64>,
     /// Ranges without samples, or without samples and markers, as JSON of Gecko's `pausedRanges`.
     pub(crate) paused_ranges: Option<String>,
+    /// Gecko's `profilerOverhead`, as JSON, with times relative to the process's start.
+    pub(crate) overhead: Option<String>,
     /// Gecko's `pages`, as JSON.
     pub(crate) pages: Option<String>,
     /// Gecko's `profilingLog`, as JSON.

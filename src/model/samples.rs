@@ -38,14 +38,20 @@ pub(crate) struct Samples {
     weights: Vec<i64>,
 }
 
-/// Sets the last element of a column of `length` elements, unless it is the default and the column
-/// has no other value yet.
-fn set_last<T: Copy + PartialEq>(column: &mut Vec<T>, length: usize, value: T, default: T) {
+/// Sets an element of a column of `length` elements, unless it is the default and the column has no
+/// other value yet.
+fn set<T: Copy + PartialEq>(
+    column: &mut Vec<T>,
+    length: usize,
+    index: usize,
+    value: T,
+    default: T,
+) {
     if column.is_empty() && value == default {
         return;
     }
-    column.resize(length - 1, default);
-    column.push(value);
+    column.resize(length, default);
+    column[index] = value;
 }
 
 impl Samples {
@@ -55,20 +61,29 @@ impl Samples {
             .push(sample.stack.map_or(0, |stack| stack.0 + 1));
         self.times_ns.push(sample.time_ns);
         let length = self.times_ns.len();
+        let last = length - 1;
         let optional = |value: Option<u64>| value.map_or(0, |value| value.saturating_add(1));
-        set_last(
-            &mut self.cpu_deltas_ns,
-            length,
-            optional(sample.cpu_delta_ns),
-            0,
-        );
-        set_last(
-            &mut self.event_delays_ns,
-            length,
-            optional(sample.event_delay_ns),
-            0,
-        );
-        set_last(&mut self.weights, length, sample.weight, 1);
+        let cpu_delta = optional(sample.cpu_delta_ns);
+        set(&mut self.cpu_deltas_ns, length, last, cpu_delta, 0);
+        let event_delay = optional(sample.event_delay_ns);
+        set(&mut self.event_delays_ns, length, last, event_delay, 0);
+        set(&mut self.weights, length, last, sample.weight, 1);
+    }
+
+    /// Changes the sample with this index. Panics if there is none. The times must remain in order
+    /// once all changes are made.
+    pub(crate) fn update(&mut self, index: usize, change: impl FnOnce(&mut Sample)) {
+        let mut sample = self.get(index);
+        change(&mut sample);
+        self.stacks[index] = sample.stack.map_or(0, |stack| stack.0 + 1);
+        self.times_ns[index] = sample.time_ns;
+        let length = self.len();
+        let optional = |value: Option<u64>| value.map_or(0, |value| value.saturating_add(1));
+        let cpu_delta = optional(sample.cpu_delta_ns);
+        set(&mut self.cpu_deltas_ns, length, index, cpu_delta, 0);
+        let event_delay = optional(sample.event_delay_ns);
+        set(&mut self.event_delays_ns, length, index, event_delay, 0);
+        set(&mut self.weights, length, index, sample.weight, 1);
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -143,6 +158,15 @@ mod tests {
             columns.push(sample);
         }
         assert!(columns.iter().eq(samples));
+        columns.update(0, |sample| sample.weight = 2);
+        assert_eq!(
+            columns.get(0),
+            Sample {
+                weight: 2,
+                ..samples[0]
+            }
+        );
+        assert!(columns.iter().skip(1).eq(samples[1..].iter().copied()));
         assert!(columns.has_cpu_deltas() && columns.has_event_delays() && columns.has_weights());
     }
 }

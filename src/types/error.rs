@@ -268,6 +268,105 @@ impl Error for SaveError {
     }
 }
 
+/// The reason why no profile was read.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The file or the stream could not be read.
+    Io {
+        /// The file; `None` for a profile from a stream.
+        path: Option<PathBuf>,
+        /// The error of the operating system.
+        error: io::Error,
+    },
+    /// The data is compressed with gzip, but damaged. The string gives the reason.
+    DamagedGzip(String),
+    /// The data is compressed with gzip, which this build cannot read: the crate's feature `gzip` is
+    /// off.
+    NoGzip,
+    /// The text is not JSON. The string gives the reason and the position.
+    NotJson(String),
+    /// The text is JSON, but no profile of gekkota or Firefox.
+    NotAProfile {
+        /// The missing part, which every profile has.
+        lacks: &'static str,
+    },
+    /// A part of the profile is missing or has an unexpected value.
+    Json {
+        /// The place of the value, such as `threads[3].samples.data[17][0]`.
+        path: String,
+        /// The value, in words or as JSON.
+        got: String,
+        /// The accepted values, in words.
+        expected: String,
+    },
+    /// The profile contains processes within processes, too many levels deep.
+    TooDeep {
+        /// The place of the innermost process that was found.
+        path: String,
+        /// Maximum number of levels, including the outermost process.
+        max_levels: usize,
+    },
+    /// The text is longer than the reader accepts.
+    TooLarge {
+        /// Maximum length of the text, without compression, in bytes.
+        max_bytes: u64,
+    },
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("cannot read the profile")?;
+        match self {
+            Self::Io {
+                path: Some(path),
+                error,
+            } => write!(f, " {}: {error}", path.display()),
+            Self::Io { path: None, error } => write!(f, ": {error}"),
+            Self::DamagedGzip(error) => {
+                write!(
+                    f,
+                    ": got damaged gzip data ({error}), expected a whole file"
+                )
+            }
+            Self::NoGzip => f.write_str(
+                ": got gzip data, expected JSON, or a build with the crate's feature `gzip`",
+            ),
+            Self::NotJson(error) => write!(
+                f,
+                ": got text that is not JSON ({error}), expected a profile of gekkota or Firefox"
+            ),
+            Self::NotAProfile { lacks } => write!(
+                f,
+                ": got JSON without {lacks:?}, expected a profile of gekkota or Firefox"
+            ),
+            Self::Json {
+                path,
+                got,
+                expected,
+            } => write!(f, ": {path}: got {got}, expected {expected}"),
+            Self::TooDeep { path, max_levels } => write!(
+                f,
+                ": {path}: got processes within processes, more than {max_levels} levels deep, \
+                 expected at most {max_levels}"
+            ),
+            Self::TooLarge { max_bytes } => write!(
+                f,
+                ": got more than {max_bytes} bytes of text, expected at most {max_bytes}"
+            ),
+        }
+    }
+}
+
+impl Error for ReadError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Io { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}
+
 /// The reason why another thread's stack was not sampled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]

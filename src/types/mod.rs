@@ -75,7 +75,7 @@ pub use category::{
 pub(crate) use category::{CategoryInfo, all_categories};
 pub use control_signals::ControlSignals;
 pub use error::{
-    ExitProfileError, SaveError, StartError, StreamError, SuspendError, UnknownFeature,
+    ExitProfileError, ReadError, SaveError, StartError, StreamError, SuspendError, UnknownFeature,
 };
 pub use features::Features;
 pub(crate) use frame_flags::FrameFlags;

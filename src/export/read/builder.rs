@@ -1,0 +1,262 @@
+//! The model that is being read, and what the reader must find in it again.
+
+use std::collections::HashMap;
+
+use crate::export::read::value::{Object, Value};
+use crate::model::{
+    Category, CategoryPair, MarkerSchema, Module, ModuleId, NativeSymbol, Process, ProfileModel,
+    Sample, Samples, StackId, TextId,
+};
+use crate::types::ReadError;
+
+/// The name of the category of everything that has none.
+const OTHER: &str = "Other";
+
+/// Texts that stand in the place of functions, in profiles of gekkota and of Firefox.
+const STRUCTURE: &[&str] = &[
+    "(root)",
+    "(truncated)",
+    "(other stack)",
+    "(unloaded library)",
+    "(newer labels left out)",
+];
+
+/// A cause of a marker: its stack, and the stack's time.
+pub(super) type Cause = Option<(StackId, i64)>;
+
+#[derive(Default)]
+pub(super) struct ModelBuilder {
+    pub(super) profile: ProfileModel,
+    /// Indices of the profile's categories by their names.
+    category_index: HashMap<String, u16>,
+    /// Names of the marker schemas.
+    schema_names: HashMap<String, ()>,
+    /// Indices of the profile's native symbols.
+    native_symbols: HashMap<(ModuleId, u64, TextId), u32>,
+    /// Modules without a known place, by their process and name.
+    unplaced_modules: HashMap<(usize, String), ModuleId>,
+}
+
+/// A category of a process, as the profile has it.
+pub(super) struct KnownCategory {
+    category: u16,
+    subcategories: Vec<u16>,
+}
+
+/// The categories of a process; `None` for a profile of a time without them.
+pub(super) type Categories = Option<Vec<KnownCategory>>;
+
+pub(super) fn is_structure(text: &str) -> bool {
+    STRUCTURE.contains(&text)
+}
+
+impl ModelBuilder {
+    pub(super) fn finish(mut self) -> ProfileModel {
+        if self.profile.categories.is_empty() {
+            self.profile.categories.push(Category {
+                name: OTHER.to_owned(),
+                color: "grey".to_owned(),
+                subcategories: vec![OTHER.to_owned()],
+            });
+        }
+        self.profile
+    }
+
+    /// Adds the categories of a process. Those of the first process keep their numbers; the others
+    /// are found by their names.
+    pub(super) fn read_categories(
+        &mut self,
+        meta: &Object<'_, '_>,
+    ) -> Result<Categories, ReadError> {
+        let Some(list) = meta.get("categories") else {
+            return Ok(None);
+        };
+        let is_first = self.profile.categories.is_empty();
+        let mut known = Vec::new();
+        list.each("an array of categories", |_, value| {
+            let category = value.object("a category")?;
+            let name = category.text("name")?;
+            let color = category.text("color")?;
+            let mut subcategories = Vec::new();
+            if let Some(names) = category.get("subcategories") {
+                names.each("an array of names", |_, name| {
+                    subcategories.push(name.string("the name of a subcategory")?.into_owned());
+                    Ok(())
+                })?;
+            }
+            if subcategories.is_empty() {
+                subcategories.push(OTHER.to_owned());
+            }
+            let too_many = || value.error("at most 65536 categories and subcategories");
+            let found = self.category_index.get(&name).filter(|_| !is_first);
+            let index = match found {
+                Some(&index) => index,
+                None => {
+                    let categories = &mut self.profile.categories;
+                    let index = u16::try_from(categories.len()).map_err(|_| too_many())?;
+                    categories.push(Category {
+                        name: name.clone(),
+                        color,
+                        subcategories: subcategories.clone(),
+                    });
+                    self.category_index.entry(name).or_insert(index);
+                    index
+                }
+            };
+            let merged = &mut self.profile.categories[usize::from(index)].subcategories;
+            let numbers: HashMap<_, _> = merged.iter().cloned().zip(0..).collect();
+            let mut at = Vec::new();
+            for (own, name) in subcategories.into_iter().enumerate() {
+                let number = match numbers.get(&name) {
+                    // Keeps the number of a name that a list has twice.
+                    _ if merged.get(own) == Some(&name) => own,
+                    Some(&number) => number,
+                    None => {
+                        merged.push(name);
+                        merged.len() - 1
+                    }
+                };
+                at.push(u16::try_from(number).map_err(|_| too_many())?);
+            }
+            known.push(KnownCategory {
+                category: index,
+                subcategories: at,
+            });
+            Ok(())
+        })?;
+        Ok(Some(known))
+    }
+
+    /// Adds the description of a marker type, unless another process has described it.
+    pub(super) fn add_schema(&mut self, name: String, json: String) {
+        if self.schema_names.insert(name.clone(), ()).is_none() {
+            self.profile
+                .marker_schemas
+                .push(MarkerSchema { name, json });
+        }
+    }
+
+    pub(super) fn add_module(&mut self, module: Module) -> ModuleId {
+        self.profile.modules.push(module);
+        ModuleId(self.profile.modules.len() as u32 - 1)
+    }
+
+    /// Returns a module that only its name is known of.
+    pub(super) fn unplaced_module(&mut self, process: usize, name: &str) -> ModuleId {
+        let modules = &mut self.profile.modules;
+        let key = (process, name.to_owned());
+        *self.unplaced_modules.entry(key).or_insert_with(|| {
+            modules.push(Module {
+                process,
+                start: 0,
+                end: 0,
+                offset: 0,
+                name: name.to_owned(),
+                path: String::new(),
+                debug_name: name.to_owned(),
+                debug_path: String::new(),
+                breakpad_id: String::new(),
+                code_id: None,
+                arch: None,
+            });
+            ModuleId(modules.len() as u32 - 1)
+        })
+    }
+
+    /// Returns the index of a native symbol, and adds the symbol if it is new.
+    pub(super) fn native_symbol(&mut self, symbol: NativeSymbol) -> u32 {
+        let key = (symbol.module, symbol.address, symbol.name);
+        let symbols = &mut self.profile.native_symbols;
+        *self.native_symbols.entry(key).or_insert_with(|| {
+            symbols.push(symbol);
+            symbols.len() as u32 - 1
+        })
+    }
+
+    /// Adds a process and returns its index.
+    pub(super) fn add_process(&mut self, process: Process) -> usize {
+        self.profile.processes.push(process);
+        self.profile.processes.len() - 1
+    }
+}
+
+/// Returns the category of a frame, from its category and its subcategory in a process.
+pub(super) fn category_pair(
+    known: &Categories,
+    category: Option<Value<'_, '_>>,
+    subcategory: Option<Value<'_, '_>>,
+) -> Result<Option<CategoryPair>, ReadError> {
+    let (Some(known), Some(category)) = (known, category) else {
+        return Ok(None);
+    };
+    let category = &known[category.index(known.len(), "a category index")?];
+    let own = match subcategory {
+        Some(own) => own.index(category.subcategories.len(), "a subcategory index")?,
+        None => 0,
+    };
+    Ok(Some(CategoryPair {
+        category: category.category,
+        subcategory: category.subcategories[own],
+    }))
+}
+
+/// Returns the category of a marker in the profile.
+pub(super) fn marker_category(
+    known: &Categories,
+    category: Option<Value<'_, '_>>,
+) -> Result<u16, ReadError> {
+    let pair = category_pair(known, category, None)?;
+    Ok(pair.map_or(0, |pair| pair.category))
+}
+
+/// Returns the samples in the order of their times.
+pub(super) fn in_order(samples: Samples) -> Samples {
+    if samples
+        .iter()
+        .zip(samples.iter().skip(1))
+        .all(|(one, next)| one.time_ns <= next.time_ns)
+    {
+        return samples;
+    }
+    let mut rows: Vec<Sample> = samples.iter().collect();
+    rows.sort_by_key(|sample| sample.time_ns);
+    let mut sorted = Samples::default();
+    sorted.weight_unit = samples.weight_unit;
+    rows.into_iter().for_each(|sample| sorted.push(sample));
+    sorted
+}
+
+/// The texts of a table of strings, and their ids once they were used.
+pub(super) struct Strings<'a> {
+    texts: Vec<std::borrow::Cow<'a, str>>,
+    ids: Vec<Option<TextId>>,
+}
+
+impl<'a> Strings<'a> {
+    pub(super) fn read(list: Value<'a, '_>) -> Result<Self, ReadError> {
+        let mut texts = Vec::new();
+        list.each("an array of texts", |_, text| {
+            texts.push(text.string("a text")?);
+            Ok(())
+        })?;
+        let ids = vec![None; texts.len()];
+        Ok(Self { texts, ids })
+    }
+
+    pub(super) fn get(&self, index: Value<'_, '_>) -> Result<&str, ReadError> {
+        let index = index.index(self.texts.len(), "a string index")?;
+        Ok(&self.texts[index])
+    }
+
+    /// Returns the id of a text in the profile.
+    pub(super) fn id(
+        &mut self,
+        profile: &mut ProfileModel,
+        index: Value<'_, '_>,
+    ) -> Result<TextId, ReadError> {
+        let index = index.index(self.texts.len(), "a string index")?;
+        let texts = &self.texts;
+        let id = self.ids[index].get_or_insert_with(|| profile.intern(&texts[index]));
+        Ok(*id)
+    }
+}

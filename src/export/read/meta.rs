@@ -1,0 +1,155 @@
+//! Reads what both Firefox formats have in `meta`.
+
+use crate::export::read::builder::ModelBuilder;
+use crate::export::read::value::Object;
+use crate::json::JsonWriter;
+use crate::model::Meta;
+use crate::types::ReadError;
+
+/// Maximum length of the interval between two samples, in ms. So the interval in ns fits into 64
+/// bits many times.
+const MAX_INTERVAL_MS: f64 = 1e9;
+
+/// Fields that the model has in its own fields, or that depend on the format.
+const MODELED: &[&str] = &[
+    "version",
+    "preprocessedProfileVersion",
+    "startTime",
+    "profilingStartTime",
+    "profilingEndTime",
+    "shutdownTime",
+    "categories",
+    "markerSchema",
+    "interval",
+    "product",
+    "sampleUnits",
+    "presymbolicated",
+    "symbolicated",
+];
+
+/// The CPU time of samples, as the profile gives it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum CpuUnit {
+    Nanoseconds,
+    Microseconds,
+    /// Cycles of a clock whose rate is unknown. The model has no such times.
+    Unknown,
+}
+
+impl CpuUnit {
+    pub(super) fn of(meta: &Object<'_, '_>) -> Result<Self, ReadError> {
+        let Some(units) = meta.get("sampleUnits") else {
+            return Ok(Self::Unknown);
+        };
+        let units = units.object("the units of the samples")?;
+        Ok(match &*units.text("threadCPUDelta")? {
+            "ns" => Self::Nanoseconds,
+            "\u{b5}s" | "\u{3bc}s" | "us" => Self::Microseconds,
+            _ => Self::Unknown,
+        })
+    }
+
+    pub(super) fn to_ns(self, value: f64) -> Option<u64> {
+        let value = value.max(0.0);
+        match self {
+            Self::Nanoseconds => Some(value as u64),
+            Self::Microseconds => Some((value * 1e3).round() as u64),
+            Self::Unknown => None,
+        }
+    }
+}
+
+/// Reads the facts about the whole profile.
+pub(super) fn read_meta(
+    builder: &mut ModelBuilder,
+    meta: &Object<'_, '_>,
+    is_processed: bool,
+) -> Result<(), ReadError> {
+    let number = |key, expected| match meta.get(key) {
+        Some(value) => value.count(expected),
+        None => Ok(0.0),
+    };
+    let start_epoch_ms = number("startTime", "a time in ms since 1970")?;
+    let interval_ms = number("interval", "the time between two samples, in ms")?;
+    let session_start = meta.optional_time_ns("profilingStartTime")?;
+    let session_end = meta.optional_time_ns("profilingEndTime")?;
+    let is_symbolicated = match is_processed {
+        true => meta.get("symbolicated"),
+        false => meta.get("presymbolicated"),
+    };
+    let mut features = Vec::new();
+    if let Some(configuration) = meta.get("configuration") {
+        let configuration = configuration.object("the profiler's settings")?;
+        if let Some(names) = configuration.get("features") {
+            names.each("an array of names", |_, name| {
+                features.push(name.string("a name")?.into_owned());
+                Ok(())
+            })?;
+        }
+    }
+    let mut other = Vec::new();
+    for (key, value) in meta.members() {
+        if MODELED.contains(&key) {
+            continue;
+        }
+        let json = match key {
+            "extensions" if is_processed && value.is_object() => {
+                to_gecko_extensions(&value.object("a table")?)
+            }
+            _ => value.text.to_owned(),
+        };
+        other.push((key.to_owned(), json));
+    }
+    builder.profile.meta = Meta {
+        product: meta.text("product")?,
+        start_epoch_ms,
+        interval_ns: (interval_ms.clamp(0.0, MAX_INTERVAL_MS) * 1e6).round() as u64,
+        session_ns: session_start.zip(session_end),
+        is_symbolicated: is_symbolicated.map_or(Ok(false), |value| value.bool())?,
+        has_cpu_deltas: CpuUnit::of(meta)? != CpuUnit::Unknown,
+        features,
+        other,
+    };
+    Ok(())
+}
+
+/// Returns the table of extensions as Gecko writes it, from its columns.
+fn to_gecko_extensions(table: &Object<'_, '_>) -> String {
+    let names = ["id", "name", "baseURL"];
+    let columns = names.map(|name| {
+        let mut column = Vec::new();
+        let cells = table.get(name);
+        // A table that is no table has no rows.
+        let _ = cells.map(|cells| {
+            cells.each("a column", |_, cell| {
+                column.push(cell.text);
+                Ok(())
+            })
+        });
+        column
+    });
+    to_json(|json| {
+        json.object(|json| {
+            json.key("schema").object(|json| {
+                for (name, number) in names.iter().zip(0..) {
+                    json.key(name).unsigned(number);
+                }
+            });
+            json.key("data").array(|json| {
+                for row in 0..columns.iter().map(Vec::len).min().unwrap_or(0) {
+                    json.array(|json| columns.iter().for_each(|column| json.splice(column[row])));
+                }
+            });
+        });
+    })
+}
+
+/// Returns what a function writes as JSON.
+pub(super) fn to_json(write: impl FnOnce(&mut JsonWriter<'_>)) -> String {
+    let mut text = Vec::new();
+    let mut json = JsonWriter::for_job(&mut text, crate::util::FailureLatch::fallible());
+    write(&mut json);
+    // A vector never fails.
+    let _ = json.finish();
+    String::from_utf8(text).unwrap_or_default()
+}

@@ -1,0 +1,22 @@
+//! Readers of profiles.
+
+mod builder;
+mod columns;
+mod gecko;
+mod gecko_stacks;
+mod gecko_thread;
+mod location;
+mod marker_fields;
+mod meta;
+mod processed;
+mod processed_tables;
+mod processed_thread;
+mod source;
+mod table;
+mod value;
+
+pub(crate) use source::{read_profile, read_profile_file, read_profile_from};
+
+#[cfg(test)]
+#[path = "read_tests.rs"]
+mod tests;

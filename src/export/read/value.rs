@@ -1,0 +1,427 @@
+//! JSON values with their place in the profile.
+//!
+//! A value is a part of the profile's text, and is parsed when it is asked for. So the reader never
+//! holds a tree of the text, and may read its parts in the order in which they depend on each other.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::types::ReadError;
+use crate::util::cut_at_character;
+
+/// Maximum length of a value that an error quotes, in bytes.
+const MAX_QUOTED_BYTES: usize = 40;
+
+/// Maximum distance of a time from the profile's start, in ms: about 30 years. So the difference of
+/// any two times fits into 64 bits of ns.
+const MAX_TIME_MS: f64 = 1e12;
+
+/// Maximum of counts: the greatest integer that JavaScript holds exactly.
+const MAX_COUNT: f64 = 9_007_199_254_740_991.0;
+
+/// The place of a value: the steps that lead to it from the whole text.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'p> {
+    outer: Option<&'p Place<'p>>,
+    step: Step<'p>,
+}
+
+#[derive(Clone, Copy)]
+enum Step<'p> {
+    Top,
+    Key(&'p str),
+    Index(usize),
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(outer) = self.outer {
+            outer.fmt(f)?;
+        }
+        match self.step {
+            Step::Top => Ok(()),
+            Step::Index(index) => write!(f, "[{index}]"),
+            Step::Key(key) if matches!(self.outer, Some(outer) if outer.outer.is_some()) => {
+                write!(f, ".{key}")
+            }
+            Step::Key(key) => f.write_str(key),
+        }
+    }
+}
+
+impl Place<'_> {
+    fn key<'p>(&'p self, key: &'p str) -> Place<'p> {
+        Place {
+            outer: Some(self),
+            step: Step::Key(key),
+        }
+    }
+
+    fn index(&self, index: usize) -> Place<'_> {
+        Place {
+            outer: Some(self),
+            step: Step::Index(index),
+        }
+    }
+
+    pub(super) fn error(&self, got: impl fmt::Display, expected: impl fmt::Display) -> ReadError {
+        let path = match self.outer {
+            Some(_) => self.to_string(),
+            None => "the whole text".to_owned(),
+        };
+        ReadError::Json {
+            path,
+            got: got.to_string(),
+            expected: expected.to_string(),
+        }
+    }
+}
+
+/// A value of the profile, as its JSON text without spaces around it.
+#[derive(Clone, Copy)]
+pub(super) struct Value<'a, 'p> {
+    pub(super) text: &'a str,
+    pub(super) place: Place<'p>,
+}
+
+/// The members of an object.
+pub(super) struct Object<'a, 'p> {
+    members: Vec<(Cow<'a, str>, &'a str)>,
+    pub(super) place: Place<'p>,
+}
+
+/// The values of an array of fixed columns. The array may be cut short.
+pub(super) struct Row<'a, 'p> {
+    pub(super) cells: &'p [&'a str],
+    pub(super) place: Place<'p>,
+}
+
+impl<'a> Value<'a, 'static> {
+    /// Checks that a whole text is JSON.
+    pub(super) fn parse(text: &'a str) -> Result<Self, ReadError> {
+        let value: &RawValue =
+            serde_json::from_str(text).map_err(|error| ReadError::NotJson(error.to_string()))?;
+        Ok(Self {
+            text: value.get(),
+            place: Place {
+                outer: None,
+                step: Step::Top,
+            },
+        })
+    }
+}
+
+impl<'a, 'p> Value<'a, 'p> {
+    /// Returns the error that this value is not what is expected.
+    pub(super) fn error(&self, expected: impl fmt::Display) -> ReadError {
+        let quoted = cut_at_character(self.text, MAX_QUOTED_BYTES);
+        let dots = if quoted.len() < self.text.len() {
+            "…"
+        } else {
+            ""
+        };
+        self.place.error(format_args!("{quoted}{dots}"), expected)
+    }
+
+    pub(super) fn is_null(&self) -> bool {
+        self.text == "null"
+    }
+
+    pub(super) fn is_object(&self) -> bool {
+        self.text.starts_with('{')
+    }
+
+    pub(super) fn is_text(&self) -> bool {
+        self.text.starts_with('"')
+    }
+
+    pub(super) fn object(&self, expected: &str) -> Result<Object<'a, 'p>, ReadError> {
+        if !self.is_object() {
+            return Err(self.error(expected));
+        }
+        let mut members = Vec::new();
+        serde_json::Deserializer::from_str(self.text)
+            .deserialize_map(Members(&mut members))
+            .map_err(|error| self.place.error(error, expected))?;
+        Ok(Object {
+            members,
+            place: self.place,
+        })
+    }
+
+    /// Calls `each` for each element of an array, with its index.
+    pub(super) fn each(
+        &self,
+        expected: &str,
+        mut each: impl FnMut(usize, Value<'a, '_>) -> Result<(), ReadError>,
+    ) -> Result<(), ReadError> {
+        if !self.text.starts_with('[') {
+            return Err(self.error(expected));
+        }
+        let mut failure = None;
+        let place = self.place;
+        let elements = Elements(|index, text| {
+            let place = place.index(index);
+            let read = each(index, Value { text, place });
+            read.map_err(|error| failure = Some(error)).is_ok()
+        });
+        let read = serde_json::Deserializer::from_str(self.text).deserialize_seq(elements);
+        match failure {
+            Some(failure) => Err(failure),
+            None => read.map_err(|error| self.place.error(error, expected)),
+        }
+    }
+
+    /// Calls `each` for each element of an array of rows.
+    pub(super) fn rows(
+        &self,
+        expected: &str,
+        mut each: impl FnMut(usize, &Row<'a, '_>) -> Result<(), ReadError>,
+    ) -> Result<(), ReadError> {
+        let mut cells = Vec::new();
+        self.each(expected, |index, row| {
+            cells.clear();
+            row.each("a row of a table", |_, cell| {
+                cells.push(cell.text);
+                Ok(())
+            })?;
+            let row = Row {
+                cells: &cells,
+                place: row.place,
+            };
+            each(index, &row)
+        })
+    }
+
+    pub(super) fn number(&self, expected: &str) -> Result<f64, ReadError> {
+        match self.text.as_bytes().first() {
+            Some(b'-' | b'0'..=b'9') => self.text.parse().map_err(|_| self.error(expected)),
+            _ => Err(self.error(expected)),
+        }
+    }
+
+    /// Returns an integer, or the integer part of a number that fits.
+    pub(super) fn unsigned(&self, expected: &str) -> Result<u64, ReadError> {
+        if let Ok(number) = self.text.parse() {
+            return Ok(number);
+        }
+        let number = self.number(expected)?;
+        let is_in_range = (0.0..=MAX_COUNT).contains(&number);
+        is_in_range
+            .then_some(number as u64)
+            .ok_or_else(|| self.error(expected))
+    }
+
+    /// Returns an index of a list of `length` elements.
+    pub(super) fn index(&self, length: usize, noun: &str) -> Result<usize, ReadError> {
+        let index = self.text.parse().ok().filter(|index| *index < length);
+        index.ok_or_else(|| match length {
+            0 => self.error(format_args!(
+                "no index, because there is nothing to refer to"
+            )),
+            _ => self.error(format_args!("{noun} below {length}")),
+        })
+    }
+
+    /// Returns a number as a float whose magnitude JavaScript counts exactly.
+    pub(super) fn count(&self, expected: &str) -> Result<f64, ReadError> {
+        let number = self.number(expected)?;
+        let is_in_range = number.abs() <= MAX_COUNT;
+        is_in_range
+            .then_some(number)
+            .ok_or_else(|| self.error(expected))
+    }
+
+    /// Returns a time in ms as ns.
+    pub(super) fn time_ns(&self) -> Result<i64, ReadError> {
+        let expected = "a time in ms";
+        to_ns(self.number(expected)?).ok_or_else(|| self.error(expected))
+    }
+
+    /// Returns a duration in ms as ns; 0 for a negative one.
+    pub(super) fn duration_ns(&self) -> Result<u64, ReadError> {
+        Ok(u64::try_from(self.time_ns()?).unwrap_or(0))
+    }
+
+    pub(super) fn bool(&self) -> Result<bool, ReadError> {
+        match self.text {
+            "true" | "1" => Ok(true),
+            "false" | "0" => Ok(false),
+            _ => Err(self.error("true or false")),
+        }
+    }
+
+    pub(super) fn string(&self, expected: &str) -> Result<Cow<'a, str>, ReadError> {
+        let quoted = self.text.strip_prefix('"');
+        let quoted = quoted.and_then(|text| text.strip_suffix('"'));
+        match quoted {
+            None => Err(self.error(expected)),
+            Some(plain) if !plain.contains('\\') => Ok(Cow::Borrowed(plain)),
+            Some(_) => serde_json::Deserializer::from_str(self.text)
+                .deserialize_bytes(Unescaped)
+                .map(Cow::Owned)
+                .map_err(|_| self.error(expected)),
+        }
+    }
+
+    /// Returns a text, or a number as a text: the form of process ids and thread ids.
+    pub(super) fn id(&self) -> Result<Cow<'a, str>, ReadError> {
+        match self.is_text() {
+            true => self.string("an id"),
+            false => self
+                .number("an id, which is a number or a text")
+                .map(|_| Cow::Borrowed(self.text)),
+        }
+    }
+}
+
+/// Returns a time in ms as ns; `None` if it is too far from the profile's start.
+pub(super) fn to_ns(ms: f64) -> Option<i64> {
+    (ms.abs() <= MAX_TIME_MS).then(|| (ms * 1e6).round() as i64)
+}
+
+impl<'a> Object<'a, '_> {
+    /// Returns a member; `None` if it is missing or null.
+    pub(super) fn get<'s>(&'s self, key: &'s str) -> Option<Value<'a, 's>> {
+        self.members()
+            .rev()
+            .find_map(|(name, value)| (name == key).then_some(value))
+            .filter(|value| !value.is_null())
+    }
+
+    pub(super) fn require<'s>(
+        &'s self,
+        key: &'s str,
+        expected: &str,
+    ) -> Result<Value<'a, 's>, ReadError> {
+        let value = self.get(key);
+        value.ok_or_else(|| self.place.key(key).error("nothing", expected))
+    }
+
+    pub(super) fn members(&self) -> impl DoubleEndedIterator<Item = (&str, Value<'a, '_>)> {
+        self.members.iter().map(|(key, text)| {
+            let place = self.place.key(key);
+            (&**key, Value { text, place })
+        })
+    }
+
+    /// Returns the text of a member; an empty one if the member is missing.
+    pub(super) fn text(&self, key: &str) -> Result<String, ReadError> {
+        let value = self.get(key);
+        value.map_or(Ok(String::new()), |value| {
+            value.string("a text").map(Cow::into_owned)
+        })
+    }
+
+    pub(super) fn optional_time_ns(&self, key: &str) -> Result<Option<i64>, ReadError> {
+        self.get(key).map(|value| value.time_ns()).transpose()
+    }
+}
+
+impl<'a> Row<'a, '_> {
+    /// Returns the cell of a column; `None` if the column or the cell is missing, or the cell is
+    /// null.
+    pub(super) fn get(&self, column: Option<usize>) -> Option<Value<'a, '_>> {
+        let column = column?;
+        let text = self.cells.get(column)?;
+        let place = self.place.index(column);
+        Some(Value { text, place }).filter(|value| !value.is_null())
+    }
+
+    /// Returns the cell of a column that every row has.
+    pub(super) fn require(
+        &self,
+        column: usize,
+        expected: &str,
+    ) -> Result<Value<'a, '_>, ReadError> {
+        let got = match self.cells.get(column) {
+            Some(_) => "null",
+            None => "nothing",
+        };
+        let cell = self.get(Some(column));
+        cell.ok_or_else(|| self.place.index(column).error(got, expected))
+    }
+}
+
+/// Collects the members of an object.
+struct Members<'m, 'a>(&'m mut Vec<(Cow<'a, str>, &'a str)>);
+
+impl<'de> Visitor<'de> for Members<'_, 'de> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        // Keys are read as they are written, because serde copies every `Cow`.
+        while let Some((key, value)) = map.next_entry::<Key<'de>, &'de RawValue>()? {
+            self.0.push((key.0, value.get()));
+        }
+        Ok(())
+    }
+}
+
+struct Key<'a>(Cow<'a, str>);
+
+impl<'de> serde::Deserialize<'de> for Key<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct KeyVisitor;
+        impl<'de> Visitor<'de> for KeyVisitor {
+            type Value = Key<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a key")
+            }
+
+            fn visit_borrowed_str<E>(self, key: &'de str) -> Result<Key<'de>, E> {
+                Ok(Key(Cow::Borrowed(key)))
+            }
+
+            fn visit_str<E>(self, key: &str) -> Result<Key<'de>, E> {
+                Ok(Key(Cow::Owned(key.to_owned())))
+            }
+        }
+        deserializer.deserialize_str(KeyVisitor)
+    }
+}
+
+/// Calls a function for each element of an array, until it returns false.
+struct Elements<F>(F);
+
+impl<'de, F: FnMut(usize, &'de str) -> bool> Visitor<'de> for Elements<F> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut elements: A) -> Result<(), A::Error> {
+        let mut index = 0;
+        while let Some(value) = elements.next_element::<&'de RawValue>()? {
+            if !(self.0)(index, value.get()) {
+                return Err(A::Error::custom("stopped"));
+            }
+            index += 1;
+        }
+        Ok(())
+    }
+}
+
+/// Decodes the escapes of a text. Half of a surrogate pair, which JavaScript allows, becomes U+FFFD.
+struct Unescaped;
+
+impl Visitor<'_> for Unescaped {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text")
+    }
+
+    fn visit_bytes<E>(self, bytes: &[u8]) -> Result<String, E> {
+        Ok(String::from_utf8_lossy(bytes).into_owned())
+    }
+}

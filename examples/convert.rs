@@ -20,7 +20,8 @@ use gekkota::Profile;
 use gekkota::profile::{Format, SampleWeight, SharedProgress, SnapshotOptions};
 use lexopt::prelude::*;
 
-const USAGE: &str = "usage: convert PROFILE [--to FORMAT] [--thread NAME] [--cpu] [--fold] [--out FILE]
+const USAGE: &str =
+    "usage: convert PROFILE [--to FORMAT] [--thread NAME] [--cpu] [--fold] [--out FILE]
 
 PROFILE         a profile of gekkota or Firefox; it may be compressed with gzip
 --to FORMAT     the format; by default the one that the ending of FILE stands for

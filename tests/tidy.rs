@@ -31,7 +31,11 @@ const LAYERS: &[&[&str]] = &[
 const NARROW_FOLDERS: &[(&str, &[&str])] = &[("disabled", &["types", "util", "export", "markers"])];
 
 /// Forbidden imports, although they go to a lower layer.
-const FORBIDDEN: &[(&str, &str)] = &[("sampler", "json"), ("export", "platform"), ("export", "buffer")];
+const FORBIDDEN: &[(&str, &str)] = &[
+    ("sampler", "json"),
+    ("export", "platform"),
+    ("export", "buffer"),
+];
 
 /// Files outside of the folders. They may import anything.
 const TOP_FILES: &[&str] = &["src/gecko_profiler.rs", "src/lib.rs", "src/macros.rs"];

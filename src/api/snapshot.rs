@@ -5,7 +5,9 @@ use std::path::Path;
 
 use crate::api::backend;
 use crate::export::{ExportOptions, Format, SampleWeight};
-use crate::types::{DEFAULT_MAX_ROWS, DEFAULT_NAME_CACHE_BYTES, ProfilerTime, SaveError, StreamError, Symbolicate};
+use crate::types::{
+    DEFAULT_MAX_ROWS, DEFAULT_NAME_CACHE_BYTES, ProfilerTime, SaveError, StreamError, Symbolicate,
+};
 use crate::util::SharedProgress;
 
 /// Options for writing a profile.

@@ -8,8 +8,8 @@ use crate::export::{ExportOptions, Format, ThreadSummary};
 use crate::markers::{MarkerTiming, ProfilerMarker};
 use crate::types::{
     BufferInfo, ControlSignals, ExitProfileError, Features, FrameFlags, FunctionName, Page,
-    ProfilerTime, ProfilingCategoryPair, ProfilingState, ProfilingStates, ReadError, SamplingState, SaveError,
-    ScriptDescription, StackFeatures, StackFrame, StartError, StartParams, SuspendError,
+    ProfilerTime, ProfilingCategoryPair, ProfilingState, ProfilingStates, ReadError, SamplingState,
+    SaveError, ScriptDescription, StackFeatures, StackFrame, StartError, StartParams, SuspendError,
     Symbolicate, ThreadId, ThreadProfilingFeatures,
 };
 use crate::util::{ProgressLocation, SharedProgress};

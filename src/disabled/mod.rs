@@ -23,12 +23,12 @@ mod functions;
 pub(crate) use functions::destination_time;
 pub(crate) use functions::{
     CapturedBacktrace, CodeRangeToken, EventToken, EventWatchToken, FrozenProfile, Generation,
-    LabelToken, MarkerDestination, ProbeToken, ReadProfile, SampledStack, ScriptFunction, SignalStack,
-    StreamOptions, WriteOptions, add_state_change_callback, add_text_marker_at, add_text_marker_now,
-    add_typed_marker_at, add_typed_marker_now, add_untyped_marker_at, add_untyped_marker_now,
-    announce_sleep, begin_event, buffer_info, callback_after_sampling, capture_backtrace,
-    clear_all_pages, control_by_signals, default_options, end_event, end_guarded_session,
-    ensure_started, env_vars_for_child_process, features_if_active,
+    LabelToken, MarkerDestination, ProbeToken, ReadProfile, SampledStack, ScriptFunction,
+    SignalStack, StreamOptions, WriteOptions, add_state_change_callback, add_text_marker_at,
+    add_text_marker_now, add_typed_marker_at, add_typed_marker_now, add_untyped_marker_at,
+    add_untyped_marker_now, announce_sleep, begin_event, buffer_info, callback_after_sampling,
+    capture_backtrace, clear_all_pages, control_by_signals, default_options, end_event,
+    end_guarded_session, ensure_started, env_vars_for_child_process, features_if_active,
     features_if_active_and_unpaused, freeze, init, is_active, is_active_and_unpaused,
     is_announced_asleep, is_current_thread, is_locked_on_current_thread, is_main_thread,
     is_other_thread_being_profiled, is_paused, is_sampling_paused, is_thread_being_profiled,

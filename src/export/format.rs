@@ -44,7 +44,11 @@ const FORMATS: &[(Format, &str, &[&str])] = &[
     (Format::Processed, "processed", &["processed.json"]),
     (Format::Pprof, "pprof", &["pb", "pprof"]),
     (Format::CpuProfile, "cpuprofile", &["cpuprofile"]),
-    (Format::JsSelfProfile, "js-self-profile", &["js-self-profile.json"]),
+    (
+        Format::JsSelfProfile,
+        "js-self-profile",
+        &["js-self-profile.json"],
+    ),
     (Format::D3FlameGraph, "d3-flame-graph", &["d3.json"]),
     (Format::Collapsed, "collapsed", &["folded", "collapsed"]),
     (Format::Svg, "svg", &["svg"]),

@@ -19,6 +19,8 @@
 //! # Read next
 //! `format.rs`, `options.rs`, `write/mod.rs`, `read/mod.rs`, `summary/report.rs`, `diff/mod.rs`.
 
+#[cfg(all(test, has_profiler))]
+mod chrome_sample;
 #[cfg(has_profiler)]
 mod diff;
 mod format;
@@ -28,7 +30,17 @@ mod function_groups;
 mod function_names;
 #[cfg(has_profiler)]
 mod function_times;
+#[cfg(has_profiler)]
+mod marker_spans;
 mod options;
+#[cfg(has_profiler)]
+mod process_times;
+#[cfg(has_profiler)]
+mod profile_calls;
+#[cfg(has_profiler)]
+mod profile_nodes;
+#[cfg(has_profiler)]
+mod read;
 #[cfg(has_profiler)]
 mod run_loops;
 #[cfg(all(test, has_profiler))]
@@ -39,6 +51,8 @@ mod summary;
 mod test_profile;
 mod thread_summary;
 #[cfg(has_profiler)]
+mod ticks;
+#[cfg(has_profiler)]
 mod write;
 
 #[cfg(has_profiler)]
@@ -48,4 +62,8 @@ pub use format::Format;
 pub(crate) use function_times::summarize;
 pub(crate) use options::ExportOptions;
 pub use options::SampleWeight;
+#[cfg(has_profiler)]
+pub(crate) use read::{read_profile, read_profile_file};
 pub use thread_summary::{HotFunction, ThreadSummary};
+#[cfg(has_profiler)]
+pub(crate) use write::write_profile;

@@ -68,7 +68,8 @@ impl ExportOptions {
                 Some(thread) => format!("{thread:?}"),
                 None => "a profile without threads".to_owned(),
             };
-            let message = format!("cannot write {format}: got {got}, expected a thread's name or id");
+            let message =
+                format!("cannot write {format}: got {got}, expected a thread's name or id");
             io::Error::new(io::ErrorKind::InvalidInput, message)
         })?;
         Ok(&profile.threads[index])

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::export::options::{ExportOptions, runtime_frames_end};
+use crate::export::options::ExportOptions;
+use crate::export::run_loops::runtime_frames_end;
 use crate::export::ticks::Activity;
 use crate::json::JsonWriter;
 use crate::model::{CallNode, CallNodes, FunctionId, NodeId, ProfileModel, StackId};

@@ -66,10 +66,9 @@ pub(crate) use pause::{pause, pause_sampling, resume, resume_sampling};
 pub(crate) use process::{
     clear_all_pages, received_exit_profile, register_page, set_process_name, unregister_page,
 };
-pub(crate) use signals::control_by_signals;
 pub(crate) use read_profile::ReadProfile;
+pub(crate) use signals::control_by_signals;
 pub(crate) use snapshot::{FrozenProfile, freeze};
-pub(crate) use write_options::{WriteOptions, default_options};
 pub(crate) use stacks::{
     capture_backtrace, is_current_thread, own_thread_id, resolve_backtrace, suspend_and_sample,
 };
@@ -79,3 +78,4 @@ pub(crate) use status::{
     is_active_and_unpaused, is_other_thread_being_profiled, is_paused, is_sampling_paused,
     is_thread_being_profiled, is_thread_registered, main_thread_id, start_params,
 };
+pub(crate) use write_options::{WriteOptions, default_options};

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::export::{ThreadSummary, read_profile, summarize, write_profile};
+use crate::export::{ThreadSummary, read_profile_file, summarize, write_profile};
 use crate::model::ProfileModel;
 use crate::session::save::save_profile;
 use crate::session::write_options::{WriteOptions, format_of};
@@ -24,7 +24,7 @@ impl fmt::Debug for ReadProfile {
 
 impl ReadProfile {
     pub(crate) fn read(path: &Path) -> Result<Self, ReadError> {
-        read_profile(path).map(|profile| Self(Arc::new(profile)))
+        read_profile_file(path).map(|profile| Self(Arc::new(profile)))
     }
 
     /// Writes the profile.

@@ -163,7 +163,13 @@ impl FrozenProfile {
         }
         let profile = self.to_model(stream)?;
         drop(self);
-        write_profile(&profile, options.format, &options.export, out, &stream.progress)
+        write_profile(
+            &profile,
+            options.format,
+            &options.export,
+            out,
+            &stream.progress,
+        )
     }
 
     /// Returns the profile as the model that every other format is written from, without the

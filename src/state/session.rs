@@ -231,11 +231,7 @@ impl Session {
                 CodeMap::default(),
             ),
             perf_map_bytes: AtomicU64::new(0),
-            names: NamedMutex::new(
-                "session names",
-                LockRank::SessionData,
-                NameCache::default(),
-            ),
+            names: NamedMutex::new("session names", LockRank::SessionData, NameCache::default()),
             stop: StopFlag::new(false),
             sampler_nice: AtomicI32::new(0),
             flushes_requested: AtomicU64::new(0),

@@ -312,6 +312,8 @@ pub enum ReadError {
         /// Maximum length of the text, without compression, in bytes.
         max_bytes: u64,
     },
+    /// This build contains no profiler.
+    Unsupported,
 }
 
 impl fmt::Display for ReadError {
@@ -349,6 +351,10 @@ impl fmt::Display for ReadError {
                 f,
                 ": {path}: got processes within processes, more than {max_levels} levels deep, \
                  expected at most {max_levels}"
+            ),
+            Self::Unsupported => f.write_str(
+                ": this build contains no profiler, expected Linux on x86_64 or aarch64 and the \
+                 crate's feature `enabled`",
             ),
             Self::TooLarge { max_bytes } => write!(
                 f,

@@ -89,9 +89,9 @@ pub use page::Page;
 pub use profiling_state::{ProfilingState, ProfilingStates, SamplingState};
 pub(crate) use script_description::ScriptDescription;
 pub use script_description::ScriptImplementation;
-pub(crate) use settings::{DEFAULT_MAX_ROWS, DEFAULT_NAME_CACHE_BYTES};
 #[cfg(has_profiler)]
 pub(crate) use settings::INTERVAL_RANGE;
+pub(crate) use settings::{DEFAULT_MAX_ROWS, DEFAULT_NAME_CACHE_BYTES};
 pub use settings::{SamplingEngine, StartParams};
 #[cfg(has_profiler)]
 pub(crate) use signal_name::signal_name;

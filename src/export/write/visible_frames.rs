@@ -1,6 +1,7 @@
 //! The frames of a stack that formats of single frames show.
 
-use crate::export::options::{ExportOptions, runtime_frames_end};
+use crate::export::options::ExportOptions;
+use crate::export::run_loops::runtime_frames_end;
 use crate::model::{FrameId, FunctionKind, ProfileModel, StackId};
 
 /// Returns the frames of a stack, the innermost one first, without the root frame, which is not

@@ -73,7 +73,7 @@ pub(crate) fn build_model(
         symbolicate => {
             let symbolicate = (symbolicate, options.name_cache_bytes);
             ProfileNames::look_up(&source, &process, symbolicate, &naming)
-        },
+        }
     };
     drop(naming);
     let mut profile = ProfileModel::default();

@@ -1,6 +1,8 @@
 //! The options of a profile.
 
-use crate::types::{DEFAULT_MAX_ROWS, DEFAULT_NAME_CACHE_BYTES, ProfilerTime, Symbolicate, TimeStamp};
+use crate::types::{
+    DEFAULT_MAX_ROWS, DEFAULT_NAME_CACHE_BYTES, ProfilerTime, Symbolicate, TimeStamp,
+};
 use crate::util::{ProgressLogger, SharedProgress};
 
 /// The options of a job that writes a profile. Dropping them reports the job as done to the

@@ -161,9 +161,9 @@ fn name_frames(
         NamedStacks::without_names(source, process)
     } else if names.has_memory {
         {
-        let symbolicate = (names.symbolicate, options.name_cache_bytes);
-        NamedStacks::with_names(source, process, symbolicate, &progress)
-    }
+            let symbolicate = (names.symbolicate, options.name_cache_bytes);
+            NamedStacks::with_names(source, process, symbolicate, &progress)
+        }
     } else {
         NamedStacks::without_names_for_memory(source, process)
     }

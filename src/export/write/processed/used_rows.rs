@@ -3,7 +3,7 @@
 //! The model's tables are shared by all threads, and so are those of the format. Only the rows that
 //! the written threads refer to are written, in the order of the model.
 
-use crate::export::options::is_run_loop;
+use crate::export::run_loops::is_run_loop;
 use crate::model::{Frame, FrameId, FunctionId, FunctionKind, ProfileModel, StackId};
 
 /// Marks a row that is not written.

@@ -4,6 +4,7 @@
 
 pub(crate) use crate::backtrace::CapturedBacktrace;
 pub(crate) use crate::event_loop::ProbeToken;
+pub(crate) use crate::export::Diff;
 pub(crate) use crate::labels::{
     LabelToken, ScriptFunction, pop_labels, push_label, push_label_with_text, push_script_frame,
     register_script_function, set_script_frame_position,

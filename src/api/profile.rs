@@ -141,6 +141,35 @@ impl Profile {
         }
     }
 
+    /// Compares this profile with a later one of the same program, by the CPU time in each function.
+    ///
+    /// Each change has a band of chance, from the number of samples, so that noise is not called a
+    /// change.
+    ///
+    /// ```no_run
+    /// let before = gekkota::Profile::read("before.json")?;
+    /// let after = gekkota::Profile::read("after.json")?;
+    /// let diff = before.diff(&after)?;
+    /// println!("{diff}");
+    /// assert!(!diff.is_regression());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`StreamError::Io`] if one of the profiles has no samples.
+    pub fn diff(&self, after: &Self) -> Result<ProfileDiff, StreamError> {
+        let (before, after) = (self.to_read()?, after.to_read()?);
+        let diff = before.compare(&after).map_err(StreamError::Io)?;
+        Ok(ProfileDiff { diff })
+    }
+
+    fn to_read(&self) -> Result<backend::ReadProfile, StreamError> {
+        match &self.source {
+            Source::Session(frozen) => frozen.to_read().map_err(StreamError::Io),
+            Source::File(read) => Ok(read.clone()),
+        }
+    }
+
     /// Returns counts of the sampler's work, failures and costs, by name, as in the profile's
     /// `profilingLog`. A profile that was read from a file has none here. These counts report missing
     /// or incomplete data:
@@ -171,5 +200,34 @@ impl Profile {
             Source::Session(frozen) => frozen.counts(),
             Source::File(_) => Vec::new(),
         }
+    }
+}
+
+/// What changed from one profile to another: the result of [`Profile::diff`].
+///
+/// Its `Display` is a text with one table by self time and one by total time.
+#[derive(Clone, Debug)]
+pub struct ProfileDiff {
+    diff: backend::Diff,
+}
+
+impl ProfileDiff {
+    /// Returns whether the self time of a function surely grew.
+    pub fn is_regression(&self) -> bool {
+        self.diff.is_regression()
+    }
+
+    /// Writes the result as JSON.
+    ///
+    /// # Errors
+    /// The first error of `out`.
+    pub fn write_json(&self, out: &mut dyn Write) -> std::io::Result<()> {
+        self.diff.write_json(out)
+    }
+}
+
+impl fmt::Display for ProfileDiff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.diff.text())
     }
 }

@@ -412,6 +412,10 @@ impl FrozenProfile {
         match self {}
     }
 
+    pub(crate) fn to_read(&self) -> std::io::Result<ReadProfile> {
+        match *self {}
+    }
+
     pub(crate) fn summarize(&self) -> Vec<ThreadSummary> {
         match *self {}
     }
@@ -421,11 +425,33 @@ impl FrozenProfile {
     }
 }
 
+/// Uninhabited, because this build compares no profiles.
+#[derive(Clone, Debug)]
+pub(crate) enum Diff {}
+
+impl Diff {
+    pub(crate) fn is_regression(&self) -> bool {
+        match *self {}
+    }
+
+    pub(crate) fn text(&self) -> String {
+        match *self {}
+    }
+
+    pub(crate) fn write_json(&self, _: &mut dyn Write) -> std::io::Result<()> {
+        match *self {}
+    }
+}
+
 /// Uninhabited, because this build reads no profiles.
 #[derive(Clone, Debug)]
 pub(crate) enum ReadProfile {}
 
 impl ReadProfile {
+    pub(crate) fn compare(&self, _: &Self) -> std::io::Result<Diff> {
+        match *self {}
+    }
+
     pub(crate) fn read(_: &Path) -> Result<Self, ReadError> {
         Err(ReadError::Unsupported)
     }

@@ -56,14 +56,14 @@ mod ticks;
 mod write;
 
 #[cfg(has_profiler)]
-pub(crate) use diff::{Diff, DiffOptions, Verdict, compare};
+pub(crate) use diff::{Diff, DiffOptions, compare};
 pub use format::Format;
 #[cfg(has_profiler)]
 pub(crate) use function_times::summarize;
 pub(crate) use options::ExportOptions;
 pub use options::SampleWeight;
 #[cfg(has_profiler)]
-pub(crate) use read::{read_profile, read_profile_file};
+pub(crate) use read::read_profile_file;
 pub use thread_summary::{HotFunction, ThreadSummary};
 #[cfg(has_profiler)]
 pub(crate) use write::write_profile;

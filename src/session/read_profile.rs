@@ -5,11 +5,14 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::export::{ThreadSummary, read_profile_file, summarize, write_profile};
+use crate::export::{
+    Diff, DiffOptions, ThreadSummary, compare, read_profile_file, summarize, write_profile,
+};
 use crate::model::ProfileModel;
 use crate::session::save::save_profile;
 use crate::session::write_options::{WriteOptions, format_of};
 use crate::types::{ReadError, SaveError};
+use crate::util::ProgressLogger;
 
 /// A profile from a file. Clones share its memory.
 #[derive(Clone)]
@@ -23,6 +26,10 @@ impl fmt::Debug for ReadProfile {
 }
 
 impl ReadProfile {
+    pub(crate) fn of_model(profile: ProfileModel) -> Self {
+        Self(Arc::new(profile))
+    }
+
     pub(crate) fn read(path: &Path) -> Result<Self, ReadError> {
         read_profile_file(path).map(|profile| Self(Arc::new(profile)))
     }
@@ -41,6 +48,12 @@ impl ReadProfile {
     ) -> Result<PathBuf, SaveError> {
         options.format = format_of(path)?;
         save_profile(path, |out| self.write(&options, out))
+    }
+
+    /// Compares the profile with a later one.
+    pub(crate) fn compare(&self, after: &Self) -> io::Result<Diff> {
+        let options = DiffOptions::default();
+        compare(&self.0, &after.0, &options, &ProgressLogger::unwatched())
     }
 
     pub(crate) fn summarize(&self) -> Vec<ThreadSummary> {

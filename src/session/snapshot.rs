@@ -9,6 +9,7 @@ use crate::model::ProfileModel;
 use crate::platform::{current_process_id, is_memory_available, monotonic_now};
 use crate::session::callbacks::notify;
 use crate::session::notices::notify_unnamed;
+use crate::session::read_profile::ReadProfile;
 use crate::session::running::running_session;
 use crate::session::save::{save_at, save_profile};
 use crate::session::write_options::{WriteOptions, default_options, format_of};
@@ -178,6 +179,12 @@ impl FrozenProfile {
         let (model, unread) = build_model(self.source.clone(), options)?;
         notify_unnamed(&unread);
         Ok(model)
+    }
+
+    /// Returns the profile as if it had been read from a file.
+    pub(crate) fn to_read(&self) -> io::Result<ReadProfile> {
+        let profile = self.to_model(&default_options().stream)?;
+        Ok(ReadProfile::of_model(profile))
     }
 
     /// Returns the profile as bytes.

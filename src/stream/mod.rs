@@ -34,10 +34,9 @@ mod resolve;
 mod schema;
 mod write;
 
+pub(crate) use decode::ProfileSource;
 #[cfg(any(test, fuzzing))]
 pub(crate) use decode::{PlainSample, PlainSamples, RowEvent};
-pub(crate) use decode::{ProfileSource, decode_newest};
 pub(crate) use memory::{OutOfMemory, check_memory};
 pub(crate) use model::build_model;
-pub(crate) use resolve::{FrameKind, NamedStacks, ResolvedThread, ThreadMaps};
 pub(crate) use write::{StreamOptions, stream_gecko_json};

@@ -12,13 +12,8 @@ const MAX_NAME_CHARS: usize = 70;
 const MAX_LIBRARY_CHARS: usize = 24;
 
 impl Diff {
-    /// Writes tables for a terminal, with a line about what they mean.
-    pub(crate) fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        out.write_all(self.text().as_bytes())?;
-        out.flush()
-    }
-
-    fn text(&self) -> String {
+    /// Returns tables for a terminal, with a line about what they mean.
+    pub(crate) fn text(&self) -> String {
         let (before, after) = self.samples;
         let false_alarms = self.options.false_alarms * 100.0;
         let mut text = format!(

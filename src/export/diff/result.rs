@@ -112,9 +112,4 @@ impl Diff {
             .iter()
             .any(|row| row.verdict == Verdict::Slower && exceeds(row))
     }
-
-    /// Returns the exit status of a program for continuous integration: 1 for a regression.
-    pub(crate) fn exit_status(&self) -> u8 {
-        self.is_regression().into()
-    }
 }

@@ -15,7 +15,7 @@ mod source;
 mod table;
 mod value;
 
-pub(crate) use source::{read_profile, read_profile_file, read_profile_from};
+pub(crate) use source::read_profile_file;
 
 #[cfg(test)]
 #[path = "read_tests.rs"]

@@ -22,6 +22,9 @@ pub enum Format {
     /// The hierarchy that d3-flame-graph reads, of one thread, with calls in the order of time
     /// (`d3-flame-graph`).
     D3FlameGraph,
+    /// The hierarchy that d3-flame-graph reads, with equal calls of all threads merged
+    /// (`d3-flame-graph-merged`).
+    D3FlameGraphMerged,
     /// Collapsed stacks with numbers of samples, for `flamegraph.pl` and inferno (`collapsed`).
     Collapsed,
     /// An interactive flame graph in one file, for browsers (`svg`).
@@ -50,6 +53,11 @@ const FORMATS: &[(Format, &str, &[&str])] = &[
         &["js-self-profile.json"],
     ),
     (Format::D3FlameGraph, "d3-flame-graph", &["d3.json"]),
+    (
+        Format::D3FlameGraphMerged,
+        "d3-flame-graph-merged",
+        &["merged.d3.json"],
+    ),
     (Format::Collapsed, "collapsed", &["folded", "collapsed"]),
     (Format::Svg, "svg", &["svg"]),
     (Format::ChromeTrace, "chrome-trace", &["trace.json"]),
@@ -86,6 +94,7 @@ impl Format {
     /// | `.cpuprofile` | [`CpuProfile`](Self::CpuProfile) |
     /// | `.js-self-profile.json` | [`JsSelfProfile`](Self::JsSelfProfile) |
     /// | `.d3.json` | [`D3FlameGraph`](Self::D3FlameGraph) |
+    /// | `.merged.d3.json` | [`D3FlameGraphMerged`](Self::D3FlameGraphMerged) |
     /// | `.folded`, `.collapsed` | [`Collapsed`](Self::Collapsed) |
     /// | `.svg` | [`Svg`](Self::Svg) |
     /// | `.trace.json` | [`ChromeTrace`](Self::ChromeTrace) |

@@ -66,6 +66,7 @@ pub(crate) fn write_profile(
         Format::CpuProfile => cpuprofile::write_cpuprofile,
         Format::JsSelfProfile => js_self_profile::write_js_self_profile,
         Format::D3FlameGraph => timed_flame_graph::write_timed_flame_graph,
+        Format::D3FlameGraphMerged => flame_graph::write_flame_graph,
         Format::Collapsed => collapsed::write_collapsed,
         Format::Svg => svg::write_svg,
         Format::ChromeTrace => chrome_trace::write_chrome_trace,

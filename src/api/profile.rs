@@ -1,7 +1,7 @@
 //! A profile, and the formats in which it can be written.
 
 use std::fmt;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 
 use crate::api::backend;
@@ -48,6 +48,17 @@ impl Profile {
     /// [`ReadError`] names the file, or the place in it where something else was expected.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, ReadError> {
         let read = backend::ReadProfile::read(path.as_ref())?;
+        Ok(Self {
+            source: Source::File(read),
+        })
+    }
+
+    /// Reads a profile from a stream, like [`read`](Self::read).
+    ///
+    /// # Errors
+    /// [`ReadError`] names the place where something else was expected.
+    pub fn read_from(stream: impl Read) -> Result<Self, ReadError> {
+        let read = backend::ReadProfile::read_from(stream)?;
         Ok(Self {
             source: Source::File(read),
         })

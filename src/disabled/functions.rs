@@ -452,6 +452,10 @@ impl ReadProfile {
         match *self {}
     }
 
+    pub(crate) fn read_from(_: impl std::io::Read) -> Result<Self, ReadError> {
+        Err(ReadError::Unsupported)
+    }
+
     pub(crate) fn read(_: &Path) -> Result<Self, ReadError> {
         Err(ReadError::Unsupported)
     }

@@ -63,7 +63,7 @@ pub(crate) use function_times::summarize;
 pub(crate) use options::ExportOptions;
 pub use options::SampleWeight;
 #[cfg(has_profiler)]
-pub(crate) use read::read_profile_file;
+pub(crate) use read::{add_child, read_profile_file, read_profile_from};
 pub use thread_summary::{HotFunction, ThreadSummary};
 #[cfg(has_profiler)]
 pub(crate) use write::write_profile;

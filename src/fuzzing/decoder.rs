@@ -6,7 +6,7 @@ use crate::fuzzing::scripted_source::{PROCESS_START, kept_ns_since, scripted_sou
 use crate::markers::MarkerType;
 use crate::markers::Tracing;
 use crate::stream::{StreamOptions, stream_gecko_json};
-use crate::types::ProfilerTime;
+use crate::types::{ProfilerTime, Symbolicate};
 use crate::unwind::NamedCode;
 use crate::util::FailureLatch;
 
@@ -93,9 +93,10 @@ impl<'a> DecoderCase<'a> {
         }
         let since = ProfilerTime::from_monotonic_ns(PROCESS_START.plus_ns(cut_ns).0);
         let options = StreamOptions::new(
-            false,
+            Symbolicate::No,
             is_cut_by(false).then_some(since),
             self.max_rows(),
+            0,
             None,
         );
         let mut text = Vec::new();

@@ -55,8 +55,6 @@ pub(crate) struct Meta {
     pub(crate) is_symbolicated: bool,
     /// Whether samples have the CPU time since the thread's previous sample.
     pub(crate) has_cpu_deltas: bool,
-    /// Names of the session's features.
-    pub(crate) features: Vec<String>,
     /// Further fields of Gecko's `meta`: their keys, and their values in JSON. Only `Format::Gecko`
     /// and the processed format write them.
     pub(crate) other: Vec<(String, String)>,

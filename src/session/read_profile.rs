@@ -1,12 +1,13 @@
 //! A profile that was read from a file.
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::export::{
-    Diff, DiffOptions, ThreadSummary, compare, read_profile_file, summarize, write_profile,
+    Diff, DiffOptions, ThreadSummary, compare, read_profile_file, read_profile_from, summarize,
+    write_profile,
 };
 use crate::model::ProfileModel;
 use crate::session::save::save_profile;
@@ -31,7 +32,11 @@ impl ReadProfile {
     }
 
     pub(crate) fn read(path: &Path) -> Result<Self, ReadError> {
-        read_profile_file(path).map(|profile| Self(Arc::new(profile)))
+        read_profile_file(path).map(Self::of_model)
+    }
+
+    pub(crate) fn read_from(stream: impl Read) -> Result<Self, ReadError> {
+        read_profile_from(stream).map(Self::of_model)
     }
 
     /// Writes the profile.

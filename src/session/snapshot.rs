@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::backtrace::lost_stacks;
-use crate::export::{Format, ThreadSummary, summarize, write_profile};
+use crate::export::{Format, ThreadSummary, add_child, summarize, write_profile};
 use crate::model::ProfileModel;
 use crate::platform::{current_process_id, is_memory_available, monotonic_now};
 use crate::session::callbacks::notify;
@@ -173,11 +173,14 @@ impl FrozenProfile {
         )
     }
 
-    /// Returns the profile as the model that every other format is written from, without the
-    /// profiles of child processes.
+    /// Returns the profile as the model that every other format is written from, with the profiles
+    /// of child processes. Of an invalid one, the model has what comes before the error.
     pub(crate) fn to_model(&self, options: &StreamOptions) -> io::Result<ProfileModel> {
-        let (model, unread) = build_model(self.source.clone(), options)?;
+        let (mut model, unread) = build_model(self.source.clone(), options)?;
         notify_unnamed(&unread);
+        for child in &self.source.exit_profiles {
+            let _ = add_child(&mut model, child);
+        }
         Ok(model)
     }
 

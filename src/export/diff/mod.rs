@@ -56,7 +56,9 @@ mod result;
 mod slices;
 
 pub(crate) use compare::compare;
-pub(crate) use result::{Diff, DiffOptions, Verdict};
+#[cfg(test)]
+pub(crate) use result::Verdict;
+pub(crate) use result::{Diff, DiffOptions};
 
 #[cfg(test)]
 mod simulation_tests;

@@ -51,6 +51,21 @@ pub(super) fn is_structure(text: &str) -> bool {
 }
 
 impl ModelBuilder {
+    /// Returns a builder that adds further processes to a profile.
+    pub(super) fn extending(profile: ProfileModel) -> Self {
+        let categories = profile.categories.iter().zip(0..);
+        let schemas = profile.marker_schemas.iter();
+        Self {
+            category_index: categories
+                .map(|(category, index)| (category.name.clone(), index))
+                .collect(),
+            schema_names: schemas.map(|schema| (schema.name.clone(), ())).collect(),
+            native_symbols: HashMap::new(),
+            unplaced_modules: HashMap::new(),
+            profile,
+        }
+    }
+
     pub(super) fn finish(mut self) -> ProfileModel {
         if self.profile.categories.is_empty() {
             self.profile.categories.push(Category {

@@ -43,6 +43,16 @@ pub(super) fn read_gecko(
     read_process(builder, profile, meta, 1)
 }
 
+/// Reads the profile of a child process, and of the processes within it, into the profile of the
+/// parent.
+pub(super) fn read_gecko_child(
+    builder: &mut ModelBuilder,
+    profile: &Object<'_, '_>,
+    meta: &Object<'_, '_>,
+) -> Result<(), ReadError> {
+    read_process(builder, profile, meta, 2)
+}
+
 fn read_process(
     builder: &mut ModelBuilder,
     profile: &Object<'_, '_>,

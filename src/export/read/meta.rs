@@ -77,16 +77,6 @@ pub(super) fn read_meta(
         true => meta.get("symbolicated"),
         false => meta.get("presymbolicated"),
     };
-    let mut features = Vec::new();
-    if let Some(configuration) = meta.get("configuration") {
-        let configuration = configuration.object("the profiler's settings")?;
-        if let Some(names) = configuration.get("features") {
-            names.each("an array of names", |_, name| {
-                features.push(name.string("a name")?.into_owned());
-                Ok(())
-            })?;
-        }
-    }
     let mut other = Vec::new();
     for (key, value) in meta.members() {
         if MODELED.contains(&key) {
@@ -107,7 +97,6 @@ pub(super) fn read_meta(
         session_ns: session_start.zip(session_end),
         is_symbolicated: is_symbolicated.map_or(Ok(false), |value| value.bool())?,
         has_cpu_deltas: CpuUnit::of(meta)? != CpuUnit::Unknown,
-        features,
         other,
     };
     Ok(())

@@ -15,7 +15,7 @@ mod source;
 mod table;
 mod value;
 
-pub(crate) use source::read_profile_file;
+pub(crate) use source::{add_child, read_profile_file, read_profile_from};
 
 #[cfg(test)]
 #[path = "read_tests.rs"]

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use crate::export::read::builder::ModelBuilder;
-use crate::export::read::gecko::read_gecko;
+use crate::export::read::gecko::{read_gecko, read_gecko_child};
 use crate::export::read::processed::read_processed;
 use crate::export::read::value::Value;
 use crate::model::ProfileModel;
@@ -21,19 +21,11 @@ const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
 ///
 /// # Errors
 /// The text is no profile, or a part of it is missing or invalid; the error names the part.
-pub(crate) fn read_profile(bytes: &[u8]) -> Result<ProfileModel, ReadError> {
-    match bytes.starts_with(GZIP_MAGIC) {
-        true => read_text(&decompress(bytes)?),
-        false => read_text(bytes),
-    }
-}
-
-/// Reads a profile from a stream: see [`read_profile`].
 pub(crate) fn read_profile_from(stream: impl Read) -> Result<ProfileModel, ReadError> {
     read_stream(stream, None)
 }
 
-/// Reads a profile from a file: see [`read_profile`].
+/// Reads a profile from a file: see [`read_profile_from`].
 pub(crate) fn read_profile_file(path: &Path) -> Result<ProfileModel, ReadError> {
     let file = File::open(path).map_err(|error| ReadError::Io {
         path: Some(path.to_owned()),
@@ -73,6 +65,21 @@ fn decompress(bytes: &[u8]) -> Result<Vec<u8>, ReadError> {
 #[cfg(not(feature = "gzip"))]
 fn decompress(_bytes: &[u8]) -> Result<Vec<u8>, ReadError> {
     Err(ReadError::NoGzip)
+}
+
+/// Reads Gecko's JSON of a child process into the profile of its parent. If the text is invalid, adds
+/// what comes before the error, and returns the error, too.
+pub(crate) fn add_child(profile: &mut ProfileModel, text: &str) -> Result<(), ReadError> {
+    let mut builder = ModelBuilder::extending(std::mem::take(profile));
+    let mut read = || {
+        let child = Value::parse(text)?.object("the profile of a process")?;
+        let meta = child.require("meta", "facts about the process")?;
+        let meta = meta.object("facts about the process")?;
+        read_gecko_child(&mut builder, &child, &meta)
+    };
+    let result = read();
+    *profile = builder.finish();
+    result
 }
 
 fn read_text(bytes: &[u8]) -> Result<ProfileModel, ReadError> {

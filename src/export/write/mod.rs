@@ -28,6 +28,9 @@ mod trace_samples;
 #[cfg(feature = "protobuf")]
 mod visible_frames;
 
+#[cfg(test)]
+pub(super) use gecko::write_gecko;
+
 use std::io::{self, Write};
 
 use crate::export::format::Format;

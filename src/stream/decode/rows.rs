@@ -249,13 +249,6 @@ impl SampleRows {
             .sum()
     }
 
-    /// Returns each sample with the number of its rows: one, and one for each repeat. The repeats
-    /// have the same stack and no CPU time.
-    pub(crate) fn first_rows(&self) -> impl Iterator<Item = (SampleRow, u64)> {
-        self.unpacked()
-            .map(|(first, repeats)| (first, repeats.count + 1))
-    }
-
     fn unpacked(&self) -> Unpacked<'_> {
         Unpacked {
             packed: self.packed.iter(),

@@ -133,7 +133,6 @@ impl ModelBuilder<'_> {
             )),
             is_symbolicated,
             has_cpu_deltas: settings.features.contains(Features::CPU),
-            features: settings.features.names().map(str::to_owned).collect(),
             other: other.collect(),
         };
         let category = |category: &&'static crate::types::CategoryInfo| Category {

@@ -2,7 +2,7 @@
 
 use crate::json::{StringIndex, UniqueStrings};
 use crate::stream::decode::ThreadStreamingContext;
-use crate::stream::resolve::named_stacks::{FrameKind, NamedStacks, TRUNCATED};
+use crate::stream::resolve::named_stacks::{FrameKind, NamedStacks};
 
 /// A frame in the thread's frame table.
 #[derive(Clone, Copy, Debug)]
@@ -195,16 +195,5 @@ impl<'a> ResolvedThread<'a> {
             kind,
             self.named.location(self.named.frames()[named as usize]),
         )
-    }
-
-    /// Returns whether the outer end of a stack is missing.
-    pub(crate) fn is_truncated(&self, mut stack: u32) -> bool {
-        loop {
-            let (prefix, kind, location) = self.stack_parts(stack);
-            match prefix {
-                Some(prefix) if kind != FrameKind::Structure => stack = prefix,
-                _ => return location == TRUNCATED,
-            }
-        }
     }
 }

@@ -295,7 +295,6 @@ pub(super) fn sample_profile() -> (ProfileModel, Stacks) {
         session_ns: Some((0, 10 * MS)),
         is_symbolicated: true,
         has_cpu_deltas: true,
-        features: vec!["cpu".to_owned()],
         other: [
             ("platform", r#""Linux""#),
             ("debug", "1"),

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::api::backend;
 use crate::api::snapshot::SnapshotOptions;
-use crate::export::{Format, ThreadSummary};
+use crate::export::{Format, SampleWeight, ThreadSummary};
 use crate::types::{ReadError, SaveError, StreamError};
 
 /// The data of a session at one moment, or a profile that was read from a file.
@@ -20,14 +20,14 @@ pub struct Profile {
 
 #[derive(Clone, Debug)]
 enum Source {
-    Session(backend::FrozenProfile),
+    Session(Box<backend::FrozenProfile>),
     File(backend::ReadProfile),
 }
 
 impl Profile {
     pub(super) fn of_session(frozen: backend::FrozenProfile) -> Self {
         Self {
-            source: Source::Session(frozen),
+            source: Source::Session(Box::new(frozen)),
         }
     }
 
@@ -134,7 +134,8 @@ impl Profile {
     }
 
     /// Returns a text of at most 8,000 bytes for people and programs: where each thread spent its
-    /// time, the slowest markers, and what is missing. [`Format::Text`] writes the same text.
+    /// CPU time, the slowest markers, and what is missing. [`Format::Text`] writes such a text with
+    /// any options.
     ///
     /// ```no_run
     /// # fn work() {}
@@ -145,7 +146,10 @@ impl Profile {
     /// ```
     pub fn summary(&self) -> impl fmt::Display + use<> {
         let mut text = Vec::new();
-        match self.write(Format::Text, &mut text) {
+        let options = SnapshotOptions::default()
+            .weight(SampleWeight::Cpu)
+            .fold_runtime(true);
+        match self.write_with(Format::Text, &mut text, &options) {
             Ok(()) => String::from_utf8_lossy(&text).into_owned(),
             // The reader of the summary learns it there.
             Err(error) => error.to_string(),
@@ -175,10 +179,11 @@ impl Profile {
     }
 
     fn to_read(&self) -> Result<backend::ReadProfile, StreamError> {
-        match &self.source {
-            Source::Session(frozen) => frozen.to_read().map_err(StreamError::Io),
-            Source::File(read) => Ok(read.clone()),
-        }
+        let read = match &self.source {
+            Source::Session(frozen) => frozen.to_read(),
+            Source::File(read) => read.to_read(),
+        };
+        read.map_err(StreamError::Io)
     }
 
     /// Returns counts of the sampler's work, failures and costs, by name, as in the profile's

@@ -124,6 +124,7 @@ impl Format {
     }
 
     /// Returns all endings, for messages.
+    #[cfg(any(has_profiler, test))]
     pub(crate) fn endings() -> String {
         let endings = FORMATS.iter().flat_map(|(.., endings)| endings.iter());
         let endings: Vec<_> = endings.map(|ending| format!(".{ending}")).collect();

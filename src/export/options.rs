@@ -18,6 +18,10 @@ pub enum SampleWeight {
 }
 
 /// Options of the writers.
+#[cfg_attr(
+    not(has_profiler),
+    expect(dead_code, reason = "this build writes no profile")
+)]
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ExportOptions {
     /// Name or id of the thread to write. `None` for all threads. A format for one thread then gets

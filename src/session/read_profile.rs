@@ -55,6 +55,11 @@ impl ReadProfile {
         save_profile(path, |out| self.write(&options, out))
     }
 
+    /// Returns this profile, as [`FrozenProfile`](crate::session::FrozenProfile) returns its own.
+    pub(crate) fn to_read(&self) -> io::Result<Self> {
+        Ok(self.clone())
+    }
+
     /// Compares the profile with a later one.
     pub(crate) fn compare(&self, after: &Self) -> io::Result<Diff> {
         let options = DiffOptions::default();

@@ -49,15 +49,14 @@ pub(super) fn read_processed(
     let mut strings = None;
     let mut files = SourceFiles::default();
     let mut tables = None;
-    if let Some(shared) = &shared {
-        if let Some(list) = shared.get("stringArray") {
+    if let Some(shared) = &shared
+        && let Some(list) = shared.get("stringArray") {
             let strings = strings.insert(Strings::read(list)?);
             files = SourceFiles::read(builder, shared, strings)?;
             if shared.get("stackTable").is_some() {
                 tables = Some(Tables::read(builder, &context, shared, strings, &files)?);
             }
         }
-    }
     let threads = profile.require("threads", "an array of threads")?;
     threads.each("an array of threads", |_, thread| {
         let thread = thread.object("a thread")?;

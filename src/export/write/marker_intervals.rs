@@ -17,9 +17,9 @@ pub(crate) struct MarkerInterval {
 
 impl MarkerInterval {
     /// Returns the types, keys and values of all fields, those of the beginning first.
-    pub(crate) fn fields<'a>(
+    pub(crate) fn fields(
         &self,
-        markers: &'a Markers,
+        markers: &Markers,
     ) -> impl Iterator<Item = (TextId, TextId, FieldValue)> {
         let indices = [Some(self.first), self.last].into_iter().flatten();
         let payloads = indices.filter_map(|index| markers.get(index).payload);

@@ -99,6 +99,9 @@ pub(crate) fn build_model(
     Ok((profile, names.unread_files))
 }
 
+/// The fields of a marker, with their keys.
+type Fields = Vec<(TextId, FieldValue)>;
+
 struct ModelBuilder<'a> {
     source: &'a ProfileSource,
     process: &'a ProcessStreamingContext,
@@ -263,7 +266,7 @@ impl ModelBuilder<'_> {
         profile: &mut ProfileModel,
         number: u64,
         bytes: Option<&[u8]>,
-    ) -> Result<(&'static str, Vec<(TextId, FieldValue)>), (PayloadFailure, &'static str)> {
+    ) -> Result<(&'static str, Fields), (PayloadFailure, &'static str)> {
         let known = self
             .types
             .get(number)
@@ -286,7 +289,7 @@ impl ModelBuilder<'_> {
         markers: &mut Markers,
         marker: &DecodedMarker<'_>,
         (name, type_name): (Cow<'_, str>, &str),
-        fields: Option<Vec<(TextId, FieldValue)>>,
+        fields: Option<Fields>,
         stack: Option<(StackId, i64)>,
     ) {
         let name = match name_for_viewer(&name, type_name) {

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
+use crate::model::ids::{FunctionId, StackId};
 use crate::model::profile::{ProfileModel, Thread};
-use crate::model::stacks::{FunctionId, FunctionKind, StackId};
+use crate::model::stacks::FunctionKind;
 
 /// Index of a call node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -1,7 +1,6 @@
 //! The markers of a thread, in columns.
 
-use crate::model::profile::TextId;
-use crate::model::stacks::StackId;
+use crate::model::ids::{StackId, TextId};
 
 /// What a marker says about time. The numbers are Gecko's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -24,6 +24,7 @@
 
 mod call_nodes;
 mod counters;
+mod ids;
 mod markers;
 mod profile;
 mod samples;
@@ -32,13 +33,9 @@ mod unique_stacks;
 
 pub(crate) use call_nodes::{CallNode, CallNodes, NodeId};
 pub(crate) use counters::{Counter, CounterSample};
+pub(crate) use ids::{CategoryPair, FrameId, FunctionId, ModuleId, StackId, TextId};
 pub(crate) use markers::{FieldValue, Marker, MarkerPayload, MarkerPhase, Markers};
-pub(crate) use profile::{
-    Category, CategoryPair, MarkerSchema, Meta, Module, ModuleId, Process, ProfileModel, TextId,
-    Thread,
-};
+pub(crate) use profile::{Category, MarkerSchema, Meta, Module, Process, ProfileModel, Thread};
 pub(crate) use samples::{Sample, Samples, WeightUnit};
-pub(crate) use stacks::{
-    Frame, FrameId, Function, FunctionId, FunctionKind, NativeSymbol, SourceText, StackId,
-};
+pub(crate) use stacks::{Frame, Function, FunctionKind, NativeSymbol, SourceText};
 pub(crate) use unique_stacks::UniqueStacks;

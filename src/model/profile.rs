@@ -3,21 +3,12 @@
 use std::collections::HashMap;
 
 use crate::model::counters::Counter;
+use crate::model::ids::{FrameId, FunctionId, ModuleId, StackId, TextId};
 use crate::model::markers::Markers;
 use crate::model::samples::Samples;
-use crate::model::stacks::{
-    Frame, FrameId, Function, FunctionId, NativeSymbol, SourceText, StackId,
-};
+use crate::model::stacks::{Frame, Function, NativeSymbol, SourceText};
 use crate::model::unique_stacks::UniqueStacks;
 use crate::util::{Search, TextTable, UniqueIndex};
-
-/// A text of the profile, such as a name, a path, or a value in JSON.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub(crate) struct TextId(pub(crate) u32);
-
-/// Index of a module in [`ProfileModel::modules`].
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct ModuleId(pub(crate) u32);
 
 /// A profile, of one process or of several.
 #[derive(Debug, Default)]
@@ -68,13 +59,6 @@ pub(crate) struct Category {
     pub(crate) color: String,
     /// Names of the subcategories; at least one.
     pub(crate) subcategories: Vec<String>,
-}
-
-/// A category, and one of its subcategories, by index.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct CategoryPair {
-    pub(crate) category: u16,
-    pub(crate) subcategory: u16,
 }
 
 /// The description of a marker type.

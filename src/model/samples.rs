@@ -1,6 +1,6 @@
 //! The samples of a thread, in columns.
 
-use crate::model::stacks::StackId;
+use crate::model::ids::StackId;
 
 /// A sample of a thread.
 #[derive(Clone, Copy, PartialEq, Debug)]

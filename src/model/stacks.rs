@@ -1,18 +1,6 @@
 //! Functions, frames and stacks.
 
-use crate::model::profile::{CategoryPair, ModuleId, TextId};
-
-/// Index of a function.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct FunctionId(pub(crate) u32);
-
-/// Index of a frame.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct FrameId(pub(crate) u32);
-
-/// Index of a stack.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct StackId(pub(crate) u32);
+use crate::model::ids::{CategoryPair, FunctionId, ModuleId, TextId};
 
 /// What a function is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use crate::export::read::builder::{Categories, ModelBuilder};
+use crate::export::read::builder::ModelBuilder;
+use crate::export::read::gecko_process::GeckoProcess;
 use crate::export::read::gecko_thread::read_thread;
-use crate::export::read::marker_fields::{IndexFields, read_schemas};
+use crate::export::read::marker_fields::read_schemas;
 use crate::export::read::meta::{CpuUnit, read_meta, to_json};
 use crate::export::read::table::each_row;
 use crate::export::read::value::{Object, Value, to_ns};
@@ -17,21 +18,6 @@ const MAX_LEVELS: usize = 8;
 
 /// The name of a process's main thread.
 const MAIN_THREAD: &str = "GeckoMain";
-
-/// What the threads of a process share.
-pub(super) struct GeckoProcess {
-    /// Start of the process, in ns since the profile's start. Its times are relative to it.
-    pub(super) offset_ns: i64,
-    pub(super) categories: Categories,
-    pub(super) index_fields: IndexFields,
-    pub(super) cpu_unit: CpuUnit,
-    /// Sorted by address.
-    pub(super) modules: Vec<ModuleId>,
-    /// By their names.
-    pub(super) module_names: HashMap<String, ModuleId>,
-    /// Index of the process in the model.
-    pub(super) process: usize,
-}
 
 /// Reads the profile of a process and of the processes within it.
 pub(super) fn read_gecko(

@@ -1,7 +1,7 @@
 //! Reads the frames and stacks of a Gecko thread.
 
 use crate::export::read::builder::{ModelBuilder, Strings, category_pair, is_structure};
-use crate::export::read::gecko::GeckoProcess;
+use crate::export::read::gecko_process::GeckoProcess;
 use crate::export::read::location::Location;
 use crate::export::read::table::{TableRow, each_row};
 use crate::export::read::value::Value;

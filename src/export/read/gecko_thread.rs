@@ -1,7 +1,7 @@
 //! Reads a thread of Gecko's JSON.
 
 use crate::export::read::builder::{Cause, ModelBuilder, Strings, in_order, marker_category};
-use crate::export::read::gecko::GeckoProcess;
+use crate::export::read::gecko_process::GeckoProcess;
 use crate::export::read::gecko_stacks::{GeckoStacks, Role};
 use crate::export::read::marker_fields::{MarkerReader, MarkerTimes};
 use crate::export::read::table::each_row;

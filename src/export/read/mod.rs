@@ -3,12 +3,14 @@
 mod builder;
 mod columns;
 mod gecko;
+mod gecko_process;
 mod gecko_stacks;
 mod gecko_thread;
 mod location;
 mod marker_fields;
 mod meta;
 mod processed;
+mod processed_profile;
 mod processed_tables;
 mod processed_thread;
 mod source;

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 
-use crate::export::read::builder::{Categories, ModelBuilder, Strings};
+use crate::export::read::builder::{ModelBuilder, Strings};
 use crate::export::read::columns::{fill_column, required_column};
 use crate::export::read::gecko::{each_samples_table, read_module};
-use crate::export::read::marker_fields::{IndexFields, read_schemas};
+use crate::export::read::marker_fields::read_schemas;
 use crate::export::read::meta::{CpuUnit, read_meta, to_json};
+use crate::export::read::processed_profile::ProcessedProfile;
 use crate::export::read::processed_tables::{SourceFiles, Tables};
 use crate::export::read::processed_thread::{read_thread, read_times};
 use crate::export::read::value::Object;
@@ -16,16 +17,6 @@ use crate::types::ReadError;
 /// The modules' invented addresses begin here, and each begins at a multiple of a page.
 const FIRST_ADDRESS: u64 = 1 << 32;
 const PAGE_BYTES: u64 = 4096;
-
-/// What the threads of a profile share.
-pub(super) struct ProcessedProfile {
-    pub(super) categories: Categories,
-    pub(super) index_fields: IndexFields,
-    pub(super) cpu_unit: CpuUnit,
-    pub(super) modules: Vec<ModuleId>,
-    /// Indices of the processes by their ids.
-    pub(super) processes: HashMap<String, usize>,
-}
 
 pub(super) fn read_processed(
     builder: &mut ModelBuilder,
@@ -50,13 +41,14 @@ pub(super) fn read_processed(
     let mut files = SourceFiles::default();
     let mut tables = None;
     if let Some(shared) = &shared
-        && let Some(list) = shared.get("stringArray") {
-            let strings = strings.insert(Strings::read(list)?);
-            files = SourceFiles::read(builder, shared, strings)?;
-            if shared.get("stackTable").is_some() {
-                tables = Some(Tables::read(builder, &context, shared, strings, &files)?);
-            }
+        && let Some(list) = shared.get("stringArray")
+    {
+        let strings = strings.insert(Strings::read(list)?);
+        files = SourceFiles::read(builder, shared, strings)?;
+        if shared.get("stackTable").is_some() {
+            tables = Some(Tables::read(builder, &context, shared, strings, &files)?);
         }
+    }
     let threads = profile.require("threads", "an array of threads")?;
     threads.each("an array of threads", |_, thread| {
         let thread = thread.object("a thread")?;

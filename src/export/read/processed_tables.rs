@@ -2,7 +2,7 @@
 
 use crate::export::read::builder::{ModelBuilder, Strings, category_pair, is_structure};
 use crate::export::read::columns::{fill_column, for_rows, required_column};
-use crate::export::read::processed::ProcessedProfile;
+use crate::export::read::processed_profile::ProcessedProfile;
 use crate::export::read::value::{Object, Value};
 use crate::model::{
     CategoryPair, Frame, FrameId, Function, FunctionKind, ModuleId, NativeSymbol, SourceText,

@@ -4,7 +4,7 @@ use crate::export::read::builder::{Cause, ModelBuilder, Strings, in_order, marke
 use crate::export::read::columns::{fill_column, for_rows, required_column};
 use crate::export::read::gecko_thread::weight_unit;
 use crate::export::read::marker_fields::{MarkerReader, MarkerTimes, field_value};
-use crate::export::read::processed::ProcessedProfile;
+use crate::export::read::processed_profile::ProcessedProfile;
 use crate::export::read::processed_tables::Tables;
 use crate::export::read::value::{Object, Value, to_ns};
 use crate::model::{

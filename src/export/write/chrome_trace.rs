@@ -18,6 +18,7 @@ use crate::export::options::ExportOptions;
 use crate::export::profile_calls::{CallOrSpan, visit_calls};
 use crate::export::profile_nodes::ProfileNodes;
 use crate::export::ticks::{MicroClock, TickRange, Ticks};
+use crate::export::write::trace_events::write_track;
 use crate::export::write::trace_flows::Flows;
 use crate::export::write::trace_markers::MarkerEvents;
 use crate::export::write::trace_samples::write_samples;
@@ -233,12 +234,6 @@ impl<'a> Trace<'a> {
             json.key("sort_index").unsigned(index);
         });
     }
-}
-
-/// Writes the process and the thread of an event.
-pub(super) fn write_track(json: &mut JsonWriter<'_>, (pid, tid): (u64, u64)) {
-    json.key("pid").unsigned(pid);
-    json.key("tid").unsigned(tid);
 }
 
 fn write_metadata(

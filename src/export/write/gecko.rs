@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use crate::export::options::ExportOptions;
+use crate::export::write::gecko_process::{GeckoProcess, write_schema};
 use crate::export::write::gecko_thread::{write_placeholder_main_thread, write_thread};
 use crate::json::JsonWriter;
-use crate::model::{Module, ModuleId, ProfileModel, WeightUnit};
+use crate::model::{Module, ModuleId, ProfileModel};
 use crate::util::{FailureLatch, ProgressLocation, ProgressLogger};
 
 /// Version of the format. Since version 36, the texts of markers are string indices.
@@ -17,33 +18,6 @@ const MAIN_THREAD: &str = "GeckoMain";
 
 /// Progress at the end of the part before the threads, from 0 to 1.
 const META_END: f32 = 0.05;
-
-/// What a process's part of the profile is written from.
-pub(super) struct GeckoProcess<'a> {
-    pub(super) profile: &'a ProfileModel,
-    /// Index of the process in the model.
-    pub(super) index: usize,
-    /// Start of the process, in ns since the profile's start. Its times are relative to it.
-    pub(super) start_ns: i64,
-}
-
-impl GeckoProcess<'_> {
-    /// Writes a time of the profile in the time of the process.
-    pub(super) fn time(&self, json: &mut JsonWriter<'_>, time_ns: i64) {
-        let time_ns = time_ns.saturating_sub(self.start_ns);
-        match u64::try_from(time_ns) {
-            Ok(time_ns) => json.time_ms(time_ns),
-            Err(_) => json.float(time_ns as f64 / 1e6),
-        }
-    }
-
-    pub(super) fn optional_time(&self, json: &mut JsonWriter<'_>, time_ns: Option<i64>) {
-        match time_ns {
-            Some(time_ns) => self.time(json, time_ns),
-            None => json.null(),
-        }
-    }
-}
 
 /// Writes a profile as Gecko's JSON. Addresses become those in the process, and named frames lose
 /// theirs, because the format has none for them.
@@ -138,14 +112,6 @@ fn write_process(
     let log = facts.and_then(|facts| facts.log.as_ref());
     spliced(json, "profilingLog", log, None);
     json.key("processes").array(write_children);
-}
-
-pub(super) fn write_schema(json: &mut JsonWriter<'_>, columns: &[&str]) {
-    json.key("schema").object(|json| {
-        for (column, number) in columns.iter().zip(0..) {
-            json.key(column).unsigned(number);
-        }
-    });
 }
 
 fn write_meta(json: &mut JsonWriter<'_>, process: &GeckoProcess<'_>) {
@@ -347,13 +313,4 @@ fn write_paused_ranges(json: &mut JsonWriter<'_>, process: &GeckoProcess<'_>) {
             });
         }
     });
-}
-
-/// Returns the name of the unit of weights in the Firefox Profiler.
-pub(super) fn weight_type(unit: WeightUnit) -> &'static str {
-    match unit {
-        WeightUnit::Samples => "samples",
-        WeightUnit::Milliseconds => "tracing-ms",
-        WeightUnit::Bytes => "bytes",
-    }
 }

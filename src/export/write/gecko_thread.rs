@@ -1,7 +1,7 @@
 //! Writes a thread as Gecko's JSON: its rows, and the tables that these use.
 
 use crate::export::process_times::holds_process_time;
-use crate::export::write::gecko::{GeckoProcess, weight_type, write_schema};
+use crate::export::write::gecko_process::{GeckoProcess, weight_type, write_schema};
 use crate::json::{JsonWriter, StringIndex, UniqueStrings};
 use crate::model::{
     FieldValue, Frame, FrameId, Function, FunctionKind, Marker, MarkerPayload, ProfileModel,

@@ -4,8 +4,7 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 
-use crate::export::write::chrome_trace::write_track;
-use crate::export::write::trace_markers::MARKER_CATEGORY;
+use crate::export::write::trace_events::{MARKER_CATEGORY, write_track};
 use crate::json::JsonWriter;
 use crate::model::{FieldValue, MarkerPayload, ProfileModel, TextId};
 

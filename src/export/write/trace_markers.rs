@@ -2,14 +2,10 @@
 
 use crate::export::marker_spans::MarkerSpan;
 use crate::export::ticks::MicroClock;
-use crate::export::write::chrome_trace::write_track;
+use crate::export::write::trace_events::{MARKER_CATEGORY, write_track};
 use crate::export::write::trace_flows::Flows;
 use crate::json::JsonWriter;
 use crate::model::{FieldValue, Marker, MarkerPhase, ProfileModel, TextId, Thread};
-
-/// The `cat` of all markers. DevTools follows a flow only between events of the same `cat`, so the
-/// marker's own category is an argument.
-pub(super) const MARKER_CATEGORY: &str = "marker";
 
 /// Writes markers of a thread to one track.
 pub(super) struct MarkerEvents<'a, 'b> {

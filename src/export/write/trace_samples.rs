@@ -2,7 +2,7 @@
 
 use crate::export::profile_nodes::{FIXED_NODES, ProfileNodes, ROOT, id_of_call, parent_id};
 use crate::export::ticks::{Activity, MicroClock, Tick};
-use crate::export::write::chrome_trace::write_track;
+use crate::export::write::trace_events::write_track;
 use crate::json::JsonWriter;
 use crate::model::{NodeId, ProfileModel};
 

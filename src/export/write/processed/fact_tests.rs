@@ -5,6 +5,9 @@ use serde_json::{Value, json};
 use super::sample_model::sample_profile;
 use super::tests::{names, sample_file, string, written};
 use super::*;
+use crate::export::options::ExportOptions;
+use crate::model::ProfileModel;
+use crate::util::ProgressLogger;
 
 #[test]
 fn session_range_includes_all_samples() {

@@ -4,8 +4,11 @@ use serde_json::{Value, json};
 
 use super::sample_model::sample_profile;
 use super::*;
+use crate::export::options::ExportOptions;
 use crate::export::options::SampleWeight;
+use crate::model::ProfileModel;
 use crate::model::WeightUnit;
+use crate::util::ProgressLogger;
 
 pub(super) fn written(profile: &ProfileModel, options: &ExportOptions) -> Value {
     let mut out = Vec::new();
@@ -305,7 +308,7 @@ fn failure_of_the_output_is_returned() {
     );
     assert_eq!(
         failure.map_err(|failure| failure.kind()),
-        Err(io::ErrorKind::WriteZero)
+        Err(std::io::ErrorKind::WriteZero)
     );
 }
 

@@ -201,9 +201,10 @@ impl Graph<'_> {
             tooltip += &format!("; itself {own}, {share}");
         }
         if let FlameLabel::Function(function) = node.label
-            && let Some(module) = self.profile.function(function).module {
-                tooltip += &format!("\n{}", Escaped(&self.profile.module(module).name));
-            }
+            && let Some(module) = self.profile.function(function).module
+        {
+            tooltip += &format!("\n{}", Escaped(&self.profile.module(module).name));
+        }
         tooltip
     }
 

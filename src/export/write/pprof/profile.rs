@@ -1,0 +1,223 @@
+//! Merges samples by stack and context, and writes the messages of a profile.
+
+use std::io::{self, Write};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use crate::export::options::ExportOptions;
+use crate::export::write::pprof::contexts::{Context, Contexts};
+use crate::export::write::pprof::messages::Label;
+use crate::export::write::pprof::tables::Tables;
+use crate::model::{FunctionKind, ProfileModel, Sample, StackId, Thread, WeightUnit};
+use crate::util::{NumberMap, ProgressLocation, ProgressLogger, pair_key};
+
+/// Which values samples have beside the number of samples and the wall time.
+#[derive(Clone, Copy)]
+struct ValueKinds {
+    bytes: bool,
+    cpu: bool,
+}
+
+/// The values of the samples with one stack in one context.
+#[derive(Clone, Copy, Default)]
+struct Values {
+    samples: i64,
+    bytes: i64,
+    wall_ns: i64,
+    cpu_ns: i64,
+}
+
+/// Writes the chosen threads as a compressed pprof profile.
+pub(crate) fn write_pprof(
+    profile: &ProfileModel,
+    options: &ExportOptions,
+    out: &mut dyn Write,
+    progress: &ProgressLogger,
+) -> io::Result<()> {
+    let mut compressed = GzEncoder::new(out, Compression::default());
+    let mut tables = Tables::new(profile, &mut compressed);
+    let threads = options.threads(profile);
+    let unit_of = |index: &usize| profile.threads[*index].samples.weight_unit;
+    let kinds = ValueKinds {
+        bytes: threads
+            .iter()
+            .any(|index| unit_of(index) == WeightUnit::Bytes),
+        cpu: profile.meta.has_cpu_deltas,
+    };
+    write_head(profile, &mut tables, kinds, &threads);
+    let mut contexts = Contexts::new(profile);
+    for (progress, index) in progress.loop_sub_loggers(threads, ProgressLocation::Samples) {
+        let thread = &profile.threads[index];
+        let rows = merge_samples(profile, thread, &mut contexts, &progress);
+        let labels = thread_labels(profile, thread, &mut tables);
+        for ((stack, context), values) in rows {
+            let sample = crate::export::write::pprof::messages::Sample {
+                location_id: tables.stack(options, stack),
+                value: values.list(kinds),
+                label: {
+                    let mut all = labels.clone();
+                    all.extend(stack_label(profile, stack, &mut tables));
+                    let context = contexts.get(context);
+                    all.extend(context_labels(profile, context, &mut tables));
+                    all
+                },
+            };
+            tables.sample(sample)?;
+        }
+    }
+    tables.finish()?;
+    compressed.finish()?.flush()
+}
+
+/// Sets the fields that the profile has once.
+fn write_head(
+    profile: &ProfileModel,
+    tables: &mut Tables<'_>,
+    kinds: ValueKinds,
+    threads: &[usize],
+) {
+    let mut types = vec![tables.value_type("samples", "count")];
+    if kinds.bytes {
+        types.push(tables.value_type("space", "bytes"));
+    }
+    types.push(tables.value_type("wall", "nanoseconds"));
+    if kinds.cpu {
+        types.push(tables.value_type("cpu", "nanoseconds"));
+    }
+    let period_type = tables.value_type("cpu", "nanoseconds");
+    let (start_ns, end_ns) = profile.meta.session_ns.unwrap_or_else(|| {
+        let samples = threads.iter().map(|index| &profile.threads[*index].samples);
+        let samples = samples.filter(|samples| !samples.is_empty());
+        let ranges = samples.map(|samples| {
+            let last = samples.get(samples.len() - 1);
+            (samples.get(0).time_ns, last.time_ns)
+        });
+        let whole = ranges.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
+        whole.unwrap_or_default()
+    });
+    let head = tables.part();
+    head.sample_type = types;
+    head.time_nanos = ((profile.meta.start_epoch_ms * 1e6) as i64).saturating_add(start_ns);
+    head.duration_nanos = end_ns.saturating_sub(start_ns);
+    head.period_type = Some(period_type);
+    head.period = i64::try_from(profile.meta.interval_ns).unwrap_or(i64::MAX);
+}
+
+type Row = ((Option<StackId>, u32), Values);
+
+/// Merges the samples with the same stack and context, in the order of their first samples.
+fn merge_samples(
+    profile: &ProfileModel,
+    thread: &Thread,
+    contexts: &mut Contexts<'_>,
+    progress: &ProgressLogger,
+) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    let mut known = NumberMap::default();
+    let mut of_thread = contexts.of_thread(thread);
+    let samples = &thread.samples;
+    let count = samples.len();
+    for sample in progress.watch(samples.iter(), count, ProgressLocation::Samples) {
+        let context = of_thread.at(contexts, sample.time_ns);
+        let stack = sample.stack.map_or(0, |stack| stack.0 + 1);
+        let row = *known.entry(pair_key(stack, context)).or_insert_with(|| {
+            rows.push(((sample.stack, context), Values::default()));
+            rows.len() - 1
+        });
+        rows[row].1.add(profile, samples.weight_unit, &sample);
+    }
+    rows
+}
+
+impl Values {
+    fn add(&mut self, profile: &ProfileModel, unit: WeightUnit, sample: &Sample) {
+        let interval_ns = i64::try_from(profile.meta.interval_ns).unwrap_or(i64::MAX);
+        let (samples, bytes, wall_ns) = match unit {
+            WeightUnit::Samples => (sample.weight, 0, interval_ns.saturating_mul(sample.weight)),
+            WeightUnit::Milliseconds => (1, 0, sample.weight.saturating_mul(1_000_000)),
+            WeightUnit::Bytes => (1, sample.weight, 0),
+        };
+        let cpu_ns = i64::try_from(sample.cpu_delta_ns.unwrap_or(0)).unwrap_or(i64::MAX);
+        for (sum, value) in [
+            (&mut self.samples, samples),
+            (&mut self.bytes, bytes),
+            (&mut self.wall_ns, wall_ns),
+            (&mut self.cpu_ns, cpu_ns),
+        ] {
+            *sum = sum.saturating_add(value);
+        }
+    }
+
+    fn list(&self, kinds: ValueKinds) -> Vec<i64> {
+        let bytes = kinds.bytes.then_some(self.bytes);
+        let cpu = kinds.cpu.then_some(self.cpu_ns);
+        let values = [Some(self.samples), bytes, Some(self.wall_ns), cpu];
+        values.into_iter().flatten().collect()
+    }
+}
+
+fn text_label(tables: &mut Tables<'_>, key: &str, text: &str) -> Label {
+    Label {
+        key: tables.text(key),
+        str: tables.text(text),
+        num: 0,
+    }
+}
+
+/// Returns a label with an id: a number, or a text if it is none.
+fn id_label(tables: &mut Tables<'_>, key: &str, id: &str) -> Label {
+    match id.parse() {
+        Ok(num) if num != 0 => Label {
+            key: tables.text(key),
+            str: 0,
+            num,
+        },
+        _ => text_label(tables, key, id),
+    }
+}
+
+fn thread_labels(profile: &ProfileModel, thread: &Thread, tables: &mut Tables<'_>) -> Vec<Label> {
+    let mut labels = vec![
+        text_label(tables, "thread", &thread.name),
+        id_label(tables, "thread_id", &thread.tid),
+    ];
+    if profile.processes.len() > 1 {
+        let process = profile.process_of(thread);
+        labels.push(text_label(tables, "process", &process.name));
+        labels.push(id_label(tables, "process_id", &process.pid));
+    }
+    labels
+}
+
+/// Returns the label with the application's labels in a stack, if it has any.
+fn stack_label(
+    profile: &ProfileModel,
+    stack: Option<StackId>,
+    tables: &mut Tables<'_>,
+) -> Option<Label> {
+    let functions = profile.stack_frames(stack).map(|frame| {
+        let function = profile.frame(frame).function;
+        profile.function(function)
+    });
+    let labels = functions.filter(|function| function.kind == FunctionKind::Label);
+    let mut path: Vec<_> = labels.map(|label| profile.text(label.name)).collect();
+    path.reverse();
+    (!path.is_empty()).then(|| text_label(tables, "label", &path.join(";")))
+}
+
+fn context_labels(
+    profile: &ProfileModel,
+    context: &Context,
+    tables: &mut Tables<'_>,
+) -> Vec<Label> {
+    let marker = context.marker.map(|name| profile.text(name));
+    let marker = marker.map(|name| text_label(tables, "marker", name));
+    let fields = context.fields.iter().map(|((type_name, key), value)| {
+        let key = format!("{}.{}", profile.text(*type_name), profile.text(*key));
+        let value = value.map_or("(other)", |value| profile.text(value));
+        text_label(tables, &key, value)
+    });
+    let fields: Vec<_> = fields.collect();
+    marker.into_iter().chain(fields).collect()
+}

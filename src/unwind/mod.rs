@@ -12,6 +12,9 @@
 //!    sample, with all registers. The caller of a signal trampoline was interrupted and made no
 //!    call, so it is looked up at its exact address. So is the name of the trampoline itself, which
 //!    the handler returns to but which did not call it.
+//!    Call frame information is false in libgcc's functions that raise an exception, just before
+//!    they jump to its handler: the registers and the return address that they saved are the
+//!    handler's by then. Stacks end there (`has_saved_registers` in `unwinder.rs`).
 //! 2. **Generated code**, which the application registers or `/tmp/perf-PID.map` lists. It is
 //!    unwound by its frame pointers.
 //! 3. **Other code** is unwound only if the frame is proven; see `frame_pointer/`. Otherwise the

@@ -13,6 +13,8 @@ mod abi {
     pub(crate) const RETURN_ADDRESS: u16 = 16;
     /// `rbx`, `rbp`, `r12` to `r15`.
     pub(crate) const CALLEE_SAVED: u64 = 1 << 3 | 1 << 6 | 0b1111 << 12;
+    /// Number of registers, from 0 on, that pass data to an exception's handler: `rax` and `rdx`.
+    pub(crate) const EXCEPTION_DATA: u16 = 2;
     pub(crate) const ADDRESS_BITS: u32 = 64;
 }
 
@@ -25,6 +27,8 @@ mod abi {
     pub(crate) const RETURN_ADDRESS: u16 = 30;
     /// `x19` to `x30`; `x30` is unchanged only in a function that makes no call.
     pub(crate) const CALLEE_SAVED: u64 = 0xfff << 19;
+    /// Number of registers, from 0 on, that pass data to an exception's handler.
+    pub(crate) const EXCEPTION_DATA: u16 = 4;
     /// Number of address bits; the bits above hold the signature of a signed pointer.
     pub(crate) const ADDRESS_BITS: u32 = 48;
 }
@@ -32,6 +36,7 @@ mod abi {
 pub(crate) const SP: Register = Register(abi::SP);
 pub(crate) const FP: Register = Register(abi::FP);
 pub(crate) const RETURN_ADDRESS: Register = Register(abi::RETURN_ADDRESS);
+pub(crate) const EXCEPTION_DATA: u16 = abi::EXCEPTION_DATA;
 
 /// Whether calls put the return address in a register instead of on the stack.
 pub(crate) const HAS_LINK_REGISTER: bool = (abi::RETURN_ADDRESS as usize) < GENERAL_REGISTERS;

@@ -9,7 +9,7 @@ use crate::types::{CodeAddress, StackAddress, TimeStamp};
 use crate::unwind::cfi::{CallFrames, Caller, NoCaller};
 use crate::unwind::cfi::{CodeShape, Rule};
 use crate::unwind::cfi::{RuleCache, RuleKey};
-use crate::unwind::frame_pointer::{CallProof, call_with_result_at, follow_frame};
+use crate::unwind::frame_pointer::{CallProof, call_with_result_at, direct_callees, follow_frame};
 use crate::unwind::frame_pointer::{has_fixed_frame, shape_in_function, shape_in_generated};
 use crate::unwind::generated::CodeMap;
 use crate::unwind::generated::KnownCode;
@@ -253,6 +253,7 @@ impl Unwinder {
                     self.follow_uncovered(shape, frame, &mut registers, stack)
                 }
                 Rule::Generated => self.follow_generated(frame, &mut registers, stack),
+                Rule::JumpsToHandler => Err(NoCaller::Broken),
                 _ => self.evaluate(frame, &mut registers, stack),
             };
             let caller = match caller {
@@ -301,8 +302,14 @@ impl Unwinder {
                 .is_some_and(|code| code.is_live())
                 .then_some(Rule::Generated);
         };
+        let context = &mut self.context;
         let covered =
-            CallFrames::of(module).and_then(|frames| frames.rule_at(address, &mut self.context));
+            CallFrames::of(module).and_then(|frames| match frames.rule_at(address, context)? {
+                Rule::JumpsToHandler if has_saved_registers(&frames, frame, context) => {
+                    Some(Rule::Evaluate)
+                }
+                rule => Some(rule),
+            });
         let rule = covered.unwrap_or_else(|| {
             if self
                 .code
@@ -413,6 +420,30 @@ impl Unwinder {
         })
         .ok_or(NoCaller::Broken)
     }
+}
+
+/// Returns whether a function that will jump to an exception's handler still has its caller's
+/// registers and its return address where it saved them.
+///
+/// Before the jump, libgcc calls `uw_install_context_1`, which replaces them with the handler's, and
+/// then `_Unwind_DebugHook`. These calls follow each other without a branch. So if both are still to
+/// come, nothing is replaced yet. For an interrupted frame, one more call is required, in case the
+/// first one is inlined and calls `memcpy`.
+fn has_saved_registers(
+    frames: &CallFrames<'_>,
+    frame: Caller,
+    context: &mut UnwindContext<usize>,
+) -> bool {
+    let Some(jump) = frames.handler_jump_after(frame.lookup_address(), context) else {
+        return false;
+    };
+    let is_function = |address: &u64| {
+        frames
+            .function_at(*address)
+            .is_some_and(|function| function.start == *address)
+    };
+    let calls = direct_callees(&(frame.address..jump)).into_iter();
+    calls.filter(is_function).count() >= if frame.is_pc { 3 } else { 2 }
 }
 
 fn innermost_frame(registers: &Registers) -> NativeFrame {

@@ -16,7 +16,8 @@ use crate::platform::ModuleImage;
 use crate::unwind::cfi::rule::{FrameOffsets, Rule};
 use crate::unwind::native_stack::StackCopy;
 use crate::unwind::register_file::{
-    FP, HAS_LINK_REGISTER, RETURN_ADDRESS, RegisterFile, SP, strip_pointer_signature,
+    EXCEPTION_DATA, FP, HAS_LINK_REGISTER, RETURN_ADDRESS, RegisterFile, SP,
+    strip_pointer_signature,
 };
 
 type Bytes<'a> = EndianSlice<'a, NativeEndian>;
@@ -102,7 +103,32 @@ impl<'a> CallFrames<'a> {
         if entry.is_signal_trampoline() {
             return Some(Rule::SignalTrampoline);
         }
+        if saves_exception_data(row) {
+            return Some(Rule::JumpsToHandler);
+        }
         Some(to_rule(row).unwrap_or(Rule::Evaluate))
+    }
+
+    /// Returns the address after `address` where the function begins to jump to an exception's
+    /// handler. There, its frame is found by a register other than the stack pointer and the frame
+    /// pointer.
+    pub(crate) fn handler_jump_after(
+        &self,
+        address: u64,
+        context: &mut UnwindContext<usize>,
+    ) -> Option<u64> {
+        let entry = self.entry_at(address)?;
+        let mut rows = entry.rows(&self.eh_frame, &self.bases, context).ok()?;
+        while let Some(row) = rows.next_row().ok()? {
+            let is_jump = match row.cfa() {
+                CfaRule::RegisterAndOffset { register, .. } => ![SP, FP].contains(register),
+                CfaRule::Expression(_) => false,
+            };
+            if is_jump && row.start_address() > address {
+                return Some(row.start_address());
+            }
+        }
+        None
     }
 
     /// Evaluates the call frame information of `address` and changes `registers` to the caller's.
@@ -160,6 +186,18 @@ impl<'a> CallFrames<'a> {
         *registers = callers;
         Ok(caller)
     }
+}
+
+/// Returns whether the function saves the registers that pass data to an exception's handler, and no
+/// other caller-saved register after them. Only functions with `__builtin_eh_return` do.
+fn saves_exception_data(row: &Row) -> bool {
+    let is_saved = |number| {
+        matches!(
+            row.register(Register(number)),
+            Some(RegisterRule::Offset(_))
+        )
+    };
+    (0..EXCEPTION_DATA).all(is_saved) && !is_saved(EXCEPTION_DATA)
 }
 
 /// Converts a row to a rule, if a rule can express it.

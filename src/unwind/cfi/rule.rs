@@ -18,6 +18,9 @@ pub(crate) enum Rule {
     Evaluate,
     /// The code to which a signal handler returns. Its call frame information is evaluated, too.
     SignalTrampoline,
+    /// The function is about to jump to an exception's handler. It may have replaced the registers
+    /// and the return address that it saved with the handler's, so its caller is unknown.
+    JumpsToHandler,
     /// Call frame information does not cover the address.
     Uncovered(CodeShape),
     /// The address lies in generated code that the application or the perf map announced.

@@ -49,6 +49,32 @@ pub(crate) fn call_before(return_address: u64) -> Option<Call> {
     read_own_memory(start, &mut bytes).then(|| arch::call_ending(&bytes, return_address))?
 }
 
+/// Returns the callees of all direct calls in the code. Tries each byte as the start of an
+/// instruction, so some of the addresses may be no callees.
+pub(crate) fn direct_callees(code: &Range<u64>) -> Vec<u64> {
+    // A window ends at each possible end of a call.
+    let start = code.start - (arch::MAX_CALL_BYTES - arch::DIRECT_CALL_BYTES) as u64;
+    let length = code.end.saturating_sub(start);
+    if length > MAX_FUNCTION_BYTES {
+        return Vec::new();
+    }
+    let mut bytes = vec![0; length as usize];
+    if !read_own_memory(start, &mut bytes) {
+        return Vec::new();
+    }
+    let ends = (code.start + arch::DIRECT_CALL_BYTES as u64)..=code.end;
+    let callee = |(window, end): (&[u8], u64)| match arch::call_ending(window.try_into().ok()?, end)
+    {
+        Some(Call::Direct(callee)) => Some(callee),
+        _ => None,
+    };
+    bytes
+        .windows(arch::MAX_CALL_BYTES)
+        .zip(ends)
+        .filter_map(callee)
+        .collect()
+}
+
 /// Returns the function that the code at a return address calls at once, with the returned value as
 /// its first argument.
 pub(crate) fn call_with_result_at(return_address: u64) -> Option<u64> {

@@ -3,6 +3,7 @@
 use crate::unwind::frame_pointer::instructions::{Call, Prologue};
 
 pub(crate) const MAX_CALL_BYTES: usize = 4;
+pub(crate) const DIRECT_CALL_BYTES: usize = 4;
 
 /// Always returns false: not analyzed on this architecture.
 pub(crate) fn has_fixed_frame(_: &[u8]) -> bool {

@@ -4,6 +4,8 @@ use crate::unwind::frame_pointer::instructions::{Call, Prologue};
 
 /// Maximum number of bytes needed to recognize a call instruction.
 pub(crate) const MAX_CALL_BYTES: usize = 7;
+/// Length of a direct call.
+pub(crate) const DIRECT_CALL_BYTES: usize = 5;
 
 const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 const PUSH_RBP: u8 = 0x55;

@@ -8,6 +8,6 @@ mod machine_code_arch;
 mod walk;
 
 pub(crate) use machine_code::{
-    call_with_result_at, has_fixed_frame, shape_in_function, shape_in_generated,
+    call_with_result_at, direct_callees, has_fixed_frame, shape_in_function, shape_in_generated,
 };
 pub(crate) use walk::{CallProof, follow_frame};

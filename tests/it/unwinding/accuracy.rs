@@ -9,6 +9,7 @@ pub(crate) mod c_code;
 
 mod cases;
 mod driver;
+mod exceptions;
 mod rust_code;
 mod stepper;
 mod table;
@@ -25,6 +26,20 @@ fn stacks_are_exact_or_marked_as_truncated() {
             table
         });
         let table = thread.expect("spawn").join().expect("the cases");
+        table.print();
+        assert_eq!(table.below_the_bars(), [""; 0], "below the bars");
+    });
+}
+
+#[test]
+fn stacks_are_exact_or_truncated_while_an_exception_is_raised_and_caught() {
+    isolated(|| {
+        let thread = std::thread::spawn(|| {
+            let mut table = table::Table::default();
+            cases::exceptions(&mut table);
+            table
+        });
+        let table = thread.join().expect("the cases");
         table.print();
         assert_eq!(table.below_the_bars(), [""; 0], "below the bars");
     });

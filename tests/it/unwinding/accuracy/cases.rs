@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::c_code::{Folder, Library, compile};
 use super::driver::{Learned, Sampling, row, sample, session, session_every, step_through};
+use super::exceptions::throw_and_catch;
 use super::rust_code::FUNCTIONS;
 use super::stepper;
 use super::table::{Bar, Row, Table};
@@ -344,6 +345,14 @@ fn recursive_and_spins(depth: u64) -> u64 {
     } else {
         black_box(recursive_and_spins(depth - 1)) + 1
     }
+}
+
+pub(crate) fn exceptions(table: &mut Table) {
+    // The first one binds functions and initializes libgcc.
+    throw_and_catch();
+    let mut row = Row::new("an exception, raised and caught", Bar::MostlyExact);
+    step_through(&mut row, &mut throw_and_catch);
+    table.add(row, 2000);
 }
 
 type Recursive = fn(u64) -> u64;

@@ -18,6 +18,7 @@ use crate::sampler::encode::Tick;
 use crate::sampler::encode::{SampleEncoder, SampleWriter};
 use crate::sampler::thread::ThreadSampler;
 use crate::sampler::thread::Threads;
+use crate::sampler::tick::EvenTicks;
 use crate::sampler::tick::EventProbeRecorder;
 use crate::sampler::tick::Schedule;
 use crate::sampler::tick::TickOverheads;
@@ -155,6 +156,7 @@ struct SamplerThread {
     seen_thread_changes: u64,
     tick: Tick,
     tick_before: Tick,
+    even_ticks: EvenTicks,
     pauses: SeenPauses,
     scratch: Scratch,
     last_handler: HandlerCheck,
@@ -173,6 +175,7 @@ impl SamplerThread {
             number: 0,
             time: monotonic_now(),
         };
+        let interval_ns = session.settings.interval.as_nanos() as u64;
         Self {
             session,
             process: current_process_id(),
@@ -184,6 +187,7 @@ impl SamplerThread {
             seen_thread_changes: 0,
             tick: begin,
             tick_before: begin,
+            even_ticks: EvenTicks::new(begin, interval_ns),
             pauses: SeenPauses::default(),
             scratch: Scratch::default(),
             last_handler: HandlerCheck::InPlace,
@@ -278,6 +282,7 @@ impl SamplerThread {
             self.drop_expired();
         }
         let mut overheads = TickOverheads::begin(self.tick);
+        self.follow_missed_ticks();
         self.follow_modules();
         if self.session.stage.is_detached() {
             return self.sampling_state();
@@ -371,6 +376,20 @@ impl SamplerThread {
             self.threads.all().for_each(|thread| thread.resume(tick));
             self.threads.regroup(tick, true);
             self.next_counters = tick.time;
+        }
+    }
+
+    /// Ends the runs of idle samples if the ticks have become uneven.
+    fn follow_missed_ticks(&mut self) {
+        let tick = self.tick;
+        if self.pauses.is_paused {
+            self.even_ticks.restart(tick);
+        } else if !self.even_ticks.add(tick) {
+            self.with_context(|threads, context| {
+                threads
+                    .all()
+                    .for_each(|thread| thread.begin_idle_run(context));
+            });
         }
     }
 

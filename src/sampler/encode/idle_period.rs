@@ -70,18 +70,21 @@ pub(crate) struct IdlePeriod {
     /// Number of the announced sleep that the thread is in, if it announced one.
     announced: Option<u32>,
     since: Tick,
-    /// First tick that is not written yet.
-    unwritten: Tick,
+    /// Number of the first tick that is not written yet.
+    unwritten: u64,
+    /// That tick, or the one before, whichever has come.
+    known: Tick,
 }
 
 impl IdlePeriod {
     /// Starts an idle period on a tick that already has its sample.
-    pub(crate) fn new(cpu_ns: u64, announced: Option<u32>, tick: Tick, interval_ns: u64) -> Self {
+    pub(crate) fn new(cpu_ns: u64, announced: Option<u32>, tick: Tick) -> Self {
         Self {
             cpu_ns,
             announced,
             since: tick,
-            unwritten: after(tick, interval_ns),
+            unwritten: tick.number + 1,
+            known: tick,
         }
     }
 
@@ -104,34 +107,30 @@ impl IdlePeriod {
 
     /// Drops the unwritten ticks before this one.
     pub(crate) fn skip_to(&mut self, tick: Tick) {
-        self.unwritten = tick;
+        (self.unwritten, self.known) = (tick.number, tick);
     }
 
     /// Returns whether the unwritten part is overdue.
     pub(crate) fn is_overdue(&self, now: TimeStamp) -> bool {
         let part_ns = now.since_ns(self.since.time) / OVERDUE_DIVISOR;
-        now.since_ns(self.unwritten.time) >= part_ns.clamp(*OVERDUE_NS.start(), *OVERDUE_NS.end())
+        now.since_ns(self.known.time) > part_ns.clamp(*OVERDUE_NS.start(), *OVERDUE_NS.end())
     }
 
-    /// Takes the unwritten ticks up to `last`.
-    pub(crate) fn take_run(&mut self, last: Tick, interval_ns: u64) -> Option<SampleRun> {
+    /// Takes the unwritten ticks up to `last`, as evenly spaced since the last tick before them.
+    pub(crate) fn take_run(&mut self, last: Tick) -> Option<SampleRun> {
         let ticks = (last.number + 1)
-            .checked_sub(self.unwritten.number)
+            .checked_sub(self.unwritten)
             .filter(|&ticks| ticks > 0)?;
-        let first = self.unwritten.time.min(last.time);
-        self.unwritten = after(last, interval_ns);
+        let gaps = (last.number - self.known.number).max(1);
+        let spacing_ns = last.time.since_ns(self.known.time) / gaps;
+        let ticks_before = self.unwritten - self.known.number;
+        let first = self.known.time.plus_ns(spacing_ns * ticks_before);
+        (self.unwritten, self.known) = (last.number + 1, last);
         Some(SampleRun {
             first,
             last: last.time,
             ticks,
         })
-    }
-}
-
-fn after(tick: Tick, interval_ns: u64) -> Tick {
-    Tick {
-        number: tick.number + 1,
-        time: tick.time.plus_ns(interval_ns),
     }
 }
 
@@ -150,26 +149,32 @@ mod tests {
 
     #[test]
     fn take_run_returns_unwritten_ticks() {
-        let mut idle = IdlePeriod::new(5, None, tick(10), INTERVAL_NS);
-        assert_eq!(idle.take_run(tick(10), INTERVAL_NS), None);
+        let mut idle = IdlePeriod::new(5, None, tick(10));
+        assert_eq!(idle.take_run(tick(10)), None);
         let run = |first, last| SampleRun {
             first: tick(first).time,
             last: tick(last).time,
             ticks: last - first + 1,
         };
-        assert_eq!(idle.take_run(tick(11), INTERVAL_NS), Some(run(11, 11)));
-        assert_eq!(idle.take_run(tick(500), INTERVAL_NS), Some(run(12, 500)));
-        assert_eq!(idle.take_run(tick(500), INTERVAL_NS), None);
-        // A tick that came a little early.
-        let early = Tick {
-            number: 501,
-            time: TimeStamp(500_900),
+        assert_eq!(idle.take_run(tick(11)), Some(run(11, 11)));
+        assert_eq!(idle.take_run(tick(500)), Some(run(12, 500)));
+        assert_eq!(idle.take_run(tick(500)), None);
+        // A tick that came a little early, and ticks that came late.
+        let at = |number, time| Tick {
+            number,
+            time: TimeStamp(time),
         };
-        let run = idle.take_run(early, INTERVAL_NS).expect("a tick");
-        assert_eq!(
-            (run.first, run.last, run.ticks),
-            (early.time, early.time, 1)
-        );
+        for (last, first, ticks) in [
+            (at(501, 500_900), 500_900, 1),
+            (at(502, 900_000), 900_000, 1),
+            (at(505, 990_000), 930_000, 3),
+        ] {
+            let run = idle.take_run(last).expect("ticks");
+            assert_eq!(
+                (run.first, run.last, run.ticks),
+                (TimeStamp(first), last.time, ticks)
+            );
+        }
     }
 
     #[test]
@@ -203,11 +208,11 @@ mod tests {
 
     #[test]
     fn skip_to_drops_earlier_ticks() {
-        let mut idle = IdlePeriod::new(5, None, tick(10), INTERVAL_NS);
+        let mut idle = IdlePeriod::new(5, None, tick(10));
         idle.skip_to(tick(20));
-        assert_eq!(idle.take_run(tick(19), INTERVAL_NS), None);
+        assert_eq!(idle.take_run(tick(19)), None);
         idle.skip_to(tick(20));
-        let run = idle.take_run(tick(21), INTERVAL_NS).expect("two ticks");
+        let run = idle.take_run(tick(21)).expect("two ticks");
         assert_eq!(
             (run.first, run.last, run.ticks),
             (tick(20).time, tick(21).time, 2)
@@ -216,7 +221,7 @@ mod tests {
 
     #[test]
     fn announced_sleep_is_left_alone_until_its_end() {
-        let idle = IdlePeriod::new(5, Some(7), tick(0), INTERVAL_NS);
+        let idle = IdlePeriod::new(5, Some(7), tick(0));
         let announced = |announced, number| idle.is_announced(announced, tick(number));
         assert!(announced(Some(7), 1) && !announced(None, 1) && !announced(Some(9), 1));
         assert_eq!(
@@ -226,6 +231,6 @@ mod tests {
             4
         );
         assert!(!idle.is_long(tick(31)) && idle.is_long(tick(32)));
-        assert!(!IdlePeriod::new(5, None, tick(0), INTERVAL_NS).is_announced(None, tick(1)));
+        assert!(!IdlePeriod::new(5, None, tick(0)).is_announced(None, tick(1)));
     }
 }

@@ -344,12 +344,12 @@ mod tests {
             number,
             time: TimeStamp(number * INTERVAL_NS),
         };
-        let mut idle = IdlePeriod::new(0, None, tick(0), INTERVAL_NS);
+        let mut idle = IdlePeriod::new(0, None, tick(0));
         let (mut ticks, mut runs, mut longest_ns) = (0, 0, 0);
         // A thousand threads take turns, so each has one turn a second.
         for number in (1000..=3_600_000).step_by(1000) {
             if idle.is_overdue(tick(number).time) {
-                let run = idle.take_run(tick(number), INTERVAL_NS).expect("ticks");
+                let run = idle.take_run(tick(number)).expect("ticks");
                 writer.write(sample(1, run.first, run.last, run.ticks), &mut last);
                 longest_ns = longest_ns.max(run.last.since_ns(run.first));
                 (ticks, runs) = (ticks + run.ticks, runs + 1);

@@ -54,7 +54,7 @@ impl SampleRecorder {
         last: Tick,
         context: &TickContext<'_>,
     ) {
-        let run = idle.take_run(last, context.interval_ns());
+        let run = idle.take_run(last);
         let Some(run) = run.and_then(|run| context.unpaused_part(run)) else {
             return;
         };

@@ -728,7 +728,7 @@ impl ThreadSampler {
     ) {
         self.may_block_signal = true;
         if let Some(cpu_ns) = cpu_ns {
-            let idle = IdlePeriod::new(cpu_ns, announced, context.tick, context.interval_ns());
+            let idle = IdlePeriod::new(cpu_ns, announced, context.tick);
             self.state = ThreadState::Idle(idle);
         }
     }
@@ -742,6 +742,15 @@ impl ThreadSampler {
     /// Writes the pending idle samples up to the previous tick.
     pub(crate) fn write_idle_before_tick(&mut self, context: &TickContext<'_>) {
         self.write_idle_until(context.tick_before, context);
+    }
+
+    /// Writes the pending idle samples up to the previous tick, after which ticks were missed. The
+    /// next run begins on this tick.
+    pub(crate) fn begin_idle_run(&mut self, context: &TickContext<'_>) {
+        self.write_idle_before_tick(context);
+        if let ThreadState::Idle(idle) = &mut self.state {
+            idle.skip_to(context.tick);
+        }
     }
 
     /// Writes the pending idle samples up to this tick, so that a profile includes them.

@@ -2,6 +2,7 @@
 //! and overheads.
 
 mod activity;
+mod even_ticks;
 mod event_probe_recorder;
 mod marker_stacks;
 mod schedule;
@@ -10,6 +11,7 @@ mod tick_overheads;
 mod timers;
 
 pub(crate) use activity::{ActivityHint, IdleChecks};
+pub(crate) use even_ticks::EvenTicks;
 pub(crate) use event_probe_recorder::EventProbeRecorder;
 pub(crate) use marker_stacks::write_pending_stacks;
 pub(crate) use schedule::Schedule;

@@ -13,6 +13,7 @@ mod entered_sandbox;
 mod few_descriptors;
 mod few_processors;
 mod idle_bytes;
+mod missed;
 mod not_dumpable;
 mod restarted;
 #[cfg(target_arch = "x86_64")]

@@ -73,9 +73,10 @@ fn refuse_thread_clocks(error: i32) {
 /// With this many idle threads, the sampler asks whether any thread has run.
 const SLEEPERS: usize = 50;
 /// Maximum number of samples after which the sampler, with so many idle threads, notices that a
-/// thread has run: ten ticks between two checks, and eight between two hints. The last sample of a
-/// stay may be late, too: it has the time at which its tick began.
-const MAX_LATE_SAMPLES: usize = 20;
+/// thread has run: ten ticks between two checks, and eight between two hints. Eight more may appear
+/// later than their ticks were, by at most twice the tolerance for uneven ticks. The last sample of
+/// a stay may be late, too: it has the time at which its tick began.
+const MAX_LATE_SAMPLES: usize = 28;
 const THREAD: &str = "in the sandbox";
 static WORKING: Place = Place::new("working");
 static SLEEPING: Place = Place::new("sleeping");

@@ -3,6 +3,7 @@
 mod duration;
 mod exit_profiles;
 mod failing_writers;
+mod formats;
 mod gecko_json;
 mod max_rows;
 mod process;

@@ -12,7 +12,7 @@ const NAMES: &[(&str, &str)] = &[
         "AutoProfilerInit AutoProfilerLabel AutoProfilerMarker AutoProfilerTextMarker \
          AutoProfilerThreadSleep AutoProfilerThreadWake BufferInfo ControlSignals Features \
          FlowId MarkerOptions MarkerStack MarkerTiming Profile ProfilerLayer ProfilerLogger \
-         ProfilerMarker ProfilerSession ProfilerTime ProfilingCategoryPair SamplingEngine \
+         ProfilerMarker ProfilerSession ProfilerTime ProfilingCategoryPair ReadError SamplingEngine \
          SaveError StartError StartParams Started StreamError ThreadGuard UnknownFeature \
          add_marker add_text_marker add_untyped_marker auto_profiler_label \
          auto_profiler_label_dynamic auto_profiler_marker auto_profiler_marker_text callback \
@@ -61,8 +61,8 @@ const NAMES: &[(&str, &str)] = &[
     ),
     (
         "profile",
-        "Format HotFunction ProfilerStats SharedProgress SnapshotOptions Symbolicate \
-         ThreadSummary",
+        "Format HotFunction ProfileDiff ProfilerStats SampleWeight SharedProgress \
+         SnapshotOptions Symbolicate ThreadSummary",
     ),
     (
         "schema",

@@ -115,8 +115,21 @@ function mistakes(profile, known = [], found = []) {
 
 const allSchemas = (profile) => [...profile.meta.markerSchema, ...profile.processes.flatMap(allSchemas)];
 
+// Loads a profile. profiler-cli waits only 500 ms for its daemon to start, which is too short on a busy
+// machine, so that failure is tried again.
+async function load(file, attempts = 10) {
+  try {
+    await reader(["load", file]);
+  } catch (error) {
+    if (attempts === 1 || !error.message.includes("did not become ready")) throw error;
+    const pid = /kill (\d+)/.exec(error.message)?.[1];
+    if (pid) process.kill(Number(pid), "SIGKILL");
+    await load(file, attempts - 1);
+  }
+}
+
 async function checkProfile(file, expect) {
-  await reader(["load", file]);
+  await load(file);
   check(`${file} to load`, true);
 
   const bytes = readFileSync(file);

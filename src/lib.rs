@@ -51,7 +51,8 @@
 //! | Start and stop a session from code | [`profiler_start`] or [`profiler_ensure_started`] with [`StartParams`] and [`Features`], [`profiler_stop`]; or the guard [`ProfilerSession`] |
 //! | Choose how running threads are interrupted | [`SamplingEngine`] |
 //! | Register a thread, so that it is sampled | [`register_thread`], [`unregister_thread`], [`ThreadGuard`] |
-//! | Save or write a profile | [`profiler_save_profile_to_file`], [`profiler_get_profile`], [`profiler_stream_json`], [`Profile`], [`profile`] |
+//! | Save or write a profile, in any format | [`profiler_save_profile_to_file`], [`profiler_get_profile`], [`profiler_stream_json`], [`Profile`], [`profile::Format`] |
+//! | Read, convert, summarize or compare profiles | [`Profile::read`], [`Profile::write`], [`Profile::summary`], [`Profile::diff`] |
 //! | Name a part of the work on every stack | [`auto_profiler_label!`], [`auto_profiler_label_dynamic!`], [`label`] |
 //! | Label a whole function, or a future | [`gecko_profiler_fn_label`](macro@gecko_profiler_fn_label), [`labeled_future`] |
 //! | Put an event on the timeline | [`add_text_marker`], [`add_untyped_marker`], [`auto_profiler_marker!`], [`auto_profiler_marker_text!`] |
@@ -84,6 +85,7 @@
 //!   x86_64 and aarch64, every item exists and does nothing, and [`profiler_start`] returns
 //!   [`StartError::Unsupported`].
 //! - `gzip` (default): compresses profiles whose file name ends in `.gz`.
+//! - `protobuf`: writes profiles for pprof and Perfetto.
 //! - `attributes` (default): [`#[gecko_profiler_fn_label]`](macro@gecko_profiler_fn_label), from a
 //!   package without dependencies. A library that only needs labels uses
 //!   `default-features = false, features = ["attributes"]`.

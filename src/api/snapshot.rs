@@ -141,6 +141,7 @@ impl SnapshotOptions {
             thread: self.thread.clone(),
             weight: self.weight,
             folds_runtime: self.fold_runtime,
+            is_compressed_later: false,
         };
         backend::WriteOptions {
             format,

@@ -31,6 +31,9 @@ pub(crate) struct ExportOptions {
     /// Whether the outermost frames that belong to the runtime of Rust or of Tokio are left out:
     /// see `run_loops.rs`.
     pub(crate) folds_runtime: bool,
+    /// Whether the output is compressed by the caller, so that a format that is always compressed
+    /// is written without its own compression.
+    pub(crate) is_compressed_later: bool,
 }
 
 #[cfg(has_profiler)]

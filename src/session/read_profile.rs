@@ -11,7 +11,7 @@ use crate::export::{
 };
 use crate::model::ProfileModel;
 use crate::session::save::save_profile;
-use crate::session::write_options::{WriteOptions, format_of};
+use crate::session::write_options::WriteOptions;
 use crate::types::{ReadError, SaveError};
 use crate::util::ProgressLogger;
 
@@ -48,10 +48,10 @@ impl ReadProfile {
     /// Writes the profile to a file in the format of the file's name.
     pub(crate) fn save_with(
         &self,
-        mut options: WriteOptions,
+        options: WriteOptions,
         path: &Path,
     ) -> Result<PathBuf, SaveError> {
-        options.format = format_of(path)?;
+        let options = options.for_file(path)?;
         save_profile(path, |out| self.write(&options, out))
     }
 

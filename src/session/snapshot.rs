@@ -12,7 +12,7 @@ use crate::session::notices::notify_unnamed;
 use crate::session::read_profile::ReadProfile;
 use crate::session::running::running_session;
 use crate::session::save::{save_at, save_profile};
-use crate::session::write_options::{WriteOptions, default_options, format_of};
+use crate::session::write_options::{WriteOptions, default_options};
 use crate::state::{ACTIVE_PS, CORE_PS, Session, core_buffer};
 use crate::stream::{OutOfMemory, ProfileSource, StreamOptions, build_model, stream_gecko_json};
 use crate::threads::OffThreadRef;
@@ -213,10 +213,10 @@ impl FrozenProfile {
     /// Writes the profile to a file in the format of the file's name.
     pub(crate) fn save_with(
         &self,
-        mut options: WriteOptions,
+        options: WriteOptions,
         path: &Path,
     ) -> Result<PathBuf, SaveError> {
-        options.format = format_of(path)?;
+        let options = options.for_file(path)?;
         self.clone()
             .save_newest(|profile| save_profile(path, |out| profile.write(&options, out)))
     }
@@ -226,10 +226,7 @@ impl FrozenProfile {
         if !self.has_ample_memory() {
             return self.save(path);
         }
-        let options = WriteOptions {
-            format: format_of(path)?,
-            ..default_options()
-        };
+        let options = default_options().for_file(path)?;
         save_profile(path, |out| self.write_once(&options, out))
     }
 

@@ -31,13 +31,17 @@ pub(crate) fn default_options() -> WriteOptions {
     }
 }
 
-/// Returns the format that a file's name stands for.
-///
-/// # Errors
-/// [`SaveError::UnknownEnding`]
-pub(crate) fn format_of(path: &Path) -> Result<Format, SaveError> {
-    Format::of_path(path).ok_or_else(|| SaveError::UnknownEnding {
-        path: path.to_owned(),
-        known: Format::endings(),
-    })
+impl WriteOptions {
+    /// Sets the format that a file's name stands for.
+    ///
+    /// # Errors
+    /// [`SaveError::UnknownEnding`]
+    pub(crate) fn for_file(mut self, path: &Path) -> Result<Self, SaveError> {
+        self.format = Format::of_path(path).ok_or_else(|| SaveError::UnknownEnding {
+            path: path.to_owned(),
+            known: Format::endings(),
+        })?;
+        self.export.is_compressed_later = path.extension().is_some_and(|ending| ending == "gz");
+        Ok(self)
+    }
 }

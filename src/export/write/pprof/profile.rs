@@ -7,7 +7,7 @@ use flate2::write::GzEncoder;
 
 use crate::export::options::ExportOptions;
 use crate::export::write::pprof::contexts::{Context, Contexts};
-use crate::export::write::pprof::messages::Label;
+use crate::export::write::pprof::messages::{self, Label};
 use crate::export::write::pprof::tables::Tables;
 use crate::model::{FunctionKind, ProfileModel, Sample, StackId, Thread, WeightUnit};
 use crate::util::{NumberMap, ProgressLocation, ProgressLogger, pair_key};
@@ -35,8 +35,21 @@ pub(crate) fn write_pprof(
     out: &mut dyn Write,
     progress: &ProgressLogger,
 ) -> io::Result<()> {
-    let mut compressed = GzEncoder::new(out, Compression::default());
-    let mut tables = Tables::new(profile, &mut compressed);
+    if options.is_compressed_later {
+        return write_plain(profile, options, out, progress);
+    }
+    let mut compressed = GzEncoder::new(&mut *out, Compression::default());
+    write_plain(profile, options, &mut compressed, progress)?;
+    compressed.finish()?.flush()
+}
+
+fn write_plain(
+    profile: &ProfileModel,
+    options: &ExportOptions,
+    out: &mut dyn Write,
+    progress: &ProgressLogger,
+) -> io::Result<()> {
+    let mut tables = Tables::new(profile, out);
     let threads = options.threads(profile);
     let unit_of = |index: &usize| profile.threads[*index].samples.weight_unit;
     let kinds = ValueKinds {
@@ -52,7 +65,7 @@ pub(crate) fn write_pprof(
         let rows = merge_samples(profile, thread, &mut contexts, &progress);
         let labels = thread_labels(profile, thread, &mut tables);
         for ((stack, context), values) in rows {
-            let sample = crate::export::write::pprof::messages::Sample {
+            let sample = messages::Sample {
                 location_id: tables.stack(options, stack),
                 value: values.list(kinds),
                 label: {
@@ -66,8 +79,7 @@ pub(crate) fn write_pprof(
             tables.sample(sample)?;
         }
     }
-    tables.finish()?;
-    compressed.finish()?.flush()
+    tables.finish()
 }
 
 /// Sets the fields that the profile has once.

@@ -58,7 +58,7 @@ pub fn profiler_clear_all_pages() {
 /// oldest are dropped, and the profile's `meta.losses` counts them. The viewer shows the threads of
 /// the child, and of the processes whose profiles it contains, next to those of this process. A
 /// profile that is added twice appears twice.
-/// [`Profile::summarize`](crate::api::session::Profile::summarize) leaves such profiles out.
+/// [`Profile::summarize`](crate::api::profile::Profile::summarize) leaves such profiles out.
 ///
 /// May be called from any thread. Cost: parses the text once, and keeps it. Idea: Gecko's function
 /// of the same name.

@@ -124,8 +124,8 @@ impl Profile {
         saved.map(drop)
     }
 
-    /// Returns the functions on which each thread spent its time. The threads are in the order of
-    /// registration. Resolves all names, as writing does.
+    /// Returns the functions on which each thread spent its time. The main thread comes first, then
+    /// the others in the order of registration. Resolves all names, as writing does.
     pub fn summarize(&self) -> Vec<ThreadSummary> {
         match &self.source {
             Source::Session(frozen) => frozen.summarize(),

@@ -176,11 +176,17 @@ impl FrozenProfile {
     /// Returns the profile as the model that every other format is written from, with the profiles
     /// of child processes. Of an invalid one, the model has what comes before the error.
     pub(crate) fn to_model(&self, options: &StreamOptions) -> io::Result<ProfileModel> {
-        let (mut model, unread) = build_model(self.source.clone(), options)?;
-        notify_unnamed(&unread);
+        let mut model = self.to_own_model(options)?;
         for child in &self.source.exit_profiles {
             let _ = add_child(&mut model, child);
         }
+        Ok(model)
+    }
+
+    /// Returns the model without the profiles of child processes.
+    fn to_own_model(&self, options: &StreamOptions) -> io::Result<ProfileModel> {
+        let (model, unread) = build_model(self.source.clone(), options)?;
+        notify_unnamed(&unread);
         Ok(model)
     }
 
@@ -255,10 +261,10 @@ impl FrozenProfile {
         }
     }
 
-    /// Returns the functions on which each thread spent its time. If there is no memory for the
+    /// Returns the functions on which each thread of this process spent its time. If there is no memory for the
     /// whole profile, summarizes the newest part, or nothing.
     pub(crate) fn summarize(&self) -> Vec<ThreadSummary> {
-        let profile = self.to_model(&default_options().stream);
+        let profile = self.to_own_model(&default_options().stream);
         profile.map_or_else(|_| Vec::new(), |profile| summarize(&profile))
     }
 

@@ -9,20 +9,21 @@
 //! Each property runs on one thread. It takes the `PsLock` once, for a thread that has ended.
 //!
 //! # Imports
-//! `buffer`, `capture`, `counters`, `json`, `labels`, `markers`, `platform`, `record`, `sampler`,
+//! `buffer`, `capture`, `counters`, `export`, `json`, `labels`, `markers`, `platform`, `record`, `sampler`,
 //! `session`, `state`, `stream`, `threads`, `types`, `unwind`, `util`
 //!
 //! # Invariants
 //! A property depends only on its input bytes, so that a seed always reproduces the same case.
 //!
 //! # Read next
-//! `decoder.rs`, `samples.rs`, `json_calls.rs`, `inputs.rs`, `tests.rs`.
+//! `decoder.rs`, `samples.rs`, `profile_files.rs`, `json_calls.rs`, `inputs.rs`, `tests.rs`.
 
 mod decoder;
 #[cfg(all(test, not(loom)))]
 mod inputs;
 mod json_calls;
 mod numbers;
+mod profile_files;
 mod read_profile;
 mod samples;
 mod scripted_source;
@@ -34,4 +35,5 @@ mod tests;
 pub use decoder::check_decoder;
 pub use json_calls::check_json;
 pub use numbers::check_leb128;
+pub use profile_files::check_profile_file;
 pub use samples::check_samples;

@@ -2,17 +2,19 @@
 //!
 //! ```text
 //! cargo run --release --example convert -- PROFILE [--to FORMAT] [--thread NAME] [--out FILE]
+//! cargo run --release --example convert -- --diff BEFORE AFTER
 //! ```
 //!
 //! `PROFILE` is a file in Gecko's format or in the Firefox Profiler's own, which may be compressed.
 //! Without `--out`, the result goes to standard output. Without `--to`, the ending of `--out` selects
-//! the format. `--help` lists the formats.
+//! the format. `--help` lists the formats. `--diff` prints what changed between two profiles; the exit
+//! status is 1 if a function became slower.
 
 use std::error::Error;
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
@@ -35,7 +37,8 @@ formats:";
 
 #[derive(Debug)]
 struct Arguments {
-    profile: PathBuf,
+    profiles: Vec<PathBuf>,
+    compares: bool,
     format: Option<Format>,
     options: SnapshotOptions,
     out: Option<PathBuf>,
@@ -44,7 +47,8 @@ struct Arguments {
 /// Returns `None` if the user asks for help.
 fn arguments() -> Result<Option<Arguments>, Box<dyn Error>> {
     let mut parser = lexopt::Parser::from_env();
-    let (mut profile, mut format, mut out) = (None, None, None);
+    let (mut profiles, mut compares) = (Vec::new(), false);
+    let (mut format, mut out) = (None, None);
     let mut options = SnapshotOptions::default();
     while let Some(argument) = parser.next()? {
         match argument {
@@ -58,13 +62,19 @@ fn arguments() -> Result<Option<Arguments>, Box<dyn Error>> {
             Long("cpu") => options = options.weight(SampleWeight::Cpu),
             Long("fold") => options = options.fold_runtime(true),
             Long("out") => out = Some(PathBuf::from(parser.value()?)),
+            Long("diff") => compares = true,
             Short('h') | Long("help") => return Ok(None),
-            Value(path) if profile.is_none() => profile = Some(PathBuf::from(path)),
+            Value(path) => profiles.push(PathBuf::from(path)),
             _ => return Err(argument.unexpected().into()),
         }
     }
+    let expected = if compares { 2 } else { 1 };
+    if profiles.len() != expected {
+        return Err(format!("got {} profiles, expected {expected}", profiles.len()).into());
+    }
     Ok(Some(Arguments {
-        profile: profile.ok_or("got no profile, expected a file")?,
+        profiles,
+        compares,
         format,
         options,
         out,
@@ -81,42 +91,66 @@ fn with_progress<T>(progress: &SharedProgress, work: impl FnOnce() -> T) -> T {
     if !io::stderr().is_terminal() {
         return work();
     }
-    let done = AtomicBool::new(false);
+    let (done, ended) = mpsc::channel::<()>();
     thread::scope(|scope| {
-        scope.spawn(|| {
+        scope.spawn(move || {
             // Short work shows nothing.
-            thread::sleep(Duration::from_millis(500));
-            while !done.load(Ordering::Relaxed) {
-                let percent = progress.proportion() * 100.0;
-                eprint!("\r{percent:3.0} %");
-                thread::sleep(Duration::from_millis(100));
+            let mut wait = Duration::from_millis(500);
+            let mut has_shown = false;
+            while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+                eprint!("\r{:3.0} %", progress.proportion() * 100.0);
+                (wait, has_shown) = (Duration::from_millis(100), true);
             }
-            eprint!("\r     \r");
+            if has_shown {
+                eprint!("\r     \r");
+            }
         });
         let result = work();
-        done.store(true, Ordering::Relaxed);
+        drop(done);
         result
     })
 }
 
-fn convert(arguments: Arguments) -> Result<(), Box<dyn Error>> {
-    let profile = Profile::read(&arguments.profile)?;
+fn read(path: &Path) -> Result<Profile, Box<dyn Error>> {
+    Profile::read(path).map_err(|error| format!("{}: {error}", path.display()).into())
+}
+
+fn convert(arguments: Arguments) -> Result<ExitCode, Box<dyn Error>> {
+    let profile = read(&arguments.profiles[0])?;
+    if arguments.compares {
+        let diff = profile.diff(&read(&arguments.profiles[1])?)?;
+        print(diff.to_string().as_bytes())?;
+        return Ok(ExitCode::from(u8::from(diff.is_regression())));
+    }
     let progress = SharedProgress::new();
     let options = arguments.options.progress(progress.clone());
+    let named = arguments.out.as_deref().and_then(Format::of_path);
     with_progress(&progress, || match (&arguments.out, arguments.format) {
         (Some(path), None) => profile.save_with(path, &options).map_err(Box::from),
-        (Some(path), Some(format)) => {
-            let mut file = io::BufWriter::new(std::fs::File::create(path)?);
-            profile.write_with(format, &mut file, &options)?;
-            Ok(file.flush()?)
+        // The file's name stands for this format, too.
+        (Some(path), format) if format == named => {
+            profile.save_with(path, &options).map_err(Box::from)
         }
-        (None, format) => {
+        (out, format) => {
             let format = format.ok_or("got neither --to nor --out, expected one of them")?;
-            let mut out = io::stdout().lock();
-            profile.write_with(format, &mut out, &options)?;
-            Ok(out.flush()?)
+            let mut text = Vec::new();
+            profile.write_with(format, &mut text, &options)?;
+            match out {
+                Some(path) => std::fs::write(path, text)
+                    .map_err(|error| format!("cannot write {}: {error}", path.display()).into()),
+                None => print(&text),
+            }
         }
-    })
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes to standard output. A reader that has seen enough, such as `head`, is no error.
+fn print(text: &[u8]) -> Result<(), Box<dyn Error>> {
+    match io::stdout().lock().write_all(text) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => Ok(result?),
+    }
 }
 
 fn main() -> ExitCode {
@@ -124,14 +158,12 @@ fn main() -> ExitCode {
         Some(arguments) => convert(arguments),
         None => {
             println!("{USAGE} {}", names());
-            Ok(())
+            Ok(ExitCode::SUCCESS)
         }
     });
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("convert: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    result.unwrap_or_else(|error| {
+        eprintln!("convert: {error}");
+        // 1 means a regression.
+        ExitCode::from(2)
+    })
 }

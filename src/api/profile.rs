@@ -110,7 +110,8 @@ impl Profile {
     /// progress reports.
     ///
     /// # Errors
-    /// [`SaveError`] names the file that could not be created or written, and the reason.
+    /// [`SaveError`] names the file that could not be created or written, and the reason: an ending
+    /// that no format has, for example.
     pub fn save_with(
         &self,
         path: impl AsRef<Path>,
@@ -124,7 +125,8 @@ impl Profile {
         saved.map(drop)
     }
 
-    /// Returns the functions on which each thread spent its time. The main thread comes first, then
+    /// Returns the functions on which each thread of this process, or each thread of a file, spent its
+    /// time. The main thread comes first, then
     /// the others in the order of registration. Resolves all names, as writing does.
     pub fn summarize(&self) -> Vec<ThreadSummary> {
         match &self.source {
@@ -158,8 +160,8 @@ impl Profile {
 
     /// Compares this profile with a later one of the same program, by the CPU time in each function.
     ///
-    /// Each change has a band of chance, from the number of samples, so that noise is not called a
-    /// change.
+    /// Each change has a band of chance, from the number of samples and how they follow each other,
+    /// so that noise is not called a change. The more samples, the narrower the bands.
     ///
     /// ```no_run
     /// let before = gekkota::Profile::read("before.json")?;
@@ -170,8 +172,14 @@ impl Profile {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
+    /// The comparison uses the self time, as a share of all CPU time; the self time of an inlined
+    /// function is its own. A change outside its band is real: of 100 comparisons of profiles without
+    /// a change, about one shows such a change. A run of one program differs from the next by more
+    /// than its samples tell, so the bands also assume that each function's cost varies by 2 %.
+    ///
     /// # Errors
-    /// [`StreamError::Io`] if one of the profiles has no samples.
+    /// [`StreamError::Io`] if one of the profiles has no CPU time (or no samples, if it has no CPU
+    /// times), or if there is no memory.
     pub fn diff(&self, after: &Self) -> Result<ProfileDiff, StreamError> {
         let (before, after) = (self.to_read()?, after.to_read()?);
         let diff = before.compare(&after).map_err(StreamError::Io)?;
@@ -221,7 +229,10 @@ impl Profile {
 
 /// What changed from one profile to another: the result of [`Profile::diff`].
 ///
-/// Its `Display` is a text with one table by self time and one by total time.
+/// Its `Display` is a text with one table by self time and one by total time. The verdicts: `slower`
+/// and `faster` are sure changes of the self time; `moved` is a share that changed only because
+/// another function did; `grew` and `fell` are sure changes of the total time, whose reason may be in
+/// another function; `same` may be chance.
 #[derive(Clone, Debug)]
 pub struct ProfileDiff {
     diff: backend::Diff,

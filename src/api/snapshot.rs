@@ -12,6 +12,9 @@ use crate::util::SharedProgress;
 
 /// Options for writing a profile.
 ///
+/// For a profile that was read from a file, only the progress, the thread, the weight and the folding
+/// of the runtime have an effect.
+///
 /// The default writes the whole profile, with names, and reports no progress. Set the options with
 /// the methods; the fields of the same names are for reading.
 #[derive(Clone, PartialEq, Eq, Debug)]

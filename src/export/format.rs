@@ -123,6 +123,13 @@ impl Format {
             .map(|(format, _)| format)
     }
 
+    /// Returns the crate's feature that the format needs, if this build lacks it.
+    #[cfg(has_profiler)]
+    pub(crate) fn missing_feature(self) -> Option<&'static str> {
+        let needs_protobuf = matches!(self, Self::Pprof | Self::Perfetto);
+        (needs_protobuf && !cfg!(feature = "protobuf")).then_some("protobuf")
+    }
+
     /// Returns all endings, for messages.
     #[cfg(any(has_profiler, test))]
     pub(crate) fn endings() -> String {

@@ -128,6 +128,16 @@ pub(crate) struct Thread {
 }
 
 impl ProfileModel {
+    /// Returns the memory of the samples and markers, about, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        const SAMPLE_BYTES: usize = 24;
+        const MARKER_BYTES: usize = 80;
+        let of_thread = |thread: &Thread| {
+            SAMPLE_BYTES * thread.samples.len() + MARKER_BYTES * thread.markers.len()
+        };
+        self.threads.iter().map(of_thread).sum()
+    }
+
     /// Returns the id of a text, and adds the text if it is new. Equal texts have the same id.
     pub(crate) fn intern(&mut self, text: &str) -> TextId {
         TextId(self.texts.intern(text))

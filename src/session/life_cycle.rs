@@ -13,6 +13,7 @@ use crate::session::start_stop::{
     SessionPlan, end_session, ensure_core, notify_stopping, start_if_inactive, stop_generation,
     take_registered_by_init,
 };
+use crate::session::write_options::default_options;
 use crate::state::CORE_PS;
 use crate::threads::unregister_current_thread;
 use crate::types::{Generation, ProfilingState, StartError, StartParams, ThreadFilter};
@@ -46,6 +47,13 @@ pub(crate) fn init() {
         },
         StartUp::Problems(problems) => environment::notify_problems(&problems),
     }
+    if let Some(path) = environment::shutdown_path()
+        && let Err(error) = default_options().for_file(&path)
+    {
+        notices::notify(&format!(
+            "{error}; the profile will be saved in Gecko's format"
+        ));
+    }
     if environment::wants_signals()
         && let Err(error) = control_by_default_signals()
     {
@@ -70,7 +78,7 @@ pub(crate) fn shutdown() {
     if let Some(path) = environment::shutdown_path() {
         match freeze(None).or(kept) {
             None => environment::notify_nothing_to_save(&path),
-            Some(profile) => match profile.at_shutdown().save_once(&path) {
+            Some(profile) => match profile.at_shutdown().save_at_shutdown(&path) {
                 Ok(saved) => notices::notify(&format!("saved the profile as {}", saved.display())),
                 Err(error) => notices::notify(&error.to_string()),
             },

@@ -8,17 +8,22 @@ use crate::export::{Format, ThreadSummary, add_child, summarize, write_profile};
 use crate::model::ProfileModel;
 use crate::platform::{current_process_id, is_memory_available, monotonic_now};
 use crate::session::callbacks::notify;
-use crate::session::notices::notify_unnamed;
+use crate::session::notices::{self, notify_unnamed};
 use crate::session::read_profile::ReadProfile;
 use crate::session::running::running_session;
 use crate::session::save::{save_at, save_profile};
 use crate::session::write_options::{WriteOptions, default_options};
 use crate::state::{ACTIVE_PS, CORE_PS, Session, core_buffer};
-use crate::stream::{OutOfMemory, ProfileSource, StreamOptions, build_model, stream_gecko_json};
+use crate::stream::{
+    OutOfMemory, ProfileSource, StreamOptions, build_model, check_memory, stream_gecko_json,
+};
 use crate::threads::OffThreadRef;
 use crate::types::{Generation, ProfilingState, SaveError};
 use crate::unwind::{ModuleTable, NamedCode, lost_code_names};
-use crate::util::{FailureLatch, PsCell, PsLock, is_any_lock_held_on_current_thread};
+use crate::util::{
+    FailureLatch, ProgressLocation, ProgressLogger, PsCell, PsLock,
+    is_any_lock_held_on_current_thread,
+};
 
 /// A snapshot of a session. Writing it does not access the running session.
 #[derive(Clone, Debug)]
@@ -125,6 +130,11 @@ fn session_counts(session: &Session) -> Vec<(&'static str, u64)> {
     counts
 }
 
+/// Progress of a job for which the model is complete.
+const MODEL_END: f32 = 0.7;
+/// Memory that the profile of a child process may need in the model, as a multiple of its text.
+const CHILD_FACTOR: usize = 4;
+
 /// A profile in memory. A write fails if there is no memory for it.
 struct TextInMemory(Vec<u8>);
 
@@ -162,37 +172,55 @@ impl FrozenProfile {
             notify_unnamed(&unread);
             return Ok(());
         }
-        let profile = self.to_model(stream)?;
-        drop(self);
-        write_profile(
-            &profile,
-            options.format,
-            &options.export,
-            out,
-            &stream.progress,
-        )
+        let building = stream
+            .progress
+            .sub_logger(0.0, MODEL_END, ProgressLocation::Entries);
+        let profile = self.to_model(stream, &building)?;
+        drop((self, building));
+        let writing = stream
+            .progress
+            .sub_logger(MODEL_END, 1.0, ProgressLocation::Tables);
+        // A writer needs less memory than the model.
+        check_memory(profile.bytes())?;
+        let (format, export) = (options.format, &options.export);
+        write_profile(&profile, format, export, out, &writing)
     }
 
     /// Returns the profile as the model that every other format is written from, with the profiles
-    /// of child processes. Of an invalid one, the model has what comes before the error.
-    pub(crate) fn to_model(&self, options: &StreamOptions) -> io::Result<ProfileModel> {
-        let mut model = self.to_own_model(options)?;
+    /// of child processes. Of a child's profile that cannot be read to its end, the model has the
+    /// part before the error, and a notice says so.
+    fn to_model(
+        &self,
+        options: &StreamOptions,
+        progress: &ProgressLogger,
+    ) -> io::Result<ProfileModel> {
+        let mut model = self.to_own_model(options, progress)?;
         for child in &self.source.exit_profiles {
-            let _ = add_child(&mut model, child);
+            check_memory(CHILD_FACTOR * child.len())?;
+            if let Err(error) = add_child(&mut model, child) {
+                notices::notify(&format!(
+                    "the profile of a child process is incomplete: {error}"
+                ));
+            }
         }
         Ok(model)
     }
 
     /// Returns the model without the profiles of child processes.
-    fn to_own_model(&self, options: &StreamOptions) -> io::Result<ProfileModel> {
-        let (model, unread) = build_model(self.source.clone(), options)?;
+    fn to_own_model(
+        &self,
+        options: &StreamOptions,
+        progress: &ProgressLogger,
+    ) -> io::Result<ProfileModel> {
+        let (model, unread) = build_model(self.source.clone(), options, progress)?;
         notify_unnamed(&unread);
         Ok(model)
     }
 
     /// Returns the profile as if it had been read from a file.
     pub(crate) fn to_read(&self) -> io::Result<ReadProfile> {
-        let profile = self.to_model(&default_options().stream)?;
+        let options = default_options().stream;
+        let profile = self.to_model(&options, &options.progress)?;
         Ok(ReadProfile::of_model(profile))
     }
 
@@ -229,11 +257,25 @@ impl FrozenProfile {
 
     /// Writes the profile to a file, and frees data as soon as it is written.
     pub(crate) fn save_once(self, path: &Path) -> Result<PathBuf, SaveError> {
-        if !self.has_ample_memory() {
-            return self.save(path);
+        self.save_once_with(default_options().for_file(path)?, path)
+    }
+
+    /// Works like [`Self::save_once`]. If the file's name stands for no format of this build, says
+    /// so on standard error, and saves the profile in Gecko's format: it is the last chance.
+    pub(crate) fn save_at_shutdown(self, path: &Path) -> Result<PathBuf, SaveError> {
+        let options = default_options().for_file(path).unwrap_or_else(|error| {
+            notices::notify(&format!("{error}; the profile is saved in Gecko's format"));
+            default_options()
+        });
+        self.save_once_with(options, path)
+    }
+
+    fn save_once_with(self, options: WriteOptions, path: &Path) -> Result<PathBuf, SaveError> {
+        // The model's memory does not depend on the buffer's alone.
+        if options.format == Format::Gecko && self.has_ample_memory() {
+            return save_profile(path, |out| self.write_once(&options, out));
         }
-        let options = default_options().for_file(path)?;
-        save_profile(path, |out| self.write_once(&options, out))
+        self.save_newest(|profile| save_profile(path, |out| profile.write(&options, out)))
     }
 
     /// Writes the profile to a file at exactly this path: see [`save_at`].
@@ -264,7 +306,8 @@ impl FrozenProfile {
     /// Returns the functions on which each thread of this process spent its time. If there is no memory for the
     /// whole profile, summarizes the newest part, or nothing.
     pub(crate) fn summarize(&self) -> Vec<ThreadSummary> {
-        let profile = self.to_own_model(&default_options().stream);
+        let options = default_options().stream;
+        let profile = self.to_own_model(&options, &options.progress);
         profile.map_or_else(|_| Vec::new(), |profile| summarize(&profile))
     }
 

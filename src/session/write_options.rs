@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::export::{ExportOptions, Format};
 use crate::session::env::wants_names;
+use crate::session::save::expand_path;
 use crate::stream::StreamOptions;
 use crate::types::{SaveError, Symbolicate};
 
@@ -35,12 +36,17 @@ impl WriteOptions {
     /// Sets the format that a file's name stands for.
     ///
     /// # Errors
-    /// [`SaveError::UnknownEnding`]
+    /// [`SaveError::UnknownEnding`], or [`SaveError::MissingFeature`]
     pub(crate) fn for_file(mut self, path: &Path) -> Result<Self, SaveError> {
+        let path = &expand_path(path);
         self.format = Format::of_path(path).ok_or_else(|| SaveError::UnknownEnding {
             path: path.to_owned(),
             known: Format::endings(),
         })?;
+        if let Some(feature) = self.format.missing_feature() {
+            let path = path.to_owned();
+            return Err(SaveError::MissingFeature { path, feature });
+        }
         self.export.is_compressed_later = path.extension().is_some_and(|ending| ending == "gz");
         Ok(self)
     }

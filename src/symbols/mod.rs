@@ -30,6 +30,6 @@ mod names;
 mod resolver;
 
 pub(crate) use module_files::UnreadFile;
-pub(crate) use name_cache::NameCache;
+pub(crate) use name_cache::{NameCache, names_bytes};
 pub(crate) use names::{AddressName, AddressNames, FrameName, SampledAddress};
 pub(crate) use resolver::CodeAddressService;

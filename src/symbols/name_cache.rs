@@ -4,10 +4,11 @@
 //! when its file is replaced on disk.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 
 use crate::symbols::names::{AddressName, AddressNames, FrameName, SampledAddress};
 use crate::types::Symbolicate;
-use crate::unwind::LoadedModule;
+use crate::unwind::{LoadedModule, NamedCode};
 
 /// Names of addresses in modules with a build id, within a budget of memory.
 #[derive(Debug, Default)]
@@ -46,9 +47,17 @@ fn entry_bytes(name: &AddressName) -> usize {
     ENTRY_BYTES + name.functions.iter().map(of_function).sum::<usize>()
 }
 
-/// Returns the module with a build id that contains an address.
-fn module_of(modules: &[LoadedModule], address: SampledAddress) -> Option<&LoadedModule> {
+/// Returns the module with a build id that contains an address. Generated code belongs to no module,
+/// even if it lies in the memory of one.
+fn module_of<'a>(
+    modules: &'a [LoadedModule],
+    generated: &NamedCode,
+    address: SampledAddress,
+) -> Option<&'a LoadedModule> {
     let address = address.lookup_address();
+    if generated.find(address).is_some() {
+        return None;
+    }
     let after = modules.partition_point(|module| module.image.range.start <= address);
     let module = &modules[after.checked_sub(1)?];
     let image = &module.image;
@@ -70,6 +79,7 @@ impl NameCache {
     pub(crate) fn take_known(
         &mut self,
         modules: &[LoadedModule],
+        generated: &NamedCode,
         symbolicate: Symbolicate,
         addresses: &mut Vec<SampledAddress>,
         names: &mut AddressNames,
@@ -82,7 +92,7 @@ impl NameCache {
         } = self;
         addresses.retain(|&address| {
             let mut find = || {
-                let image = &module_of(modules, address)?.image;
+                let image = &module_of(modules, generated, address)?.image;
                 let key = Key {
                     relative: address.lookup_address() - image.range.start,
                     symbolicate,
@@ -98,22 +108,27 @@ impl NameCache {
     }
 
     /// Adds names that were looked up, as far as the budget allows. Names that the current profile
-    /// does not need make way for them.
+    /// does not need make way for them. Names in a module whose files could not all be read are not
+    /// kept, because a later profile may find better ones.
     pub(crate) fn add(
         &mut self,
         modules: &[LoadedModule],
+        (generated, incomplete): (&NamedCode, &[PathBuf]),
         symbolicate: Symbolicate,
         names: &AddressNames,
         max_bytes: usize,
     ) {
-        let added_bytes: usize = names.values().map(entry_bytes).sum();
+        let added_bytes = names_bytes(names);
         if self.bytes.saturating_add(added_bytes) > max_bytes {
             self.drop_unused();
         }
         for (&address, name) in names {
-            let Some(LoadedModule { image, .. }) = module_of(modules, address) else {
+            let Some(LoadedModule { image, .. }) = module_of(modules, generated, address) else {
                 continue;
             };
+            if incomplete.contains(&image.path) {
+                continue;
+            }
             let start = image.range.start;
             let entry = Entry {
                 name: moved(name, 0u64.wrapping_sub(start)),
@@ -154,6 +169,11 @@ impl NameCache {
     }
 }
 
+/// Returns the memory that a cache with these names would take, in bytes.
+pub(crate) fn names_bytes(names: &AddressNames) -> usize {
+    names.values().map(entry_bytes).sum()
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -192,7 +212,13 @@ mod tests {
 
     fn known(cache: &mut NameCache, modules: &[LoadedModule], address: u64) -> AddressNames {
         let (mut addresses, mut names) = (vec![at(address)], AddressNames::new());
-        cache.take_known(modules, Symbolicate::Full, &mut addresses, &mut names);
+        cache.take_known(
+            modules,
+            &NamedCode::default(),
+            Symbolicate::Full,
+            &mut addresses,
+            &mut names,
+        );
         assert_eq!(addresses.len() + names.len(), 1);
         names
     }
@@ -202,7 +228,13 @@ mod tests {
         let mut cache = NameCache::default();
         let modules = module_at(0x10_000, &[7; 20]);
         let names = AddressNames::from([(at(0x10_020), named("work", 0x10_010))]);
-        cache.add(&modules, Symbolicate::Full, &names, 1 << 20);
+        cache.add(
+            &modules,
+            (&NamedCode::default(), &[]),
+            Symbolicate::Full,
+            &names,
+            1 << 20,
+        );
         let elsewhere = module_at(0x50_000, &[7; 20]);
         let found = known(&mut cache, &elsewhere, 0x50_020);
         assert_eq!(found[&at(0x50_020)], named("work", 0x50_010));
@@ -220,15 +252,33 @@ mod tests {
         let one_bytes = entry_bytes(&named("work", 0));
         let max_bytes = 2 * one_bytes;
         for address in [0x10_010, 0x10_020] {
-            cache.add(&modules, Symbolicate::Full, &name(address), max_bytes);
+            cache.add(
+                &modules,
+                (&NamedCode::default(), &[]),
+                Symbolicate::Full,
+                &name(address),
+                max_bytes,
+            );
         }
         assert_eq!(known(&mut cache, &modules, 0x10_020).len(), 1);
-        cache.add(&modules, Symbolicate::Full, &name(0x10_030), max_bytes);
+        cache.add(
+            &modules,
+            (&NamedCode::default(), &[]),
+            Symbolicate::Full,
+            &name(0x10_030),
+            max_bytes,
+        );
         assert_eq!(cache.bytes, max_bytes);
         assert!(known(&mut cache, &modules, 0x10_010).is_empty());
         assert_eq!(known(&mut cache, &modules, 0x10_020).len(), 1);
         assert_eq!(known(&mut cache, &modules, 0x10_030).len(), 1);
-        cache.add(&modules, Symbolicate::Full, &name(0x10_040), 0);
+        cache.add(
+            &modules,
+            (&NamedCode::default(), &[]),
+            Symbolicate::Full,
+            &name(0x10_040),
+            0,
+        );
         assert!(known(&mut cache, &modules, 0x10_040).is_empty());
     }
 }

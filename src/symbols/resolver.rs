@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::iter;
+use std::path::PathBuf;
 
 use crate::platform::{ModuleImage, is_memory_available};
 use crate::symbols::fallback::{free_backtrace_files, may_use_backtrace, names_by_backtrace};
@@ -27,6 +28,8 @@ pub(crate) struct CodeAddressService<'a> {
     /// Whether `backtrace` may be asked; determined when it is first needed.
     may_fall_back: OnceCell<bool>,
     unread: RefCell<Vec<UnreadFile>>,
+    /// Paths of the modules whose files could not all be read.
+    incomplete: RefCell<Vec<PathBuf>>,
     /// Number of addresses without a name for lack of memory.
     unnamed_for_memory: Cell<u64>,
 }
@@ -50,6 +53,7 @@ impl<'a> CodeAddressService<'a> {
             symbolicate,
             may_fall_back: OnceCell::new(),
             unread: RefCell::default(),
+            incomplete: RefCell::default(),
             unnamed_for_memory: Cell::new(0),
         }
     }
@@ -114,6 +118,11 @@ impl<'a> CodeAddressService<'a> {
         self.unread.take()
     }
 
+    /// Returns the paths of the modules whose files could not all be read.
+    pub(crate) fn take_incomplete(&self) -> Vec<PathBuf> {
+        self.incomplete.take()
+    }
+
     /// Resolves addresses in this module, and those among them that are in none.
     fn resolve_in_module(
         &self,
@@ -153,6 +162,9 @@ impl<'a> CodeAddressService<'a> {
                 }
             }
         });
+        if files.lacks_memory || files.unread.is_some() || !has_ample_memory {
+            self.incomplete.borrow_mut().push(image.path.clone());
+        }
         self.unread.borrow_mut().extend(files.unread);
     }
 

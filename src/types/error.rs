@@ -206,10 +206,17 @@ pub enum SaveError {
     },
     /// No format has the ending of the file's name.
     UnknownEnding {
-        /// The requested file.
+        /// The requested file, with `%p` replaced.
         path: PathBuf,
         /// The endings that have a format, as text.
         known: String,
+    },
+    /// This build cannot write the format that the ending of the file's name stands for.
+    MissingFeature {
+        /// The requested file, with `%p` replaced.
+        path: PathBuf,
+        /// The crate's feature that the format needs.
+        feature: &'static str,
     },
     /// The file could not be created or written.
     Io {
@@ -234,6 +241,14 @@ impl fmt::Display for SaveError {
                     "cannot save the profile as {}: the folder {} does not exist",
                     path.display(),
                     folder.display()
+                )
+            }
+            Self::MissingFeature { path, feature } => {
+                write!(
+                    f,
+                    "cannot save the profile as {}: got a format that this build lacks, expected \
+                     the crate's feature `{feature}`",
+                    path.display()
                 )
             }
             Self::UnknownEnding { path, known } => {
@@ -262,7 +277,10 @@ impl fmt::Display for SaveError {
 impl Error for SaveError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::Inactive | Self::NoFolder { .. } | Self::UnknownEnding { .. } => None,
+            Self::Inactive
+            | Self::NoFolder { .. }
+            | Self::UnknownEnding { .. }
+            | Self::MissingFeature { .. } => None,
             Self::Io { error, .. } => Some(error),
         }
     }

@@ -339,20 +339,23 @@ struct RunCursor {
     offset: Offset,
     /// Number of kept repeats that are still to be returned.
     kept: u64,
+    /// Index of the last returned repeat, from 1 on; 0 before the first.
+    returned: u64,
 }
 
 impl Rows<'_> {
     #[cold]
-    fn next_of_run(&mut self) -> Option<SampleRow> {
+    fn next_of_run(&mut self) -> Option<(SampleRow, u64)> {
         let run = self.run.as_mut()?;
         run.kept -= 1;
-        let row = run
-            .first
-            .later_by(run.offset.of(run.count - run.kept * self.idle_stride));
+        let index = run.count - run.kept * self.idle_stride;
+        let row = run.first.later_by(run.offset.of(index));
+        let stands_for = index - run.returned;
+        run.returned = index;
         if run.kept == 0 {
             self.run = None;
         }
-        Some(row)
+        Some((row, stands_for))
     }
 
     #[cold]
@@ -363,7 +366,24 @@ impl Rows<'_> {
             count: repeats.count,
             offset: Offset::new(repeats),
             kept,
+            returned: 0,
         });
+    }
+}
+
+impl Rows<'_> {
+    /// Returns the next row, and the number of rows that it stands for: one, and those before it
+    /// that are left out.
+    #[inline(always)]
+    pub(crate) fn next_with_count(&mut self) -> Option<(SampleRow, u64)> {
+        if self.run.is_some() {
+            return self.next_of_run();
+        }
+        let (first, repeats) = self.unpacked.next()?;
+        if repeats.count > 0 {
+            self.begin_run(first, repeats);
+        }
+        Some((first, 1))
     }
 }
 
@@ -372,14 +392,7 @@ impl Iterator for Rows<'_> {
 
     #[inline(always)]
     fn next(&mut self) -> Option<SampleRow> {
-        if self.run.is_some() {
-            return self.next_of_run();
-        }
-        let (first, repeats) = self.unpacked.next()?;
-        if repeats.count > 0 {
-            self.begin_run(first, repeats);
-        }
-        Some(first)
+        self.next_with_count().map(|(row, _)| row)
     }
 }
 

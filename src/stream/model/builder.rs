@@ -22,7 +22,9 @@ use crate::stream::resolve::{
     KnownType, MarkerTypes, ONLY_USER_DATA, ProfileNames, TEXT, name_for_viewer, to_text,
     type_without_payload,
 };
-use crate::stream::write::{StreamOptions, write_log, write_meta, write_pages};
+use crate::stream::write::{
+    MIN_BYTES_FOR_NAMES, StreamOptions, write_log, write_meta, write_pages,
+};
 use crate::symbols::UnreadFile;
 use crate::types::{Features, Symbolicate};
 use crate::util::{ProgressLocation, ProgressLogger, run_callback};
@@ -30,6 +32,11 @@ use crate::util::{ProgressLocation, ProgressLogger, run_callback};
 /// Progress at the end of each part of the job, from 0 to 1.
 const ENTRIES_END: f32 = 0.20;
 const NAMES_END: f32 = 0.70;
+
+/// Size of the markers that are added between two checks of the memory, in bytes.
+const MARKER_STEP_BYTES: usize = 1 << 20;
+/// Memory of markers in the model while its tables grow, as a multiple of their size in the buffer.
+const MARKER_FACTOR: usize = 16;
 
 /// Memory of a row of samples in the model, in bytes.
 const SAMPLE_BYTES: usize = 2 * 24;
@@ -60,15 +67,21 @@ const MODELED_META: &[&str] = &[
 pub(crate) fn build_model(
     mut source: ProfileSource,
     options: &StreamOptions,
+    progress: &ProgressLogger,
 ) -> io::Result<(ProfileModel, Vec<UnreadFile>)> {
     source.since = options.since;
-    let progress = &options.progress;
     let decoding = progress.sub_logger(0.0, ENTRIES_END, ProgressLocation::Entries);
     let mut process = decode_newest(&mut source, &decoding)?;
     drop(decoding);
     process.thin_idle_rows(options.max_rows);
     let naming = progress.sub_logger(ENTRIES_END, NAMES_END, ProgressLocation::Names);
-    let names = match options.symbolicate {
+    let has_memory_for_names =
+        check_memory(MIN_BYTES_FOR_NAMES + 2 * process.unnamed_bytes()).is_ok();
+    let symbolicate = match has_memory_for_names {
+        true => options.symbolicate,
+        false => Symbolicate::No,
+    };
+    let names = match symbolicate {
         Symbolicate::No => ProfileNames::default(),
         symbolicate => {
             let symbolicate = (symbolicate, options.name_cache_bytes);
@@ -76,6 +89,8 @@ pub(crate) fn build_model(
         }
     };
     drop(naming);
+    // The model's frames and stacks take about as much as the process's, and their texts.
+    check_memory(4 * process.unnamed_bytes())?;
     let mut profile = ProfileModel::default();
     let types = MarkerTypes::of_profile(&process.marker_types);
     let mut frames = FrameBuilder::new(&mut profile, &source, &process, &names);
@@ -86,7 +101,7 @@ pub(crate) fn build_model(
         types: &types,
         stacks,
     };
-    let is_symbolicated = options.symbolicate != Symbolicate::No;
+    let is_symbolicated = symbolicate != Symbolicate::No;
     builder.add_facts(&mut profile, is_symbolicated, &names);
     let threads = progress.sub_logger(NAMES_END, 1.0, ProgressLocation::Frames);
     let contexts = process.threads.iter();
@@ -188,19 +203,30 @@ impl ModelBuilder<'_> {
         check_memory(rows.saturating_mul(SAMPLE_BYTES))?;
         let mut samples = Samples::default();
         let mut probed = (!context.probes.is_empty()).then(|| context.probed_delays(self.source));
-        for row in progress.watch(context.samples.iter(), rows, ProgressLocation::Samples) {
+        let mut kept = context.samples.iter();
+        let with_counts = std::iter::from_fn(|| kept.next_with_count());
+        for (row, count) in progress.watch(with_counts, rows, ProgressLocation::Samples) {
             let probed_ns = probed.as_mut().and_then(|delay_at| delay_at(row.time_ns));
             samples.push(Sample {
                 stack: Some(self.stacks[row.stack as usize]),
                 time_ns: time(row.time_ns),
                 cpu_delta_ns: row.cpu_delta_ns,
                 event_delay_ns: row.event.delay_ns().max(probed_ns),
-                weight: 1,
+                // A row that is kept counts for those that are left out.
+                weight: i64::try_from(count).unwrap_or(i64::MAX),
             });
         }
         let mut markers = Markers::default();
+        let mut unchecked_bytes = usize::MAX;
         for block in context.markers.blocks() {
-            let marker = self.source.buffer.entry_at(block).and_then(|mut entry| {
+            let entry = self.source.buffer.entry_at(block);
+            unchecked_bytes =
+                unchecked_bytes.saturating_add(entry.as_ref().map_or(0, |entry| entry.left()));
+            if unchecked_bytes > MARKER_STEP_BYTES {
+                unchecked_bytes = 0;
+                check_memory(MARKER_FACTOR * MARKER_STEP_BYTES)?;
+            }
+            let marker = entry.and_then(|mut entry| {
                 entry.kind()?;
                 DecodedMarker::read(&mut entry)
             });

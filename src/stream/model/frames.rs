@@ -221,7 +221,7 @@ impl<'a> FrameBuilder<'a> {
                 profile.native_symbols.len() as u32 - 1
             })
         });
-        let outermost_first = functions.iter().rev().zip(0..);
+        let outermost_first = functions.iter().rev().zip(0..=u16::MAX);
         let frame = |(name, inline_depth): (&crate::symbols::FrameName, u16)| {
             let file = name.file.as_ref().map(|file| profile.intern(file));
             let name_text = profile.intern(&name.function);

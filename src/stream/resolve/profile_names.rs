@@ -7,7 +7,9 @@ use crate::stream::decode::FrameKey;
 use crate::stream::decode::ProcessStreamingContext;
 use crate::stream::decode::ProfileSource;
 use crate::stream::memory::check_memory;
-use crate::symbols::{AddressName, AddressNames, CodeAddressService, SampledAddress, UnreadFile};
+use crate::symbols::{
+    AddressName, AddressNames, CodeAddressService, SampledAddress, UnreadFile, names_bytes,
+};
 use crate::types::Symbolicate;
 use crate::unwind::{LoadedModule, NamedCode};
 use crate::util::{ProgressLocation, ProgressLogger};
@@ -62,17 +64,19 @@ impl ProfileNames {
         // Few addresses lie in replaced modules.
         let current_progress = progress.sub_logger(0.0, CURRENT_NAMES_END, ProgressLocation::Names);
         let service = CodeAddressService::new(&modules, &source.generated_code, symbolicate);
-        // Without memory for the cache, its names are used, but no further ones are kept.
-        let may_keep = check_memory(max_cache_bytes).is_ok();
+        let generated = &source.generated_code;
         let mut known = AddressNames::new();
         source.session.with_names(|cache| {
-            cache.take_known(&modules, symbolicate, &mut addresses, &mut known);
+            cache.take_known(&modules, generated, symbolicate, &mut addresses, &mut known);
         });
         let mut now = service.resolve_with_progress(addresses, &current_progress);
-        if may_keep {
-            source
-                .session
-                .with_names(|cache| cache.add(&modules, symbolicate, &now, max_cache_bytes));
+        let incomplete = service.take_incomplete();
+        // Without memory for the new names, they are used, but not kept.
+        if check_memory(names_bytes(&now)).is_ok() {
+            source.session.with_names(|cache| {
+                let doubtful = (generated, &incomplete[..]);
+                cache.add(&modules, doubtful, symbolicate, &now, max_cache_bytes);
+            });
         }
         now.extend(known);
         let mut unread_files = service.take_unread_files();

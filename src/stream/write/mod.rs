@@ -11,4 +11,4 @@ mod thread_tables;
 pub(crate) use meta::write_meta;
 pub(crate) use options::StreamOptions;
 pub(crate) use pages::write_pages;
-pub(crate) use profile::{stream_gecko_json, write_log};
+pub(crate) use profile::{MIN_BYTES_FOR_NAMES, stream_gecko_json, write_log};

@@ -131,7 +131,7 @@ pub(crate) fn stream_gecko_json(
 }
 
 /// Memory without which no debug information is read, in bytes.
-const MIN_BYTES_FOR_NAMES: usize = 96 << 20;
+pub(crate) const MIN_BYTES_FOR_NAMES: usize = 96 << 20;
 
 /// Whether addresses get names.
 #[derive(Clone, Copy)]

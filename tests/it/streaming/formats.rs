@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::common::{Read, isolated, mark, wait_until, work};
+use crate::common::{Read, isolated, isolated_with, mark, wait_until, work};
 use gekkota::profile::{Format, ThreadSummary};
 use gekkota::{Profile, ProfilerSession, SaveError, StartParams};
 use serde_json::Value;
@@ -149,5 +149,23 @@ fn saved_format_follows_from_the_ending() {
             assert!(matches!(error, SaveError::UnknownEnding { .. }), "{error}");
             assert!(!path(ending).exists());
         }
+    });
+}
+
+#[test]
+fn profile_at_shutdown_is_saved_even_if_its_ending_is_unknown() {
+    let path = std::env::temp_dir().join("gekkota-shutdown-%p.xyz");
+    let text = path.to_str().expect("UTF-8");
+    let variables = [
+        ("MOZ_PROFILER_STARTUP", "1"),
+        ("MOZ_PROFILER_SHUTDOWN", text),
+    ];
+    isolated_with(&variables, || {
+        let profiler = gekkota::AutoProfilerInit::new();
+        drop(profiler);
+        let path = text.replace("%p", &std::process::id().to_string());
+        let saved = Profile::read(&path);
+        std::fs::remove_file(&path).expect("a file");
+        assert!(saved.is_ok(), "{saved:?}");
     });
 }

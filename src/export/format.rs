@@ -102,9 +102,10 @@ impl Format {
     /// | `.speedscope.json` | [`Speedscope`](Self::Speedscope) |
     /// | `.txt` | [`Text`](Self::Text) |
     ///
-    /// A further `.gz` means that the file is compressed.
+    /// Upper-case letters are like lower-case ones. A further `.gz` means that the file is
+    /// compressed.
     pub fn of_path(path: &Path) -> Option<Self> {
-        let name = path.file_name()?.to_string_lossy();
+        let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
         let name = name.strip_suffix(".gz").unwrap_or(&name);
         // A name that begins with a dot has no ending.
         if !name.trim_start_matches('.').contains('.') {
@@ -156,6 +157,8 @@ mod tests {
             ("trace.json", Some(Format::Gecko)),
             ("a.b.speedscope.json.gz", Some(Format::Speedscope)),
             ("flame.svg", Some(Format::Svg)),
+            ("FLAME.SVG", Some(Format::Svg)),
+            ("Out.Trace.Json.GZ", Some(Format::ChromeTrace)),
             ("out.pb.gz", Some(Format::Pprof)),
             ("y.json.zst", None),
             ("out.exe", None),

@@ -5,6 +5,12 @@ use std::borrow::Cow;
 /// Marks the place where a part of a name is left out.
 const LEFT_OUT: &str = "..";
 
+/// Maximum length of a name that is taken apart. The time for that is up to the square of it.
+const MAX_PARSED_CHARS: usize = 4096;
+
+/// Maximum number of generic argument lists within others in a shortened name.
+const MAX_KEPT_DEPTH: usize = 32;
+
 /// Suffixes by which compilers name a part or a copy of a function. What follows them may differ in
 /// each build.
 const COPY_SUFFIXES: [&str; 5] = [".llvm.", ".part.", ".isra.", ".constprop.", ".cold"];
@@ -13,13 +19,13 @@ const COPY_SUFFIXES: [&str; 5] = [".llvm.", ".part.", ".isra.", ".constprop.", "
 /// innermost ones before the others, and then the middle of the path: the crate and the function
 /// stay.
 pub(crate) fn short_function_name(name: &str, max_chars: usize) -> String {
-    let name = one_line(name);
+    let name = cut_middle(name, MAX_PARSED_CHARS);
     let fits = |text: &str| text.chars().count() <= max_chars;
     if fits(&name) {
-        return name.into_owned();
+        return name;
     }
-    let deepest = generics_depth(&name).unwrap_or(0);
-    let mut text = name.into_owned();
+    let deepest = generics_depth(&name).unwrap_or(0).min(MAX_KEPT_DEPTH);
+    let mut text = name;
     for kept in (0..deepest).rev() {
         text = without_generics(&text, kept);
         if fits(&text) {
@@ -248,6 +254,9 @@ mod tests {
             "ü\n<é<ß>",
             "::::",
             "{{[",
+            &"a<".repeat(100_000),
+            &format!("{}{}", "a<".repeat(900), ">".repeat(900)),
+            &"a::".repeat(100_000),
         ] {
             for max in 0..12 {
                 let short = short_function_name(text, max);

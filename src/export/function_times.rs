@@ -5,15 +5,9 @@ use std::time::Duration;
 
 use crate::export::function_groups::{FunctionGroups, GroupNumbers, Grouping};
 use crate::export::options::{ExportOptions, SampleWeight};
+use crate::export::run_loops::runtime_frames_end;
 use crate::export::thread_summary::{HotFunction, ThreadSummary};
-use crate::model::{FunctionKind, ProfileModel, StackId, Thread};
-
-/// The placeholder for the missing outer end of a stack.
-const TRUNCATED: &str = "(truncated)";
-
-/// The placeholder for the innermost labels and script frames if they did not fit into the copy of
-/// a stack.
-const LABELS_LEFT_OUT: &str = "(newer labels left out)";
+use crate::model::{FunctionKind, LABELS_LEFT_OUT, ProfileModel, StackId, TRUNCATED, Thread};
 
 /// Which function gets the self time of a sample in an inlined function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,8 +59,9 @@ impl ThreadTimes {
     pub(crate) fn add(&mut self, other: &Self) {
         self.all.add(other.all);
         self.cpu_ns = self.cpu_ns.saturating_add(other.cpu_ns);
-        self.idle_samples += other.idle_samples;
-        self.truncated_samples += other.truncated_samples;
+        self.idle_samples = self.idle_samples.saturating_add(other.idle_samples);
+        let truncated = &mut self.truncated_samples;
+        *truncated = truncated.saturating_add(other.truncated_samples);
         for (&group, time) in &other.functions {
             let sum = self.functions.entry(group).or_default();
             sum.own.add(time.own);
@@ -110,8 +105,10 @@ impl<'a> TimeCounter<'a> {
         let mut by_stack: HashMap<StackId, Time> = HashMap::new();
         for sample in thread.samples.iter() {
             let time = Time {
-                samples: 1,
-                ns: self.options.weight_ns(self.profile, &sample),
+                samples: thread.samples.count(&sample),
+                ns: self
+                    .options
+                    .weight_ns(self.profile, &thread.samples, &sample),
             };
             times.all.add(time);
             let cpu_ns = sample.cpu_delta_ns.unwrap_or(0);
@@ -122,7 +119,7 @@ impl<'a> TimeCounter<'a> {
         }
         for (stack, time) in by_stack {
             if self.profile.is_idle_stack(stack) {
-                times.idle_samples += time.samples;
+                times.idle_samples = times.idle_samples.saturating_add(time.samples);
             }
             self.count_stack(stack, time, &mut times);
         }
@@ -134,7 +131,17 @@ impl<'a> TimeCounter<'a> {
         // Whether the self time has its function, or belongs to none.
         let (mut native_done, mut script_done, mut label_done) = (false, false, false);
         let mut is_truncated = None;
-        for frame in self.profile.stack_frames(Some(stack)) {
+        let runtime = self.options.folds_runtime;
+        let runtime = runtime.then(|| runtime_frames_end(self.profile, stack));
+        let runtime = runtime.flatten().map(|(runtime, _)| runtime);
+        let mut is_in_runtime = false;
+        let mut next = Some(stack);
+        while let Some(current) = next {
+            let (prefix, frame) = self.profile.stack(current);
+            next = prefix;
+            is_in_runtime |= runtime == Some(current);
+            // As in `visible_frames`, the innermost frame stays in any case.
+            let is_left_out = is_in_runtime && current != stack;
             let frame = self.profile.frame(frame);
             let kind = self.profile.function(frame.function).kind;
             let counts_inlined = self.self_time == SelfTime::OfInlinedFunction;
@@ -155,6 +162,9 @@ impl<'a> TimeCounter<'a> {
                     continue;
                 }
             };
+            if is_left_out {
+                continue;
+            }
             let group = self.numbers.of(frame.function);
             let function = times.functions.entry(group).or_default();
             if may_be_innermost && !*is_done {
@@ -168,7 +178,8 @@ impl<'a> TimeCounter<'a> {
             }
         }
         if is_truncated == Some(true) {
-            times.truncated_samples += time.samples;
+            let truncated = &mut times.truncated_samples;
+            *truncated = truncated.saturating_add(time.samples);
         }
     }
 }
@@ -243,6 +254,7 @@ fn hot_functions(
 mod tests {
     use super::*;
     use crate::export::test_profile::TestProfile;
+    use crate::model::WeightUnit;
 
     fn find<'a>(functions: &'a [HotFunction], name: &str) -> &'a HotFunction {
         let mut found = functions.iter().filter(|function| function.name == name);
@@ -292,6 +304,28 @@ mod tests {
         assert_eq!(script.self_time, Duration::from_millis(1));
         assert_eq!(find(&summary.functions, "interpret").self_samples, 2);
         assert_eq!(summary.truncated_samples, 0);
+    }
+
+    #[test]
+    fn row_counts_for_the_samples_of_its_weight() {
+        let mut test = TestProfile::new(1_000_000);
+        let thread = test.thread("main");
+        test.sample(thread, &["main", "work"], None);
+        test.sample(thread, &["(truncated)", "~wait"], None);
+        let samples = &mut test.profile.threads[thread].samples;
+        samples.update(1, |sample| sample.weight = 9);
+        let summary = &summarize(&test.profile)[0];
+        assert_eq!((summary.samples, summary.truncated_samples), (10, 9));
+        assert_eq!(summary.sampled, Duration::from_millis(10));
+        let wait = find(&summary.functions, "wait");
+        assert_eq!((wait.self_samples, wait.total_samples), (9, 9));
+        assert_eq!(wait.self_time, Duration::from_millis(9));
+
+        // Bytes are neither samples nor a time.
+        test.profile.threads[thread].samples.weight_unit = WeightUnit::Bytes;
+        let summary = &summarize(&test.profile)[0];
+        assert_eq!(summary.samples, 2);
+        assert_eq!(find(&summary.functions, "wait").self_time, Duration::ZERO);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use std::cmp::Reverse;
 
-use crate::model::{Marker, MarkerPhase, ProfileModel, TextId, Thread};
+use crate::export::marker_pairs::MarkerPairs;
+use crate::model::{Marker, ProfileModel, TextId, Thread};
 use crate::util::NumberMap;
 
 /// The part that an interval plays when calls are estimated from samples.
@@ -52,44 +53,18 @@ impl MarkerSpans {
         (start_ns, end_ns): (i64, i64),
     ) -> Self {
         let mut roles = Roles::default();
-        let mut spans = Vec::new();
-        // The starts without an end, by the name of the marker.
-        let mut open: NumberMap<Vec<(u32, i64)>> = NumberMap::default();
-        for (index, marker) in thread.markers.iter().enumerate() {
-            let index = index as u32;
-            let mut push = |start_ns: i64, end_ns: i64, marker, end_marker| {
-                spans.push(MarkerSpan {
-                    start_ns,
-                    end_ns: end_ns.max(start_ns),
-                    marker,
-                    end_marker,
-                    role: Role::Plain,
-                });
-            };
-            let name = u64::from(marker.name.0);
-            match (marker.phase, marker.start_ns, marker.end_ns) {
-                (MarkerPhase::Interval, Some(start), Some(end)) => push(start, end, index, None),
-                (MarkerPhase::IntervalStart, Some(start), _) => {
-                    open.entry(name).or_default().push((index, start));
-                }
-                (MarkerPhase::IntervalEnd, _, Some(end)) => {
-                    match open.get_mut(&name).and_then(Vec::pop) {
-                        Some((begun, start)) => push(start, end, begun, Some(index)),
-                        None => push(start_ns.min(end), end, index, None),
-                    }
-                }
-                _ => {}
-            }
-        }
-        for (marker, start_ns) in open.into_values().flatten() {
-            spans.push(MarkerSpan {
-                start_ns,
-                end_ns: end_ns.max(start_ns),
-                marker,
-                end_marker: None,
+        let spans = MarkerPairs::of(&thread.markers).map(|pair| {
+            let pair_end_ns = pair.end_ns.unwrap_or(end_ns);
+            let pair_start_ns = pair.start_ns.unwrap_or(start_ns.min(pair_end_ns));
+            MarkerSpan {
+                start_ns: pair_start_ns,
+                end_ns: pair_end_ns.max(pair_start_ns),
+                marker: pair.first as u32,
+                end_marker: pair.last.map(|last| last as u32),
                 role: Role::Plain,
-            });
-        }
+            }
+        });
+        let mut spans: Vec<MarkerSpan> = spans.collect();
         for span in &mut spans {
             span.role = roles.of(profile, &thread.markers.get(span.marker as usize));
         }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::export::chrome_sample::{empty_profile, push_interval, push_marker};
+use crate::model::MarkerPhase;
 
 fn spans(profile: &ProfileModel) -> MarkerSpans {
     MarkerSpans::of(profile, &profile.threads[0], (0, 100))

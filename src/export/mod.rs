@@ -31,6 +31,8 @@ mod function_names;
 #[cfg(has_profiler)]
 mod function_times;
 #[cfg(has_profiler)]
+mod marker_pairs;
+#[cfg(has_profiler)]
 mod marker_spans;
 mod options;
 #[cfg(has_profiler)]

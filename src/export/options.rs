@@ -4,7 +4,7 @@
 use std::io;
 
 #[cfg(has_profiler)]
-use crate::model::{ProfileModel, Sample, Thread};
+use crate::model::{ProfileModel, Sample, Samples, Thread, WeightUnit};
 
 /// What a sample counts for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -38,14 +38,33 @@ pub(crate) struct ExportOptions {
 
 #[cfg(has_profiler)]
 impl ExportOptions {
+    fn chooses(&self, thread: &Thread) -> bool {
+        let wanted = self.thread.as_ref();
+        wanted.is_none_or(|wanted| thread.name == *wanted || thread.tid == *wanted)
+    }
+
+    /// Checks that the profile has the thread that is to be written.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] if the profile has no thread of that name or id. `format` is
+    /// the format's name.
+    pub(crate) fn check_thread(&self, profile: &ProfileModel, format: &str) -> io::Result<()> {
+        match &self.thread {
+            Some(thread) if !profile.threads.iter().any(|thread| self.chooses(thread)) => {
+                let message = format!(
+                    "cannot write {format}: got the thread {thread:?}, expected the name or id of \
+                     one of the profile's threads"
+                );
+                Err(io::Error::new(io::ErrorKind::InvalidInput, message))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Returns the indices of the threads that the options choose, in their order.
     pub(crate) fn threads(&self, profile: &ProfileModel) -> Vec<usize> {
-        let is_chosen = |thread: &Thread| {
-            let wanted = self.thread.as_ref();
-            wanted.is_none_or(|wanted| thread.name == *wanted || thread.tid == *wanted)
-        };
         let chosen = profile.threads.iter().enumerate();
-        let chosen = chosen.filter(|(_, thread)| is_chosen(thread));
+        let chosen = chosen.filter(|(_, thread)| self.chooses(thread));
         chosen.map(|(index, _)| index).collect()
     }
 
@@ -64,33 +83,33 @@ impl ExportOptions {
     /// Returns the thread that a format for one thread gets.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] if no thread is chosen. `format` is the format's name.
+    /// [`io::ErrorKind::InvalidInput`] if there is none. `format` is the format's name.
     pub(crate) fn one_thread<'a>(
         &self,
         profile: &'a ProfileModel,
         format: &str,
     ) -> io::Result<&'a Thread> {
         let index = self.busiest_thread(profile).ok_or_else(|| {
-            let got = match &self.thread {
-                Some(thread) => format!("{thread:?}"),
-                None => "a profile without threads".to_owned(),
-            };
-            let message =
-                format!("cannot write {format}: got {got}, expected a thread's name or id");
+            let message = format!("cannot write {format}: got no thread, expected one");
             io::Error::new(io::ErrorKind::InvalidInput, message)
         })?;
         Ok(&profile.threads[index])
     }
 
-    /// Returns the time that a sample counts for, in ns.
-    pub(crate) fn weight_ns(&self, profile: &ProfileModel, sample: &Sample) -> u64 {
-        let interval_ns = || {
-            let weight = sample.weight.max(0).unsigned_abs();
-            profile.meta.interval_ns.saturating_mul(weight)
-        };
-        match self.weight {
-            SampleWeight::Cpu if profile.meta.has_cpu_deltas => sample.cpu_delta_ns.unwrap_or(0),
-            SampleWeight::Cpu | SampleWeight::Samples => interval_ns(),
+    /// Returns the time that a sample of a thread counts for, in ns. A sample that is weighted by
+    /// bytes has none.
+    pub(crate) fn weight_ns(&self, profile: &ProfileModel, samples: &Samples, row: &Sample) -> u64 {
+        match (self.weight, samples.weight_unit) {
+            (SampleWeight::Cpu, _) if profile.meta.has_cpu_deltas => row.cpu_delta_ns.unwrap_or(0),
+            (_, WeightUnit::Samples) => {
+                let interval_ns = profile.meta.interval_ns;
+                interval_ns.saturating_mul(samples.count(row))
+            }
+            (_, WeightUnit::Milliseconds) => {
+                let weight_ms = row.weight.max(0).unsigned_abs();
+                weight_ms.saturating_mul(1_000_000)
+            }
+            (_, WeightUnit::Bytes) => 0,
         }
     }
 }

@@ -115,7 +115,6 @@ impl<'a> Ticks<'a> {
         let sample = self.samples.get(self.next);
         let activity = self.activity(&sample);
         self.next += 1;
-        self.previous_ns = Some(sample.time_ns);
         let mut repeated = Repeated {
             first: Tick {
                 time_ns: sample.time_ns,
@@ -135,7 +134,17 @@ impl<'a> Ticks<'a> {
             repeated.count = sample.weight.unsigned_abs().min(fitting);
             repeated.length_ns = length_ns;
         }
+        self.previous_ns = Some(repeated.time_ns(repeated.count - 1));
         Some(repeated)
+    }
+}
+
+impl Repeated {
+    /// Returns the time of a tick, by its number from 0 on.
+    fn time_ns(&self, number: u64) -> i64 {
+        let count = i128::from(self.count.max(1));
+        let passed_ns = i128::from(self.length_ns) * i128::from(number) / count;
+        self.first.time_ns + passed_ns as i64
     }
 }
 
@@ -146,18 +155,10 @@ impl Iterator for Ticks<'_> {
         if self.repeated.given == self.repeated.count {
             self.repeated = self.next_sample()?;
         }
-        let Repeated {
-            first,
-            given,
-            count,
-            length_ns,
-        } = self.repeated;
+        let Repeated { first, given, .. } = self.repeated;
+        let time_ns = self.repeated.time_ns(given);
         self.repeated.given += 1;
-        let passed_ns = i128::from(length_ns) * i128::from(given) / i128::from(count.max(1));
-        Some(Tick {
-            time_ns: first.time_ns + passed_ns as i64,
-            ..first
-        })
+        Some(Tick { time_ns, ..first })
     }
 }
 

@@ -103,3 +103,20 @@ fn clock_counts_from_a_negative_first_time() {
     assert_eq!([-1_500, -501, 0].map(|ns| clock.us(ns)), [0, 0, 1]);
     assert_eq!(MicroClock::new(5_000).us(7_999), 7);
 }
+
+#[test]
+fn cpu_time_after_a_row_for_several_samples_is_that_since_the_last_of_them() {
+    let mut profile = empty_profile();
+    profile.meta.has_cpu_deltas = true;
+    for time in [0, 9 * MS, 10 * MS] {
+        push_sample(&mut profile, time, Some(&["main"]));
+    }
+    change_samples(&mut profile, |index, sample| {
+        sample.cpu_delta_ns = Some([0, 1_000_000, 0][index]);
+        sample.weight = [9, 1, 1][index];
+    });
+    let all = ticks(&profile, SampleWeight::Cpu);
+    let ran = |tick: &&Tick| matches!(tick.activity, Activity::Ran(_));
+    let times: Vec<_> = all.iter().filter(ran).map(|tick| tick.time_ns).collect();
+    assert_eq!(times, [9 * MS]);
+}

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use crate::model::ids::{FunctionId, StackId};
 use crate::model::profile::{ProfileModel, Thread};
-use crate::model::stacks::FunctionKind;
 
 /// Index of a call node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -70,7 +69,7 @@ impl CallNodes {
         };
         for stack in missing.into_iter().rev() {
             let function = profile.frame(profile.stack(stack).1).function;
-            if !is_root(profile, function) {
+            if !profile.is_root(function) {
                 node = Some(self.call(node, function));
             }
             self.by_stack.insert(stack, node);
@@ -106,15 +105,10 @@ impl CallNodes {
     }
 }
 
-fn is_root(profile: &ProfileModel, function: FunctionId) -> bool {
-    let function = profile.function(function);
-    function.kind == FunctionKind::Structure && profile.text(function.name) == "(root)"
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::stacks::{Frame, Function};
+    use crate::model::stacks::{Frame, Function, FunctionKind};
 
     #[test]
     fn stacks_through_the_same_functions_share_a_node() {

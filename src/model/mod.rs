@@ -26,6 +26,7 @@ mod call_nodes;
 mod counters;
 mod ids;
 mod markers;
+mod placeholders;
 mod profile;
 mod samples;
 mod stacks;
@@ -35,6 +36,9 @@ pub(crate) use call_nodes::{CallNode, CallNodes, NodeId};
 pub(crate) use counters::{Counter, CounterSample};
 pub(crate) use ids::{CategoryPair, FrameId, FunctionId, ModuleId, StackId, TextId};
 pub(crate) use markers::{FieldValue, Marker, MarkerPayload, MarkerPhase, Markers};
+pub(crate) use placeholders::{
+    LABELS_LEFT_OUT, OTHER_STACK, ROOT, TRUNCATED, UNLOADED, is_placeholder,
+};
 pub(crate) use profile::{Category, MarkerSchema, Meta, Module, Process, ProfileModel, Thread};
 pub(crate) use samples::{Sample, Samples, WeightUnit};
 pub(crate) use stacks::{Frame, Function, FunctionKind, NativeSymbol, SourceText};

@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use crate::model::counters::Counter;
 use crate::model::ids::{FrameId, FunctionId, ModuleId, StackId, TextId};
 use crate::model::markers::Markers;
+use crate::model::placeholders::ROOT;
 use crate::model::samples::Samples;
-use crate::model::stacks::{Frame, Function, NativeSymbol, SourceText};
+use crate::model::stacks::{Frame, Function, FunctionKind, NativeSymbol, SourceText};
 use crate::model::unique_stacks::UniqueStacks;
 use crate::util::{Search, TextTable, UniqueIndex};
 
@@ -16,7 +17,8 @@ pub(crate) struct ProfileModel {
     pub(crate) meta: Meta,
     pub(crate) categories: Vec<Category>,
     pub(crate) marker_schemas: Vec<MarkerSchema>,
-    /// In a process, sorted by address.
+    /// In a process, the modules with a place are sorted by address. One whose place is unknown, or
+    /// was taken by another one, has an empty range and may stand anywhere.
     pub(crate) modules: Vec<Module>,
     /// The first one is the process that wrote the profile.
     pub(crate) processes: Vec<Process>,
@@ -221,6 +223,13 @@ impl ProfileModel {
         self.text(self.function(id).name)
     }
 
+    /// Returns whether a function is the root, which all stacks of a thread share and which is not
+    /// code.
+    pub(crate) fn is_root(&self, id: FunctionId) -> bool {
+        let function = self.function(id);
+        function.kind == FunctionKind::Structure && self.text(function.name) == ROOT
+    }
+
     pub(crate) fn module(&self, id: ModuleId) -> &Module {
         &self.modules[id.0 as usize]
     }
@@ -244,7 +253,6 @@ impl ProfileModel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::stacks::FunctionKind;
 
     #[test]
     fn texts_functions_and_stacks_are_held_once() {

@@ -57,17 +57,10 @@ fn set<T: Copy + PartialEq>(
 impl Samples {
     /// Adds a sample. It must not be earlier than the last one.
     pub(crate) fn push(&mut self, sample: Sample) {
-        self.stacks
-            .push(sample.stack.map_or(0, |stack| stack.0 + 1));
-        self.times_ns.push(sample.time_ns);
-        let length = self.times_ns.len();
-        let last = length - 1;
-        let optional = |value: Option<u64>| value.map_or(0, |value| value.saturating_add(1));
-        let cpu_delta = optional(sample.cpu_delta_ns);
-        set(&mut self.cpu_deltas_ns, length, last, cpu_delta, 0);
-        let event_delay = optional(sample.event_delay_ns);
-        set(&mut self.event_delays_ns, length, last, event_delay, 0);
-        set(&mut self.weights, length, last, sample.weight, 1);
+        let index = self.len();
+        self.stacks.push(0);
+        self.times_ns.push(0);
+        self.put(index, sample);
     }
 
     /// Changes the sample with this index. Panics if there is none. The times must remain in order
@@ -75,6 +68,10 @@ impl Samples {
     pub(crate) fn update(&mut self, index: usize, change: impl FnOnce(&mut Sample)) {
         let mut sample = self.get(index);
         change(&mut sample);
+        self.put(index, sample);
+    }
+
+    fn put(&mut self, index: usize, sample: Sample) {
         self.stacks[index] = sample.stack.map_or(0, |stack| stack.0 + 1);
         self.times_ns[index] = sample.time_ns;
         let length = self.len();
@@ -108,6 +105,15 @@ impl Samples {
 
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = Sample> + '_ {
         (0..self.len()).map(|index| self.get(index))
+    }
+
+    /// Returns how many samples a row counts for: its weight if that is a number of samples. Such a
+    /// row takes the place of others like it, which were left out after it.
+    pub(crate) fn count(&self, sample: &Sample) -> u64 {
+        match self.weight_unit {
+            WeightUnit::Samples => sample.weight.max(0).unsigned_abs(),
+            WeightUnit::Milliseconds | WeightUnit::Bytes => 1,
+        }
     }
 
     pub(crate) fn has_cpu_deltas(&self) -> bool {

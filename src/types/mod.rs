@@ -41,6 +41,9 @@ mod ids;
 mod kept_limits;
 #[forbid(unsafe_code)]
 mod page;
+#[cfg(has_profiler)]
+#[forbid(unsafe_code)]
+mod process_levels;
 #[forbid(unsafe_code)]
 mod profiling_state;
 #[forbid(unsafe_code)]
@@ -86,6 +89,8 @@ pub use ids::{ProcessId, ThreadId};
 #[cfg(has_profiler)]
 pub(crate) use kept_limits::KeptLimits;
 pub use page::Page;
+#[cfg(has_profiler)]
+pub(crate) use process_levels::MAX_PROCESS_LEVELS;
 pub use profiling_state::{ProfilingState, ProfilingStates, SamplingState};
 pub(crate) use script_description::ScriptDescription;
 pub use script_description::ScriptImplementation;

@@ -117,13 +117,20 @@ pub(super) fn slice(
             thread.samples.len(),
             ProgressLocation::Samples,
         );
+        let mut times = thread.samples.iter().map(|sample| sample.time_ns).skip(1);
         for sample in samples {
             number += 1;
-            let weight = options.weight_ns(profile, &sample) as f64;
-            let at = of_span(sample.time_ns);
-            slices.samples += 1;
-            slices.time[at] += weight;
-            slices.sample_squares += weight * weight;
+            let weight = options.weight_ns(profile, &thread.samples, &sample) as f64;
+            let count = thread.samples.count(&sample);
+            slices.samples = slices.samples.saturating_add(count);
+            slices.sample_squares += weight * weight / count.max(1) as f64;
+            // A row that stands for several samples has the time until the next one.
+            let parts = count.clamp(1, SLICES as u64) as i64;
+            let length_ns = times.next().map_or(0, |next| next - sample.time_ns);
+            let part_at = |part| of_span(sample.time_ns + length_ns / parts * part);
+            let places = || (0..parts).map(part_at);
+            let part = weight / parts as f64;
+            places().for_each(|at| slices.time[at] += part);
             let functions = functions_of(profile, (groups, numbers), tracked, &sample);
             for (tracked, is_innermost) in functions {
                 let tracked = tracked as usize;
@@ -131,13 +138,13 @@ pub(super) fn slice(
                 let (own_run, total_run) = &mut runs[tracked];
                 if is_innermost {
                     own_run.add(number, weight, own);
-                    own.slices[at] += weight as f32;
+                    places().for_each(|at| own.slices[at] += part as f32);
                     own.sum += weight;
                 }
                 // A recursive function counts once.
                 if total_run.last != number {
                     total_run.add(number, weight, total);
-                    total.slices[at] += weight as f32;
+                    places().for_each(|at| total.slices[at] += part as f32);
                     total.sum += weight;
                 }
             }
@@ -202,6 +209,57 @@ fn count_work(profile: &ProfileModel, thread: &Thread, name: &str, mut count: im
             && profile.text(marker.name) == name
         {
             count(time_ns);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::export::function_groups::Grouping;
+    use crate::export::test_profile::TestProfile;
+
+    /// Returns the slices of a profile of these samples: time in ms, function, and weight.
+    fn slices_of(samples: &[(i64, &str, i64)]) -> ProfileSlices {
+        let mut test = TestProfile::new(1_000_000);
+        let thread = test.thread("main");
+        for (index, &(time_ms, name, weight)) in samples.iter().enumerate() {
+            test.sample(thread, &[name], None);
+            let samples = &mut test.profile.threads[thread].samples;
+            samples.update(index, |sample| {
+                (sample.time_ns, sample.weight) = (time_ms * 1_000_000, weight);
+            });
+        }
+        let mut groups = FunctionGroups::default();
+        let numbers = groups.add(&test.profile, Grouping::ByName);
+        let count = groups.len();
+        let tracked = (0..count as u32).map(Some).collect();
+        slice(
+            &test.profile,
+            (&groups, &numbers),
+            (&tracked, count),
+            (&ExportOptions::default(), None),
+            &ProgressLogger::unwatched(),
+        )
+    }
+
+    #[test]
+    fn row_counts_for_the_samples_of_its_weight() {
+        let waits = (1..10).map(|time_ms| (time_ms, "wait", 1));
+        let all = [(0, "work", 1)].into_iter().chain(waits);
+        let all: Vec<_> = all.chain([(10, "work", 1)]).collect();
+        let (all, thinned) = (
+            slices_of(&all),
+            slices_of(&[(0, "work", 1), (1, "wait", 9), (10, "work", 1)]),
+        );
+        assert_eq!(thinned.samples, 11);
+        assert_eq!(thinned.samples, all.samples);
+        assert_eq!(thinned.time, all.time);
+        assert_eq!(thinned.sample_squares, all.sample_squares);
+        for (thinned, all) in thinned.functions.iter().zip(&all.functions) {
+            assert_eq!(thinned.own.slices, all.own.slices);
+            assert_eq!(thinned.total.sum, all.total.sum);
+            assert_eq!(thinned.own.run_squares, all.own.run_squares);
         }
     }
 }

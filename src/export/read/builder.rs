@@ -1,6 +1,7 @@
 //! The model that is being read, and what the reader must find in it again.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use crate::export::read::value::{Object, Value};
 use crate::model::{
@@ -12,15 +13,6 @@ use crate::types::ReadError;
 /// The name of the category of everything that has none.
 const OTHER: &str = "Other";
 
-/// Texts that stand in the place of functions, in profiles of gekkota and of Firefox.
-const STRUCTURE: &[&str] = &[
-    "(root)",
-    "(truncated)",
-    "(other stack)",
-    "(unloaded library)",
-    "(newer labels left out)",
-];
-
 /// A cause of a marker: its stack, and the stack's time.
 pub(super) type Cause = Option<(StackId, i64)>;
 
@@ -29,6 +21,8 @@ pub(super) struct ModelBuilder {
     pub(super) profile: ProfileModel,
     /// Indices of the profile's categories by their names.
     category_index: HashMap<String, u16>,
+    /// Indices of their subcategories, by the category and the name.
+    subcategory_index: HashMap<(u16, String), u16>,
     /// Names of the marker schemas.
     schema_names: HashMap<String, ()>,
     /// Indices of the profile's native symbols.
@@ -46,19 +40,23 @@ pub(super) struct KnownCategory {
 /// The categories of a process; `None` for a profile of a time without them.
 pub(super) type Categories = Option<Vec<KnownCategory>>;
 
-pub(super) fn is_structure(text: &str) -> bool {
-    STRUCTURE.contains(&text)
-}
-
 impl ModelBuilder {
     /// Returns a builder that adds further processes to a profile.
     pub(super) fn extending(profile: ProfileModel) -> Self {
-        let categories = profile.categories.iter().zip(0..);
+        let categories = || profile.categories.iter().zip(0..=u16::MAX);
+        let mut subcategory_index = HashMap::new();
+        for (category, index) in categories() {
+            for (name, number) in category.subcategories.iter().zip(0..=u16::MAX) {
+                let known = subcategory_index.entry((index, name.clone()));
+                known.or_insert(number);
+            }
+        }
         let schemas = profile.marker_schemas.iter();
         Self {
-            category_index: categories
+            category_index: categories()
                 .map(|(category, index)| (category.name.clone(), index))
                 .collect(),
+            subcategory_index,
             schema_names: schemas.map(|schema| (schema.name.clone(), ())).collect(),
             native_symbols: HashMap::new(),
             unplaced_modules: HashMap::new(),
@@ -112,26 +110,30 @@ impl ModelBuilder {
                     categories.push(Category {
                         name: name.clone(),
                         color,
-                        subcategories: subcategories.clone(),
+                        subcategories: Vec::new(),
                     });
                     self.category_index.entry(name).or_insert(index);
                     index
                 }
             };
             let merged = &mut self.profile.categories[usize::from(index)].subcategories;
-            let numbers: HashMap<_, _> = merged.iter().cloned().zip(0..).collect();
+            let is_new = merged.is_empty();
             let mut at = Vec::new();
             for (own, name) in subcategories.into_iter().enumerate() {
-                let number = match numbers.get(&name) {
+                let next = u16::try_from(merged.len());
+                let known = self.subcategory_index.entry((index, name.clone()));
+                let number = match known {
                     // Keeps the number of a name that a list has twice.
-                    _ if merged.get(own) == Some(&name) => own,
-                    Some(&number) => number,
-                    None => {
+                    _ if merged.get(own) == Some(&name) => own as u16,
+                    Entry::Occupied(known) if !is_new => *known.get(),
+                    known => {
+                        let next = next.map_err(|_| too_many())?;
                         merged.push(name);
-                        merged.len() - 1
+                        known.or_insert(next);
+                        next
                     }
                 };
-                at.push(u16::try_from(number).map_err(|_| too_many())?);
+                at.push(number);
             }
             known.push(KnownCategory {
                 category: index,
@@ -273,5 +275,35 @@ impl<'a> Strings<'a> {
         let texts = &self.texts;
         let id = self.ids[index].get_or_insert_with(|| profile.intern(&texts[index]));
         Ok(*id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subcategories_of_processes_are_merged_by_name() {
+        let mut builder = ModelBuilder::default();
+        let mut read = |names: &str| {
+            let text = format!(
+                r#"{{"categories": [{{"name": "A", "color": "grey", "subcategories": {names}}}]}}"#
+            );
+            let meta = Value::parse(&text).expect("JSON");
+            let meta = meta.object("an object").expect("an object");
+            let known = builder.read_categories(&meta).expect("categories");
+            known.expect("a list")[0].subcategories.clone()
+        };
+        assert_eq!(read(r#"["a", "b", "a"]"#), [0, 1, 2]);
+        assert_eq!(read(r#"["c", "b", "a", "a"]"#), [3, 1, 2, 0]);
+
+        let mut builder = ModelBuilder::extending(builder.finish());
+        let text = r#"{"categories": [{"name": "A", "subcategories": ["c", "d"]}]}"#;
+        let meta = Value::parse(text).expect("JSON");
+        let meta = meta.object("an object").expect("an object");
+        let known = builder.read_categories(&meta).expect("categories");
+        assert_eq!(known.expect("a list")[0].subcategories, [3, 4]);
+        let names = &builder.profile.categories[0].subcategories;
+        assert_eq!(names, &["a", "b", "a", "c", "d"]);
     }
 }

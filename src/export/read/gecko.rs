@@ -7,14 +7,15 @@ use crate::export::read::builder::ModelBuilder;
 use crate::export::read::gecko_process::GeckoProcess;
 use crate::export::read::gecko_thread::read_thread;
 use crate::export::read::marker_fields::read_schemas;
-use crate::export::read::meta::{CpuUnit, read_meta, to_json};
+use crate::export::read::meta::{CpuUnit, read_meta};
 use crate::export::read::table::each_row;
 use crate::export::read::value::{Object, Value, to_ns};
+use crate::json::json_text;
 use crate::model::{Counter, CounterSample, Module, ModuleId, Process};
-use crate::types::ReadError;
+use crate::types::{MAX_PROCESS_LEVELS, ReadError};
 
-/// Maximum number of levels of processes within processes.
-const MAX_LEVELS: usize = 8;
+/// Maximum number of levels, including the outermost process.
+const MAX_LEVELS: usize = MAX_PROCESS_LEVELS + 1;
 
 /// The name of a process's main thread.
 const MAIN_THREAD: &str = "GeckoMain";
@@ -134,7 +135,7 @@ fn paused_ranges(profile: &Object<'_, '_>, offset_ns: i64) -> Result<Option<Stri
         ranges.push((time("startTime")?, time("endTime")?, range.text("reason")?));
         Ok(())
     })?;
-    let json = to_json(|json| {
+    let json = json_text(|json| {
         json.array(|json| {
             for (start_ms, end_ms, reason) in &ranges {
                 json.object(|json| {
@@ -167,16 +168,25 @@ fn read_modules(
     Ok(modules.into_iter().map(add).collect())
 }
 
-/// Reads an element of `libs`. The processed format has no addresses in it.
+/// Reads an element of `libs`. The processed format has no addresses in it. A library with an
+/// address that JavaScript cannot hold exactly, which is written as -1, has no range.
 pub(super) fn read_module(
     lib: &Object<'_, '_>,
     process: usize,
     has_addresses: bool,
 ) -> Result<Module, ReadError> {
-    let address = |key| match has_addresses {
-        true => lib.require(key, "an address")?.unsigned("an address"),
-        false => Ok(0),
+    let address = |key| {
+        let address = lib.require(key, "an address")?;
+        match address.text {
+            "-1" => Ok(None),
+            _ => address.unsigned("an address").map(Some),
+        }
     };
+    let range = match has_addresses {
+        true => address("start")?.zip(address("end")?),
+        false => None,
+    };
+    let (start, end) = range.unwrap_or_default();
     let offset = match lib.get("offset") {
         Some(offset) => offset.unsigned("an offset in the file")?,
         None => 0,
@@ -188,8 +198,8 @@ pub(super) fn read_module(
     };
     Ok(Module {
         process,
-        start: address("start")?,
-        end: address("end")?,
+        start,
+        end,
         offset,
         name: lib.text("name")?,
         path: lib.text("path")?,
@@ -284,5 +294,28 @@ pub(super) fn each_samples_table<'a>(
             })
         }
         _ => read(counter.require("samples", "a table")?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn library_with_an_inexact_address_has_no_range() {
+        let read = |start: &str, end: &str| {
+            let text = format!(r#"{{"name": "vdso", "start": {start}, "end": {end}}}"#);
+            let lib = Value::parse(&text)?;
+            let module = read_module(&lib.object("a library")?, 0, true)?;
+            Ok::<_, ReadError>((module.start, module.end))
+        };
+        assert_eq!(read("4096", "8192").expect("a module"), (4096, 8192));
+        assert_eq!(read("-1", "-1").expect("a module"), (0, 0));
+        assert_eq!(read("4096", "-1").expect("a module"), (0, 0));
+        let error = read("-2", "1").expect_err("no address").to_string();
+        assert!(
+            error.contains("start: got -2, expected an address"),
+            "{error}"
+        );
     }
 }

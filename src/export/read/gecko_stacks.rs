@@ -1,11 +1,13 @@
 //! Reads the frames and stacks of a Gecko thread.
 
-use crate::export::read::builder::{ModelBuilder, Strings, category_pair, is_structure};
+use crate::export::read::builder::{ModelBuilder, Strings, category_pair};
 use crate::export::read::gecko_process::GeckoProcess;
 use crate::export::read::location::Location;
 use crate::export::read::table::{TableRow, each_row};
 use crate::export::read::value::Value;
-use crate::model::{Frame, FrameId, Function, FunctionKind, ModuleId, ProfileModel, StackId};
+use crate::model::{
+    Frame, FrameId, Function, FunctionKind, ModuleId, ProfileModel, StackId, is_placeholder,
+};
 use crate::types::ReadError;
 
 /// The part of a frame in a stack.
@@ -204,7 +206,7 @@ fn read_frame<'a>(
             }
         }
         Location::Plain(text) => {
-            let kind = match is_structure(text) {
+            let kind = match is_placeholder(text) {
                 true => FunctionKind::Structure,
                 false => FunctionKind::Label,
             };

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use crate::export::process_times::holds_process_time;
 use crate::export::read::builder::{Cause, ModelBuilder, Strings};
-use crate::export::read::meta::to_json;
 use crate::export::read::value::{Object, Value, to_ns};
+use crate::json::json_text;
 use crate::model::{FieldValue, Marker, MarkerPayload, MarkerPhase, Markers, ProfileModel, TextId};
 use crate::types::ReadError;
 
@@ -53,7 +53,7 @@ fn to_gecko_schema(schema: &Object<'_, '_>, text: &str) -> String {
     if schema.get("data").is_some() {
         return text.to_owned();
     }
-    to_json(|json| {
+    json_text(|json| {
         json.object(|json| {
             for (key, value) in schema.members() {
                 if !matches!(key, "fields" | "description" | "data") {

@@ -2,7 +2,7 @@
 
 use crate::export::read::builder::ModelBuilder;
 use crate::export::read::value::Object;
-use crate::json::JsonWriter;
+use crate::json::json_text;
 use crate::model::Meta;
 use crate::types::ReadError;
 
@@ -117,7 +117,7 @@ fn to_gecko_extensions(table: &Object<'_, '_>) -> String {
         });
         column
     });
-    to_json(|json| {
+    json_text(|json| {
         json.object(|json| {
             json.key("schema").object(|json| {
                 for (name, number) in names.iter().zip(0..) {
@@ -131,14 +131,4 @@ fn to_gecko_extensions(table: &Object<'_, '_>) -> String {
             });
         });
     })
-}
-
-/// Returns what a function writes as JSON.
-pub(super) fn to_json(write: impl FnOnce(&mut JsonWriter<'_>)) -> String {
-    let mut text = Vec::new();
-    let mut json = JsonWriter::for_job(&mut text, crate::util::FailureLatch::fallible());
-    write(&mut json);
-    // A vector never fails.
-    let _ = json.finish();
-    String::from_utf8(text).unwrap_or_default()
 }

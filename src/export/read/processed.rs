@@ -6,11 +6,12 @@ use crate::export::read::builder::{ModelBuilder, Strings};
 use crate::export::read::columns::{fill_column, required_column};
 use crate::export::read::gecko::{each_samples_table, read_module};
 use crate::export::read::marker_fields::read_schemas;
-use crate::export::read::meta::{CpuUnit, read_meta, to_json};
+use crate::export::read::meta::{CpuUnit, read_meta};
 use crate::export::read::processed_profile::ProcessedProfile;
 use crate::export::read::processed_tables::{SourceFiles, Tables};
 use crate::export::read::processed_thread::{read_thread, read_times};
 use crate::export::read::value::Object;
+use crate::json::json_text;
 use crate::model::{Counter, CounterSample, ModuleId, Process, ProfileModel};
 use crate::types::ReadError;
 
@@ -205,7 +206,7 @@ fn read_facts(
         }
         let rows = columns.iter().map(Vec::len).min().unwrap_or(0);
         let statistics = overhead.get("statistics");
-        processes[process].overhead = Some(to_json(|json| {
+        processes[process].overhead = Some(json_text(|json| {
             json.object(|json| {
                 json.key("samples").object(|json| {
                     json.key("schema").object(|json| {

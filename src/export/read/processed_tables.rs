@@ -1,12 +1,12 @@
 //! Reads the tables of frames and stacks of the processed format.
 
-use crate::export::read::builder::{ModelBuilder, Strings, category_pair, is_structure};
+use crate::export::read::builder::{ModelBuilder, Strings, category_pair};
 use crate::export::read::columns::{fill_column, for_rows, required_column};
 use crate::export::read::processed_profile::ProcessedProfile;
 use crate::export::read::value::{Object, Value};
 use crate::model::{
     CategoryPair, Frame, FrameId, Function, FunctionKind, ModuleId, NativeSymbol, SourceText,
-    StackId, TextId,
+    StackId, TextId, is_placeholder,
 };
 use crate::types::ReadError;
 
@@ -396,7 +396,7 @@ fn add_frame(builder: &mut ModelBuilder, funcs: &[Func], row: &FrameRow) -> Fram
         FunctionKind::Script
     } else if is_native {
         FunctionKind::Native
-    } else if is_structure(builder.profile.text(func.name)) {
+    } else if is_placeholder(builder.profile.text(func.name)) {
         FunctionKind::Structure
     } else {
         FunctionKind::Label

@@ -3,7 +3,7 @@ use crate::export::options::ExportOptions;
 use crate::export::read::source::read_profile_from;
 use crate::export::write::write_gecko;
 use crate::model::{FieldValue, FunctionKind, MarkerPhase, ProfileModel, StackId, Thread};
-use crate::types::ReadError;
+use crate::types::{MAX_PROCESS_LEVELS, ReadError};
 use crate::util::ProgressLogger;
 
 /// A profile of Gecko's format with each kind of frame, a child process, and short rows.
@@ -366,9 +366,10 @@ fn processes_within_processes_are_bounded() {
         let head = "{\"meta\": {\"version\": 36}, \"threads\": [], \"processes\": [";
         format!("{}{}", head.repeat(levels), "]}".repeat(levels))
     };
-    assert_eq!(read(&nested(8)).processes.len(), 8);
-    let error = read_profile_from(nested(9).as_bytes()).expect_err("too deep");
-    assert!(matches!(error, ReadError::TooDeep { max_levels: 8, .. }));
+    let most = MAX_PROCESS_LEVELS + 1;
+    assert_eq!(read(&nested(most)).processes.len(), most);
+    let error = read_profile_from(nested(most + 1).as_bytes()).expect_err("too deep");
+    assert!(matches!(error, ReadError::TooDeep { max_levels, .. } if max_levels == most));
     // Deep values elsewhere take no stack.
     let deep = "[".repeat(1 << 20);
     assert!(message(&deep).contains("not JSON"));

@@ -262,7 +262,6 @@ impl<'a, 'p> Value<'a, 'p> {
             Some(plain) if !plain.contains('\\') => Ok(Cow::Borrowed(plain)),
             Some(_) => serde_json::Deserializer::from_str(self.text)
                 .deserialize_bytes(Unescaped)
-                .map(Cow::Owned)
                 .map_err(|_| self.error(expected)),
         }
     }
@@ -369,23 +368,8 @@ struct Key<'a>(Cow<'a, str>);
 
 impl<'de> serde::Deserialize<'de> for Key<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct KeyVisitor;
-        impl<'de> Visitor<'de> for KeyVisitor {
-            type Value = Key<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a key")
-            }
-
-            fn visit_borrowed_str<E>(self, key: &'de str) -> Result<Key<'de>, E> {
-                Ok(Key(Cow::Borrowed(key)))
-            }
-
-            fn visit_str<E>(self, key: &str) -> Result<Key<'de>, E> {
-                Ok(Key(Cow::Owned(key.to_owned())))
-            }
-        }
-        deserializer.deserialize_str(KeyVisitor)
+        // As bytes, because a key may have half of a surrogate pair, too.
+        deserializer.deserialize_bytes(Unescaped).map(Key)
     }
 }
 
@@ -411,17 +395,52 @@ impl<'de, F: FnMut(usize, &'de str) -> bool> Visitor<'de> for Elements<F> {
     }
 }
 
-/// Decodes the escapes of a text. Half of a surrogate pair, which JavaScript allows, becomes U+FFFD.
+/// Decodes the escapes of a text. Half of a surrogate pair, which JavaScript allows, becomes one
+/// U+FFFD.
 struct Unescaped;
 
-impl Visitor<'_> for Unescaped {
-    type Value = String;
+impl<'de> Visitor<'de> for Unescaped {
+    type Value = Cow<'de, str>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a text")
     }
 
-    fn visit_bytes<E>(self, bytes: &[u8]) -> Result<String, E> {
-        Ok(String::from_utf8_lossy(bytes).into_owned())
+    fn visit_borrowed_bytes<E>(self, bytes: &'de [u8]) -> Result<Self::Value, E> {
+        Ok(String::from_utf8_lossy(bytes))
+    }
+
+    fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Self::Value, E> {
+        let mut text = String::with_capacity(bytes.len());
+        for chunk in bytes.utf8_chunks() {
+            text.push_str(chunk.valid());
+            // Each of the three bytes of such a half is invalid by itself. This is the first one.
+            if chunk.invalid().first() == Some(&0xed) {
+                text.push(char::REPLACEMENT_CHARACTER);
+            }
+        }
+        Ok(Cow::Owned(text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_of_a_surrogate_pair_becomes_one_character() {
+        let text = r#"{"\ud800k\n": "a\ud800\ud83d\ude00\udc00b", "é": "é"}"#;
+        let value = Value::parse(text).expect("JSON");
+        let object = value.object("an object").expect("an object");
+        let texts = object.members().map(|(key, value)| {
+            let text = value.string("a text").expect("a text");
+            (key, text)
+        });
+        let texts: Vec<_> = texts.collect();
+        let expected = [
+            ("\u{fffd}k\n", "a\u{fffd}\u{1f600}\u{fffd}b".into()),
+            ("é", "é".into()),
+        ];
+        assert_eq!(texts, expected);
     }
 }

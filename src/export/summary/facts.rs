@@ -1,12 +1,13 @@
 //! Collects what the text summary says of a profile.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use crate::export::function_groups::{FunctionGroup, FunctionGroups, Grouping};
 use crate::export::function_times::{FunctionTime, SelfTime, ThreadTimes, Time, TimeCounter};
+use crate::export::marker_pairs::MarkerPairs;
 use crate::export::options::ExportOptions;
-use crate::model::{Counter, FunctionKind, MarkerPhase, ProfileModel, TextId};
+use crate::model::{Counter, FunctionKind, ProfileModel, TextId};
 use crate::util::{ProgressLocation, ProgressLogger};
 
 /// Number of marker intervals that are kept between two selections of the slowest ones.
@@ -133,32 +134,24 @@ impl<'a> Facts<'a> {
         self.span_ns = Some((start.min(time_ns), end.max(time_ns)));
     }
 
-    /// Adds the intervals of a thread's markers. An end belongs to the last start of its name.
+    /// Adds the intervals of a thread's markers.
     fn add_markers(&mut self, profile: &ProfileModel, thread: usize, count: usize) {
-        let mut open: HashMap<TextId, Vec<i64>> = HashMap::new();
-        for marker in profile.threads[thread].markers.iter() {
+        let markers = &profile.threads[thread].markers;
+        for marker in markers.iter() {
             for time_ns in [marker.start_ns, marker.end_ns].into_iter().flatten() {
                 self.reach(time_ns);
             }
-            let (start_ns, end_ns) = match (marker.phase, marker.start_ns, marker.end_ns) {
-                (MarkerPhase::Interval, Some(start_ns), Some(end_ns)) => (start_ns, end_ns),
-                (MarkerPhase::IntervalStart, Some(start_ns), _) => {
-                    open.entry(marker.name).or_default().push(start_ns);
-                    continue;
-                }
-                (MarkerPhase::IntervalEnd, _, Some(end_ns)) => {
-                    let start_ns = open.get_mut(&marker.name).and_then(Vec::pop);
-                    let Some(start_ns) = start_ns else { continue };
-                    (start_ns, end_ns)
-                }
-                _ => continue,
+        }
+        for pair in MarkerPairs::of(markers) {
+            let Some((start_ns, end_ns)) = pair.start_ns.zip(pair.end_ns) else {
+                continue;
             };
             self.interval_count += 1;
             self.markers.push(SlowMarker {
                 duration_ns: end_ns.saturating_sub(start_ns).max(0).unsigned_abs(),
                 start_ns,
                 thread,
-                name: marker.name,
+                name: markers.get(pair.first).name,
             });
             if self.markers.len() >= KEPT_MARKERS {
                 self.select_markers(profile, count);

@@ -204,3 +204,36 @@ fn empty_profile_has_a_summary() {
     let text = summary(&test, &by_cpu());
     assert!(text.starts_with("# profile\nprogram   app\n") && text.contains("0 in 0 threads"));
 }
+
+#[test]
+fn frames_of_the_runtime_are_folded() {
+    let mut test = TestProfile::new(1_000_000);
+    let thread = test.thread("main");
+    let run_loop = "std::sys::backtrace::__rust_begin_short_backtrace";
+    test.sample(thread, &["(truncated)", "start", run_loop, "work"], None);
+    test.sample(thread, &["start", run_loop], None);
+    let names = |folds_runtime| {
+        let options = ExportOptions {
+            folds_runtime,
+            ..ExportOptions::default()
+        };
+        let text = summary(&test, &options);
+        let losses = section(&text, "losses");
+        assert_eq!(losses[1][0], "1");
+        let rows = section(&text, "functions by total time");
+        let row = |row: &Vec<&str>| (row[2].to_owned(), row[4].to_owned());
+        rows[1..].iter().map(row).collect::<Vec<_>>()
+    };
+    let row = |time: &str, name: &str| (time.to_owned(), name.to_owned());
+    let all = [
+        row("2.00ms", "start"),
+        row("2.00ms", run_loop),
+        row("1.00ms", "work"),
+    ];
+    assert_eq!(names(false), all);
+    // A run loop stays where it is innermost.
+    assert_eq!(
+        names(true),
+        [row("1.00ms", run_loop), row("1.00ms", "work")]
+    );
+}

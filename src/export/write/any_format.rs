@@ -17,7 +17,8 @@ use crate::util::ProgressLogger;
 /// Writes a profile in a format.
 ///
 /// # Errors
-/// The first error of `out`; or [`io::ErrorKind::InvalidInput`] if the options choose no thread, or
+/// The first error of `out`; or [`io::ErrorKind::InvalidInput`] if the options name a thread that
+/// the profile does not have, or if a format for one thread gets none; or
 /// [`io::ErrorKind::Unsupported`] if this build cannot write the format.
 pub(crate) fn write_profile(
     profile: &ProfileModel,
@@ -26,6 +27,7 @@ pub(crate) fn write_profile(
     out: &mut dyn Write,
     progress: &ProgressLogger,
 ) -> io::Result<()> {
+    options.check_thread(profile, format.name())?;
     let write = match format {
         Format::Gecko => gecko::write_gecko,
         Format::Processed => processed::write_processed,
@@ -52,4 +54,76 @@ pub(crate) fn write_profile(
         Format::Text => write_text,
     };
     write(profile, options, out, progress)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::export::sample_profile::{ProfileBuilder, WAIT, two_threads};
+
+    fn written(profile: &ProfileModel, format: Format, options: &ExportOptions) -> String {
+        let mut out = Vec::new();
+        let progress = ProgressLogger::unwatched();
+        write_profile(profile, format, options, &mut out, &progress).expect("a vector takes all");
+        String::from_utf8_lossy(&out).into_owned()
+    }
+
+    fn json(profile: &ProfileModel, format: Format) -> serde_json::Value {
+        let text = written(profile, format, &ExportOptions::default());
+        serde_json::from_str(&text).expect("JSON")
+    }
+
+    #[test]
+    fn unknown_thread_is_an_error_in_each_format() {
+        let options = ExportOptions {
+            thread: Some("other".to_owned()),
+            ..ExportOptions::default()
+        };
+        for format in Format::all() {
+            let mut out = Vec::new();
+            let progress = ProgressLogger::unwatched();
+            let result = write_profile(&two_threads(), format, &options, &mut out, &progress);
+            let message = format!(
+                "cannot write {}: got the thread \"other\", expected the name or id of one of the \
+                 profile's threads",
+                format.name()
+            );
+            assert_eq!(result.expect_err("no thread").to_string(), message);
+            assert!(out.is_empty());
+        }
+    }
+
+    /// The rows of a waiting thread that were left out count in each format.
+    #[test]
+    fn row_counts_for_the_samples_of_its_weight() {
+        let mut builder = ProfileBuilder::new();
+        let main = builder.thread("main");
+        builder.sample(main, 0, &["run", "work"]);
+        builder.sample(main, 1, &["run", WAIT]);
+        builder.sample(main, 10, &["run", "work"]);
+        let mut profile = builder.profile;
+        let samples = &mut profile.threads[0].samples;
+        samples.update(1, |sample| sample.weight = 9);
+
+        let collapsed = written(&profile, Format::Collapsed, &ExportOptions::default());
+        assert_eq!(collapsed, "main;run;wait 9\nmain;run;work 2\n");
+        let svg = written(&profile, Format::Svg, &ExportOptions::default());
+        assert!(svg.contains("11 samples"), "{svg}");
+        let text = written(&profile, Format::Text, &ExportOptions::default());
+        assert!(text.contains("\nsamples   11 in 1 threads"), "{text}");
+        let merged = json(&profile, Format::D3FlameGraphMerged);
+        assert_eq!(merged["value"], 11);
+        let speedscope = json(&profile, Format::Speedscope);
+        let weights = serde_json::json!([1_000_000, 9_000_000, 1_000_000]);
+        assert_eq!(speedscope["profiles"][0]["weights"], weights);
+        let processed = json(&profile, Format::Processed);
+        let samples = &processed["threads"][0]["samples"];
+        assert_eq!(samples["weight"], serde_json::json!([1, 9, 1]));
+        assert_eq!(samples["weightType"], "samples");
+        let cpuprofile = json(&profile, Format::CpuProfile);
+        let ticks = cpuprofile["samples"].as_array().expect("samples");
+        assert_eq!(ticks.len(), 11);
+        let trace = json(&profile, Format::JsSelfProfile);
+        assert_eq!(trace["samples"].as_array().map(Vec::len), Some(11));
+    }
 }

@@ -1,8 +1,7 @@
 //! The intervals of a thread's markers.
 
-use std::collections::HashMap;
-
-use crate::model::{FieldValue, MarkerPhase, Markers, TextId, Thread};
+use crate::export::marker_pairs::MarkerPairs;
+use crate::model::{FieldValue, Markers, TextId, Thread};
 
 /// An interval of a thread: one marker, or the marker that begins it and the one that ends it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,44 +32,21 @@ impl MarkerInterval {
 /// Returns the intervals of a thread's markers by their start; of those with one start, the longest
 /// first.
 ///
-/// The end of an interval belongs to the last beginning with the same name that has no end yet. A
-/// beginning without an end lasts until the thread's last entry. An end without a beginning began
-/// with the thread's first entry.
+/// Starts and ends belong together as in [`MarkerPairs`]. A beginning without an end lasts until the
+/// thread's last entry. An end without a beginning began with the thread's first entry.
 pub(crate) fn marker_intervals(thread: &Thread) -> Vec<MarkerInterval> {
     let (first_ns, last_ns) = entry_times(thread);
-    let mut intervals = Vec::new();
-    let mut open: HashMap<TextId, Vec<(usize, i64)>> = HashMap::new();
-    for (index, marker) in thread.markers.iter().enumerate() {
-        let start_ns = marker.start_ns.unwrap_or(first_ns);
-        let end_ns = marker.end_ns.unwrap_or(last_ns);
-        let mut push = |first, start_ns, end_ns: i64, last| {
-            intervals.push(MarkerInterval {
-                start_ns,
-                end_ns: end_ns.max(start_ns),
-                first,
-                last,
-            });
-        };
-        match marker.phase {
-            MarkerPhase::Instant => {}
-            MarkerPhase::Interval => push(index, start_ns, end_ns, None),
-            MarkerPhase::IntervalStart => {
-                open.entry(marker.name).or_default().push((index, start_ns));
-            }
-            MarkerPhase::IntervalEnd => match open.get_mut(&marker.name).and_then(Vec::pop) {
-                Some((first, start_ns)) => push(first, start_ns, end_ns, Some(index)),
-                None => push(index, first_ns.min(end_ns), end_ns, None),
-            },
-        }
-    }
-    for (first, start_ns) in open.into_values().flatten() {
-        intervals.push(MarkerInterval {
+    let intervals = MarkerPairs::of(&thread.markers).map(|pair| {
+        let end_ns = pair.end_ns.unwrap_or(last_ns);
+        let start_ns = pair.start_ns.unwrap_or(first_ns.min(end_ns));
+        MarkerInterval {
             start_ns,
-            end_ns: last_ns.max(start_ns),
-            first,
-            last: None,
-        });
-    }
+            end_ns: end_ns.max(start_ns),
+            first: pair.first,
+            last: pair.last,
+        }
+    });
+    let mut intervals: Vec<MarkerInterval> = intervals.collect();
     intervals.sort_unstable_by_key(|interval| {
         let MarkerInterval {
             start_ns,
@@ -104,7 +80,7 @@ pub(crate) fn entry_times(thread: &Thread) -> (i64, i64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Marker, Sample, Samples};
+    use crate::model::{Marker, MarkerPhase, Sample, Samples};
 
     fn thread(markers: &[(u32, MarkerPhase, Option<i64>, Option<i64>)]) -> Thread {
         let mut thread = Thread {

@@ -6,7 +6,9 @@ use crate::export::options::{ExportOptions, SampleWeight};
 use crate::export::run_loops::is_run_loop;
 use crate::export::write::flame_tree::thread_label;
 use crate::json::JsonWriter;
-use crate::model::{CallNodes, FunctionId, NodeId, ProfileModel, Sample, Thread, WeightUnit};
+use crate::model::{
+    CallNodes, FunctionId, NodeId, ProfileModel, Sample, Samples, Thread, WeightUnit,
+};
 use crate::util::{FailureLatch, ProgressLocation, ProgressLogger};
 
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
@@ -153,7 +155,7 @@ fn write_thread(
     let progress = progress.sub_logger(0.3, 1.0, ProgressLocation::Samples);
     for sample in progress.watch(samples.iter(), samples.len(), ProgressLocation::Samples) {
         let node = sample.stack.and_then(|stack| calls.node_of(stack));
-        let weight = unit.weight(profile, options, &sample);
+        let weight = unit.weight(profile, options, samples, &sample);
         if node == run.node {
             run.weight = run.weight.saturating_add(weight);
         } else {
@@ -204,9 +206,15 @@ impl Unit {
         }
     }
 
-    fn weight(self, profile: &ProfileModel, options: &ExportOptions, sample: &Sample) -> u64 {
+    fn weight(
+        self,
+        profile: &ProfileModel,
+        options: &ExportOptions,
+        samples: &Samples,
+        sample: &Sample,
+    ) -> u64 {
         match self {
-            Self::Nanoseconds => options.weight_ns(profile, sample),
+            Self::Nanoseconds => options.weight_ns(profile, samples, sample),
             // The viewer refuses weights below 0.
             Self::Milliseconds | Self::Bytes | Self::Count => sample.weight.max(0).unsigned_abs(),
         }

@@ -2,7 +2,7 @@
 
 use crate::export::options::ExportOptions;
 use crate::export::run_loops::runtime_frames_end;
-use crate::model::{FrameId, FunctionKind, ProfileModel, StackId};
+use crate::model::{FrameId, ProfileModel, StackId};
 
 /// Returns the frames of a stack, the innermost one first, without the root frame, which is not
 /// code. If the options fold the runtime, the frames that end in its run loop are left out, unless
@@ -22,18 +22,13 @@ pub(crate) fn visible_frames<'a>(
         next = prefix.filter(|prefix| Some(*prefix) != runtime && Some(current) != runtime);
         Some(frame)
     })
-    .filter(|frame| !is_root(profile, *frame))
-}
-
-fn is_root(profile: &ProfileModel, frame: FrameId) -> bool {
-    let function = profile.function(profile.frame(frame).function);
-    function.kind == FunctionKind::Structure && profile.text(function.name) == "(root)"
+    .filter(|frame| !profile.is_root(profile.frame(*frame).function))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Frame, Function};
+    use crate::model::{Frame, Function, FunctionKind};
 
     #[test]
     fn root_and_folded_runtime_are_left_out() {

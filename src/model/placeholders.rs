@@ -1,0 +1,24 @@
+//! Texts that stand in a stack in the place of functions.
+
+/// The outermost frame of a stack that was followed to its beginning.
+pub(crate) const ROOT: &str = "(root)";
+
+/// The missing outer end of a stack.
+pub(crate) const TRUNCATED: &str = "(truncated)";
+
+/// The parent frame of a signal stack, of a coroutine's stack, or of another stack that the thread
+/// did not start on.
+pub(crate) const OTHER_STACK: &str = "(other stack)";
+
+/// A frame of unloaded code whose module is no longer known.
+pub(crate) const UNLOADED: &str = "(unloaded library)";
+
+/// The innermost labels and script frames, if they did not fit into the copy of a stack.
+pub(crate) const LABELS_LEFT_OUT: &str = "(newer labels left out)";
+
+const PLACEHOLDERS: &[&str] = &[ROOT, TRUNCATED, OTHER_STACK, UNLOADED, LABELS_LEFT_OUT];
+
+/// Returns whether a text stands in the place of a function.
+pub(crate) fn is_placeholder(text: &str) -> bool {
+    PLACEHOLDERS.contains(&text)
+}

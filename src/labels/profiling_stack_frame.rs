@@ -125,9 +125,6 @@ impl ProfilingStackFrame {
     }
 }
 
-/// Text of the frame that replaces the labels and script frames missing from a copied stack.
-pub(crate) const LABELS_LEFT_OUT: &str = "(newer labels left out)";
-
 /// Joins a label's static and dynamic text like Gecko: with a space, or as a class and its member.
 pub(crate) fn joined_label_text(text: &[u8], dynamic: &[u8], flags: FrameFlags) -> String {
     let (text, dynamic) = (

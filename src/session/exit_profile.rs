@@ -9,15 +9,11 @@ use std::sync::Arc;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::types::ExitProfileError;
+use crate::types::{ExitProfileError, MAX_PROCESS_LEVELS};
 
 /// Maximum length of a profile, in bytes: browsers do not support longer strings, so the viewer
 /// could not open it.
 pub(crate) const MAX_BYTES: u64 = 1 << 30;
-
-/// Maximum number of levels of processes, including the child itself. Each level takes a few nested
-/// calls of the caller's stack; a browser has two levels.
-const MAX_LEVELS: usize = 16;
 
 /// Returns the profile of the child and those of its own child processes, recursively.
 ///
@@ -63,9 +59,9 @@ impl<'de> DeserializeSeed<'de> for Process<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
-        if self.level > MAX_LEVELS {
+        if self.level > MAX_PROCESS_LEVELS {
             return Err(self.split.refuse(ExitProfileError::TooDeep {
-                max_levels: MAX_LEVELS,
+                max_levels: MAX_PROCESS_LEVELS,
             }));
         }
         json.deserialize_map(self)

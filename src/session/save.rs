@@ -187,10 +187,16 @@ fn missing_folder(path: &Path) -> Option<PathBuf> {
     missing.last().map(Path::to_owned)
 }
 
+/// Returns whether the name says that the file is compressed.
+pub(crate) fn is_compressed(path: &Path) -> bool {
+    let ending = path.extension();
+    ending.is_some_and(|ending| ending.eq_ignore_ascii_case("gz"))
+}
+
 /// Writes the file without buffering. `write` has a buffer of its own and discards it on failure,
 /// so no write is retried.
 fn fill(out: &mut dyn Write, path: &Path, write: WriteText<'_>) -> io::Result<()> {
-    if path.extension().is_some_and(|extension| extension == "gz") {
+    if is_compressed(path) {
         compress(out, write)
     } else {
         write(out)

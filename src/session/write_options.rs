@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::export::{ExportOptions, Format};
 use crate::session::env::wants_names;
-use crate::session::save::expand_path;
+use crate::session::save::{expand_path, is_compressed};
 use crate::stream::StreamOptions;
 use crate::types::{SaveError, Symbolicate};
 
@@ -47,7 +47,7 @@ impl WriteOptions {
             let path = path.to_owned();
             return Err(SaveError::MissingFeature { path, feature });
         }
-        self.export.is_compressed_later = path.extension().is_some_and(|ending| ending == "gz");
+        self.export.is_compressed_later = is_compressed(path);
         Ok(self)
     }
 }

@@ -8,7 +8,8 @@ use once_cell::race::OnceBox;
 
 use crate::backtrace::{BacktraceLabel, CapturedBacktrace};
 use crate::capture::CapturedView;
-use crate::labels::{LABELS_LEFT_OUT, ScriptLocation, joined_label_text, script_function};
+use crate::labels::{ScriptLocation, joined_label_text, script_function};
+use crate::model::LABELS_LEFT_OUT;
 use crate::platform::pin_own_library;
 use crate::sampler::encode::{MergedFrame, merge_stacks};
 use crate::sampler::tick::{captured_by, captured_of_backtrace};

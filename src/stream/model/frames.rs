@@ -2,16 +2,15 @@
 
 use std::collections::HashMap;
 
-use crate::labels::{LABELS_LEFT_OUT, script_function};
+use crate::labels::script_function;
 use crate::model::{
-    CategoryPair, Frame, FrameId, Function, FunctionKind, Module, ModuleId, NativeSymbol,
-    ProfileModel, StackId,
+    CategoryPair, Frame, FrameId, Function, FunctionKind, LABELS_LEFT_OUT, Module, ModuleId,
+    NativeSymbol, OTHER_STACK, ProfileModel, ROOT, StackId, TRUNCATED, UNLOADED,
 };
 use crate::platform::ModuleImage;
 use crate::stream::decode::{FrameKey, ProcessStreamingContext, ProfileSource};
 use crate::stream::resolve::{
-    Locations, OTHER_STACK, ProfileNames, ROOT, TRUNCATED, UNKNOWN, UNKNOWN_SCRIPT, breakpad_id,
-    code_id, is_own_function, library_name,
+    Locations, ProfileNames, UNKNOWN_SCRIPT, breakpad_id, code_id, is_own_function, library_name,
 };
 use crate::symbols::{AddressName, SampledAddress};
 use crate::types::ScriptDescription;
@@ -109,7 +108,7 @@ impl<'a> FrameBuilder<'a> {
             FrameKey::OtherStack => structure(profile, OTHER_STACK),
             FrameKey::Truncated => structure(profile, TRUNCATED),
             FrameKey::LabelsLeftOut => structure(profile, LABELS_LEFT_OUT),
-            FrameKey::Unknown => structure(profile, UNKNOWN),
+            FrameKey::Unknown => structure(profile, UNLOADED),
             FrameKey::Label {
                 text,
                 category,

@@ -12,8 +12,6 @@ pub(crate) use location::{Locations, library_name};
 pub(crate) use marker_schemas::{
     KnownType, MarkerTypes, ONLY_USER_DATA, TEXT, name_for_viewer, to_text, type_without_payload,
 };
-pub(crate) use named_stacks::{
-    FrameKind, NamedStacks, OTHER_STACK, ROOT, TRUNCATED, UNKNOWN, UNKNOWN_SCRIPT,
-};
+pub(crate) use named_stacks::{FrameKind, NamedStacks, UNKNOWN_SCRIPT};
 pub(crate) use profile_names::ProfileNames;
 pub(crate) use resolved_thread::{ResolvedThread, ThreadMaps, is_own_function};

@@ -1,8 +1,8 @@
 //! First part of step 12: frames are named, and stacks are deduplicated by their names, once for
 //! all threads.
 
-use crate::labels::{LABELS_LEFT_OUT, script_function};
-use crate::model::UniqueStacks;
+use crate::labels::script_function;
+use crate::model::{LABELS_LEFT_OUT, OTHER_STACK, ROOT, TRUNCATED, UNLOADED, UniqueStacks};
 use crate::stream::decode::FrameKey;
 use crate::stream::decode::ProcessStreamingContext;
 use crate::stream::decode::ProfileSource;
@@ -11,19 +11,6 @@ use crate::stream::resolve::profile_names::ProfileNames;
 use crate::symbols::{FrameName, UnreadFile};
 use crate::types::{ScriptDescription, ScriptImplementation, Symbolicate};
 use crate::util::{ProgressLogger, TextTable};
-
-/// Outermost frame of a stack that was followed to its beginning.
-pub(crate) const ROOT: &str = "(root)";
-
-/// Placeholder for missing frames.
-pub(crate) const TRUNCATED: &str = "(truncated)";
-
-/// Parent frame of a signal stack, of a coroutine's stack, or of another stack that the thread did
-/// not start on.
-pub(crate) const OTHER_STACK: &str = "(other stack)";
-
-/// A frame of unloaded code whose module is no longer known.
-pub(crate) const UNKNOWN: &str = "(unloaded library)";
 
 /// A script frame of an unregistered function; only a damaged buffer has one.
 pub(crate) const UNKNOWN_SCRIPT: &str = "(unknown script)";
@@ -236,7 +223,7 @@ fn named_frame(
             };
             one(script_kind(description, (line, column)), location)
         }
-        FrameKey::Unknown => one(FrameKind::Function, UNKNOWN.to_owned()),
+        FrameKey::Unknown => one(FrameKind::Function, UNLOADED.to_owned()),
         FrameKey::Native(address) => {
             if let Some(function) = locations.script_at(address.lookup_address()) {
                 let place = (function.line, function.column);

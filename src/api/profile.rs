@@ -45,7 +45,8 @@ impl Profile {
     /// The whole profile is in memory afterwards.
     ///
     /// # Errors
-    /// [`ReadError`] names the file, or the place in it where something else was expected.
+    /// [`ReadError`]: the file cannot be opened or is too large, or a place in it has something else
+    /// than a profile has there.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, ReadError> {
         let read = backend::ReadProfile::read(path.as_ref())?;
         Ok(Self {

@@ -303,8 +303,8 @@ impl FrozenProfile {
         }
     }
 
-    /// Returns the functions on which each thread of this process spent its time. If there is no memory for the
-    /// whole profile, summarizes the newest part, or nothing.
+    /// Returns the functions on which each thread of this process spent its time. If there is no
+    /// memory for the whole profile, summarizes the newest part, or nothing.
     pub(crate) fn summarize(&self) -> Vec<ThreadSummary> {
         let options = default_options().stream;
         let profile = self.to_own_model(&options, &options.progress);

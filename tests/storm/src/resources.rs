@@ -11,10 +11,19 @@ pub struct Resources {
     /// Anonymous memory. Pages of files, such as those with debug information, can be dropped by
     /// the kernel.
     pub resident_kib: u64,
-    /// Address space. Each of the profiler's slots takes 184 KiB, and 1.2 MiB once its thread's stack
-    /// was deep.
+    /// Address space, without the heaps. Each of the profiler's slots takes 184 KiB, and 1.2 MiB once
+    /// its thread's stack was deep.
     pub virtual_kib: u64,
+    /// Blocks of the C library's allocator that are in use.
+    pub allocated_kib: u64,
+    /// Areas of [`HEAP_KIB`] that the C library has reserved for such blocks. It reserves as many as
+    /// the largest profile that was read back needed, and keeps one for as long as a single block
+    /// in it is in use.
+    pub heaps: u64,
 }
+
+/// Address space of one of the C library's heaps.
+pub const HEAP_KIB: u64 = 64 << 10;
 
 impl Resources {
     /// Returns the current resources, after the allocator has released its free memory.
@@ -29,6 +38,9 @@ impl Resources {
                 .unwrap_or_default();
             line.trim().trim_end_matches(" kB").parse().unwrap_or(0)
         };
+        let heaps = count_heaps();
+        // SAFETY: the call reads the allocator's counters.
+        let blocks = unsafe { libc::mallinfo2() };
         Self {
             threads: list("/proc/self/task", |path| {
                 fs::read_to_string(format!("{path}/comm"))
@@ -41,7 +53,9 @@ impl Resources {
                     .map_or_else(|_| "?".to_owned(), |target| target.display().to_string())
             }),
             resident_kib: kib("RssAnon:"),
-            virtual_kib: kib("VmSize:"),
+            virtual_kib: kib("VmSize:").saturating_sub(heaps * HEAP_KIB),
+            allocated_kib: ((blocks.uordblks + blocks.hblkhd) >> 10) as u64,
+            heaps,
         }
     }
 
@@ -71,6 +85,29 @@ pub fn share_heaps() {
         libc::mallopt(libc::M_ARENA_MAX, 2);
         libc::mallopt(libc::M_TRIM_THRESHOLD, TRIM_BYTES);
     }
+}
+
+/// Returns how many heaps the C library has reserved.
+fn count_heaps() -> u64 {
+    let mut start: *mut libc::c_char = std::ptr::null_mut();
+    let mut length = 0;
+    // SAFETY: the stream writes into memory of its own, which `start` and `length` describe once it
+    // is closed. Nothing uses the stream afterwards.
+    let report = unsafe {
+        let stream = libc::open_memstream(&mut start, &mut length);
+        if stream.is_null() {
+            return 0;
+        }
+        libc::malloc_info(0, stream);
+        libc::fclose(stream);
+        let report = std::slice::from_raw_parts(start.cast::<u8>(), length);
+        let report = String::from_utf8_lossy(report).into_owned();
+        libc::free(start.cast());
+        report
+    };
+    let counts = report.split("<aspace type=\"subheaps\" size=\"").skip(1);
+    let counts = counts.filter_map(|rest| rest.split('"').next()?.parse::<u64>().ok());
+    counts.sum()
 }
 
 fn list(folder: &str, describe: impl Fn(&str) -> String) -> Vec<String> {

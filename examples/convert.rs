@@ -158,6 +158,9 @@ fn main() -> ExitCode {
         Some(arguments) => convert(arguments),
         None => {
             println!("{USAGE} {}", names());
+            if cfg!(not(feature = "protobuf")) {
+                println!("pprof and perfetto need the feature: --features protobuf");
+            }
             Ok(ExitCode::SUCCESS)
         }
     });

@@ -233,7 +233,8 @@ impl Profile {
 /// Its `Display` is a text with one table by self time and one by total time. The verdicts: `slower`
 /// and `faster` are sure changes of the self time; `moved` is a share that changed only because
 /// another function did; `grew` and `fell` are sure changes of the total time, whose reason may be in
-/// another function; `same` may be chance.
+/// another function; `unclear` may be chance. Without a regression, the text says how large one could
+/// be and yet be missed.
 #[derive(Clone, Debug)]
 pub struct ProfileDiff {
     diff: backend::Diff,

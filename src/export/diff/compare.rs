@@ -289,7 +289,7 @@ impl Comparison<'_> {
             let verdict = if is_moved {
                 Verdict::Moved
             } else {
-                Verdict::Same
+                Verdict::Unclear
             };
             self.row(*number, change, verdict, 0.0)
         }));
@@ -308,7 +308,7 @@ impl Comparison<'_> {
             let (verdict, growth) = match (self.is_sure(change), change.difference() > 0.0) {
                 (true, true) => (Verdict::Grew, self.sure(change)),
                 (true, false) => (Verdict::Fell, 0.0),
-                (false, _) => (Verdict::Same, 0.0),
+                (false, _) => (Verdict::Unclear, 0.0),
             };
             self.row(*number, change, verdict, growth)
         });

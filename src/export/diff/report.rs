@@ -28,7 +28,7 @@ impl Diff {
         }
         let mut slower = self.own.iter().filter(|row| row.verdict == Verdict::Slower);
         let verdict = match (slower.next(), self.is_regression()) {
-            (None, _) => "no regression".to_owned(),
+            (None, _) => self.without_regression(),
             (Some(first), true) => format!("regression: {}", name(first)),
             (Some(first), false) => format!("no regression above the threshold: {}", name(first)),
         };
@@ -41,6 +41,16 @@ impl Diff {
             }
         }
         text
+    }
+
+    /// Says how large a change could be and yet be missed.
+    fn without_regression(&self) -> String {
+        let bands = self.own.iter().map(|row| row.band);
+        let widest = bands.filter(|band| band.is_finite()).fold(0.0, f64::max);
+        let widest = self.value(widest);
+        format!(
+            "no regression; a change within a function's band may be missed, the widest is ±{widest}"
+        )
     }
 
     fn table(&self, rows: &[DiffRow]) -> String {

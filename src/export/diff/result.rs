@@ -49,8 +49,8 @@ pub(crate) enum Verdict {
     Grew,
     /// The total time surely fell.
     Fell,
-    /// The change may be chance.
-    Same,
+    /// The difference, if any, may be chance.
+    Unclear,
 }
 
 impl Verdict {
@@ -61,7 +61,7 @@ impl Verdict {
             Self::Moved => "moved",
             Self::Grew => "grew",
             Self::Fell => "fell",
-            Self::Same => "same",
+            Self::Unclear => "unclear",
         }
     }
 }

@@ -103,7 +103,7 @@ fn false_alarms(comparisons: u64, mean_length: f64, seed: u64) -> usize {
         };
         let diff = diff_of(&before, &after, &options);
         let rows = diff.own.iter().chain(&diff.total);
-        rows.into_iter().any(|row| row.verdict != Verdict::Same)
+        rows.into_iter().any(|row| row.verdict != Verdict::Unclear)
     };
     (0..comparisons).filter(is_alarm).count()
 }
@@ -274,7 +274,7 @@ fn weights_are_cpu_times_only_if_both_profiles_have_them() {
     };
     assert_eq!(
         diff_of(&of(false, true), &of(true, true), &options).own[0].verdict,
-        Verdict::Same
+        Verdict::Unclear
     );
     let by_samples = diff_of(&of(false, true), &of(true, false), &options);
     assert_eq!(by_samples.own[0].name, "wait");
@@ -328,6 +328,13 @@ fn text_and_json_have_all_columns() {
         "{first:?}"
     );
     assert!(text.contains(" more functions)"));
+    let (before, after) = changed(1.0);
+    let text = diff_of(&before, &after, &DiffOptions::default()).text();
+    let (_, widest) = text
+        .split_once("\nverdict   no regression; a change within a function's band may be missed, the widest is ±")
+        .unwrap_or_else(|| panic!("{text}"));
+    let widest = number(widest.lines().next().expect("a line"));
+    assert!((0.01..10.0).contains(&widest), "{text}");
 
     let mut json = Vec::new();
     diff.write_json(&mut json).expect("a vector never fails");

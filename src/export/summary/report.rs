@@ -121,12 +121,10 @@ fn head(profile: &ProfileModel, options: &ExportOptions, facts: &Facts<'_>) -> S
         );
     }
     line("interval", time_text(profile.meta.interval_ns));
-    let process_count = profile.processes.len();
-    let (threads, samples) = (facts.threads.len(), facts.sum.all.samples);
-    line(
-        "samples",
-        format!("{samples} in {threads} threads of {process_count} processes"),
-    );
+    let samples = facts.sum.all.samples;
+    let threads = count_text(facts.threads.len(), "thread", "threads");
+    let processes = count_text(profile.processes.len(), "process", "processes");
+    line("samples", format!("{samples} in {threads} of {processes}"));
     let counted_by = match options.weight {
         SampleWeight::Cpu if profile.meta.has_cpu_deltas => "CPU time",
         SampleWeight::Cpu | SampleWeight::Samples => "wall time: samples times interval",
@@ -136,6 +134,10 @@ fn head(profile: &ProfileModel, options: &ExportOptions, facts: &Facts<'_>) -> S
         format!("{counted_by}; an inlined function has its own self time"),
     );
     text
+}
+
+fn count_text(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 fn short(text: &str) -> String {

@@ -52,6 +52,7 @@ fn summary_has_threads_functions_labels_markers_and_losses() {
     test.interval(main, "fast", 0, 10);
     test.interval(main, "slow", 5_000_000, 9_000_000);
     let text = summary(&test, &by_cpu());
+    assert!(text.contains("6 in 2 threads of 1 process\n"), "{text}");
 
     let threads = section(&text, "threads");
     assert_eq!(

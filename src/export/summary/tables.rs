@@ -50,7 +50,7 @@ pub(super) fn threads(profile: &ProfileModel, facts: &Facts<'_>) -> Section {
         (Right, "samples"),
         (Right, "sampled"),
         (Right, "cpu"),
-        (Right, "waiting"),
+        (Right, "off-cpu"),
         (Left, "thread"),
     ];
     let mut columns = Columns::new(&headings);

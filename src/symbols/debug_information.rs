@@ -20,6 +20,7 @@ use crate::platform::{FileMapping, on_own_descriptors, to_path_bytes};
 use crate::symbols::demangle::demangled;
 use crate::symbols::module_files::SymbolFile;
 use crate::symbols::names::FrameName;
+use crate::symbols::public_names::{PublicNames, is_reserved};
 
 type Reader<'a> = EndianSlice<'a, RunTimeEndian>;
 /// The content of a section. One that is compressed in the file is decompressed.
@@ -30,6 +31,7 @@ pub(super) struct ParsedFile<'a> {
     sections: DwarfSections<Bytes<'a>>,
     package: Option<DwarfPackageSections<Bytes<'a>>>,
     symbols: SymbolMap<SymbolMapName<'a>>,
+    public_names: PublicNames<'a>,
     endian: RunTimeEndian,
 }
 
@@ -49,6 +51,7 @@ impl<'a> ParsedFile<'a> {
             sections: DwarfSections::load(|id| section(&object, Some(id.name()))).ok()?,
             package,
             symbols: object.symbol_map(),
+            public_names: PublicNames::of(&object),
             endian: endian_of(&object),
         })
     }
@@ -130,6 +133,7 @@ pub(super) struct DebugInformation<'s, 'a> {
     context: Context<Reader<'s>>,
     package: Option<DwarfPackage<Reader<'s>>>,
     symbols: &'s SymbolMap<SymbolMapName<'a>>,
+    public_names: &'s PublicNames<'a>,
     endian: RunTimeEndian,
     split_files: &'a SplitFiles,
     split_sections: &'s SplitSections<'a>,
@@ -152,15 +156,20 @@ impl<'s, 'a> DebugInformation<'s, 'a> {
             context: Context::from_dwarf(dwarf).ok()?,
             package,
             symbols: &file.symbols,
+            public_names: &file.public_names,
             endian: file.endian,
             split_files,
             split_sections,
         })
     }
 
-    /// Returns the symbol that contains an address.
+    /// Returns the symbol that contains an address, by its public name if it has one.
     pub(super) fn symbol_at(&self, address: u64) -> Option<SymbolMapName<'a>> {
-        self.symbols.containing(address).copied()
+        let symbol = self.symbols.containing(address).copied()?;
+        Some(match self.public_names.instead_of(&symbol) {
+            Some(name) => SymbolMapName::new(symbol.address(), symbol.size(), name),
+            None => symbol,
+        })
     }
 
     /// Returns the functions at an address, the innermost inlined one first.
@@ -203,6 +212,14 @@ impl<'s, 'a> DebugInformation<'s, 'a> {
                     .and_then(|location| location.column)
                     .filter(|column| *column > 0),
             });
+        }
+        // The debug information has the name that the source defines, which may be the internal one.
+        if let Some(outermost) = names.last_mut()
+            && is_reserved(&outermost.function)
+            && let Some(symbol) = self.symbol_at(address)
+            && !is_reserved(symbol.name())
+        {
+            outermost.function = demangled(symbol.name());
         }
         names
     }

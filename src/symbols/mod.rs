@@ -27,6 +27,7 @@ mod module_files;
 mod module_symbols;
 mod name_cache;
 mod names;
+mod public_names;
 mod resolver;
 
 pub(crate) use module_files::UnreadFile;

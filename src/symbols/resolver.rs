@@ -361,6 +361,41 @@ mod tests {
         names.into_iter().next().expect("a name")
     }
 
+    /// Returns the name of a function with the public name `enter` and the internal one `__enter`.
+    fn name_of_two(flags: &[&str], symbolicate: Symbolicate) -> String {
+        let folder = TestFolder::new("two-names");
+        let alias = folder.path().join("alias.h");
+        let text = "int alias(int) __asm__(\"enter\") __attribute__((alias(\"__enter\")));";
+        std::fs::write(&alias, text).expect("the header is written");
+        let alias = alias.to_str().expect("UTF-8");
+        let common = ["-Denter=__enter", "-include", alias];
+        let path = folder.compile("two-names", "function", &[&common, flags].concat());
+        let library = TestLibrary::load(&path);
+        let mut table = ModuleTable::default();
+        table.refresh();
+        let modules = table.all();
+        let asked = SampledAddress {
+            address: CodeAddress::new(library.address()),
+            is_return_address: false,
+        };
+        let generated = NamedCode::default();
+        let service = CodeAddressService::new(&modules, &generated, symbolicate);
+        let names = service.resolve(vec![asked]).remove(&asked).expect("a name");
+        library.close();
+        names.functions.last().expect("a function").function.clone()
+    }
+
+    #[test]
+    fn function_with_an_internal_and_a_public_name_has_the_public_one() {
+        for symbolicate in [Symbolicate::NamesOnly, Symbolicate::Full] {
+            // With debug information, without, and with the dynamic symbols alone.
+            for flags in [&["-g"][..], &[], &["-s"]] {
+                let name = name_of_two(flags, symbolicate);
+                assert_eq!(name, "enter", "{flags:?} {symbolicate:?}");
+            }
+        }
+    }
+
     #[test]
     fn library_with_split_debug_information_has_names_and_lines() {
         let name = name_in_split_library("split", |_| ());

@@ -1,0 +1,42 @@
+//! Public names of functions that also have internal ones: `read` for `__GI___libc_read`.
+
+use std::collections::HashMap;
+
+use object::{Object, ObjectSymbol, SymbolKind, SymbolMapName, SymbolScope};
+
+/// The public names of a file's functions, by address in the file.
+pub(super) struct PublicNames<'a>(HashMap<u64, &'a str>);
+
+impl<'a> PublicNames<'a> {
+    /// Reads the dynamic symbols. Other programs call the functions by these names.
+    pub(super) fn of(object: &object::File<'a>) -> Self {
+        let mut names: HashMap<u64, &'a str> = HashMap::new();
+        for symbol in object.dynamic_symbols() {
+            let is_public = symbol.is_definition()
+                && symbol.kind() == SymbolKind::Text
+                && symbol.scope() == SymbolScope::Dynamic;
+            let Some(name) = symbol.name().ok().filter(|_| is_public) else {
+                continue;
+            };
+            if name.is_empty() || name.starts_with('_') {
+                continue;
+            }
+            let known = names.entry(symbol.address()).or_insert(name);
+            // The choice must not depend on the order of the table.
+            *known = (*known).min(name);
+        }
+        Self(names)
+    }
+
+    /// Returns the public name of a symbol with an internal name.
+    pub(super) fn instead_of(&self, symbol: &SymbolMapName<'_>) -> Option<&'a str> {
+        is_reserved(symbol.name())
+            .then(|| self.0.get(&symbol.address()).copied())
+            .flatten()
+    }
+}
+
+/// Returns whether the C standard reserves a name for the compiler and the C library.
+pub(super) fn is_reserved(name: &str) -> bool {
+    name.starts_with("__")
+}

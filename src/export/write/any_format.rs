@@ -110,7 +110,10 @@ mod tests {
         let svg = written(&profile, Format::Svg, &ExportOptions::default());
         assert!(svg.contains("11 samples"), "{svg}");
         let text = written(&profile, Format::Text, &ExportOptions::default());
-        assert!(text.contains("\nsamples   11 in 1 threads"), "{text}");
+        assert!(
+            text.contains("\nsamples   11 in 1 thread of 1 process"),
+            "{text}"
+        );
         let merged = json(&profile, Format::D3FlameGraphMerged);
         assert_eq!(merged["value"], 11);
         let speedscope = json(&profile, Format::Speedscope);

@@ -40,3 +40,31 @@ impl<'a> PublicNames<'a> {
 pub(super) fn is_reserved(name: &str) -> bool {
     name.starts_with("__")
 }
+
+#[cfg(all(test, target_env = "gnu"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn internal_names_of_the_c_library_have_public_ones() {
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("mappings");
+        let path = maps
+            .lines()
+            .filter_map(|line| Some(&line[line.find('/')?..]))
+            .find(|path| path.ends_with("/libc.so.6"))
+            .expect("the C library");
+        let bytes = std::fs::read(path).expect("the C library's file");
+        let object = object::File::parse(&*bytes).expect("an ELF file");
+        let names = PublicNames::of(&object);
+        for (internal, public) in [("__read", "read"), ("__poll", "poll")] {
+            let symbol = object
+                .dynamic_symbols()
+                .find(|symbol| symbol.name() == Ok(internal))
+                .expect("a symbol");
+            let symbol = SymbolMapName::new(symbol.address(), symbol.size(), internal);
+            assert_eq!(names.instead_of(&symbol), Some(public));
+        }
+        let without = SymbolMapName::new(1, 1, "__nowhere");
+        assert_eq!(names.instead_of(&without), None);
+    }
+}

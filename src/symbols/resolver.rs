@@ -361,14 +361,25 @@ mod tests {
         names.into_iter().next().expect("a name")
     }
 
-    /// Returns the name of a function with the public name `enter` and the internal one `__enter`.
-    fn name_of_two(flags: &[&str], symbolicate: Symbolicate) -> String {
+    /// Returns the name of a function with the public name `enter` and internal ones. The source
+    /// defines it as `defined`; the others are its aliases.
+    fn name_of_two(defined: &str, alias: &str, flags: &[&str], symbolicate: Symbolicate) -> String {
         let folder = TestFolder::new("two-names");
-        let alias = folder.path().join("alias.h");
-        let text = "int alias(int) __asm__(\"enter\") __attribute__((alias(\"__enter\")));";
-        std::fs::write(&alias, text).expect("the header is written");
-        let alias = alias.to_str().expect("UTF-8");
-        let common = ["-Denter=__enter", "-include", alias];
+        let header = folder.path().join("alias.h");
+        // Further internal names, so that the public one is not the last in the symbol table.
+        let aliases = (0..8).map(|number| format!("__enter_{number}"));
+        let text: String = aliases
+            .chain([alias.to_owned()])
+            .map(|name| {
+                format!(
+                    "int f{name}(int) __asm__(\"{name}\") __attribute__((alias(\"{defined}\")));\n"
+                )
+            })
+            .collect();
+        std::fs::write(&header, text).expect("the header is written");
+        let header = header.to_str().expect("UTF-8");
+        let define = format!("-Denter={defined}");
+        let common = [define.as_str(), "-include", header];
         let path = folder.compile("two-names", "function", &[&common, flags].concat());
         let library = TestLibrary::load(&path);
         let mut table = ModuleTable::default();
@@ -390,8 +401,10 @@ mod tests {
         for symbolicate in [Symbolicate::NamesOnly, Symbolicate::Full] {
             // With debug information, without, and with the dynamic symbols alone.
             for flags in [&["-g"][..], &[], &["-s"]] {
-                let name = name_of_two(flags, symbolicate);
-                assert_eq!(name, "enter", "{flags:?} {symbolicate:?}");
+                for (defined, alias) in [("__enter", "enter"), ("enter", "__enter")] {
+                    let name = name_of_two(defined, alias, flags, symbolicate);
+                    assert_eq!(name, "enter", "{defined} {flags:?} {symbolicate:?}");
+                }
             }
         }
     }

@@ -11,19 +11,19 @@ pub struct Resources {
     /// Anonymous memory. Pages of files, such as those with debug information, can be dropped by
     /// the kernel.
     pub resident_kib: u64,
-    /// Address space, without the heaps. Each of the profiler's slots takes 184 KiB, and 1.2 MiB once
+    /// Address space, without what the C library has reserved for blocks. Each of the profiler's slots takes 184 KiB, and 1.2 MiB once
     /// its thread's stack was deep.
     pub virtual_kib: u64,
     /// Blocks of the C library's allocator that are in use.
     pub allocated_kib: u64,
-    /// Areas of [`HEAP_KIB`] that the C library has reserved for such blocks. It reserves as many as
-    /// the largest profile that was read back needed, and keeps one for as long as a single block
-    /// in it is in use.
-    pub heaps: u64,
+    /// Address space that the C library has reserved for such blocks. It reserves as much as the
+    /// largest profile that was read back needed, and cannot return what lies before a block that
+    /// is in use.
+    pub reserved_kib: u64,
 }
 
-/// Address space of one of the C library's heaps.
-pub const HEAP_KIB: u64 = 64 << 10;
+/// Address space of one of the C library's heaps, of which all threads but the first use some.
+const HEAP_KIB: u64 = 64 << 10;
 
 impl Resources {
     /// Returns the current resources, after the allocator has released its free memory.
@@ -38,7 +38,7 @@ impl Resources {
                 .unwrap_or_default();
             line.trim().trim_end_matches(" kB").parse().unwrap_or(0)
         };
-        let heaps = count_heaps();
+        let reserved_kib = reserved_kib();
         // SAFETY: the call reads the allocator's counters.
         let blocks = unsafe { libc::mallinfo2() };
         Self {
@@ -53,9 +53,9 @@ impl Resources {
                     .map_or_else(|_| "?".to_owned(), |target| target.display().to_string())
             }),
             resident_kib: kib("RssAnon:"),
-            virtual_kib: kib("VmSize:").saturating_sub(heaps * HEAP_KIB),
+            virtual_kib: kib("VmSize:").saturating_sub(reserved_kib),
             allocated_kib: ((blocks.uordblks + blocks.hblkhd) >> 10) as u64,
-            heaps,
+            reserved_kib,
         }
     }
 
@@ -87,8 +87,8 @@ pub fn share_heaps() {
     }
 }
 
-/// Returns how many heaps the C library has reserved.
-fn count_heaps() -> u64 {
+/// Returns the address space in KiB that the C library has reserved for blocks.
+fn reserved_kib() -> u64 {
     let mut start: *mut libc::c_char = std::ptr::null_mut();
     let mut length = 0;
     // SAFETY: the stream writes into memory of its own, which `start` and `length` describe once it
@@ -105,9 +105,16 @@ fn count_heaps() -> u64 {
         libc::free(start.cast());
         report
     };
-    let counts = report.split("<aspace type=\"subheaps\" size=\"").skip(1);
-    let counts = counts.filter_map(|rest| rest.split('"').next()?.parse::<u64>().ok());
-    counts.sum()
+    let values = |name: &str| {
+        let start = format!("<{name} size=\"");
+        let rest = report.split(&start).skip(1);
+        let values = rest.filter_map(|rest| rest.split('"').next()?.parse::<u64>().ok());
+        values.collect::<Vec<_>>()
+    };
+    let heaps: u64 = values("aspace type=\"subheaps\"").iter().sum();
+    // The first thread's blocks come first, and lie in no heap.
+    let of_first_thread = values("system type=\"current\"").first().copied();
+    heaps * HEAP_KIB + of_first_thread.unwrap_or(0) / 1024
 }
 
 fn list(folder: &str, describe: impl Fn(&str) -> String) -> Vec<String> {

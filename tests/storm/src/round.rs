@@ -73,9 +73,9 @@ const MOST_GROWTH_KIB: u64 = 44 << 10;
 /// Memory left behind by a thread that ends without its destructors: what it has touched of its slot
 /// and its signal stack, its registration and the C library's cache of small blocks.
 const KILLED_KIB: u64 = 96;
-/// Maximum growth of the address space without the C library's heaps: 90 slots that grow from 184 KiB
-/// to 1.2 MiB, 90 MiB; the 40 MiB of stacks that the C library keeps of ended threads; and 30 MiB for
-/// the rest.
+/// Maximum growth of the address space without what is reserved for blocks: 90 slots that grow from
+/// 184 KiB to 1.2 MiB, 90 MiB; the 40 MiB of stacks that the C library keeps of ended threads; and
+/// 30 MiB for the rest.
 const MOST_VIRTUAL_GROWTH_KIB: u64 = 160 << 10;
 /// Address space left behind by a thread that ends without its destructors: a slot of 184 KiB and a
 /// signal stack of 64 KiB, and a third as much again for slots that have grown.
@@ -103,13 +103,13 @@ impl Aftermath {
         self.steadiness.measure();
         let now = Resources::now();
         println!(
-            "    {} threads, {} descriptors, {} KiB of memory, {} KiB in blocks, {} KiB of address space and {} heaps",
+            "    {} threads, {} descriptors, {} KiB of memory, {} KiB in blocks, {} KiB of address space beside {} KiB for blocks",
             now.threads.len(),
             now.descriptors.len(),
             now.resident_kib,
             now.allocated_kib,
             now.virtual_kib,
-            now.heaps
+            now.reserved_kib
         );
         self.rounds.push(now);
         self.killed.push(tally::THREADS_KILLED.value());

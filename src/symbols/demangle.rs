@@ -3,9 +3,10 @@
 use backtrace::SymbolName;
 
 /// Returns the demangled name: Rust names without hash, C++ names with parameters, all others
-/// unchanged. The suffix by which LLVM makes a local name unique is removed.
+/// unchanged. The suffix by which LLVM makes a local name unique is removed, and so is the default
+/// version of a library's function.
 pub(super) fn demangled(raw: &str) -> String {
-    let raw = without_llvm_suffix(raw);
+    let raw = without_llvm_suffix(without_default_version(raw));
     // The C++ demangler also accepts an encoded type, such as `i` for `int`, which may be the name
     // of a C function.
     if raw.starts_with("_Z") || raw.starts_with("_R") {
@@ -13,6 +14,12 @@ pub(super) fn demangled(raw: &str) -> String {
     } else {
         raw.to_owned()
     }
+}
+
+/// Returns `memcpy` for `memcpy@@GLIBC_2.14`. A version that is not the default stays: it is another
+/// function than the one that callers get today.
+pub(super) fn without_default_version(raw: &str) -> &str {
+    raw.split_once("@@").map_or(raw, |(name, _)| name)
 }
 
 fn without_llvm_suffix(raw: &str) -> &str {
@@ -40,6 +47,8 @@ mod tests {
                 "std::vector<int, std::allocator<int> >::push_back(int&&)",
             ),
             ("memcpy", "memcpy"),
+            ("memcpy@@GLIBC_2.14", "memcpy"),
+            ("memcpy@GLIBC_2.2.5", "memcpy@GLIBC_2.2.5"),
             ("i", "i"),
             ("Pv", "Pv"),
             ("_Znonsense", "_Znonsense"),

@@ -4,20 +4,24 @@ use std::collections::HashMap;
 
 use object::{Object, ObjectSymbol, SymbolKind, SymbolMapName, SymbolScope};
 
+use crate::symbols::demangle::without_default_version;
+
 /// The public names of a file's functions, by address in the file.
 pub(super) struct PublicNames<'a>(HashMap<u64, &'a str>);
 
 impl<'a> PublicNames<'a> {
-    /// Reads the dynamic symbols. Other programs call the functions by these names.
+    /// Reads the symbols by which other programs call the functions. A separate debug file has them
+    /// in its symbol table, because its dynamic symbols have no content.
     pub(super) fn of(object: &object::File<'a>) -> Self {
         let mut names: HashMap<u64, &'a str> = HashMap::new();
-        for symbol in object.dynamic_symbols() {
+        for symbol in object.dynamic_symbols().chain(object.symbols()) {
             let is_public = symbol.is_definition()
                 && symbol.kind() == SymbolKind::Text
                 && symbol.scope() == SymbolScope::Dynamic;
             let Some(name) = symbol.name().ok().filter(|_| is_public) else {
                 continue;
             };
+            let name = without_default_version(name);
             if name.is_empty() || name.starts_with('_') {
                 continue;
             }

@@ -40,6 +40,11 @@ impl<'a> PublicNames<'a> {
     }
 }
 
+/// Returns a name without the prefix by which glibc names a function for its own calls.
+pub(super) fn without_hidden_prefix(name: &str) -> &str {
+    name.strip_prefix("__GI_").unwrap_or(name)
+}
+
 /// Returns whether the C standard reserves a name for the compiler and the C library.
 pub(super) fn is_reserved(name: &str) -> bool {
     name.starts_with("__")

@@ -20,7 +20,7 @@ use crate::platform::{FileMapping, on_own_descriptors, to_path_bytes};
 use crate::symbols::demangle::demangled;
 use crate::symbols::module_files::SymbolFile;
 use crate::symbols::names::FrameName;
-use crate::symbols::public_names::{PublicNames, is_reserved, without_hidden_prefix};
+use crate::symbols::public_names::{PublicNames, is_reserved, merge_function_inlined_into_itself};
 
 type Reader<'a> = EndianSlice<'a, RunTimeEndian>;
 /// The content of a section. One that is compressed in the file is decompressed.
@@ -47,11 +47,12 @@ impl<'a> ParsedFile<'a> {
             };
             DwarfPackageSections::load(load).ok()
         });
+        let symbols = object.symbol_map();
         Some(Self {
             sections: DwarfSections::load(|id| section(&object, Some(id.name()))).ok()?,
             package,
-            symbols: object.symbol_map(),
-            public_names: PublicNames::of(&object),
+            public_names: PublicNames::of(&object, &symbols),
+            symbols,
             endian: endian_of(&object),
         })
     }
@@ -213,14 +214,7 @@ impl<'s, 'a> DebugInformation<'s, 'a> {
                     .filter(|column| *column > 0),
             });
         }
-        // The C library's own calls of a function may be inlined into that function: the inner one is
-        // the same function by another name.
-        if let [.., inner, outermost] = names.as_slice()
-            && is_reserved(&outermost.function)
-            && without_hidden_prefix(&inner.function) == without_hidden_prefix(&outermost.function)
-        {
-            names.pop();
-        }
+        merge_function_inlined_into_itself(&mut names);
         // The debug information has the name that the source defines, which may be the internal one.
         if let Some(outermost) = names.last_mut()
             && is_reserved(&outermost.function)

@@ -336,15 +336,9 @@ mod tests {
         );
     }
 
-    /// Returns the name of a function whose debug information is in a file of its own, which
-    /// `change` may change before.
-    fn name_in_split_library(folder: &str, change: impl FnOnce(&Path)) -> FrameName {
-        let folder = TestFolder::new(folder);
-        let path = folder.compile("split", "function", &["-g", "-gsplit-dwarf"]);
-        let mut files = std::fs::read_dir(folder.path()).expect("files").flatten();
-        let split = files.find(|file| file.path().extension().is_some_and(|end| end == "dwo"));
-        change(&split.expect("the compiler splits it").path());
-        let library = TestLibrary::load(&path);
+    /// Loads a library and returns the names of its function `enter`.
+    fn names_of_enter(path: &Path, symbolicate: Symbolicate) -> Vec<FrameName> {
+        let library = TestLibrary::load(path);
         let mut table = ModuleTable::default();
         table.refresh();
         let modules = table.all();
@@ -353,10 +347,21 @@ mod tests {
             is_return_address: false,
         };
         let generated = NamedCode::default();
-        let service = CodeAddressService::new(&modules, &generated, Symbolicate::Full);
+        let service = CodeAddressService::new(&modules, &generated, symbolicate);
         let names = service.resolve(vec![asked]).remove(&asked).expect("a name");
         library.close();
-        let names = names.functions;
+        names.functions
+    }
+
+    /// Returns the name of a function whose debug information is in a file of its own, which
+    /// `change` may change before.
+    fn name_in_split_library(folder: &str, change: impl FnOnce(&Path)) -> FrameName {
+        let folder = TestFolder::new(folder);
+        let path = folder.compile("split", "function", &["-g", "-gsplit-dwarf"]);
+        let mut files = std::fs::read_dir(folder.path()).expect("files").flatten();
+        let split = files.find(|file| file.path().extension().is_some_and(|end| end == "dwo"));
+        change(&split.expect("the compiler splits it").path());
+        let names = names_of_enter(&path, Symbolicate::Full);
         assert_eq!(names.len(), 1, "{names:?}");
         names.into_iter().next().expect("a name")
     }
@@ -381,19 +386,8 @@ mod tests {
         let define = format!("-Denter={defined}");
         let common = [define.as_str(), "-include", header];
         let path = folder.compile("two-names", "function", &[&common, flags].concat());
-        let library = TestLibrary::load(&path);
-        let mut table = ModuleTable::default();
-        table.refresh();
-        let modules = table.all();
-        let asked = SampledAddress {
-            address: CodeAddress::new(library.address()),
-            is_return_address: false,
-        };
-        let generated = NamedCode::default();
-        let service = CodeAddressService::new(&modules, &generated, symbolicate);
-        let names = service.resolve(vec![asked]).remove(&asked).expect("a name");
-        library.close();
-        names.functions.last().expect("a function").function.clone()
+        let names = names_of_enter(&path, symbolicate);
+        names.last().expect("a function").function.clone()
     }
 
     #[test]

@@ -46,8 +46,7 @@ impl Diff {
     /// Says how large a change could be and yet be missed.
     fn without_regression(&self) -> String {
         let bands = self.own.iter().map(|row| row.band);
-        let widest = bands.filter(|band| band.is_finite()).fold(0.0, f64::max);
-        let widest = self.value(widest);
+        let widest = self.value(bands.fold(0.0, f64::max));
         format!(
             "no regression; a change within a function's band may be missed, the widest is ±{widest}"
         )

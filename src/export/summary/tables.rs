@@ -58,7 +58,7 @@ pub(super) fn threads(profile: &ProfileModel, facts: &Facts<'_>) -> Section {
         let samples_ns = |count: u64| profile.meta.interval_ns.saturating_mul(count);
         let sampled_ns = samples_ns(row.all.samples);
         let has_cpu = profile.meta.has_cpu_deltas;
-        let waiting_ns = match has_cpu {
+        let off_cpu_ns = match has_cpu {
             true => sampled_ns.saturating_sub(row.cpu_ns),
             false => samples_ns(row.idle_samples),
         };
@@ -70,7 +70,7 @@ pub(super) fn threads(profile: &ProfileModel, facts: &Facts<'_>) -> Section {
             } else {
                 "-".to_owned()
             },
-            time_text(waiting_ns),
+            time_text(off_cpu_ns),
             thread_name(profile, row.thread),
         ]);
     }

@@ -11,8 +11,8 @@ pub struct Resources {
     /// Anonymous memory. Pages of files, such as those with debug information, can be dropped by
     /// the kernel.
     pub resident_kib: u64,
-    /// Address space, without what the C library has reserved for blocks. Each of the profiler's slots takes 184 KiB, and 1.2 MiB once
-    /// its thread's stack was deep.
+    /// Address space, without what the C library has reserved for blocks. Each of the profiler's
+    /// slots takes 184 KiB, and 1.2 MiB once its thread's stack was deep.
     pub virtual_kib: u64,
     /// Blocks of the C library's allocator that are in use.
     pub allocated_kib: u64,
@@ -22,7 +22,8 @@ pub struct Resources {
     pub reserved_kib: u64,
 }
 
-/// Address space of one of the C library's heaps, of which all threads but the first use some.
+/// Address space of one of the C library's heaps, from which a thread other than the first may
+/// allocate.
 const HEAP_KIB: u64 = 64 << 10;
 
 impl Resources {
@@ -112,7 +113,7 @@ fn reserved_kib() -> u64 {
         values.collect::<Vec<_>>()
     };
     let heaps: u64 = values("aspace type=\"subheaps\"").iter().sum();
-    // The first thread's blocks come first, and lie in no heap.
+    // The report begins with the area of the first thread, which is no heap.
     let of_first_thread = values("system type=\"current\"").first().copied();
     heaps * HEAP_KIB + of_first_thread.unwrap_or(0) / 1024
 }

@@ -81,6 +81,12 @@ const MOST_VIRTUAL_GROWTH_KIB: u64 = 160 << 10;
 /// signal stack of 64 KiB, and a third as much again for slots that have grown.
 const KILLED_VIRTUAL_KIB: u64 = 330;
 
+/// Maximum growth of the blocks in use: what the profiler and the storm keep for later rounds.
+const MOST_BLOCK_GROWTH_KIB: u64 = 8 << 10;
+/// Blocks left behind by a thread that ends without its destructors: its registration, and what the
+/// thread itself had allocated.
+const KILLED_BLOCKS_KIB: u64 = 16;
+
 /// The process's resources after each round.
 pub struct Aftermath {
     start: Resources,
@@ -145,6 +151,12 @@ impl Aftermath {
                 first.resident_kib,
                 end.resident_kib,
                 MOST_GROWTH_KIB + killed * KILLED_KIB,
+            ),
+            (
+                "blocks in use",
+                first.allocated_kib,
+                end.allocated_kib,
+                MOST_BLOCK_GROWTH_KIB + killed * KILLED_BLOCKS_KIB,
             ),
             (
                 "address space",

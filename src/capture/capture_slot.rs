@@ -179,12 +179,12 @@ impl CaptureSlot {
         }
     }
 
-    /// Returns the memory of the stack area beyond [`RETAINED_STACK_BYTES`] to the kernel.
+    /// Returns the memory of the stack area beyond this size to the kernel.
     ///
     /// # Safety
     /// - *phase owns*: the caller has the right to write or read the slot's data, and no reference
     ///   into that memory is alive.
-    pub(crate) unsafe fn discard_deep_stack(&self) {
+    pub(crate) unsafe fn discard_stack_beyond(&self, retained_bytes: usize) {
         let Some(start) = NonNull::new(self.stack_area()) else {
             return;
         };
@@ -192,7 +192,7 @@ impl CaptureSlot {
         // are taken back below.
         let area = unsafe { LazyRegion::from_parts(start, self.stack_capacity()) };
         // SAFETY: by this function's contract.
-        unsafe { area.discard_from(RETAINED_STACK_BYTES) };
+        unsafe { area.discard_from(retained_bytes) };
         area.into_parts();
     }
 

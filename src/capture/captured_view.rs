@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 
 use crate::capture::capture_parts::{CaptureHeader, CapturedLabel};
 use crate::capture::capture_slot::{
-    CAPTURES_BEFORE_RELEASE, CaptureSlot, LABELS_OFFSET, MAX_STACK_BYTES, RETAINED_STACK_BYTES,
-    TEXT_OFFSET,
+    CAPTURES_BEFORE_RELEASE, CaptureSlot, FIRST_STACK_BYTES, LABELS_OFFSET, MAX_STACK_BYTES,
+    RETAINED_STACK_BYTES, TEXT_OFFSET,
 };
 
 impl CaptureSlot {
@@ -23,19 +23,31 @@ impl CaptureSlot {
         })
     }
 
-    /// Returns the memory of deep stacks to the kernel, for a thread that is idle or exits. Does
-    /// nothing while a capture is written or read.
+    /// Returns the memory of deep stacks to the kernel, for a thread that is idle. Does nothing while
+    /// a capture is written or read.
     pub(crate) fn release_deep_stack(&self) {
-        if self.captures_since_deep.load(Ordering::Relaxed) == 0 {
-            return;
+        if self.captures_since_deep.load(Ordering::Relaxed) > 0 {
+            self.release_stack_beyond(RETAINED_STACK_BYTES);
         }
+    }
+
+    /// Returns memory to the kernel that the next thread may not need, for a thread that exits:
+    /// otherwise every slot would in time retain as much as the deepest of its threads. Does nothing
+    /// while a capture is written or read. Cost: one system call if the slot was ever enlarged.
+    pub(crate) fn release_stack_at_exit(&self) {
+        if self.stack_capacity() > FIRST_STACK_BYTES {
+            self.release_stack_beyond(FIRST_STACK_BYTES);
+        }
+    }
+
+    fn release_stack_beyond(&self, retained_bytes: usize) {
         // From here on, no other thread writes or reads the slot.
         let Some(sequence) = self.state.begin_remote() else {
             return;
         };
         self.captures_since_deep.store(0, Ordering::Relaxed);
         // SAFETY: *phase owns*: the slot is in writing, by the transition above.
-        unsafe { self.discard_deep_stack() };
+        unsafe { self.discard_stack_beyond(retained_bytes) };
         self.state.abandon(sequence);
     }
 }
@@ -105,7 +117,7 @@ impl Drop for CapturedView<'_> {
             CAPTURES_BEFORE_RELEASE => {
                 // SAFETY: *phase owns*: the slot is still in reading, so no handler writes; this
                 // view ends here.
-                unsafe { self.slot.discard_deep_stack() };
+                unsafe { self.slot.discard_stack_beyond(RETAINED_STACK_BYTES) };
                 0
             }
             count => count + 1,
@@ -114,5 +126,47 @@ impl Drop for CapturedView<'_> {
             .captures_since_deep
             .store(captures_since_deep, Ordering::Relaxed);
         self.slot.state.finish_reading(self.sequence);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns which of these places of a slot's stack area hold what was written there, after
+    /// `release`.
+    fn kept_after(release: fn(&CaptureSlot), deep: u32) -> [bool; 3] {
+        let slot = CaptureSlot::create().expect("memory");
+        slot.prepare_for_stack_of(MAX_STACK_BYTES);
+        slot.captures_since_deep.store(deep, Ordering::Relaxed);
+        let places = [
+            FIRST_STACK_BYTES - 1,
+            RETAINED_STACK_BYTES - 1,
+            MAX_STACK_BYTES - 1,
+        ];
+        let places = places.map(|offset| slot.stack_area().wrapping_add(offset));
+        for place in places {
+            // SAFETY: *phase owns*: no request was made to this slot, which no other thread knows;
+            // *placed*: the area is `MAX_STACK_BYTES` long.
+            unsafe { place.write(1) };
+        }
+        release(slot);
+        // SAFETY: as above.
+        places.map(|place| unsafe { place.read() } == 1)
+    }
+
+    #[test]
+    fn exit_releases_more_than_idleness() {
+        let idle = CaptureSlot::release_deep_stack;
+        assert_eq!(
+            kept_after(idle, 0),
+            [true, true, true],
+            "nothing to release"
+        );
+        assert_eq!(kept_after(idle, 1), [true, true, false]);
+        let exit = CaptureSlot::release_stack_at_exit;
+        for deep in [0, 1] {
+            assert_eq!(kept_after(exit, deep), [true, false, false]);
+        }
     }
 }

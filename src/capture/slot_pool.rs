@@ -230,7 +230,7 @@ impl Drop for SlotHandle {
         // A late handler finds that no request is pending. No thread waits for a handler that is
         // still writing: its slot is reused only after it has finished.
         let is_idle = self.slot.retire();
-        self.slot.release_deep_stack();
+        self.slot.release_stack_at_exit();
         let mut pool = POOL.lock();
         if is_idle {
             pool.add_free(self.number, self.slot.stack_capacity())

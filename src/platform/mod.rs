@@ -88,12 +88,12 @@ pub(crate) use signal::{
     resolve_sampling_signal, send_request, signal_is_queued, take_signals,
 };
 pub(crate) use standard_streams::{StandardStream, note_standard_streams, write_to_standard};
-pub(crate) use system_info::{current_thread_os_name, system_info};
+pub(crate) use system_info::{current_thread_os_name, system_info, usable_processors};
 #[cfg(test)]
 pub(crate) use test_library::{TestFolder, TestLibrary};
 pub(crate) use thread::{
     OtherThreadsActivity, ProbeResult, ProcessCpuSum, ProfilerThread, SignalStack, StackBounds,
     ThreadProbe, current_stack_bounds, feed_own_descriptors, is_out_of_descriptors,
-    on_own_descriptors, other_threads_activity_by_rusage, spawn_profiler_thread,
+    on_own_descriptors, other_threads_activity_by_rusage, share_jobs, spawn_profiler_thread,
     use_own_descriptors,
 };

@@ -1,6 +1,9 @@
 //! The machine as the profile's `meta` describes it, the kernel's version, and names of threads.
 //! Each function reads files.
 
+use nix::sched::{CpuSet, sched_getaffinity};
+use nix::unistd::Pid;
+
 use crate::platform::procfs;
 use crate::platform::shared_file::{read_bytes, read_text};
 
@@ -23,6 +26,15 @@ pub(crate) fn system_info() -> SystemInfo {
         logical_cpus,
         physical_cpus: cores.unwrap_or(logical_cpus),
     }
+}
+
+/// Returns the number of processors on which the calling thread may run; 1 if the kernel does not
+/// say it. Opens no file, so it may be called on any thread.
+pub(crate) fn usable_processors() -> usize {
+    let this_thread = Pid::from_raw(0);
+    let is_set = |set: &CpuSet, processor| set.is_set(processor).unwrap_or(false);
+    let count = |set: CpuSet| (0..CpuSet::count()).filter(|&at| is_set(&set, at)).count();
+    sched_getaffinity(this_thread).map_or(1, count)
 }
 
 /// Returns whether the running kernel is Linux `major.minor` or later.
@@ -50,6 +62,14 @@ pub(crate) fn current_thread_os_name() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn usable_processors_are_those_of_the_standard_library() {
+        let processors = usable_processors();
+        // The standard library also considers the limits of a control group.
+        let fewer = std::thread::available_parallelism().expect("a number");
+        assert!(processors >= fewer.get(), "{processors} and {fewer}");
+    }
 
     #[test]
     fn release_is_at_least_compares_major_and_minor() {

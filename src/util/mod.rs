@@ -76,9 +76,9 @@ pub(crate) use memory::{
 pub(crate) use number_map::{NumberMap, pair_key};
 pub(crate) use polled_with::PolledWith;
 pub(crate) use progress::ProgressLocation;
-#[cfg(has_profiler)]
-pub(crate) use progress::ProgressLogger;
 pub use progress::SharedProgress;
+#[cfg(has_profiler)]
+pub(crate) use progress::{ProgressCounter, ProgressLogger};
 pub use short_text::ShortText;
 #[cfg(any(feature = "log", feature = "tracing"))]
 pub(crate) use short_text::TextBudget;

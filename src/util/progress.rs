@@ -1,6 +1,8 @@
 //! Progress of a long job, which other threads read.
 
 use std::sync::Arc;
+#[cfg(has_profiler)]
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The part of a profile that a job works on, in the order of the profile.
@@ -192,6 +194,16 @@ impl ProgressLogger {
         })
     }
 
+    /// Returns a counter of items that several threads work on.
+    pub(crate) fn counter(&self, count: usize, location: ProgressLocation) -> ProgressCounter {
+        ProgressCounter {
+            logger: self.sub_logger(0.0, 1.0, location),
+            location,
+            count,
+            done: AtomicUsize::new(0),
+        }
+    }
+
     /// Iterates over the items of a long list and reports the progress about 128 times.
     pub(crate) fn watch<I: Iterator>(
         &self,
@@ -199,8 +211,7 @@ impl ProgressLogger {
         count: usize,
         location: ProgressLocation,
     ) -> impl Iterator<Item = I::Item> {
-        // Often enough for a progress bar, at negligible cost.
-        let step = count / 128 + 1;
+        let step = report_interval(count);
         let count = count.max(1);
         let (mut until_next, mut seen) = (0, 0);
         items.inspect(move |_| {
@@ -211,6 +222,37 @@ impl ProgressLogger {
             }
             until_next -= 1;
         })
+    }
+}
+
+/// Returns the number of items between two reports: often enough for a progress bar, at negligible
+/// cost.
+#[cfg(has_profiler)]
+fn report_interval(count: usize) -> usize {
+    count / 128 + 1
+}
+
+/// Counts the items that are done, on any thread, and reports the progress about 128 times. Dropping
+/// the counter marks the share as done.
+#[cfg(has_profiler)]
+#[derive(Debug)]
+pub(crate) struct ProgressCounter {
+    logger: ProgressLogger,
+    location: ProgressLocation,
+    count: usize,
+    done: AtomicUsize,
+}
+
+#[cfg(has_profiler)]
+impl ProgressCounter {
+    /// Counts one item.
+    pub(crate) fn count_one(&self) {
+        let done = self.done.fetch_add(1, Ordering::Relaxed);
+        if done.is_multiple_of(report_interval(self.count)) {
+            let proportion = done as f32 / self.count.max(1) as f32;
+            self.logger
+                .set_local_progress(proportion.min(1.0), self.location);
+        }
     }
 }
 
@@ -301,6 +343,22 @@ mod tests {
         drop(job);
         let _next = ProgressLogger::for_job(Some(&progress));
         assert_at(&progress, 0.0, "not begun");
+    }
+
+    #[test]
+    fn counter_reports_the_items_of_all_threads() {
+        let progress = SharedProgress::new();
+        let job = ProgressLogger::for_job(Some(&progress));
+        let counter = job.sub_logger(0.0, 0.5, ProgressLocation::Names);
+        let counter = counter.counter(4, ProgressLocation::Names);
+        for seen in [0.0, 0.125, 0.25, 0.375] {
+            std::thread::scope(|scope| {
+                scope.spawn(|| counter.count_one());
+            });
+            assert_at(&progress, seen, "naming addresses");
+        }
+        counter.count_one();
+        assert_at(&progress, 0.5, "naming addresses");
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod channel;
 mod other_threads_activity;
 mod own_descriptors;
 mod profiler_thread;
+mod shared_jobs;
 mod signal_stack;
 mod stack_bounds;
 #[forbid(unsafe_code)]
@@ -18,6 +19,7 @@ pub(crate) use own_descriptors::{
     use_own_descriptors,
 };
 pub(crate) use profiler_thread::{ProfilerThread, spawn_profiler_thread};
+pub(crate) use shared_jobs::share_jobs;
 pub(crate) use signal_stack::SignalStack;
 pub(crate) use stack_bounds::{StackBounds, current_stack_bounds};
 pub(crate) use thread_probe::{ProbeResult, ThreadProbe};

@@ -112,7 +112,7 @@ pub(crate) fn on_own_descriptors<T: Send + 'static>(
 }
 
 /// Returns whether a new thread may be created, and is likely to begin.
-fn may_begin_thread() -> bool {
+pub(super) fn may_begin_thread() -> bool {
     NOT_BEGUN.load(Ordering::Relaxed) == 0 && may_make_uncommon_call()
 }
 
@@ -222,7 +222,7 @@ fn on_new_thread<T: Send + 'static>(
 
 /// Returns whether the calling thread, a new one, has memory. glibc gives most threads memory of
 /// their own, so the thread that created it may have some left.
-fn has_memory() -> bool {
+pub(super) fn has_memory() -> bool {
     allocator_has(SMALL_TASK_BYTES)
 }
 

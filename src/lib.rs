@@ -86,6 +86,8 @@
 //!   [`StartError::Unsupported`].
 //! - `gzip` (default): compresses profiles whose file name ends in `.gz`.
 //! - `protobuf`: writes profiles for pprof and Perfetto.
+//! - `mini_debug_info`: names functions of stripped libraries that contain compressed symbols, as
+//!   those of Fedora do.
 //! - `attributes` (default): [`#[gecko_profiler_fn_label]`](macro@gecko_profiler_fn_label), from a
 //!   package without dependencies. A library that only needs labels uses
 //!   `default-features = false, features = ["attributes"]`.

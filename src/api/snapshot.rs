@@ -6,7 +6,8 @@ use std::path::Path;
 use crate::api::backend;
 use crate::export::{ExportOptions, Format, SampleWeight};
 use crate::types::{
-    DEFAULT_MAX_ROWS, DEFAULT_NAME_CACHE_BYTES, ProfilerTime, SaveError, StreamError, Symbolicate,
+    DEFAULT_MAX_ROWS, DEFAULT_NAME_CACHE_BYTES, NameOptions, ProfilerTime, SaveError, StreamError,
+    Symbolicate,
 };
 use crate::util::SharedProgress;
 
@@ -29,6 +30,9 @@ pub struct SnapshotOptions {
     pub max_rows: u64,
     /// Maximum memory for names that later profiles of the session may use, in bytes.
     pub name_cache_bytes: usize,
+    /// The number of threads that look up names, with the calling one; `None` for half the
+    /// processors.
+    pub symbolication_threads: Option<usize>,
     /// The progress that the writer updates; `None` for no reports.
     pub progress: Option<SharedProgress>,
     /// Name or id of the thread to write; `None` for all threads.
@@ -46,6 +50,7 @@ impl Default for SnapshotOptions {
             since: None,
             max_rows: DEFAULT_MAX_ROWS,
             name_cache_bytes: DEFAULT_NAME_CACHE_BYTES,
+            symbolication_threads: None,
             progress: None,
             thread: None,
             weight: SampleWeight::Samples,
@@ -99,6 +104,18 @@ impl SnapshotOptions {
         self
     }
 
+    /// Sets how many threads may look up names at the same time, with the calling one. Default: half
+    /// the processors on which the calling thread may run.
+    ///
+    /// Each thread works on one module at a time. All but the calling one have a lower priority, end
+    /// before the writer returns, and are not created in a sandbox. With more threads the writer
+    /// needs more memory: the debug information of as many modules.
+    #[must_use]
+    pub fn symbolication_threads(mut self, threads: usize) -> Self {
+        self.symbolication_threads = Some(threads);
+        self
+    }
+
     /// Sets the progress that the writer updates, for another thread to poll. Cost: some hundred
     /// atomic writes per thread in the profile.
     #[must_use]
@@ -133,13 +150,13 @@ impl SnapshotOptions {
     }
 
     pub(super) fn to_write_options(&self, format: Format) -> backend::WriteOptions {
-        let stream = backend::StreamOptions::new(
-            self.symbolicate,
-            self.since,
-            self.max_rows,
-            self.name_cache_bytes,
-            self.progress.as_ref(),
-        );
+        let names = NameOptions {
+            symbolicate: self.symbolicate,
+            max_cache_bytes: self.name_cache_bytes,
+            max_threads: self.symbolication_threads,
+        };
+        let progress = self.progress.as_ref();
+        let stream = backend::StreamOptions::new(names, self.since, self.max_rows, progress);
         let export = ExportOptions {
             thread: self.thread.clone(),
             weight: self.weight,

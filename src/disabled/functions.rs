@@ -46,10 +46,9 @@ pub(crate) struct StreamOptions;
 
 impl StreamOptions {
     pub(crate) fn new(
-        _: Symbolicate,
+        _: NameOptions,
         _: Option<ProfilerTime>,
         _: u64,
-        _: usize,
         progress: Option<&SharedProgress>,
     ) -> Self {
         if let Some(progress) = progress {

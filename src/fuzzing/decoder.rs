@@ -6,7 +6,7 @@ use crate::fuzzing::scripted_source::{PROCESS_START, kept_ns_since, scripted_sou
 use crate::markers::MarkerType;
 use crate::markers::Tracing;
 use crate::stream::{StreamOptions, stream_gecko_json};
-use crate::types::{ProfilerTime, Symbolicate};
+use crate::types::{NameOptions, ProfilerTime, Symbolicate};
 use crate::unwind::NamedCode;
 use crate::util::FailureLatch;
 
@@ -92,13 +92,13 @@ impl<'a> DecoderCase<'a> {
             source.generated_code = NamedCode::of_range(0x1000..u64::MAX / 2);
         }
         let since = ProfilerTime::from_monotonic_ns(PROCESS_START.plus_ns(cut_ns).0);
-        let options = StreamOptions::new(
-            Symbolicate::No,
-            is_cut_by(false).then_some(since),
-            self.max_rows(),
-            0,
-            None,
-        );
+        let names = NameOptions {
+            symbolicate: Symbolicate::No,
+            max_cache_bytes: 0,
+            max_threads: None,
+        };
+        let since = is_cut_by(false).then_some(since);
+        let options = StreamOptions::new(names, since, self.max_rows(), None);
         let mut text = Vec::new();
         stream_gecko_json(source, &options, FailureLatch::infallible(), &mut text)
             .expect("a vector never fails");

@@ -19,7 +19,8 @@ use object::{Object, ObjectSection, SymbolMap, SymbolMapName};
 use crate::platform::{FileMapping, on_own_descriptors, to_path_bytes};
 use crate::symbols::demangle::demangled;
 use crate::symbols::module_files::SymbolFile;
-use crate::symbols::names::FrameName;
+use crate::symbols::names::{AddressName, FrameName};
+use crate::symbols::plt_names::PltNames;
 use crate::symbols::public_names::{PublicNames, is_reserved, merge_function_inlined_into_itself};
 
 type Reader<'a> = EndianSlice<'a, RunTimeEndian>;
@@ -29,7 +30,9 @@ type Bytes<'a> = Cow<'a, [u8]>;
 /// A file, with the bytes that its debug information refers to.
 pub(super) struct ParsedFile<'a> {
     sections: DwarfSections<Bytes<'a>>,
+    supplementary: Option<DwarfSections<Bytes<'a>>>,
     package: Option<DwarfPackageSections<Bytes<'a>>>,
+    plt: PltNames<'a>,
     symbols: SymbolMap<SymbolMapName<'a>>,
     public_names: PublicNames<'a>,
     endian: RunTimeEndian,
@@ -47,10 +50,16 @@ impl<'a> ParsedFile<'a> {
             };
             DwarfPackageSections::load(load).ok()
         });
+        let supplementary = file.supplementary.as_deref().and_then(|supplementary| {
+            let object = object::File::parse(supplementary).ok()?;
+            DwarfSections::load(|id| section(&object, Some(id.name()))).ok()
+        });
         let symbols = object.symbol_map();
         Some(Self {
             sections: DwarfSections::load(|id| section(&object, Some(id.name()))).ok()?,
+            supplementary,
             package,
+            plt: PltNames::of(&file.main, &object),
             public_names: PublicNames::of(&object, &symbols),
             symbols,
             endian: endian_of(&object),
@@ -133,6 +142,7 @@ impl SplitSections<'_> {
 pub(super) struct DebugInformation<'s, 'a> {
     context: Context<Reader<'s>>,
     package: Option<DwarfPackage<Reader<'s>>>,
+    plt: &'s PltNames<'a>,
     symbols: &'s SymbolMap<SymbolMapName<'a>>,
     public_names: &'s PublicNames<'a>,
     endian: RunTimeEndian,
@@ -147,7 +157,10 @@ impl<'s, 'a> DebugInformation<'s, 'a> {
         split_files: &'a SplitFiles,
         split_sections: &'s SplitSections<'a>,
     ) -> Option<Self> {
-        let mut dwarf = file.sections.borrow(|bytes| file.reader(bytes));
+        let supplementary = file.supplementary.as_ref();
+        let mut dwarf = file
+            .sections
+            .borrow_with_sup(supplementary, |bytes| file.reader(bytes));
         dwarf.populate_abbreviations_cache(AbbreviationsCacheStrategy::Duplicates);
         let package = file.package.as_ref().and_then(|package| {
             let empty = EndianSlice::new(&[], file.endian);
@@ -156,12 +169,18 @@ impl<'s, 'a> DebugInformation<'s, 'a> {
         Some(Self {
             context: Context::from_dwarf(dwarf).ok()?,
             package,
+            plt: &file.plt,
             symbols: &file.symbols,
             public_names: &file.public_names,
             endian: file.endian,
             split_files,
             split_sections,
         })
+    }
+
+    /// Returns the PLT entry that contains an address.
+    pub(super) fn plt_entry_at(&self, address: u64) -> Option<AddressName> {
+        self.plt.name_at(address)
     }
 
     /// Returns the symbol that contains an address, by its public name if it has one.

@@ -1,20 +1,20 @@
-//! The files with the names of a module: its own file, and a separate file of debug information if
-//! the system has one, each with its package of split debug information.
+//! The files with the names of a module: its own file, and a separate debug file if the system has
+//! one. Each may come with a package of split debug information and a supplementary file. A module's
+//! own file may also contain a compressed file with more symbols.
 //!
 //! A file that differs from the one that was loaded, because it was rebuilt, provides no names.
 
 use std::io;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
-
-use object::Object;
 
 use crate::platform::{
     FileMapping, is_memory_available, is_out_of_descriptors, on_own_descriptors,
 };
+use crate::symbols::mini_debug_info::mini_debug_info;
+use crate::symbols::separate_files::{build_id_of, find_debug_file, find_supplementary_file};
 use crate::unwind::LoadedModule;
 
-/// Directory in which distributions put debug information, by build id.
-const DEBUG_FILES: &str = "/usr/lib/debug/.build-id";
 /// Path that opens this program even after its file was renamed or removed.
 const OWN_FILE: &str = "/proc/thread-self/exe";
 
@@ -32,9 +32,28 @@ pub(super) struct ModuleFiles {
 
 /// A file with symbols and debug information.
 pub(super) struct SymbolFile {
-    pub(super) main: FileMapping,
+    pub(super) main: FileContent,
     /// The package (`.dwp`) in the folder of the file.
     pub(super) package: Option<FileMapping>,
+    /// The supplementary file, with what several files of debug information have in common.
+    pub(super) supplementary: Option<FileMapping>,
+}
+
+/// The content of a file with symbols.
+pub(super) enum FileContent {
+    Mapped(FileMapping),
+    /// It was compressed in another file.
+    Decompressed(Vec<u8>),
+}
+
+impl Deref for FileContent {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match self {
+            FileContent::Mapped(file) => file,
+            FileContent::Decompressed(bytes) => bytes,
+        }
+    }
 }
 
 /// A module's file that provides no names, so that functions stay unnamed.
@@ -92,24 +111,33 @@ impl ModuleFiles {
                 // `backtrace` would open a pipe, too, and wait for a writer.
                 Err(error) => error.kind() != io::ErrorKind::InvalidInput,
             };
-        let debug = debug_path(&image.build_id);
-        let debug = debug.and_then(|path| Some((FileMapping::open(&path).ok()?, path)));
-        let own = own.ok().map(|file| (file, image.path.clone()));
+        let own = own.ok().filter(&is_matching);
+        let debug = find_debug_file(&image.path, &image.build_id, own.as_deref());
+        let own = own.map(|file| (file, image.path.clone()));
         let mut lacks_memory = false;
-        let matching = debug
-            .into_iter()
-            .chain(own)
-            .filter(|(file, _)| is_matching(file))
-            .filter(|(file, _)| {
-                let has_memory = has_memory_for(file);
-                lacks_memory |= !has_memory;
-                has_memory
+        let mut has_memory_for = |file: &FileMapping| {
+            let has_memory = has_memory_for(file);
+            lacks_memory |= !has_memory;
+            has_memory
+        };
+        let mut files = Vec::new();
+        for (main, path) in debug.into_iter().chain(own) {
+            if !has_memory_for(&main) {
+                continue;
+            }
+            let supplementary = find_supplementary_file(&main, &path);
+            let more_symbols = mini_debug_info(&main);
+            files.push(SymbolFile {
+                main: FileContent::Mapped(main),
+                supplementary: supplementary.filter(&mut has_memory_for),
+                package: FileMapping::open(&package_path(path)).ok(),
             });
-        let files = matching.map(|(main, path)| SymbolFile {
-            main,
-            package: FileMapping::open(&package_path(path)).ok(),
-        });
-        let files = files.collect();
+            files.extend(more_symbols.map(|bytes| SymbolFile {
+                main: FileContent::Decompressed(bytes),
+                supplementary: None,
+                package: None,
+            }));
+        }
         Self {
             files,
             may_fall_back: may_fall_back && !lacks_memory,
@@ -123,21 +151,8 @@ impl ModuleFiles {
     }
 }
 
-fn debug_path(build_id: &[u8]) -> Option<PathBuf> {
-    let (first, rest) = build_id.split_first()?;
-    let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
-    let path = Path::new(DEBUG_FILES)
-        .join(format!("{first:02x}"))
-        .join(format!("{rest}.debug"));
-    Some(path)
-}
-
 fn package_path(path: PathBuf) -> PathBuf {
     let mut path = path.into_os_string();
     path.push(".dwp");
     path.into()
-}
-
-fn build_id_of(file: &[u8]) -> Option<&[u8]> {
-    object::File::parse(file).ok()?.build_id().ok()?
 }

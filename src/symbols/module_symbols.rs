@@ -39,6 +39,15 @@ impl ModuleSymbols<'_, '_> {
     /// Returns what the files say of an address. The result has no functions if they do not name it.
     pub(super) fn names_at(&self, address: u64, symbolicate: Symbolicate) -> AddressName {
         let in_file = address.wrapping_sub(self.bias);
+        // First, because a symbol without a size in an earlier section seems to cover the entries.
+        if let Some(mut entry) = self
+            .files
+            .iter()
+            .find_map(|file| file.plt_entry_at(in_file))
+        {
+            entry.symbol = entry.symbol.map(|symbol| symbol.moved(self.bias));
+            return entry;
+        }
         let symbol = self.files.iter().find_map(|file| file.symbol_at(in_file));
         let by_symbol = || {
             let names = symbol.map(|symbol| FrameName::name_only(&demangled(symbol.name())));
@@ -54,12 +63,12 @@ impl ModuleSymbols<'_, '_> {
             }
         };
         let place = symbol.map(|symbol| SymbolPlace {
-            start: symbol.address().wrapping_add(self.bias),
+            start: symbol.address(),
             size: symbol.size(),
         });
         AddressName {
             functions,
-            symbol: place,
+            symbol: place.map(|place| place.moved(self.bias)),
         }
     }
 }

@@ -10,7 +10,8 @@ use crate::symbols::names::{AddressName, AddressNames, FrameName, SampledAddress
 use crate::types::Symbolicate;
 use crate::unwind::{LoadedModule, NamedCode};
 
-/// Names of addresses in modules with a build id, within a budget of memory.
+/// Names of addresses in modules with a build id, within a budget of memory. Also knows the addresses
+/// that have no name, so that they are not looked up again.
 #[derive(Debug, Default)]
 pub(crate) struct NameCache {
     modules: HashMap<Vec<u8>, HashMap<Key, Entry>>,
@@ -29,10 +30,26 @@ struct Key {
 
 #[derive(Debug)]
 struct Entry {
-    /// The place of the symbol is relative to the module.
+    /// Without functions if the address has no name. The place of the symbol is relative to the
+    /// module.
     name: AddressName,
     /// The last profile that needed the name.
     used_in: u64,
+}
+
+/// What was found for addresses.
+#[derive(Debug)]
+pub(crate) struct FoundNames<'a> {
+    /// The addresses that were looked up.
+    pub(crate) addresses: &'a [SampledAddress],
+    /// The names of those that have one.
+    pub(crate) names: &'a AddressNames,
+    /// Sorted by address.
+    pub(crate) modules: &'a [LoadedModule],
+    pub(crate) generated: &'a NamedCode,
+    /// Paths of the modules whose files could not all be read, so that a later profile may find more
+    /// names.
+    pub(crate) incomplete: &'a [PathBuf],
 }
 
 /// Memory of an entry without its texts, with its share of the table's free slots, in bytes.
@@ -67,15 +84,13 @@ fn module_of<'a>(
 /// Returns what is known of an address, with its symbol moved by `distance`.
 fn moved(name: &AddressName, distance: u64) -> AddressName {
     let mut name = name.clone();
-    if let Some(symbol) = &mut name.symbol {
-        symbol.start = symbol.start.wrapping_add(distance);
-    }
+    name.symbol = name.symbol.map(|symbol| symbol.moved(distance));
     name
 }
 
 impl NameCache {
-    /// Begins a profile: moves the addresses whose names are known from `addresses` to `names`.
-    /// `modules` are sorted by address.
+    /// Begins a profile: moves the addresses whose names are known from `addresses` to `names`, and
+    /// removes those that are known to have none. `modules` are sorted by address.
     pub(crate) fn take_known(
         &mut self,
         modules: &[LoadedModule],
@@ -102,33 +117,35 @@ impl NameCache {
                 Some(moved(&entry.name, image.range.start))
             };
             let Some(name) = find() else { return true };
-            names.insert(address, name);
+            if !name.functions.is_empty() {
+                names.insert(address, name);
+            }
             false
         });
     }
 
-    /// Adds names that were looked up, as far as the budget allows. Names that the current profile
-    /// does not need make way for them. Names in a module whose files could not all be read are not
-    /// kept, because a later profile may find better ones.
+    /// Adds what was found for the addresses that were looked up, as far as the budget allows. Names
+    /// that the current profile does not need make way for it.
     pub(crate) fn add(
         &mut self,
-        modules: &[LoadedModule],
-        (generated, incomplete): (&NamedCode, &[PathBuf]),
+        found: &FoundNames<'_>,
         symbolicate: Symbolicate,
-        names: &AddressNames,
         max_bytes: usize,
     ) {
-        let added_bytes = names_bytes(names);
+        let added_bytes = names_bytes(found.names);
         if self.bytes.saturating_add(added_bytes) > max_bytes {
             self.drop_unused();
         }
-        for (&address, name) in names {
-            let Some(LoadedModule { image, .. }) = module_of(modules, generated, address) else {
+        let unnamed = AddressName::default();
+        for &address in found.addresses {
+            let module = module_of(found.modules, found.generated, address);
+            let Some(LoadedModule { image, .. }) = module else {
                 continue;
             };
-            if incomplete.contains(&image.path) {
+            if found.incomplete.contains(&image.path) {
                 continue;
             }
+            let name = found.names.get(&address).unwrap_or(&unnamed);
             let start = image.range.start;
             let entry = Entry {
                 name: moved(name, 0u64.wrapping_sub(start)),
@@ -210,6 +227,23 @@ mod tests {
         }
     }
 
+    fn add(
+        cache: &mut NameCache,
+        modules: &[LoadedModule],
+        names: &AddressNames,
+        max_bytes: usize,
+    ) {
+        let addresses: Vec<SampledAddress> = names.keys().copied().collect();
+        let found = FoundNames {
+            addresses: &addresses,
+            names,
+            modules,
+            generated: &NamedCode::default(),
+            incomplete: &[],
+        };
+        cache.add(&found, Symbolicate::Full, max_bytes);
+    }
+
     fn known(cache: &mut NameCache, modules: &[LoadedModule], address: u64) -> AddressNames {
         let (mut addresses, mut names) = (vec![at(address)], AddressNames::new());
         cache.take_known(
@@ -228,13 +262,7 @@ mod tests {
         let mut cache = NameCache::default();
         let modules = module_at(0x10_000, &[7; 20]);
         let names = AddressNames::from([(at(0x10_020), named("work", 0x10_010))]);
-        cache.add(
-            &modules,
-            (&NamedCode::default(), &[]),
-            Symbolicate::Full,
-            &names,
-            1 << 20,
-        );
+        add(&mut cache, &modules, &names, 1 << 20);
         let elsewhere = module_at(0x50_000, &[7; 20]);
         let found = known(&mut cache, &elsewhere, 0x50_020);
         assert_eq!(found[&at(0x50_020)], named("work", 0x50_010));
@@ -252,33 +280,48 @@ mod tests {
         let one_bytes = entry_bytes(&named("work", 0));
         let max_bytes = 2 * one_bytes;
         for address in [0x10_010, 0x10_020] {
-            cache.add(
-                &modules,
-                (&NamedCode::default(), &[]),
-                Symbolicate::Full,
-                &name(address),
-                max_bytes,
-            );
+            add(&mut cache, &modules, &name(address), max_bytes);
         }
         assert_eq!(known(&mut cache, &modules, 0x10_020).len(), 1);
-        cache.add(
-            &modules,
-            (&NamedCode::default(), &[]),
-            Symbolicate::Full,
-            &name(0x10_030),
-            max_bytes,
-        );
+        add(&mut cache, &modules, &name(0x10_030), max_bytes);
         assert_eq!(cache.bytes, max_bytes);
         assert!(known(&mut cache, &modules, 0x10_010).is_empty());
         assert_eq!(known(&mut cache, &modules, 0x10_020).len(), 1);
         assert_eq!(known(&mut cache, &modules, 0x10_030).len(), 1);
-        cache.add(
-            &modules,
-            (&NamedCode::default(), &[]),
-            Symbolicate::Full,
-            &name(0x10_040),
-            0,
-        );
+        add(&mut cache, &modules, &name(0x10_040), 0);
         assert!(known(&mut cache, &modules, 0x10_040).is_empty());
+    }
+
+    #[test]
+    fn address_without_a_name_is_not_looked_up_again() {
+        let modules = module_at(0x10_000, &[7; 20]);
+        let generated = NamedCode::default();
+        let (with_name, without) = (at(0x10_020), at(0x10_040));
+        let names = AddressNames::from([(with_name, named("work", 0x10_010))]);
+        let unknown_after = |incomplete: &[PathBuf]| {
+            let mut cache = NameCache::default();
+            let found = FoundNames {
+                addresses: &[with_name, without],
+                names: &names,
+                modules: &modules,
+                generated: &generated,
+                incomplete,
+            };
+            cache.add(&found, Symbolicate::Full, 1 << 20);
+            let (mut asked, mut known) = (vec![with_name, without], AddressNames::new());
+            cache.take_known(
+                &modules,
+                &generated,
+                Symbolicate::Full,
+                &mut asked,
+                &mut known,
+            );
+            assert_eq!(known.contains_key(&with_name), incomplete.is_empty());
+            assert!(!known.contains_key(&without), "it has no name");
+            asked
+        };
+        assert_eq!(unknown_after(&[]), []);
+        let path = modules[0].image.path.clone();
+        assert_eq!(unknown_after(&[path]), [with_name, without]);
     }
 }

@@ -52,6 +52,16 @@ pub(crate) struct SymbolPlace {
     pub(crate) size: u64,
 }
 
+impl SymbolPlace {
+    /// Returns the place that is `distance` bytes higher.
+    pub(super) fn moved(self, distance: u64) -> Self {
+        Self {
+            start: self.start.wrapping_add(distance),
+            size: self.size,
+        }
+    }
+}
+
 /// What is known of an address.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct AddressName {

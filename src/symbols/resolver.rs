@@ -1,14 +1,15 @@
 //! Looks up addresses in the files of their modules.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::iter;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use crate::platform::{ModuleImage, is_memory_available};
+use crate::platform::{ModuleImage, share_jobs};
 use crate::symbols::fallback::{free_backtrace_files, may_use_backtrace, names_by_backtrace};
 use crate::symbols::mapped_symbols::MappedSymbols;
-use crate::symbols::module_files::{ModuleFiles, UnreadFile};
-use crate::symbols::module_symbols::ModuleSymbols;
+use crate::symbols::module_files::UnreadFile;
+use crate::symbols::module_lookup::{ModuleLookup, ModuleNames};
 use crate::symbols::names::{AddressName, AddressNames, FrameName, SampledAddress};
 use crate::types::Symbolicate;
 use crate::unwind::{CallFrames, LoadedModule, NamedCode};
@@ -25,6 +26,8 @@ pub(crate) struct CodeAddressService<'a> {
     mapped: MappedSymbols,
     generated: &'a NamedCode,
     symbolicate: Symbolicate,
+    /// Maximum number of threads that look up addresses, with the calling one.
+    max_threads: usize,
     /// Whether `backtrace` may be asked; determined when it is first needed.
     may_fall_back: OnceCell<bool>,
     unread: RefCell<Vec<UnreadFile>>,
@@ -33,12 +36,6 @@ pub(crate) struct CodeAddressService<'a> {
     /// Number of addresses without a name for lack of memory.
     unnamed_for_memory: Cell<u64>,
 }
-
-/// Memory that looking up an address may take, in bytes: the debug information of a compilation
-/// unit.
-const LOOKUP_BYTES: usize = 64 << 20;
-/// Memory with which addresses are looked up without a check, in bytes.
-const AMPLE_BYTES: usize = 1 << 30;
 
 impl<'a> CodeAddressService<'a> {
     pub(crate) fn new(
@@ -51,6 +48,7 @@ impl<'a> CodeAddressService<'a> {
             mapped: MappedSymbols::of(modules),
             generated,
             symbolicate,
+            max_threads: 1,
             may_fall_back: OnceCell::new(),
             unread: RefCell::default(),
             incomplete: RefCell::default(),
@@ -58,20 +56,21 @@ impl<'a> CodeAddressService<'a> {
         }
     }
 
+    /// Sets how many threads may look up addresses, with the calling one. Default: 1.
+    pub(crate) fn on_threads(mut self, max_threads: usize) -> Self {
+        self.max_threads = max_threads;
+        self
+    }
+
     /// Returns the number of addresses that have got no name for lack of memory.
     pub(crate) fn unnamed_for_memory(&self) -> u64 {
         self.unnamed_for_memory.get()
     }
 
-    fn count_unnamed_for_memory(&self) {
-        self.unnamed_for_memory
-            .set(self.unnamed_for_memory.get() + 1);
-    }
-
     /// Returns the names of these addresses. An address without a name is absent from the result.
     ///
-    /// Reads the debug information of every module concerned, one module after another, and frees
-    /// its memory. Cost: some ms to some seconds.
+    /// Reads the debug information of every module concerned, each module once, and frees its
+    /// memory. Cost: some ms to some seconds.
     pub(crate) fn resolve(&self, addresses: Vec<SampledAddress>) -> AddressNames {
         self.resolve_with_progress(addresses, &ProgressLogger::unwatched())
     }
@@ -85,27 +84,32 @@ impl<'a> CodeAddressService<'a> {
         addresses.sort_unstable();
         addresses.dedup();
         let mut names = AddressNames::new();
-        let count = addresses.len();
-        let mut addresses = progress
-            .watch(addresses.into_iter(), count, ProgressLocation::Names)
-            .peekable();
-        while let Some(address) = addresses.next() {
+        let mut by_module: BTreeMap<usize, Vec<SampledAddress>> = BTreeMap::new();
+        for address in addresses {
             match self.name_source(address) {
                 NameSource::Unknown => {}
                 NameSource::Named(name) => {
                     names.insert(address, AddressName::without_place(vec![name]));
                 }
-                NameSource::ModuleFile(index) => {
-                    // The files stay mapped for all addresses up to those of another module.
-                    let is_here = |next: &SampledAddress| match self.name_source(*next) {
-                        NameSource::ModuleFile(next) => next == index,
-                        NameSource::Unknown | NameSource::Named(_) => true,
-                    };
-                    let here =
-                        iter::once(address).chain(iter::from_fn(|| addresses.next_if(is_here)));
-                    self.resolve_in_module(index, here, &mut names);
-                }
+                NameSource::ModuleFile(index) => by_module.entry(index).or_default().push(address),
             }
+        }
+        let count = by_module.values().map(Vec::len).sum();
+        let progress = Arc::new(progress.counter(count, ProgressLocation::Names));
+        let lookups = by_module
+            .into_iter()
+            .map(|(index, addresses)| ModuleLookup {
+                module: self.modules[index].clone(),
+                addresses,
+                symbolicate: self.symbolicate,
+                progress: Arc::clone(&progress),
+            });
+        let mut lookups: Vec<ModuleLookup> = lookups.collect();
+        // The longest first, so that no thread begins one when the others are done.
+        lookups.sort_by_key(|lookup| std::cmp::Reverse(lookup.addresses.len()));
+        let max_helpers = self.max_threads.saturating_sub(1);
+        for of_module in share_jobs(lookups, max_helpers, ModuleLookup::run) {
+            self.add_names(of_module, &mut names);
         }
         if self.may_fall_back.get() == Some(&true) {
             free_backtrace_files();
@@ -123,49 +127,21 @@ impl<'a> CodeAddressService<'a> {
         self.incomplete.take()
     }
 
-    /// Resolves addresses in this module, and those among them that are in none.
-    fn resolve_in_module(
-        &self,
-        index: usize,
-        addresses: impl Iterator<Item = SampledAddress>,
-        names: &mut AddressNames,
-    ) {
-        let has_ample_memory = is_memory_available(AMPLE_BYTES);
-        let image = &self.modules[index].image;
-        let files = ModuleFiles::open(&self.modules[index]);
-        ModuleSymbols::with_files(&files, image.bias, |symbols| {
-            for address in addresses {
-                if !has_ample_memory && !is_memory_available(LOOKUP_BYTES) {
-                    self.count_unnamed_for_memory();
-                    continue;
-                }
-                let found = match self.name_source(address) {
-                    NameSource::Unknown => AddressName::default(),
-                    NameSource::Named(name) => AddressName::without_place(vec![name]),
-                    NameSource::ModuleFile(_) => {
-                        let address = address.lookup_address();
-                        let in_files = symbols.names_at(address, self.symbolicate);
-                        if in_files.functions.is_empty() && files.lacks_memory {
-                            self.count_unnamed_for_memory();
-                            in_files
-                        } else if in_files.functions.is_empty() {
-                            let names =
-                                self.names_without_file(address, image, files.may_fall_back);
-                            AddressName::without_place(names)
-                        } else {
-                            in_files
-                        }
-                    }
-                };
-                if !found.functions.is_empty() {
-                    names.insert(address, found);
-                }
+    /// Adds what the files of a module say, and names from elsewhere for the other addresses.
+    fn add_names(&self, of_module: ModuleNames, names: &mut AddressNames) {
+        names.extend(of_module.names);
+        for address in of_module.unnamed {
+            let image = &of_module.module.image;
+            let functions =
+                self.names_without_file(address.lookup_address(), image, of_module.may_fall_back);
+            if !functions.is_empty() {
+                names.insert(address, AddressName::without_place(functions));
             }
-        });
-        if files.lacks_memory || files.unread.is_some() || !has_ample_memory {
-            self.incomplete.borrow_mut().push(image.path.clone());
         }
-        self.unread.borrow_mut().extend(files.unread);
+        self.unnamed_for_memory
+            .set(self.unnamed_for_memory.get() + of_module.unnamed_for_memory);
+        self.incomplete.borrow_mut().extend(of_module.incomplete);
+        self.unread.borrow_mut().extend(of_module.unread);
     }
 
     fn name_source(&self, address: SampledAddress) -> NameSource {
@@ -216,209 +192,5 @@ enum NameSource {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::path::Path;
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::platform::{TestFolder, TestLibrary};
-    use crate::types::CodeAddress;
-    use crate::unwind::ModuleTable;
-
-    #[inline(never)]
-    fn a_function_to_find() -> u64 {
-        std::hint::black_box(7)
-    }
-
-    #[test]
-    fn own_function_resolves_to_name_and_file() {
-        let mut table = ModuleTable::default();
-        table.refresh();
-        let modules = table.all();
-        let address = CodeAddress::new(a_function_to_find as fn() -> u64 as usize as u64);
-        let first = SampledAddress {
-            address,
-            is_return_address: false,
-        };
-        let nowhere = SampledAddress {
-            address: CodeAddress::new(16),
-            is_return_address: true,
-        };
-        let names = CodeAddressService::new(&modules, &NamedCode::default(), Symbolicate::Full)
-            .resolve(vec![first, nowhere, first]);
-        assert_eq!(names.len(), 1, "{names:?}");
-        let name = names[&first].functions.last().expect("a name");
-        assert!(name.function.ends_with("::a_function_to_find"), "{name:?}");
-        assert!(
-            name.file
-                .as_ref()
-                .is_some_and(|file| file.ends_with("resolver.rs")),
-            "{name:?}"
-        );
-        assert!(name.line.is_some());
-    }
-
-    #[test]
-    fn module_whose_file_cannot_be_opened_is_named_while_it_is_loaded() {
-        let mut table = ModuleTable::default();
-        table.refresh();
-        let address = CodeAddress::new(a_function_to_find as fn() -> u64 as usize as u64);
-        let asked = SampledAddress {
-            address,
-            is_return_address: false,
-        };
-        let name_with = |is_unloaded: bool, may_use_backtrace: bool| {
-            let mut modules = table.all();
-            for module in &mut modules {
-                let mut image = ModuleImage::clone(&module.image);
-                image.path = "/no/such/file".into();
-                image.is_executable = false;
-                module.image = Arc::new(image);
-                module.unloaded = is_unloaded;
-            }
-            let generated = NamedCode::default();
-            let service = CodeAddressService::new(&modules, &generated, Symbolicate::Full);
-            service
-                .may_fall_back
-                .set(may_use_backtrace)
-                .expect("not asked yet");
-            service.resolve(vec![asked]).remove(&asked)
-        };
-        let names = name_with(false, true).expect("names");
-        let name = names.functions.last().expect("a name");
-        assert!(name.function.ends_with("::a_function_to_find"), "{name:?}");
-        assert!(name.line.is_some(), "{name:?}");
-        assert_eq!(name_with(true, true), None, "the module was unloaded");
-        assert_eq!(name_with(false, false), None, "the crate may not be asked");
-    }
-
-    #[test]
-    fn mismatched_file_provides_no_names() {
-        let mut table = ModuleTable::default();
-        table.refresh();
-        let address = CodeAddress::new(a_function_to_find as fn() -> u64 as usize as u64);
-        let names_with = |change: &dyn Fn(&mut LoadedModule)| {
-            let mut modules = table.all();
-            modules.iter_mut().for_each(change);
-            let asked = vec![SampledAddress {
-                address,
-                is_return_address: false,
-            }];
-            CodeAddressService::new(&modules, &NamedCode::default(), Symbolicate::Full)
-                .resolve(asked)
-                .len()
-        };
-        let with_id = |module: &mut LoadedModule, id: &[u8]| {
-            module.image = {
-                let mut image = ModuleImage::clone(&module.image);
-                image.build_id = id.to_vec();
-                Arc::new(image)
-            };
-        };
-        assert_eq!(
-            names_with(&|module| with_id(module, &[1; 20])),
-            0,
-            "another file's build id"
-        );
-        assert_eq!(
-            names_with(&|module| with_id(module, &[])),
-            1,
-            "a loaded module matches its file"
-        );
-        let unloaded = |module: &mut LoadedModule| {
-            with_id(module, &[]);
-            module.unloaded = true;
-        };
-        assert_eq!(
-            names_with(&unloaded),
-            0,
-            "an unloaded module may have had another file"
-        );
-    }
-
-    /// Loads a library and returns the names of its function `enter`.
-    fn names_of_enter(path: &Path, symbolicate: Symbolicate) -> Vec<FrameName> {
-        let library = TestLibrary::load(path);
-        let mut table = ModuleTable::default();
-        table.refresh();
-        let modules = table.all();
-        let asked = SampledAddress {
-            address: CodeAddress::new(library.address()),
-            is_return_address: false,
-        };
-        let generated = NamedCode::default();
-        let service = CodeAddressService::new(&modules, &generated, symbolicate);
-        let names = service.resolve(vec![asked]).remove(&asked).expect("a name");
-        library.close();
-        names.functions
-    }
-
-    /// Returns the name of a function whose debug information is in a file of its own, which
-    /// `change` may change before.
-    fn name_in_split_library(folder: &str, change: impl FnOnce(&Path)) -> FrameName {
-        let folder = TestFolder::new(folder);
-        let path = folder.compile("split", "function", &["-g", "-gsplit-dwarf"]);
-        let mut files = std::fs::read_dir(folder.path()).expect("files").flatten();
-        let split = files.find(|file| file.path().extension().is_some_and(|end| end == "dwo"));
-        change(&split.expect("the compiler splits it").path());
-        let names = names_of_enter(&path, Symbolicate::Full);
-        assert_eq!(names.len(), 1, "{names:?}");
-        names.into_iter().next().expect("a name")
-    }
-
-    /// Returns the name of a function with the public name `enter` and internal ones. The source
-    /// defines it as `defined`; the others are its aliases.
-    fn name_of_two(defined: &str, alias: &str, flags: &[&str], symbolicate: Symbolicate) -> String {
-        let folder = TestFolder::new("two-names");
-        let header = folder.path().join("alias.h");
-        // Further internal names, so that the public one is not the last in the symbol table.
-        let aliases = (0..8).map(|number| format!("__enter_{number}"));
-        let text: String = aliases
-            .chain([alias.to_owned()])
-            .map(|name| {
-                format!(
-                    "int f{name}(int) __asm__(\"{name}\") __attribute__((alias(\"{defined}\")));\n"
-                )
-            })
-            .collect();
-        std::fs::write(&header, text).expect("the header is written");
-        let header = header.to_str().expect("UTF-8");
-        let define = format!("-Denter={defined}");
-        let common = [define.as_str(), "-include", header];
-        let path = folder.compile("two-names", "function", &[&common, flags].concat());
-        let names = names_of_enter(&path, symbolicate);
-        names.last().expect("a function").function.clone()
-    }
-
-    #[test]
-    fn function_with_an_internal_and_a_public_name_has_the_public_one() {
-        for symbolicate in [Symbolicate::NamesOnly, Symbolicate::Full] {
-            // With debug information, without, and with the dynamic symbols alone.
-            for flags in [&["-g"][..], &[], &["-s"]] {
-                for (defined, alias) in [("__enter", "enter"), ("enter", "__enter")] {
-                    let name = name_of_two(defined, alias, flags, symbolicate);
-                    assert_eq!(name, "enter", "{defined} {flags:?} {symbolicate:?}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn library_with_split_debug_information_has_names_and_lines() {
-        let name = name_in_split_library("split", |_| ());
-        assert_eq!(name.function, "enter");
-        let file = name.file.expect("a file");
-        assert!(file.ends_with("source.c") && name.line.is_some(), "{file}");
-    }
-
-    #[test]
-    fn split_debug_information_that_became_a_pipe_is_left_out() {
-        let name = name_in_split_library("split-pipe", |path| {
-            std::fs::remove_file(path).expect("removed");
-            let made = std::process::Command::new("mkfifo").arg(path).status();
-            assert!(made.expect("a pipe").success());
-        });
-        // From the symbol table.
-        assert_eq!(name.function, "enter");
-    }
-}
+#[path = "resolver_tests.rs"]
+mod tests;

@@ -101,6 +101,7 @@ pub use settings::{SamplingEngine, StartParams};
 #[cfg(has_profiler)]
 pub(crate) use signal_name::signal_name;
 pub use stacks::{FunctionName, StackFeatures, StackFrame};
+pub(crate) use symbolicate::NameOptions;
 pub use symbolicate::Symbolicate;
 pub use thread_features::ThreadProfilingFeatures;
 #[cfg(has_profiler)]

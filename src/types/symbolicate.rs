@@ -16,3 +16,18 @@ pub enum Symbolicate {
     /// load` starts.
     No,
 }
+
+/// How the addresses of a profile are named.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(
+    not(has_profiler),
+    expect(dead_code, reason = "this build names no addresses")
+)]
+pub(crate) struct NameOptions {
+    pub(crate) symbolicate: Symbolicate,
+    /// Maximum memory for names that later profiles of the session may use, in bytes.
+    pub(crate) max_cache_bytes: usize,
+    /// Maximum number of threads that look up addresses, with the calling one; `None` for half the
+    /// processors.
+    pub(crate) max_threads: Option<usize>,
+}

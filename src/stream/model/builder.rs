@@ -78,15 +78,12 @@ pub(crate) fn build_model(
     let has_memory_for_names =
         check_memory(MIN_BYTES_FOR_NAMES + 2 * process.unnamed_bytes()).is_ok();
     let symbolicate = match has_memory_for_names {
-        true => options.symbolicate,
+        true => options.names.symbolicate,
         false => Symbolicate::No,
     };
     let names = match symbolicate {
         Symbolicate::No => ProfileNames::default(),
-        symbolicate => {
-            let symbolicate = (symbolicate, options.name_cache_bytes);
-            ProfileNames::look_up(&source, &process, symbolicate, &naming)
-        }
+        _ => ProfileNames::look_up(&source, &process, options.names, &naming),
     };
     drop(naming);
     // The model's frames and stacks take about as much as the process's, and their texts.

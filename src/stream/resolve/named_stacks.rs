@@ -9,7 +9,7 @@ use crate::stream::decode::ProfileSource;
 use crate::stream::resolve::location::{Locations, label_location, script_location};
 use crate::stream::resolve::profile_names::ProfileNames;
 use crate::symbols::{FrameName, UnreadFile};
-use crate::types::{ScriptDescription, ScriptImplementation, Symbolicate};
+use crate::types::{NameOptions, ScriptDescription, ScriptImplementation};
 use crate::util::{ProgressLogger, TextTable};
 
 /// A script frame of an unregistered function; only a damaged buffer has one.
@@ -72,10 +72,10 @@ impl NamedStacks {
     pub(crate) fn with_names(
         source: &ProfileSource,
         process: &ProcessStreamingContext,
-        symbolicate: (Symbolicate, usize),
+        options: NameOptions,
         progress: &ProgressLogger,
     ) -> Self {
-        let names = ProfileNames::look_up(source, process, symbolicate, progress);
+        let names = ProfileNames::look_up(source, process, options, progress);
         let texts = Locations::new(source, &process.modules);
         let mut locations = TextTable::default();
         let mut stacks = UniqueStacks::default();

@@ -3,14 +3,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::platform::usable_processors;
 use crate::stream::decode::FrameKey;
 use crate::stream::decode::ProcessStreamingContext;
 use crate::stream::decode::ProfileSource;
 use crate::stream::memory::check_memory;
 use crate::symbols::{
-    AddressName, AddressNames, CodeAddressService, SampledAddress, UnreadFile, names_bytes,
+    AddressName, AddressNames, CodeAddressService, FoundNames, SampledAddress, UnreadFile,
+    names_bytes,
 };
-use crate::types::Symbolicate;
+use crate::types::NameOptions;
 use crate::unwind::{LoadedModule, NamedCode};
 use crate::util::{ProgressLocation, ProgressLogger};
 
@@ -46,7 +48,7 @@ impl ProfileNames {
     pub(crate) fn look_up(
         source: &ProfileSource,
         process: &ProcessStreamingContext,
-        (symbolicate, max_cache_bytes): (Symbolicate, usize),
+        options: NameOptions,
         progress: &ProgressLogger,
     ) -> Self {
         let mut addresses = Vec::new();
@@ -63,19 +65,30 @@ impl ProfileNames {
         let modules = source.modules.all_as_of_now();
         // Few addresses lie in replaced modules.
         let current_progress = progress.sub_logger(0.0, CURRENT_NAMES_END, ProgressLocation::Names);
-        let service = CodeAddressService::new(&modules, &source.generated_code, symbolicate);
+        let symbolicate = options.symbolicate;
+        let max_threads = options
+            .max_threads
+            .unwrap_or_else(|| usable_processors() / 2);
+        let service = CodeAddressService::new(&modules, &source.generated_code, symbolicate)
+            .on_threads(max_threads);
         let generated = &source.generated_code;
         let mut known = AddressNames::new();
         source.session.with_names(|cache| {
             cache.take_known(&modules, generated, symbolicate, &mut addresses, &mut known);
         });
-        let mut now = service.resolve_with_progress(addresses, &current_progress);
+        let mut now = service.resolve_with_progress(addresses.clone(), &current_progress);
         let incomplete = service.take_incomplete();
         // Without memory for the new names, they are used, but not kept.
         if check_memory(names_bytes(&now)).is_ok() {
+            let found = FoundNames {
+                addresses: &addresses,
+                names: &now,
+                modules: &modules,
+                generated,
+                incomplete: &incomplete,
+            };
             source.session.with_names(|cache| {
-                let doubtful = (generated, &incomplete[..]);
-                cache.add(&modules, doubtful, symbolicate, &now, max_cache_bytes);
+                cache.add(&found, symbolicate, options.max_cache_bytes);
             });
         }
         now.extend(known);

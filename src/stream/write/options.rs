@@ -1,7 +1,7 @@
 //! The options of a profile.
 
 use crate::types::{
-    DEFAULT_MAX_ROWS, DEFAULT_NAME_CACHE_BYTES, ProfilerTime, Symbolicate, TimeStamp,
+    DEFAULT_MAX_ROWS, DEFAULT_NAME_CACHE_BYTES, NameOptions, ProfilerTime, Symbolicate, TimeStamp,
 };
 use crate::util::{ProgressLogger, SharedProgress};
 
@@ -9,43 +9,37 @@ use crate::util::{ProgressLogger, SharedProgress};
 /// observer of its progress.
 #[derive(Debug)]
 pub(crate) struct StreamOptions {
-    /// How much is looked up of each address.
-    pub(crate) symbolicate: Symbolicate,
+    pub(crate) names: NameOptions,
     /// Earlier data is left out.
     pub(crate) since: Option<TimeStamp>,
     /// Maximum number of rows of samples and markers in all threads together.
     pub(crate) max_rows: u64,
-    /// Maximum memory for names that later profiles of the session may use, in bytes.
-    pub(crate) name_cache_bytes: usize,
     pub(crate) progress: ProgressLogger,
 }
 
 impl StreamOptions {
     pub(crate) fn new(
-        symbolicate: Symbolicate,
+        names: NameOptions,
         since: Option<ProfilerTime>,
         max_rows: u64,
-        name_cache_bytes: usize,
         progress: Option<&SharedProgress>,
     ) -> Self {
         let since = since.map(ProfilerTime::timestamp);
         Self {
-            symbolicate,
+            names,
             since,
             max_rows,
-            name_cache_bytes,
             progress: ProgressLogger::for_job(progress),
         }
     }
 
     /// Returns the options for a whole profile without a progress observer.
     pub(crate) fn whole(symbolicate: Symbolicate) -> Self {
-        Self::new(
+        let names = NameOptions {
             symbolicate,
-            None,
-            DEFAULT_MAX_ROWS,
-            DEFAULT_NAME_CACHE_BYTES,
-            None,
-        )
+            max_cache_bytes: DEFAULT_NAME_CACHE_BYTES,
+            max_threads: None,
+        };
+        Self::new(names, None, DEFAULT_MAX_ROWS, None)
     }
 }

@@ -68,7 +68,7 @@ pub(crate) fn stream_gecko_json(
     let has_memory_for_names =
         check_memory(MIN_BYTES_FOR_NAMES + 2 * process.unnamed_bytes()).is_ok();
     let names = Names {
-        symbolicate: options.symbolicate,
+        symbolicate: options.names.symbolicate,
         has_memory: has_memory_for_names,
     };
     let types = MarkerTypes::of_profile(&process.marker_types);
@@ -160,10 +160,7 @@ fn name_frames(
     if names.symbolicate == Symbolicate::No || json.failed() {
         NamedStacks::without_names(source, process)
     } else if names.has_memory {
-        {
-            let symbolicate = (names.symbolicate, options.name_cache_bytes);
-            NamedStacks::with_names(source, process, symbolicate, &progress)
-        }
+        NamedStacks::with_names(source, process, options.names, &progress)
     } else {
         NamedStacks::without_names_for_memory(source, process)
     }

@@ -1,0 +1,209 @@
+//! Names of PLT entries: the short pieces of code through which a module calls functions of other
+//! modules. No symbol covers them.
+//!
+//! An entry jumps to the address in a slot of the global offset table. A relocation says whose
+//! address the loader puts there.
+
+use std::cell::OnceCell;
+use std::collections::HashMap;
+use std::ops::Range;
+
+use object::elf::{R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT};
+use object::{
+    Architecture, Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, RelocationFlags,
+    RelocationTarget,
+};
+
+use crate::symbols::demangle::{demangled, without_default_version};
+use crate::symbols::names::{AddressName, FrameName, SymbolPlace};
+
+/// The sections with entries: for calls that the loader binds late, for calls in programs with
+/// branch protection, and for calls that it binds early.
+const SECTIONS: [&str; 3] = [".plt", ".plt.sec", ".plt.got"];
+/// Size of an entry, in bytes.
+const ENTRY_BYTES: u64 = 16;
+/// Size of an entry in `.plt.got` without branch protection, in bytes.
+const SHORT_ENTRY_BYTES: u64 = 8;
+/// The instruction `endbr64`, with which an entry begins in a program with branch protection.
+const ENDBR: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
+/// The first bytes of a jump to the address in a slot. The distance of the slot from the next
+/// instruction follows, in four bytes.
+const JUMP: [u8; 2] = [0xff, 0x25];
+
+/// The PLT entries of one file for x86_64. Other files have none here.
+pub(super) struct PltNames<'a> {
+    file: &'a [u8],
+    sections: Vec<PltSection<'a>>,
+    /// The functions by the slots that hold their addresses; read when an address lies in an entry.
+    functions: OnceCell<HashMap<u64, &'a str>>,
+}
+
+struct PltSection<'a> {
+    name: &'static str,
+    addresses: Range<u64>,
+    code: &'a [u8],
+    entry_bytes: u64,
+}
+
+impl<'a> PltNames<'a> {
+    /// `object` is what `file` contains.
+    pub(super) fn of(file: &'a [u8], object: &object::File<'a>) -> Self {
+        let names = match object.architecture() {
+            Architecture::X86_64 => &SECTIONS[..],
+            _ => &[],
+        };
+        let sections = names.iter().filter_map(|&name| {
+            let section = object.section_by_name(name)?;
+            // A separate debug file has the section without its content.
+            let code = section.data().ok().filter(|code| !code.is_empty())?;
+            let is_short = name == ".plt.got" && !code.starts_with(&ENDBR);
+            Some(PltSection {
+                name,
+                addresses: section.address()..section.address().checked_add(code.len() as u64)?,
+                code,
+                entry_bytes: if is_short {
+                    SHORT_ENTRY_BYTES
+                } else {
+                    ENTRY_BYTES
+                },
+            })
+        });
+        Self {
+            file,
+            sections: sections.collect(),
+            functions: OnceCell::new(),
+        }
+    }
+
+    /// Returns the name of the entry that contains an address of the file. An entry without a
+    /// function, such as the first one, has the name of its section.
+    pub(super) fn name_at(&self, address: u64) -> Option<AddressName> {
+        let section = self
+            .sections
+            .iter()
+            .find(|section| section.addresses.contains(&address))?;
+        let offset = address - section.addresses.start;
+        let offset = offset - offset % section.entry_bytes;
+        let start = section.addresses.start + offset;
+        let code = &section.code[offset as usize..];
+        let code = &code[..code.len().min(section.entry_bytes as usize)];
+        let functions = self.functions.get_or_init(|| functions_by_slot(self.file));
+        let function = slots(start, code).find_map(|slot| functions.get(&slot));
+        let name = match function {
+            Some(function) => format!("{}@plt", demangled(function)),
+            None => section.name.to_owned(),
+        };
+        Some(AddressName {
+            functions: vec![FrameName::name_only(&name)],
+            symbol: Some(SymbolPlace {
+                start,
+                size: section.entry_bytes,
+            }),
+        })
+    }
+}
+
+/// Returns the slots that jumps in the code at this address refer to.
+fn slots(start: u64, code: &[u8]) -> impl Iterator<Item = u64> {
+    const JUMP_BYTES: usize = JUMP.len() + size_of::<i32>();
+    let places = code.windows(JUMP_BYTES).enumerate();
+    places.filter_map(move |(offset, bytes)| {
+        let (&distance, end) = (
+            bytes.strip_prefix(&JUMP)?.first_chunk()?,
+            offset + JUMP_BYTES,
+        );
+        let distance = i64::from(i32::from_le_bytes(distance));
+        Some(start.wrapping_add(end as u64).wrapping_add_signed(distance))
+    })
+}
+
+/// Returns the functions of other modules by the slots into which the loader puts their addresses.
+fn functions_by_slot(file: &[u8]) -> HashMap<u64, &str> {
+    let functions = || {
+        let object = object::File::parse(file).ok()?;
+        let symbols = object.dynamic_symbol_table()?;
+        let relocations = object.dynamic_relocations()?;
+        let functions = relocations.filter_map(|(slot, relocation)| {
+            let RelocationTarget::Symbol(symbol) = relocation.target() else {
+                return None;
+            };
+            let RelocationFlags::Elf { r_type } = relocation.flags() else {
+                return None;
+            };
+            if !matches!(r_type, R_X86_64_GLOB_DAT | R_X86_64_JUMP_SLOT) {
+                return None;
+            }
+            let name = symbols.symbol_by_index(symbol).ok()?.name().ok()?;
+            Some((slot, without_default_version(name)))
+        });
+        Some(functions.filter(|(_, name)| !name.is_empty()).collect())
+    };
+    functions().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::TestFolder;
+
+    /// Returns the names of a library's PLT entries.
+    fn entries(library: &str, flags: &[&str]) -> Vec<String> {
+        let folder = TestFolder::new(library);
+        let header = folder.path().join("calls.h");
+        let text = "#include <unistd.h>\n#include <stdlib.h>\n\
+            int call(int x) { return (int)getpid() + abs(x) + (int)lseek(x, 1, 0); }\n\
+            int (*kept)(void) = (int (*)(void))getppid;\n";
+        std::fs::write(&header, text).expect("the header is written");
+        let header = header.to_str().expect("UTF-8");
+        let flags = [&["-include", header, "-fno-builtin"], flags].concat();
+        let path = folder.compile(library, "function", &flags);
+        let bytes = std::fs::read(path).expect("the library");
+        let object = object::File::parse(&*bytes).expect("an ELF file");
+        let names = PltNames::of(&bytes, &object);
+        let sections = names.sections.iter();
+        let entries = sections.flat_map(|section| {
+            let starts = section
+                .addresses
+                .clone()
+                .step_by(section.entry_bytes as usize);
+            starts.map(|start| (start, section.entry_bytes))
+        });
+        entries
+            .map(|(start, bytes)| {
+                let name = names.name_at(start).expect("an entry");
+                assert_eq!(names.name_at(start + bytes - 1).as_ref(), Some(&name));
+                let place = name.symbol.expect("a place");
+                assert_eq!((place.start, place.size), (start, bytes));
+                name.functions[0].function.clone()
+            })
+            .collect()
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn plt_entry_has_the_name_of_the_function_that_it_calls() {
+        // The loader binds late, or early; the compiler protects branches, or does not.
+        for binding in ["-Wl,-z,lazy", "-Wl,-z,now"] {
+            for protection in ["-fcf-protection=none", "-fcf-protection=full"] {
+                let names = entries("plt", &[binding, protection]);
+                for function in ["getpid@plt", "lseek@plt"] {
+                    let count = names.iter().filter(|name| *name == function).count();
+                    assert_eq!(count, 1, "{function} in {names:?}, {binding} {protection}");
+                }
+                assert!(names.contains(&".plt".to_owned()), "{names:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn address_outside_of_the_sections_has_no_entry() {
+        let bytes = std::fs::read("/proc/self/exe").expect("this program");
+        let object = object::File::parse(&*bytes).expect("an ELF file");
+        let names = PltNames::of(&bytes, &object);
+        assert_eq!(names.name_at(0), None);
+        assert_eq!(names.name_at(u64::MAX), None);
+        for section in &names.sections {
+            assert_eq!(names.name_at(section.addresses.end), None);
+        }
+    }
+}

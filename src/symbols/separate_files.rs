@@ -1,0 +1,154 @@
+//! Finds files that hold the debug information of another file.
+//!
+//! A stripped file names its debug file in the section `.gnu_debuglink`. Distributions put debug
+//! files into a folder by build id, and move what several of them have in common into a
+//! supplementary file, as the program `dwz` does.
+
+use std::path::{Path, PathBuf};
+
+use object::Object;
+
+use crate::platform::{FileMapping, to_path_bytes};
+
+/// Directory in which distributions put debug files.
+const DEBUG_FILES: &str = "/usr/lib/debug";
+
+/// A place where the debug file of a module may be.
+struct Candidate {
+    path: PathBuf,
+    expected: Expected,
+}
+
+/// How the right file is recognized.
+enum Expected {
+    /// It has the build id of the module.
+    BuildId,
+    /// Its content has this CRC32, because the module has no build id.
+    Checksum(u32),
+}
+
+/// Maps the separate debug file of a module, if there is one. `own` is the content of the module's
+/// own file, unless that is missing or does not match the module. Returns the path, too.
+pub(super) fn find_debug_file(
+    module_path: &Path,
+    build_id: &[u8],
+    own: Option<&[u8]>,
+) -> Option<(FileMapping, PathBuf)> {
+    let by_build_id = path_by_build_id(build_id).map(|path| Candidate {
+        path,
+        expected: Expected::BuildId,
+    });
+    let by_link = own.into_iter().flat_map(|own| {
+        let expected = |checksum| match build_id.is_empty() {
+            true => Expected::Checksum(checksum),
+            false => Expected::BuildId,
+        };
+        let link = debug_link(own);
+        let places = link.map(|(name, checksum)| {
+            let paths = linked_paths(module_path, &name);
+            paths.map(move |path| Candidate {
+                path,
+                expected: expected(checksum),
+            })
+        });
+        places.into_iter().flatten()
+    });
+    by_build_id
+        .into_iter()
+        .chain(by_link)
+        .find_map(|candidate| {
+            let file = FileMapping::open(&candidate.path).ok()?;
+            let is_right = match candidate.expected {
+                Expected::BuildId => build_id_of(&file) == Some(build_id),
+                Expected::Checksum(checksum) => crc32fast::hash(&file) == checksum,
+            };
+            is_right.then_some((file, candidate.path))
+        })
+}
+
+/// Maps the supplementary file that a file with debug information refers to, if there is one.
+pub(super) fn find_supplementary_file(file: &[u8], path: &Path) -> Option<FileMapping> {
+    let object = object::File::parse(file).ok()?;
+    let (name, build_id) = object.gnu_debugaltlink().ok()??;
+    // The name is relative to the folder of the file, or absolute.
+    let named = folder_of(path).join(to_path_bytes(name));
+    [Some(named), path_by_build_id(build_id)]
+        .into_iter()
+        .flatten()
+        .filter_map(|path| FileMapping::open(&path).ok())
+        .find(|file| build_id_of(file) == Some(build_id))
+}
+
+/// Returns the path at which distributions put the debug file of a file with this build id.
+fn path_by_build_id(build_id: &[u8]) -> Option<PathBuf> {
+    let (first, rest) = build_id.split_first()?;
+    let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
+    let folder = Path::new(DEBUG_FILES).join(".build-id");
+    Some(
+        folder
+            .join(format!("{first:02x}"))
+            .join(format!("{rest}.debug")),
+    )
+}
+
+/// Returns the file name and the checksum in the section `.gnu_debuglink`.
+fn debug_link(file: &[u8]) -> Option<(PathBuf, u32)> {
+    let (name, checksum) = object::File::parse(file).ok()?.gnu_debuglink().ok()??;
+    let name = to_path_bytes(name);
+    // A name with a folder would leave the places where debug files are looked for.
+    let is_file_name = name.file_name() == Some(name.as_os_str());
+    is_file_name.then_some((name, checksum))
+}
+
+/// Returns the paths at which debuggers look for a file that a module links to.
+fn linked_paths(module_path: &Path, name: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let folder = folder_of(module_path);
+    let below_root = folder.strip_prefix("/").unwrap_or(folder);
+    let paths = [
+        folder.join(name),
+        folder.join(".debug").join(name),
+        Path::new(DEBUG_FILES).join(below_root).join(name),
+    ];
+    let module_path = module_path.to_owned();
+    paths.into_iter().filter(move |path| *path != module_path)
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new(""))
+}
+
+/// Returns the build id in a file.
+pub(super) fn build_id_of(file: &[u8]) -> Option<&[u8]> {
+    object::File::parse(file).ok()?.build_id().ok()?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_files_are_looked_for_where_debuggers_do() {
+        assert_eq!(
+            path_by_build_id(&[0xab, 0x01, 0xff]),
+            Some("/usr/lib/debug/.build-id/ab/01ff.debug".into())
+        );
+        assert_eq!(path_by_build_id(&[]), None);
+        let paths = |module: &str, name: &str| -> Vec<PathBuf> {
+            linked_paths(Path::new(module), Path::new(name)).collect()
+        };
+        assert_eq!(
+            paths("/opt/app/lib.so", "lib.debug"),
+            [
+                "/opt/app/lib.debug",
+                "/opt/app/.debug/lib.debug",
+                "/usr/lib/debug/opt/app/lib.debug"
+            ]
+            .map(PathBuf::from)
+        );
+        // A file that links to its own name has its debug file elsewhere.
+        assert_eq!(
+            paths("/opt/lib.so", "lib.so"),
+            ["/opt/.debug/lib.so", "/usr/lib/debug/opt/lib.so"].map(PathBuf::from)
+        );
+    }
+}

@@ -30,10 +30,15 @@ PROFILE         a profile of gekkota or Firefox; it may be compressed with gzip
 --thread NAME   only the thread with this name or id; a format for one thread
                 otherwise gets the thread that used the most CPU time
 --cpu           count CPU time instead of samples
+--sources       embed the sources of the program's own crates, which must not have
+                changed since the recording (only for processed)
 --fold          leave out the outermost frames of Rust's and Tokio's runtimes
 --out FILE      the file to write, instead of standard output
 
 formats:";
+
+/// Maximum size of all sources that `--sources` embeds, in bytes.
+const MAX_SOURCE_BYTES: usize = 16 << 20;
 
 #[derive(Debug)]
 struct Arguments {
@@ -60,6 +65,7 @@ fn arguments() -> Result<Option<Arguments>, Box<dyn Error>> {
             }
             Long("thread") => options = options.thread(parser.value()?.string()?),
             Long("cpu") => options = options.weight(SampleWeight::Cpu),
+            Long("sources") => options = options.source_bytes(MAX_SOURCE_BYTES),
             Long("fold") => options = options.fold_runtime(true),
             Long("out") => out = Some(PathBuf::from(parser.value()?)),
             Long("diff") => compares = true,

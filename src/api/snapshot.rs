@@ -13,8 +13,8 @@ use crate::util::SharedProgress;
 
 /// Options for writing a profile.
 ///
-/// For a profile that was read from a file, only the progress, the thread, the weight and the folding
-/// of the runtime have an effect.
+/// For a profile that was read from a file, only the progress, the thread, the weight, the sources and
+/// the folding of the runtime have an effect.
 ///
 /// The default writes the whole profile, with names, and reports no progress. Set the options with
 /// the methods; the fields of the same names are for reading.
@@ -39,6 +39,8 @@ pub struct SnapshotOptions {
     pub thread: Option<String>,
     /// What a sample counts for in formats without times.
     pub weight: SampleWeight,
+    /// Maximum size of the sources in the profile, in bytes; 0 for none.
+    pub source_bytes: usize,
     /// Whether the outermost frames of Rust's and Tokio's runtimes are left out.
     pub fold_runtime: bool,
 }
@@ -54,6 +56,7 @@ impl Default for SnapshotOptions {
             progress: None,
             thread: None,
             weight: SampleWeight::Samples,
+            source_bytes: 0,
             fold_runtime: false,
         }
     }
@@ -141,6 +144,27 @@ impl SnapshotOptions {
         self
     }
 
+    /// Embeds the sources of the program's own crates in a profile in the format
+    /// [`Format::Processed`], up to this size in bytes. The viewer then shows them to whoever gets
+    /// the profile, without a server. Default: 0, which embeds none.
+    ///
+    /// Sources of other packages and of Rust are left out, as far as their paths show it, and so is
+    /// a file that has changed since the recording began, because its lines would be wrong. The
+    /// files with the most samples come first. A file is at most 4 MiB long.
+    ///
+    /// ```no_run
+    /// use gekkota::profile::{Profile, SnapshotOptions};
+    ///
+    /// let options = SnapshotOptions::default().source_bytes(8 << 20);
+    /// Profile::read("out.json")?.save_with("out.processed.json", &options)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn source_bytes(mut self, max_bytes: usize) -> Self {
+        self.source_bytes = max_bytes;
+        self
+    }
+
     /// Sets whether the outermost frames, which belong to Rust's or Tokio's runtime and are the same
     /// in all samples of a thread, are left out. Default: false. Gecko's format always has them.
     #[must_use]
@@ -161,7 +185,8 @@ impl SnapshotOptions {
             thread: self.thread.clone(),
             weight: self.weight,
             folds_runtime: self.fold_runtime,
-            is_compressed_later: false,
+            max_source_bytes: self.source_bytes,
+            ..ExportOptions::default()
         };
         backend::WriteOptions {
             format,

@@ -1,10 +1,12 @@
 //! What a writer writes of a profile, and how it counts.
 
 #[cfg(has_profiler)]
+use std::collections::HashMap;
+#[cfg(has_profiler)]
 use std::io;
 
 #[cfg(has_profiler)]
-use crate::model::{ProfileModel, Sample, Samples, Thread, WeightUnit};
+use crate::model::{ProfileModel, Sample, Samples, SourceText, TextId, Thread, WeightUnit};
 
 /// What a sample counts for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -34,6 +36,11 @@ pub(crate) struct ExportOptions {
     /// Whether the output is compressed by the caller, so that a format that is always compressed
     /// is written without its own compression.
     pub(crate) is_compressed_later: bool,
+    /// Maximum size of the source files in the output, in bytes.
+    pub(crate) max_source_bytes: usize,
+    /// The texts of source files, beside those that the profile has itself.
+    #[cfg(has_profiler)]
+    pub(crate) sources: HashMap<TextId, SourceText>,
 }
 
 #[cfg(has_profiler)]

@@ -34,6 +34,7 @@
 
 mod callbacks;
 mod control_state;
+mod embedded_sources;
 mod env;
 mod event_loops;
 mod event_watcher;

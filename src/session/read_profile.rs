@@ -42,7 +42,8 @@ impl ReadProfile {
     /// Writes the profile.
     pub(crate) fn write(&self, options: &WriteOptions, out: &mut dyn Write) -> io::Result<()> {
         let progress = &options.stream.progress;
-        write_profile(&self.0, options.format, &options.export, out, progress)
+        let export = options.export_of(&self.0);
+        write_profile(&self.0, options.format, &export, out, progress)
     }
 
     /// Writes the profile to a file in the format of the file's name.

@@ -182,8 +182,8 @@ impl FrozenProfile {
             .sub_logger(MODEL_END, 1.0, ProgressLocation::Tables);
         // A writer needs less memory than the model.
         check_memory(profile.bytes())?;
-        let (format, export) = (options.format, &options.export);
-        write_profile(&profile, format, export, out, &writing)
+        let export = options.export_of(&profile);
+        write_profile(&profile, options.format, &export, out, &writing)
     }
 
     /// Returns the profile as the model that every other format is written from, with the profiles

@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use crate::export::{ExportOptions, Format};
+use crate::model::ProfileModel;
+use crate::session::embedded_sources::read_sources;
 use crate::session::env::wants_names;
 use crate::session::save::{expand_path, is_compressed};
 use crate::stream::StreamOptions;
@@ -33,6 +35,16 @@ pub(crate) fn default_options() -> WriteOptions {
 }
 
 impl WriteOptions {
+    /// Returns what a writer needs to write this profile, with the texts of source files if they are
+    /// wanted.
+    pub(super) fn export_of(&self, profile: &ProfileModel) -> ExportOptions {
+        let mut export = self.export.clone();
+        if self.format == Format::Processed && export.max_source_bytes > 0 {
+            export.sources = read_sources(profile, export.max_source_bytes);
+        }
+        export
+    }
+
     /// Sets the format that a file's name stands for.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::export::write::processed::columns::{column, constant_column};
+use crate::export::write::processed::context::Context;
 use crate::export::write::processed::strings::Strings;
 use crate::export::write::processed::used_rows::Rows;
 use crate::json::JsonWriter;
@@ -143,13 +144,17 @@ impl<'a> Resources<'a> {
         });
     }
 
-    /// Writes the source files, with the texts that the model has.
+    /// Writes the source files, with the texts that are known.
     pub(super) fn write_sources(
         &self,
         json: &mut JsonWriter<'_>,
-        profile: &ProfileModel,
+        context: &Context<'_>,
         strings: &mut Strings<'_>,
     ) {
+        let text_of = |file| {
+            let of_profile = context.profile.sources.get(file);
+            of_profile.or_else(|| context.options.sources.get(file))
+        };
         let length = self.sources.len();
         json.object(|json| {
             constant_column(json, "id", length, "null");
@@ -166,7 +171,7 @@ impl<'a> Resources<'a> {
                 json,
                 "content",
                 self.sources.iter(),
-                |json, file| match profile.sources.get(file) {
+                |json, file| match text_of(file) {
                     Some(text) => json.string(&text.0),
                     None => json.null(),
                 },

@@ -124,7 +124,7 @@ pub(super) fn write_functions<'a>(
         json.key("length").unsigned(rows.functions.len() as u64);
     });
     resources.write_resources(json.key("resourceTable"), strings);
-    resources.write_sources(json.key("sources"), profile, strings);
+    resources.write_sources(json.key("sources"), context, strings);
     // Positions that a source map tells. The model has none.
     json.key("sourceLocationTable").object(|json| {
         for key in ["source", "line", "column"] {

@@ -153,7 +153,8 @@ impl SnapshotOptions {
     /// files with the most samples come first. A file is at most 4 MiB long.
     ///
     /// ```no_run
-    /// use gekkota::profile::{Profile, SnapshotOptions};
+    /// use gekkota::Profile;
+    /// use gekkota::profile::SnapshotOptions;
     ///
     /// let options = SnapshotOptions::default().source_bytes(8 << 20);
     /// Profile::read("out.json")?.save_with("out.processed.json", &options)?;

@@ -205,6 +205,15 @@ fn set_scheduling() -> Option<i32> {
     Some(own)
 }
 
+/// Adds to the calling thread's nice value, which lowers its priority. Does nothing in a sandbox, and
+/// has no effect on a thread of a real-time class.
+pub(crate) fn lower_priority(more_nice: i32) {
+    if may_make_uncommon_call() {
+        // SAFETY: the call reads and writes no memory.
+        unsafe { libc::nice(more_nice) };
+    }
+}
+
 /// Asks the kernel for the calling thread's settings.
 fn scheduling() -> Option<SchedAttributes> {
     let mut attributes = SchedAttributes::default();

@@ -5,6 +5,7 @@ mod channel;
 mod other_threads_activity;
 mod own_descriptors;
 mod profiler_thread;
+#[forbid(unsafe_code)]
 mod shared_jobs;
 mod signal_stack;
 mod stack_bounds;

@@ -7,16 +7,12 @@
 //!
 //! The mutex is the standard library's, for the reason that `channel.rs` gives. It belongs to one
 //! call, so no code that interrupts the call can wait for it.
-//!
-//! **Contract of the calls** (cited below):
-//! - *no memory*: the call reads and writes no memory of this process.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::platform::identity::with_signals_blocked;
-use crate::platform::sandbox::may_make_uncommon_call;
+use crate::platform::identity::{lower_priority, with_signals_blocked};
 use crate::platform::thread::own_descriptors::{has_memory, may_begin_thread, use_own_descriptors};
 use crate::platform::thread::profiler_thread::spawn_profiler_thread;
 
@@ -24,7 +20,7 @@ use crate::platform::thread::profiler_thread::spawn_profiler_thread;
 /// get three times the processor time of a helper. With the largest value, a helper that shares a
 /// processor with a busy thread would need seconds for what takes milliseconds, and the calling
 /// thread waits for it.
-const HELPER_NICE: libc::c_int = 5;
+const HELPER_NICE: i32 = 5;
 
 /// The jobs of one call, and their answers.
 struct Shared<J, A> {
@@ -110,10 +106,11 @@ pub(crate) fn share_jobs<J: Send + 'static, A: Send + 'static>(
             let (shared, work, begins) =
                 (Arc::clone(&shared), Arc::clone(&work), Arc::clone(&begun));
             let run = move || {
-                begins.store(true, Ordering::Relaxed);
                 if has_memory() {
                     use_own_descriptors();
-                    lower_priority();
+                    lower_priority(HELPER_NICE);
+                    // The steps so far may wait for the loader.
+                    begins.store(true, Ordering::Relaxed);
                     shared.help(&*work);
                 }
             };
@@ -136,14 +133,6 @@ pub(crate) fn share_jobs<J: Send + 'static, A: Send + 'static>(
         answers.push(answer.unwrap_or_else(|panic| resume_unwind(panic)));
     }
     answers
-}
-
-fn lower_priority() {
-    if may_make_uncommon_call() {
-        // A thread of a real-time class is not affected.
-        // SAFETY: *no memory*.
-        unsafe { libc::nice(HELPER_NICE) };
-    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod frame_pointer_cache;
 mod pending_request;
 mod sample_recorder;
+mod signal_mask;
 #[cfg(test)]
 mod stopped_session_tests;
 mod thread_lists;

@@ -51,6 +51,7 @@ use crate::sampler::handler::READS_CLOCK;
 use crate::sampler::thread::frame_pointer_cache::{FramePointerCache, RemoteUnwind, registers_at};
 use crate::sampler::thread::pending_request::{SignalRequest, TimerRequest, Unanswered};
 use crate::sampler::thread::sample_recorder::SampleRecorder;
+use crate::sampler::thread::signal_mask::SignalMask;
 use crate::sampler::thread::thread_state::ThreadState;
 use crate::sampler::tick::TimerState;
 use crate::sampler::tick::{Scratch, TickContext, captured_by, unwind_counted};
@@ -88,6 +89,7 @@ pub(crate) struct ThreadSampler {
     /// Whether the thread may block the signal: it has slept since its last answer, or not
     /// answered.
     may_block_signal: bool,
+    signal_mask: SignalMask,
     /// Where the thread was blocked when its frame pointer was last requested.
     fp_requested_at: Option<BlockedAt>,
     frame_pointers: FramePointerCache,
@@ -123,6 +125,7 @@ impl ThreadSampler {
             hidden_until: None,
             has_no_clock: false,
             may_block_signal: true,
+            signal_mask: SignalMask::default(),
             fp_requested_at: None,
             frame_pointers: FramePointerCache::default(),
             timer: TimerState::default(),
@@ -436,6 +439,15 @@ impl ThreadSampler {
         let blocks = blocked_at.is_some_and(|at| at.awaits_signals)
             || (self.may_block_signal
                 && (self.probe.blocks(signal) || awaits_signals(&mut self.probe)));
+        let is_open = blocked_at.is_some() && !blocks;
+        let blocks = if is_open {
+            // The mask of a thread that is blocked does not change.
+            self.signal_mask = SignalMask::default();
+            false
+        } else {
+            let cpu_ns = Some(self.seen_cpu_ns).filter(|_| !self.has_no_clock);
+            self.signal_mask.note(blocks, context.tick.time, cpu_ns)
+        };
         if blocks {
             self.timer.end();
         }
@@ -621,6 +633,7 @@ impl ThreadSampler {
         };
         let state = std::mem::take(&mut self.state);
         self.may_block_signal = false;
+        self.signal_mask = SignalMask::default();
         let header = *view.header();
         if view.enlarge_slot() {
             let count = &context.session.counts.repeated_captures;

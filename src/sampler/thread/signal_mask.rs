@@ -1,0 +1,103 @@
+//! What is known of whether a thread masks the sampling signal.
+//!
+//! While a thread waits for signals, as `sigwait` does, the kernel takes those signals out of its
+//! mask. They are out of it, too, for the moment in which the thread begins to wait, and from the
+//! time when a signal wakes it until it gets a processor, which may take long. In both cases the
+//! kernel reports that the thread runs. A sampling signal that is sent then is the result of this
+//! `sigwait` or of the next one. So a thread that has masked the signal is taken to mask it until it
+//! has run for a while without the signal in its mask.
+
+use crate::types::TimeStamp;
+
+/// CPU time that a thread needs at most to begin or end its wait for signals, in ns.
+const MAX_CHANGE_NS: u64 = 50_000;
+
+/// What earlier questions have shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum SignalMask {
+    /// The thread was never seen to mask the signal since its last answer.
+    #[default]
+    Open,
+    /// The thread masks the signal, or waits for it.
+    Masked,
+    /// The thread masked the signal earlier, and did not at this time, with this CPU time.
+    Opening { since: TimeStamp, cpu_ns: u64 },
+}
+
+impl SignalMask {
+    /// Notes whether the kernel reports the signal as masked, or the thread as waiting for signals.
+    /// `now` is the time of the tick; `cpu_ns` is the thread's CPU time, or `None` if the kernel
+    /// does not tell it. Returns whether the thread is to be taken to mask the signal.
+    pub(super) fn note(&mut self, is_masked: bool, now: TimeStamp, cpu_ns: Option<u64>) -> bool {
+        *self = match *self {
+            _ if is_masked => Self::Masked,
+            Self::Open => Self::Open,
+            Self::Masked => Self::Opening {
+                since: now,
+                cpu_ns: cpu_ns.unwrap_or(0),
+            },
+            Self::Opening {
+                since,
+                cpu_ns: before_ns,
+            } => {
+                let has_run = match cpu_ns {
+                    Some(cpu_ns) => cpu_ns > before_ns.saturating_add(MAX_CHANGE_NS),
+                    None => now > since,
+                };
+                if has_run { Self::Open } else { *self }
+            }
+        };
+        *self != Self::Open
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the answers to questions: what the kernel reports, the tick and the CPU time in µs.
+    fn answers(questions: &[(bool, u64, Option<u64>)]) -> Vec<bool> {
+        let mut mask = SignalMask::default();
+        let mut ask = |&(is_masked, tick, cpu_us): &(bool, u64, Option<u64>)| {
+            mask.note(is_masked, TimeStamp(tick), cpu_us.map(|us| us * 1_000))
+        };
+        questions.iter().map(&mut ask).collect()
+    }
+
+    #[test]
+    fn thread_that_never_masked_the_signal_gets_it_at_once() {
+        assert_eq!(
+            answers(&[(false, 1, Some(0)), (false, 1, None)]),
+            [false, false]
+        );
+    }
+
+    #[test]
+    fn woken_thread_masks_the_signal_until_it_has_run() {
+        let woken = [
+            (true, 1, Some(100)),
+            // It waits for a processor.
+            (false, 2, Some(100)),
+            (false, 3, Some(100)),
+            // It gets one, and masks the signal again.
+            (true, 4, Some(120)),
+            (false, 5, Some(130)),
+            // It works without the signal in its mask.
+            (false, 6, Some(1_130)),
+            (false, 7, Some(1_130)),
+        ];
+        let expected = [true, true, true, true, true, false, false];
+        assert_eq!(answers(&woken), expected);
+    }
+
+    #[test]
+    fn thread_without_a_clock_is_asked_on_two_ticks() {
+        let asked = [
+            (true, 1, None),
+            (false, 2, None),
+            (false, 2, None),
+            (false, 3, None),
+        ];
+        assert_eq!(answers(&asked), [true, true, true, false]);
+    }
+}

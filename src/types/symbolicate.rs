@@ -13,7 +13,7 @@ pub enum Symbolicate {
     /// addresses that the symbol tables lack. Inlined functions, files and lines are missing.
     NamesOnly,
     /// Addresses only. The viewer asks a symbol server for names, such as the one that `samply
-    /// load` starts.
+    /// load` or the example `view` starts.
     No,
 }
 

@@ -18,7 +18,7 @@ fn names_query() -> Value {
 }
 
 /// Returns the symbol server's frame of the function.
-fn frame(server: &Server) -> Value {
+pub(crate) fn frame(server: &Server) -> Value {
     let answer = server.query("symbolicate/v5", &names_query());
     let (debug_name, id) = RECORDING.key();
     let result = &answer["results"][0];

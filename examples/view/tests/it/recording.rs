@@ -8,7 +8,7 @@ use std::thread;
 use gekkota::profile::{Format, SnapshotOptions, Symbolicate};
 use gekkota::{
     AutoProfilerInit, MarkerOptions, MarkerStack, ProfilerSession, StartParams, add_untyped_marker,
-    gecko_profiler_category,
+    gecko_profiler_category, register_thread,
 };
 use serde_json::Value;
 
@@ -49,13 +49,14 @@ fn has_stack(profile: &Value) -> bool {
 impl Recording {
     fn record() -> Self {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("recording.json");
-        // A thread of its own, because it must still be registered when the profile is written.
+        // A thread of its own, so that the threads of the tests stay unregistered.
         let recorder = thread::spawn(move || Self::record_on_this_thread(path));
         recorder.join().expect("recorded")
     }
 
     fn record_on_this_thread(path: PathBuf) -> Self {
-        let _registered = AutoProfilerInit::new();
+        let _profiler = AutoProfilerInit::new();
+        register_thread("recorder");
         let session = ProfilerSession::start(StartParams::default()).expect("started");
         let options = SnapshotOptions::default().symbolicate(Symbolicate::No);
         let (mut file, mut profile) = (Vec::new(), Value::Null);

@@ -39,11 +39,17 @@ fn recorded_function() {
     black_box(());
 }
 
-fn has_stack(profile: &Value) -> bool {
+/// Returns whether the profile has a sample, and a marker with its stack.
+fn is_complete(profile: &Value) -> bool {
     let threads = profile["threads"].as_array().expect("threads");
-    let markers = |thread: &Value| thread["markers"]["data"].as_array().cloned();
-    let mut markers = threads.iter().filter_map(markers).flatten();
-    markers.any(|marker| marker.to_string().contains("\"stack\":"))
+    let rows = |table: &'static str| {
+        let rows = threads
+            .iter()
+            .filter_map(move |thread| thread[table]["data"].as_array());
+        rows.flatten()
+    };
+    let has_stack = |marker: &Value| marker.to_string().contains("\"stack\":");
+    rows("samples").next().is_some() && rows("markers").any(has_stack)
 }
 
 impl Recording {
@@ -60,8 +66,8 @@ impl Recording {
         let session = ProfilerSession::start(StartParams::default()).expect("started");
         let options = SnapshotOptions::default().symbolicate(Symbolicate::No);
         let (mut file, mut profile) = (Vec::new(), Value::Null);
-        // The sampler needs a moment to write the marker's stack.
-        while profile.is_null() || !has_stack(&profile) {
+        // The sampler needs a moment for a sample, and to write the marker's stack.
+        while profile.is_null() || !is_complete(&profile) {
             recorded_function();
             file.clear();
             let snapshot = session.snapshot().expect("a session");

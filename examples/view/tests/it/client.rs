@@ -1,7 +1,12 @@
 //! A client that sends exactly the bytes that a test wants to send.
 
+use std::fmt::{self, Debug, Formatter};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
+use std::time::Duration;
+
+/// How long a server that does not answer may hold up a test.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// One request. `Host` and `Connection` are added.
 pub(crate) struct Request<'text> {
@@ -13,11 +18,20 @@ pub(crate) struct Request<'text> {
     pub(crate) body: &'text [u8],
 }
 
-#[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) status: u16,
     head: String,
     pub(crate) body: Vec<u8>,
+}
+
+impl Debug for Response {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let body: String = String::from_utf8_lossy(&self.body)
+            .chars()
+            .take(200)
+            .collect();
+        write!(f, "{}, {} bytes: {body}", self.head, self.body.len())
+    }
 }
 
 impl Response {
@@ -42,6 +56,7 @@ pub(crate) fn send(port: u16, request: &Request<'_>) -> Response {
         head += &format!("{name}: {value}\r\n");
     }
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("connected");
+    stream.set_read_timeout(Some(PATIENCE)).expect("set");
     stream
         .write_all(format!("{head}\r\n").as_bytes())
         .expect("sent");

@@ -6,7 +6,7 @@
 // expressions:
 //   { "product": "demo", "threads": ["GeckoMain", "/^worker-/"], "hotFunctions": {"^worker-": ["demo::parse"]},
 //     "scripts": {"^worker-": ["^judge$"]}, "markers": {"^worker-": ["request"]},
-//     "longestMs": {"^worker-": {"Jank": [150, 250]}}, "counters": ["processCPU"] }
+//     "longestMs": {"^worker-": {"Jank": [150, 250]}}, "counters": ["Process CPU"] }
 // The items of hotFunctions and scripts are regular expressions, too. Scripts must be in the
 // viewer's call tree for "JavaScript", and no other of the 40 hottest functions may be there. Idle
 // samples do not count. If several threads have the same name, one of them has to match. Markers

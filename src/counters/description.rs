@@ -13,4 +13,7 @@ pub(crate) struct CounterDescription {
     pub(crate) name: &'static str,
     pub(crate) category: &'static str,
     pub(crate) description: &'static str,
+    /// Whether the value is a level, such as memory, rather than a sum that grows with time. A
+    /// profile without the beginning of the session begins with the whole level.
+    pub(crate) is_level: bool,
 }

@@ -7,7 +7,7 @@
 //! Counters are read by the sampler thread, without a lock.
 //!
 //! # Imports
-//! `platform`, `types`
+//! `model`, `platform`, `types`
 //!
 //! # Invariants
 //! A counter's value is absolute; the profile shows its growth from sample to sample.
@@ -17,6 +17,8 @@
 
 mod description;
 mod process_cpu;
+mod resident_memory;
 
 pub(crate) use description::CounterDescription;
 pub(crate) use process_cpu::{PROCESS_CPU, sample_process_cpu_ns};
+pub(crate) use resident_memory::RESIDENT_MEMORY;

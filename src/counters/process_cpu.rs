@@ -1,16 +1,19 @@
 //! The CPU time of the whole process, including threads that are not registered.
 
 use crate::counters::description::CounterDescription;
+use crate::model::{PROCESS_CPU_CATEGORY, PROCESS_CPU_NAME};
 use crate::platform::process_cpu_ns;
 use crate::types::Features;
 
-/// The counter of feature `processcpu`.
+/// The first counter of feature `processcpu`.
+#[doc(alias = "processCPU")]
 pub(crate) const PROCESS_CPU: CounterDescription = CounterDescription {
     id: 1,
     feature: Features::PROCESS_CPU,
-    name: "processCPU",
-    category: "CPU",
-    description: "Process CPU utilization",
+    name: PROCESS_CPU_NAME,
+    category: PROCESS_CPU_CATEGORY,
+    description: "CPU time of the process, in ns",
+    is_level: false,
 };
 
 /// Returns the CPU time of the process since it began, in ns. Makes one system call.

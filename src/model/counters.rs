@@ -1,5 +1,15 @@
 //! Values over time.
 
+/// Name of the counter of a process's CPU time. The viewer shows a counter of this name by default,
+/// and hides one named [`HIDDEN_PROCESS_CPU_NAME`].
+pub(crate) const PROCESS_CPU_NAME: &str = "Process CPU";
+
+/// Name of the same counter in profiles of Firefox.
+const HIDDEN_PROCESS_CPU_NAME: &str = "processCPU";
+
+/// Category of that counter.
+pub(crate) const PROCESS_CPU_CATEGORY: &str = "CPU";
+
 /// A counter of a process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counter {
@@ -10,6 +20,15 @@ pub(crate) struct Counter {
     pub(crate) category: String,
     pub(crate) description: String,
     pub(crate) samples: Vec<CounterSample>,
+}
+
+impl Counter {
+    /// Returns whether the counter is the CPU time of its process, in a profile of gekkota or of
+    /// Firefox.
+    pub(crate) fn is_process_cpu(&self) -> bool {
+        let names = [PROCESS_CPU_NAME, HIDDEN_PROCESS_CPU_NAME];
+        self.category == PROCESS_CPU_CATEGORY && names.contains(&self.name.as_str())
+    }
 }
 
 /// A value of a counter.

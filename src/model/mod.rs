@@ -33,7 +33,7 @@ mod stacks;
 mod unique_stacks;
 
 pub(crate) use call_nodes::{CallNode, CallNodes, NodeId};
-pub(crate) use counters::{Counter, CounterSample};
+pub(crate) use counters::{Counter, CounterSample, PROCESS_CPU_CATEGORY, PROCESS_CPU_NAME};
 pub(crate) use ids::{CategoryPair, FrameId, FunctionId, ModuleId, StackId, TextId};
 pub(crate) use markers::{FieldValue, Marker, MarkerPayload, MarkerPhase, Markers};
 pub(crate) use placeholders::{

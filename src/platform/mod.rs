@@ -92,8 +92,8 @@ pub(crate) use system_info::{current_thread_os_name, system_info, usable_process
 #[cfg(test)]
 pub(crate) use test_library::{TestFolder, TestLibrary};
 pub(crate) use thread::{
-    OtherThreadsActivity, ProbeResult, ProcessCpuSum, ProfilerThread, SignalStack, StackBounds,
-    ThreadProbe, current_stack_bounds, feed_own_descriptors, is_out_of_descriptors,
+    OtherThreadsActivity, ProbeResult, ProcessCpuSum, ProfilerThread, ResidentMemory, SignalStack,
+    StackBounds, ThreadProbe, current_stack_bounds, feed_own_descriptors, is_out_of_descriptors,
     on_own_descriptors, other_threads_activity_by_rusage, share_jobs, spawn_profiler_thread,
     use_own_descriptors,
 };

@@ -73,6 +73,12 @@ pub(crate) fn parse_all_blocked_signals(text: &[u8]) -> Option<u64> {
     u64::from_str_radix(mask.trim(), 16).ok()
 }
 
+/// Parses from a `statm` file how many pages of the process are in RAM.
+pub(crate) fn parse_resident_pages(text: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(text).ok()?;
+    text.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
 /// Returns the path of the file that is mapped at `address`, from the text of a `maps` file.
 pub(crate) fn mapped_file_at(maps: &[u8], address: u64) -> Option<&[u8]> {
     let line = maps.split(|&byte| byte == b'\n').find(|line| {
@@ -217,6 +223,15 @@ mod tests {
         );
         for line in ["running\n", "", "0x1", "1 2", "0x1 x"] {
             assert_eq!(parse_blocked(line.as_bytes()), None);
+        }
+    }
+
+    #[test]
+    fn parse_resident_pages_reads_the_second_number() {
+        let text = b"210876 50549 1503 700 0 180000 0\n";
+        assert_eq!(parse_resident_pages(text), Some(50_549));
+        for text in [&b"210876"[..], b"210876 x", b""] {
+            assert_eq!(parse_resident_pages(text), None);
         }
     }
 

@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering;
 
 use crate::backtrace::has_pending_stacks;
 use crate::buffer::{ChunkedBuffer, EntryHead, EntryKind, LaneHandle};
-use crate::counters::{PROCESS_CPU, sample_process_cpu_ns};
+use crate::counters::{CounterDescription, PROCESS_CPU, RESIDENT_MEMORY, sample_process_cpu_ns};
 use crate::platform::{
-    HandlerCheck, ProfilerThread, WatchedThread, calibrate_clock, check_sandbox,
+    HandlerCheck, ProfilerThread, ResidentMemory, WatchedThread, calibrate_clock, check_sandbox,
     current_process_id, current_thread_cpu_ns_in_handler, ensure_handler, monotonic_now,
     prepare_sampler_thread, prepare_to_wait_as_loader_call, read_through_pipe, sleep_until,
     spawn_profiler_thread, use_own_descriptors, watch_loader_calls, with_signals_blocked,
@@ -167,6 +167,7 @@ struct SamplerThread {
     event_probes: EventProbeRecorder,
     /// The process's CPU time when the session began, from which the counter counts.
     process_cpu_ns: i64,
+    resident_memory: ResidentMemory,
 }
 
 impl SamplerThread {
@@ -197,6 +198,7 @@ impl SamplerThread {
             activity: ActivityHint::default(),
             event_probes: EventProbeRecorder::default(),
             process_cpu_ns: sample_process_cpu_ns(),
+            resident_memory: ResidentMemory::default(),
         }
     }
 
@@ -500,15 +502,24 @@ impl SamplerThread {
             return;
         }
         self.next_counters = now.plus_ns(COUNTER_INTERVAL_NS);
+        let cpu_ns = sample_process_cpu_ns() - self.process_cpu_ns - self.pauses.cpu_in_pauses_ns;
+        let memory = self.resident_memory.bytes().map(|bytes| bytes as i64);
+        // Skip the counters if a pause has begun during this tick.
+        if self.session.pauses.until(&self.pauses).is_none() {
+            self.write_counter(&PROCESS_CPU, now, cpu_ns);
+            memory
+                .into_iter()
+                .for_each(|bytes| self.write_counter(&RESIDENT_MEMORY, now, bytes));
+        }
+    }
+
+    fn write_counter(&mut self, counter: &CounterDescription, now: TimeStamp, value: i64) {
         let mut entry = EntryHead::new(EntryKind::Counter);
         entry
-            .number(PROCESS_CPU.id)
+            .number(counter.id)
             .number(now.since_ns(self.session.process_start))
-            .signed(sample_process_cpu_ns() - self.process_cpu_ns - self.pauses.cpu_in_pauses_ns);
-        // Skip the counter if a pause has begun during this tick.
-        if self.session.pauses.until(&self.pauses).is_none() {
-            self.lane.put(self.session.generation, now, &entry);
-        }
+            .signed(value);
+        self.lane.put(self.session.generation, now, &entry);
     }
 
     fn sample_threads(&mut self) {

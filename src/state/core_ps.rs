@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use once_cell::race::OnceBox;
 
-use crate::counters::{CounterDescription, PROCESS_CPU};
+use crate::counters::{CounterDescription, PROCESS_CPU, RESIDENT_MEMORY};
 use crate::platform::{ProcessStart, process_start, read_exe_path};
 use crate::types::Page;
 use crate::util::PsCell;
@@ -45,7 +45,7 @@ impl CorePs {
             product: process_name.clone(),
             process_name,
             etld1: None,
-            counters: vec![&PROCESS_CPU],
+            counters: vec![&PROCESS_CPU, &RESIDENT_MEMORY],
             pages: Vec::new(),
         }
     }

@@ -65,7 +65,7 @@ features! {
     17 SAMPLING_ALL_THREADS "samplingallthreads" no yes "stacks of all registered threads.";
     18 MARKERS_ALL_THREADS "markersallthreads" no yes "markers of all registered threads.";
     19 UNREGISTERED_THREADS "unregisteredthreads" no no "threads that are not registered.";
-    20 PROCESS_CPU "processcpu" yes yes "a counter of the process's CPU time.";
+    20 PROCESS_CPU "processcpu" yes yes "counters of the process's CPU time and memory.";
     21 POWER "power" no no "energy counters.";
     22 CPU_FREQ "cpufreq" no no "CPU frequency markers.";
     23 BANDWIDTH "bandwidth" no no "a counter of network bytes.";

@@ -197,7 +197,7 @@ pub(super) fn process_cpu_ns(profile: &ProfileModel) -> Option<u64> {
     let mut counters = profile
         .counters
         .iter()
-        .filter(|counter| counter.name == "processCPU");
+        .filter(|counter| counter.is_process_cpu());
     let sum = |counter: &Counter| {
         let deltas = counter.samples.iter().map(|sample| sample.delta);
         deltas.sum::<f64>()

@@ -114,6 +114,7 @@ fn process_counter_gives_the_cpu_time_of_all_threads() {
     };
     test.profile.counters.push(crate::model::Counter {
         name: "processCPU".to_owned(),
+        category: "CPU".to_owned(),
         samples: vec![sample; 3],
         ..crate::model::Counter::default()
     });

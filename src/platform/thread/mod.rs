@@ -2,9 +2,13 @@
 
 #[forbid(unsafe_code)]
 mod channel;
+#[forbid(unsafe_code)]
+mod kept_file;
 mod other_threads_activity;
 mod own_descriptors;
 mod profiler_thread;
+#[forbid(unsafe_code)]
+mod resident_memory;
 #[forbid(unsafe_code)]
 mod shared_jobs;
 mod signal_stack;
@@ -20,6 +24,7 @@ pub(crate) use own_descriptors::{
     use_own_descriptors,
 };
 pub(crate) use profiler_thread::{ProfilerThread, spawn_profiler_thread};
+pub(crate) use resident_memory::ResidentMemory;
 pub(crate) use shared_jobs::share_jobs;
 pub(crate) use signal_stack::SignalStack;
 pub(crate) use stack_bounds::{StackBounds, current_stack_bounds};

@@ -1,23 +1,16 @@
 //! Reads from `/proc` whether and where a thread of this process is blocked, and which signals it
 //! blocks.
 
-use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use crate::platform::identity::{current_process_id, thread_exists};
 use crate::platform::procfs::{
     BlockedAt, parse_all_blocked_signals, parse_blocked, parse_blocked_signals,
 };
-use crate::platform::shared_file::SharedFile;
-use crate::platform::thread::own_descriptors::first_number_to_close;
+use crate::platform::thread::kept_file::KeptFile;
 use crate::types::ThreadId;
 
-/// Maximum number of descriptors that stay open: enough for both files of 64 threads that share few
-/// processors, whose files are read on most ticks. Each costs about 5 KiB of the kernel's memory.
-const MAX_KEPT: i32 = 160;
 /// Size of the buffer for a file, in bytes. A `stat` file is a line of 52 numbers.
 const FILE_BYTES: usize = 1024;
 /// Size of the buffer for a `status` file, in bytes. The process's groups, up to 11 bytes each, come
@@ -41,24 +34,21 @@ pub(crate) enum ProbeResult {
 
 /// A probe of one thread of this process, which reads the thread's files `syscall`, and `stat` or
 /// `status`, in `/proc`.
-///
-/// On a thread with a descriptor table of its own, the files stay open after the first read if few
-/// files are open there. In the application's table no file stays open.
 #[derive(Debug)]
 pub(crate) struct ThreadProbe {
     thread: ThreadId,
-    syscall: Option<File>,
-    stat: Option<File>,
-    status: Option<File>,
+    syscall: KeptFile,
+    stat: KeptFile,
+    status: KeptFile,
 }
 
 impl ThreadProbe {
     pub(crate) fn new(thread: ThreadId) -> Self {
         Self {
             thread,
-            syscall: None,
-            stat: None,
-            status: None,
+            syscall: KeptFile::default(),
+            stat: KeptFile::default(),
+            status: KeptFile::default(),
         }
     }
 
@@ -66,7 +56,10 @@ impl ThreadProbe {
     /// about 1.5 µs if the file is open, otherwise 6 µs.
     pub(crate) fn probe(&mut self) -> ProbeResult {
         let mut text = [0; FILE_BYTES];
-        match read_kept(&mut self.syscall, self.thread, "syscall", &mut text) {
+        match self
+            .syscall
+            .read(|| file_of(self.thread, "syscall"), &mut text)
+        {
             Ok(length) => {
                 parse_blocked(&text[..length]).map_or(ProbeResult::NotBlocked, ProbeResult::Blocked)
             }
@@ -91,41 +84,25 @@ impl ThreadProbe {
 
     fn blocked_standard_signals(&mut self) -> Option<u32> {
         let mut text = [0; FILE_BYTES];
-        let length = read_kept(&mut self.stat, self.thread, "stat", &mut text).ok()?;
+        let length = self
+            .stat
+            .read(|| file_of(self.thread, "stat"), &mut text)
+            .ok()?;
         parse_blocked_signals(&text[..length])
     }
 
     fn blocked_signals(&mut self) -> Option<u64> {
         let mut text = [0; STATUS_BYTES];
-        let length = read_kept(&mut self.status, self.thread, "status", &mut text).ok()?;
+        let length = self
+            .status
+            .read(|| file_of(self.thread, "status"), &mut text)
+            .ok()?;
         parse_all_blocked_signals(&text[..length])
     }
 }
 
-fn folder_of(thread: ThreadId) -> PathBuf {
-    PathBuf::from(format!("/proc/self/task/{}", thread.to_number()))
-}
-
-/// Reads a file of the thread from its beginning. Opens it first unless it is `kept`, and keeps it
-/// if few files are open.
-fn read_kept(
-    kept: &mut Option<File>,
-    thread: ThreadId,
-    name: &str,
-    text: &mut [u8],
-) -> io::Result<usize> {
-    if let Some(file) = kept {
-        return file.read_at(text, 0);
-    }
-    let path = folder_of(thread).join(name);
-    let numbers_to_keep = first_number_to_close(MAX_KEPT);
-    if numbers_to_keep == 0 {
-        return SharedFile::open(OpenOptions::new().read(true), &path)?.read_at(text, 0);
-    }
-    let file = File::open(path)?;
-    let read = file.read_at(text, 0);
-    *kept = Some(file).filter(|file| file.as_raw_fd() < numbers_to_keep);
-    read
+fn file_of(thread: ThreadId, name: &str) -> PathBuf {
+    PathBuf::from(format!("/proc/self/task/{}/{name}", thread.to_number()))
 }
 
 /// Returns whether a file could not be read because the process or the system has too few free

@@ -352,9 +352,10 @@ impl ModelBuilder<'_> {
         let begins_late = self.source.earliest_ns_of_process().is_some();
         let with_rows = self.process.counters.iter();
         for (counter, rows) in with_rows.filter(|(_, rows)| !rows.is_empty()) {
+            let is_older = |index| begins_late && index == 0 && !counter.is_level;
             let sample = |(index, (time_ns, delta)): (usize, (u64, i64))| CounterSample {
                 time_ns: time(time_ns),
-                delta: if begins_late && index == 0 { 0 } else { delta } as f64,
+                delta: if is_older(index) { 0 } else { delta } as f64,
                 operations: None,
             };
             profile.counters.push(Counter {

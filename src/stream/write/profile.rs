@@ -238,7 +238,8 @@ fn write_counters(
                         let mut skipped = None;
                         let mut last_delta = None;
                         for (index, (time_ns, delta)) in rows.deltas().enumerate() {
-                            let delta = if begins_late && index == 0 { 0 } else { delta };
+                            let is_older = begins_late && index == 0 && !counter.is_level;
+                            let delta = if is_older { 0 } else { delta };
                             if delta == 0 && last_delta == Some(0) {
                                 skipped = Some(time_ns);
                                 continue;

@@ -26,9 +26,9 @@ const MISSED_TICKS_PER_RUN: f64 = 2.0;
 const SHORT_RUNS: f64 = 2.0;
 /// Maximum mean size of a run in the buffer, in bytes: twice what most runs take.
 const RUN_BYTES: f64 = 50.0;
-/// Maximum number of values of the process's CPU counter in a second, and maximum size of one in
-/// the buffer, in bytes.
-const COUNTS_PER_SECOND: f64 = 50.0;
+/// Maximum number of values of the process's counters, CPU time and memory, in a second, and maximum
+/// size of one in the buffer, in bytes.
+const COUNTS_PER_SECOND: f64 = 100.0;
 const COUNT_BYTES: f64 = 32.0;
 
 struct Sleeper {
@@ -241,7 +241,7 @@ fn measure() -> Result<(), String> {
     let missed = slept.missed_ticks - before.missed_ticks;
     let uneven = missed as f64 / MISSED_TICKS_PER_RUN;
     let runs = THREADS as f64 * (seconds * RUNS_PER_SECOND + SHORT_RUNS + uneven);
-    let counts = seconds * COUNTS_PER_SECOND + 1.0;
+    let counts = seconds * COUNTS_PER_SECOND + 2.0;
     let max_bytes = runs * RUN_BYTES + counts * COUNT_BYTES;
     let found = format!("{bytes} bytes for {rows} rows in {seconds:.3} s, {max_bytes:.0} allowed");
     println!("{found}");

@@ -12,9 +12,11 @@ use serde_json::Value;
 const WORKER: &str = "worker \"quoted\"";
 /// Minimum CPU time of the worker.
 const CPU_TIME: Duration = Duration::from_millis(200);
+/// Memory that the test writes at the end.
+const MEMORY_BYTES: usize = 64 << 20;
 
-/// Records a session whose worker has a sample within its label, and whose counter has at least
-/// `CPU_TIME`.
+/// Records a session whose worker has a sample within its label, and whose counters have at least
+/// `CPU_TIME` and half of `MEMORY_BYTES`. The profiler may give memory back meanwhile.
 fn profile() -> gekkota::Profile {
     let session = ProfilerSession::start(StartParams::default()).expect("start");
     let worker = std::thread::spawn(|| {
@@ -43,6 +45,16 @@ fn profile() -> gekkota::Profile {
         let read = Read::of_running();
         let rows = read.0["counters"][0]["samples"]["data"].as_array();
         rows.is_some_and(|rows| counted_cpu(rows) >= CPU_TIME)
+    });
+    let memory = vec![1u8; MEMORY_BYTES];
+    wait_until("the counter has that much memory", || {
+        std::hint::black_box(&memory);
+        let read = Read::of_running();
+        let rows = read.0["counters"][1]["samples"]["data"].as_array();
+        // The first row has the memory at the beginning.
+        let growth = rows.into_iter().flatten().skip(1);
+        let growth: i64 = growth.filter_map(|row| row[1].as_i64()).sum();
+        growth >= MEMORY_BYTES as i64 / 2
     });
     session.finish().expect("profile")
 }
@@ -216,11 +228,15 @@ fn check_libraries(libs: &[Value]) {
 
 fn check_cpu_counter(root: &Value) {
     let counters = root["counters"].as_array().expect("counters");
+    let names = counters.iter().map(|counter| {
+        schema_has(&counter["samples"], &["time", "count"]);
+        [&counter["category"], &counter["name"]]
+    });
+    // The viewer hides a counter of category `CPU` that is named `processCPU`.
     assert_eq!(
-        (counters.len(), &counters[0]["name"]),
-        (1, &Value::from("processCPU"))
+        names.collect::<Vec<_>>(),
+        [["CPU", "Process CPU"], ["Memory", "Resident memory"]]
     );
-    schema_has(&counters[0]["samples"], &["time", "count"]);
     let rows = counters[0]["samples"]["data"].as_array().expect("rows");
     let times: Vec<f64> = rows
         .iter()

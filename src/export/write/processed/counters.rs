@@ -5,13 +5,7 @@ use serde_json::{Value, json};
 use crate::export::write::processed::columns::{column, time_deltas};
 use crate::export::write::processed::context::Context;
 use crate::json::JsonWriter;
-use crate::model::Counter;
-
-/// Name that the viewer hides, unless the user turns on an experiment.
-const HIDDEN_NAME: &str = "processCPU";
-
-/// Name and label of that counter in the file, so that its track shows.
-const SHOWN_NAME: &str = "process CPU";
+use crate::model::{Counter, PROCESS_CPU_NAME};
 
 /// How the viewer shows a counter.
 struct Display<'a> {
@@ -57,13 +51,10 @@ pub(super) fn write_counters(json: &mut JsonWriter<'_>, context: &Context<'_>) {
     });
 }
 
-fn is_process_cpu(counter: &Counter) -> bool {
-    counter.category == "CPU" && counter.name == HIDDEN_NAME
-}
-
+/// Returns the name in the file, which the viewer does not hide.
 fn shown_name(counter: &Counter) -> &str {
-    match is_process_cpu(counter) {
-        true => SHOWN_NAME,
+    match counter.is_process_cpu() {
+        true => PROCESS_CPU_NAME,
         false => &counter.name,
     }
 }
@@ -126,10 +117,10 @@ impl<'a> Display<'a> {
                 tooltip_rows: power_rows(),
                 ..plain
             },
-            _ if is_process_cpu(counter) => Self {
+            _ if counter.is_process_cpu() => Self {
                 unit: "percent",
                 sort_weight: 40,
-                label: SHOWN_NAME,
+                label: PROCESS_CPU_NAME,
                 tooltip_rows: json!([value("cpu-ratio", "percent", Some("cpu"), "CPU")]),
                 ..plain
             },

@@ -165,7 +165,7 @@ fn counters_describe_themselves() {
     let file = sample_file();
     let [cpu, memory, queue] = [0, 1, 2].map(|at: usize| &file["counters"][at]);
     // The viewer hides a counter named `processCPU`.
-    assert_eq!([&cpu["name"], &cpu["category"]], ["process CPU", "CPU"]);
+    assert_eq!([&cpu["name"], &cpu["category"]], ["Process CPU", "CPU"]);
     assert_eq!(cpu["display"]["tooltipRows"][0]["source"], "cpu-ratio");
     assert_eq!(memory["name"], "malloc");
     let keys = [

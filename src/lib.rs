@@ -348,7 +348,7 @@ pub mod schema {
 pub mod script {
     pub use crate::api::{
         AutoProfilerScriptFrame, ScriptFunction, profiler_register_script_code_range,
-        profiler_register_script_function,
+        profiler_register_script_function, profiler_run_interpreter,
     };
     pub use crate::types::ScriptImplementation;
 }

@@ -76,6 +76,7 @@ pub use profile::{Profile, ProfileDiff};
 pub use remote_control::{profiler_control_by_signals, profiler_env_vars_for_child_process};
 pub use script_frames::{
     AutoProfilerScriptFrame, ScriptFunction, profiler_register_script_function,
+    profiler_run_interpreter,
 };
 pub use session::ProfilerSession;
 pub use snapshot::{

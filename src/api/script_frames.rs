@@ -122,7 +122,14 @@ impl fmt::Debug for ScriptFunction {
 ///
 /// An interpreter constructs one when it enters a function, and drops it when it leaves. In the
 /// profile, the script function is a frame between the interpreter's function that constructed the
-/// guard and that function's caller. The viewer shows it as a script frame, with its file and
+/// guard and that function's caller.
+///
+/// The function that constructs the guard must not be inlined: mark it with `#[inline(never)]`.
+/// Otherwise the frame lies outside of the function that it was inlined into, such as the
+/// application's function that called the interpreter. Then the application's function seems to be
+/// called by the script.
+///
+/// The viewer shows it as a script frame, with its file and
 /// current line, and shows only such frames when its call tree is set to “JavaScript”. Frames of an
 /// unregistered thread are lost. A session that starts later sees the frame too. The guard is bound
 /// to its thread. If it is forgotten, or dropped out of order, it can at worst remove labels and
@@ -139,16 +146,21 @@ impl fmt::Debug for ScriptFunction {
 /// pushes a pointer to the script and the address of its program counter.
 ///
 /// ```
-/// use gekkota::script::{AutoProfilerScriptFrame, profiler_register_script_function};
+/// use gekkota::script::{
+///     AutoProfilerScriptFrame, ScriptFunction, profiler_register_script_function,
+/// };
 ///
-/// let fib = profiler_register_script_function("fib", "rules/fib.lua", 12, 7);
-/// {
-///     let frame = AutoProfilerScriptFrame::new(fib);
-///     for line in 13..20 {
+/// #[inline(never)]
+/// fn interpret(function: ScriptFunction, lines: std::ops::Range<u32>) {
+///     let frame = AutoProfilerScriptFrame::new(function);
+///     for line in lines {
 ///         frame.set_line(line);
 ///         // The interpreter runs the line.
 ///     }
 /// }
+///
+/// let fib = profiler_register_script_function("fib", "rules/fib.lua", 12, 7);
+/// interpret(fib, 13..20);
 /// ```
 #[doc(alias = "AutoProfilerLabel")]
 #[doc(alias = "IS_JS_FRAME")]
@@ -168,10 +180,11 @@ impl AutoProfilerScriptFrame {
     /// Enters a function at a given place in the stack, for an interpreter that reports calls by
     /// hooks, which return before the function runs.
     ///
-    /// `stack_address` is the address of a local variable of the function that runs the
-    /// interpreter, as a number. The profiler never dereferences it. An address outside the native
-    /// frames moves the frame to their inner or outer end. Script frames and labels keep their
-    /// order: a frame that is placed too far in moves all later ones there too.
+    /// `stack_address` is a number from [`profiler_run_interpreter`]. The address of a local
+    /// variable of the function that runs the interpreter serves as well, if that function is not
+    /// inlined. The profiler never dereferences it. An address outside the native frames moves the
+    /// frame to their inner or outer end. Script frames and labels keep their order: a frame that
+    /// is placed too far in moves all later ones there too.
     #[doc(alias = "IS_SP_MARKER_FRAME")]
     #[doc(alias = "initSpMarkerFrame")]
     #[inline(always)]
@@ -193,6 +206,38 @@ impl AutoProfilerScriptFrame {
     pub fn set_position(&self, line: u32, column: u32) {
         backend::set_script_frame_position(&self.0, line, column);
     }
+}
+
+/// Calls `run`, which runs an interpreter, with a stack address for
+/// [`AutoProfilerScriptFrame::with_stack_address`].
+///
+/// In the profile, script frames at this address lie between this function and its caller. So all
+/// native frames of the interpreter are called by the script, and the caller calls the script. This
+/// function is never inlined. Call it again where a native function that a script has called runs
+/// another script.
+///
+/// ```
+/// use gekkota::script::{
+///     AutoProfilerScriptFrame, profiler_register_script_function, profiler_run_interpreter,
+/// };
+///
+/// let rule = profiler_register_script_function("rule", "rules/orders.lua", 5, 0);
+/// let sum = profiler_run_interpreter(|stack_address| {
+///     // What a hook of the interpreter does when a call begins.
+///     let _frame = AutoProfilerScriptFrame::with_stack_address(rule, stack_address);
+///     // The interpreter runs the function.
+///     1 + 2
+/// });
+/// assert_eq!(sum, 3);
+/// ```
+#[inline(never)]
+pub fn profiler_run_interpreter<T>(run: impl FnOnce(usize) -> T) -> T {
+    let local = 0u8;
+    let local = std::hint::black_box(&local);
+    let result = run((&raw const *local).addr());
+    // Otherwise the compiler could end this function's stack frame before the call.
+    std::hint::black_box(local);
+    result
 }
 
 #[inline(always)]

@@ -9,18 +9,18 @@ local function line_total(line)
 end
 
 local function order_total(order)
-  local total = 0
-  for _, line in ipairs(order.lines) do
-    total = total + line_total(line)
+  local total, lines = 0, order.lines
+  for i = 1, #lines do
+    total = total + line_total(lines[i])
   end
   return total
 end
 
 local function letters_in_common(one, other)
-  local common = 0
-  for i = 1, #one do
-    for j = 1, #other do
-      if one:byte(i) == other:byte(j) then
+  local common, ones, others = 0, {one:byte(1, -1)}, {other:byte(1, -1)}
+  for i = 1, #ones do
+    for j = 1, #others do
+      if ones[i] == others[j] then
         common = common + 1
       end
     end

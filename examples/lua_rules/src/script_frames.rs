@@ -1,30 +1,40 @@
 //! Reports the running Lua functions to the profiler, with Lua's own hooks: a script frame for each
 //! call, and its current line.
+//!
+//! A hook takes longer than a short function of Lua, and its time counts as the function's. So there
+//! is no hook for each line. The current line is set at every thousandth instruction, and in the
+//! caller at each call.
 
 use std::cell::RefCell;
+use std::ffi::c_void;
 use std::rc::Rc;
 
-use gekkota::script::{AutoProfilerScriptFrame, ScriptFunction, profiler_register_script_function};
+use gekkota::script::{
+    AutoProfilerScriptFrame, ScriptFunction, profiler_register_script_function,
+    profiler_run_interpreter,
+};
 use mlua::{Debug, DebugEvent, HookTriggers, Lua, VmState};
+
+/// Instructions between two updates of the running function's line: some 10 µs, a hundredth of the
+/// time between two samples.
+const INSTRUCTIONS_PER_LINE: u32 = 1000;
 
 /// The stack of active Lua calls, shared with the hook.
 #[derive(Clone)]
 pub(crate) struct ScriptFrames(Rc<RefCell<Calls>>);
 
-/// Function of a call. Script functions are identified by the line at which they begin, Lua's
-/// built-in functions by the name that their caller uses.
-#[derive(PartialEq)]
-enum Callee {
-    Script(usize),
-    Builtin(String),
+/// An active call.
+struct Call {
+    /// Address of Lua's function, which stays there while the call is active.
+    function: *const c_void,
+    frame: AutoProfilerScriptFrame,
 }
 
 struct Calls {
     /// Outermost first.
-    frames: Vec<(Callee, AutoProfilerScriptFrame)>,
-    /// Stack address at which the application entered Lua. It places the frames on the stack: they
-    /// need the address of a caller of the script functions, and a hook is not one, because it
-    /// returns before the function runs.
+    active: Vec<Call>,
+    /// Stack address at which the application entered Lua. It places the frames on the stack: a
+    /// hook cannot, because it returns before the function runs.
     entered_at: usize,
     /// The function that begins at each line of the script; index 0 is the code outside of
     /// functions.
@@ -43,37 +53,41 @@ impl ScriptFrames {
         };
         let functions = (0..).zip(names).map(named).collect();
         let frames = Self(Rc::new(RefCell::new(Calls {
-            frames: Vec::new(),
+            active: Vec::new(),
             entered_at: 0,
             functions,
         })));
         let hook_frames = frames.clone();
-        let triggers = HookTriggers::new().on_calls().on_returns().every_line();
-        lua.set_hook(triggers, move |_, debug| {
-            hook_frames.0.borrow_mut().handle_event(debug);
+        let triggers = HookTriggers::new()
+            .on_calls()
+            .on_returns()
+            .every_nth_instruction(INSTRUCTIONS_PER_LINE);
+        // Unlike the hook of one coroutine, this one is found without a search.
+        lua.set_global_hook(triggers, move |lua, debug| {
+            hook_frames.0.borrow_mut().handle_event(lua, debug);
             Ok(VmState::Continue)
         })?;
         Ok(frames)
     }
 
-    /// Runs `body`, which calls Lua. In the profile, the script frames are callers of this
-    /// function, and so of all native frames of Lua.
+    /// Runs `body`, which calls Lua. In the profile, the script frames are callers of all native
+    /// frames of Lua.
     pub(crate) fn enter<T>(&self, body: impl FnOnce() -> T) -> T {
-        let here = 0u8;
-        let mut calls = self.0.borrow_mut();
-        let entered_before = std::mem::replace(&mut calls.entered_at, (&raw const here).addr());
-        let _restore = RestoreOnDrop {
-            frames: self,
-            entered_before,
-            depth: calls.frames.len(),
-        };
-        drop(calls);
-        body()
+        profiler_run_interpreter(|stack_address| {
+            let mut calls = self.0.borrow_mut();
+            let _restore = RestoreOnDrop {
+                frames: self,
+                entered_before: std::mem::replace(&mut calls.entered_at, stack_address),
+                depth: calls.active.len(),
+            };
+            drop(calls);
+            body()
+        })
     }
 
     #[cfg(test)]
     pub(crate) fn depth(&self) -> usize {
-        self.0.borrow().frames.len()
+        self.0.borrow().active.len()
     }
 
     /// Returns the stack address at which the application entered Lua, or 0 outside of Lua.
@@ -94,65 +108,64 @@ impl Drop for RestoreOnDrop<'_> {
     fn drop(&mut self) {
         let mut calls = self.frames.0.borrow_mut();
         // An error or a panic that leaves Lua skips the return events of the calls that it ends.
-        calls.frames.truncate(self.depth);
+        calls.active.truncate(self.depth);
         calls.entered_at = self.entered_before;
     }
 }
 
 impl Calls {
-    fn handle_event(&mut self, debug: &Debug<'_>) {
+    fn handle_event(&mut self, lua: &Lua, debug: &Debug<'_>) {
         match debug.event() {
-            DebugEvent::Line => {
-                if let (Some((_, frame)), Some(line)) = (self.frames.last(), debug.current_line()) {
-                    frame.set_line(line as u32);
-                }
+            DebugEvent::Count => self.set_line(debug.current_line()),
+            DebugEvent::Call => {
+                let line_of_caller = lua.inspect_stack(1, |caller| caller.current_line());
+                self.set_line(line_of_caller.flatten());
+                self.push(debug);
             }
-            DebugEvent::Call => self.push(callee(debug)),
             DebugEvent::TailCall => {
-                self.frames.pop();
-                self.push(callee(debug));
+                self.active.pop();
+                self.push(debug);
             }
             DebugEvent::Ret => {
-                let returning = callee(debug);
+                let returning = debug.function().to_pointer();
                 // If this function caught an error, that error has ended the calls that it had
                 // made.
-                if let Some(index) = self
-                    .frames
-                    .iter()
-                    .rposition(|(callee, _)| *callee == returning)
-                {
-                    self.frames.truncate(index);
+                let is_returning = |call: &Call| call.function == returning;
+                if let Some(index) = self.active.iter().rposition(is_returning) {
+                    self.active.truncate(index);
                 }
             }
-            DebugEvent::Count | DebugEvent::Unknown(_) => {}
+            DebugEvent::Line | DebugEvent::Unknown(_) => {}
         }
     }
 
-    fn push(&mut self, callee: Callee) {
-        let function = match &callee {
-            Callee::Script(line) => *self.functions.get(*line).unwrap_or(&self.functions[0]),
-            Callee::Builtin(name) => profiler_register_script_function(name, "[C]", 0, 0),
-        };
-        let frame = AutoProfilerScriptFrame::with_stack_address(function, self.entered_at);
-        self.frames.push((callee, frame));
-    }
-}
-
-fn callee(debug: &Debug<'_>) -> Callee {
-    let source = debug.source();
-    match source.line_defined {
-        _ if source.what == "C" => {
-            // Built-in functions have no name of their own, only the one that the caller uses.
-            Callee::Builtin(
-                debug
-                    .names()
-                    .name
-                    .as_deref()
-                    .unwrap_or("(unnamed)")
-                    .to_owned(),
-            )
+    /// Sets the line of the innermost call. A built-in function has none.
+    fn set_line(&self, line: Option<usize>) {
+        if let (Some(call), Some(line)) = (self.active.last(), line) {
+            call.frame.set_line(line as u32);
         }
-        line => Callee::Script(line.unwrap_or(0)),
+    }
+
+    fn push(&mut self, debug: &Debug<'_>) {
+        let script_function = self.callee(debug);
+        let entered_at = self.entered_at;
+        self.active.push(Call {
+            function: debug.function().to_pointer(),
+            frame: AutoProfilerScriptFrame::with_stack_address(script_function, entered_at),
+        });
+    }
+
+    /// Returns the function that is called. Those of the script are known by the line at which they
+    /// begin, Lua's built-in functions by the name that their caller uses.
+    fn callee(&self, debug: &Debug<'_>) -> ScriptFunction {
+        let source = debug.source();
+        if source.what == "C" {
+            let names = debug.names();
+            let name = names.name.as_deref().unwrap_or("(unnamed)");
+            return profiler_register_script_function(name, "[C]", 0, 0);
+        }
+        let line = source.line_defined.unwrap_or(0);
+        *self.functions.get(line).unwrap_or(&self.functions[0])
     }
 }
 

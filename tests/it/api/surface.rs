@@ -28,7 +28,10 @@ use gekkota::process::{
     profiler_set_process_name, profiler_unregister_page,
 };
 use gekkota::profile::{Format, SharedProgress, SnapshotOptions, Symbolicate};
-use gekkota::script::{AutoProfilerScriptFrame, ScriptFunction, profiler_register_script_function};
+use gekkota::script::{
+    AutoProfilerScriptFrame, ScriptFunction, profiler_register_script_function,
+    profiler_run_interpreter,
+};
 use gekkota::stack::{
     CodeAddress, StackFeatures, StackFrame, SuspendError, profiler_capture_backtrace,
     profiler_suspend_and_sample_thread,
@@ -174,6 +177,8 @@ fn run_a_script() {
         .collect();
     assert_eq!(lines.is_empty(), !cfg!(has_profiler));
     assert!(lines.is_empty() || lines == [(Some(6), Some(7)), (Some(5), None)]);
+    let address = profiler_run_interpreter(|address| address);
+    assert!(address < (&raw const local).addr(), "the stack grows down");
 }
 
 fn capture_stacks() {

@@ -11,6 +11,7 @@ use gekkota::label::{
 use gekkota::script::{
     AutoProfilerScriptFrame, ScriptFunction, ScriptImplementation,
     profiler_register_script_code_range, profiler_register_script_function,
+    profiler_run_interpreter,
 };
 use gekkota::stack::{
     StackFeatures, StackFrame, profiler_capture_backtrace, profiler_suspend_and_sample_thread,
@@ -89,6 +90,22 @@ fn interpret_in_a_loop() {
     std::hint::black_box(&local);
 }
 
+/// Runs an interpreter through a function that the compiler inlines into this one.
+#[inline(never)]
+fn runs_inlined_interpreter() {
+    run_inlined(function("hooked", 90));
+    std::hint::black_box((file!(), 3));
+}
+
+#[inline(always)]
+fn run_inlined(hooked: ScriptFunction) {
+    profiler_run_interpreter(|address| {
+        let frame = in_a_hook(hooked, address);
+        work_in_interpreter();
+        drop(frame);
+    });
+}
+
 /// Enters a script frame from far below the interpreter's stack frame.
 #[inline(never)]
 fn in_a_hook(function: ScriptFunction, address: usize) -> AutoProfilerScriptFrame {
@@ -157,6 +174,7 @@ fn run_all() {
             (4, Line::Works),
         ],
     });
+    runs_inlined_interpreter();
     recurse_deeply();
     unregistered.set_line(1);
     misuse_guards();
@@ -276,6 +294,16 @@ fn script_frames_are_merged_by_their_position_on_the_stack() {
                 inner,
                 &[
                     run_all, top, interpret, callee, interpret, outer, inner, in_a_loop, work,
+                ],
+            ),
+            (
+                "hooked (",
+                &[
+                    run_all,
+                    "::runs_inlined_interpreter (in",
+                    "hooked (",
+                    "::profiler_run_interpreter",
+                    work,
                 ],
             ),
         ] {

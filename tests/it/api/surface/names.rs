@@ -72,7 +72,8 @@ const NAMES: &[(&str, &str)] = &[
     (
         "script",
         "AutoProfilerScriptFrame ScriptFunction ScriptImplementation \
-         profiler_register_script_code_range profiler_register_script_function",
+         profiler_register_script_code_range profiler_register_script_function \
+         profiler_run_interpreter",
     ),
     (
         "stack",

@@ -64,7 +64,7 @@
 //! | Query the state | [`profiler_is_active`], [`profiler_is_paused`], [`profiler_get_buffer_info`] |
 //! | Get called when the state changes | [`callback`] |
 //! | Start and save by signals | [`profiler_control_by_signals`] |
-//! | Profile child processes; name the process and its pages | [`process`] |
+//! | Profile child processes; name the process, its version and its pages | [`process`] |
 //! | Announce that a thread sleeps; query threads | [`profiler_thread_sleep`], [`AutoProfilerThreadSleep`], [`thread`] |
 //! | Get a single stack, with or without a session | [`stack`] |
 //! | Show how long events wait in an event loop | [`event_delay`] |
@@ -315,12 +315,12 @@ pub mod marker {
     };
 }
 
-/// Name and pages of this process in the profile, and the profiles of its child processes.
+/// Name, version and pages of this process in the profile, and the profiles of its child processes.
 pub mod process {
     pub use crate::api::{
         profiler_clear_all_pages, profiler_current_process_id, profiler_env_vars_for_child_process,
         profiler_received_exit_profile, profiler_register_page, profiler_set_process_name,
-        profiler_unregister_page,
+        profiler_set_version, profiler_unregister_page,
     };
     pub use crate::types::{ExitProfileError, Page, ProcessId};
 }

@@ -19,11 +19,13 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use arguments::{Command, Options};
+use gekkota::process::profiler_set_version;
 use gekkota::{AutoProfilerInit, ProfilerSession, StartParams};
 
 fn main() -> ExitCode {
     // Do this first, and once: it registers the main thread. Dropping it shuts the profiler down.
     let _profiler = AutoProfilerInit::new();
+    profiler_set_version(env!("CARGO_PKG_VERSION"));
 
     match arguments::parse(std::env::args_os().skip(1)) {
         Ok(Command::Help) => exit_code(report::print(arguments::USAGE), 1),

@@ -30,8 +30,8 @@ pub(crate) use crate::session::{
     is_current_thread, is_other_thread_being_profiled, is_paused, is_sampling_paused,
     is_thread_being_profiled, is_thread_registered, main_thread_id, own_thread_id, pause,
     pause_sampling, received_exit_profile, register_page, remove_state_change_callback,
-    resolve_backtrace, resume, resume_sampling, set_process_name, shutdown, start, start_params,
-    stop, suspend_and_sample, unregister_page, unwatch_event_loop, watch_event_loop,
+    resolve_backtrace, resume, resume_sampling, set_process_name, set_version, shutdown, start,
+    start_params, stop, suspend_and_sample, unregister_page, unwatch_event_loop, watch_event_loop,
 };
 pub(crate) use crate::stream::StreamOptions;
 pub(crate) use crate::types::Generation;

@@ -15,6 +15,23 @@ pub fn profiler_set_process_name(name: &str, etld1: Option<&str>) {
     backend::set_process_name(name, etld1);
 }
 
+/// Sets the program's version in the profile.
+///
+/// The viewer shows the number at its beginning beside the program's name, and the whole version
+/// with the further information about the profile. An empty text removes it. It can be set again,
+/// and lasts until [`profiler_shutdown`](crate::api::life_cycle::profiler_shutdown). Without it, the
+/// profile has the build id of the executable, which tells builds apart, too.
+///
+/// May be called from any thread, whether or not the profiler is active. Cost: a lock and a copy.
+///
+/// ```
+/// gekkota::process::profiler_set_version(env!("CARGO_PKG_VERSION"));
+/// ```
+#[doc(alias = "appBuildID")]
+pub fn profiler_set_version(version: &str) {
+    backend::set_version(version);
+}
+
 /// Registers a page, so that the profile lists it.
 ///
 /// The viewer offers the page's tab for selection if a marker belongs to the page

@@ -478,6 +478,8 @@ impl ReadProfile {
 
 pub(crate) fn set_process_name(_: &str, _: Option<&str>) {}
 
+pub(crate) fn set_version(_: &str) {}
+
 pub(crate) fn register_page(_: Page) {}
 
 pub(crate) fn unregister_page(_: u64) {}

@@ -38,7 +38,7 @@ pub(crate) use functions::{
     received_exit_profile, record_backtrace, record_own_stack, record_return_addresses,
     register_code_range, register_page, register_script_function, register_thread,
     remove_state_change_callback, resolve_backtrace, resume, resume_sampling,
-    session_that_records_markers, set_process_name, set_script_frame_position, shutdown,
-    stack_pointer, start, start_params, stop, suspend_and_sample, unregister_code_range,
+    session_that_records_markers, set_process_name, set_script_frame_position, set_version,
+    shutdown, stack_pointer, start, start_params, stop, suspend_and_sample, unregister_code_range,
     unregister_page, unregister_thread, unwatch_event_loop, watch_event_loop,
 };

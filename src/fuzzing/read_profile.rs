@@ -80,11 +80,8 @@ impl ReadProfile {
             (name, check_thread(thread, &categories))
         });
         let loss = |name: &str| meta["losses"][name].as_u64().expect("a count");
-        let overheads = &profile["profilerOverhead"];
-        if !overheads.is_null() {
-            let samples = Table::of(overheads, "samples");
-            (0..samples.rows.len()).for_each(|row| _ = time_ns(samples.at(row, "time")));
-        }
+        let ticks = Table::of(&profile["profilerOverhead"], "samples");
+        (0..ticks.rows.len()).for_each(|row| _ = time_ns(ticks.at(row, "time")));
         for counter in rows_of(&profile, "counters") {
             let samples = Table::of(counter, "samples");
             (0..samples.rows.len()).for_each(|row| _ = time_ns(samples.at(row, "time")));

@@ -46,6 +46,7 @@ pub(crate) fn scripted_source(buffer: BufferSnapshot, kept_ns: Option<u64>) -> P
     ProfileSource {
         process: ProcessId::from_number(1),
         product: "fuzzed".to_owned(),
+        version: None,
         process_name: "fuzzed".to_owned(),
         etld1: None,
         pages: Vec::new(),
@@ -56,6 +57,7 @@ pub(crate) fn scripted_source(buffer: BufferSnapshot, kept_ns: Option<u64>) -> P
             is_known: true,
         },
         counts: session.counts.all(),
+        overheads: session.overheads.read(),
         session: Arc::new(session),
         taken_at: TAKEN_AT,
         is_shutting_down: false,

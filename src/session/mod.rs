@@ -65,7 +65,8 @@ pub(crate) use fork::ensure_fork_handlers;
 pub(crate) use life_cycle::{end_guarded_session, ensure_started, init, shutdown, start};
 pub(crate) use pause::{pause, pause_sampling, resume, resume_sampling};
 pub(crate) use process::{
-    clear_all_pages, received_exit_profile, register_page, set_process_name, unregister_page,
+    clear_all_pages, received_exit_profile, register_page, set_process_name, set_version,
+    unregister_page,
 };
 pub(crate) use read_profile::ReadProfile;
 pub(crate) use signals::control_by_signals;

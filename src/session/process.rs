@@ -32,6 +32,12 @@ pub(crate) fn set_process_name(name: &str, etld1: Option<&str>) {
     with_core(|core| core.set_process_name(name, etld1));
 }
 
+/// See `profiler_set_version`.
+pub(crate) fn set_version(version: &str) {
+    let version = Some(version.to_owned()).filter(|version| !version.is_empty());
+    with_core(|core| core.version = version);
+}
+
 /// See `profiler_register_page`.
 pub(crate) fn register_page(page: Page) {
     // Id 0 means no page.

@@ -66,6 +66,7 @@ pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
         ProfileSource {
             process: current_process_id(),
             product: core.product.clone(),
+            version: core.version.clone(),
             process_name: core.process_name.clone(),
             etld1: core.etld1.clone(),
             pages: core
@@ -84,6 +85,7 @@ pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
             unmatched_filters: threads.unmatched_filters(),
             buffer: core_buffer().snapshot(),
             counts: session_counts(&session),
+            overheads: session.overheads.read(),
             open_pauses: session.pauses.open(),
             taken_at: monotonic_now(),
             is_shutting_down: false,

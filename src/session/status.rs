@@ -63,7 +63,7 @@ pub(crate) fn buffer_info() -> Option<BufferInfo> {
         return None;
     }
     let lock = PsLock::acquire();
-    let overheads = &ACTIVE_PS.get(&lock).as_ref()?.session.overheads;
+    let overheads = ACTIVE_PS.get(&lock).as_ref()?.session.overheads.read();
     let (held_bytes, statistics) = core_buffer().fill_level()?;
     let range_end = 1 + statistics.put_bytes;
     Some(BufferInfo {
@@ -73,12 +73,12 @@ pub(crate) fn buffer_info() -> Option<BufferInfo> {
         put_entries: statistics.put_entries,
         dropped_entries: statistics.dropped.all(),
         recycled_bytes: statistics.recycled_bytes,
-        intervals: overheads.intervals.read(),
-        overheads: overheads.overheads.read(),
-        lockings: overheads.lockings.read(),
-        cleanings: overheads.cleanings.read(),
-        counters: overheads.counters.read(),
-        threads: overheads.threads.read(),
+        intervals: overheads.intervals,
+        overheads: overheads.overheads,
+        lockings: overheads.lockings,
+        cleanings: overheads.cleanings,
+        counters: overheads.counters,
+        threads: overheads.threads,
     })
 }
 

@@ -18,6 +18,8 @@ pub(crate) struct CorePs {
     pub(crate) product: String,
     /// The name that the application set, or the executable's name.
     pub(crate) process_name: String,
+    /// The program's version, if the application set one.
+    pub(crate) version: Option<String>,
     /// The site that the process works for, if the application set one.
     pub(crate) etld1: Option<String>,
     /// All counters. A session samples those that its features select.
@@ -44,6 +46,7 @@ impl CorePs {
             process_start: Self::process_start(),
             product: process_name.clone(),
             process_name,
+            version: None,
             etld1: None,
             counters: vec![&PROCESS_CPU, &RESIDENT_MEMORY],
             pages: Vec::new(),

@@ -44,6 +44,9 @@ pub(crate) use core_buffer::{core_buffer, own_lane_index, prepare_own_lane, put_
 pub(crate) use core_ps::{CORE_PS, CorePs};
 pub(crate) use expiring_list::OVERHEAD_BYTES as KEPT_OVERHEAD_BYTES;
 pub(crate) use kept_shares::KeptKind;
+pub(crate) use overheads::OverheadStats;
+#[cfg(test)]
+pub(crate) use overheads::SamplerOverheads;
 pub(crate) use pauses::{OpenPauses, SeenPauses};
 pub(crate) use racy_features::{PauseKind, RacyFeatures};
 pub(crate) use sampler_stage::SamplerEnd;

@@ -59,6 +59,30 @@ pub(crate) struct SamplerOverheads {
     pub(crate) threads: DurationStats,
 }
 
+/// The statistics of [`SamplerOverheads`] at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OverheadStats {
+    pub(crate) intervals: ProfilerStats,
+    pub(crate) overheads: ProfilerStats,
+    pub(crate) lockings: ProfilerStats,
+    pub(crate) cleanings: ProfilerStats,
+    pub(crate) counters: ProfilerStats,
+    pub(crate) threads: ProfilerStats,
+}
+
+impl SamplerOverheads {
+    pub(crate) fn read(&self) -> OverheadStats {
+        OverheadStats {
+            intervals: self.intervals.read(),
+            overheads: self.overheads.read(),
+            lockings: self.lockings.read(),
+            cleanings: self.cleanings.read(),
+            counters: self.counters.read(),
+            threads: self.threads.read(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -93,7 +93,7 @@ variables! {
         executable. Without names, the viewer shows addresses, unless a symbol server names them."
         None;
     RECORD_OVERHEADS "MOZ_PROFILER_RECORD_OVERHEADS" "anything but empty, 0, N or n"
-        "Records the cost of each tick of the sampler, as profilerOverhead in the profile." None;
+        "Records the cost of each tick of the sampler in profilerOverhead of the profile." None;
     SIGNALS "MOZ_PROFILER_SIGNALS" "anything but empty, 0, N or n"
         "SIGUSR1 starts the profiler for all threads, with 512 MiB and 1 ms. SIGUSR2 saves the profile \
         as profile_default_PID.json and stops the profiler." None;

@@ -1,4 +1,5 @@
-//! Writes the cost of each sampler tick: Gecko's `profilerOverhead`, if
+//! Writes what the sampler costs: Gecko's `profilerOverhead`. The viewer shows its statistics with
+//! the information about the profile. The cost of each tick is there only if
 //! `MOZ_PROFILER_RECORD_OVERHEADS` is set.
 //!
 //! The columns have the names that the viewer knows. `locking` is the time for updating the lists
@@ -7,7 +8,9 @@
 
 use crate::buffer::{EntryReader, EntryWriter};
 use crate::json::JsonWriter;
+use crate::state::OverheadStats;
 use crate::stream::schema::write_schema;
+use crate::types::ProfilerStats;
 
 /// The cost of one tick.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +67,17 @@ impl Default for Spread {
     }
 }
 
+impl From<ProfilerStats> for Spread {
+    fn from(stats: ProfilerStats) -> Self {
+        Self {
+            count: stats.count,
+            sum: stats.sum_ns,
+            min: stats.min_ns,
+            max: stats.max_ns,
+        }
+    }
+}
+
 impl Spread {
     fn add(&mut self, number: u64) {
         self.count += 1;
@@ -72,8 +86,8 @@ impl Spread {
         self.max = self.max.max(number);
     }
 
-    /// Writes the mean, the minimum and the maximum, in units of `ns_per_unit` nanoseconds.
-    fn write(&self, json: &mut JsonWriter<'_>, name: &str, ns_per_unit: f64) {
+    /// Writes the mean, the minimum and the maximum, in microseconds.
+    fn write(&self, json: &mut JsonWriter<'_>, name: &str) {
         let mean = self.sum as f64 / self.count.max(1) as f64;
         let values = [
             ("mean", mean),
@@ -81,7 +95,7 @@ impl Spread {
             ("max", self.max as f64),
         ];
         for (prefix, ns) in values {
-            json.key(&format!("{prefix}{name}")).float(ns / ns_per_unit);
+            json.key(&format!("{prefix}{name}")).float(ns / NS_PER_US);
         }
     }
 }
@@ -89,7 +103,8 @@ impl Spread {
 /// Statistics over all ticks.
 #[derive(Clone, Debug, Default)]
 struct OverheadStatistics {
-    times_ns: Option<(u64, u64)>,
+    /// Time of the last tick.
+    last_ns: Option<u64>,
     intervals: Spread,
     overheads: Spread,
     lockings: Spread,
@@ -100,13 +115,10 @@ struct OverheadStatistics {
 
 impl OverheadStatistics {
     fn add(&mut self, overhead: &Overhead) {
-        let (first_ns, last_ns) = self
-            .times_ns
-            .unwrap_or((overhead.time_ns, overhead.time_ns));
-        if self.times_ns.is_some() {
+        if let Some(last_ns) = self.last_ns {
             self.intervals.add(overhead.time_ns.saturating_sub(last_ns));
         }
-        self.times_ns = Some((first_ns, overhead.time_ns.max(last_ns)));
+        self.last_ns = self.last_ns.max(Some(overhead.time_ns));
         self.overheads.add(overhead.sum_ns());
         self.lockings.add(overhead.locking_ns);
         self.cleanings.add(overhead.cleaning_ns);
@@ -114,31 +126,28 @@ impl OverheadStatistics {
         self.threads.add(overhead.threads_ns);
     }
 
-    /// Writes the statistics. The profile's duration and the intervals are in milliseconds, all
-    /// other durations in microseconds, as in Gecko. Unlike in Gecko, the percentage is a real
-    /// percentage.
+    /// Writes the statistics in the units in which the viewer shows them: all durations in
+    /// microseconds, and the percentage as a fraction. Gecko writes some of them in other units.
     fn write(&self, json: &mut JsonWriter<'_>) {
-        let (first_ns, last_ns) = self.times_ns.unwrap_or_default();
-        let profiled_ns = (last_ns - first_ns) as f64;
+        let profiled_ns = self.intervals.sum as f64;
         json.object(|json| {
-            json.key("profiledDuration").float(profiled_ns / NS_PER_MS);
+            json.key("profiledDuration").float(profiled_ns / NS_PER_US);
             json.key("samplingCount").unsigned(self.overheads.count);
             json.key("overheadDurations")
                 .float(self.overheads.sum as f64 / NS_PER_US);
             json.key("overheadPercentage")
-                .float(self.overheads.sum as f64 / profiled_ns * 100.0);
-            self.intervals.write(json, "Interval", NS_PER_MS);
-            self.overheads.write(json, "Overhead", NS_PER_US);
-            self.lockings.write(json, "Lockings", NS_PER_US);
-            self.cleanings.write(json, "Cleaning", NS_PER_US);
-            self.counters.write(json, "Counter", NS_PER_US);
-            self.threads.write(json, "Thread", NS_PER_US);
+                .float(self.overheads.sum as f64 / profiled_ns);
+            self.intervals.write(json, "Interval");
+            self.overheads.write(json, "Overhead");
+            self.lockings.write(json, "Lockings");
+            self.cleanings.write(json, "Cleaning");
+            self.counters.write(json, "Counter");
+            self.threads.write(json, "Thread");
         });
     }
 }
 
 const NS_PER_US: f64 = 1e3;
-const NS_PER_MS: f64 = 1e6;
 const COLUMNS: &[&str] = &[
     "time",
     "locking",
@@ -147,8 +156,8 @@ const COLUMNS: &[&str] = &[
     "threads",
 ];
 
-/// The cost of each tick, and the statistics over all ticks.
-#[derive(Debug, Default)]
+/// The cost of each tick, if the session recorded it, and the statistics over all ticks.
+#[derive(Debug)]
 pub(crate) struct Overheads {
     /// The ticks, encoded as in the buffer, but without the kind of the entry.
     rows: EntryWriter,
@@ -156,7 +165,28 @@ pub(crate) struct Overheads {
 }
 
 impl Overheads {
+    /// Returns the statistics of a session, without its ticks.
+    pub(crate) fn of_session(stats: &OverheadStats) -> Self {
+        let statistics = OverheadStatistics {
+            last_ns: None,
+            intervals: stats.intervals.into(),
+            overheads: stats.overheads.into(),
+            lockings: stats.lockings.into(),
+            cleanings: stats.cleanings.into(),
+            counters: stats.counters.into(),
+            threads: stats.threads.into(),
+        };
+        Self {
+            rows: EntryWriter::default(),
+            statistics,
+        }
+    }
+
+    /// Adds a tick that the session has recorded. The statistics are then those of such ticks.
     pub(crate) fn add(&mut self, overhead: &Overhead) {
+        if self.rows.bytes().is_empty() {
+            self.statistics = OverheadStatistics::default();
+        }
         let Overhead {
             time_ns,
             locking_ns,
@@ -210,6 +240,7 @@ fn write_row(json: &mut JsonWriter<'_>, overhead: &Overhead) {
 mod tests {
     use super::*;
     use crate::buffer::{EntryHead, EntryKind};
+    use crate::state::SamplerOverheads;
 
     fn written(write: impl FnOnce(&mut JsonWriter<'_>)) -> serde_json::Value {
         let mut text = Vec::new();
@@ -252,8 +283,8 @@ mod tests {
         let mut statistics = OverheadStatistics::default();
         ticks.iter().for_each(|tick| statistics.add(tick));
         let expected = serde_json::json!({
-            "profiledDuration": 2.5, "samplingCount": 2, "overheadDurations": 12_500, "overheadPercentage": 500,
-            "meanInterval": 2.5, "minInterval": 2.5, "maxInterval": 2.5,
+            "profiledDuration": 2500, "samplingCount": 2, "overheadDurations": 12_500, "overheadPercentage": 5,
+            "meanInterval": 2500, "minInterval": 2500, "maxInterval": 2500,
             "meanOverhead": 6250, "minOverhead": 4321, "maxOverhead": 8179,
             "meanLockings": 3, "minLockings": 1, "maxLockings": 5,
             "meanCleaning": 5707, "minCleaning": 4000, "maxCleaning": 7414,
@@ -261,5 +292,20 @@ mod tests {
             "meanThread": 500, "minThread": 300, "maxThread": 700,
         });
         assert_eq!(written(|json| statistics.write(json)), expected);
+
+        // The same from a session that has not recorded each tick.
+        let stats = SamplerOverheads::default();
+        stats.intervals.add(2_500_000);
+        for tick in &ticks {
+            stats.overheads.add(tick.sum_ns());
+            stats.lockings.add(tick.locking_ns);
+            stats.cleanings.add(tick.cleaning_ns);
+            stats.counters.add(tick.counters_ns);
+            stats.threads.add(tick.threads_ns);
+        }
+        let of_session = Overheads::of_session(&stats.read());
+        let written = written(|json| of_session.write(json));
+        assert_eq!(written["statistics"], expected);
+        assert_eq!(written["samples"]["data"], serde_json::json!([]));
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::buffer::BufferSnapshot;
 use crate::platform::ProcessStart;
-use crate::state::{OpenPauses, Session};
+use crate::state::{OpenPauses, OverheadStats, Session};
 use crate::threads::OffThreadRef;
 use crate::types::{Page, ProcessId, TimeStamp};
 use crate::unwind::{ModuleTable, NamedCode};
@@ -14,6 +14,7 @@ use crate::unwind::{ModuleTable, NamedCode};
 pub(crate) struct ProfileSource {
     pub(crate) process: ProcessId,
     pub(crate) product: String,
+    pub(crate) version: Option<String>,
     pub(crate) process_name: String,
     pub(crate) etld1: Option<String>,
     pub(crate) pages: Vec<Arc<Page>>,
@@ -23,6 +24,8 @@ pub(crate) struct ProfileSource {
     pub(crate) session: Arc<Session>,
     /// The session's counts at this moment, by name.
     pub(crate) counts: Vec<(&'static str, u64)>,
+    /// The statistics of the sampler's ticks at this moment.
+    pub(crate) overheads: OverheadStats,
     pub(crate) taken_at: TimeStamp,
     /// Whether the profiler is shutting down, so that this is the process's last profile.
     pub(crate) is_shutting_down: bool,

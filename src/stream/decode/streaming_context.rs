@@ -128,8 +128,8 @@ pub(crate) struct ProcessStreamingContext {
     /// Number of payloads among the markers printed so far that could not be read back.
     pub(crate) spoiled_payloads: Cell<u64>,
     pub(crate) paused_ranges: PausedRanges,
-    /// The cost of the sampler's ticks, if the session recorded it.
-    pub(crate) overheads: Option<Overheads>,
+    /// The cost of the sampler's ticks.
+    pub(crate) overheads: Overheads,
     /// Time before which data is left out, in ns since the process began: see
     /// [`ProfileSource::cut_ns`].
     cut_ns: u64,
@@ -242,7 +242,7 @@ impl ProcessStreamingContext {
             marker_stacks: NumberMap::default(),
             spoiled_payloads: Cell::new(0),
             paused_ranges: PausedRanges::default(),
-            overheads: None,
+            overheads: Overheads::of_session(&source.overheads),
             cut_ns: source.cut_ns(),
             entry_counts: EntryCounts::default(),
             chunks_with_markers: Vec::new(),
@@ -442,7 +442,7 @@ impl ProcessStreamingContext {
             EntryKind::Overhead => {
                 let overhead = Overhead::read(entry)?;
                 if overhead.time_ns >= self.cut_ns {
-                    self.overheads.get_or_insert_default().add(&overhead);
+                    self.overheads.add(&overhead);
                 }
                 Some(EntryClass::Overhead)
             }

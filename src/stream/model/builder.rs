@@ -173,10 +173,7 @@ impl ModelBuilder<'_> {
             started_ns: Some(0),
             ended_ns: shutdown.then(|| time(source.ns_since_start(source.taken_at))),
             paused_ranges: Some(json_text(|json| process.paused_ranges.write(json))),
-            overhead: process
-                .overheads
-                .as_ref()
-                .map(|overheads| json_text(|json| overheads.write(json))),
+            overhead: Some(json_text(|json| process.overheads.write(json))),
             pages: Some(json_text(|json| {
                 json.array(|json| write_pages(json, &source.pages));
             })),

@@ -6,6 +6,7 @@ use crate::stream::decode::ProcessStreamingContext;
 use crate::stream::decode::ProfileSource;
 use crate::stream::resolve::MarkerTypes;
 use crate::stream::write::losses::write_losses;
+use crate::stream::write::program_info::{write_extra, write_version};
 use crate::types::{CategoryInfo, Features, signal_name};
 
 /// Version of the format. Since version 36, the texts of markers are string indices.
@@ -73,8 +74,7 @@ pub(crate) fn write_meta(
         json.key("platform").string("Linux");
         json.key("oscpu")
             .string(&format!("{} {}", system.os, std::env::consts::ARCH));
-        // The viewer would show a number here as the product's version.
-        json.key("misc").string("");
+        write_version(json, source, process);
         json.key("abi")
             .string(&format!("{}-gcc3", std::env::consts::ARCH));
         json.key("toolkit").string("");
@@ -109,6 +109,7 @@ pub(crate) fn write_meta(
             .string(&signal_name(source.session.settings.signal));
         json.key("presymbolicated").bool(symbolicated);
         write_losses(json.key("losses"), source, process);
+        write_extra(json.key("extra"), source);
     });
 }
 

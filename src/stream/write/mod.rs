@@ -6,6 +6,7 @@ mod meta;
 mod options;
 mod pages;
 mod profile;
+mod program_info;
 mod thread_tables;
 
 pub(crate) use meta::write_meta;

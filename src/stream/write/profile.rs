@@ -89,9 +89,7 @@ pub(crate) fn stream_gecko_json(
         json.key("pages")
             .array(|json| write_pages(json, &source.pages));
         progress.set_local_progress(PAGES_END, ProgressLocation::Overheads);
-        if let Some(overheads) = &process.overheads {
-            overheads.write(json.key("profilerOverhead"));
-        }
+        process.overheads.write(json.key("profilerOverhead"));
         progress.set_local_progress(OVERHEADS_END, ProgressLocation::Counters);
         write_counters(json.key("counters"), source, &process);
         json.key("sources").object(|json| {

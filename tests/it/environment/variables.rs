@@ -493,7 +493,8 @@ fn settings_are_recorded_in_the_profile() {
         });
         assert_eq!(read.0["meta"]["configuration"], expected);
         assert_eq!(read.0["meta"]["presymbolicated"], serde_json::json!(false));
-        assert!(read.0.get("profilerOverhead").is_none());
+        let overhead = &read.0["profilerOverhead"];
+        assert_eq!(overhead["samples"]["data"], serde_json::json!([]));
         assert!(!read.samples("child-main").is_empty());
     });
 }
@@ -531,8 +532,8 @@ fn overheads_of_each_tick_are_recorded() {
             "{sum} against {overhead}"
         );
         let profiled_ms = rows[rows.len() - 1][0] - rows[0][0];
-        assert!((number("profiledDuration") - profiled_ms).abs() < 0.001);
-        assert!((number("overheadPercentage") - sum / 1e3 / profiled_ms * 100.0).abs() < 0.01);
+        assert!((number("profiledDuration") - profiled_ms * 1e3).abs() < 1.0);
+        assert!((number("overheadPercentage") - sum / 1e3 / profiled_ms).abs() < 1e-4);
         for name in [
             "Interval", "Overhead", "Lockings", "Cleaning", "Counter", "Thread",
         ] {

@@ -9,12 +9,13 @@ use crate::common::{Read, isolated, libtest_name, mark, wait_until, work_for_cpu
 use gekkota::process::{
     ExitProfileError, Page, profiler_clear_all_pages, profiler_env_vars_for_child_process,
     profiler_received_exit_profile, profiler_register_page, profiler_set_process_name,
-    profiler_unregister_page,
+    profiler_set_version, profiler_unregister_page,
 };
 use gekkota::{
     StartParams, profiler_get_profile, profiler_init, profiler_pause, profiler_shutdown,
     profiler_start, profiler_stop, register_thread,
 };
+use serde_json::json;
 
 /// Set in the child process.
 const ROLE: &str = "GEKKOTA_TEST_ROLE";
@@ -132,6 +133,72 @@ fn process_name_is_that_set_by_the_application() {
         start();
         assert_eq!(names(), (executable, None, product));
         profiler_shutdown();
+    });
+}
+
+/// Returns the value of an entry that the viewer adds to its information about the profile.
+fn extra(read: &Read, section: &str, label: &str) -> Option<serde_json::Value> {
+    let sections = read.0["meta"]["extra"].as_array().expect("sections");
+    let section = sections.iter().find(|known| known["label"] == section)?;
+    let mut entries = section["entries"].as_array().expect("entries").iter();
+    let entry = entries.find(|entry| entry["label"] == label)?;
+    Some(entry["value"].clone())
+}
+
+#[test]
+fn profile_has_the_version_and_build_of_the_program() {
+    isolated(|| {
+        // Before the profiler is initialized.
+        profiler_set_version("1.20.3-rc.1");
+        start();
+        let version = |read: &Read| {
+            let version = extra(read, "Program", "Version");
+            (read.0["meta"]["misc"].clone(), version)
+        };
+        let read = Read::of_running();
+        let expected = (json!("rv:1.20.3"), Some(json!("1.20.3-rc.1")));
+        assert_eq!(version(&read), expected);
+        let executable = std::env::current_exe().expect("an executable");
+        let libs = read.0["libs"].as_array().expect("libs");
+        let is_own = |lib: &&serde_json::Value| lib["path"] == executable.to_str().expect("UTF-8");
+        let own = libs.iter().find(is_own).expect("the executable");
+        assert!(own["codeId"].is_string(), "{own}");
+        assert_eq!(read.0["meta"]["appBuildID"], own["codeId"]);
+        for without_number in ["nightly", ""] {
+            profiler_set_version(without_number);
+            let text = (!without_number.is_empty()).then(|| json!(without_number));
+            assert_eq!(version(&Read::of_running()), (json!(""), text));
+        }
+        profiler_set_version("2.0");
+        profiler_shutdown();
+        start();
+        assert_eq!(version(&Read::of_running()), (json!(""), None));
+    });
+}
+
+#[test]
+fn profile_has_the_overhead_of_the_profiler() {
+    isolated(|| {
+        start();
+        let cpu_ms = || {
+            let read = Read::of_running();
+            let value = |label| extra(&read, "Profiler", label).expect("an entry");
+            let number = |label| value(label).as_f64().expect("a number");
+            assert!(number("Ticks") >= 0.0 && number("Memory of the buffer") > 0.0);
+            assert!(number("Missed ticks") == read.count("missed_ticks") as f64);
+            let session_ms = ["profilingStartTime", "profilingEndTime"]
+                .map(|key| read.0["meta"][key].as_f64().expect("a time"));
+            let cpu_ms = number("CPU time of the sampler");
+            let share = cpu_ms / (session_ms[1] - session_ms[0]);
+            assert!((number("Share of one processor") - share).abs() < 1e-3);
+            let statistics = read.0["profilerOverhead"]["statistics"].clone();
+            (cpu_ms, statistics["overheadPercentage"].as_f64())
+        };
+        wait_until("the sampler has used CPU time", || {
+            let (cpu_ms, percentage) = cpu_ms();
+            // A fraction: the viewer multiplies it.
+            cpu_ms > 0.0 && percentage.is_some_and(|fraction| fraction > 0.0)
+        });
     });
 }
 

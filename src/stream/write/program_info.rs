@@ -1,0 +1,135 @@
+//! Writes the program's version, and what the profiler cost, into the profile's `meta`. The viewer
+//! shows them with the information about the profile.
+
+use std::path::Path;
+
+use crate::json::JsonWriter;
+use crate::stream::decode::{ProcessStreamingContext, ProfileSource};
+use crate::stream::resolve::{code_id, library_name};
+
+/// A value, with the format in which the viewer shows it.
+enum Value<'a> {
+    Text(&'a str),
+    Count(u64),
+    Bytes(u64),
+    DurationNs(u64),
+    /// From 0 to 1.
+    Fraction(f64),
+}
+
+impl Value<'_> {
+    fn write(&self, json: &mut JsonWriter<'_>, label: &str) {
+        json.object(|json| {
+            json.key("label").string(label);
+            let format = match self {
+                Self::Text(_) => "string",
+                Self::Count(_) => "integer",
+                Self::Bytes(_) => "bytes",
+                Self::DurationNs(_) => "duration",
+                Self::Fraction(_) => "percentage",
+            };
+            json.key("format").string(format);
+            let value = json.key("value");
+            match *self {
+                Self::Text(text) => value.string(text),
+                Self::Count(number) | Self::Bytes(number) => value.unsigned(number),
+                Self::DurationNs(ns) => value.time_ms(ns),
+                Self::Fraction(fraction) => value.float(fraction),
+            }
+        });
+    }
+}
+
+/// Writes the fields of `meta` by which the viewer tells builds of the program apart.
+pub(super) fn write_version(
+    json: &mut JsonWriter<'_>,
+    source: &ProfileSource,
+    process: &ProcessStreamingContext,
+) {
+    // The viewer shows the number at the end of this text beside the program's name.
+    let number = source.version.as_deref().map_or("", number_of_version);
+    let misc = match number {
+        "" => String::new(),
+        number => format!("rv:{number}"),
+    };
+    json.key("misc").string(&misc);
+    let name = library_name(Path::new(&source.product));
+    let mut modules = process.modules.iter();
+    let program = modules.find(|module| library_name(&module.image.path) == name);
+    if let Some(id) = program.and_then(|program| code_id(&program.image.build_id)) {
+        json.key("appBuildID").string(&id);
+    }
+}
+
+/// Returns the number at the beginning of a version: `1.2.3` of `1.2.3-rc.1`.
+fn number_of_version(version: &str) -> &str {
+    let end = version.find(|letter: char| !letter.is_ascii_digit() && letter != '.');
+    version[..end.unwrap_or(version.len())].trim_end_matches('.')
+}
+
+/// Writes the sections that the viewer adds to its information about the profile.
+pub(super) fn write_extra(json: &mut JsonWriter<'_>, source: &ProfileSource) {
+    json.array(|json| {
+        if let Some(version) = &source.version {
+            section(json, "Program", &[("Version", Value::Text(version))]);
+        }
+        let count = |name: &str| {
+            let mut counts = source.counts.iter();
+            counts
+                .find(|(known, _)| *known == name)
+                .map_or(0, |count| count.1)
+        };
+        let memory = source.buffer.chunk_memory();
+        let cpu_ns = count("sampler_cpu_ns");
+        let session_ns = source.taken_at.since_ns(source.session.started_at);
+        let entries = [
+            ("Version of gekkota", Value::Text(env!("CARGO_PKG_VERSION"))),
+            ("CPU time of the sampler", Value::DurationNs(cpu_ns)),
+            (
+                "Share of one processor",
+                Value::Fraction(cpu_ns as f64 / session_ns.max(1) as f64),
+            ),
+            ("Ticks", Value::Count(count("ticks"))),
+            ("Missed ticks", Value::Count(count("missed_ticks"))),
+            (
+                "Missed samples of running threads",
+                Value::Count(count("unanswered_ticks")),
+            ),
+            (
+                "Memory of the buffer",
+                Value::Bytes(memory.unreleased_bytes + memory.released_bytes),
+            ),
+        ];
+        section(json, "Profiler", &entries);
+    });
+}
+
+fn section(json: &mut JsonWriter<'_>, label: &str, entries: &[(&str, Value<'_>)]) {
+    json.object(|json| {
+        json.key("label").string(label);
+        json.key("entries").array(|json| {
+            entries
+                .iter()
+                .for_each(|(label, value)| value.write(json, label));
+        });
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn number_of_version_ends_before_other_text() {
+        for (version, number) in [
+            ("1.2.3", "1.2.3"),
+            ("1.2.3-rc.1", "1.2.3"),
+            ("2.0+build.5", "2.0"),
+            ("7.", "7"),
+            ("v1", ""),
+            ("", ""),
+        ] {
+            assert_eq!(number_of_version(version), number);
+        }
+    }
+}

@@ -6,12 +6,13 @@
 // expressions:
 //   { "product": "demo", "threads": ["GeckoMain", "/^worker-/"], "hotFunctions": {"^worker-": ["demo::parse"]},
 //     "scripts": {"^worker-": ["^judge$"]}, "markers": {"^worker-": ["request"]},
-//     "longestMs": {"^worker-": {"Jank": [150, 250]}}, "counters": ["Process CPU"] }
+//     "longestMs": {"^worker-": {"Jank": [150, 250]}}, "categories": {"^worker-": ["Requests"]},
+//     "counters": ["Process CPU"] }
 // The items of hotFunctions and scripts are regular expressions, too. Scripts must be in the
 // viewer's call tree for "JavaScript", and no other of the 40 hottest functions may be there. Idle
 // samples do not count. If several threads have the same name, one of them has to match. Markers
 // that the viewer derives, such as "Jank", count too. longestMs gives the range for the longest
-// marker of a name.
+// marker of a name. Categories are those of samples.
 
 import { execFile } from "node:child_process";
 import { readFileSync, rmSync } from "node:fs";
@@ -154,6 +155,7 @@ async function checkProfile(file, expect) {
     // On a thread without samples, profiler-cli counts the bytes of its allocations instead.
     const timing = samples.callTreeSummaryStrategy === "timing";
     thread.samples = timing ? samples.categoryBreakdown.totalSamples : 0;
+    thread.category = timing ? samples.categoryBreakdown.categories.map((category) => category.name) : [];
     // "thread samples" names at most 50 functions.
     const { functions } = await ask("thread", "functions", "--include-idle", "--limit", "0", ...at);
     thread.function = timing ? functions.filter((func) => func.totalSamples > 0).map((func) => func.name) : [];
@@ -191,6 +193,7 @@ async function checkProfile(file, expect) {
     check(`no other script on ${pattern}`, !others.length, list(others));
   }
   onThreads(expect.markers, "marker", (item, name) => item === name);
+  onThreads(expect.categories, "category", (item, name) => item === name);
   for (const [pattern, limits] of Object.entries(expect.longestMs ?? {})) {
     const matching = threads.filter((thread) => new RegExp(pattern).test(thread.name));
     for (const [name, [least, most]] of Object.entries(limits)) {
@@ -213,7 +216,7 @@ if (Number.parseInt(process.versions.node, 10) < 24) {
   process.exit(2);
 }
 const expect = JSON.parse(readFileSync(expectFile));
-const known = ["product", "threads", "hotFunctions", "scripts", "markers", "longestMs", "counters"];
+const known = ["product", "threads", "hotFunctions", "scripts", "markers", "longestMs", "categories", "counters"];
 const unknown = Object.keys(expect).filter((key) => !known.includes(key));
 if (unknown.length) {
   console.error(`check-profile.mjs: cannot use ${expectFile}: got the keys ${unknown.join(", ")}, expected ${known.join(", ")}`);

@@ -10,12 +10,21 @@ use std::time::{Duration, Instant};
 use flate2::{Compression, write::GzEncoder};
 use gekkota::{
     MarkerOptions, ThreadGuard, add_text_marker, auto_profiler_label, auto_profiler_marker_text,
-    gecko_profiler_category,
+    gecko_profiler_category, profiler_categories,
 };
 use regex::Regex;
 
 use crate::files::{TextFile, walk_folder};
 use crate::progress;
+
+profiler_categories! {
+    /// Looking for files and reading them. A category gives labels and markers its color.
+    Files("Files", blue) { Walk: "Walk", Read: "Read" }
+    /// Searching texts for patterns.
+    Patterns("Patterns", orange) { Search: "Search" }
+    /// Compressing texts.
+    Encoding("Encoding", magenta) { Compress: "Compress" }
+}
 
 /// Patterns to search for: functions, strings, links, numbers, and words that hint at problems.
 const PATTERNS: [&str; 5] = [
@@ -114,19 +123,12 @@ fn share_of(mut files: Vec<TextFile>, (index, workers): (usize, usize)) -> Vec<T
     files.into_iter().skip(index).step_by(workers).collect()
 }
 
-/// Lists the files of the folder. A category gives a label its color. The categories are Gecko's,
-/// so the nearest ones are used: the network for reading, selectors for patterns, media for
-/// encoding.
+/// Lists the files of the folder.
 #[inline(never)]
 fn find_files(folder: &Path, deadline: Instant) -> Vec<TextFile> {
     let folder_name = &folder.to_string_lossy();
-    auto_profiler_label!("walk", Network);
-    auto_profiler_marker_text!(
-        "Walk",
-        gecko_profiler_category!(Network),
-        MarkerOptions::default(),
-        folder_name
-    );
+    auto_profiler_label!("walk", Files::Walk);
+    auto_profiler_marker_text!("Walk", Files::Walk, MarkerOptions::default(), folder_name);
     walk_folder(folder, MAX_FILES, Some(deadline))
 }
 
@@ -138,7 +140,7 @@ struct Text {
 /// Reads the next batch of files. Skips files that can no longer be read.
 #[inline(never)]
 fn read_batch<'a>(files: &mut impl Iterator<Item = &'a TextFile>, deadline: Instant) -> Vec<Text> {
-    auto_profiler_label!("read", Network);
+    auto_profiler_label!("read", Files::Read);
     let mut texts = Vec::new();
     let mut bytes = 0;
     for file in files {
@@ -177,13 +179,8 @@ fn name_batch(texts: &[Text]) -> String {
 #[inline(never)]
 fn search_batch(texts: &[Text], patterns: &[Regex], totals: &Totals) {
     let batch = name_batch(texts);
-    auto_profiler_label!("search", Layout, Selectorquery);
-    auto_profiler_marker_text!(
-        "Search",
-        gecko_profiler_category!(Layout),
-        MarkerOptions::default(),
-        &batch
-    );
+    auto_profiler_label!("search", Patterns::Search);
+    auto_profiler_marker_text!("Search", Patterns::Search, MarkerOptions::default(), &batch);
     for Text { text, .. } in texts {
         totals
             .matches
@@ -202,10 +199,10 @@ fn search_text(text: &str, patterns: &[Regex]) -> u64 {
 #[inline(never)]
 fn compress_batch(texts: &[Text], totals: &Totals) {
     let batch = name_batch(texts);
-    auto_profiler_label!("compress", Media);
+    auto_profiler_label!("compress", Encoding::Compress);
     auto_profiler_marker_text!(
         "Compress",
-        gecko_profiler_category!(Media),
+        Encoding::Compress,
         MarkerOptions::default(),
         &batch
     );

@@ -21,13 +21,18 @@ use std::time::{Duration, Instant};
 
 use gekkota::{
     AutoProfilerInit, ProfilerLayer, ProfilerLogger, ProfilerSession, StartParams,
-    gecko_profiler_category, profiler_thread_sleep, profiler_thread_wake, register_thread,
+    profiler_categories, profiler_thread_sleep, profiler_thread_wake, register_thread,
 };
 use log::LevelFilter;
 use tokio::runtime::{Builder, Runtime};
 use tracing::Instrument;
 use tracing::field::Empty;
 use tracing_subscriber::prelude::*;
+
+profiler_categories! {
+    /// Category of the server's spans and events, and of the samples below them.
+    Server("Server", blue) { Requests: "Requests" }
+}
 
 const REQUESTS: usize = 60;
 const PATHS: [&str; 4] = ["/", "/search", "/report", "/missing"];
@@ -41,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     ProfilerLogger::new(Terminal)
         .markers_up_to(LevelFilter::Debug)
         .install(LevelFilter::Error)?;
-    let layer = ProfilerLayer::new().with_category(gecko_profiler_category!(Network));
+    let layer = ProfilerLayer::new().with_category(Server::Requests);
     // `init` is not used here, because with the default features of `tracing-subscriber` it also
     // installs a logger.
     tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer))?;

@@ -14,7 +14,7 @@ pub(crate) fn name() -> &'static str {
 pub(crate) fn schema() -> MarkerSchema {
     let mut schema = Log::marker_type_display();
     schema
-        .set_table_label("({marker.name}) {marker.data.message} {marker.data.fields}")
+        .set_table_label("{marker.data.message} {marker.data.fields}")
         .set_chart_label("{marker.data.message} {marker.data.fields}")
         .add_key_label_format("location", "Location", Format::UniqueString);
     schema

@@ -56,6 +56,7 @@ macro_rules! marker_type {
             }
 
             fn marker_type_display() -> $crate::schema::MarkerSchema {
+                #[allow(unused_mut, reason = "a type may have neither fields nor options")]
                 let mut schema = $crate::schema::MarkerSchema::new($crate::__marker_type_places!($($option = $value;)*));
                 $($crate::__marker_type_field!(schema, $field, $label, $format);)*
                 $($crate::__marker_type_option!(schema, $option = $value);)*

@@ -57,7 +57,10 @@ impl ProfilerMarker for TracingSpan {
 
     fn marker_type_display() -> MarkerSchema {
         let mut schema = MarkerSchema::new(&[Location::MarkerChart, Location::MarkerTable]);
-        schema.set_all_labels("{marker.name} {marker.data.fields}");
+        // Table and chart show the name themselves, and the tooltip shows each field.
+        schema
+            .set_table_label("{marker.data.fields}")
+            .set_chart_label("{marker.data.fields}");
         add_fields_to(&mut schema, true, RESERVED);
         schema
             .add_key_label_format("busy", "Busy", Format::Duration)

@@ -44,7 +44,7 @@ marker_type! {
         /// Id of the flow.
         pub flow: FlowId => "Flow", Flow;
     }
-    table_label = "{marker.name} (flow={marker.data.flow})";
+    table_label = "{marker.name} - (flow={marker.data.flow})";
 }
 
 marker_type! {
@@ -57,7 +57,7 @@ marker_type! {
         pub flow: FlowId => "Flow", Flow;
     }
     table_label = "{marker.name} - {marker.data.name} (flow={marker.data.flow})";
-    chart_label = "{marker.name} - {marker.data.name}";
+    chart_label = "{marker.data.name}";
 }
 
 marker_type! {
@@ -71,7 +71,7 @@ marker_type! {
     }
     stack_based = true;
     table_label = "{marker.name} - {marker.data.name} (flow={marker.data.flow})";
-    chart_label = "{marker.name} - {marker.data.name}";
+    chart_label = "{marker.data.name}";
 }
 
 marker_type! {
@@ -82,7 +82,7 @@ marker_type! {
         /// Id of the flow.
         pub terminatingFlow: FlowId => "Terminating Flow", TerminatingFlow;
     }
-    table_label = "{marker.name} (terminatingFlow={marker.data.terminatingFlow})";
+    table_label = "{marker.name} - (terminatingFlow={marker.data.terminatingFlow})";
 }
 
 marker_type! {
@@ -96,7 +96,7 @@ marker_type! {
         pub terminatingFlow: FlowId => "Terminating Flow", TerminatingFlow;
     }
     table_label = "{marker.name} - {marker.data.name} (terminatingFlow={marker.data.terminatingFlow})";
-    chart_label = "{marker.name}";
+    chart_label = "{marker.data.name}";
 }
 
 marker_type! {
@@ -107,5 +107,5 @@ marker_type! {
         pub flow: FlowId => "Terminating Flow", TerminatingFlow;
     }
     stack_based = true;
-    table_label = "{marker.name} (terminatingFlow={marker.data.flow})";
+    table_label = "{marker.name} - (terminatingFlow={marker.data.flow})";
 }

@@ -74,7 +74,6 @@ marker_type! {
     pub struct DetectedHang {}
     name = "BHR-detected hang";
     places = [MarkerChart, MarkerTable, TimelineOverview];
-    table_label = "{marker.name}";
 }
 
 marker_type! {

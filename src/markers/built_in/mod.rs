@@ -2,6 +2,8 @@
 //!
 //! [`Tracing`], [`StackMarker`] and [`FlowStackMarker`] have the shape that Mozilla's crate gives
 //! them; each other type has one field for each of Gecko's.
+//! Labels for the chart and the table do not repeat the marker's name, which the viewer shows there
+//! anyway: some of Gecko's do.
 //! For a marker that has only a text, use [`add_text_marker`](crate::api::add_text_marker).
 //!
 //! Left out are `Java`, `JavaWithDetails` and `CONTENT_FULL_PAINT_TIME`, which only Android or a

@@ -32,7 +32,9 @@ marker_type! {
         /// Speed in GHz.
         pub speed: f64 => "CPU Speed (GHz)", String;
     }
-    label = "{marker.name} Speed = {marker.data.speed}GHz";
+    chart_label = "{marker.data.speed}GHz";
+    table_label = "{marker.name} - Speed = {marker.data.speed}GHz";
+    tooltip_label = "{marker.name} Speed = {marker.data.speed}GHz";
     graph = (speed, Bar, Ink);
 }
 
@@ -82,5 +84,5 @@ marker_type! {
         pub label: CowString => "Label", String;
     }
     chart_label = "{marker.data.Count}";
-    table_label = "{marker.name}: {marker.data.Count}";
+    table_label = "{marker.name} - {marker.data.Count}";
 }

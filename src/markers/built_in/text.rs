@@ -91,7 +91,7 @@ marker_type! {
         /// The message.
         pub message: CowString => "Message", UniqueString;
     }
-    table_label = "({marker.name}) {marker.data.message}";
+    table_label = "{marker.data.message}";
     chart_label = "{marker.data.message}";
 }
 

@@ -289,6 +289,24 @@ fn check_flows(markers: &[TypedMarker]) {
     assert_eq!((flows.len(), count), (8, 8), "each span has its own flow");
 }
 
+/// Checks that no label repeats the marker's name, which is the span's name or the event's target:
+/// the viewer shows it beside the label.
+fn check_viewer_labels(read: &Read) {
+    let schemas = read.0["meta"]["markerSchema"].as_array().expect("schemas");
+    for (name, label) in [
+        ("TracingSpan", "{marker.data.fields}"),
+        ("Log", "{marker.data.message} {marker.data.fields}"),
+    ] {
+        let schema = schemas.iter().find(|schema| schema["name"] == name);
+        let schema = schema.expect("a schema");
+        assert_eq!(
+            [&schema["chartLabel"], &schema["tableLabel"]],
+            [label, label]
+        );
+        assert!(schema.get("tooltipLabel").is_none());
+    }
+}
+
 #[test]
 fn spans_and_events_become_labels_and_markers() {
     isolated(|| {
@@ -311,6 +329,7 @@ fn spans_and_events_become_labels_and_markers() {
         let read = Read::from_profile(&session.finish().expect("profile"));
 
         check_labels(&read);
+        check_viewer_labels(&read);
         let markers = typed_markers(&read, "spans");
         let outer = only(&markers, "outer span");
         let took_ms = outer.end_ms.expect("an interval") - outer.start_ms;

@@ -113,6 +113,17 @@ pub(crate) fn check_schemas_use_viewer_words(read: &Read) {
         );
     }
 
+    // The viewer shows the name beside both labels, and omits it where a label of the table begins
+    // with it.
+    for (name, schema) in &schemas {
+        let label = |key: &str| schema[key].as_str().unwrap_or_default();
+        let table = label("tableLabel");
+        let table = table.strip_prefix("{marker.name} - ").unwrap_or(table);
+        for label in [label("chartLabel"), table] {
+            assert!(!label.contains("{marker.name}"), "{name}: {label}");
+        }
+    }
+
     let labels = schemas["labels"];
     assert_eq!(
         labels["chartLabel"],

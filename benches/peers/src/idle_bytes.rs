@@ -5,8 +5,8 @@
 //! `ours_one` for a single one: the bytes of all entries with samples that were put into the buffer
 //! during the span, including their length prefixes, divided by threads and seconds. They include
 //! what the snapshots at both ends add, because taking a snapshot brings the buffer up to date.
-//! `every_entry` is all bytes that were put, including the counter of the process's CPU time, which
-//! has a value at each tick and belongs to no thread.
+//! `every_entry` is all bytes that were put, including the counters of the process's CPU time and
+//! memory, which have a value every 20 ms and belong to no thread.
 //!
 //! `gecko` is the size of the same samples in Gecko's buffer: its entries for a repeated sample, by
 //! the model in `gecko_coding.rs`.

@@ -198,7 +198,11 @@ fn marker_has_requested_stack() {
         );
         assert_eq!(stack("labels"), ["around labels", "(root)"]);
         let guard = stack("guard");
-        assert!(guard[0].contains("drops_a_guard (in"), "{guard:#?}");
+        // The compiler may leave a guard's drop glue as functions of their own.
+        let mut callers = guard.iter();
+        let caller = callers.find(|name| !name.starts_with("core::ptr::drop_in_place"));
+        let drops = caller.is_some_and(|name| name.contains("drops_a_guard (in"));
+        assert!(drops, "{guard:#?}");
 
         let caused = stack("caused");
         assert!(caused[0].contains("causes_something (in"), "{caused:#?}");

@@ -379,6 +379,8 @@ pub mod __private {
     pub use crate::api::{records_flows, records_markers_of_current_thread, would_record};
     #[cfg(all(has_profiler, feature = "unwind_benchmark"))]
     pub use crate::sampler::repeat_unwinding;
+    #[cfg(all(has_profiler, feature = "unwind_benchmark"))]
+    pub use crate::symbols::resolve_addresses;
     pub use crate::types::{CategoryDefinition, place_among};
     pub use crate::util::ShortText;
     pub use crate::{__gecko_profiler_label as gecko_profiler_label, auto_profiler_label};

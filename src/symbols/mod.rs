@@ -19,6 +19,8 @@
 //! # Read next
 //! `names.rs`, `resolver.rs`, `name_cache.rs`, then `crate::stream`.
 
+#[cfg(feature = "unwind_benchmark")]
+mod benchmark;
 mod debug_information;
 mod demangle;
 mod fallback;
@@ -34,6 +36,8 @@ mod public_names;
 mod resolver;
 mod separate_files;
 
+#[cfg(feature = "unwind_benchmark")]
+pub use benchmark::resolve_addresses;
 pub(crate) use module_files::UnreadFile;
 pub(crate) use name_cache::{FoundNames, NameCache, names_bytes};
 pub(crate) use names::{AddressName, AddressNames, FrameName, SampledAddress};

@@ -4,10 +4,12 @@
 //! one runs.
 
 use std::error::Error;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, Output, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
+
+use crate::memory::{self, Watched};
 
 /// First argument of a child process.
 pub(crate) const FLAG: &str = "--child";
@@ -19,6 +21,8 @@ const PARTS: &[(&str, Part)] = &[
     ("bytes_per_sample", crate::bytes_per_sample::run_part),
     ("capture", crate::capture::run_part),
     ("churn", crate::churn::run_part),
+    ("first_name", crate::first_name::run_part),
+    ("formats", crate::formats::run_part),
     ("hour", crate::hour::run_part),
     ("idle", crate::idle::run_part),
     ("idle_bytes", crate::idle_bytes::run_part),
@@ -33,6 +37,8 @@ const PARTS: &[(&str, Part)] = &[
     ("stall", crate::stall::run_part),
     ("start", crate::start::run_part),
     ("stream", crate::stream::run_part),
+    ("summary", crate::summary::run_part),
+    ("symbolicate", crate::symbolicate::run_part),
     ("tracing_layer", crate::tracing_layer::run_part),
 ];
 
@@ -40,18 +46,46 @@ const PARTS: &[(&str, Part)] = &[
 /// not hang the parent.
 const RUN_TIMEOUT: Duration = Duration::from_secs(60);
 /// Parts with the longer timeout: they make long recordings, and run no peer's signal handler.
-const LONG_PARTS: [&str; 3] = ["hour", "snapshot_pause", "stream"];
+const LONG_PARTS: [&str; 6] = [
+    "first_name",
+    "formats",
+    "hour",
+    "snapshot_pause",
+    "stream",
+    "symbolicate",
+];
 const LONG_RUN_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// Runs a part in a child process, and returns its answer.
 pub(crate) fn run(part: &str, arguments: &[String]) -> Result<Value, Box<dyn Error>> {
-    let output = Command::new(std::env::current_exe()?)
+    let output = command(part, arguments)?.output()?;
+    answer_in(part, arguments, &output)
+}
+
+/// Runs a part like [`run`], and also returns the peak of the process's anonymous memory. The
+/// answer must fit into a pipe, because it is only read at the end.
+pub(crate) fn run_watched(
+    part: &str,
+    arguments: &[String],
+) -> Result<(Value, Watched), Box<dyn Error>> {
+    let mut child = command(part, arguments)?.stdout(Stdio::piped()).spawn()?;
+    let watched = memory::watch(&mut child, LONG_RUN_TIMEOUT)?;
+    let answer = answer_in(part, arguments, &child.wait_with_output()?)?;
+    Ok((answer, watched))
+}
+
+fn command(part: &str, arguments: &[String]) -> Result<Command, Box<dyn Error>> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command
         .arg(FLAG)
         .arg(part)
         .args(arguments)
         .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()?;
+        .stderr(Stdio::inherit());
+    Ok(command)
+}
+
+fn answer_in(part: &str, arguments: &[String], output: &Output) -> Result<Value, Box<dyn Error>> {
     if !output.status.success() {
         return Err(format!(
             "cannot run `{part} {}`: the process ended with {}",

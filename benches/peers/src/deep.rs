@@ -11,6 +11,7 @@ use std::time::Duration;
 use gekkota::{ThreadGuard, auto_profiler_label};
 
 use crate::busy::work;
+use crate::jobs::Jobs;
 
 /// What a thread does in the innermost call.
 #[derive(Clone, Copy)]
@@ -19,6 +20,8 @@ pub(crate) enum Rhythm {
     Busy,
     /// About 10 µs of work, then a sleep of this length.
     Bursts(Duration),
+    /// About 50 µs of work of another kind for each call path, in several libraries.
+    Jobs,
 }
 
 /// Number of call paths. All threads use the same ones, each starting with another.
@@ -38,11 +41,12 @@ impl DeepThreads {
         let mut threads = Vec::with_capacity(count);
         for number in 0..count {
             let (stop, all_are_ready) = (Arc::clone(&stop), Arc::clone(&all_are_ready));
+            let leaf = Leaf::new(rhythm)?;
             let builder = std::thread::Builder::new().name(format!("deep {number}"));
             threads.push(builder.spawn(move || {
                 let _registered = ThreadGuard::register("deep");
                 all_are_ready.wait();
-                work_until(&stop, number as u64, rhythm)
+                work_until(&stop, number as u64, leaf)
             })?);
         }
         all_are_ready.wait();
@@ -61,11 +65,7 @@ impl Drop for DeepThreads {
     }
 }
 
-fn work_until(stop: &AtomicBool, seed: u64, rhythm: Rhythm) -> u64 {
-    let mut leaf = Leaf {
-        rhythm,
-        numbers: Box::new([0; 512]),
-    };
+fn work_until(stop: &AtomicBool, seed: u64, mut leaf: Leaf) -> u64 {
     let mut result = 0;
     let mut state = mix(seed + PATHS);
     while !stop.load(Ordering::Relaxed) {
@@ -87,11 +87,26 @@ fn mix(number: u64) -> u64 {
 struct Leaf {
     rhythm: Rhythm,
     numbers: Box<[u64; 512]>,
+    jobs: Option<Jobs>,
 }
 
 impl Leaf {
+    fn new(rhythm: Rhythm) -> io::Result<Self> {
+        let jobs = matches!(rhythm, Rhythm::Jobs).then(Jobs::new);
+        Ok(Self {
+            rhythm,
+            numbers: Box::new([0; 512]),
+            jobs: jobs
+                .transpose()
+                .map_err(|error| io::Error::other(error.to_string()))?,
+        })
+    }
+
     #[inline(never)]
     fn run(&mut self, path: u64) -> u64 {
+        if let Some(jobs) = &self.jobs {
+            return black_box(jobs.run(path));
+        }
         let hash = work(path, &mut self.numbers);
         if let Rhythm::Bursts(pause) = self.rhythm {
             std::thread::sleep(pause);

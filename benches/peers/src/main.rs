@@ -16,11 +16,16 @@ mod child;
 mod chrome_trace;
 mod churn;
 mod deep;
+mod first_name;
+mod formats;
 mod gecko_coding;
 mod handshake;
+mod heap;
 mod hour;
 mod idle;
 mod idle_bytes;
+mod jobs;
+mod kernels;
 mod label;
 mod libraries;
 mod machine;
@@ -30,6 +35,7 @@ mod marker_off;
 mod marker_stack;
 mod memory;
 mod oversubscribed;
+mod own_program;
 mod profile;
 mod put;
 mod rate;
@@ -38,6 +44,7 @@ mod raw_threads;
 mod recording;
 mod report;
 mod rows;
+mod samply;
 mod schedule;
 mod sleepers;
 mod slowdown;
@@ -47,6 +54,9 @@ mod stall;
 mod stall_arms;
 mod start;
 mod stream;
+mod summary;
+mod symbolicate;
+mod symbolicate_arms;
 mod target;
 mod tracing_layer;
 mod unwind;
@@ -184,6 +194,26 @@ const MEASUREMENTS: &[Measurement] = &[
         name: "hour",
         description: "time that a buffer of 128 MiB lasts for 8 busy threads, at 1,000 Hz",
         run: hour::measure,
+    },
+    Measurement {
+        name: "symbolicate",
+        description: "time and memory to name 10,000 addresses of a program with much debug information",
+        run: symbolicate::measure,
+    },
+    Measurement {
+        name: "first_name",
+        description: "time to save a profile of 8 threads with its first names, and again",
+        run: first_name::measure,
+    },
+    Measurement {
+        name: "formats",
+        description: "speed and memory use of each format's writer on 1,000,000 samples",
+        run: formats::measure,
+    },
+    Measurement {
+        name: "summary",
+        description: "share of regressions that the comparison of two profiles names first",
+        run: summary::measure,
     },
 ];
 

@@ -6,7 +6,8 @@
 //! small input. One that is made slower by 30 % works 13 rounds instead of 10.
 
 use std::hint::black_box;
-use std::time::Instant;
+
+use crate::raw::thread_cpu_ns;
 
 /// Rounds of each call. A call takes 10 to 20 µs, far less than a thread has between two samples.
 pub(crate) const ROUNDS: u64 = 10;
@@ -66,7 +67,7 @@ macro_rules! copies {
             /// The edit distance of two random words.
             #[inline(never)]
             pub(super) fn edit_distance(rounds: u64, seed: u64) -> u64 {
-                const LENGTH: usize = 24;
+                const LENGTH: usize = 32;
                 let (mut state, mut sum) = (seed ^ $seed, 0_u64);
                 for _ in 0..rounds {
                     let mut words = [[0_u8; LENGTH]; 2];
@@ -89,12 +90,12 @@ macro_rules! copies {
                 sum
             }
 
-            /// The primes below 2,048, by Eratosthenes' sieve.
+            /// The primes below 1,024, by Eratosthenes' sieve.
             #[inline(never)]
             pub(super) fn sieve(rounds: u64, seed: u64) -> u64 {
                 let mut sum = seed ^ $seed;
                 for _ in 0..rounds {
-                    let mut is_composite = [false; 2048];
+                    let mut is_composite = [false; 1024];
                     for number in 2..is_composite.len() {
                         if !is_composite[number] {
                             sum += number as u64;
@@ -135,14 +136,14 @@ macro_rules! copies {
                     b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
                 let (mut state, mut sum) = (seed ^ $seed, 0_u64);
                 for _ in 0..rounds {
-                    let mut text = [0_u8; 1024];
+                    let mut text = [0_u8; 2048];
                     for at in 0..text.len() / 4 {
                         state = next(state);
                         for digit in 0..4 {
                             text[4 * at + digit] = DIGITS[(state >> (6 * digit)) as usize % 64];
                         }
                     }
-                    sum += u64::from(black_box(&text)[512]);
+                    sum += u64::from(black_box(&text)[1024]);
                 }
                 sum
             }
@@ -152,15 +153,15 @@ macro_rules! copies {
             pub(super) fn longest_match(rounds: u64, seed: u64) -> u64 {
                 let (mut state, mut sum) = (seed ^ $seed, 0_u64);
                 for _ in 0..rounds {
-                    let mut text = [0_u8; 128];
+                    let mut text = [0_u8; 192];
                     for letter in &mut text {
                         state = next(state);
                         *letter = (state >> 62) as u8;
                     }
                     let mut longest = 0;
-                    for start in 0..64 {
+                    for start in 0..128 {
                         let mut length = 0;
-                        while length < 64 && text[start + length] == text[64 + length] {
+                        while length < 64 && text[start + length] == text[128 + length] {
                             length += 1;
                         }
                         longest = longest.max(length);
@@ -283,14 +284,16 @@ fn next(state: u64) -> u64 {
     state ^ state << 17
 }
 
-/// Calls the functions in a random order until `end`. The function `slower` works that many rounds.
+/// Calls the functions in a random order until the thread has used this much CPU time. The function
+/// `slower` works that many rounds.
 #[inline(never)]
-pub(crate) fn run_until(end: Instant, seed: u64, slower: Option<(usize, u64)>) -> u64 {
+pub(crate) fn run_for(cpu_ns: u64, seed: u64, slower: Option<(usize, u64)>) -> u64 {
     /// Calls between two looks at the clock.
-    const CALLS: usize = 16;
+    const CALLS: usize = 64;
     let all_calls: u64 = KERNELS.iter().map(|kernel| kernel.calls).sum();
     let (mut state, mut sum) = (seed | 1, 0);
-    while Instant::now() < end {
+    let end_ns = thread_cpu_ns() + cpu_ns;
+    while thread_cpu_ns() < end_ns {
         for _ in 0..CALLS {
             state = next(state);
             let mut drawn = (state >> 32) % all_calls;

@@ -1,16 +1,16 @@
 //! `summary`: whether `Profile::diff` names the function that became slower.
 //!
 //! A program of 30 real functions (`kernels.rs`) runs on as many threads as there are processors,
-//! at most four, for a fixed time, and calls them in a random order. It is sampled every 100 µs, so
-//! that a short run has the samples of a usual one. A regression is one function that does 30 %
-//! more work in each call. Runs without a change (before) alternate with runs with a regression
-//! (after). Each run is a process of its own, so runs differ as those of a program do, by their
-//! layout in memory and by what else the machine does.
+//! at most four, until each has used a fixed CPU time, and calls them in a random order. It is
+//! sampled every 100 µs, so that a short run has the samples of a usual one. A regression is one
+//! function that does 30 % more work in each call. Runs without a change (before) alternate with
+//! runs with a regression (after). Each run is a process of its own, so runs differ as those of a
+//! program do, by their layout in memory and by what else the machine does.
 //!
 //! `ours` is the share of 100 regressions whose function comes first in the comparison by self
-//! time, and grew. They are in the ten functions that are called often, so each has 4 to 9 % of the
+//! time, and grew. They are in the ten functions that are called often, so each has 4 to 8 % of the
 //! time. `called_slower` is the share of them that are also called surely slower. `seldom_called`
-//! has regressions of the other functions, with 1 to 5 %: here a change of 30 % may be within the
+//! has regressions of the other functions, with 1 to 4 %: here a change of 30 % may be within the
 //! noise of the samples.
 //!
 //! These profiles have the names of symbol tables. `in_full` compares the same runs with all debug
@@ -22,23 +22,24 @@
 
 use std::error::Error;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gekkota::profile::{SnapshotOptions, Symbolicate};
 use gekkota::{AutoProfilerInit, Profile, ProfilerSession, StartParams, ThreadGuard};
 use serde_json::{Value, json};
 
-use crate::kernels::{KERNELS, ROUNDS, run_until};
+use crate::kernels::{KERNELS, ROUNDS, run_for};
 use crate::machine::{self, load_note};
 use crate::profile::count;
 use crate::report::{Arm, Report};
 use crate::{Effort, Outcome, child};
 
 const INTERVAL: Duration = Duration::from_micros(100);
-const RUN: Duration = Duration::from_millis(800);
+/// CPU time of each thread: with the interval above, 8,000 samples.
+const CPU_TIME: Duration = Duration::from_millis(800);
 const REGRESSIONS: usize = 100;
-const SELDOM_REGRESSIONS: usize = 40;
-const QUICK_REGRESSIONS: usize = 10;
+const SELDOM_REGRESSIONS: usize = 20;
+const QUICK_REGRESSIONS: usize = 8;
 const SLOWER_ROUNDS: u64 = ROUNDS + ROUNDS * 3 / 10;
 /// The calls of a function that is called often.
 const OFTEN: u64 = 4;
@@ -74,7 +75,7 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     measured?;
     let mut notes = vec![format!(
         "{often} regressions in functions that are called often, {seldom} in others, {} comparisons without a change; each \
-         run {RUN:?}, {:.0} samples on average; CPUs used by other processes + the hypervisor: {taken}; {}",
+         run {CPU_TIME:?} of each thread, {:.0} samples on average; CPUs used by other processes + the hypervisor: {taken}; {}",
         results.unchanged,
         results.samples as f64 / results.runs.max(1) as f64,
         load_note()
@@ -339,11 +340,14 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
         .filters(["kernels"]);
     let session = ProfilerSession::start(params)?;
     std::thread::scope(|scope| {
-        let end = Instant::now() + RUN;
         for thread in 0..threads {
             scope.spawn(move || {
                 let _registered = ThreadGuard::register("kernels");
-                run_until(end, (seed * threads + thread + 1) << 20, slower)
+                run_for(
+                    CPU_TIME.as_nanos() as u64,
+                    (seed * threads + thread + 1) << 20,
+                    slower,
+                )
             });
         }
     });

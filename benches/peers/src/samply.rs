@@ -1,14 +1,9 @@
 //! Names addresses with samply-symbols, the crate with which samply and wholesym read files.
 //!
 //! wholesym adds the search for files, and their download. Here the file is known.
-//!
-//! **Contract** (cited below):
-//! - *unchanged*: the system lets nobody write to the file of a running program.
-#![allow(unsafe_code, reason = "a mapped file has no safe interface")]
 
 use std::error::Error;
 use std::fmt;
-use std::fs::File;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
@@ -19,6 +14,8 @@ use samply_symbols::{
     AddressInfo, CandidatePathInfo, FileAndPathHelper, FileAndPathHelperResult, FileLocation,
     LibraryInfo, LookupAddress, OptionallySendFuture, SymbolManager,
 };
+
+use crate::own_program;
 
 /// Returns what the file of this program says of each of these addresses in it.
 pub(crate) fn look_up(
@@ -45,7 +42,7 @@ fn finish<T>(future: impl Future<Output = T>) -> Result<T, Box<dyn Error>> {
     }
 }
 
-/// Maps files, and knows of no others than the one that was asked for.
+/// Maps the file that it was asked for, and knows of no others.
 struct MappedFiles;
 
 type Loaded<'a> = Pin<Box<dyn OptionallySendFuture<Output = FileAndPathHelperResult<Mmap>> + 'a>>;
@@ -76,11 +73,7 @@ impl FileAndPathHelper for MappedFiles {
     }
 
     fn load_file(&self, location: Location) -> Loaded<'_> {
-        Box::pin(async move {
-            let file = File::open(&location.0)?;
-            // SAFETY: *unchanged*.
-            Ok(unsafe { Mmap::map(&file) }?)
-        })
+        Box::pin(async move { Ok(own_program::map(&location.0)?) })
     }
 }
 

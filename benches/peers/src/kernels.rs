@@ -288,8 +288,9 @@ fn next(state: u64) -> u64 {
 /// `slower` works that many rounds.
 #[inline(never)]
 pub(crate) fn run_for(cpu_ns: u64, seed: u64, slower: Option<(usize, u64)>) -> u64 {
-    /// Calls between two looks at the clock.
-    const CALLS: usize = 64;
+    /// Calls between two looks at the clock, about 15 ms. The look is a system call, at whose end a
+    /// busy machine switches threads, so it would have samples of its own.
+    const CALLS: usize = 1024;
     let all_calls: u64 = KERNELS.iter().map(|kernel| kernel.calls).sum();
     let (mut state, mut sum) = (seed | 1, 0);
     let end_ns = thread_cpu_ns() + cpu_ns;

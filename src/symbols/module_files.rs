@@ -22,7 +22,7 @@ const OWN_FILE: &str = "/proc/thread-self/exe";
 pub(super) struct ModuleFiles {
     /// The file with the most information first.
     pub(super) files: Vec<SymbolFile>,
-    /// Whether the module is loaded, and its file matches or cannot be opened.
+    /// Whether the module is loaded, and its file cannot be opened.
     pub(super) may_fall_back: bool,
     /// Whether names may be missing because a file was left out for lack of memory.
     pub(super) lacks_memory: bool,
@@ -107,7 +107,8 @@ impl ModuleFiles {
         };
         let may_fall_back = !module.unloaded
             && match &own {
-                Ok(file) => is_matching(file),
+                // `backtrace` would read the same file, and parse all of it once more.
+                Ok(_) => false,
                 // `backtrace` would open a pipe, too, and wait for a writer.
                 Err(error) => error.kind() != io::ErrorKind::InvalidInput,
             };

@@ -7,10 +7,10 @@ use std::time::Duration;
 use crate::export::{ExportOptions, Format, ThreadSummary};
 use crate::markers::{MarkerTiming, ProfilerMarker};
 use crate::types::{
-    BufferInfo, ControlSignals, ExitProfileError, Features, FrameFlags, FunctionName, Page,
-    ProfilerTime, ProfilingCategoryPair, ProfilingState, ProfilingStates, ReadError, SamplingState,
-    SaveError, ScriptDescription, StackFeatures, StackFrame, StartError, StartParams, SuspendError,
-    Symbolicate, ThreadId, ThreadProfilingFeatures,
+    BufferInfo, ControlSignals, ExitProfileError, Features, FrameFlags, FunctionName, NameOptions,
+    Page, ProfilerTime, ProfilingCategoryPair, ProfilingState, ProfilingStates, ReadError,
+    SamplingState, SaveError, ScriptDescription, StackFeatures, StackFrame, StartError,
+    StartParams, SuspendError, ThreadId, ThreadProfilingFeatures,
 };
 use crate::util::{ProgressLocation, SharedProgress};
 

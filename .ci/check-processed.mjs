@@ -148,7 +148,8 @@ async function checkSources({ querier, profile }) {
   for (const index of profile.threads.keys()) {
     if (shown >= 20 || !profile.threads[index].samples.length) continue;
     await querier.threadSelect(`t-${index}`);
-    const { functions } = await querier.threadFunctions(undefined, undefined, true);
+    // The source view has no hits of idle samples, so functions with idle samples alone have none.
+    const { functions } = await querier.threadFunctions();
     for (const { functionHandle, functionIndex } of functions.slice(0, 200)) {
       const text = sources.content[funcTable.source[functionIndex]] ?? null;
       if (text === null || shown >= 20) continue;

@@ -30,8 +30,9 @@ PROFILE         a profile of gekkota or Firefox; it may be compressed with gzip
 --thread NAME   only the thread with this name or id; a format for one thread
                 otherwise gets the thread that used the most CPU time
 --cpu           count CPU time instead of samples
---sources       embed the sources of the program's own crates, which must not have
-                changed since the recording (only for processed)
+--sources       embed the sources of the program's own crates, on the machine that
+                built it; files newer than the program are left out (only for
+                processed)
 --fold          leave out the outermost frames of Rust's and Tokio's runtimes
 --out FILE      the file to write, instead of standard output
 

@@ -31,7 +31,7 @@ pub struct SnapshotOptions {
     /// Maximum memory for names that later profiles of the session may use, in bytes.
     pub name_cache_bytes: usize,
     /// The number of threads that look up names, with the calling one; `None` for half the
-    /// processors.
+    /// processors, but at most four.
     pub symbolication_threads: Option<usize>,
     /// The progress that the writer updates; `None` for no reports.
     pub progress: Option<SharedProgress>,
@@ -108,11 +108,12 @@ impl SnapshotOptions {
     }
 
     /// Sets how many threads may look up names at the same time, with the calling one. Default: half
-    /// the processors on which the calling thread may run.
+    /// the processors that the calling thread may use, but at most four.
     ///
-    /// Each thread works on one module at a time. All but the calling one have a lower priority, end
-    /// before the writer returns, and are not created in a sandbox. With more threads the writer
-    /// needs more memory: the debug information of as many modules.
+    /// Each thread works on one module at a time, so that the writer needs memory for the debug
+    /// information of as many modules. All but the calling one have a lower priority and end when
+    /// the names are found. They are not created in a sandbox, without 1 GiB of memory for each, and
+    /// if the calling thread has a real-time priority.
     #[must_use]
     pub fn symbolication_threads(mut self, threads: usize) -> Self {
         self.symbolication_threads = Some(threads);
@@ -148,9 +149,11 @@ impl SnapshotOptions {
     /// [`Format::Processed`], up to this size in bytes. The viewer then shows them to whoever gets
     /// the profile, without a server. Default: 0, which embeds none.
     ///
-    /// Sources of other packages and of Rust are left out, as far as their paths show it, and so is
-    /// a file that has changed since the recording began, because its lines would be wrong. The
-    /// files with the most samples come first. A file is at most 4 MiB long.
+    /// Embeds only files that the debug information of their module names, if the module is on this
+    /// machine with the build id that the profile has. Sources of other packages and of Rust are left
+    /// out, as far as their paths show it. So is a file that is newer than its module, because its
+    /// lines would be wrong. The files with the most samples come first. A file is at most 4 MiB
+    /// long. A notice says how many were left out. A set-user-id program embeds none.
     ///
     /// ```no_run
     /// use gekkota::Profile;

@@ -205,6 +205,12 @@ fn set_scheduling() -> Option<i32> {
     Some(own)
 }
 
+/// Returns whether the calling thread has the usual scheduling class. False in a sandbox, where the
+/// kernel is not asked.
+pub(crate) fn has_usual_scheduling() -> bool {
+    scheduling().is_some_and(|attributes| attributes.policy == libc::SCHED_OTHER as u32)
+}
+
 /// Adds to the calling thread's nice value, which lowers its priority. Does nothing in a sandbox, and
 /// has no effect on a thread of a real-time class.
 pub(crate) fn lower_priority(more_nice: i32) {

@@ -1,9 +1,6 @@
 //! The machine as the profile's `meta` describes it, the kernel's version, and names of threads.
 //! Each function reads files.
 
-use nix::sched::{CpuSet, sched_getaffinity};
-use nix::unistd::Pid;
-
 use crate::platform::procfs;
 use crate::platform::shared_file::{read_bytes, read_text};
 
@@ -19,7 +16,7 @@ pub(crate) struct SystemInfo {
 /// Reads the description of this machine.
 pub(crate) fn system_info() -> SystemInfo {
     let (model, cores) = procfs::parse_cpuinfo(&read_text("/proc/cpuinfo"));
-    let logical_cpus = std::thread::available_parallelism().map_or(0, usize::from);
+    let logical_cpus = usable_processors();
     SystemInfo {
         os: format!("Linux {}", read_text("/proc/sys/kernel/osrelease").trim()),
         cpu_name: model.unwrap_or_default(),
@@ -28,13 +25,10 @@ pub(crate) fn system_info() -> SystemInfo {
     }
 }
 
-/// Returns the number of processors on which the calling thread may run; 1 if the kernel does not
-/// say it. Opens no file, so it may be called on any thread.
+/// Returns the number of processors that the calling thread may use, by its affinity and by the
+/// quota of its control group, whose files it reads; 0 if the system does not tell it.
 pub(crate) fn usable_processors() -> usize {
-    let this_thread = Pid::from_raw(0);
-    let is_set = |set: &CpuSet, processor| set.is_set(processor).unwrap_or(false);
-    let count = |set: CpuSet| (0..CpuSet::count()).filter(|&at| is_set(&set, at)).count();
-    sched_getaffinity(this_thread).map_or(1, count)
+    std::thread::available_parallelism().map_or(0, usize::from)
 }
 
 /// Returns whether the running kernel is Linux `major.minor` or later.
@@ -62,14 +56,6 @@ pub(crate) fn current_thread_os_name() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn usable_processors_are_those_of_the_standard_library() {
-        let processors = usable_processors();
-        // The standard library also considers the limits of a control group.
-        let fewer = std::thread::available_parallelism().expect("a number");
-        assert!(processors >= fewer.get(), "{processors} and {fewer}");
-    }
 
     #[test]
     fn release_is_at_least_compares_major_and_minor() {

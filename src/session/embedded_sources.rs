@@ -1,68 +1,132 @@
 //! Reads the sources of the program's own crates, so that the viewer can show them to whoever gets
 //! the profile.
 //!
-//! A source that has changed since the recording is left out: its lines would be other ones.
+//! A profile from a file may name any path. So a source is read only if the debug information of its
+//! module, which is recognized by its build id, names the path, too. A source that is newer than its
+//! module is left out: its lines would be other ones.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 
-use crate::model::{ProfileModel, SourceText, TextId};
-use crate::platform::{SharedFile, is_memory_available, on_own_descriptors};
+use crate::model::{ModuleId, ProfileModel, SourceText, TextId};
+use crate::platform::{
+    SharedFile, has_rights_of_another_user, is_memory_available, on_own_descriptors,
+};
+use crate::session::notices::notify;
+use crate::symbols::source_paths;
 
 /// Beginnings of the paths of sources that belong to Rust or to the system.
-const FOREIGN_ROOTS: [&str; 3] = ["/rustc/", "/usr/", "/nix/store/"];
+const FOREIGN_ROOTS: [&str; 6] = [
+    "/rustc/",
+    "/usr/include/",
+    "/usr/lib/",
+    "/usr/local/cargo/",
+    "/usr/share/",
+    "/nix/store/",
+];
 /// Folders that hold the sources of Rust, and those in which Cargo keeps packages of others.
-const FOREIGN_FOLDERS: [&str; 3] = ["/rustlib/src/", "/registry/src/", "/.cargo/git/checkouts/"];
+const FOREIGN_FOLDERS: [&str; 3] = ["/rustlib/src/", "/registry/src/", "/git/checkouts/"];
 /// Maximum size of one source, in bytes. Larger ones are generated.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
+/// A time of change, in seconds and nanoseconds.
+type ChangeTime = (i64, i64);
+
+/// What is known of the sources of a module.
+struct ModuleSources {
+    paths: HashSet<String>,
+    /// When the module was last changed.
+    changed_at: ChangeTime,
+}
+
 /// Returns the sources of the program's own crates with their texts, up to this size together. The
-/// files with the most samples come first.
+/// files with the most samples come first. Says how many are left out. A program with more rights
+/// than the user who started it reads none: that user may have put links in their places.
 pub(super) fn read_sources(
     profile: &ProfileModel,
     max_bytes: usize,
 ) -> HashMap<TextId, SourceText> {
     let mut sources = HashMap::new();
-    let mut left_bytes = max_bytes;
-    let recorded_at_ms = profile.meta.start_epoch_ms;
-    for file in files_by_samples(profile) {
+    if has_rights_of_another_user() {
+        notify("embeds no sources: the program has more rights than the user who started it");
+        return sources;
+    }
+    let mut modules: HashMap<ModuleId, Option<Arc<ModuleSources>>> = HashMap::new();
+    let (mut left_bytes, mut left_out) = (max_bytes, 0);
+    for (file, module) in files_by_samples(profile) {
         let path = profile.text(file).to_owned();
         if !is_own(&path) {
             continue;
         }
+        let module_sources = module.and_then(|module| {
+            let known = modules.entry(module);
+            let known = known.or_insert_with(|| sources_of_module(profile, module));
+            known.clone()
+        });
         let max_bytes = MAX_FILE_BYTES.min(left_bytes as u64);
-        if !is_memory_available(2 * max_bytes as usize) {
-            break;
+        let text = module_sources
+            .filter(|sources| max_bytes > 0 && sources.paths.contains(&path))
+            .filter(|_| is_memory_available(2 * max_bytes as usize))
+            .and_then(|sources| {
+                let changed_at = sources.changed_at;
+                on_own_descriptors(move || read_unchanged(Path::new(&path), max_bytes, changed_at))
+            });
+        match text {
+            Some(text) => {
+                left_bytes -= text.len();
+                sources.insert(file, SourceText(text));
+            }
+            None => left_out += 1,
         }
-        let text =
-            on_own_descriptors(move || read_unchanged(Path::new(&path), max_bytes, recorded_at_ms));
-        if let Some(text) = text {
-            left_bytes -= text.len();
-            sources.insert(file, SourceText(text));
-        }
+    }
+    if left_out > 0 {
+        notify(&format!(
+            "left out {left_out} of {} sources: they are missing, newer than the program, not \
+             named by its debug information, or larger than the limit",
+            left_out + sources.len()
+        ));
     }
     sources
 }
 
-/// Returns the files of the profile's functions, those with the most samples first.
-fn files_by_samples(profile: &ProfileModel) -> Vec<TextId> {
+/// Returns what the debug information of a module says, if its file is the one that was loaded.
+fn sources_of_module(profile: &ProfileModel, module: ModuleId) -> Option<Arc<ModuleSources>> {
+    let module = profile.module(module);
+    let (path, build_id) = (module.path.clone(), module.code_id.clone()?);
+    on_own_descriptors(move || {
+        let path = Path::new(&path);
+        let changed_at = change_time(&SharedFile::open_regular(path).ok()?)?;
+        let paths = source_paths(path, &build_id)?;
+        Some(Arc::new(ModuleSources { paths, changed_at }))
+    })
+}
+
+/// Returns the files of the profile's functions with their modules, those with the most samples
+/// first.
+fn files_by_samples(profile: &ProfileModel) -> Vec<(TextId, Option<ModuleId>)> {
     let file_of = |frame| profile.function(profile.frame(frame).function).file;
-    let mut samples: HashMap<TextId, u64> = HashMap::new();
+    let mut files: HashMap<TextId, (u64, Option<ModuleId>)> = HashMap::new();
     for function in profile.functions() {
-        samples.extend(function.file.map(|file| (file, 0)));
+        if let Some(file) = function.file {
+            let (_, module) = files.entry(file).or_default();
+            *module = module.or(function.module);
+        }
     }
     for thread in &profile.threads {
         for sample in thread.samples.iter() {
             let frame = sample.stack.map(|stack| profile.stack(stack).1);
             if let Some(file) = frame.and_then(file_of) {
-                *samples.entry(file).or_default() += thread.samples.count(&sample);
+                let (samples, _) = files.entry(file).or_default();
+                *samples = samples.saturating_add(thread.samples.count(&sample));
             }
         }
     }
-    let mut files: Vec<(TextId, u64)> = samples.into_iter().collect();
-    files.sort_by_key(|&(file, samples)| (std::cmp::Reverse(samples), profile.text(file)));
-    files.into_iter().map(|(file, _)| file).collect()
+    let mut files: Vec<(TextId, (u64, Option<ModuleId>))> = files.into_iter().collect();
+    files.sort_by_key(|&(file, (samples, _))| (std::cmp::Reverse(samples), profile.text(file)));
+    let files = files.into_iter();
+    files.map(|(file, (_, module))| (file, module)).collect()
 }
 
 /// Returns whether a file belongs to the program's own crates, by its path.
@@ -72,39 +136,46 @@ fn is_own(path: &str) -> bool {
         && !FOREIGN_FOLDERS.iter().any(|folder| path.contains(folder))
 }
 
-/// Returns the text of a file that is not larger than `max_bytes` and that was last changed before
-/// the recording began. `None` also if the file is missing, is no regular file, or is not UTF-8.
-fn read_unchanged(path: &Path, max_bytes: u64, recorded_at_ms: f64) -> Option<String> {
+/// Returns the text of a file that is not larger than `max_bytes`, and not newer than its module.
+/// `None` also if the file is missing, is no regular file, is not UTF-8, or changes meanwhile.
+fn read_unchanged(path: &Path, max_bytes: u64, module_changed_at: ChangeTime) -> Option<String> {
     let file = SharedFile::open_regular(path).ok()?;
-    let status = file.status().ok()?;
-    let changed_at_ms = status.st_mtime as f64 * 1e3 + status.st_mtime_nsec as f64 / 1e6;
-    if changed_at_ms >= recorded_at_ms || u64::try_from(status.st_size).ok()? > max_bytes {
+    let is_older = || change_time(&file).is_some_and(|changed_at| changed_at <= module_changed_at);
+    let bytes = u64::try_from(file.status().ok()?.st_size).ok()?;
+    if !is_older() || bytes > max_bytes {
         return None;
     }
     let mut text = String::new();
     // The file may have grown since.
-    let read = file.take(max_bytes + 1).read_to_string(&mut text).ok()?;
-    (read as u64 <= max_bytes).then_some(text)
+    let read = (&file).take(max_bytes + 1).read_to_string(&mut text).ok()?;
+    (read as u64 <= max_bytes && is_older()).then_some(text)
+}
+
+fn change_time(file: &SharedFile) -> Option<ChangeTime> {
+    let status = file.status().ok()?;
+    Some((status.st_mtime, status.st_mtime_nsec))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
     use super::*;
-    use crate::model::{Function, FunctionKind};
+    use crate::model::{Function, FunctionKind, Module};
     use crate::platform::TestFolder;
 
     #[test]
     fn own_sources_are_told_by_their_paths() {
-        for own in ["/home/me/program/src/main.rs", "/build/registry/main.c"] {
+        for own in [
+            "/home/me/program/src/main.rs",
+            "/usr/src/app/src/main.rs",
+            "/build/registry/main.c",
+        ] {
             assert!(is_own(own), "{own}");
         }
         for foreign in [
             "/rustc/0123/library/core/src/iter/range.rs",
             "/root/.rustup/toolchains/stable/lib/rustlib/src/rust/library/std/src/rt.rs",
             "/home/me/.cargo/registry/src/index.crates.io-6f17d22bba15001f/regex-1.0.0/src/lib.rs",
-            "/home/me/.cargo/git/checkouts/crate-0123/0123/src/lib.rs",
+            "/cargo-home/git/checkouts/crate-0123/0123/src/lib.rs",
             "/usr/include/c++/12/bits/stl_vector.h",
             "src/main.rs",
             "",
@@ -113,49 +184,75 @@ mod tests {
         }
     }
 
-    #[test]
-    fn unchanged_own_sources_are_read_within_the_size() {
-        let folder = TestFolder::new("sources");
+    /// Returns the texts that a profile gets of a library's source, and of a file that the library
+    /// does not name. `change` may change the source after the library was compiled.
+    fn texts(
+        name: &str,
+        build_id: &str,
+        max_bytes: usize,
+        change: fn(&Path),
+    ) -> [Option<String>; 2] {
+        let folder = TestFolder::new(name);
+        let flags = ["-g", "-Wl,--build-id=0x0123456789abcdef"];
+        let library = folder.compile("own", "function", &flags);
+        let other = folder.path().join("other.c");
+        std::fs::write(&other, "secret").expect("written");
+        let source = folder.path().join("source.c");
+        change(&source);
         let mut profile = ProfileModel::default();
-        let mut files = Vec::new();
-        for (name, text) in [
-            ("a.rs", "fn a() {}"),
-            ("b.rs", "fn b() {}"),
-            ("bytes.rs", "\u{0}"),
-        ] {
-            let path = folder.path().join(name);
-            let bytes = if name == "bytes.rs" {
-                &[0xff, 0xfe][..]
-            } else {
-                text.as_bytes()
-            };
-            std::fs::write(&path, bytes).expect("written");
-            files.push(profile.intern(path.to_str().expect("UTF-8")));
-        }
-        files.push(profile.intern("/no/such/file.rs"));
-        for &file in &files {
+        let module = ModuleId(0);
+        profile.modules.push(Module {
+            process: 0,
+            start: 0,
+            end: 0,
+            offset: 0,
+            name: String::new(),
+            path: library.to_str().expect("UTF-8").to_owned(),
+            debug_name: String::new(),
+            debug_path: String::new(),
+            breakpad_id: String::new(),
+            code_id: Some(build_id.to_owned()),
+            arch: None,
+        });
+        let files = [&source, &other].map(|path| {
+            let file = profile.intern(path.to_str().expect("UTF-8"));
             let mut function = Function::new(file, FunctionKind::Native);
-            function.file = Some(file);
+            (function.file, function.module) = (Some(file), Some(module));
             profile.intern_function(function);
-        }
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .expect("after 1970");
-        let mut texts_at = |recorded_at: Duration, max_bytes| -> Vec<Option<String>> {
-            profile.meta.start_epoch_ms = recorded_at.as_secs_f64() * 1e3;
-            let sources = read_sources(&profile, max_bytes);
-            let texts = files.iter().map(|file| sources.get(file));
-            texts.map(|text| text.map(|text| text.0.clone())).collect()
-        };
-        let (a, b) = (Some("fn a() {}".to_owned()), Some("fn b() {}".to_owned()));
-        let (later, earlier) = (now + Duration::from_secs(9), now - Duration::from_secs(9));
-        assert_eq!(texts_at(later, 100), [a.clone(), b, None, None]);
-        assert_eq!(texts_at(later, 9), [a, None, None, None]);
-        assert_eq!(texts_at(later, 0), [None, None, None, None]);
-        assert_eq!(
-            texts_at(earlier, 100),
-            [None, None, None, None],
-            "changed since"
-        );
+            file
+        });
+        let sources = read_sources(&profile, max_bytes);
+        files.map(|file| sources.get(&file).map(|text| text.0.clone()))
+    }
+
+    const BUILD_ID: &str = "0123456789abcdef";
+
+    #[test]
+    fn source_is_read_only_if_its_module_names_it() {
+        let [source, other] = texts("sources", BUILD_ID, 1_000, |_| ());
+        assert!(source.is_some_and(|text| text.contains("int enter(int x)")));
+        assert_eq!(other, None, "the library does not name it");
+        let of_other_build = texts("sources-id", "fedcba9876543210", 1_000, |_| ());
+        assert_eq!(of_other_build, [None, None]);
+    }
+
+    #[test]
+    fn source_that_is_newer_than_its_module_or_too_large_is_left_out() {
+        let newer = texts("sources-newer", BUILD_ID, 1_000, |source| {
+            let later = std::time::SystemTime::now() + std::time::Duration::from_secs(9);
+            let file = std::fs::File::options()
+                .append(true)
+                .open(source)
+                .expect("the source");
+            file.set_modified(later).expect("a time");
+        });
+        assert_eq!(newer, [None, None]);
+        assert_eq!(texts("sources-size", BUILD_ID, 10, |_| ()), [None, None]);
+        let pipe = texts("sources-pipe", BUILD_ID, 1_000, |source| {
+            std::fs::remove_file(source).expect("removed");
+            let made = std::process::Command::new("mkfifo").arg(source).status();
+            assert!(made.expect("a pipe").success());
+        });
+        assert_eq!(pipe, [None, None]);
     }
 }

@@ -23,7 +23,7 @@ use crate::symbols::names::{AddressName, FrameName};
 use crate::symbols::plt_names::PltNames;
 use crate::symbols::public_names::{PublicNames, is_reserved, merge_function_inlined_into_itself};
 
-type Reader<'a> = EndianSlice<'a, RunTimeEndian>;
+pub(super) type Reader<'a> = EndianSlice<'a, RunTimeEndian>;
 /// The content of a section. One that is compressed in the file is decompressed.
 type Bytes<'a> = Cow<'a, [u8]>;
 
@@ -75,6 +75,13 @@ impl<'a> ParsedFile<'a> {
             count += 1;
         }
         count
+    }
+
+    /// Returns the debug information.
+    pub(super) fn dwarf(&self) -> Dwarf<Reader<'_>> {
+        let supplementary = self.supplementary.as_ref();
+        self.sections
+            .borrow_with_sup(supplementary, |bytes| self.reader(bytes))
     }
 
     fn reader<'s>(&self, bytes: &'s Bytes<'_>) -> Reader<'s> {
@@ -157,10 +164,7 @@ impl<'s, 'a> DebugInformation<'s, 'a> {
         split_files: &'a SplitFiles,
         split_sections: &'s SplitSections<'a>,
     ) -> Option<Self> {
-        let supplementary = file.supplementary.as_ref();
-        let mut dwarf = file
-            .sections
-            .borrow_with_sup(supplementary, |bytes| file.reader(bytes));
+        let mut dwarf = file.dwarf();
         dwarf.populate_abbreviations_cache(AbbreviationsCacheStrategy::Duplicates);
         let package = file.package.as_ref().and_then(|package| {
             let empty = EndianSlice::new(&[], file.endian);

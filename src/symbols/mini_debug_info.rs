@@ -8,22 +8,23 @@ mod decompression {
     use lzma_rust2::XzReader;
     use object::{Object, ObjectSection};
 
-    use crate::platform::is_memory_available;
-
     const SECTION: &str = ".gnu_debugdata";
     /// Maximum size of the symbols, in bytes. Those of the largest programs have some 10 MB.
     const MAX_BYTES: usize = 64 << 20;
     /// Maximum memory for decompression, in KiB.
     const MAX_DECODER_KIB: u32 = 64 << 10;
 
-    /// Returns the file that is compressed in this one. Files without one, with a malformed one and
-    /// with one that is too large have none. Neither have any if there is no memory.
-    pub(in crate::symbols) fn mini_debug_info(file: &[u8]) -> Option<Vec<u8>> {
+    /// Returns the file that is compressed in this one, if there is one, it is well-formed and not too
+    /// large, and `has_memory` finds that there is memory.
+    pub(in crate::symbols) fn mini_debug_info(
+        file: &[u8],
+        has_memory: impl FnOnce(usize) -> bool,
+    ) -> Option<Vec<u8>> {
         let object = object::File::parse(file).ok()?;
         let section = object.section_by_name(SECTION)?;
         let compressed = section.data().ok()?;
         let needed = MAX_BYTES + (MAX_DECODER_KIB as usize) * 1024;
-        if !is_memory_available(needed) {
+        if !has_memory(needed) {
             return None;
         }
         let reader = XzReader::new_mem_limit(compressed, false, MAX_DECODER_KIB);
@@ -38,6 +39,9 @@ pub(super) use decompression::mini_debug_info;
 
 /// Returns no file: the feature `mini_debug_info` is off.
 #[cfg(not(feature = "mini_debug_info"))]
-pub(super) fn mini_debug_info(_file: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn mini_debug_info(
+    _file: &[u8],
+    _has_memory: impl FnOnce(usize) -> bool,
+) -> Option<Vec<u8>> {
     None
 }

@@ -35,10 +35,12 @@ mod plt_names;
 mod public_names;
 mod resolver;
 mod separate_files;
+mod source_files;
 
 #[cfg(feature = "unwind_benchmark")]
 pub use benchmark::resolve_addresses;
 pub(crate) use module_files::UnreadFile;
-pub(crate) use name_cache::{FoundNames, NameCache, names_bytes};
+pub(crate) use name_cache::{FoundNames, NameCache};
 pub(crate) use names::{AddressName, AddressNames, FrameName, SampledAddress};
 pub(crate) use resolver::CodeAddressService;
+pub(crate) use source_files::source_paths;

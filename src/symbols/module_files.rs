@@ -67,7 +67,7 @@ pub(crate) struct UnreadFile {
 
 /// Returns whether there is memory to read the symbols of a mapped file. Without it, the libraries
 /// that read the file would end the process.
-fn has_memory_for(file: &FileMapping) -> bool {
+pub(super) fn has_memory_for(file: &[u8]) -> bool {
     /// Memory in addition to a multiple of the file, in bytes: glibc reserves 64 MiB for the first
     /// allocation of a thread.
     const OTHER_BYTES: usize = 64 << 20;
@@ -116,29 +116,32 @@ impl ModuleFiles {
         let debug = find_debug_file(&image.path, &image.build_id, own.as_deref());
         let own = own.map(|file| (file, image.path.clone()));
         let mut lacks_memory = false;
-        let mut has_memory_for = |file: &FileMapping| {
-            let has_memory = has_memory_for(file);
-            lacks_memory |= !has_memory;
-            has_memory
+        let mut has_memory = |is_available: bool| {
+            lacks_memory |= !is_available;
+            is_available
         };
+        // The debug file has all symbols.
+        let in_own = own.as_ref().filter(|_| debug.is_none());
+        let more_symbols = in_own.and_then(|(own, _)| {
+            mini_debug_info(own, |bytes| has_memory(is_memory_available(bytes)))
+        });
         let mut files = Vec::new();
         for (main, path) in debug.into_iter().chain(own) {
-            if !has_memory_for(&main) {
+            if !has_memory(has_memory_for(&main)) {
                 continue;
             }
             let supplementary = find_supplementary_file(&main, &path);
-            let more_symbols = mini_debug_info(&main);
             files.push(SymbolFile {
                 main: FileContent::Mapped(main),
-                supplementary: supplementary.filter(&mut has_memory_for),
+                supplementary: supplementary.filter(|file| has_memory(has_memory_for(file))),
                 package: FileMapping::open(&package_path(path)).ok(),
             });
-            files.extend(more_symbols.map(|bytes| SymbolFile {
-                main: FileContent::Decompressed(bytes),
-                supplementary: None,
-                package: None,
-            }));
         }
+        files.extend(more_symbols.map(|bytes| SymbolFile {
+            main: FileContent::Decompressed(bytes),
+            supplementary: None,
+            package: None,
+        }));
         Self {
             files,
             may_fall_back: may_fall_back && !lacks_memory,

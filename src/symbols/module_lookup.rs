@@ -14,8 +14,8 @@ use crate::util::ProgressCounter;
 /// Memory that looking up an address may take, in bytes: the debug information of a compilation
 /// unit.
 const LOOKUP_BYTES: usize = 64 << 20;
-/// Memory with which addresses are looked up without a check, in bytes.
-const AMPLE_BYTES: usize = 1 << 30;
+/// Memory with which the addresses of a module are looked up without a check, in bytes.
+pub(super) const AMPLE_BYTES: usize = 1 << 30;
 
 /// Addresses of one module that are to be looked up. Any thread of the profiler may do it.
 pub(super) struct ModuleLookup {
@@ -23,6 +23,9 @@ pub(super) struct ModuleLookup {
     /// In ascending order, so that each compilation unit is read once.
     pub(super) addresses: Vec<SampledAddress>,
     pub(super) symbolicate: Symbolicate,
+    /// Whether there are [`AMPLE_BYTES`] for this lookup and for each that runs at the same time. If
+    /// each looked for itself, they could find the same memory.
+    pub(super) has_ample_memory: bool,
     /// Counts the addresses that were looked up, for all modules together.
     pub(super) progress: Arc<ProgressCounter>,
 }
@@ -45,7 +48,7 @@ pub(super) struct ModuleNames {
 impl ModuleLookup {
     /// Looks up all addresses. Opens the files of the module, and closes them again.
     pub(super) fn run(self) -> ModuleNames {
-        let has_ample_memory = is_memory_available(AMPLE_BYTES);
+        let has_ample_memory = self.has_ample_memory || is_memory_available(AMPLE_BYTES);
         let files = ModuleFiles::open(&self.module);
         let mut names = Vec::new();
         let mut unnamed = Vec::new();

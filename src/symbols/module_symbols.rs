@@ -48,7 +48,11 @@ impl ModuleSymbols<'_, '_> {
             entry.symbol = entry.symbol.map(|symbol| symbol.moved(self.bias));
             return entry;
         }
-        let symbol = self.files.iter().find_map(|file| file.symbol_at(in_file));
+        let symbols = || self.files.iter().filter_map(|file| file.symbol_at(in_file));
+        // A symbol without a size seems to cover all addresses up to the next one.
+        let symbol = symbols()
+            .find(|symbol| symbol.size() > 0)
+            .or_else(|| symbols().next());
         let by_symbol = || {
             let names = symbol.map(|symbol| FrameName::name_only(&demangled(symbol.name())));
             names.into_iter().collect()

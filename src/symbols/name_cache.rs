@@ -52,6 +52,23 @@ pub(crate) struct FoundNames<'a> {
     pub(crate) incomplete: &'a [PathBuf],
 }
 
+impl FoundNames<'_> {
+    /// Returns what was found for an address. The result has no functions if it has no name.
+    fn name_of(&self, address: SampledAddress) -> &AddressName {
+        static UNNAMED: AddressName = AddressName {
+            functions: Vec::new(),
+            symbol: None,
+        };
+        self.names.get(&address).unwrap_or(&UNNAMED)
+    }
+
+    /// Returns the memory that a cache of all this would take, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let names = self.addresses.iter().map(|&address| self.name_of(address));
+        names.map(entry_bytes).sum()
+    }
+}
+
 /// Memory of an entry without its texts, with its share of the table's free slots, in bytes.
 const ENTRY_BYTES: usize = 2 * (size_of::<Key>() + size_of::<Entry>());
 
@@ -132,11 +149,9 @@ impl NameCache {
         symbolicate: Symbolicate,
         max_bytes: usize,
     ) {
-        let added_bytes = names_bytes(found.names);
-        if self.bytes.saturating_add(added_bytes) > max_bytes {
+        if self.bytes.saturating_add(found.bytes()) > max_bytes {
             self.drop_unused();
         }
-        let unnamed = AddressName::default();
         for &address in found.addresses {
             let module = module_of(found.modules, found.generated, address);
             let Some(LoadedModule { image, .. }) = module else {
@@ -145,7 +160,7 @@ impl NameCache {
             if found.incomplete.contains(&image.path) {
                 continue;
             }
-            let name = found.names.get(&address).unwrap_or(&unnamed);
+            let name = found.name_of(address);
             let start = image.range.start;
             let entry = Entry {
                 name: moved(name, 0u64.wrapping_sub(start)),
@@ -184,11 +199,6 @@ impl NameCache {
             !names.is_empty()
         });
     }
-}
-
-/// Returns the memory that a cache with these names would take, in bytes.
-pub(crate) fn names_bytes(names: &AddressNames) -> usize {
-    names.values().map(entry_bytes).sum()
 }
 
 #[cfg(test)]

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::platform::{ModuleImage, share_jobs};
+use crate::platform::{ModuleImage, is_memory_available, share_jobs};
 use crate::symbols::fallback::{free_backtrace_files, may_use_backtrace, names_by_backtrace};
 use crate::symbols::mapped_symbols::MappedSymbols;
 use crate::symbols::module_files::UnreadFile;
-use crate::symbols::module_lookup::{ModuleLookup, ModuleNames};
+use crate::symbols::module_lookup::{AMPLE_BYTES, ModuleLookup, ModuleNames};
 use crate::symbols::names::{AddressName, AddressNames, FrameName, SampledAddress};
 use crate::types::Symbolicate;
 use crate::unwind::{CallFrames, LoadedModule, NamedCode};
@@ -96,25 +96,39 @@ impl<'a> CodeAddressService<'a> {
         }
         let count = by_module.values().map(Vec::len).sum();
         let progress = Arc::new(progress.counter(count, ProgressLocation::Names));
+        let helpers = self.helpers_for(by_module.len());
         let lookups = by_module
             .into_iter()
             .map(|(index, addresses)| ModuleLookup {
                 module: self.modules[index].clone(),
                 addresses,
                 symbolicate: self.symbolicate,
+                has_ample_memory: helpers > 0,
                 progress: Arc::clone(&progress),
             });
         let mut lookups: Vec<ModuleLookup> = lookups.collect();
         // The longest first, so that no thread begins one when the others are done.
         lookups.sort_by_key(|lookup| std::cmp::Reverse(lookup.addresses.len()));
-        let max_helpers = self.max_threads.saturating_sub(1);
-        for of_module in share_jobs(lookups, max_helpers, ModuleLookup::run) {
+        for of_module in share_jobs(lookups, helpers, ModuleLookup::run) {
             self.add_names(of_module, &mut names);
         }
         if self.may_fall_back.get() == Some(&true) {
             free_backtrace_files();
         }
         names
+    }
+
+    /// Returns how many threads may help to look up the addresses of this many modules; 0 without
+    /// memory for all of them at the same time.
+    fn helpers_for(&self, modules: usize) -> usize {
+        let threads = self.max_threads.min(modules).max(1);
+        let helpers = threads - 1;
+        let has_memory = || is_memory_available(AMPLE_BYTES.saturating_mul(threads));
+        if helpers > 0 && has_memory() {
+            helpers
+        } else {
+            0
+        }
     }
 
     /// Returns the files without names in which addresses were looked up so far.

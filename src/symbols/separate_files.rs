@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use object::Object;
 
-use crate::platform::{FileMapping, to_path_bytes};
+use crate::platform::{FileMapping, has_rights_of_another_user, to_path_bytes};
 
 /// Directory in which distributions put debug files.
 const DEBUG_FILES: &str = "/usr/lib/debug";
@@ -29,6 +29,9 @@ enum Expected {
 
 /// Maps the separate debug file of a module, if there is one. `own` is the content of the module's
 /// own file, unless that is missing or does not match the module. Returns the path, too.
+///
+/// A program with more rights than the user who started it looks only where the system has debug
+/// files: that user may have made a link to the module in a folder of their own.
 pub(super) fn find_debug_file(
     module_path: &Path,
     build_id: &[u8],
@@ -109,8 +112,11 @@ fn linked_paths(module_path: &Path, name: &Path) -> impl Iterator<Item = PathBuf
         folder.join(".debug").join(name),
         Path::new(DEBUG_FILES).join(below_root).join(name),
     ];
+    let trusts_all = !has_rights_of_another_user();
+    let is_trusted = move |path: &PathBuf| trusts_all || path.starts_with(DEBUG_FILES);
     let module_path = module_path.to_owned();
-    paths.into_iter().filter(move |path| *path != module_path)
+    let paths = paths.into_iter().filter(is_trusted);
+    paths.filter(move |path| *path != module_path)
 }
 
 fn folder_of(path: &Path) -> &Path {

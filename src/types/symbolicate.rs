@@ -28,6 +28,6 @@ pub(crate) struct NameOptions {
     /// Maximum memory for names that later profiles of the session may use, in bytes.
     pub(crate) max_cache_bytes: usize,
     /// Maximum number of threads that look up addresses, with the calling one; `None` for half the
-    /// processors.
+    /// processors, but at most four.
     pub(crate) max_threads: Option<usize>,
 }

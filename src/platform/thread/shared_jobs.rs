@@ -9,10 +9,10 @@
 //! call, so no code that interrupts the call can wait for it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::platform::identity::{lower_priority, with_signals_blocked};
+use crate::platform::identity::{has_usual_scheduling, lower_priority, with_signals_blocked};
 use crate::platform::thread::own_descriptors::{has_memory, may_begin_thread, use_own_descriptors};
 use crate::platform::thread::profiler_thread::spawn_profiler_thread;
 
@@ -21,6 +21,44 @@ use crate::platform::thread::profiler_thread::spawn_profiler_thread;
 /// processor with a busy thread would need seconds for what takes milliseconds, and the calling
 /// thread waits for it.
 const HELPER_NICE: i32 = 5;
+
+/// Number of helpers that were given up and have not begun yet. A new one would not begin either.
+static NOT_BEGUN: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether a helper has begun. Only one of the helper and the calling thread changes this.
+#[derive(Debug, Default)]
+struct Stage(AtomicU8);
+
+impl Stage {
+    const WAITED_FOR: u8 = 0;
+    const BEGUN: u8 = 1;
+    const GIVEN_UP: u8 = 2;
+
+    /// Changes the stage on the helper. Returns false if the helper was given up.
+    fn begin(&self) -> bool {
+        let begun = self.change_to(Self::BEGUN);
+        if !begun {
+            NOT_BEGUN.fetch_sub(1, Ordering::Relaxed);
+        }
+        begun
+    }
+
+    /// Changes the stage on the calling thread. Returns false if the helper has begun.
+    fn give_up(&self) -> bool {
+        // First, because the helper may begin at once.
+        NOT_BEGUN.fetch_add(1, Ordering::Relaxed);
+        let given_up = self.change_to(Self::GIVEN_UP);
+        if !given_up {
+            NOT_BEGUN.fetch_sub(1, Ordering::Relaxed);
+        }
+        given_up
+    }
+
+    fn change_to(&self, stage: u8) -> bool {
+        let (before, order) = (Self::WAITED_FOR, Ordering::Relaxed);
+        self.0.compare_exchange(before, stage, order, order).is_ok()
+    }
+}
 
 /// The jobs of one call, and their answers.
 struct Shared<J, A> {
@@ -72,11 +110,12 @@ impl<J, A> Shared<J, A> {
 }
 
 /// Does `work` for each job, on the calling thread and on up to `max_helpers` new threads of lower
-/// priority with descriptor tables of their own. Returns the answers in no particular order.
+/// priority. Returns the answers in no particular order.
 ///
 /// `work` neither runs code of the application nor calls the loader, whose lock the calling thread
-/// may hold. There are no helpers in a sandbox, and where an earlier thread did not begin. Cost:
-/// about 40 µs for each helper.
+/// may hold. A helper has a descriptor table of its own, unless the kernel refuses one. There are no
+/// helpers in a sandbox, on a thread of another scheduling class than the usual one, which a helper
+/// would inherit, and where an earlier thread did not begin. Cost: about 40 µs for each helper.
 ///
 /// # Panics
 /// Resumes a panic of `work`.
@@ -86,7 +125,7 @@ pub(crate) fn share_jobs<J: Send + 'static, A: Send + 'static>(
     work: impl Fn(J) -> A + Send + Sync + 'static,
 ) -> Vec<A> {
     let helpers = max_helpers.min(jobs.len().saturating_sub(1));
-    if helpers == 0 || !may_begin_thread() {
+    if helpers == 0 || !may_have_helpers() {
         return jobs.into_iter().map(work).collect();
     }
     jobs.reverse();
@@ -102,20 +141,22 @@ pub(crate) fn share_jobs<J: Send + 'static, A: Send + 'static>(
     let work = Arc::new(work);
     let threads: Vec<_> = (0..helpers)
         .map_while(|_| {
-            let begun = Arc::new(AtomicBool::new(false));
-            let (shared, work, begins) =
-                (Arc::clone(&shared), Arc::clone(&work), Arc::clone(&begun));
+            let stage = Arc::new(Stage::default());
+            let (shared, work, of_helper) =
+                (Arc::clone(&shared), Arc::clone(&work), Arc::clone(&stage));
             let run = move || {
-                if has_memory() {
+                let has_memory = has_memory();
+                if has_memory {
                     use_own_descriptors();
                     lower_priority(HELPER_NICE);
-                    // The steps so far may wait for the loader.
-                    begins.store(true, Ordering::Relaxed);
+                }
+                // The steps so far may wait for the loader.
+                if of_helper.begin() && has_memory {
                     shared.help(&*work);
                 }
             };
             let thread = with_signals_blocked(|| spawn_profiler_thread(c"ProfilerNames", run));
-            Some((thread.ok()?, begun))
+            Some((thread.ok()?, stage))
         })
         .collect();
     let mut answers = Vec::new();
@@ -123,9 +164,8 @@ pub(crate) fn share_jobs<J: Send + 'static, A: Send + 'static>(
         answers.push(work(job));
     }
     let by_helpers = shared.wait_for_helpers();
-    for (thread, begun) in threads {
-        // One that has not begun finds no job when it does.
-        if begun.load(Ordering::Relaxed) {
+    for (thread, stage) in threads {
+        if !stage.give_up() {
             thread.join();
         }
     }
@@ -133,6 +173,10 @@ pub(crate) fn share_jobs<J: Send + 'static, A: Send + 'static>(
         answers.push(answer.unwrap_or_else(|panic| resume_unwind(panic)));
     }
     answers
+}
+
+fn may_have_helpers() -> bool {
+    may_begin_thread() && has_usual_scheduling() && NOT_BEGUN.load(Ordering::Relaxed) == 0
 }
 
 #[cfg(test)]
@@ -148,8 +192,26 @@ mod tests {
         nix::unistd::gettid().as_raw()
     }
 
+    /// Waits until no earlier call's helper is about to begin, and checks that there can be helpers:
+    /// the tests would wait for one for ever.
+    fn wait_for_earlier_helpers() {
+        while NOT_BEGUN.load(Ordering::Relaxed) > 0 {
+            std::thread::yield_now();
+        }
+        assert!(may_have_helpers(), "a sandbox, or another scheduling class");
+    }
+
+    #[test]
+    fn helper_begins_or_is_given_up() {
+        let one_begins = Stage::default();
+        assert!(one_begins.begin() && !one_begins.give_up());
+        let other_is_given_up = Stage::default();
+        assert!(other_is_given_up.give_up() && !other_is_given_up.begin());
+    }
+
     #[test]
     fn helpers_share_the_jobs_at_lower_priority() {
+        wait_for_earlier_helpers();
         // Each job waits for the other one, so neither thread can do both.
         let both = Barrier::new(2);
         let work = move |job: u32| {
@@ -188,6 +250,7 @@ mod tests {
 
     #[test]
     fn panic_of_a_helper_reaches_the_caller() {
+        wait_for_earlier_helpers();
         let both = Barrier::new(2);
         let caller = current_thread();
         let work = move |_: u32| {

@@ -12,6 +12,17 @@ use crate::types::TimeStamp;
 /// CPU time that a thread needs at most to begin or end its wait for signals, in ns.
 const MAX_CHANGE_NS: u64 = 50_000;
 
+/// What the kernel reports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum SeenMask {
+    /// The thread masks the signal, or waits for it.
+    Masked,
+    /// The thread does not mask the signal, unless it begins or ends to wait for signals.
+    PerhapsOpen,
+    /// The thread does not mask the signal.
+    Open,
+}
+
 /// What earlier questions have shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum SignalMask {
@@ -25,21 +36,24 @@ pub(super) enum SignalMask {
 }
 
 impl SignalMask {
-    /// Notes whether the kernel reports the signal as masked, or the thread as waiting for signals.
-    /// `now` is the time of the tick; `cpu_ns` is the thread's CPU time, or `None` if the kernel
-    /// does not tell it. Returns whether the thread is to be taken to mask the signal.
-    pub(super) fn note(&mut self, is_masked: bool, now: TimeStamp, cpu_ns: Option<u64>) -> bool {
-        *self = match *self {
-            _ if is_masked => Self::Masked,
-            Self::Open => Self::Open,
-            Self::Masked => Self::Opening {
+    /// Notes what the kernel reports. `now` is the time of the tick; `cpu_ns` is the thread's CPU
+    /// time, or `None` if the kernel does not tell it. Returns whether the thread is to be taken to
+    /// mask the signal.
+    pub(super) fn note(&mut self, seen: SeenMask, now: TimeStamp, cpu_ns: Option<u64>) -> bool {
+        *self = match (seen, *self) {
+            (SeenMask::Masked, _) => Self::Masked,
+            (SeenMask::Open, _) | (SeenMask::PerhapsOpen, Self::Open) => Self::Open,
+            (SeenMask::PerhapsOpen, Self::Masked) => Self::Opening {
                 since: now,
                 cpu_ns: cpu_ns.unwrap_or(0),
             },
-            Self::Opening {
-                since,
-                cpu_ns: before_ns,
-            } => {
+            (
+                SeenMask::PerhapsOpen,
+                Self::Opening {
+                    since,
+                    cpu_ns: before_ns,
+                },
+            ) => {
                 let has_run = match cpu_ns {
                     Some(cpu_ns) => cpu_ns > before_ns.saturating_add(MAX_CHANGE_NS),
                     None => now > since,
@@ -53,13 +67,14 @@ impl SignalMask {
 
 #[cfg(test)]
 mod tests {
+    use super::SeenMask::{Masked, Open, PerhapsOpen};
     use super::*;
 
     /// Returns the answers to questions: what the kernel reports, the tick and the CPU time in µs.
-    fn answers(questions: &[(bool, u64, Option<u64>)]) -> Vec<bool> {
+    fn answers(questions: &[(SeenMask, u64, Option<u64>)]) -> Vec<bool> {
         let mut mask = SignalMask::default();
-        let mut ask = |&(is_masked, tick, cpu_us): &(bool, u64, Option<u64>)| {
-            mask.note(is_masked, TimeStamp(tick), cpu_us.map(|us| us * 1_000))
+        let mut ask = |&(seen, tick, cpu_us): &(SeenMask, u64, Option<u64>)| {
+            mask.note(seen, TimeStamp(tick), cpu_us.map(|us| us * 1_000))
         };
         questions.iter().map(&mut ask).collect()
     }
@@ -67,7 +82,7 @@ mod tests {
     #[test]
     fn thread_that_never_masked_the_signal_gets_it_at_once() {
         assert_eq!(
-            answers(&[(false, 1, Some(0)), (false, 1, None)]),
+            answers(&[(PerhapsOpen, 1, Some(0)), (PerhapsOpen, 1, None)]),
             [false, false]
         );
     }
@@ -75,16 +90,16 @@ mod tests {
     #[test]
     fn woken_thread_masks_the_signal_until_it_has_run() {
         let woken = [
-            (true, 1, Some(100)),
+            (Masked, 1, Some(100)),
             // It waits for a processor.
-            (false, 2, Some(100)),
-            (false, 3, Some(100)),
+            (PerhapsOpen, 2, Some(100)),
+            (PerhapsOpen, 3, Some(100)),
             // It gets one, and masks the signal again.
-            (true, 4, Some(120)),
-            (false, 5, Some(130)),
+            (Masked, 4, Some(120)),
+            (PerhapsOpen, 5, Some(130)),
             // It works without the signal in its mask.
-            (false, 6, Some(1_130)),
-            (false, 7, Some(1_130)),
+            (PerhapsOpen, 6, Some(1_130)),
+            (PerhapsOpen, 7, Some(1_130)),
         ];
         let expected = [true, true, true, true, true, false, false];
         assert_eq!(answers(&woken), expected);
@@ -93,11 +108,21 @@ mod tests {
     #[test]
     fn thread_without_a_clock_is_asked_on_two_ticks() {
         let asked = [
-            (true, 1, None),
-            (false, 2, None),
-            (false, 2, None),
-            (false, 3, None),
+            (Masked, 1, None),
+            (PerhapsOpen, 2, None),
+            (PerhapsOpen, 2, None),
+            (PerhapsOpen, 3, None),
         ];
         assert_eq!(answers(&asked), [true, true, true, false]);
+    }
+
+    #[test]
+    fn thread_that_surely_does_not_mask_the_signal_gets_it_at_once() {
+        let asked = [
+            (Masked, 1, Some(100)),
+            (Open, 2, Some(100)),
+            (PerhapsOpen, 3, Some(100)),
+        ];
+        assert_eq!(answers(&asked), [true, false, false]);
     }
 }

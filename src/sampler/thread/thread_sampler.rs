@@ -51,7 +51,7 @@ use crate::sampler::handler::READS_CLOCK;
 use crate::sampler::thread::frame_pointer_cache::{FramePointerCache, RemoteUnwind, registers_at};
 use crate::sampler::thread::pending_request::{SignalRequest, TimerRequest, Unanswered};
 use crate::sampler::thread::sample_recorder::SampleRecorder;
-use crate::sampler::thread::signal_mask::SignalMask;
+use crate::sampler::thread::signal_mask::{SeenMask, SignalMask};
 use crate::sampler::thread::thread_state::ThreadState;
 use crate::sampler::tick::TimerState;
 use crate::sampler::tick::{Scratch, TickContext, captured_by, unwind_counted};
@@ -432,26 +432,35 @@ impl ThreadSampler {
     /// A thread that ran on after its last answer is assumed not to mask the signal, because the
     /// check costs 3 µs, or 20 µs for a real-time signal.
     fn blocks_signal(&mut self, blocked_at: Option<BlockedAt>, context: &TickContext<'_>) -> bool {
-        let signal = context.session.settings.signal;
-        // While a thread waits for signals, the kernel reports that it does not block them. The
-        // thread may have begun to wait after the caller asked where it is blocked.
-        let awaits_signals = |probe: &mut ThreadProbe| matches!(probe.probe(), ProbeResult::Blocked(at) if at.awaits_signals);
-        let blocks = blocked_at.is_some_and(|at| at.awaits_signals)
-            || (self.may_block_signal
-                && (self.probe.blocks(signal) || awaits_signals(&mut self.probe)));
-        let is_open = blocked_at.is_some() && !blocks;
-        let blocks = if is_open {
-            // The mask of a thread that is blocked does not change.
-            self.signal_mask = SignalMask::default();
-            false
-        } else {
-            let cpu_ns = Some(self.seen_cpu_ns).filter(|_| !self.has_no_clock);
-            self.signal_mask.note(blocks, context.tick.time, cpu_ns)
-        };
+        let seen = self.see_mask(blocked_at, context.session.settings.signal);
+        let cpu_ns = Some(self.seen_cpu_ns).filter(|_| !self.has_no_clock);
+        let blocks = self.signal_mask.note(seen, context.tick.time, cpu_ns);
         if blocks {
             self.timer.end();
         }
         blocks
+    }
+
+    /// Asks the kernel whether the thread masks the signal. `blocked_at` is where the thread was
+    /// blocked when the caller asked.
+    fn see_mask(&mut self, blocked_at: Option<BlockedAt>, signal: i32) -> SeenMask {
+        if blocked_at.is_some_and(|at| at.awaits_signals) {
+            return SeenMask::Masked;
+        }
+        if !self.may_block_signal {
+            return SeenMask::Open;
+        }
+        if self.probe.blocks(signal) {
+            return SeenMask::Masked;
+        }
+        match self.probe.probe() {
+            ProbeResult::Blocked(at) if at.awaits_signals => SeenMask::Masked,
+            // The thread was blocked in the meantime, so its mask did not change.
+            ProbeResult::Blocked(at) if blocked_at == Some(at) => SeenMask::Open,
+            // Nothing tells whether the thread waits for signals.
+            ProbeResult::Hidden => SeenMask::Open,
+            ProbeResult::Blocked(_) | ProbeResult::NotBlocked => SeenMask::PerhapsOpen,
+        }
     }
 
     fn send(&self, slot: &SlotHandle, sequence: u32, context: &TickContext<'_>) {

@@ -3,20 +3,27 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::platform::usable_processors;
+use crate::platform::{on_own_descriptors, usable_processors};
 use crate::stream::decode::FrameKey;
 use crate::stream::decode::ProcessStreamingContext;
 use crate::stream::decode::ProfileSource;
 use crate::stream::memory::check_memory;
 use crate::symbols::{
     AddressName, AddressNames, CodeAddressService, FoundNames, SampledAddress, UnreadFile,
-    names_bytes,
 };
 use crate::types::NameOptions;
 use crate::unwind::{LoadedModule, NamedCode};
 use crate::util::{ProgressLocation, ProgressLogger};
 
 const CURRENT_NAMES_END: f32 = 0.90;
+/// Maximum number of threads that look up names, if the caller does not say it. Each needs memory
+/// for a module, and few programs have more than four large ones.
+const MAX_DEFAULT_THREADS: usize = 4;
+
+/// Returns the number of threads that look up names, if the caller does not say it.
+fn default_threads() -> usize {
+    (on_own_descriptors(usable_processors) / 2).min(MAX_DEFAULT_THREADS)
+}
 
 /// The names of addresses in current modules, and in replaced modules by module number.
 #[derive(Debug, Default)]
@@ -66,9 +73,7 @@ impl ProfileNames {
         // Few addresses lie in replaced modules.
         let current_progress = progress.sub_logger(0.0, CURRENT_NAMES_END, ProgressLocation::Names);
         let symbolicate = options.symbolicate;
-        let max_threads = options
-            .max_threads
-            .unwrap_or_else(|| usable_processors() / 2);
+        let max_threads = options.max_threads.unwrap_or_else(default_threads);
         let service = CodeAddressService::new(&modules, &source.generated_code, symbolicate)
             .on_threads(max_threads);
         let generated = &source.generated_code;
@@ -78,15 +83,15 @@ impl ProfileNames {
         });
         let mut now = service.resolve_with_progress(addresses.clone(), &current_progress);
         let incomplete = service.take_incomplete();
+        let found = FoundNames {
+            addresses: &addresses,
+            names: &now,
+            modules: &modules,
+            generated,
+            incomplete: &incomplete,
+        };
         // Without memory for the new names, they are used, but not kept.
-        if check_memory(names_bytes(&now)).is_ok() {
-            let found = FoundNames {
-                addresses: &addresses,
-                names: &now,
-                modules: &modules,
-                generated,
-                incomplete: &incomplete,
-            };
+        if check_memory(found.bytes()).is_ok() {
             source.session.with_names(|cache| {
                 cache.add(&found, symbolicate, options.max_cache_bytes);
             });

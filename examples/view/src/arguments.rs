@@ -9,11 +9,10 @@ use lexopt::prelude::*;
 use crate::link::Origin;
 
 pub(crate) const USAGE: &str =
-    "usage: view PROFILE [--open] [--port PORT] [--idle MINUTES] [--profiler ORIGIN]
+    "usage: view PROFILE [--port PORT] [--idle MINUTES] [--profiler ORIGIN]
 
 PROFILE             a profile in Gecko's format or in the Firefox Profiler's own;
                     it may be compressed with gzip
---open              open the link in the browser (xdg-open)
 --port PORT         the port of 127.0.0.1 to listen on; by default a free one
 --idle MINUTES      end after so many minutes without a request; by default 60
 --profiler ORIGIN   where the Firefox Profiler runs, such as http://localhost:4242;
@@ -22,7 +21,6 @@ PROFILE             a profile in Gecko's format or in the Firefox Profiler's own
 #[derive(Debug)]
 pub(crate) struct Arguments {
     pub(crate) profile: PathBuf,
-    pub(crate) opens: bool,
     /// 0 means any free port.
     pub(crate) port: u16,
     pub(crate) idle: Duration,
@@ -33,11 +31,10 @@ impl Arguments {
     /// Returns `None` if the user asks for help.
     pub(crate) fn parse() -> Result<Option<Self>, Box<dyn Error>> {
         let mut parser = lexopt::Parser::from_env();
-        let (mut profile, mut opens, mut port) = (None, false, 0);
+        let (mut profile, mut port) = (None, 0);
         let (mut minutes, mut profiler) = (60.0, Origin::default());
         while let Some(argument) = parser.next()? {
             match argument {
-                Long("open") => opens = true,
                 Long("port") => port = parser.value()?.parse()?,
                 Long("idle") => minutes = parser.value()?.parse()?,
                 Long("profiler") => profiler = Origin::parse(&parser.value()?.string()?)?,
@@ -48,7 +45,6 @@ impl Arguments {
         }
         Ok(Some(Self {
             profile: profile.ok_or("got no PROFILE; --help shows the usage")?,
-            opens,
             port,
             idle: Duration::try_from_secs_f64(60.0 * minutes)
                 .map_err(|_| format!("--idle: got {minutes}, expected a number of minutes"))?,

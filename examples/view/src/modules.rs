@@ -11,10 +11,11 @@ use std::collections::HashMap;
 use std::fmt::{self, Display, Formatter};
 use std::fs::{self, File};
 use std::future;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 
+use nix::fcntl::OFlag;
 use samply_api::samply_symbols::{
     CandidatePathInfo, ElfBuildId, FileAndPathHelper, FileAndPathHelperResult, FileByteSource,
     FileContentsWithChunkedCaching, FileLocation, LibraryInfo, OptionallySendFuture,
@@ -51,6 +52,7 @@ impl Module {
 
 fn debug_file_by_build_id(build_id: &str) -> Option<PathBuf> {
     let is_hexadecimal = build_id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let build_id = build_id.to_ascii_lowercase();
     let (folder, name) = build_id.split_at_checked(2)?;
     let path = format!("{SYSTEM_DEBUG_FILES}/.build-id/{folder}/{name}.debug");
     is_hexadecimal.then_some(PathBuf::from(path))
@@ -171,11 +173,19 @@ type Contents = FileContentsWithChunkedCaching<FileParts>;
 
 fn open(location: &Location) -> FileAndPathHelperResult<Contents> {
     let path = location.path();
-    // To open a pipe or a device can block or have an effect.
-    if !fs::metadata(path)?.is_file() {
-        return Err(format!("cannot open {location}: expected a file").into());
-    }
-    let file = File::open(path)?;
+    let expect_file = |metadata: fs::Metadata| match metadata.is_file() {
+        true => Ok(()),
+        false => Err(format!("cannot open {location}: expected a file")),
+    };
+    // To open a device can have an effect.
+    expect_file(fs::metadata(path)?)?;
+    // The path may lead to a pipe by now, which would wait for a writer.
+    let without_waiting = OFlag::O_NONBLOCK.bits();
+    let file = File::options()
+        .read(true)
+        .custom_flags(without_waiting)
+        .open(path)?;
+    expect_file(file.metadata()?)?;
     if let Location::Elf(_) = location {
         // Other formats, such as Breakpad's text, could be written by hand and name any path.
         let mut magic = [0; 4];

@@ -1,7 +1,7 @@
 //! The answer to each request.
 
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Bytes, Incoming};
@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 
 use crate::activity::Activity;
-use crate::link::{self, Address, Origin, Token};
+use crate::link::{self, Address, Origin};
 use crate::modules::Modules;
 use crate::profile::Profile;
 
@@ -35,27 +35,16 @@ pub(crate) struct Site {
     pub(crate) activity: Activity,
     address: Address,
     profiler: Origin,
-    /// The path that leads a browser to the link, once.
-    opener: Mutex<Option<Token>>,
-    link: HeaderValue,
     profile: Profile,
     symbols: SymbolManager<Modules>,
 }
 
 impl Site {
-    pub(crate) fn new(
-        profile: Profile,
-        address: Address,
-        profiler: Origin,
-        opener: Option<Token>,
-    ) -> Self {
-        let link = address.link(&profiler).try_into().expect("a link is ASCII");
+    pub(crate) fn new(profile: Profile, address: Address, profiler: Origin) -> Self {
         Self {
             activity: Activity::new(),
             address,
             profiler,
-            opener: Mutex::new(opener),
-            link,
             symbols: SymbolManager::with_helper(Modules::new(&profile.libraries)),
             profile,
         }
@@ -80,7 +69,7 @@ impl Site {
         }
         let path = request.uri().path();
         let Some(name) = self.address.below_token(path) else {
-            return self.open(request.method(), path);
+            return refusal(StatusCode::NOT_FOUND, "unknown path");
         };
         let _running = self.activity.begin();
         let name = name.to_owned();
@@ -88,20 +77,6 @@ impl Site {
         let origin = self.profiler.header();
         let headers = answer.headers_mut();
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-        answer
-    }
-
-    /// Redirects a browser to the link. Other users of the machine can see this path among the
-    /// arguments of the browser, so it works only once.
-    fn open(&self, method: &Method, path: &str) -> Answer {
-        let mut opener = self.opener.lock().expect("no holder panics");
-        let name = path.strip_prefix('/').unwrap_or_default();
-        if method != Method::GET || opener.take_if(|token| token.is(name)).is_none() {
-            return refusal(StatusCode::NOT_FOUND, "unknown path");
-        }
-        let mut answer = empty(StatusCode::SEE_OTHER);
-        let headers = answer.headers_mut();
-        headers.insert(header::LOCATION, self.link.clone());
         answer
     }
 

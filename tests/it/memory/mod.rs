@@ -4,6 +4,7 @@
 mod address_space;
 mod exhausted;
 mod exit_profiles;
+mod helpers;
 mod lists;
 mod saving;
 mod slots;

@@ -10,12 +10,15 @@ use std::sync::mpsc::{Sender, channel};
 use crate::common::{LONGEST_WAIT, Read, isolated, wait_until};
 use crate::unwinding::accuracy::c_code;
 use gekkota::callback::profiler_callback_after_sampling;
+use gekkota::profile::SnapshotOptions;
 use gekkota::stack::{
     ProfilerBacktrace, StackFeatures, profiler_capture_backtrace,
     profiler_suspend_and_sample_thread,
 };
 use gekkota::thread::profiler_current_thread_id;
-use gekkota::{ProfilerSession, StartParams, profiler_get_profile, profiler_stop};
+use gekkota::{
+    ProfilerSession, StartParams, profiler_get_profile, profiler_stop, profiler_stream_json,
+};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, gettid};
@@ -93,6 +96,13 @@ fn starts_profiles_and_stops() {
             .is_empty()
     );
     assert!(profiler_get_profile().is_some());
+    // Helper threads wait for the loader, or begin; the caller waits for none that does not begin.
+    for _ in 0..3 {
+        let options = SnapshotOptions::default()
+            .symbolication_threads(8)
+            .name_cache_bytes(0);
+        profiler_stream_json(&mut Vec::new(), &options).expect("a profile");
+    }
     // Stops the first session while its sampler is blocked.
     gekkota::profiler_start(StartParams::default()).expect("start again");
     wait_for_blocked_sampler();

@@ -3,8 +3,6 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::thread;
-use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -76,37 +74,6 @@ fn idle_server_ends_with_success() {
     let mut server = Server::start_with(&RECORDING.path, &["--idle", "0.001"]);
     let status = server.process.wait().expect("ended");
     assert!(status.success(), "{status}");
-}
-
-/// Other users can see the arguments of the browser, so they hold neither the link nor the token.
-#[test]
-fn browser_gets_a_path_that_works_once() {
-    let opened = file("opened.txt");
-    let _ = fs::remove_file(&opened);
-    let bin = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/bin");
-    let path = std::env::var("PATH").expect("a path");
-    let mut command = Command::new(PROGRAM);
-    command.arg(&RECORDING.path).arg("--open");
-    command
-        .env("PATH", format!("{bin}:{path}"))
-        .env("OPENED", &opened);
-    let server = Server::of(command);
-    let url = loop {
-        match fs::read_to_string(&opened) {
-            Ok(url) => break url,
-            Err(_) => thread::sleep(Duration::from_millis(10)),
-        }
-    };
-    assert!(!url.contains(&server.token), "{url}");
-    let path = url
-        .strip_prefix(&format!("http://{}", server.host()))
-        .expect("this server");
-    let answer = server.get(path);
-    assert_eq!(
-        (answer.status, answer.header("location")),
-        (303, Some(&server.link[..]))
-    );
-    assert_eq!(server.get(path).status, 404);
 }
 
 #[test]

@@ -153,7 +153,8 @@ impl SnapshotOptions {
     /// machine with the build id that the profile has. Sources of other packages and of Rust are left
     /// out, as far as their paths show it. So is a file that is newer than its module, because its
     /// lines would be wrong. The files with the most samples come first. A file is at most 4 MiB
-    /// long. A notice says how many were left out. A set-user-id program embeds none.
+    /// long. A notice says how many were left out. A set-user-id program embeds none, and a file in
+    /// Gecko's format names no sources.
     ///
     /// ```no_run
     /// use gekkota::Profile;

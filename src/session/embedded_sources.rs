@@ -55,7 +55,14 @@ pub(super) fn read_sources(
     }
     let mut modules: HashMap<ModuleId, Option<Arc<ModuleSources>>> = HashMap::new();
     let (mut left_bytes, mut left_out) = (max_bytes, 0);
-    for (file, module) in files_by_samples(profile) {
+    let files = files_by_samples(profile);
+    if files.is_empty() {
+        notify(
+            "embeds no sources: got a profile without files, such as one in Gecko's format, expected \
+             one in the Firefox Profiler's own format",
+        );
+    }
+    for (file, module) in files {
         let path = profile.text(file).to_owned();
         if !is_own(&path) {
             continue;

@@ -32,23 +32,25 @@ mod tests {
     use super::*;
     use crate::platform::thread::own_descriptors::use_own_descriptors;
 
-    fn check_growth() {
+    /// Other tests take and give back memory meanwhile, so only what is held here is known.
+    fn check_held_memory() {
         const BYTES: u64 = 64 << 20;
         let mut memory = ResidentMemory::default();
-        let before = memory.bytes().expect("statm");
         let filled = vec![1u8; BYTES as usize];
-        let after = memory.bytes().expect("statm");
+        // The second time from the file that may be kept.
+        for _ in 0..2 {
+            let resident = memory.bytes().expect("statm");
+            assert!(resident >= BYTES, "{resident} bytes");
+        }
         std::hint::black_box(&filled);
-        // Other tests give memory back meanwhile.
-        assert!(after > before + BYTES / 2, "{before} bytes, then {after}");
     }
 
     #[test]
-    fn resident_memory_grows_with_memory_that_is_written() {
-        check_growth();
+    fn resident_memory_contains_memory_that_was_written() {
+        check_held_memory();
         let beside_own_descriptors = std::thread::spawn(|| {
             assert!(use_own_descriptors());
-            check_growth();
+            check_held_memory();
         });
         beside_own_descriptors.join().expect("thread");
     }

@@ -4,7 +4,7 @@ use std::arch::asm;
 
 use crate::platform::arch::registers::{GENERAL_REGISTERS, Registers};
 
-pub(crate) fn from_context(context: &libc::ucontext_t) -> Registers {
+pub(crate) fn from_context_in_handler(context: &libc::ucontext_t) -> Registers {
     let machine = &context.uc_mcontext;
     let mut general = [0; GENERAL_REGISTERS];
     general[..31].copy_from_slice(&machine.regs);

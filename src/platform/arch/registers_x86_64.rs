@@ -25,7 +25,7 @@ const GREGS_INDEX: [i32; GENERAL_REGISTERS] = [
     libc::REG_R15,
 ];
 
-pub(crate) fn from_context(context: &libc::ucontext_t) -> Registers {
+pub(crate) fn from_context_in_handler(context: &libc::ucontext_t) -> Registers {
     let gregs = &context.uc_mcontext.gregs;
     let [fp, sp, pc] =
         [libc::REG_RBP, libc::REG_RSP, libc::REG_RIP].map(|index| gregs[index as usize] as u64);

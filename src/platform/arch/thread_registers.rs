@@ -6,7 +6,7 @@ use crate::platform::signal::ArrivalInHandler;
 
 /// Returns the registers of the thread that the signal interrupted.
 pub(crate) fn registers_in_handler(arrival: &ArrivalInHandler<'_>) -> Registers {
-    arch::from_context(arrival.context)
+    arch::from_context_in_handler(arrival.context)
 }
 
 /// Returns the stack pointer of the function that this call is inlined into.

@@ -13,7 +13,9 @@
 
 use std::cell::UnsafeCell;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
 
 use crate::capture::capture_parts::{CaptureHeader, CaptureParts, CapturedLabel};
 use crate::capture::event_delay::EventDelay;
@@ -85,6 +87,8 @@ pub(crate) struct CaptureSlot {
     /// Number of captures since the last deep one, plus 1; 0 when no memory of a deep capture is
     /// retained. Written by the reader.
     pub(crate) captures_since_deep: AtomicU32,
+    /// Whether a thread had the slot since its memory was released.
+    pub(crate) was_bound: AtomicBool,
     pub(crate) header: UnsafeCell<CaptureHeader>,
 }
 
@@ -110,6 +114,7 @@ impl CaptureSlot {
             stack_start: AtomicPtr::new(stack_start.as_ptr()),
             stack_bytes: AtomicUsize::new(stack_bytes),
             captures_since_deep: AtomicU32::new(0),
+            was_bound: AtomicBool::new(false),
             header: UnsafeCell::new(CaptureHeader::default()),
         };
         let address = start.as_ptr().cast::<Self>();
@@ -196,6 +201,19 @@ impl CaptureSlot {
         area.into_parts();
     }
 
+    /// Returns the memory of the labels and the texts to the kernel.
+    ///
+    /// # Safety
+    /// As for [`Self::discard_stack_beyond`].
+    pub(crate) unsafe fn discard_labels(&self) {
+        // SAFETY: *placed*: these are the parts of the slot's mapping, which stays mapped: the
+        // parts are taken back below.
+        let head = unsafe { LazyRegion::from_parts(self.start, HEAD_BYTES) };
+        // SAFETY: by this function's contract. The slot itself ends before the labels.
+        unsafe { head.discard_from(LABELS_OFFSET) };
+        head.into_parts();
+    }
+
     /// Binds the slot to the calling thread, whose stack has these bounds.
     pub(crate) fn bind_to_current_thread(&self, bounds: StackBounds) {
         self.event_delay.reset();
@@ -210,6 +228,7 @@ impl CaptureSlot {
     /// - All three arguments belong to one thread: its thread pointer, the bounds of its stack, and
     ///   its profiling stack or null. They stay valid until `unbind`.
     unsafe fn bind(&self, thread_pointer: u64, bounds: StackBounds, stack: *const ProfilingStack) {
+        self.was_bound.store(true, Ordering::Relaxed);
         self.stack_low.store(bounds.low, Ordering::Relaxed);
         self.stack_top.store(bounds.top, Ordering::Relaxed);
         self.profiling_stack

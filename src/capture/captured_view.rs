@@ -40,6 +40,22 @@ impl CaptureSlot {
         }
     }
 
+    /// Returns all memory of the slot but its head to the kernel, for a slot that stays free. Does
+    /// nothing while a capture is written or read. Cost: two system calls if a thread had the slot
+    /// since the last time.
+    pub(crate) fn release_memory(&self) {
+        if !self.was_bound.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        self.release_stack_beyond(0);
+        // From here on, no other thread writes or reads the slot.
+        if let Some(sequence) = self.state.begin_remote() {
+            // SAFETY: *phase owns*: the slot is in writing, by the transition above.
+            unsafe { self.discard_labels() };
+            self.state.abandon(sequence);
+        }
+    }
+
     fn release_stack_beyond(&self, retained_bytes: usize) {
         // From here on, no other thread writes or reads the slot.
         let Some(sequence) = self.state.begin_remote() else {

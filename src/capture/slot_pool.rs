@@ -16,6 +16,9 @@ use crate::util::{LockRank, NamedMutex};
 /// Maximum number of slots. A thread that finds no free slot is sampled without stacks.
 const MAX_SLOTS: usize = 1 << 16;
 
+/// Number of free slots of each list that keep their memory for the next threads.
+const WARM_SLOTS: usize = 32;
+
 static TABLE: [AtomicPtr<CaptureSlot>; MAX_SLOTS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_SLOTS];
 /// Hash table of slots, by the thread pointers of their owners. An entry holds the slot's number in
@@ -56,11 +59,17 @@ impl Pool {
         Some(())
     }
 
+    /// Adds a slot that is free again. The slots returned last are taken first, so the others may
+    /// stay free for ever: they give back their memory.
     fn add_free(&mut self, number: u16, stack_bytes: usize) {
-        if stack_bytes > FIRST_STACK_BYTES {
-            self.free_large.push(number);
-        } else {
-            self.free.push(number);
+        let list = match stack_bytes > FIRST_STACK_BYTES {
+            true => &mut self.free_large,
+            false => &mut self.free,
+        };
+        list.push(number);
+        let cold = list.len().checked_sub(WARM_SLOTS + 1);
+        if let Some(slot) = cold.and_then(|index| find_slot_in_handler(list[index])) {
+            slot.release_memory();
         }
     }
 
@@ -268,6 +277,28 @@ mod tests {
         pool.add_free(4, MAX_STACK_BYTES);
         let taken = [true, false, false, false, true].map(|is_large| pool.take_free(is_large));
         assert_eq!(taken, [Some(4), Some(3), Some(1), Some(2), None]);
+    }
+
+    #[test]
+    fn slot_that_stays_free_gives_back_its_memory() {
+        let slots: Vec<_> = std::iter::repeat_with(|| CaptureSlot::create().expect("memory"))
+            .take(WARM_SLOTS + 2)
+            .collect();
+        let mut pool = Pool::EMPTY;
+        let first = usize::from(u16::MAX) - slots.len();
+        for (number, slot) in (first..).zip(&slots) {
+            TABLE[number].store(std::ptr::from_ref(*slot).cast_mut(), Ordering::Release);
+            slot.bind_simulated(5, StackBounds { low: 8, top: 16 });
+            pool.add_free(number as u16, FIRST_STACK_BYTES);
+        }
+        let was_bound = |slot: &&CaptureSlot| slot.was_bound.load(Ordering::Relaxed);
+        let kept: Vec<_> = slots.iter().map(was_bound).collect();
+        let mut expected = vec![true; WARM_SLOTS + 2];
+        expected[..2].fill(false);
+        assert_eq!(kept, expected);
+        for number in first..first + slots.len() {
+            TABLE[number].store(std::ptr::null_mut(), Ordering::Release);
+        }
     }
 
     #[test]

@@ -55,7 +55,7 @@ impl<'a> ProfileNodes<'a> {
         Self {
             profile,
             folds_runtime: options.folds_runtime,
-            calls: CallNodes::default(),
+            calls: CallNodes::new(profile),
             ids: vec![0; profile.stack_count()],
             scripts: HashMap::new(),
         }

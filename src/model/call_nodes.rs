@@ -1,9 +1,8 @@
 //! The tree of a thread's calls: stacks by function instead of by address.
 
-use std::collections::HashMap;
-
 use crate::model::ids::{FunctionId, StackId};
 use crate::model::profile::{ProfileModel, Thread};
+use crate::util::{NumberMap, pair_key};
 
 /// Index of a call node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -19,19 +18,30 @@ pub(crate) struct CallNode {
 
 /// The call nodes of one thread. Two stacks that go through the same functions share their nodes,
 /// whatever the addresses in these functions.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct CallNodes {
     nodes: Vec<CallNode>,
-    /// The node of each stack that was looked up; `None` for a stack of left out frames only.
-    by_stack: HashMap<StackId, Option<NodeId>>,
-    by_call: HashMap<(Option<NodeId>, FunctionId), NodeId>,
+    /// The number of each stack's node plus 2; 1 for a stack of left out frames only; 0 for a stack
+    /// that was not looked up.
+    by_stack: Vec<u32>,
+    /// By the number of the caller's node plus 1, and the function.
+    by_call: NumberMap<NodeId>,
 }
 
 impl CallNodes {
+    /// Returns no nodes. They are for the stacks that the profile has now.
+    pub(crate) fn new(profile: &ProfileModel) -> Self {
+        Self {
+            nodes: Vec::new(),
+            by_stack: vec![0; profile.stack_count()],
+            by_call: NumberMap::default(),
+        }
+    }
+
     /// Returns the nodes of all samples of a thread. A root frame, which all stacks of a thread
     /// share and which is not code, gets no node.
     pub(crate) fn of(profile: &ProfileModel, thread: &Thread) -> Self {
-        let mut nodes = Self::default();
+        let mut nodes = Self::new(profile);
         for sample in thread.samples.iter() {
             if let Some(stack) = sample.stack {
                 nodes.add(profile, stack);
@@ -61,7 +71,7 @@ impl CallNodes {
             let Some(stack) = next.filter(|_| next != outside) else {
                 break None;
             };
-            if let Some(&known) = self.by_stack.get(&stack) {
+            if let Some(known) = self.known_node(stack) {
                 break known;
             }
             missing.push(stack);
@@ -72,14 +82,21 @@ impl CallNodes {
             if !profile.is_root(function) {
                 node = Some(self.call(node, function));
             }
-            self.by_stack.insert(stack, node);
+            self.by_stack[stack.0 as usize] = node.map_or(1, |node| node.0 + 2);
         }
         node
     }
 
+    /// Returns the node of a stack that was looked up before.
+    fn known_node(&self, stack: StackId) -> Option<Option<NodeId>> {
+        let number = self.by_stack[stack.0 as usize].checked_sub(1)?;
+        Some(number.checked_sub(1).map(NodeId))
+    }
+
     fn call(&mut self, parent: Option<NodeId>, function: FunctionId) -> NodeId {
         let Self { nodes, by_call, .. } = self;
-        *by_call.entry((parent, function)).or_insert_with(|| {
+        let key = pair_key(parent.map_or(0, |parent| parent.0 + 1), function.0);
+        *by_call.entry(key).or_insert_with(|| {
             nodes.push(CallNode { parent, function });
             NodeId(nodes.len() as u32 - 1)
         })
@@ -87,7 +104,7 @@ impl CallNodes {
 
     /// Returns the node of a stack that was added before.
     pub(crate) fn node_of(&self, stack: StackId) -> Option<NodeId> {
-        self.by_stack.get(&stack).copied().flatten()
+        self.known_node(stack).flatten()
     }
 
     /// Returns all nodes. A caller's node comes before those of the functions that it calls.
@@ -132,7 +149,7 @@ mod tests {
         };
         let (one, other) = (at(root, 1), at(root, 2));
         let recursive = at(other, 1);
-        let mut nodes = CallNodes::default();
+        let mut nodes = CallNodes::new(&profile);
         assert_eq!(nodes.add(&profile, root), None);
         let node = nodes.add(&profile, one).expect("a node");
         assert_eq!(nodes.add(&profile, other), Some(node));
@@ -141,7 +158,7 @@ mod tests {
         assert_eq!(nodes.node_of(one), Some(node));
         assert_eq!(nodes.nodes().len(), 2);
 
-        let mut inside = CallNodes::default();
+        let mut inside = CallNodes::new(&profile);
         assert_eq!(inside.add_inside(&profile, other, Some(other)), None);
         let node = inside.add_inside(&profile, recursive, Some(other));
         assert_eq!(inside.path(node).count(), 1);

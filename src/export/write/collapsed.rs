@@ -49,6 +49,11 @@ fn push_frame(path: &mut String, name: &str) {
         "" => UNNAMED,
         name => name,
     };
+    let is_plain = |byte: &u8| (b' '..0x7f).contains(byte) && *byte != b';';
+    if name.as_bytes().iter().all(is_plain) {
+        path.push_str(name);
+        return;
+    }
     path.extend(name.chars().map(|character| match character {
         ';' => ':',
         // Some readers end a line at these two, too.

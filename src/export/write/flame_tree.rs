@@ -2,12 +2,13 @@
 //! they called, merged by name.
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use crate::export::options::{ExportOptions, SampleWeight};
 use crate::export::run_loops::is_run_loop;
-use crate::model::{CallNodes, FunctionId, ProfileModel, Sample, TextId, Thread, WeightUnit};
-use crate::util::{ProgressLocation, ProgressLogger};
+use crate::model::{CallNodes, FunctionId, ProfileModel, Sample, Thread, WeightUnit};
+use crate::util::{NumberMap, ProgressLocation, ProgressLogger, pair_key};
 
 /// Replacement for an empty name.
 pub(crate) const UNNAMED: &str = "(unnamed)";
@@ -156,9 +157,10 @@ struct Builder {
     thread_names: Vec<String>,
     drafts: Vec<Draft>,
     by_thread_name: HashMap<String, u32>,
-    by_call: HashMap<(u32, TextId), u32>,
+    /// By the caller's draft and the name.
+    by_call: NumberMap<u32>,
     /// The first function of each name.
-    by_name: HashMap<TextId, FunctionId>,
+    by_name: NumberMap<FunctionId>,
 }
 
 impl Builder {
@@ -217,36 +219,56 @@ impl Builder {
 
     fn function_draft(&mut self, profile: &ProfileModel, parent: u32, id: FunctionId) -> u32 {
         let name = profile.function(id).name;
-        let first = *self.by_name.entry(name).or_insert(id);
+        let first = *self.by_name.entry(name.0.into()).or_insert(id);
         let drafts = &mut self.drafts;
-        let draft = self.by_call.entry((parent, name));
+        let draft = self.by_call.entry(pair_key(parent, name.0));
         *draft.or_insert_with(|| Self::push(drafts, Some(parent), FlameLabel::Function(first)))
+    }
+
+    fn siblings(&self, profile: &ProfileModel) -> Siblings {
+        let drafts = &self.drafts;
+        // Names are compared once each, instead of once for each pair of siblings.
+        let mut by_name: Vec<FunctionId> = self.by_name.values().copied().collect();
+        by_name.sort_unstable_by_key(|function| profile.function_name(*function));
+        let mut ranks: NumberMap<u32> = NumberMap::default();
+        ranks.extend(
+            by_name
+                .iter()
+                .zip(0..)
+                .map(|(id, rank)| (id.0.into(), rank)),
+        );
+        let rank = |draft: &Draft| match draft.label {
+            FlameLabel::Threads(_) => 0,
+            FlameLabel::Function(function) => ranks[&function.0.into()],
+        };
+        let mut ids: Vec<u32> = (0..drafts.len() as u32).collect();
+        ids.sort_by_cached_key(|id| {
+            let draft = &drafts[*id as usize];
+            (draft.parent, Reverse(rank(draft)), Reverse(*id))
+        });
+        let mut starts = vec![0_u32; drafts.len() + 2];
+        for draft in drafts {
+            starts[draft.parent.map_or(0, |parent| parent as usize + 1) + 1] += 1;
+        }
+        let mut sum = 0;
+        for start in &mut starts {
+            sum += *start;
+            *start = sum;
+        }
+        Siblings {
+            drafts: ids,
+            starts,
+        }
     }
 
     /// Returns the nodes in their order. Threads keep the profile's order, functions are sorted by
     /// name.
     fn to_nodes(&self, profile: &ProfileModel, unit: FlameUnit) -> Vec<FlameNode> {
         let drafts = &self.drafts;
-        let name = |draft: &Draft| match draft.label {
-            FlameLabel::Threads(_) => "",
-            FlameLabel::Function(function) => profile.function_name(function),
-        };
-        // Siblings lie together, the last one first, so that the first one is popped first.
-        let mut siblings: Vec<u32> = (0..drafts.len() as u32).collect();
-        siblings.sort_unstable_by(|a, b| {
-            let (one, other) = (&drafts[*a as usize], &drafts[*b as usize]);
-            let by_name = || name(other).cmp(name(one)).then(b.cmp(a));
-            one.parent.cmp(&other.parent).then_with(by_name)
-        });
-        let parent_at = |at: usize| drafts[siblings[at] as usize].parent;
-        let children_of = |parent: Option<u32>| {
-            let start = siblings.partition_point(|id| drafts[*id as usize].parent < parent);
-            let end = (start..siblings.len()).find(|at| parent_at(*at) != parent);
-            &siblings[start..end.unwrap_or(siblings.len())]
-        };
+        let siblings = self.siblings(profile);
         let mut nodes: Vec<FlameNode> = Vec::with_capacity(drafts.len());
         let mut open: Vec<(u32, usize)> = Vec::new();
-        open.extend(children_of(None).iter().map(|id| (*id, 0)));
+        open.extend(siblings.of(None).iter().map(|id| (*id, 0)));
         while let Some((id, depth)) = open.pop() {
             let draft = &drafts[id as usize];
             nodes.push(FlameNode {
@@ -255,7 +277,7 @@ impl Builder {
                 own: draft.own,
                 total: 0,
             });
-            open.extend(children_of(Some(id)).iter().map(|id| (*id, depth + 1)));
+            open.extend(siblings.of(Some(id)).iter().map(|id| (*id, depth + 1)));
         }
         if let FlameUnit::CpuIntervals(interval_ns) = unit {
             count_intervals(&mut nodes, interval_ns);
@@ -263,6 +285,22 @@ impl Builder {
         add_totals(&mut nodes);
         nodes.retain(|node| node.total > 0);
         nodes
+    }
+}
+
+/// The drafts by their parents. Siblings lie together, the last one first, so that the first one is
+/// popped first.
+struct Siblings {
+    drafts: Vec<u32>,
+    /// Where the children of each parent begin, first those without a parent. The last element is
+    /// the end of all.
+    starts: Vec<u32>,
+}
+
+impl Siblings {
+    fn of(&self, parent: Option<u32>) -> &[u32] {
+        let index = parent.map_or(0, |parent| parent as usize + 1);
+        &self.drafts[self.starts[index] as usize..self.starts[index + 1] as usize]
     }
 }
 

@@ -11,7 +11,7 @@ use crate::export::profile_nodes::ProfileNodes;
 use crate::export::ticks::Ticks;
 use crate::json::JsonWriter;
 use crate::model::{FunctionId, ProfileModel, TextId, UniqueStacks};
-use crate::util::{FailureLatch, ProgressLocation, ProgressLogger};
+use crate::util::{FailureLatch, NumberMap, ProgressLocation, ProgressLogger};
 
 /// A function, as the format shows it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -66,9 +66,12 @@ pub(crate) fn write_js_self_profile(
         nodes.id_of(tick.activity);
     }
     let mut stacks = UniqueStacks::default();
+    let mut frame_of_function: NumberMap<u32> = NumberMap::default();
     let mut stack_of_node: Vec<u32> = Vec::with_capacity(nodes.calls().nodes().len());
     for node in nodes.calls().nodes() {
-        let frame = stacks.intern_frame(&JsFrame::new(profile, node.function));
+        let frame = *frame_of_function
+            .entry(node.function.0.into())
+            .or_insert_with(|| stacks.intern_frame(&JsFrame::new(profile, node.function)));
         let parent = node.parent.map(|parent| stack_of_node[parent.0 as usize]);
         stack_of_node.push(stacks.append_frame(parent, frame));
     }

@@ -4,14 +4,16 @@ use crate::export::options::ExportOptions;
 use crate::export::run_loops::runtime_frames_end;
 use crate::model::{FrameId, ProfileModel, StackId};
 
-/// Returns the frames of a stack, the innermost one first, without the root frame, which is not
-/// code. If the options fold the runtime, the frames that end in its run loop are left out, unless
-/// the stack has no others.
+/// Returns the frames of a stack, the innermost one first, each with the stack that ends in it. The
+/// root frame, which is not code, is left out. If the options fold the runtime, so are the frames
+/// that end in its run loop, unless the stack has no others.
+///
+/// What follows a stack depends on this stack alone, and not on the one that was passed.
 pub(crate) fn visible_frames<'a>(
     profile: &'a ProfileModel,
     options: &ExportOptions,
     stack: Option<StackId>,
-) -> impl Iterator<Item = FrameId> + 'a {
+) -> impl Iterator<Item = (StackId, FrameId)> + 'a {
     let folded = stack.filter(|_| options.folds_runtime);
     let folded = folded.and_then(|stack| runtime_frames_end(profile, stack));
     let runtime = folded.map(|(runtime, _)| runtime);
@@ -20,9 +22,9 @@ pub(crate) fn visible_frames<'a>(
         let current = next?;
         let (prefix, frame) = profile.stack(current);
         next = prefix.filter(|prefix| Some(*prefix) != runtime && Some(current) != runtime);
-        Some(frame)
+        Some((current, frame))
     })
-    .filter(|frame| !profile.is_root(profile.frame(*frame).function))
+    .filter(|(_, frame)| !profile.is_root(profile.frame(*frame).function))
 }
 
 #[cfg(test)]
@@ -54,7 +56,8 @@ mod tests {
                 ..ExportOptions::default()
             };
             let frames = visible_frames(&profile, &options, stack);
-            let names = frames.map(|frame| profile.function_name(profile.frame(frame).function));
+            let names =
+                frames.map(|(_, frame)| profile.function_name(profile.frame(frame).function));
             names.collect::<Vec<_>>()
         };
         let runtime = "std::sys::backtrace::__rust_begin_short_backtrace";

@@ -4,6 +4,7 @@ use prost::Message;
 
 /// A trace. The writer writes one packet at a time: a reader that finds a list in several parts
 /// appends them.
+#[cfg(test)]
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Trace {
     #[prost(message, repeated, tag = "1")]
@@ -12,22 +13,23 @@ pub(super) struct Trace {
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct TracePacket {
-    #[prost(message, optional, tag = "6")]
-    pub(super) clock_snapshot: Option<ClockSnapshot>,
+    // What only few packets have is boxed, so that the others are small.
+    #[prost(message, optional, boxed, tag = "6")]
+    pub(super) clock_snapshot: Option<Box<ClockSnapshot>>,
     #[prost(uint64, optional, tag = "8")]
     pub(super) timestamp: Option<u64>,
     #[prost(uint32, tag = "10")]
     pub(super) trusted_packet_sequence_id: u32,
     #[prost(message, optional, tag = "11")]
     pub(super) track_event: Option<TrackEvent>,
-    #[prost(message, optional, tag = "12")]
-    pub(super) interned_data: Option<InternedData>,
+    #[prost(message, optional, boxed, tag = "12")]
+    pub(super) interned_data: Option<Box<InternedData>>,
     #[prost(uint32, tag = "13")]
     pub(super) sequence_flags: u32,
-    #[prost(message, optional, tag = "59")]
-    pub(super) trace_packet_defaults: Option<TracePacketDefaults>,
-    #[prost(message, optional, tag = "60")]
-    pub(super) track_descriptor: Option<TrackDescriptor>,
+    #[prost(message, optional, boxed, tag = "59")]
+    pub(super) trace_packet_defaults: Option<Box<TracePacketDefaults>>,
+    #[prost(message, optional, boxed, tag = "60")]
+    pub(super) track_descriptor: Option<Box<TrackDescriptor>>,
     #[prost(message, optional, tag = "135")]
     pub(super) stack_sample: Option<StackSample>,
 }

@@ -1,12 +1,11 @@
 //! Writes packets, and interns what they refer to.
 
-use std::collections::HashSet;
 use std::io::{self, Write};
 
 use prost::Message;
 
 use super::messages::{
-    Callstack, Frame, InternedData, InternedName, InternedString, Mapping, Trace, TracePacket,
+    Callstack, Frame, InternedData, InternedName, InternedString, Mapping, TracePacket,
 };
 use crate::export::options::ExportOptions;
 use crate::export::write::visible_frames::visible_frames;
@@ -20,12 +19,20 @@ const SEQ_NEEDS_INCREMENTAL_STATE: u32 = 2;
 const KIND_NATIVE: i32 = 1;
 const KIND_INTERPRETED: i32 = 3;
 
+/// What comes before a packet and its length: the number of the field `Trace.packet`, and the type
+/// of fields with a length.
+const PACKET_IN_TRACE: u8 = 1 << 3 | 2;
+
+/// Packets are passed on once they are this long together.
+const WRITTEN_BYTES: usize = 1 << 16;
+
 /// Writes packets. A text, frame or stack is written with the first packet that refers to it. Its
 /// number in the trace is its number in the model plus one, because 0 means none.
 pub(super) struct Packets<'a> {
     profile: &'a ProfileModel,
     options: &'a ExportOptions,
     out: &'a mut dyn Write,
+    /// Packets that are not passed on yet.
     encoded: Vec<u8>,
     /// What the next packet brings along.
     interned: InternedData,
@@ -40,14 +47,24 @@ pub(super) struct Packets<'a> {
     stacks: Interned,
 }
 
-/// The numbers that were written.
+/// Whether each number was written.
 #[derive(Default)]
-struct Interned(HashSet<u32>);
+struct Interned(Vec<bool>);
 
 impl Interned {
     /// Returns the number in the trace, and whether it is new.
     fn number(&mut self, id: u32) -> (u64, bool) {
-        (u64::from(id) + 1, self.0.insert(id))
+        let index = id as usize;
+        if self.0.len() <= index {
+            self.0.resize(index + 1, false);
+        }
+        let was_written = std::mem::replace(&mut self.0[index], true);
+        (u64::from(id) + 1, !was_written)
+    }
+
+    /// Takes back a number that was not written after all.
+    fn forget(&mut self, id: u32) {
+        self.0[id as usize] = false;
     }
 }
 
@@ -83,17 +100,27 @@ impl<'a> Packets<'a> {
             true => SEQ_NEEDS_INCREMENTAL_STATE,
         };
         self.has_begun = true;
-        let interned = std::mem::take(&mut self.interned);
-        packet.interned_data = (interned != InternedData::default()).then_some(interned);
+        if self.interned != InternedData::default() {
+            packet.interned_data = Some(Box::new(std::mem::take(&mut self.interned)));
+        }
+        self.encoded.push(PACKET_IN_TRACE);
+        packet
+            .encode_length_delimited(&mut self.encoded)
+            .map_err(io::Error::other)?;
+        match self.encoded.len() < WRITTEN_BYTES {
+            true => Ok(()),
+            false => self.write_encoded(),
+        }
+    }
+
+    fn write_encoded(&mut self) -> io::Result<()> {
+        self.out.write_all(&self.encoded)?;
         self.encoded.clear();
-        let trace = Trace {
-            packet: vec![packet],
-        };
-        trace.encode(&mut self.encoded).map_err(io::Error::other)?;
-        self.out.write_all(&self.encoded)
+        Ok(())
     }
 
     pub(super) fn flush(&mut self) -> io::Result<()> {
+        self.write_encoded()?;
         self.out.flush()
     }
 
@@ -135,9 +162,9 @@ impl<'a> Packets<'a> {
         let (iid, is_new) = self.stacks.number(stack.0);
         if is_new {
             let frames = visible_frames(self.profile, self.options, Some(stack));
-            let mut frame_ids: Vec<_> = frames.map(|frame| self.frame(frame)).collect();
+            let mut frame_ids: Vec<_> = frames.map(|(_, frame)| self.frame(frame)).collect();
             if frame_ids.is_empty() {
-                self.stacks.0.remove(&stack.0);
+                self.stacks.forget(stack.0);
                 return None;
             }
             frame_ids.reverse();

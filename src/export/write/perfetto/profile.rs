@@ -99,19 +99,19 @@ fn head(profile: &ProfileModel, options: &ExportOptions, shift_ns: i64) -> Trace
     };
     TracePacket {
         timestamp: Some(shift_ns.unsigned_abs()),
-        clock_snapshot: Some(ClockSnapshot {
+        clock_snapshot: Some(Box::new(ClockSnapshot {
             clocks: vec![
                 clock(CLOCK_BOOTTIME, shift_ns),
                 clock(CLOCK_REALTIME, (profile.meta.start_epoch_ms * 1e6) as i64),
             ],
-        }),
-        trace_packet_defaults: Some(TracePacketDefaults {
+        })),
+        trace_packet_defaults: Some(Box::new(TracePacketDefaults {
             stack_sample_defaults: Some(StackSampleDefaults {
                 source: "gekkota".into(),
                 primary_descriptor: Some(primary),
                 follower_descriptors: counters,
             }),
-        }),
+        })),
         ..TracePacket::default()
     }
 }

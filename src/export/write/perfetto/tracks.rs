@@ -47,7 +47,7 @@ fn id_number(id: &str, index: usize) -> u32 {
 
 fn describe(descriptor: TrackDescriptor) -> TracePacket {
     TracePacket {
-        track_descriptor: Some(descriptor),
+        track_descriptor: Some(Box::new(descriptor)),
         ..TracePacket::default()
     }
 }

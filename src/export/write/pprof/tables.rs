@@ -11,7 +11,7 @@ use crate::export::write::visible_frames::visible_frames;
 use crate::model::{
     FrameId, FunctionId, FunctionKind, Module, ModuleId, ProfileModel, StackId, TextId,
 };
-use crate::util::TextTable;
+use crate::util::{NumberMap, TextTable};
 
 /// A part of the profile is written once it has this many samples.
 const SAMPLES_IN_PART: usize = 1024;
@@ -29,7 +29,13 @@ pub(super) struct Tables<'a> {
     /// By the function and its name in the symbol table; `None` stands for the function of samples
     /// without a stack.
     functions: HashMap<Option<(FunctionId, TextId)>, u64>,
-    locations: HashMap<LocationKey, u64>,
+    locations: HashMap<LocationKey, u32>,
+    /// The locations of frames into which nothing is inlined.
+    frame_locations: NumberMap<u32>,
+    /// The places of the stacks, as far as they were asked for.
+    places: Vec<Option<Place>>,
+    /// The labels of the stacks, as far as they were asked for.
+    labels: Vec<Option<LabelPath>>,
     /// The location of samples without a stack, once there is one.
     no_stack: Option<u64>,
     /// What is known of the frames of each module; `None` if it has none.
@@ -38,6 +44,18 @@ pub(super) struct Tables<'a> {
 
 /// The id of the mapping, the address, and the positions of a location.
 type LocationKey = (u64, u64, Vec<Line>);
+
+/// The innermost location of a stack, and what is outside of it.
+#[derive(Clone, Copy)]
+struct Place {
+    /// `None` if the stack shows no frame.
+    location: Option<u32>,
+    caller: Option<StackId>,
+}
+
+/// The text with the application's labels in a stack, by its index. 0, the empty text, stands for
+/// no label.
+type LabelPath = u32;
 
 /// What the frames of a module have.
 #[derive(Clone, Copy, Default)]
@@ -59,6 +77,9 @@ impl<'a> Tables<'a> {
             text_count: 0,
             functions: HashMap::new(),
             locations: HashMap::new(),
+            frame_locations: NumberMap::default(),
+            places: vec![None; profile.stack_count()],
+            labels: vec![None; profile.stack_count()],
             no_stack: None,
             modules: vec![None; profile.modules.len()],
         };
@@ -89,35 +110,78 @@ impl<'a> Tables<'a> {
         &mut self.part
     }
 
-    /// Returns the ids of a stack's locations, the innermost first. Functions that were inlined at
-    /// one address share its location.
+    /// Returns the ids of a stack's locations, the innermost first.
     pub(super) fn stack(&mut self, options: &ExportOptions, stack: Option<StackId>) -> Vec<u64> {
-        let profile = self.profile;
-        let (mut ids, mut inlined): (_, Vec<FrameId>) = (Vec::new(), Vec::new());
-        for id in visible_frames(profile, options, stack) {
-            let frame = profile.frame(id);
-            let is_caller_of = |inner: &FrameId| {
-                let inner = profile.frame(*inner);
-                inner.inline_depth == frame.inline_depth.saturating_add(1)
-                    && inner.address == frame.address
-            };
-            if inlined.last().is_some_and(|inner| !is_caller_of(inner)) {
-                ids.push(self.location(&inlined));
-                inlined.clear();
-            }
-            inlined.push(id);
-            if frame.inline_depth == 0 {
-                ids.push(self.location(&inlined));
-                inlined.clear();
-            }
-        }
-        if !inlined.is_empty() {
-            ids.push(self.location(&inlined));
+        let mut ids = Vec::new();
+        let mut next = stack;
+        while let Some(stack) = next {
+            let known = self.places[stack.0 as usize];
+            let place = known.unwrap_or_else(|| self.place(options, stack));
+            self.places[stack.0 as usize] = Some(place);
+            ids.extend(place.location.map(u64::from));
+            next = place.caller;
         }
         if ids.is_empty() {
             ids.push(self.no_stack());
         }
         ids
+    }
+
+    /// Returns the innermost location of a stack. Functions that were inlined at one address share
+    /// its location.
+    fn place(&mut self, options: &ExportOptions, stack: StackId) -> Place {
+        let profile = self.profile;
+        let mut visible = visible_frames(profile, options, Some(stack));
+        let mut inlined: Vec<FrameId> = Vec::new();
+        let caller = loop {
+            let Some((stack, id)) = visible.next() else {
+                break None;
+            };
+            if let Some(inner) = inlined.last() {
+                let (inner, frame) = (profile.frame(*inner), profile.frame(id));
+                let is_its_caller = inner.inline_depth == frame.inline_depth.saturating_add(1)
+                    && inner.address == frame.address;
+                if inner.inline_depth == 0 || !is_its_caller {
+                    break Some(stack);
+                }
+            }
+            inlined.push(id);
+        };
+        Place {
+            location: (!inlined.is_empty()).then(|| self.location(&inlined)),
+            caller,
+        }
+    }
+
+    /// Returns the index of the text with the labels in a stack, the outermost first. `None` if it
+    /// has no labels.
+    pub(super) fn label_path(&mut self, stack: Option<StackId>) -> Option<i64> {
+        let profile = self.profile;
+        let mut unknown = Vec::new();
+        let mut next = stack;
+        let mut path: LabelPath = loop {
+            let Some(stack) = next else {
+                break 0;
+            };
+            if let Some(known) = self.labels[stack.0 as usize] {
+                break known;
+            }
+            unknown.push(stack);
+            next = profile.stack(stack).0;
+        };
+        for stack in unknown.into_iter().rev() {
+            let function = profile.function(profile.frame(profile.stack(stack).1).function);
+            if function.kind == FunctionKind::Label {
+                let name = profile.text(function.name);
+                let text = match path {
+                    0 => name.to_owned(),
+                    outer => format!("{};{name}", self.texts.get(outer)),
+                };
+                path = self.text(&text) as u32;
+            }
+            self.labels[stack.0 as usize] = Some(path);
+        }
+        (path != 0).then_some(path.into())
     }
 
     /// Returns the id of the location of samples without a stack. Readers leave a sample without
@@ -139,13 +203,25 @@ impl<'a> Tables<'a> {
             function_id,
             ..Line::default()
         };
-        let id = self.location_id((0, 0, vec![line]));
+        let id = self.location_id((0, 0, vec![line])).into();
         self.no_stack = Some(id);
         id
     }
 
     /// Returns the id of the location of frames that share an address, the innermost first.
-    fn location(&mut self, frames: &[FrameId]) -> u64 {
+    fn location(&mut self, frames: &[FrameId]) -> u32 {
+        let &[frame] = frames else {
+            return self.new_location(frames);
+        };
+        if let Some(known) = self.frame_locations.get(&frame.0.into()) {
+            return *known;
+        }
+        let location = self.new_location(frames);
+        self.frame_locations.insert(frame.0.into(), location);
+        location
+    }
+
+    fn new_location(&mut self, frames: &[FrameId]) -> u32 {
         let profile = self.profile;
         let outermost = profile.frame(frames[frames.len() - 1]);
         let module = profile.function(outermost.function).module;
@@ -164,13 +240,13 @@ impl<'a> Tables<'a> {
         self.location_id((module.map_or(0, mapping_id), address, lines))
     }
 
-    fn location_id(&mut self, key: LocationKey) -> u64 {
+    fn location_id(&mut self, key: LocationKey) -> u32 {
         if let Some(known) = self.locations.get(&key) {
             return *known;
         }
-        let id = self.locations.len() as u64 + 1;
+        let id = self.locations.len() as u32 + 1;
         self.part.location.push(Location {
-            id,
+            id: id.into(),
             mapping_id: key.0,
             address: key.1,
             line: key.2.clone(),

@@ -1,9 +1,9 @@
 //! The colors of a flame graph: a hue for each library, and shades by name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::export::write::flame_tree::{FlameLabel, FlameTree};
-use crate::model::{FunctionKind, ProfileModel};
+use crate::model::{FunctionId, FunctionKind, ProfileModel};
 
 /// Hues of the libraries with the most samples of their own, in degrees.
 const LIBRARY_HUES: [f64; 6] = [28.0, 205.0, 140.0, 52.0, 175.0, 340.0];
@@ -35,13 +35,23 @@ pub(crate) struct Palette<'a> {
 
 impl<'a> Palette<'a> {
     pub(crate) fn of(profile: &'a ProfileModel, tree: &FlameTree<'_>) -> Self {
-        let mut own_samples: BTreeMap<&str, u64> = BTreeMap::new();
+        let mut is_shown = vec![false; profile.functions().len()];
+        let mut of_modules: Vec<Option<u64>> = vec![None; profile.modules.len()];
         for node in tree.nodes() {
-            if let FlameLabel::Function(function) = node.label
-                && let Some(module) = profile.function(function).module
-            {
-                let sum = own_samples.entry(&profile.module(module).name).or_default();
+            let FlameLabel::Function(function) = node.label else {
+                continue;
+            };
+            is_shown[function.0 as usize] = true;
+            if let Some(module) = profile.function(function).module {
+                let sum = of_modules[module.0 as usize].get_or_insert_default();
                 *sum = sum.saturating_add(node.own);
+            }
+        }
+        let mut own_samples: BTreeMap<&str, u64> = BTreeMap::new();
+        for (module, own) in profile.modules.iter().zip(of_modules) {
+            if let Some(own) = own {
+                let sum = own_samples.entry(&module.name).or_default();
+                *sum = sum.saturating_add(own);
             }
         }
         let mut libraries: Vec<_> = own_samples.into_iter().collect();
@@ -51,11 +61,10 @@ impl<'a> Palette<'a> {
             libraries: libraries.into_iter().map(|(name, _)| name).collect(),
             groups: Vec::new(),
         };
-        let groups = tree.nodes().iter().map(|node| palette.group(node.label));
-        let mut groups: Vec<_> = groups.filter(|group| *group != Group::Structure).collect();
-        groups.sort_unstable();
-        groups.dedup();
-        palette.groups = groups;
+        let shown = (0..).zip(is_shown).filter(|(_, is_shown)| *is_shown);
+        let groups = shown.map(|(id, _)| palette.group(FlameLabel::Function(FunctionId(id))));
+        let groups: BTreeSet<_> = groups.filter(|group| *group != Group::Structure).collect();
+        palette.groups = groups.into_iter().collect();
         palette
     }
 

@@ -17,7 +17,7 @@ use crate::platform::{
 use crate::sampler::encode::Tick;
 use crate::sampler::encode::{SampleEncoder, SampleWriter};
 use crate::sampler::thread::ThreadSampler;
-use crate::sampler::thread::Threads;
+use crate::sampler::thread::{Threads, find_outlived};
 use crate::sampler::tick::EvenTicks;
 use crate::sampler::tick::EventProbeRecorder;
 use crate::sampler::tick::Schedule;
@@ -153,6 +153,8 @@ struct SamplerThread {
     encoder: RefCell<SampleEncoder>,
     unwinder: Unwinder,
     threads: Threads,
+    /// Registered threads whose end was found while the list of threads was updated.
+    outlived: Vec<OffThreadRef>,
     seen_thread_changes: u64,
     tick: Tick,
     tick_before: Tick,
@@ -185,6 +187,7 @@ impl SamplerThread {
             encoder: RefCell::default(),
             unwinder,
             threads: Threads::default(),
+            outlived: Vec::new(),
             seen_thread_changes: 0,
             tick: begin,
             tick_before: begin,
@@ -434,6 +437,10 @@ impl SamplerThread {
             return false;
         };
         known.resize(sampled.len(), false);
+        let Some(outlived) = find_outlived(sampled) else {
+            return false;
+        };
+        let is_outlived = |serial| outlived.iter().any(|thread| thread.serial() == serial);
         self.with_context(|threads, context| {
             for list in [&mut threads.active, &mut threads.idle] {
                 let mut is_gone = |thread: &mut ThreadSampler| {
@@ -441,7 +448,7 @@ impl SamplerThread {
                     match sampled.binary_search_by_key(&serial, OffThreadRef::serial) {
                         Ok(index) => {
                             known[index] = true;
-                            false
+                            is_outlived(serial)
                         }
                         Err(_) => true,
                     }
@@ -457,8 +464,11 @@ impl SamplerThread {
         }
         let listed = sampled.iter().zip(known);
         for (registration, _) in listed.filter(|(_, is_known)| !is_known) {
-            active.push(ThreadSampler::new(registration.clone(), &self.session));
+            if !is_outlived(registration.serial()) {
+                active.push(ThreadSampler::new(registration.clone(), &self.session));
+            }
         }
+        self.outlived = outlived;
         true
     }
 
@@ -531,7 +541,7 @@ impl SamplerThread {
         // #33490).
         let count = self.threads.active.len();
         self.threads.active.rotate_left(usize::from(count > 1));
-        let mut dead = Vec::new();
+        let mut dead = std::mem::take(&mut self.outlived);
         let mut any_woke = false;
         let session = Arc::clone(&self.session);
         self.with_context(|threads, context| {

@@ -10,5 +10,5 @@ mod thread_lists;
 mod thread_sampler;
 mod thread_state;
 
-pub(crate) use thread_lists::Threads;
+pub(crate) use thread_lists::{Threads, find_outlived};
 pub(crate) use thread_sampler::ThreadSampler;

@@ -2,6 +2,8 @@
 
 use crate::sampler::encode::Tick;
 use crate::sampler::thread::thread_sampler::ThreadSampler;
+use crate::threads::OffThreadRef;
+use crate::util::try_vec;
 
 /// The sampled threads of the session.
 #[derive(Default)]
@@ -24,6 +26,31 @@ impl Threads {
         let is_long_idle = |thread: &ThreadSampler| thread.is_long_idle(tick);
         move_some(&mut self.active, &mut self.idle, is_long_idle);
     }
+}
+
+/// Returns the registered threads that have ended without anybody noticing: the system has given
+/// their ids to threads that registered later. Otherwise each of them would get the other's samples.
+/// `registered` is sorted by serial numbers. `None` if there is no memory.
+pub(crate) fn find_outlived(registered: &[OffThreadRef]) -> Option<Vec<OffThreadRef>> {
+    let mut by_id = try_vec(registered.len())?;
+    let tid_of = |thread: &OffThreadRef| {
+        thread
+            .unlocked_const_reader_and_atomic_rw()
+            .tid()
+            .to_number()
+    };
+    by_id.extend(
+        registered
+            .iter()
+            .enumerate()
+            .map(|(index, thread)| (tid_of(thread), index)),
+    );
+    by_id.sort_unstable();
+    let is_same = |pair: &&[(i32, usize)]| pair[0].0 == pair[1].0;
+    let pairs = || by_id.windows(2).filter(is_same);
+    let mut outlived = try_vec(pairs().count())?;
+    outlived.extend(pairs().map(|pair| registered[pair[0].1].clone()));
+    Some(outlived)
 }
 
 fn move_some(

@@ -6,3 +6,4 @@ mod filters;
 mod lifetimes;
 mod main_thread_ended;
 mod registration;
+mod reused_ids;

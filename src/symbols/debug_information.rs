@@ -34,6 +34,8 @@ pub(super) struct ParsedFile<'a> {
     package: Option<DwarfPackageSections<Bytes<'a>>>,
     plt: PltNames<'a>,
     symbols: SymbolMap<SymbolMapName<'a>>,
+    /// Whether `symbols` are those of all functions, and not only of those that other modules call.
+    has_all_symbols: bool,
     public_names: PublicNames<'a>,
     endian: RunTimeEndian,
 }
@@ -61,6 +63,7 @@ impl<'a> ParsedFile<'a> {
             package,
             plt: PltNames::of(&file.main, &object),
             public_names: PublicNames::of(&object, &symbols),
+            has_all_symbols: object.symbols().next().is_some(),
             symbols,
             endian: endian_of(&object),
         })
@@ -147,50 +150,59 @@ impl SplitSections<'_> {
 
 /// The names in one file.
 pub(super) struct DebugInformation<'s, 'a> {
-    context: Context<Reader<'s>>,
+    file: &'s ParsedFile<'a>,
+    /// Made for the first address whose names are not in the symbol table. Names alone mostly need
+    /// none: the tables of all units take longer than the symbol table. `None` if the debug
+    /// information is malformed.
+    context: OnceCell<Option<Context<Reader<'s>>>>,
     package: Option<DwarfPackage<Reader<'s>>>,
-    plt: &'s PltNames<'a>,
-    symbols: &'s SymbolMap<SymbolMapName<'a>>,
-    public_names: &'s PublicNames<'a>,
-    endian: RunTimeEndian,
     split_files: &'a SplitFiles,
     split_sections: &'s SplitSections<'a>,
 }
 
 impl<'s, 'a> DebugInformation<'s, 'a> {
-    /// Returns `None` if the debug information is malformed.
     pub(super) fn new(
         file: &'s ParsedFile<'a>,
         split_files: &'a SplitFiles,
         split_sections: &'s SplitSections<'a>,
-    ) -> Option<Self> {
-        let mut dwarf = file.dwarf();
-        dwarf.populate_abbreviations_cache(AbbreviationsCacheStrategy::Duplicates);
+    ) -> Self {
         let package = file.package.as_ref().and_then(|package| {
             let empty = EndianSlice::new(&[], file.endian);
             package.borrow(|bytes| file.reader(bytes), empty).ok()
         });
-        Some(Self {
-            context: Context::from_dwarf(dwarf).ok()?,
+        Self {
+            file,
+            context: OnceCell::new(),
             package,
-            plt: &file.plt,
-            symbols: &file.symbols,
-            public_names: &file.public_names,
-            endian: file.endian,
             split_files,
             split_sections,
-        })
+        }
+    }
+
+    /// Returns the tables of the units; `None` if the debug information is malformed.
+    fn context(&self) -> Option<&Context<Reader<'s>>> {
+        let make = || {
+            let mut dwarf = self.file.dwarf();
+            dwarf.populate_abbreviations_cache(AbbreviationsCacheStrategy::Duplicates);
+            Context::from_dwarf(dwarf).ok()
+        };
+        self.context.get_or_init(make).as_ref()
     }
 
     /// Returns the PLT entry that contains an address.
     pub(super) fn plt_entry_at(&self, address: u64) -> Option<AddressName> {
-        self.plt.name_at(address)
+        self.file.plt.name_at(address)
+    }
+
+    /// Returns whether the file names all functions without its debug information.
+    pub(super) fn has_all_symbols(&self) -> bool {
+        self.file.has_all_symbols
     }
 
     /// Returns the symbol that contains an address, by its public name if it has one.
     pub(super) fn symbol_at(&self, address: u64) -> Option<SymbolMapName<'a>> {
-        let symbol = self.symbols.containing(address).copied()?;
-        Some(match self.public_names.instead_of(&symbol) {
+        let symbol = self.file.symbols.containing(address).copied()?;
+        Some(match self.file.public_names.instead_of(&symbol) {
             Some(name) => SymbolMapName::new(symbol.address(), symbol.size(), name),
             None => symbol,
         })
@@ -199,7 +211,10 @@ impl<'s, 'a> DebugInformation<'s, 'a> {
     /// Returns the functions at an address, the innermost inlined one first.
     pub(super) fn names_at(&self, address: u64) -> Vec<FrameName> {
         let mut names = Vec::new();
-        let mut lookup = self.context.find_frames(address);
+        let Some(context) = self.context() else {
+            return names;
+        };
+        let mut lookup = context.find_frames(address);
         let frames = loop {
             match lookup {
                 LookupResult::Output(frames) => break frames,
@@ -266,7 +281,7 @@ impl<'s, 'a> DebugInformation<'s, 'a> {
         let object = object::File::parse(&**mapping).ok()?;
         let sections = DwarfSections::load(|id| section(&object, id.dwo_name())).ok()?;
         let sections = self.split_sections.0.add(sections)?;
-        let mut dwarf = sections.borrow(|bytes| EndianSlice::new(bytes, self.endian));
+        let mut dwarf = sections.borrow(|bytes| EndianSlice::new(bytes, self.file.endian));
         let header = dwarf.units().next().ok()??;
         let is_wanted = dwarf.unit(header).ok()?.dwo_id == Some(load.dwo_id);
         dwarf.make_dwo(&load.parent);

@@ -28,7 +28,7 @@ impl ModuleSymbols<'_, '_> {
         let split_sections = SplitSections::for_files(&split_files);
         let files = parsed
             .iter()
-            .filter_map(|file| DebugInformation::new(file, &split_files, &split_sections));
+            .map(|file| DebugInformation::new(file, &split_files, &split_sections));
         let symbols = ModuleSymbols {
             bias,
             files: files.collect(),
@@ -57,8 +57,11 @@ impl ModuleSymbols<'_, '_> {
             let names = symbol.map(|symbol| FrameName::name_only(&demangled(symbol.name())));
             names.into_iter().collect()
         };
+        let has_all_symbols = || self.files.iter().any(DebugInformation::has_all_symbols);
         let functions = match symbolicate {
-            Symbolicate::NamesOnly if symbol.is_some() => by_symbol(),
+            // Reading the debug information would take longer than everything else, and name nothing
+            // more.
+            Symbolicate::NamesOnly if symbol.is_some() || has_all_symbols() => by_symbol(),
             Symbolicate::NamesOnly | Symbolicate::Full | Symbolicate::No => {
                 let mut by_debug_information = self.files.iter().map(|file| file.names_at(in_file));
                 by_debug_information

@@ -29,12 +29,13 @@ PROFILE         a profile of gekkota or Firefox; it may be compressed with gzip
 --to FORMAT     the format; by default the one that the ending of FILE stands for
 --thread NAME   only the thread with this name or id; a format for one thread
                 otherwise gets the thread that used the most CPU time
---cpu           count CPU time instead of samples
+--cpu           count CPU time instead of samples; always for text
 --sources       embed the sources of the program's own crates, on the machine that
                 built it; files newer than the program are left out (only for
                 processed)
---fold          leave out the outermost frames of Rust's and Tokio's runtimes
---out FILE      the file to write, instead of standard output
+--fold          leave out the outermost frames of Rust's and Tokio's runtimes;
+                always for text
+--out FILE      the file to write; without it, or with `-`, standard output
 
 formats:";
 
@@ -68,7 +69,7 @@ fn arguments() -> Result<Option<Arguments>, Box<dyn Error>> {
             Long("cpu") => options = options.weight(SampleWeight::Cpu),
             Long("sources") => options = options.source_bytes(MAX_SOURCE_BYTES),
             Long("fold") => options = options.fold_runtime(true),
-            Long("out") => out = Some(PathBuf::from(parser.value()?)),
+            Long("out") => out = Some(PathBuf::from(parser.value()?)).filter(|out| out != "-"),
             Long("diff") => compares = true,
             Short('h') | Long("help") => return Ok(None),
             Value(path) => profiles.push(PathBuf::from(path)),
@@ -130,8 +131,12 @@ fn convert(arguments: Arguments) -> Result<ExitCode, Box<dyn Error>> {
         return Ok(ExitCode::from(u8::from(diff.is_regression())));
     }
     let progress = SharedProgress::new();
-    let options = arguments.options.progress(progress.clone());
     let named = arguments.out.as_deref().and_then(Format::of_path);
+    let mut options = arguments.options.progress(progress.clone());
+    if arguments.format.or(named) == Some(Format::Text) {
+        // As `Profile::summary` does.
+        options = options.weight(SampleWeight::Cpu).fold_runtime(true);
+    }
     with_progress(&progress, || match (&arguments.out, arguments.format) {
         (Some(path), None) => profile.save_with(path, &options).map_err(Box::from),
         // The file's name stands for this format, too.

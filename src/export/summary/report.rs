@@ -14,7 +14,7 @@ use crate::export::summary::tables::{
     MAX_FUNCTIONS_OF_THREAD, MAX_NAME_CHARS, MAX_OTHERS, Section, functions, functions_by_thread,
     losses, markers, threads,
 };
-use crate::export::summary::text_columns::{point_text, time_text};
+use crate::export::summary::text_columns::{point_text, share_text, time_text};
 use crate::model::{FunctionKind, ProfileModel};
 use crate::util::ProgressLogger;
 
@@ -118,6 +118,27 @@ fn head(profile: &ProfileModel, options: &ExportOptions, facts: &Facts<'_>) -> S
         line(
             "cpu",
             format!("{cpu} ({of}; {cores:.2} cores); in samples: {sampled}"),
+        );
+        if let Some(counted_ns) = counted.filter(|&counted| counted / 2 > sampled_ns) {
+            let share = share_text(sampled_ns as f64 / counted_ns as f64);
+            line(
+                "warning",
+                format!(
+                    "only {share} of the process's CPU time is in samples; threads that are not \
+                     registered, or that the filter leaves out, are not sampled"
+                ),
+            );
+        }
+    }
+    let missed = facts.losses.get("missed_ticks").copied().unwrap_or(0);
+    let ticks = wall_ns.checked_div(profile.meta.interval_ns).unwrap_or(0);
+    if missed > ticks / 2 {
+        line(
+            "warning",
+            format!(
+                "{missed} of about {ticks} ticks were missed, because other programs or threads \
+                 kept the sampler from running"
+            ),
         );
     }
     line("interval", time_text(profile.meta.interval_ns));

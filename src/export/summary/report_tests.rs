@@ -32,6 +32,21 @@ fn by_cpu() -> ExportOptions {
     }
 }
 
+/// Adds the process's own counter of its CPU time.
+fn count_cpu(test: &mut TestProfile, deltas_ns: &[f64]) {
+    let sample = |&delta: &f64| crate::model::CounterSample {
+        time_ns: 0,
+        delta,
+        operations: None,
+    };
+    test.profile.counters.push(crate::model::Counter {
+        name: "processCPU".to_owned(),
+        category: "CPU".to_owned(),
+        samples: deltas_ns.iter().map(sample).collect(),
+        ..crate::model::Counter::default()
+    });
+}
+
 #[test]
 fn summary_has_threads_functions_labels_markers_and_losses() {
     let mut test = TestProfile::new(1_000_000);
@@ -107,23 +122,36 @@ fn process_counter_gives_the_cpu_time_of_all_threads() {
     let thread = test.thread("main");
     test.sample(thread, &["main"], Some(1_000_000));
     test.profile.meta.session_ns = Some((-1_000_000, 3_000_000));
-    let sample = crate::model::CounterSample {
-        time_ns: 0,
-        delta: 2e6,
-        operations: None,
-    };
-    test.profile.counters.push(crate::model::Counter {
-        name: "processCPU".to_owned(),
-        category: "CPU".to_owned(),
-        samples: vec![sample; 3],
-        ..crate::model::Counter::default()
-    });
+    count_cpu(&mut test, &[2e6; 3]);
     let text = summary(&test, &by_cpu());
     let cpu = "cpu       6.00ms (process; 1.50 cores); in samples: 1.00ms";
     assert!(
         text.contains(cpu) && text.contains("from -0.001s to 0.003s"),
         "{text}"
     );
+}
+
+#[test]
+fn summary_warns_of_missing_cpu_time_and_of_missed_ticks() {
+    let warnings = |missed: u64, counted_ns: f64| -> Vec<String> {
+        let mut test = TestProfile::new(1_000_000);
+        test.profile.meta.has_cpu_deltas = true;
+        test.profile.meta.session_ns = Some((0, 10_000_000));
+        let losses = format!(r#"{{"missed_ticks":{missed}}}"#);
+        test.profile.meta.other.push(("losses".to_owned(), losses));
+        let main = test.thread("main");
+        test.sample(main, &["main"], Some(1_000_000));
+        count_cpu(&mut test, &[counted_ns]);
+        let text = summary(&test, &by_cpu());
+        let lines = text.lines().filter(|line| line.starts_with("warning "));
+        lines.map(str::to_owned).collect()
+    };
+    assert!(warnings(5, 1_900_000.0).is_empty());
+    let [coverage, ticks] = &warnings(6, 4_000_000.0)[..] else {
+        panic!("expected two warnings");
+    };
+    assert!(coverage.contains("only 25.0% of the process's CPU time is in samples"));
+    assert!(ticks.contains("6 of about 10 ticks were missed"));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The profiler's life cycle, from `profiler_init` to `profiler_shutdown`.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::platform::current_process_id;
@@ -7,6 +8,7 @@ use crate::session::callbacks::notify;
 use crate::session::env::{StartUp, environment};
 use crate::session::notices;
 use crate::session::running::LIFE_CYCLE;
+use crate::session::save::expand_path;
 use crate::session::signals::{control_by_default_signals, control_by_signals, end_control};
 use crate::session::snapshot::{FrozenProfile, freeze, keep_for_shutdown, take_kept};
 use crate::session::start_stop::{
@@ -47,12 +49,13 @@ pub(crate) fn init() {
         },
         StartUp::Problems(problems) => environment::notify_problems(&problems),
     }
-    if let Some(path) = environment::shutdown_path()
-        && let Err(error) = default_options().for_file(&path)
-    {
-        notices::notify(&format!(
-            "{error}; the profile will be saved in Gecko's format"
-        ));
+    if let Some(path) = environment::shutdown_path() {
+        if let Err(error) = default_options().for_file(&path) {
+            notices::notify(&format!(
+                "{error}; the profile will be saved in Gecko's format"
+            ));
+        }
+        environment::notify_if_not_savable(&expand_path(&path));
     }
     if environment::wants_signals()
         && let Err(error) = control_by_default_signals()
@@ -75,13 +78,11 @@ pub(crate) fn shutdown() {
         notify(ProfilingState::ShuttingDown);
     }
     let kept = take_kept();
-    if let Some(path) = environment::shutdown_path() {
+    if environment::uses_profile_at_shutdown() {
+        let path = environment::shutdown_path();
         match freeze(None).or(kept) {
-            None => environment::notify_nothing_to_save(&path),
-            Some(profile) => match profile.at_shutdown().save_at_shutdown(&path) {
-                Ok(saved) => notices::notify(&format!("saved the profile as {}", saved.display())),
-                Err(error) => notices::notify(&error.to_string()),
-            },
+            None => environment::notify_no_profile_at_shutdown(path.as_deref()),
+            Some(profile) => use_last_profile(profile.at_shutdown(), path.as_deref()),
         }
     }
     // Declared before the guard, so that it is dropped after the lock is released.
@@ -92,6 +93,21 @@ pub(crate) fn shutdown() {
     let _core = CORE_PS.get_mut(&mut PsLock::acquire()).take();
     if take_registered_by_init() {
         unregister_current_thread();
+    }
+}
+
+/// Prints the report that the environment asks for, and saves the profile at `path`.
+fn use_last_profile(profile: FrozenProfile, path: Option<&Path>) {
+    if environment::wants_report() {
+        match profile.report() {
+            Ok(report) => notices::print_report(&report),
+            Err(error) => notices::notify(&format!("cannot print a report: {error}")),
+        }
+    }
+    match path.map(|path| profile.save_at_shutdown(path)) {
+        None => {}
+        Some(Ok(saved)) => notices::notify(&format!("saved the profile as {}", saved.display())),
+        Some(Err(error)) => notices::notify(&error.to_string()),
     }
 }
 
@@ -121,11 +137,11 @@ fn start_unless(
 /// Ends the session of a `ProfilerSession`, if it is running. `taken` is its profile, if the
 /// application has taken it.
 ///
-/// If `MOZ_PROFILER_SHUTDOWN` names a file, keeps the profile for `profiler_shutdown`.
+/// If the environment asks for a file or a report, keeps the profile for `profiler_shutdown`.
 pub(crate) fn end_guarded_session(generation: Generation, taken: Option<FrozenProfile>) {
     if HAS_READ_ENVIRONMENT.load(Ordering::Acquire)
         && !is_any_lock_held_on_current_thread()
-        && environment::shutdown_path().is_some()
+        && environment::uses_profile_at_shutdown()
     {
         keep_for_shutdown(taken.or_else(|| freeze(Some(generation))));
     }

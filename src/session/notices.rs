@@ -36,6 +36,12 @@ pub(crate) fn notify_unnamed(unread: &[UnreadFile]) {
     }
 }
 
+/// Prints a report, which the user requested, to standard error: standard output is the
+/// application's.
+pub(crate) fn print_report(report: &str) {
+    write_to_standard(StandardStream::Error, format!("{report}\n").as_bytes());
+}
+
 /// Prints the help text, which the user requested, to standard output.
 pub(crate) fn print(text: &str) {
     write_to_standard(StandardStream::Output, text.as_bytes());

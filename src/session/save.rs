@@ -180,7 +180,7 @@ fn is_refusal(error: &io::Error) -> bool {
 }
 
 /// Returns the outermost folder of the path that does not exist.
-fn missing_folder(path: &Path) -> Option<PathBuf> {
+pub(crate) fn missing_folder(path: &Path) -> Option<PathBuf> {
     let path = std::path::absolute(path).ok()?;
     let folders = path.ancestors().skip(1);
     let missing = folders.take_while(|folder| !folder.exists());

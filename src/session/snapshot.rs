@@ -4,7 +4,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::backtrace::lost_stacks;
-use crate::export::{Format, ThreadSummary, add_child, summarize, write_profile};
+use crate::export::{
+    ExportOptions, Format, SampleWeight, ThreadSummary, add_child, summarize, write_profile,
+};
 use crate::model::ProfileModel;
 use crate::platform::{current_process_id, is_memory_available, monotonic_now};
 use crate::session::callbacks::notify;
@@ -311,6 +313,31 @@ impl FrozenProfile {
         let options = default_options().stream;
         let profile = self.to_own_model(&options, &options.progress);
         profile.map_or_else(|_| Vec::new(), |profile| summarize(&profile))
+    }
+
+    /// Returns the text summary that `Profile::summary` shows. While there is no memory for the
+    /// whole profile, leaves out its older half.
+    pub(crate) fn report(&self) -> io::Result<String> {
+        let options = WriteOptions {
+            format: Format::Text,
+            export: ExportOptions {
+                weight: SampleWeight::Cpu,
+                folds_runtime: true,
+                ..ExportOptions::default()
+            },
+            ..default_options()
+        };
+        let mut profile = self.clone();
+        loop {
+            let mut text = Vec::new();
+            match profile.write(&options, &mut text) {
+                Ok(()) => return Ok(String::from_utf8_lossy(&text).into_owned()),
+                Err(error)
+                    if OutOfMemory::is_cause_of(&error)
+                        && profile.source.buffer.leave_out_older_half() => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Returns the sampler's counts of work and cost, by name.

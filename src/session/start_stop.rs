@@ -17,7 +17,7 @@ use crate::state::{
     ActivePs, CORE_PS, CorePs, REGISTRATION_HOOKS, RacyFeatures, Session, SessionSettings,
     UnservedCallbacks, core_buffer,
 };
-use crate::threads::register_current_thread;
+use crate::threads::{ThreadRegistry, register_current_thread};
 use crate::types::{Generation, ProfilingState, StartError, StartParams, ThreadFilter};
 use crate::unwind::{Unwinder, forget_unregistered_code};
 use crate::util::{PsLock, is_any_lock_held_on_current_thread};
@@ -252,6 +252,8 @@ pub(crate) struct DeferredCleanup {
     /// Callbacks that still wait for a sampling loop of the session. Dropping them runs them.
     _callbacks: UnservedCallbacks,
     unmatched_filters: Vec<String>,
+    /// Names of the registered threads, for the notice about these filters.
+    threads: Vec<String>,
     /// Number of the session's chunks that the system had no memory for.
     refused_chunks: u64,
 }
@@ -261,7 +263,7 @@ impl Drop for DeferredCleanup {
         // Without the variable, the application started the session, and only the profile reports
         // them.
         if !self.unmatched_filters.is_empty() && environment::is_startup_on() {
-            environment::notify_unmatched_filters(&self.unmatched_filters);
+            environment::notify_unmatched_filters(&self.unmatched_filters, &self.threads);
         }
         if self.refused_chunks > 0 && environment::is_startup_on() {
             environment::notify_out_of_memory(self.refused_chunks);
@@ -286,8 +288,16 @@ pub(crate) fn end_session() -> DeferredCleanup {
     core_buffer().end_session();
     // Profiles that were taken keep their own names.
     forget_unregistered_code();
+    let unmatched_filters = active.threads.borrow().unmatched_filters();
+    let mut threads = Vec::new();
+    if !unmatched_filters.is_empty() {
+        ThreadRegistry::for_each(&PsLock::acquire(), |thread| {
+            threads.push(thread.unlocked_const_reader().info().name.clone());
+        });
+    }
     DeferredCleanup {
-        unmatched_filters: active.threads.borrow().unmatched_filters(),
+        unmatched_filters,
+        threads,
         refused_chunks,
         _callbacks: active.session.after_sampling.close(),
     }

@@ -5,16 +5,17 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::platform::has_rights_of_another_user;
 use crate::session::env::environment_table::{
     ACTIVE_TAB_ID, DURATION, ENTRIES, FEATURES, FEATURES_BITFIELD, FILTERS, GECKO_ONLY, HELP,
-    INTERVAL, RECORD_OVERHEADS, SHUTDOWN, SIGNALS, STARTUP, SYMBOLICATE, UPLOAD_DIR, VARIABLES,
-    Variable, help_text,
+    INTERVAL, RECORD_OVERHEADS, REPORT, SHUTDOWN, SIGNALS, STARTUP, SYMBOLICATE, UPLOAD_DIR,
+    VARIABLES, Variable, help_text,
 };
 use crate::session::env::environment_values::{Reading, SettingValues, is_on};
 use crate::session::notices;
+use crate::session::save::missing_folder;
 use crate::state::{ACTIVE_PS, SessionSettings};
 use crate::types::StartParams;
 use crate::util::{PsCell, PsLock, is_any_lock_held_on_current_thread};
@@ -94,6 +95,16 @@ pub(crate) fn wants_names() -> bool {
     raw_value_of(SYMBOLICATE).is_none_or(|value| value.is_empty() || is_on(&value))
 }
 
+/// Returns whether a report is printed at shutdown.
+pub(crate) fn wants_report() -> bool {
+    is_switched_on(REPORT)
+}
+
+/// Returns whether the profile is used at shutdown.
+pub(crate) fn uses_profile_at_shutdown() -> bool {
+    wants_report() || shutdown_path().is_some()
+}
+
 pub(crate) fn records_overheads() -> bool {
     is_switched_on(RECORD_OVERHEADS)
 }
@@ -138,10 +149,11 @@ pub(crate) fn notify_problems(problems: &[String]) {
 /// it.
 pub(crate) fn notify_if_not_saved_at_shutdown() {
     // An empty value is reported by `read`, unless a parent process intends it.
-    if variable(SHUTDOWN).is_none() && !wants_signals() {
+    if variable(SHUTDOWN).is_none() && !wants_signals() && !wants_report() {
         notices::notify(&format!(
             "profiling, but the profile is lost unless the program saves it; {SHUTDOWN}=<file> saves \
-             it when the program drops its AutoProfilerInit or calls profiler_shutdown"
+             it when the program drops its AutoProfilerInit or calls profiler_shutdown, and \
+             {REPORT}=1 prints a report then"
         ));
     }
 }
@@ -154,12 +166,24 @@ pub(crate) fn notify_other_processes_selected(filters: &[String]) {
     ));
 }
 
-/// Warns about filters that have selected no thread of a session.
-pub(crate) fn notify_unmatched_filters(filters: &[String]) {
+/// Warns about filters that have selected no thread of a session. `threads` are the names of the
+/// threads that are registered now.
+pub(crate) fn notify_unmatched_filters(filters: &[String], threads: &[String]) {
+    /// Number of names in the notice.
+    const MAX_NAMES: usize = 8;
     let filters = filters.join(",");
+    let names = threads[..threads.len().min(MAX_NAMES)].join(", ");
+    let more = match threads.len().checked_sub(MAX_NAMES) {
+        Some(more @ 1..) => format!(" and {more} more"),
+        _ => String::new(),
+    };
+    let now = match threads.is_empty() {
+        true => "none is registered now".to_owned(),
+        false => format!("registered now are: {names}{more}"),
+    };
     notices::notify(&format!(
         "the filters {filters:?} selected no thread: expected parts of the names of registered \
-         threads"
+         threads; {now}"
     ));
 }
 
@@ -171,15 +195,32 @@ pub(crate) fn notify_out_of_memory(refused_chunks: u64) {
     ));
 }
 
-/// Warns that no profile can be saved at shutdown.
-pub(crate) fn notify_nothing_to_save(path: &std::path::Path) {
+/// Warns that a profile can probably not be saved at shutdown, while there is time to create the
+/// folder.
+pub(crate) fn notify_if_not_savable(path: &Path) {
+    let problem = match (missing_folder(path), path.is_dir()) {
+        (Some(folder), _) => format!("the folder {} does not exist", folder.display()),
+        (None, true) => "it is a folder, expected the path of a file".to_owned(),
+        (None, false) => return,
+    };
+    notices::notify(&format!(
+        "the profile cannot be saved as {} unless that changes: {problem}",
+        path.display()
+    ));
+}
+
+/// Warns that no profile can be saved or reported at shutdown.
+pub(crate) fn notify_no_profile_at_shutdown(path: Option<&Path>) {
     let reason = match is_switched_on(STARTUP) {
         true => "it was not started, or the program has stopped it".to_owned(),
         false => format!("{STARTUP}=1 starts it when the program creates its AutoProfilerInit"),
     };
+    let action = match path {
+        Some(path) => format!("save a profile as {}", path.display()),
+        None => "print a report".to_owned(),
+    };
     notices::notify(&format!(
-        "cannot save a profile as {}: the profiler is not running; {reason}",
-        path.display()
+        "cannot {action}: the profiler is not running; {reason}"
     ));
 }
 

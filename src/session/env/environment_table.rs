@@ -88,6 +88,9 @@ variables! {
         ending of the name selects the format: .json opens in the Firefox Profiler, .svg in a browser, \
         .txt is a summary. A further .gz makes a compressed file. An empty value is reported and saves nothing; a \
         profiled program sets it for its child processes, where it is not reported." None;
+    REPORT "MOZ_PROFILER_REPORT" "anything but empty, 0, N or n"
+        "Prints a report to standard error when the program calls profiler_shutdown: where each \
+        thread spent its CPU time, the slowest markers, and what is missing. It needs no file." None;
     SYMBOLICATE "MOZ_PROFILER_SYMBOLICATE" "0, N or n; any other value counts as unset"
         "Switches off the function names in profiles. Finding the names can take seconds for a large \
         executable. Without names, the viewer shows addresses, unless a symbol server names them."

@@ -241,6 +241,34 @@ fn empty_shutdown_variable_is_reported() {
 }
 
 #[test]
+fn report_is_printed_to_standard_error_with_and_without_a_file() {
+    isolated(|| {
+        let folder = scratch_folder("report");
+        let file = folder.join("p.json");
+        let started = ("MOZ_PROFILER_STARTUP", "1");
+        let report = ("MOZ_PROFILER_REPORT", "1");
+        let saved = ("MOZ_PROFILER_SHUTDOWN", file.to_str().expect("UTF-8"));
+        for variables in [&[started, report][..], &[started, report, saved]] {
+            let notices = text(&child(variables).stderr);
+            assert!(
+                notices.starts_with("# profile\n") && notices.contains("child-main ("),
+                "{notices}"
+            );
+            let is_saved = notices.contains("saved the profile as");
+            assert_eq!(is_saved, variables.contains(&saved), "{notices}");
+            assert!(!notices.contains("the profile is lost"), "{notices}");
+        }
+        assert!(file.is_file());
+        std::fs::remove_dir_all(folder).expect("removed");
+        let off = text(&child(&[report]).stderr);
+        assert!(
+            off.contains("cannot print a report: the profiler is not running"),
+            "{off}"
+        );
+    });
+}
+
+#[test]
 fn missing_folder_of_the_shutdown_file_is_named() {
     isolated(|| {
         let output = child(&[
@@ -253,6 +281,18 @@ fn missing_folder_of_the_shutdown_file_is_named() {
                 && notices.contains("the folder /nonexistent-folder does not exist"),
             "{notices}"
         );
+        assert!(
+            notices.starts_with("gekkota: the profile cannot be saved as"),
+            "a warning at the start: {notices}"
+        );
+        let folder = scratch_folder("is-a-folder");
+        let variables = [("MOZ_PROFILER_SHUTDOWN", folder.to_str().expect("UTF-8"))];
+        let notices = text(&child(&variables).stderr);
+        assert!(
+            notices.contains("it is a folder, expected the path of a file"),
+            "{notices}"
+        );
+        std::fs::remove_dir_all(folder).expect("removed");
     });
 }
 
@@ -364,6 +404,10 @@ fn filter_without_thread_is_reported_by_a_notice_and_in_the_profile() {
             notices.contains("the filters \"child-mian\" selected no thread"),
             "{notices}"
         );
+        let (_, names) = notices
+            .split_once("registered now are: ")
+            .unwrap_or_else(|| panic!("no names in {notices}"));
+        assert!(names.contains("child-main"), "{names}");
         assert_eq!(reported, Some(serde_json::json!(["child-mian"])));
         let (notices, reported) = run("*, child-main");
         assert!(!notices.contains("selected no thread"), "{notices}");

@@ -172,6 +172,32 @@ mod tests {
     }
 
     #[test]
+    fn slot_that_stays_free_keeps_only_its_head() {
+        use crate::platform::StackBounds;
+
+        let slot = CaptureSlot::create().expect("memory");
+        let places = [
+            slot.stack_area(),
+            slot.area(LABELS_OFFSET),
+            slot.area(TEXT_OFFSET),
+        ];
+        // SAFETY: *phase owns*: no request was made to this slot, which no other thread knows;
+        // *placed*: the areas begin at these places.
+        let write = || places.iter().for_each(|place| unsafe { place.write(1) });
+        // SAFETY: as above.
+        let read = || places.map(|place| unsafe { place.read() });
+        slot.bind_simulated(5, StackBounds { low: 8, top: 16 });
+        write();
+        slot.release_memory();
+        assert_eq!(read(), [0; 3]);
+        assert!(slot.request().is_some(), "the slot works as before");
+        slot.retire();
+        write();
+        slot.release_memory();
+        assert_eq!(read(), [1; 3], "no thread had the slot meanwhile");
+    }
+
+    #[test]
     fn exit_releases_more_than_idleness() {
         let idle = CaptureSlot::release_deep_stack;
         assert_eq!(

@@ -296,8 +296,8 @@ mod tests {
         let mut expected = vec![true; WARM_SLOTS + 2];
         expected[..2].fill(false);
         assert_eq!(kept, expected);
-        for number in first..first + slots.len() {
-            TABLE[number].store(std::ptr::null_mut(), Ordering::Release);
+        for entry in &TABLE[first..first + slots.len()] {
+            entry.store(std::ptr::null_mut(), Ordering::Release);
         }
     }
 

@@ -11,9 +11,10 @@
 //! | requested(n) | writing(n) | the target thread's handler | a signal arrived that carries n, or that the thread's own timer sent |
 //! | idle(n) | writing(n+1) | sampler | the thread is blocked, and the sampler reads its stack itself |
 //! | idle(n) | writing(n+1) | sampler or owner | it returns the memory of a deep stack to the kernel |
+//! | idle(n) | writing(n+1) | any thread that holds the pool's lock | it returns the memory of a slot that stays free |
 //! | requested(n) | idle(n) | sampler or owner | the request is canceled; a late signal finds the slot idle and has no effect |
 //! | writing(n) | ready(n) | the thread that moved it to writing | the capture is complete |
-//! | writing(n) | idle(n) | the sampler or owner that moved it to writing | the thread woke during the capture, or the memory is returned |
+//! | writing(n) | idle(n) | the thread that moved it to writing | the thread woke during the capture, or the memory is returned |
 //! | ready(n) | reading(n) | sampler | it collects the capture |
 //! | reading(n) | idle(n) | sampler | it has read the capture |
 //! | ready(n) | idle(n) | sampler or owner | the capture is discarded |

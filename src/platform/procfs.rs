@@ -97,7 +97,7 @@ pub(crate) fn mapped_file_at(maps: &[u8], address: u64) -> Option<&[u8]> {
         .then_some(path)
 }
 
-fn parse_stat(text: &[u8]) -> Option<ProcessStat> {
+pub(crate) fn parse_stat(text: &[u8]) -> Option<ProcessStat> {
     Some(ProcessStat {
         start_ticks: stat_field(text, 22)?.parse().ok()?,
         start_stack: stat_field(text, 28)?.parse().ok()?,

@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use crate::capture::SlotHandle;
-use crate::platform::current_thread_id;
+use crate::platform::{current_thread_id, monotonic_now};
 use crate::threads::atomic_profiling_state::AtomicProfilingState;
 use crate::threads::profiled_thread_data::ProfiledThreadData;
 use crate::types::{Generation, ThreadId, ThreadProfilingFeatures, TimeStamp};
@@ -56,6 +56,8 @@ pub(crate) struct ThreadRegistrationData {
     slot: Weak<SlotHandle>,
     /// Written on creation, and by the thread itself in the child of a fork. Read by any thread.
     tid: AtomicI32,
+    /// Time at which the thread had that id, in ns. Written and read like the id.
+    had_tid_at: AtomicU64,
     /// Written by the thread itself: incremented when the thread announces that it goes to sleep,
     /// and when it announces that it is awake. Odd while it sleeps. Read by any thread.
     announced: AtomicU32,
@@ -78,6 +80,7 @@ impl ThreadRegistrationData {
     /// Creates the data of the calling thread.
     pub(crate) fn new(info: ThreadRegistrationInfo, slot: Option<&Arc<SlotHandle>>) -> Self {
         Self {
+            had_tid_at: AtomicU64::new(info.registered_at.0),
             info,
             slot: slot.map_or_else(Weak::new, Arc::downgrade),
             tid: AtomicI32::new(current_thread_id().to_number()),
@@ -176,6 +179,15 @@ impl UnlockedConstReaderAndAtomicRw<'_> {
     /// Written by the thread itself, in the child of a fork. Read by any thread. Lock: none.
     pub(crate) fn tid(&self) -> ThreadId {
         ThreadId::from_number(self.0.0.tid.load(Ordering::Relaxed))
+    }
+
+    /// Returns a time at which the thread had this id: that of its registration, or of the fork whose
+    /// child it is in. A thread that started later is another one, to which the system has given the
+    /// id.
+    ///
+    /// Written by the thread itself, in the child of a fork. Read by any thread. Lock: none.
+    pub(crate) fn had_tid_at(&self) -> TimeStamp {
+        TimeStamp(self.0.0.had_tid_at.load(Ordering::Relaxed))
     }
 
     /// Returns the number of the announced sleep that the thread is in; `None` while it is awake.
@@ -349,6 +361,8 @@ impl UnlockedReaderAndAtomicRwOnThread<'_> {
     pub(crate) fn adopt_after_fork(&self) {
         let tid = &self.below.data().tid;
         tid.store(current_thread_id().to_number(), Ordering::Relaxed);
+        let had_tid_at = &self.below.data().had_tid_at;
+        had_tid_at.store(monotonic_now().0, Ordering::Relaxed);
         if let Some(slot) = self.slot() {
             slot.reset_after_fork();
         }

@@ -8,6 +8,7 @@ mod line;
 mod system_clock;
 
 pub(crate) use system_clock::{
-    ProcessStart, calibrate_clock, current_thread_cpu_ns_in_handler, monotonic_now, process_cpu_ns,
-    process_start, reset_clock_calibration_in_child, sleep_until, thread_cpu_ns,
+    ProcessStart, age_of_start_ns, calibrate_clock, current_thread_cpu_ns_in_handler,
+    monotonic_now, process_cpu_ns, process_start, reset_clock_calibration_in_child, sleep_until,
+    thread_cpu_ns,
 };

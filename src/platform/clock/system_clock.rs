@@ -96,20 +96,23 @@ pub(crate) struct ProcessStart {
     pub(crate) is_known: bool,
 }
 
+/// Returns how long ago a process or thread started, in ns, from the kernel's record of its start.
+/// `None` if the kernel does not say. The time includes that in which the system was suspended.
+pub(crate) fn age_of_start_ns(start_ticks: u64) -> Option<u64> {
+    let boot_ns = read_clock_ns(libc::CLOCK_BOOTTIME)?;
+    let ticks_per_second = u64::try_from(sysconf(SysconfVar::CLK_TCK).ok()??).ok()?;
+    let start_ns = start_ticks
+        .checked_mul(1_000_000_000)?
+        .checked_div(ticks_per_second)?;
+    boot_ns.checked_sub(start_ns)
+}
+
 /// Reads the start of this process from the kernel. The result does not depend on when the profiler
 /// is initialized.
 pub(crate) fn process_start() -> ProcessStart {
     let now = monotonic_now();
     let epoch_ns = read_clock_ns(libc::CLOCK_REALTIME).unwrap_or(0);
-    let age_ns = procfs::own_stat().and_then(|stat| {
-        let boot_ns = read_clock_ns(libc::CLOCK_BOOTTIME)?;
-        let ticks_per_second = u64::try_from(sysconf(SysconfVar::CLK_TCK).ok()??).ok()?;
-        let start_ns = stat
-            .start_ticks
-            .checked_mul(1_000_000_000)?
-            .checked_div(ticks_per_second)?;
-        boot_ns.checked_sub(start_ns)
-    });
+    let age_ns = procfs::own_stat().and_then(|stat| age_of_start_ns(stat.start_ticks));
     let is_known = age_ns.is_some();
     let age_ns = age_ns.unwrap_or(0);
     ProcessStart {

@@ -4,9 +4,10 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::platform::clock::age_of_start_ns;
 use crate::platform::identity::{current_process_id, thread_exists};
 use crate::platform::procfs::{
-    BlockedAt, parse_all_blocked_signals, parse_blocked, parse_blocked_signals,
+    BlockedAt, parse_all_blocked_signals, parse_blocked, parse_blocked_signals, parse_stat,
 };
 use crate::platform::thread::kept_file::KeptFile;
 use crate::types::ThreadId;
@@ -68,6 +69,17 @@ impl ThreadProbe {
             Err(_) if thread_exists(current_process_id(), self.thread) => ProbeResult::Hidden,
             Err(_) => ProbeResult::NotBlocked,
         }
+    }
+
+    /// Returns how long ago the thread started, in ns, up to 10 ms more; `None` if the kernel does not
+    /// say. Called by the same thread as [`probe`](Self::probe). Cost: about 7 µs.
+    pub(crate) fn age_ns(&self) -> Option<u64> {
+        let mut text = [0; FILE_BYTES];
+        // Asked once, so the file does not stay open.
+        let length = KeptFile::default()
+            .read(|| file_of(self.thread, "stat"), &mut text)
+            .ok()?;
+        age_of_start_ns(parse_stat(&text[..length])?.start_ticks)
     }
 
     /// Returns whether the thread blocks this signal; false if the kernel does not say. Called by

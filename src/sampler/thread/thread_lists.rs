@@ -28,9 +28,9 @@ impl Threads {
     }
 }
 
-/// Returns the registered threads that have ended without anybody noticing: the system has given
-/// their ids to threads that registered later. Otherwise each of them would get the other's samples.
-/// `registered` is sorted by serial numbers. `None` if there is no memory.
+/// Returns those of a session's threads that have ended without anybody noticing: the system has
+/// given their ids to others of them, which registered later. Otherwise each of them would get the
+/// other's samples. `registered` is sorted by serial numbers. `None` if there is no memory.
 pub(crate) fn find_outlived(registered: &[OffThreadRef]) -> Option<Vec<OffThreadRef>> {
     let mut by_id = try_vec(registered.len())?;
     let tid_of = |thread: &OffThreadRef| {
@@ -61,5 +61,23 @@ fn move_some(
     let count = from.iter().filter(|thread| moves(thread)).count();
     if count > 0 && to.try_reserve(count).is_ok() {
         to.extend(from.extract_if(.., |thread| moves(thread)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_but_the_last_thread_of_an_id_are_outlived() {
+        // All have the id of the thread that runs this test.
+        let threads = [3, 5, 9].map(|serial| OffThreadRef::scripted(serial, "", false, None));
+        let outlived = |threads: &[OffThreadRef]| -> Vec<u64> {
+            let outlived = find_outlived(threads).expect("memory");
+            outlived.iter().map(OffThreadRef::serial).collect()
+        };
+        assert_eq!(outlived(&threads), [3, 5]);
+        assert_eq!(outlived(&threads[1..]), [5]);
+        assert!(outlived(&threads[..1]).is_empty());
     }
 }

@@ -74,6 +74,16 @@ const HIDDEN_NS: u64 = 1_000_000_000;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Exited;
 
+/// Whether the thread with this id is still the one that registered. Within a session, a clock that
+/// goes back shows another thread. But a thread that registered before the session may have ended
+/// unnoticed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Identity {
+    Unknown,
+    Same,
+    Another,
+}
+
 /// The sampler's state of one thread.
 #[derive(Debug)]
 pub(crate) struct ThreadSampler {
@@ -82,6 +92,7 @@ pub(crate) struct ThreadSampler {
     slot: Option<Arc<SlotHandle>>,
     state: ThreadState,
     probe: ThreadProbe,
+    identity: Identity,
     /// If the system refuses to report whether the thread is blocked, the time of the next attempt.
     hidden_until: Option<TimeStamp>,
     /// Whether the kernel refused to read the thread's CPU clock.
@@ -118,6 +129,10 @@ impl ThreadSampler {
         let cpu_ns = thread_cpu_ns(tid).unwrap_or(0);
         Self {
             probe: ThreadProbe::new(tid),
+            identity: match unlocked.had_tid_at() < session.started_at {
+                true => Identity::Unknown,
+                false => Identity::Same,
+            },
             samples: SampleRecorder::new(registration.serial(), features, cpu_ns, session),
             registration,
             slot: slot.filter(|_| records_stacks),
@@ -165,6 +180,12 @@ impl ThreadSampler {
     /// # Errors
     /// The thread has exited.
     pub(crate) fn tick(&mut self, context: &mut TickContext<'_>) -> Result<(), Exited> {
+        if self.identity == Identity::Unknown {
+            self.identity = self.identify();
+        }
+        if self.identity == Identity::Another {
+            return Err(Exited);
+        }
         if !context.is_handler_in_place {
             self.end_timer();
         }
@@ -264,6 +285,20 @@ impl ThreadSampler {
         }
         if !self.capture_remotely(slot, at, cpu_ns, context) {
             self.request_by_signal(slot, cpu_ns, Some(at), context);
+        }
+    }
+
+    /// Finds whether the thread is the one that registered: a thread that started later is not.
+    fn identify(&self) -> Identity {
+        /// The resolution of the kernel's record of starts, and some more.
+        const RESOLUTION_NS: u64 = 20_000_000;
+        let thread = self.registration.unlocked_const_reader_and_atomic_rw();
+        let had_id_for_ns = monotonic_now().since_ns(thread.had_tid_at());
+        match self.probe.age_ns() {
+            Some(age_ns) if age_ns.saturating_add(RESOLUTION_NS) < had_id_for_ns => {
+                Identity::Another
+            }
+            _ => Identity::Same,
         }
     }
 

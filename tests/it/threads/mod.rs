@@ -6,4 +6,5 @@ mod filters;
 mod lifetimes;
 mod main_thread_ended;
 mod registration;
+#[cfg(target_env = "gnu")]
 mod reused_ids;

@@ -14,7 +14,7 @@ use gimli::{
     AbbreviationsCacheStrategy, Dwarf, DwarfPackage, DwarfPackageSections, DwarfSections,
     EndianSlice, RunTimeEndian, SectionId,
 };
-use object::{Object, ObjectSection, SymbolMap, SymbolMapName};
+use object::{Object, ObjectSection, ObjectSymbol, SymbolKind, SymbolMap, SymbolMapName};
 
 use crate::platform::{FileMapping, on_own_descriptors, to_path_bytes};
 use crate::symbols::demangle::demangled;
@@ -34,7 +34,8 @@ pub(super) struct ParsedFile<'a> {
     package: Option<DwarfPackageSections<Bytes<'a>>>,
     plt: PltNames<'a>,
     symbols: SymbolMap<SymbolMapName<'a>>,
-    /// Whether `symbols` are those of all functions, and not only of those that other modules call.
+    /// Whether `symbols` are those of all functions: whether there is one of a function that no other
+    /// module can call. Linkers and `strip` can leave out these.
     has_all_symbols: bool,
     public_names: PublicNames<'a>,
     endian: RunTimeEndian,
@@ -63,7 +64,9 @@ impl<'a> ParsedFile<'a> {
             package,
             plt: PltNames::of(&file.main, &object),
             public_names: PublicNames::of(&object, &symbols),
-            has_all_symbols: object.symbols().next().is_some(),
+            has_all_symbols: object
+                .symbols()
+                .any(|symbol| symbol.is_local() && symbol.kind() == SymbolKind::Text),
             symbols,
             endian: endian_of(&object),
         })
@@ -151,7 +154,7 @@ impl SplitSections<'_> {
 /// The names in one file.
 pub(super) struct DebugInformation<'s, 'a> {
     file: &'s ParsedFile<'a>,
-    /// Made for the first address whose names are not in the symbol table. Names alone mostly need
+    /// Made for the first address that is looked up in the debug information. Names alone mostly need
     /// none: the tables of all units take longer than the symbol table. `None` if the debug
     /// information is malformed.
     context: OnceCell<Option<Context<Reader<'s>>>>,

@@ -286,29 +286,54 @@ fn stripped_library_has_lines_from_the_file_that_it_links_to() {
     }
 }
 
-#[test]
-#[cfg(feature = "mini_debug_info")]
-fn stripped_library_has_names_from_the_symbols_in_it() {
+/// Makes `function` of a test library one that only the library itself calls. Returns the path of the
+/// header that says so, the library's file, and how far the function is from `enter`.
+fn library_with_hidden_function(folder: &TestFolder, flags: &[&str]) -> (String, PathBuf, u64) {
     use object::{Object, ObjectSymbol};
 
-    let folder = TestFolder::new("mini-debug-info");
     let header = folder.path().join("hidden.h");
-    let hidden = "__attribute__((visibility(\"hidden\"), noinline)) int function(int);\n";
-    std::fs::write(&header, hidden).expect("the header is written");
+    std::fs::write(&header, HIDDEN).expect("the header is written");
     let header = header.to_str().expect("UTF-8").to_owned();
-    let whole = folder.compile("whole", "function", &["-include", &header]);
-    let whole = std::fs::read(whole).expect("the library");
-    let object = object::File::parse(&*whole).expect("an ELF file");
+    let flags = [flags, &["-include", &header]].concat();
+    let path = folder.compile("whole", "function", &flags);
+    let bytes = std::fs::read(&path).expect("the library");
+    let object = object::File::parse(&*bytes).expect("an ELF file");
     let address = |name: &str| {
         let mut symbols = object.symbols();
         let symbol = symbols.find(|symbol| symbol.name() == Ok(name));
         symbol.expect("a symbol").address()
     };
     let distance = address("function").wrapping_sub(address("enter"));
+    (header, path, distance)
+}
+
+const HIDDEN: &str = "__attribute__((visibility(\"hidden\"), noinline)) int function(int);\n";
+
+#[test]
+fn function_whose_symbol_the_linker_left_out_is_named_by_the_debug_information() {
+    let folder = TestFolder::new("discarded");
+    let (header, whole, distance) = library_with_hidden_function(&folder, &["-g"]);
+    let flags = ["-g", "-Wl,--discard-all", "-include", &header];
+    let discarded = folder.compile("discarded", "function", &flags);
+    for path in [whole, discarded] {
+        for symbolicate in [Symbolicate::NamesOnly, Symbolicate::Full] {
+            let names = names_near_enter(&path, distance, symbolicate);
+            let name = names.first().map(|name| name.function.as_str());
+            assert_eq!(name, Some("function"), "{path:?} {symbolicate:?}");
+        }
+    }
+}
+
+#[test]
+#[cfg(feature = "mini_debug_info")]
+fn stripped_library_has_names_from_the_symbols_in_it() {
+    let folder = TestFolder::new("mini-debug-info");
+    let (header, whole, distance) = library_with_hidden_function(&folder, &[]);
+    let whole = std::fs::read(whole).expect("the library");
     let compressed = folder.path().join("symbols.xz");
     let compressed = compressed.to_str().expect("UTF-8");
     let section = format!(
-        "{hidden}__asm__(\".pushsection .gnu_debugdata\\n.incbin \\\"{compressed}\\\"\\n\\
+        "{HIDDEN}__asm__(\".pushsection .gnu_debugdata\\n.incbin \\\"{compressed}\\\"\\n\\
          .popsection\");\n"
     );
     std::fs::write(&header, section).expect("the header is written");

@@ -9,8 +9,9 @@ pub enum Symbolicate {
     /// first lookup in a large executable takes seconds and memory.
     #[default]
     Full,
-    /// Names from the symbol tables, which is faster. The debug information is read only for
-    /// addresses that the symbol tables lack. Inlined functions, files and lines are missing.
+    /// Names from the symbol tables, which is faster. The debug information is read only if the
+    /// symbol tables lack an address, and lack the functions that only their own module calls, too.
+    /// Inlined functions, files and lines are missing.
     NamesOnly,
     /// Addresses only. The viewer asks a symbol server for names, such as the one that `samply
     /// load` or the example `view` starts.

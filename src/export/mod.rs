@@ -36,6 +36,8 @@ mod marker_pairs;
 mod marker_spans;
 mod options;
 #[cfg(has_profiler)]
+mod own_code;
+#[cfg(has_profiler)]
 mod process_times;
 #[cfg(has_profiler)]
 mod profile_calls;
@@ -64,6 +66,8 @@ pub use format::Format;
 pub(crate) use function_times::summarize;
 pub(crate) use options::ExportOptions;
 pub use options::SampleWeight;
+#[cfg(has_profiler)]
+pub(crate) use own_code::is_own_source;
 #[cfg(has_profiler)]
 pub(crate) use read::{add_child, read_profile_file, read_profile_from};
 pub use thread_summary::{HotFunction, ThreadSummary};

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 #[cfg(has_profiler)]
 use std::io;
 
+use crate::export::format::Format;
 #[cfg(has_profiler)]
 use crate::model::{ProfileModel, Sample, Samples, SourceText, TextId, Thread, WeightUnit};
 
@@ -43,6 +44,21 @@ pub(crate) struct ExportOptions {
     pub(crate) sources: HashMap<TextId, SourceText>,
 }
 
+impl ExportOptions {
+    /// Returns the options with which a format is written by default. A summary is read for the work
+    /// of the program's own functions, so it counts CPU time and leaves out the runtime's frames.
+    pub(crate) fn usual_for(format: Format) -> Self {
+        match format {
+            Format::Text => Self {
+                weight: SampleWeight::Cpu,
+                folds_runtime: true,
+                ..Self::default()
+            },
+            _ => Self::default(),
+        }
+    }
+}
+
 #[cfg(has_profiler)]
 impl ExportOptions {
     fn chooses(&self, thread: &Thread) -> bool {
@@ -58,9 +74,21 @@ impl ExportOptions {
     pub(crate) fn check_thread(&self, profile: &ProfileModel, format: &str) -> io::Result<()> {
         match &self.thread {
             Some(thread) if !profile.threads.iter().any(|thread| self.chooses(thread)) => {
+                /// Number of names in the message.
+                const MAX_NAMES: usize = 12;
+                let mut names: Vec<&str> = profile
+                    .threads
+                    .iter()
+                    .map(|thread| thread.name.as_str())
+                    .collect();
+                names.sort_unstable();
+                names.dedup();
+                let more = if names.len() > MAX_NAMES { ", …" } else { "" };
+                names.truncate(MAX_NAMES);
+                let names = names.join(", ");
                 let message = format!(
                     "cannot write {format}: got the thread {thread:?}, expected the name or id of \
-                     one of the profile's threads"
+                     one of the profile's threads: {names}{more}"
                 );
                 Err(io::Error::new(io::ErrorKind::InvalidInput, message))
             }

@@ -10,6 +10,7 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::export::is_own_source;
 use crate::model::{ModuleId, ProfileModel, SourceText, TextId};
 use crate::platform::{
     SharedFile, has_rights_of_another_user, is_memory_available, on_own_descriptors,
@@ -17,17 +18,6 @@ use crate::platform::{
 use crate::session::notices::notify;
 use crate::symbols::source_paths;
 
-/// Beginnings of the paths of sources that belong to Rust or to the system.
-const FOREIGN_ROOTS: [&str; 6] = [
-    "/rustc/",
-    "/usr/include/",
-    "/usr/lib/",
-    "/usr/local/cargo/",
-    "/usr/share/",
-    "/nix/store/",
-];
-/// Folders that hold the sources of Rust, and those in which Cargo keeps packages of others.
-const FOREIGN_FOLDERS: [&str; 3] = ["/rustlib/src/", "/registry/src/", "/git/checkouts/"];
 /// Maximum size of one source, in bytes. Larger ones are generated.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
@@ -58,13 +48,13 @@ pub(super) fn read_sources(
     let files = files_by_samples(profile);
     if files.is_empty() {
         notify(
-            "embeds no sources: got a profile without files, such as one in Gecko's format, expected \
-             one in the Firefox Profiler's own format",
+            "embeds no sources: got a profile without the names of source files, such as one that was \
+             recorded in Gecko's format, expected one that was recorded as .processed.json",
         );
     }
     for (file, module) in files {
         let path = profile.text(file).to_owned();
-        if !is_own(&path) {
+        if !is_own_source(&path) {
             continue;
         }
         let module_sources = module.and_then(|module| {
@@ -136,13 +126,6 @@ fn files_by_samples(profile: &ProfileModel) -> Vec<(TextId, Option<ModuleId>)> {
     files.map(|(file, (_, module))| (file, module)).collect()
 }
 
-/// Returns whether a file belongs to the program's own crates, by its path.
-fn is_own(path: &str) -> bool {
-    path.starts_with('/')
-        && !FOREIGN_ROOTS.iter().any(|root| path.starts_with(root))
-        && !FOREIGN_FOLDERS.iter().any(|folder| path.contains(folder))
-}
-
 /// Returns the text of a file that is not larger than `max_bytes`, and not newer than its module.
 /// `None` also if the file is missing, is no regular file, is not UTF-8, or changes meanwhile.
 fn read_unchanged(path: &Path, max_bytes: u64, module_changed_at: ChangeTime) -> Option<String> {
@@ -168,28 +151,6 @@ mod tests {
     use super::*;
     use crate::model::{Function, FunctionKind, Module};
     use crate::platform::TestFolder;
-
-    #[test]
-    fn own_sources_are_told_by_their_paths() {
-        for own in [
-            "/home/me/program/src/main.rs",
-            "/usr/src/app/src/main.rs",
-            "/build/registry/main.c",
-        ] {
-            assert!(is_own(own), "{own}");
-        }
-        for foreign in [
-            "/rustc/0123/library/core/src/iter/range.rs",
-            "/root/.rustup/toolchains/stable/lib/rustlib/src/rust/library/std/src/rt.rs",
-            "/home/me/.cargo/registry/src/index.crates.io-6f17d22bba15001f/regex-1.0.0/src/lib.rs",
-            "/cargo-home/git/checkouts/crate-0123/0123/src/lib.rs",
-            "/usr/include/c++/12/bits/stl_vector.h",
-            "src/main.rs",
-            "",
-        ] {
-            assert!(!is_own(foreign), "{foreign}");
-        }
-    }
 
     /// Returns the texts that a profile gets of a library's source, and of a file that the library
     /// does not name. `change` may change the source after the library was compiled.

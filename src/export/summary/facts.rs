@@ -7,7 +7,8 @@ use crate::export::function_groups::{FunctionGroup, FunctionGroups, Grouping};
 use crate::export::function_times::{FunctionTime, SelfTime, ThreadTimes, Time, TimeCounter};
 use crate::export::marker_pairs::MarkerPairs;
 use crate::export::options::ExportOptions;
-use crate::model::{Counter, FunctionKind, ProfileModel, TextId};
+use crate::export::own_code::is_own_function;
+use crate::model::{Counter, FunctionId, FunctionKind, ProfileModel, TextId};
 use crate::util::{ProgressLocation, ProgressLogger};
 
 /// Number of marker intervals that are kept between two selections of the slowest ones.
@@ -18,6 +19,8 @@ const KEPT_MARKERS: usize = 4096;
 pub(super) struct FunctionRow<'a> {
     pub(super) group: FunctionGroup<'a>,
     pub(super) time: FunctionTime,
+    /// Whether it belongs to the program's own crates.
+    pub(super) is_own: bool,
 }
 
 /// A thread with its times, and its functions by self time.
@@ -91,10 +94,15 @@ impl<'a> Facts<'a> {
         let numbers = groups.add(profile, Grouping::ByName);
         let numbers = (&numbers, groups.len());
         let mut counter = TimeCounter::new(profile, numbers, options, SelfTime::OfInlinedFunction);
+        let mut own_groups = vec![false; groups.len()];
+        for (id, function) in (0..).zip(profile.functions()) {
+            own_groups[numbers.0.of(FunctionId(id)) as usize] |= is_own_function(profile, function);
+        }
         let rows = |times: &ThreadTimes| -> Vec<FunctionRow<'a>> {
             let row = |(&group, &time): (&u32, &FunctionTime)| FunctionRow {
                 group: groups.get(group).clone(),
                 time,
+                is_own: own_groups[group as usize],
             };
             times.functions.iter().map(row).collect()
         };

@@ -12,11 +12,13 @@ use crate::export::options::{ExportOptions, SampleWeight};
 use crate::export::summary::facts::{Facts, process_cpu_ns};
 use crate::export::summary::tables::{
     MAX_FUNCTIONS_OF_THREAD, MAX_NAME_CHARS, MAX_OTHERS, Section, functions, functions_by_thread,
-    losses, markers, threads,
+    losses, markers, own_functions, threads,
 };
 use crate::export::summary::text_columns::{point_text, share_text, time_text};
 use crate::model::{FunctionKind, ProfileModel};
 use crate::util::ProgressLogger;
+
+const BY_TOTAL_TIME: &str = "functions by total time";
 
 /// Maximum length: 2,000 tokens of a language model, at four bytes a token.
 pub(crate) const MAX_BYTES: usize = 8_000;
@@ -38,20 +40,20 @@ pub(crate) fn write_text(
 
 fn text(profile: &ProfileModel, options: &ExportOptions, facts: &Facts<'_>) -> String {
     let mut text = head(profile, options, facts);
+    let own = own_functions(facts);
+    let has_own = own.all > 0;
     let mut sections = vec![
         threads(profile, facts),
+        own,
         functions(
             "functions by self time",
             facts,
             FunctionKind::Native,
             |time| time.own,
         ),
-        functions(
-            "functions by total time",
-            facts,
-            FunctionKind::Native,
-            |time| time.total,
-        ),
+        functions(BY_TOTAL_TIME, facts, FunctionKind::Native, |time| {
+            time.total
+        }),
         functions_by_thread(profile, facts),
         functions("labels by total time", facts, FunctionKind::Label, |time| {
             time.total
@@ -65,7 +67,8 @@ fn text(profile: &ProfileModel, options: &ExportOptions, facts: &Facts<'_>) -> S
         markers(profile, facts),
         losses(facts),
     ];
-    sections.retain(|section| section.all > 0);
+    // Mostly frames of other crates, around the program's own.
+    sections.retain(|section| section.all > 0 && !(has_own && section.title == BY_TOTAL_TIME));
     let mut tables: Vec<String> = sections.iter().map(Section::lines).collect();
     let space = MAX_BYTES - CUT_BYTES;
     while text.len() + tables.iter().map(String::len).sum::<usize>() > space {
@@ -119,26 +122,39 @@ fn head(profile: &ProfileModel, options: &ExportOptions, facts: &Facts<'_>) -> S
             "cpu",
             format!("{cpu} ({of}; {cores:.2} cores); in samples: {sampled}"),
         );
-        if let Some(counted_ns) = counted.filter(|&counted| counted / 2 > sampled_ns) {
+        // The counter contains the CPU time of the sampler, which may be all that an idle program
+        // uses.
+        let is_much = |ns: u64| ns > wall_ns / 5 && ns > sampled_ns;
+        if let Some(counted_ns) =
+            counted.filter(|&counted| is_much(counted.saturating_sub(sampled_ns)))
+        {
             let share = share_text(sampled_ns as f64 / counted_ns as f64);
             line(
                 "warning",
                 format!(
-                    "only {share} of the process's CPU time is in samples; threads that are not \
-                     registered, or that the filter leaves out, are not sampled"
+                    "only {share} of the process's CPU time is in samples; a thread that is not \
+                     registered, for example, is not sampled"
                 ),
             );
         }
     }
     let missed = facts.losses.get("missed_ticks").copied().unwrap_or(0);
     let ticks = wall_ns.checked_div(profile.meta.interval_ns).unwrap_or(0);
-    if missed > ticks / 2 {
+    if ticks >= 10 && missed > ticks / 5 {
         line(
             "warning",
             format!(
-                "{missed} of about {ticks} ticks were missed, because other programs or threads \
-                 kept the sampler from running"
+                "{missed} of about {ticks} ticks were missed: the sampler got no processor, or a tick \
+                 took longer than the interval"
             ),
+        );
+    }
+    if !profile.meta.is_symbolicated && facts.unnamed().0 > 0 {
+        line(
+            "warning",
+            "functions have no names, and each address counts for itself; the example `view` and \
+             `samply load` name them"
+                .to_owned(),
         );
     }
     line("interval", time_text(profile.meta.interval_ns));

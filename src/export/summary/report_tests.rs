@@ -132,6 +132,26 @@ fn process_counter_gives_the_cpu_time_of_all_threads() {
 }
 
 #[test]
+fn functions_of_the_program_come_before_those_of_other_crates() {
+    let mut test = TestProfile::new(1_000_000);
+    test.profile.meta.has_cpu_deltas = true;
+    test.profile.meta.product = "app".to_owned();
+    let main = test.thread("main");
+    let stack = [
+        "app::main",
+        "<app::Tree as other::Walk>::walk",
+        "other::read",
+        "read",
+    ];
+    test.sample(main, &stack, Some(1_000_000));
+    let text = summary(&test, &by_cpu());
+    let own = section(&text, "the program's own functions by total time");
+    let names: Vec<_> = own[1..].iter().map(|row| row[4..].concat()).collect();
+    assert_eq!(names, ["<app::Treeasother::Walk>::walkapp", "app::mainapp"]);
+    assert!(!text.contains("# functions by total time"), "{text}");
+}
+
+#[test]
 fn summary_warns_of_missing_cpu_time_and_of_missed_ticks() {
     let warnings = |missed: u64, counted_ns: f64| -> Vec<String> {
         let mut test = TestProfile::new(1_000_000);
@@ -146,12 +166,13 @@ fn summary_warns_of_missing_cpu_time_and_of_missed_ticks() {
         let lines = text.lines().filter(|line| line.starts_with("warning "));
         lines.map(str::to_owned).collect()
     };
-    assert!(warnings(5, 1_900_000.0).is_empty());
-    let [coverage, ticks] = &warnings(6, 4_000_000.0)[..] else {
+    // Of 10 ms, 2 more than in samples may be the sampler's own.
+    assert!(warnings(2, 3_000_000.0).is_empty());
+    let [coverage, ticks] = &warnings(3, 4_000_000.0)[..] else {
         panic!("expected two warnings");
     };
     assert!(coverage.contains("only 25.0% of the process's CPU time is in samples"));
-    assert!(ticks.contains("6 of about 10 ticks were missed"));
+    assert!(ticks.contains("3 of about 10 ticks were missed"));
 }
 
 #[test]

@@ -97,7 +97,27 @@ pub(super) fn functions(
     kind: FunctionKind,
     key: impl Fn(&FunctionTime) -> Time,
 ) -> Section {
-    let of_kind = facts.functions.iter().filter(|row| row.group.kind == kind);
+    let of_kind = |row: &&FunctionRow<'_>| row.group.kind == kind;
+    chosen_functions(title, facts, kind, of_kind, key)
+}
+
+/// Returns the functions of the program's own crates.
+pub(super) fn own_functions(facts: &Facts<'_>) -> Section {
+    let title = "the program's own functions by total time";
+    let is_own = |row: &&FunctionRow<'_>| row.is_own;
+    chosen_functions(title, facts, FunctionKind::Native, is_own, |time| {
+        time.total
+    })
+}
+
+fn chosen_functions(
+    title: &'static str,
+    facts: &Facts<'_>,
+    kind: FunctionKind,
+    chooses: impl Fn(&&FunctionRow<'_>) -> bool,
+    key: impl Fn(&FunctionTime) -> Time,
+) -> Section {
+    let of_kind = facts.functions.iter().filter(chooses);
     let has_time = |row: &&FunctionRow<'_>| key(&row.time).samples > 0;
     let mut rows: Vec<FunctionRow<'_>> = of_kind.filter(has_time).cloned().collect();
     sort_by_time(&mut rows, &key);
@@ -127,7 +147,7 @@ pub(super) fn functions(
     } else {
         MAX_OTHERS
     };
-    for FunctionRow { group, time } in rows.iter().take(limit) {
+    for FunctionRow { group, time, .. } in rows.iter().take(limit) {
         columns.push(vec![
             time_text(time.own.ns),
             share_of(time.own, facts.sum.all),
@@ -161,7 +181,7 @@ pub(super) fn functions_by_thread(profile: &ProfileModel, facts: &Facts<'_>) -> 
         let hottest = |thread: &ThreadRow<'_>| thread.hottest.iter().filter(has_time).count();
         all = facts.threads.iter().map(hottest).sum();
         for thread in facts.threads.iter().take(MAX_THREADS_WITH_FUNCTIONS) {
-            for FunctionRow { group, time } in thread.hottest.iter().filter(has_time) {
+            for FunctionRow { group, time, .. } in thread.hottest.iter().filter(has_time) {
                 columns.push(vec![
                     time_text(time.own.ns),
                     share_of(time.own, thread.all),

@@ -85,7 +85,7 @@ mod tests {
             let result = write_profile(&two_threads(), format, &options, &mut out, &progress);
             let message = format!(
                 "cannot write {}: got the thread \"other\", expected the name or id of one of the \
-                 profile's threads",
+                 profile's threads: main, worker",
                 format.name()
             );
             assert_eq!(result.expect_err("no thread").to_string(), message);

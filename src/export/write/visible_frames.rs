@@ -7,16 +7,31 @@ use crate::model::{FrameId, ProfileModel, StackId};
 /// Returns the frames of a stack, the innermost one first, each with the stack that ends in it. The
 /// root frame, which is not code, is left out. If the options fold the runtime, so are the frames
 /// that end in its run loop, unless the stack has no others.
-///
-/// What follows a stack depends on this stack alone, and not on the one that was passed.
 pub(crate) fn visible_frames<'a>(
     profile: &'a ProfileModel,
     options: &ExportOptions,
     stack: Option<StackId>,
 ) -> impl Iterator<Item = (StackId, FrameId)> + 'a {
-    let folded = stack.filter(|_| options.folds_runtime);
-    let folded = folded.and_then(|stack| runtime_frames_end(profile, stack));
-    let runtime = folded.map(|(runtime, _)| runtime);
+    frames_inside(profile, stack, folded_runtime(profile, options, stack))
+}
+
+/// Returns the part of a stack that the options leave out.
+pub(crate) fn folded_runtime(
+    profile: &ProfileModel,
+    options: &ExportOptions,
+    stack: Option<StackId>,
+) -> Option<StackId> {
+    let folded = stack.filter(|_| options.folds_runtime)?;
+    runtime_frames_end(profile, folded).map(|(runtime, _)| runtime)
+}
+
+/// Returns the frames of a stack as [`visible_frames`] does. `runtime` is the part of the stack, or of
+/// one that begins with it, that is left out.
+pub(crate) fn frames_inside(
+    profile: &ProfileModel,
+    stack: Option<StackId>,
+    runtime: Option<StackId>,
+) -> impl Iterator<Item = (StackId, FrameId)> + '_ {
     let mut next = stack;
     std::iter::from_fn(move || {
         let current = next?;

@@ -1,5 +1,6 @@
 //! The tables that samples refer to: texts, functions, locations and mappings.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
@@ -7,7 +8,7 @@ use prost::Message;
 
 use super::messages::{Function, Line, Location, Mapping, Profile, Sample, ValueType};
 use crate::export::options::ExportOptions;
-use crate::export::write::visible_frames::visible_frames;
+use crate::export::write::visible_frames::{folded_runtime, frames_inside};
 use crate::model::{
     FrameId, FunctionId, FunctionKind, Module, ModuleId, ProfileModel, StackId, TextId,
 };
@@ -34,8 +35,10 @@ pub(super) struct Tables<'a> {
     frame_locations: NumberMap<u32>,
     /// The places of the stacks, as far as they were asked for.
     places: Vec<Option<Place>>,
-    /// The labels of the stacks, as far as they were asked for.
-    labels: Vec<Option<LabelPath>>,
+    /// For each stack, as far as it was asked for: the stack that ends in its innermost label.
+    labeled: Vec<Option<Option<StackId>>>,
+    /// The texts with all labels of the stacks that end in a label, by index.
+    label_paths: NumberMap<i64>,
     /// The location of samples without a stack, once there is one.
     no_stack: Option<u64>,
     /// What is known of the frames of each module; `None` if it has none.
@@ -52,10 +55,6 @@ struct Place {
     location: Option<u32>,
     caller: Option<StackId>,
 }
-
-/// The text with the application's labels in a stack, by its index. 0, the empty text, stands for
-/// no label.
-type LabelPath = u32;
 
 /// What the frames of a module have.
 #[derive(Clone, Copy, Default)]
@@ -79,7 +78,8 @@ impl<'a> Tables<'a> {
             locations: HashMap::new(),
             frame_locations: NumberMap::default(),
             places: vec![None; profile.stack_count()],
-            labels: vec![None; profile.stack_count()],
+            labeled: vec![None; profile.stack_count()],
+            label_paths: NumberMap::default(),
             no_stack: None,
             modules: vec![None; profile.modules.len()],
         };
@@ -112,12 +112,17 @@ impl<'a> Tables<'a> {
 
     /// Returns the ids of a stack's locations, the innermost first.
     pub(super) fn stack(&mut self, options: &ExportOptions, stack: Option<StackId>) -> Vec<u64> {
+        let profile = self.profile;
+        // Looked for once, because that goes through the whole stack.
+        let runtime = OnceCell::new();
         let mut ids = Vec::new();
         let mut next = stack;
-        while let Some(stack) = next {
-            let known = self.places[stack.0 as usize];
-            let place = known.unwrap_or_else(|| self.place(options, stack));
-            self.places[stack.0 as usize] = Some(place);
+        while let Some(current) = next {
+            let place = self.places[current.0 as usize].unwrap_or_else(|| {
+                let runtime = runtime.get_or_init(|| folded_runtime(profile, options, stack));
+                self.place(current, *runtime)
+            });
+            self.places[current.0 as usize] = Some(place);
             ids.extend(place.location.map(u64::from));
             next = place.caller;
         }
@@ -128,10 +133,10 @@ impl<'a> Tables<'a> {
     }
 
     /// Returns the innermost location of a stack. Functions that were inlined at one address share
-    /// its location.
-    fn place(&mut self, options: &ExportOptions, stack: StackId) -> Place {
+    /// its location. `runtime` is the part of the stack that is left out.
+    fn place(&mut self, stack: StackId, runtime: Option<StackId>) -> Place {
         let profile = self.profile;
-        let mut visible = visible_frames(profile, options, Some(stack));
+        let mut visible = frames_inside(profile, Some(stack), runtime);
         let mut inlined: Vec<FrameId> = Vec::new();
         let caller = loop {
             let Some((stack, id)) = visible.next() else {
@@ -156,32 +161,44 @@ impl<'a> Tables<'a> {
     /// Returns the index of the text with the labels in a stack, the outermost first. `None` if it
     /// has no labels.
     pub(super) fn label_path(&mut self, stack: Option<StackId>) -> Option<i64> {
+        let labeled = self.innermost_label(stack?)?;
+        if let Some(known) = self.label_paths.get(&labeled.0.into()) {
+            return Some(*known);
+        }
+        let profile = self.profile;
+        let frames = profile.stack_frames(Some(labeled));
+        let functions = frames.map(|frame| profile.function(profile.frame(frame).function));
+        let labels = functions.filter(|function| function.kind == FunctionKind::Label);
+        let mut path: Vec<_> = labels.map(|label| profile.text(label.name)).collect();
+        path.reverse();
+        let path = self.text(&path.join(";"));
+        self.label_paths.insert(labeled.0.into(), path);
+        Some(path)
+    }
+
+    /// Returns the stack that ends in the innermost label of a stack.
+    fn innermost_label(&mut self, stack: StackId) -> Option<StackId> {
         let profile = self.profile;
         let mut unknown = Vec::new();
-        let mut next = stack;
-        let mut path: LabelPath = loop {
+        let mut next = Some(stack);
+        let found = loop {
             let Some(stack) = next else {
-                break 0;
+                break None;
             };
-            if let Some(known) = self.labels[stack.0 as usize] {
+            if let Some(known) = self.labeled[stack.0 as usize] {
                 break known;
             }
             unknown.push(stack);
-            next = profile.stack(stack).0;
-        };
-        for stack in unknown.into_iter().rev() {
-            let function = profile.function(profile.frame(profile.stack(stack).1).function);
-            if function.kind == FunctionKind::Label {
-                let name = profile.text(function.name);
-                let text = match path {
-                    0 => name.to_owned(),
-                    outer => format!("{};{name}", self.texts.get(outer)),
-                };
-                path = self.text(&text) as u32;
+            let (prefix, frame) = profile.stack(stack);
+            if profile.function(profile.frame(frame).function).kind == FunctionKind::Label {
+                break Some(stack);
             }
-            self.labels[stack.0 as usize] = Some(path);
+            next = prefix;
+        };
+        for stack in unknown {
+            self.labeled[stack.0 as usize] = Some(found);
         }
-        (path != 0).then_some(path.into())
+        found
     }
 
     /// Returns the id of the location of samples without a stack. Readers leave a sample without

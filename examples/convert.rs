@@ -7,7 +7,7 @@
 //!
 //! `PROFILE` is a file in Gecko's format or in the Firefox Profiler's own, which may be compressed.
 //! Without `--out`, the result goes to standard output. Without `--to`, the ending of `--out` selects
-//! the format. `--help` lists the formats. `--diff` prints what changed between two profiles; the exit
+//! the format; without both, it is text. `--help` lists the formats. `--diff` prints what changed between two profiles; the exit
 //! status is 1 if a function became slower.
 
 use std::error::Error;
@@ -24,18 +24,26 @@ use lexopt::prelude::*;
 
 const USAGE: &str =
     "usage: convert PROFILE [--to FORMAT] [--thread NAME] [--cpu] [--fold] [--out FILE]
+       convert --diff BEFORE AFTER
 
-PROFILE         a profile of gekkota or Firefox; it may be compressed with gzip
---to FORMAT     the format; by default the one that the ending of FILE stands for
---thread NAME   only the thread with this name or id; a format for one thread
-                otherwise gets the thread that used the most CPU time
---cpu           count CPU time instead of samples; always for text
+PROFILE         a profile of gekkota (.json or .processed.json) or Firefox; it may
+                be compressed with gzip
+--to FORMAT     the format; by default the one that the ending of FILE stands for,
+                or text
+--thread NAME   only the thread with this name or id; cpuprofile, js-self-profile
+                and d3-flame-graph have one thread, and otherwise get the one that
+                used the most CPU time
+--cpu           count CPU time instead of samples; always so for text
 --sources       embed the sources of the program's own crates, on the machine that
-                built it; files newer than the program are left out (only for
-                processed)
+                built it; files newer than the program are left out (only from and
+                to processed)
 --fold          leave out the outermost frames of Rust's and Tokio's runtimes;
-                always for text
+                always so for text
 --out FILE      the file to write; without it, or with `-`, standard output
+--diff          print what changed between two profiles, by the share of each
+                function in the CPU time; the options above have no effect
+
+Exit status: 0; with --diff, 1 if a function surely became slower; 2 for an error.
 
 formats:";
 
@@ -120,7 +128,13 @@ fn with_progress<T>(progress: &SharedProgress, work: impl FnOnce() -> T) -> T {
 }
 
 fn read(path: &Path) -> Result<Profile, Box<dyn Error>> {
-    Profile::read(path).map_err(|error| format!("{}: {error}", path.display()).into())
+    Profile::read(path).map_err(|error| {
+        let (path, error) = (path.display().to_string(), error.to_string());
+        match error.contains(&path) {
+            true => error.into(),
+            false => format!("{path}: {error}").into(),
+        }
+    })
 }
 
 fn convert(arguments: Arguments) -> Result<ExitCode, Box<dyn Error>> {
@@ -133,7 +147,7 @@ fn convert(arguments: Arguments) -> Result<ExitCode, Box<dyn Error>> {
     let progress = SharedProgress::new();
     let named = arguments.out.as_deref().and_then(Format::of_path);
     let mut options = arguments.options.progress(progress.clone());
-    if arguments.format.or(named) == Some(Format::Text) {
+    if arguments.format.or(named).unwrap_or(Format::Text) == Format::Text {
         // As `Profile::summary` does.
         options = options.weight(SampleWeight::Cpu).fold_runtime(true);
     }
@@ -144,7 +158,7 @@ fn convert(arguments: Arguments) -> Result<ExitCode, Box<dyn Error>> {
             profile.save_with(path, &options).map_err(Box::from)
         }
         (out, format) => {
-            let format = format.ok_or("got neither --to nor --out, expected one of them")?;
+            let format = format.unwrap_or(Format::Text);
             let mut text = Vec::new();
             profile.write_with(format, &mut text, &options)?;
             match out {

@@ -5,6 +5,8 @@ use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use gekkota::profile::Format;
+
 use crate::files;
 
 pub(crate) const USAGE: &str = "\
@@ -140,6 +142,9 @@ fn check_out(out: &Path) -> Result<(), String> {
     };
     if fs::metadata(out).is_ok_and(|metadata| !metadata.is_file()) {
         return problem("it exists and is not a regular file");
+    }
+    if Format::of_path(out).is_none() {
+        return problem("its ending stands for no format");
     }
     if out.extension().is_some_and(|extension| extension == "gz") && !cfg!(feature = "gzip") {
         return problem("this build lacks the feature gzip");

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use gekkota::Profile;
-use gekkota::profile::ThreadSummary;
+use gekkota::profile::{Format, ThreadSummary};
 
 use crate::names::shorten;
 
@@ -116,10 +116,13 @@ fn facts(profile: &Profile, threads: &[ThreadSummary], wall_time: Duration, out:
             cost.as_secs_f64() * 1e3,
         ),
         format!("Saved    {file} ({:.1} MB)", bytes as f64 / 1e6),
-        format!(
-            "To view  drag the file onto https://profiler.firefox.com, or run: samply load {}",
-            quoted(out)
-        ),
+        match Format::of_path(out) {
+            Some(Format::Gecko | Format::Processed) => format!(
+                "To view  drag the file onto https://profiler.firefox.com, or run: samply load {}",
+                quoted(out)
+            ),
+            _ => "To view  the README lists what opens which format".to_owned(),
+        },
     ];
     for line in lines {
         let _ = writeln!(text, "{line}");

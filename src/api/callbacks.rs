@@ -13,7 +13,7 @@ use crate::types::{ProfilingState, ProfilingStates, SamplingState};
 /// | [`Pausing`], [`Resumed`] | before a pause, and after it; not for a call that changes nothing, and not for a pause of sampling only |
 /// | [`GeneratingProfile`] | before each profile is taken |
 /// | [`Stopping`] | before a stop; not before a restart, but after a restart that failed and ended the old session |
-/// | [`ShuttingDown`] | in `profiler_shutdown`, after `Stopping` and before the file is written |
+/// | [`ShuttingDown`] | in `profiler_shutdown`, after `Stopping` and before the file or report of the environment is written |
 /// | [`RemovingCallback`] | by the function that removes the callback |
 ///
 /// The thread that changes the state calls the callbacks, in the order in which they were added,

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::api::backend;
 use crate::api::snapshot::SnapshotOptions;
-use crate::export::{Format, SampleWeight, ThreadSummary};
+use crate::export::{Format, ThreadSummary};
 use crate::types::{ReadError, SaveError, StreamError};
 
 /// The data of a session at one moment, or a profile that was read from a file.
@@ -65,12 +65,14 @@ impl Profile {
         })
     }
 
-    /// Writes the profile with the default options, which resolve addresses to names.
+    /// Writes the profile with the format's usual options, which resolve addresses to names. A text
+    /// counts CPU time and leaves out the runtime's frames, as [`summary`](Self::summary) does; the
+    /// other formats count samples.
     ///
     /// # Errors
     /// [`StreamError::Io`], the first error of `out`.
     pub fn write(&self, format: Format, out: &mut dyn Write) -> Result<(), StreamError> {
-        self.write_with(format, out, &SnapshotOptions::default())
+        self.write_with(format, out, &SnapshotOptions::usual_for(Some(format)))
     }
 
     /// Writes the profile with these options.
@@ -103,7 +105,10 @@ impl Profile {
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SaveError> {
         match &self.source {
             Source::Session(frozen) => frozen.save(path.as_ref()).map(drop),
-            Source::File(_) => self.save_with(path, &SnapshotOptions::default()),
+            Source::File(_) => {
+                let options = SnapshotOptions::usual_for(Format::of_path(path.as_ref()));
+                self.save_with(path, &options)
+            }
         }
     }
 
@@ -137,8 +142,11 @@ impl Profile {
     }
 
     /// Returns a text of at most 8,000 bytes for people and programs: where each thread spent its
-    /// CPU time, the slowest markers, and what is missing. [`Format::Text`] writes such a text with
-    /// any options.
+    /// CPU time, the program's own functions, the slowest markers, and what is missing.
+    /// [`Format::Text`] writes such a text with any options.
+    ///
+    /// Of a thread, `sampled` is the number of its samples times the interval, `cpu` its CPU time,
+    /// and `off-cpu` the difference: it waited, or got no processor.
     ///
     /// ```no_run
     /// # fn work() {}
@@ -149,10 +157,7 @@ impl Profile {
     /// ```
     pub fn summary(&self) -> impl fmt::Display + use<> {
         let mut text = Vec::new();
-        let options = SnapshotOptions::default()
-            .weight(SampleWeight::Cpu)
-            .fold_runtime(true);
-        match self.write_with(Format::Text, &mut text, &options) {
+        match self.write(Format::Text, &mut text) {
             Ok(()) => String::from_utf8_lossy(&text).into_owned(),
             // The reader of the summary learns it there.
             Err(error) => error.to_string(),

@@ -9,9 +9,10 @@ use crate::types::{StartError, StartParams, StreamError};
 ///
 /// A session that is dropped without [`finish`](Self::finish) loses its data, with one exception.
 /// If the application called [`profiler_init`](crate::api::life_cycle::profiler_init) with
-/// `MOZ_PROFILER_SHUTDOWN` set, the profile of the last `ProfilerSession` that ended is kept.
-/// [`profiler_shutdown`](crate::api::life_cycle::profiler_shutdown) saves the kept profile if no
-/// session runs at that time. Until then the profile occupies the memory of its data.
+/// `MOZ_PROFILER_SHUTDOWN` or `MOZ_PROFILER_REPORT` set, the profile of the last `ProfilerSession`
+/// that ended is kept. [`profiler_shutdown`](crate::api::life_cycle::profiler_shutdown) saves or
+/// reports the kept profile if no session runs at that time. Until then the profile occupies the
+/// memory of its data.
 ///
 /// Declare the session after [`AutoProfilerInit`](crate::api::life_cycle::AutoProfilerInit), so
 /// that the session is dropped first.

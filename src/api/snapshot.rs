@@ -178,6 +178,16 @@ impl SnapshotOptions {
         self
     }
 
+    /// Returns the options with which a format is written by default.
+    pub(super) fn usual_for(format: Option<Format>) -> Self {
+        let usual = format.map(ExportOptions::usual_for).unwrap_or_default();
+        Self {
+            weight: usual.weight,
+            fold_runtime: usual.folds_runtime,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn to_write_options(&self, format: Format) -> backend::WriteOptions {
         let names = NameOptions {
             symbolicate: self.symbolicate,

@@ -15,7 +15,7 @@ use crate::session::start_stop::{
     SessionPlan, end_session, ensure_core, notify_stopping, start_if_inactive, stop_generation,
     take_registered_by_init,
 };
-use crate::session::write_options::default_options;
+use crate::session::write_options::default_options_for;
 use crate::state::CORE_PS;
 use crate::threads::unregister_current_thread;
 use crate::types::{Generation, ProfilingState, StartError, StartParams, ThreadFilter};
@@ -50,7 +50,7 @@ pub(crate) fn init() {
         StartUp::Problems(problems) => environment::notify_problems(&problems),
     }
     if let Some(path) = environment::shutdown_path() {
-        if let Err(error) = default_options().for_file(&path) {
+        if let Err(error) = default_options_for(&path) {
             notices::notify(&format!(
                 "{error}; the profile will be saved in Gecko's format"
             ));
@@ -96,18 +96,18 @@ pub(crate) fn shutdown() {
     }
 }
 
-/// Prints the report that the environment asks for, and saves the profile at `path`.
+/// Saves the profile at `path`, and then prints the report that the environment asks for.
 fn use_last_profile(profile: FrozenProfile, path: Option<&Path>) {
-    if environment::wants_report() {
-        match profile.report() {
-            Ok(report) => notices::print_report(&report),
-            Err(error) => notices::notify(&format!("cannot print a report: {error}")),
-        }
-    }
+    let reported = environment::wants_report().then(|| profile.clone());
     match path.map(|path| profile.save_at_shutdown(path)) {
         None => {}
         Some(Ok(saved)) => notices::notify(&format!("saved the profile as {}", saved.display())),
         Some(Err(error)) => notices::notify(&error.to_string()),
+    }
+    match reported.map(FrozenProfile::report) {
+        None => {}
+        Some(Ok(report)) => notices::print_report(&report),
+        Some(Err(error)) => notices::notify(&format!("cannot print a report: {error}")),
     }
 }
 

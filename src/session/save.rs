@@ -106,11 +106,16 @@ fn save_exactly(path: PathBuf, write: WriteText<'_>) -> Result<PathBuf, SaveErro
         let error = io::Error::other("the path has no file name");
         return Err(failed(&path, "write to", error));
     }
-    // Finds a name that is too long, for example, before the work begins.
-    if let Err(error) = std::fs::symlink_metadata(&path)
-        && error.kind() != io::ErrorKind::NotFound
-    {
-        return Err(failed(&path, "create", error));
+    // Finds a folder, or a name that is too long, before the work begins.
+    match std::fs::symlink_metadata(&path) {
+        Ok(metadata) if metadata.is_dir() => {
+            let error = io::Error::other("it is a folder, expected the path of a file");
+            return Err(failed(&path, "write to", error));
+        }
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(failed(&path, "create", error));
+        }
+        _ => {}
     }
     let near = path.clone();
     on_own_descriptors(move || remove_stale_files(&near));
@@ -183,7 +188,8 @@ fn is_refusal(error: &io::Error) -> bool {
 pub(crate) fn missing_folder(path: &Path) -> Option<PathBuf> {
     let path = std::path::absolute(path).ok()?;
     let folders = path.ancestors().skip(1);
-    let missing = folders.take_while(|folder| !folder.exists());
+    // What cannot be asked, for lack of rights, is not missing.
+    let missing = folders.take_while(|folder| matches!(folder.try_exists(), Ok(false)));
     missing.last().map(Path::to_owned)
 }
 

@@ -4,9 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::backtrace::lost_stacks;
-use crate::export::{
-    ExportOptions, Format, SampleWeight, ThreadSummary, add_child, summarize, write_profile,
-};
+use crate::export::{ExportOptions, Format, ThreadSummary, add_child, summarize, write_profile};
 use crate::model::ProfileModel;
 use crate::platform::{current_process_id, is_memory_available, monotonic_now};
 use crate::session::callbacks::notify;
@@ -14,7 +12,7 @@ use crate::session::notices::{self, notify_unnamed};
 use crate::session::read_profile::ReadProfile;
 use crate::session::running::running_session;
 use crate::session::save::{save_at, save_profile};
-use crate::session::write_options::{WriteOptions, default_options};
+use crate::session::write_options::{WriteOptions, default_options, default_options_for};
 use crate::state::{ACTIVE_PS, CORE_PS, Session, core_buffer};
 use crate::stream::{
     OutOfMemory, ProfileSource, StreamOptions, build_model, check_memory, stream_gecko_json,
@@ -245,7 +243,9 @@ impl FrozenProfile {
 
     /// Writes the profile to a file, and returns the file's path.
     pub(crate) fn save(&self, path: &Path) -> Result<PathBuf, SaveError> {
-        self.save_with(default_options(), path)
+        let options = default_options_for(path)?;
+        self.clone()
+            .save_newest(|profile| save_profile(path, |out| profile.write(&options, out)))
     }
 
     /// Writes the profile to a file in the format of the file's name.
@@ -261,13 +261,13 @@ impl FrozenProfile {
 
     /// Writes the profile to a file, and frees data as soon as it is written.
     pub(crate) fn save_once(self, path: &Path) -> Result<PathBuf, SaveError> {
-        self.save_once_with(default_options().for_file(path)?, path)
+        self.save_once_with(default_options_for(path)?, path)
     }
 
     /// Works like [`Self::save_once`]. If the file's name stands for no format of this build, says
     /// so on standard error, and saves the profile in Gecko's format: it is the last chance.
     pub(crate) fn save_at_shutdown(self, path: &Path) -> Result<PathBuf, SaveError> {
-        let options = default_options().for_file(path).unwrap_or_else(|error| {
+        let options = default_options_for(path).unwrap_or_else(|error| {
             notices::notify(&format!("{error}; the profile is saved in Gecko's format"));
             default_options()
         });
@@ -317,24 +317,19 @@ impl FrozenProfile {
 
     /// Returns the text summary that `Profile::summary` shows. While there is no memory for the
     /// whole profile, leaves out its older half.
-    pub(crate) fn report(&self) -> io::Result<String> {
+    pub(crate) fn report(mut self) -> io::Result<String> {
         let options = WriteOptions {
             format: Format::Text,
-            export: ExportOptions {
-                weight: SampleWeight::Cpu,
-                folds_runtime: true,
-                ..ExportOptions::default()
-            },
+            export: ExportOptions::usual_for(Format::Text),
             ..default_options()
         };
-        let mut profile = self.clone();
         loop {
             let mut text = Vec::new();
-            match profile.write(&options, &mut text) {
+            match self.write(&options, &mut text) {
                 Ok(()) => return Ok(String::from_utf8_lossy(&text).into_owned()),
                 Err(error)
                     if OutOfMemory::is_cause_of(&error)
-                        && profile.source.buffer.leave_out_older_half() => {}
+                        && self.source.buffer.leave_out_older_half() => {}
                 Err(error) => return Err(error),
             }
         }

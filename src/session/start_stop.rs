@@ -294,6 +294,8 @@ pub(crate) fn end_session() -> DeferredCleanup {
         ThreadRegistry::for_each(&PsLock::acquire(), |thread| {
             threads.push(thread.unlocked_const_reader().info().name.clone());
         });
+        threads.sort();
+        threads.dedup();
     }
     DeferredCleanup {
         unmatched_filters,

@@ -34,6 +34,21 @@ pub(crate) fn default_options() -> WriteOptions {
     }
 }
 
+/// Returns the default options for a file, in the format that its name stands for.
+///
+/// # Errors
+/// Those of [`WriteOptions::for_file`].
+pub(crate) fn default_options_for(path: &Path) -> Result<WriteOptions, SaveError> {
+    let options = default_options().for_file(path)?;
+    Ok(WriteOptions {
+        export: ExportOptions {
+            is_compressed_later: options.export.is_compressed_later,
+            ..ExportOptions::usual_for(options.format)
+        },
+        ..options
+    })
+}
+
 impl WriteOptions {
     /// Returns what a writer needs to write this profile, with the texts of source files if they are
     /// wanted.

@@ -299,7 +299,8 @@ pub(crate) fn env_vars_for_child_process() -> Vec<(String, String)> {
             .as_ref()
             .map(|active| active.session.settings.clone())
     };
-    let mut pairs = values_for_child(settings.as_ref(), variable(SHUTDOWN).is_some());
+    let saves = variable(SHUTDOWN).is_some();
+    let mut pairs = values_for_child(settings.as_ref(), saves, wants_report());
     // The child inherits the variables that this process does not trust, and may trust them.
     if has_rights_of_another_user() {
         pairs.push((SHUTDOWN.to_owned(), String::new()));
@@ -326,6 +327,7 @@ fn is_configured_by_parent() -> bool {
 fn values_for_child(
     settings: Option<&SessionSettings>,
     saves_at_shutdown: bool,
+    reports_at_shutdown: bool,
 ) -> Vec<(String, String)> {
     let Some(settings) = settings else {
         return vec![(STARTUP.to_owned(), String::new())];
@@ -341,9 +343,12 @@ fn values_for_child(
     ];
     let mut pairs = vec![(STARTUP, "1".to_owned())];
     pairs.extend(SET_BY_PARENT.into_iter().zip(values));
-    // The child must not overwrite the parent's file.
+    // The child must not overwrite the parent's file, nor print beside the parent.
     if saves_at_shutdown {
         pairs.push((SHUTDOWN, String::new()));
+    }
+    if reports_at_shutdown {
+        pairs.push((REPORT, String::new()));
     }
     pairs
         .into_iter()
@@ -630,10 +635,11 @@ mod tests {
             records_overheads: false,
         };
         let round_trip = |settings: &SessionSettings, saves| {
-            let values = values_for_child(Some(settings), saves);
+            let values = values_for_child(Some(settings), saves, saves);
             let value_of =
                 |name: &str| Some(values.iter().find(|(known, _)| known == name)?.1.clone());
             assert_eq!(value_of(SHUTDOWN), saves.then(String::new));
+            assert_eq!(value_of(REPORT), saves.then(String::new));
             match read_start_up(&value_of) {
                 (StartUp::Start(params), warnings) if warnings.is_empty() => params,
                 other => panic!("{other:?}"),
@@ -681,7 +687,7 @@ mod tests {
             2 << 30
         );
 
-        let off = values_for_child(None, true);
+        let off = values_for_child(None, true, true);
         assert_eq!(off, [(STARTUP.to_owned(), String::new())]);
     }
 }

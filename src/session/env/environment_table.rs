@@ -84,13 +84,15 @@ variables! {
     SHUTDOWN "MOZ_PROFILER_SHUTDOWN" "a path, in which the process id replaces the first %p"
         "Saves the profile to this file when the program calls profiler_shutdown: the running \
         session's, or that of the last ProfilerSession that ended. A relative path is relative to the \
-        folder that was current when profiler_init was called. The folder must exist. The \
+        folder that was current when profiler_init was called. The folder must exist; profiler_init \
+        looks for it, and says if it is missing. The \
         ending of the name selects the format: .json opens in the Firefox Profiler, .svg in a browser, \
         .txt is a summary. A further .gz makes a compressed file. An empty value is reported and saves nothing; a \
         profiled program sets it for its child processes, where it is not reported." None;
     REPORT "MOZ_PROFILER_REPORT" "anything but empty, 0, N or n"
-        "Prints a report to standard error when the program calls profiler_shutdown: where each \
-        thread spent its CPU time, the slowest markers, and what is missing. It needs no file." None;
+        "Prints a report to standard error when the program calls profiler_shutdown, about the running \
+        session or the last ProfilerSession that ended: where each thread spent its CPU time, the \
+        slowest markers, and what is missing. It needs no file." None;
     SYMBOLICATE "MOZ_PROFILER_SYMBOLICATE" "0, N or n; any other value counts as unset"
         "Switches off the function names in profiles. Finding the names can take seconds for a large \
         executable. Without names, the viewer shows addresses, unless a symbol server names them."

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::platform::current_process_id;
 use crate::session::callbacks::notify;
-use crate::session::env::{StartUp, environment};
+use crate::session::env::{StartUp, env_notices, environment};
 use crate::session::notices;
 use crate::session::running::LIFE_CYCLE;
 use crate::session::save::expand_path;
@@ -39,15 +39,15 @@ pub(crate) fn init() {
         StartUp::Start(params)
             if ThreadFilter::new(&params.filters).excludes_process(current_process_id()) =>
         {
-            environment::notify_other_processes_selected(&params.filters);
+            env_notices::notify_other_processes_selected(&params.filters);
         }
         StartUp::Start(params) => match start_if_inactive(&params) {
-            Ok(Some(_)) => environment::notify_if_not_saved_at_shutdown(),
+            Ok(Some(_)) => env_notices::notify_if_not_saved_at_shutdown(),
             // The application has already started a session.
             Ok(None) => {}
             Err(error) => notices::notify(&error.to_string()),
         },
-        StartUp::Problems(problems) => environment::notify_problems(&problems),
+        StartUp::Problems(problems) => env_notices::notify_problems(&problems),
     }
     if let Some(path) = environment::shutdown_path() {
         if let Err(error) = default_options_for(&path) {
@@ -55,7 +55,7 @@ pub(crate) fn init() {
                 "{error}; the profile will be saved in Gecko's format"
             ));
         }
-        environment::notify_if_not_savable(&expand_path(&path));
+        env_notices::notify_if_not_savable(&expand_path(&path));
     }
     if environment::wants_signals()
         && let Err(error) = control_by_default_signals()
@@ -81,7 +81,7 @@ pub(crate) fn shutdown() {
     if environment::uses_profile_at_shutdown() {
         let path = environment::shutdown_path();
         match freeze(None).or(kept) {
-            None => environment::notify_no_profile_at_shutdown(path.as_deref()),
+            None => env_notices::notify_no_profile_at_shutdown(path.as_deref()),
             Some(profile) => use_last_profile(profile.at_shutdown(), path.as_deref()),
         }
     }

@@ -9,7 +9,7 @@ use crate::platform::{
 };
 use crate::sampler::{capture_in_handler, spawn_sampler};
 use crate::session::callbacks::notify;
-use crate::session::env::environment;
+use crate::session::env::{env_notices, environment};
 use crate::session::event_watcher::ensure_event_watcher;
 use crate::session::fork::ensure_fork_handlers;
 use crate::session::running::{LIFE_CYCLE, reentrancy_error, running_session};
@@ -253,7 +253,7 @@ pub(crate) struct DeferredCleanup {
     _callbacks: UnservedCallbacks,
     unmatched_filters: Vec<String>,
     /// Names of the registered threads, for the notice about these filters.
-    threads: Vec<String>,
+    registered_threads: Vec<String>,
     /// Number of the session's chunks that the system had no memory for.
     refused_chunks: u64,
 }
@@ -263,10 +263,13 @@ impl Drop for DeferredCleanup {
         // Without the variable, the application started the session, and only the profile reports
         // them.
         if !self.unmatched_filters.is_empty() && environment::is_startup_on() {
-            environment::notify_unmatched_filters(&self.unmatched_filters, &self.threads);
+            env_notices::notify_unmatched_filters(
+                &self.unmatched_filters,
+                &self.registered_threads,
+            );
         }
         if self.refused_chunks > 0 && environment::is_startup_on() {
-            environment::notify_out_of_memory(self.refused_chunks);
+            env_notices::notify_out_of_memory(self.refused_chunks);
         }
     }
 }
@@ -289,17 +292,17 @@ pub(crate) fn end_session() -> DeferredCleanup {
     // Profiles that were taken keep their own names.
     forget_unregistered_code();
     let unmatched_filters = active.threads.borrow().unmatched_filters();
-    let mut threads = Vec::new();
+    let mut registered_threads = Vec::new();
     if !unmatched_filters.is_empty() {
         ThreadRegistry::for_each(&PsLock::acquire(), |thread| {
-            threads.push(thread.unlocked_const_reader().info().name.clone());
+            registered_threads.push(thread.unlocked_const_reader().info().name.clone());
         });
-        threads.sort();
-        threads.dedup();
+        registered_threads.sort();
+        registered_threads.dedup();
     }
     DeferredCleanup {
         unmatched_filters,
-        threads,
+        registered_threads,
         refused_chunks,
         _callbacks: active.session.after_sampling.close(),
     }

@@ -1,6 +1,7 @@
 //! The sampler's state of each thread, and what one tick does with it.
 
 mod frame_pointer_cache;
+mod identity;
 mod pending_request;
 mod sample_recorder;
 mod signal_mask;

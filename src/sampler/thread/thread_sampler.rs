@@ -49,6 +49,7 @@ use crate::sampler::encode::{IdlePeriod, Tick};
 use crate::sampler::fork_gate::may_signal;
 use crate::sampler::handler::READS_CLOCK;
 use crate::sampler::thread::frame_pointer_cache::{FramePointerCache, RemoteUnwind, registers_at};
+use crate::sampler::thread::identity::Identity;
 use crate::sampler::thread::pending_request::{SignalRequest, TimerRequest, Unanswered};
 use crate::sampler::thread::sample_recorder::SampleRecorder;
 use crate::sampler::thread::signal_mask::{SeenMask, SignalMask};
@@ -73,16 +74,6 @@ const HIDDEN_NS: u64 = 1_000_000_000;
 /// Reports that a thread exited without unregistering.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Exited;
-
-/// Whether the thread with this id is still the one that registered. Within a session, a clock that
-/// goes back shows another thread. But a thread that registered before the session may have ended
-/// unnoticed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Identity {
-    Unknown,
-    Same,
-    Another,
-}
 
 /// The sampler's state of one thread.
 #[derive(Debug)]
@@ -129,10 +120,7 @@ impl ThreadSampler {
         let cpu_ns = thread_cpu_ns(tid).unwrap_or(0);
         Self {
             probe: ThreadProbe::new(tid),
-            identity: match unlocked.had_tid_at() < session.started_at {
-                true => Identity::Unknown,
-                false => Identity::Same,
-            },
+            identity: Identity::at_start(&registration, session),
             samples: SampleRecorder::new(registration.serial(), features, cpu_ns, session),
             registration,
             slot: slot.filter(|_| records_stacks),
@@ -180,10 +168,7 @@ impl ThreadSampler {
     /// # Errors
     /// The thread has exited.
     pub(crate) fn tick(&mut self, context: &mut TickContext<'_>) -> Result<(), Exited> {
-        if self.identity == Identity::Unknown {
-            self.identity = self.identify();
-        }
-        if self.identity == Identity::Another {
+        if !self.identity.is_the_same(&self.registration, &self.probe) {
             return Err(Exited);
         }
         if !context.is_handler_in_place {
@@ -285,20 +270,6 @@ impl ThreadSampler {
         }
         if !self.capture_remotely(slot, at, cpu_ns, context) {
             self.request_by_signal(slot, cpu_ns, Some(at), context);
-        }
-    }
-
-    /// Finds whether the thread is the one that registered: a thread that started later is not.
-    fn identify(&self) -> Identity {
-        /// The resolution of the kernel's record of starts, and some more.
-        const RESOLUTION_NS: u64 = 20_000_000;
-        let thread = self.registration.unlocked_const_reader_and_atomic_rw();
-        let had_id_for_ns = monotonic_now().since_ns(thread.had_tid_at());
-        match self.probe.age_ns() {
-            Some(age_ns) if age_ns.saturating_add(RESOLUTION_NS) < had_id_for_ns => {
-                Identity::Another
-            }
-            _ => Identity::Same,
         }
     }
 

@@ -5,7 +5,7 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::platform::has_rights_of_another_user;
 use crate::session::env::environment_table::{
@@ -15,7 +15,6 @@ use crate::session::env::environment_table::{
 };
 use crate::session::env::environment_values::{Reading, SettingValues, is_on};
 use crate::session::notices;
-use crate::session::save::missing_folder;
 use crate::state::{ACTIVE_PS, SessionSettings};
 use crate::types::StartParams;
 use crate::util::{PsCell, PsLock, is_any_lock_held_on_current_thread};
@@ -36,7 +35,7 @@ pub(crate) enum StartUp {
 ///
 /// A program with the rights of another user reads no variable. The user who started it chose the
 /// values, and could let the program replace a file that this user may not write.
-fn variable(name: &str) -> Option<OsString> {
+pub(super) fn variable(name: &str) -> Option<OsString> {
     if has_rights_of_another_user() {
         return None;
     }
@@ -55,7 +54,7 @@ fn raw_value_of(name: &str) -> Option<String> {
     variable(name).map(|value| value.to_string_lossy().into_owned())
 }
 
-fn is_switched_on(name: &str) -> bool {
+pub(super) fn is_switched_on(name: &str) -> bool {
     raw_value_of(name).is_some_and(|value| is_on(&value))
 }
 
@@ -134,94 +133,6 @@ pub(crate) fn read() -> StartUp {
         notices::notify(&warning);
     }
     start_up
-}
-
-/// Prints the problems, with the usage of the affected variables only: the usage of all variables
-/// would hide the problems.
-pub(crate) fn notify_problems(problems: &[String]) {
-    let problems = problems.join("");
-    notices::notify(&format!(
-        "cannot start the profiler:\n{problems}  {HELP}=1 lists all variables"
-    ));
-}
-
-/// Warns that the profiler has started, but its profile will be lost unless the application saves
-/// it.
-pub(crate) fn notify_if_not_saved_at_shutdown() {
-    // An empty value is reported by `read`, unless a parent process intends it.
-    if variable(SHUTDOWN).is_none() && !wants_signals() && !wants_report() {
-        notices::notify(&format!(
-            "profiling, but the profile is lost unless the program saves it; {SHUTDOWN}=<file> saves \
-             it when the program drops its AutoProfilerInit or calls profiler_shutdown, and \
-             {REPORT}=1 prints a report then"
-        ));
-    }
-}
-
-/// Says that the profiler does not start because the filters select other processes.
-pub(crate) fn notify_other_processes_selected(filters: &[String]) {
-    let filters = filters.join(",");
-    notices::notify(&format!(
-        "not profiling: {FILTERS}={filters} selects only other processes"
-    ));
-}
-
-/// Warns about filters that have selected no thread of a session. `threads` are the names of the
-/// threads that are registered now.
-pub(crate) fn notify_unmatched_filters(filters: &[String], threads: &[String]) {
-    /// Number of names in the notice.
-    const MAX_NAMES: usize = 8;
-    let filters = filters.join(",");
-    let names = threads[..threads.len().min(MAX_NAMES)].join(", ");
-    let more = match threads.len().checked_sub(MAX_NAMES) {
-        Some(more @ 1..) => format!(" and {more} more"),
-        _ => String::new(),
-    };
-    let now = match threads.is_empty() {
-        true => "none is registered now".to_owned(),
-        false => format!("registered now are: {names}{more}"),
-    };
-    notices::notify(&format!(
-        "the filters {filters:?} selected no thread: expected parts of the names of registered \
-         threads; {now}"
-    ));
-}
-
-/// Warns that a session could not record everything for lack of memory.
-pub(crate) fn notify_out_of_memory(refused_chunks: u64) {
-    notices::notify(&format!(
-        "cannot record everything: got no memory for {refused_chunks} chunks of the buffer, \
-         expected as much as its capacity; meta.losses of the profile counts what is missing"
-    ));
-}
-
-/// Warns that a profile can probably not be saved at shutdown, while there is time to create the
-/// folder.
-pub(crate) fn notify_if_not_savable(path: &Path) {
-    let problem = match (missing_folder(path), path.is_dir()) {
-        (Some(folder), _) => format!("the folder {} does not exist", folder.display()),
-        (None, true) => "it is a folder, expected the path of a file".to_owned(),
-        (None, false) => return,
-    };
-    notices::notify(&format!(
-        "the profile cannot be saved as {} unless that changes: {problem}",
-        path.display()
-    ));
-}
-
-/// Warns that no profile can be saved or reported at shutdown.
-pub(crate) fn notify_no_profile_at_shutdown(path: Option<&Path>) {
-    let reason = match is_switched_on(STARTUP) {
-        true => "it was not started, or the program has stopped it".to_owned(),
-        false => format!("{STARTUP}=1 starts it when the program creates its AutoProfilerInit"),
-    };
-    let action = match path {
-        Some(path) => format!("save a profile as {}", path.display()),
-        None => "print a report".to_owned(),
-    };
-    notices::notify(&format!(
-        "cannot {action}: the profiler is not running; {reason}"
-    ));
 }
 
 /// Reads the variables from `raw_value_of`. Also returns warnings, which do not affect the start.

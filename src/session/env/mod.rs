@@ -1,5 +1,6 @@
 //! The environment variables that start, configure and save a session.
 
+pub(crate) mod env_notices;
 pub(crate) mod environment;
 mod environment_table;
 mod environment_values;

@@ -1,0 +1,96 @@
+//! Notices to the person who set the variables.
+
+use std::path::Path;
+
+use crate::session::env::environment::{is_switched_on, variable, wants_report, wants_signals};
+use crate::session::env::environment_table::{FILTERS, HELP, REPORT, SHUTDOWN, STARTUP};
+use crate::session::notices;
+use crate::session::save::missing_folder;
+
+/// Prints the problems, with the usage of the affected variables only: the usage of all variables
+/// would hide the problems.
+pub(crate) fn notify_problems(problems: &[String]) {
+    let problems = problems.join("");
+    notices::notify(&format!(
+        "cannot start the profiler:\n{problems}  {HELP}=1 lists all variables"
+    ));
+}
+
+/// Warns that the profiler has started, but its profile will be lost unless the application saves
+/// it.
+pub(crate) fn notify_if_not_saved_at_shutdown() {
+    // An empty value is reported by `read`, unless a parent process intends it.
+    if variable(SHUTDOWN).is_none() && !wants_signals() && !wants_report() {
+        notices::notify(&format!(
+            "profiling, but the profile is lost unless the program saves it; {SHUTDOWN}=<file> saves \
+             it when the program drops its AutoProfilerInit or calls profiler_shutdown, and \
+             {REPORT}=1 prints a report then"
+        ));
+    }
+}
+
+/// Says that the profiler does not start because the filters select other processes.
+pub(crate) fn notify_other_processes_selected(filters: &[String]) {
+    let filters = filters.join(",");
+    notices::notify(&format!(
+        "not profiling: {FILTERS}={filters} selects only other processes"
+    ));
+}
+
+/// Warns about filters that have selected no thread of a session. `threads` are the names of the
+/// threads that are registered now.
+pub(crate) fn notify_unmatched_filters(filters: &[String], threads: &[String]) {
+    /// Number of names in the notice.
+    const MAX_NAMES: usize = 8;
+    let filters = filters.join(",");
+    let names = threads[..threads.len().min(MAX_NAMES)].join(", ");
+    let more = match threads.len().checked_sub(MAX_NAMES) {
+        Some(more @ 1..) => format!(" and {more} more"),
+        _ => String::new(),
+    };
+    let now = match threads.is_empty() {
+        true => "none is registered now".to_owned(),
+        false => format!("registered now are: {names}{more}"),
+    };
+    notices::notify(&format!(
+        "the filters {filters:?} selected no thread: expected parts of the names of registered \
+         threads; {now}"
+    ));
+}
+
+/// Warns that a session could not record everything for lack of memory.
+pub(crate) fn notify_out_of_memory(refused_chunks: u64) {
+    notices::notify(&format!(
+        "cannot record everything: got no memory for {refused_chunks} chunks of the buffer, \
+         expected as much as its capacity; meta.losses of the profile counts what is missing"
+    ));
+}
+
+/// Warns that a profile can probably not be saved at shutdown, while there is time to create the
+/// folder.
+pub(crate) fn notify_if_not_savable(path: &Path) {
+    let problem = match (missing_folder(path), path.is_dir()) {
+        (Some(folder), _) => format!("the folder {} does not exist", folder.display()),
+        (None, true) => "it is a folder, expected the path of a file".to_owned(),
+        (None, false) => return,
+    };
+    notices::notify(&format!(
+        "the profile cannot be saved as {} unless that changes: {problem}",
+        path.display()
+    ));
+}
+
+/// Warns that no profile can be saved or reported at shutdown.
+pub(crate) fn notify_no_profile_at_shutdown(path: Option<&Path>) {
+    let reason = match is_switched_on(STARTUP) {
+        true => "it was not started, or the program has stopped it".to_owned(),
+        false => format!("{STARTUP}=1 starts it when the program creates its AutoProfilerInit"),
+    };
+    let action = match path {
+        Some(path) => format!("save a profile as {}", path.display()),
+        None => "print a report".to_owned(),
+    };
+    notices::notify(&format!(
+        "cannot {action}: the profiler is not running; {reason}"
+    ));
+}

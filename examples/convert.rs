@@ -7,8 +7,8 @@
 //!
 //! `PROFILE` is a file in Gecko's format or in the Firefox Profiler's own, which may be compressed.
 //! Without `--out`, the result goes to standard output. Without `--to`, the ending of `--out` selects
-//! the format; without both, it is text. `--help` lists the formats. `--diff` prints what changed between two profiles; the exit
-//! status is 1 if a function became slower.
+//! the format; without both, it is text. `--help` lists the formats. `--diff` prints what changed
+//! between two profiles; the exit status is 1 if a function became slower.
 
 use std::error::Error;
 use std::io::{self, IsTerminal, Write};

@@ -67,8 +67,8 @@ pub fn profiler_init() {
 /// session's, or else that of the last [`ProfilerSession`](crate::api::session::ProfilerSession)
 /// that ended since [`profiler_init`]. A relative path is relative to the folder that was current
 /// when [`profiler_init`] was called. A line on standard error names the file or the error. With
-/// `MOZ_PROFILER_REPORT=1`, a report about the same profile follows. Before the profile is saved, state-change callbacks are called with `Stopping`, if the profiler is
-/// active, and with `ShuttingDown`.
+/// `MOZ_PROFILER_REPORT=1`, a report about the same profile follows. Before both, state-change
+/// callbacks are called with `Stopping`, if the profiler is active, and with `ShuttingDown`.
 ///
 /// May be called from any thread, but not in a signal handler. The main thread's registration ends
 /// only if the main thread calls this. [`profiler_init`] may be called again afterwards. Idea:

@@ -27,7 +27,7 @@ impl CaptureSlot {
     /// a capture is written or read.
     pub(crate) fn release_deep_stack(&self) {
         if self.captures_since_deep.load(Ordering::Relaxed) > 0 {
-            self.release_stack_beyond(RETAINED_STACK_BYTES);
+            self.release_stack_beyond(RETAINED_STACK_BYTES, false);
         }
     }
 
@@ -36,7 +36,7 @@ impl CaptureSlot {
     /// while a capture is written or read. Cost: one system call if the slot was ever enlarged.
     pub(crate) fn release_stack_at_exit(&self) {
         if self.stack_capacity() > FIRST_STACK_BYTES {
-            self.release_stack_beyond(FIRST_STACK_BYTES);
+            self.release_stack_beyond(FIRST_STACK_BYTES, false);
         }
     }
 
@@ -44,19 +44,12 @@ impl CaptureSlot {
     /// nothing while a capture is written or read. Cost: two system calls if a thread had the slot
     /// since the last time.
     pub(crate) fn release_memory(&self) {
-        if !self.was_bound.swap(false, Ordering::Relaxed) {
-            return;
-        }
-        self.release_stack_beyond(0);
-        // From here on, no other thread writes or reads the slot.
-        if let Some(sequence) = self.state.begin_remote() {
-            // SAFETY: *phase owns*: the slot is in writing, by the transition above.
-            unsafe { self.discard_labels() };
-            self.state.abandon(sequence);
+        if self.was_bound.swap(false, Ordering::Relaxed) {
+            self.release_stack_beyond(0, true);
         }
     }
 
-    fn release_stack_beyond(&self, retained_bytes: usize) {
+    fn release_stack_beyond(&self, retained_bytes: usize, releases_labels: bool) {
         // From here on, no other thread writes or reads the slot.
         let Some(sequence) = self.state.begin_remote() else {
             return;
@@ -64,6 +57,10 @@ impl CaptureSlot {
         self.captures_since_deep.store(0, Ordering::Relaxed);
         // SAFETY: *phase owns*: the slot is in writing, by the transition above.
         unsafe { self.discard_stack_beyond(retained_bytes) };
+        if releases_labels {
+            // SAFETY: as above.
+            unsafe { self.discard_labels() };
+        }
         self.state.abandon(sequence);
     }
 }

@@ -60,7 +60,8 @@ impl Pool {
     }
 
     /// Adds a slot that is free again. The slots returned last are taken first, so the others may
-    /// stay free for ever: they give back their memory.
+    /// stay free for ever: they give back their memory. That happens under the pool's lock, which a
+    /// fork holds, so that no child inherits a slot in the middle of it.
     fn add_free(&mut self, number: u16, stack_bytes: usize) {
         let list = match stack_bytes > FIRST_STACK_BYTES {
             true => &mut self.free_large,
@@ -285,6 +286,7 @@ mod tests {
             .take(WARM_SLOTS + 2)
             .collect();
         let mut pool = Pool::EMPTY;
+        // Far above the slots that this process creates.
         let first = usize::from(u16::MAX) - slots.len();
         for (number, slot) in (first..).zip(&slots) {
             TABLE[number].store(std::ptr::from_ref(*slot).cast_mut(), Ordering::Release);
@@ -296,9 +298,6 @@ mod tests {
         let mut expected = vec![true; WARM_SLOTS + 2];
         expected[..2].fill(false);
         assert_eq!(kept, expected);
-        for entry in &TABLE[first..first + slots.len()] {
-            entry.store(std::ptr::null_mut(), Ordering::Release);
-        }
     }
 
     #[test]

@@ -45,8 +45,8 @@ pub(crate) struct ExportOptions {
 }
 
 impl ExportOptions {
-    /// Returns the options with which a format is written by default. A summary is read for the work
-    /// of the program's own functions, so it counts CPU time and leaves out the runtime's frames.
+    /// Returns the options with which a format is written by default. The summary is there to show
+    /// the program's work, so it counts CPU time and leaves out the runtime's frames.
     pub(crate) fn usual_for(format: Format) -> Self {
         match format {
             Format::Text => Self {
@@ -69,9 +69,8 @@ impl ExportOptions {
     /// Checks that the profile has the thread that is to be written.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] if the profile has no thread of that name or id. `format` is
-    /// the format's name.
-    pub(crate) fn check_thread(&self, profile: &ProfileModel, format: &str) -> io::Result<()> {
+    /// [`io::ErrorKind::InvalidInput`] if the profile has no thread of that name or id.
+    pub(crate) fn check_thread(&self, profile: &ProfileModel) -> io::Result<()> {
         match &self.thread {
             Some(thread) if !profile.threads.iter().any(|thread| self.chooses(thread)) => {
                 /// Number of names in the message.
@@ -87,8 +86,8 @@ impl ExportOptions {
                 names.truncate(MAX_NAMES);
                 let names = names.join(", ");
                 let message = format!(
-                    "cannot write {format}: got the thread {thread:?}, expected the name or id of \
-                     one of the profile's threads: {names}{more}"
+                    "got the thread {thread:?}, expected the name or id of one of the profile's \
+                     threads: {names}{more}"
                 );
                 Err(io::Error::new(io::ErrorKind::InvalidInput, message))
             }
@@ -125,7 +124,7 @@ impl ExportOptions {
         format: &str,
     ) -> io::Result<&'a Thread> {
         let index = self.busiest_thread(profile).ok_or_else(|| {
-            let message = format!("cannot write {format}: got no thread, expected one");
+            let message = format!("got no thread, expected one for {format}");
             io::Error::new(io::ErrorKind::InvalidInput, message)
         })?;
         Ok(&profile.threads[index])

@@ -1,6 +1,6 @@
-//! Which functions and sources belong to the program's own crates.
+//! Which module is the program's, and which functions and sources belong to its own crates.
 
-use crate::model::{Function, FunctionKind, ProfileModel};
+use crate::model::{Function, FunctionKind, ModuleId, ProfileModel};
 
 /// Beginnings of the paths of sources that belong to Rust or to the system.
 const FOREIGN_ROOTS: [&str; 6] = [
@@ -21,26 +21,65 @@ pub(crate) fn is_own_source(path: &str) -> bool {
         && !FOREIGN_FOLDERS.iter().any(|folder| path.contains(folder))
 }
 
-/// Returns whether a function of the program's executable belongs to the program's own crates: by
-/// its file, or, in a profile without files, by the crate in its name, which then has to be the
-/// program's.
-pub(crate) fn is_own_function(profile: &ProfileModel, function: &Function) -> bool {
-    let product = profile.meta.product.as_str();
-    let module = function.module.map(|module| profile.module(module));
-    let is_in_program = module.is_some_and(|module| module.name == product);
-    if function.kind != FunctionKind::Native || !is_in_program {
-        return false;
+/// The program's own crates.
+pub(crate) struct OwnCrates<'a> {
+    profile: &'a ProfileModel,
+    /// The module of the program; `None` in a profile without modules.
+    module: Option<ModuleId>,
+    /// The name of the crate that the program is made of.
+    name: String,
+}
+
+impl<'a> OwnCrates<'a> {
+    pub(crate) fn of(profile: &'a ProfileModel) -> Self {
+        let module = main_module(profile).map(|index| ModuleId(index as u32));
+        let name = module.map_or_else(String::new, |module| {
+            profile.module(module).name.replace('-', "_")
+        });
+        Self {
+            profile,
+            module,
+            name,
+        }
     }
-    match function.file {
-        Some(file) => is_own_source(profile.text(file)),
-        None => crate_of(profile.text(function.name)) == Some(&product.replace('-', "_")),
+
+    /// Returns whether a function belongs to them: by its file, or, in a profile without files, by
+    /// the crate in its name.
+    pub(crate) fn contain(&self, function: &Function) -> bool {
+        let profile = self.profile;
+        if function.kind != FunctionKind::Native
+            || function.module.is_none()
+            || function.module != self.module
+        {
+            return false;
+        }
+        match function.file {
+            Some(file) => is_own_source(profile.text(file)),
+            None => crate_of(profile.text(function.name)) == Some(&self.name),
+        }
     }
 }
 
-/// Returns the crate in the name of a Rust function: `app` of `<app::Tree as std::fmt::Debug>::fmt`.
+/// Returns the module of the program: the one of the first process that is named like the product
+/// or the process, otherwise its first one.
+pub(crate) fn main_module(profile: &ProfileModel) -> Option<usize> {
+    let modules = || {
+        let modules = profile.modules.iter().enumerate();
+        modules.filter(|(_, module)| module.process == 0)
+    };
+    let process = profile.processes.first().map(|process| &process.name);
+    let names = [Some(&profile.meta.product), process];
+    let named = names.into_iter().flatten().find_map(|name| {
+        let mut modules = modules();
+        modules.find(|(_, module)| !name.is_empty() && module.name == *name)
+    });
+    named.or_else(|| modules().next()).map(|(index, _)| index)
+}
+
+/// Returns the crate in the name of a Rust function: `app` of `<app::Tree as Debug>::fmt`.
 fn crate_of(name: &str) -> Option<&str> {
     let path = name.trim_start_matches(['<', '&', '*']);
-    let path = ["dyn ", "mut ", "const "]
+    let path = ["mut ", "const ", "dyn "]
         .iter()
         .fold(path, |path, word| path.strip_prefix(word).unwrap_or(path));
     path.split_once("::").map(|(first, _)| first)
@@ -79,7 +118,7 @@ mod tests {
             ("app::main::{{closure}}", Some("app")),
             ("<app::Tree as std::fmt::Debug>::fmt", Some("app")),
             ("<&mut app::Tree>::grow", Some("app")),
-            ("<dyn app::Walk>::walk", Some("app")),
+            ("<&mut dyn app::Walk>::walk", Some("app")),
             ("main", None),
             ("read", None),
         ] {

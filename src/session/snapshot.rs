@@ -243,9 +243,7 @@ impl FrozenProfile {
 
     /// Writes the profile to a file, and returns the file's path.
     pub(crate) fn save(&self, path: &Path) -> Result<PathBuf, SaveError> {
-        let options = default_options_for(path)?;
-        self.clone()
-            .save_newest(|profile| save_profile(path, |out| profile.write(&options, out)))
+        self.save_with(default_options_for(path)?, path)
     }
 
     /// Writes the profile to a file in the format of the file's name.

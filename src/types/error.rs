@@ -88,11 +88,7 @@ impl fmt::Display for StreamError {
             Self::Inactive => f.write_str(
                 "cannot write a profile: the profiler is not running, expected a session that `profiler_start` started",
             ),
-            Self::Io(error) => match error.to_string() {
-                // One of the profiler's own errors, which says what cannot be written.
-                text if text.starts_with("cannot write") => f.write_str(&text),
-                text => write!(f, "cannot write the profile: {text}"),
-            },
+            Self::Io(error) => write!(f, "cannot write the profile: {error}"),
         }
     }
 }

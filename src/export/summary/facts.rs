@@ -7,7 +7,7 @@ use crate::export::function_groups::{FunctionGroup, FunctionGroups, Grouping};
 use crate::export::function_times::{FunctionTime, SelfTime, ThreadTimes, Time, TimeCounter};
 use crate::export::marker_pairs::MarkerPairs;
 use crate::export::options::ExportOptions;
-use crate::export::own_code::is_own_function;
+use crate::export::own_code::OwnCrates;
 use crate::model::{Counter, FunctionId, FunctionKind, ProfileModel, TextId};
 use crate::util::{ProgressLocation, ProgressLogger};
 
@@ -94,9 +94,10 @@ impl<'a> Facts<'a> {
         let numbers = groups.add(profile, Grouping::ByName);
         let numbers = (&numbers, groups.len());
         let mut counter = TimeCounter::new(profile, numbers, options, SelfTime::OfInlinedFunction);
+        let own_crates = OwnCrates::of(profile);
         let mut own_groups = vec![false; groups.len()];
         for (id, function) in (0..).zip(profile.functions()) {
-            own_groups[numbers.0.of(FunctionId(id)) as usize] |= is_own_function(profile, function);
+            own_groups[numbers.0.of(FunctionId(id)) as usize] |= own_crates.contain(function);
         }
         let rows = |times: &ThreadTimes| -> Vec<FunctionRow<'a>> {
             let row = |(&group, &time): (&u32, &FunctionTime)| FunctionRow {

@@ -18,8 +18,6 @@ use crate::export::summary::text_columns::{point_text, share_text, time_text};
 use crate::model::{FunctionKind, ProfileModel};
 use crate::util::ProgressLogger;
 
-const BY_TOTAL_TIME: &str = "functions by total time";
-
 /// Maximum length: 2,000 tokens of a language model, at four bytes a token.
 pub(crate) const MAX_BYTES: usize = 8_000;
 /// Space for the last section.
@@ -40,20 +38,25 @@ pub(crate) fn write_text(
 
 fn text(profile: &ProfileModel, options: &ExportOptions, facts: &Facts<'_>) -> String {
     let mut text = head(profile, options, facts);
+    let by_self_time = functions(
+        "functions by self time",
+        facts,
+        FunctionKind::Native,
+        |time| time.own,
+    );
     let own = own_functions(facts);
-    let has_own = own.all > 0;
-    let mut sections = vec![
-        threads(profile, facts),
-        own,
-        functions(
-            "functions by self time",
-            facts,
-            FunctionKind::Native,
-            |time| time.own,
-        ),
-        functions(BY_TOTAL_TIME, facts, FunctionKind::Native, |time| {
-            time.total
-        }),
+    let of_functions = match own.all {
+        0 => {
+            let title = "functions by total time";
+            let by_total_time = functions(title, facts, FunctionKind::Native, |time| time.total);
+            [by_self_time, by_total_time]
+        }
+        // By total time, all functions are mostly those of other crates around the program's own.
+        _ => [own, by_self_time],
+    };
+    let mut sections = vec![threads(profile, facts)];
+    sections.extend(of_functions);
+    sections.extend([
         functions_by_thread(profile, facts),
         functions("labels by total time", facts, FunctionKind::Label, |time| {
             time.total
@@ -66,9 +69,8 @@ fn text(profile: &ProfileModel, options: &ExportOptions, facts: &Facts<'_>) -> S
         ),
         markers(profile, facts),
         losses(facts),
-    ];
-    // Mostly frames of other crates, around the program's own.
-    sections.retain(|section| section.all > 0 && !(has_own && section.title == BY_TOTAL_TIME));
+    ]);
+    sections.retain(|section| section.all > 0);
     let mut tables: Vec<String> = sections.iter().map(Section::lines).collect();
     let space = MAX_BYTES - CUT_BYTES;
     while text.len() + tables.iter().map(String::len).sum::<usize>() > space {

@@ -27,7 +27,7 @@ pub(crate) fn write_profile(
     out: &mut dyn Write,
     progress: &ProgressLogger,
 ) -> io::Result<()> {
-    options.check_thread(profile, format.name())?;
+    options.check_thread(profile)?;
     let write = match format {
         Format::Gecko => gecko::write_gecko,
         Format::Processed => processed::write_processed,
@@ -38,7 +38,7 @@ pub(crate) fn write_profile(
         #[cfg(not(feature = "protobuf"))]
         Format::Pprof | Format::Perfetto => {
             let message = format!(
-                "cannot write {}: this build lacks the crate's feature `protobuf`",
+                "got a build without the crate's feature `protobuf`, expected one with it for {}",
                 format.name()
             );
             return Err(io::Error::new(io::ErrorKind::Unsupported, message));
@@ -83,11 +83,8 @@ mod tests {
             let mut out = Vec::new();
             let progress = ProgressLogger::unwatched();
             let result = write_profile(&two_threads(), format, &options, &mut out, &progress);
-            let message = format!(
-                "cannot write {}: got the thread \"other\", expected the name or id of one of the \
-                 profile's threads: main, worker",
-                format.name()
-            );
+            let message = "got the thread \"other\", expected the name or id of one of the profile's \
+                 threads: main, worker";
             assert_eq!(result.expect_err("no thread").to_string(), message);
             assert!(out.is_empty());
         }

@@ -38,8 +38,7 @@ pub(crate) fn write_pprof(
     if options.is_compressed_later {
         return write_plain(profile, options, out, progress);
     }
-    // The fastest level, as Go's own writer does: the default one takes several times as long as
-    // everything else.
+    // The fastest level, as Go's own writer has it.
     let mut compressed = GzEncoder::new(&mut *out, Compression::fast());
     write_plain(profile, options, &mut compressed, progress)?;
     compressed.finish()?.flush()

@@ -8,6 +8,7 @@ use prost::Message;
 
 use super::messages::{Function, Line, Location, Mapping, Profile, Sample, ValueType};
 use crate::export::options::ExportOptions;
+use crate::export::own_code::main_module;
 use crate::export::write::visible_frames::{folded_runtime, frames_inside};
 use crate::model::{
     FrameId, FunctionId, FunctionKind, Module, ModuleId, ProfileModel, StackId, TextId,
@@ -374,20 +375,4 @@ impl<'a> Tables<'a> {
 
 fn mapping_id(module: ModuleId) -> u64 {
     u64::from(module.0) + 1
-}
-
-/// Returns the module of the program: the one of the first process that is named like the product
-/// or the process, otherwise its first one.
-fn main_module(profile: &ProfileModel) -> Option<usize> {
-    let modules = || {
-        let modules = profile.modules.iter().enumerate();
-        modules.filter(|(_, module)| module.process == 0)
-    };
-    let process = profile.processes.first().map(|process| &process.name);
-    let names = [Some(&profile.meta.product), process];
-    let named = names.into_iter().flatten().find_map(|name| {
-        let mut modules = modules();
-        modules.find(|(_, module)| !name.is_empty() && module.name == *name)
-    });
-    named.or_else(|| modules().next()).map(|(index, _)| index)
 }

@@ -11,7 +11,7 @@ use crate::markers::{
 use crate::platform::{
     current_processor, current_stack_pointer, current_thread_cpu_ns_in_handler, monotonic_now,
 };
-use crate::session::{ensure_fork_handlers, is_current_thread};
+use crate::session::{ensure_fork_handlers, is_current_thread, register_if_recorded};
 use crate::state::{
     CorePs, REGISTRATION_HOOKS, RacyFeatures, core_buffer, prepare_own_lane, put_entry,
 };
@@ -172,7 +172,10 @@ fn recorded_thread(thread: ThreadId) -> Option<(Generation, u64)> {
         let session = thread.begin_entry(ThreadProfilingFeatures::MARKERS)?;
         Some((session, thread.info().serial))
     };
-    OnThreadRef::with(recorded)?
+    OnThreadRef::with(recorded).unwrap_or_else(|| {
+        register_if_recorded();
+        OnThreadRef::with(recorded)?
+    })
 }
 
 #[cold]

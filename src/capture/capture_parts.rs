@@ -32,8 +32,10 @@ pub(crate) struct CaptureHeader {
     /// shorter if the slot was full: then the oldest part is missing.
     pub(crate) used_stack_bytes: usize,
     /// Whether the stack pointer lay outside the thread's stack: on a signal stack or in a
-    /// coroutine.
+    /// coroutine. False if the bounds of that stack are not known.
     pub(crate) on_other_stack: bool,
+    /// The thread's thread pointer; 0 in a remote capture.
+    pub(crate) thread_pointer: u64,
     /// Number of copied labels, and the size of their texts in bytes.
     pub(crate) labels: usize,
     pub(crate) text_bytes: usize,

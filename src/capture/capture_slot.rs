@@ -52,11 +52,15 @@ pub(crate) const MAX_STACK_BYTES: usize = 1 << 20;
 pub(crate) const FIRST_STACK_BYTES: usize = 64 << 10;
 /// Maximum size of the copy of a stack that is not the thread's own, in bytes: the end of such a
 /// stack is unknown.
-const OTHER_STACK_BYTES: usize = 64 << 10;
+pub(crate) const OTHER_STACK_BYTES: usize = 64 << 10;
 /// Size of the stack area that a slot retains, in bytes. Memory that a deep stack took beyond it is
 /// returned to the kernel after [`CAPTURES_BEFORE_RELEASE`] captures in a row that did not need it.
 pub(crate) const RETAINED_STACK_BYTES: usize = 256 << 10;
 pub(crate) const CAPTURES_BEFORE_RELEASE: u32 = 8;
+
+/// What [`CaptureSlot::thread_pointer`] is for a thread that has not bound the slot itself, before
+/// its first capture. No thread has this pointer.
+const ANY_THREAD: u64 = 1;
 
 const _: () = assert!(size_of::<CaptureSlot>() <= LABELS_OFFSET);
 
@@ -66,7 +70,8 @@ const _: () = assert!(size_of::<CaptureSlot>() <= LABELS_OFFSET);
 pub(crate) struct CaptureSlot {
     pub(crate) state: SlotState,
     /// Thread pointer of the bound thread; 0 while the slot is not bound. Written by that thread
-    /// before the first request; read by its handler.
+    /// before the first request; read by its handler. For a thread that has not registered, written
+    /// by the sampler: [`ANY_THREAD`] until the bounds of its stack are known.
     thread_pointer: AtomicU64,
     /// Number of the thread's last timer in this session; -1 before the first. Written by the
     /// sampler; read by the handler.
@@ -74,8 +79,11 @@ pub(crate) struct CaptureSlot {
     /// Number of a canceled request whose signal may still be pending, or 0. While it is pending,
     /// the kernel drops further signals. Written by the sampler.
     canceled: AtomicU32,
+    /// Bounds of the stack; [`StackBounds::NONE`] if they are not known.
     stack_low: AtomicU64,
     stack_top: AtomicU64,
+    /// Maximum size of the copy of a stack whose bounds do not contain the stack pointer, in bytes.
+    other_stack_bytes: AtomicUsize,
     pub(crate) profiling_stack: AtomicPtr<ProfilingStack>,
     /// Event-loop state of the thread that the slot is bound to.
     event_delay: EventDelay,
@@ -108,6 +116,7 @@ impl CaptureSlot {
             canceled: AtomicU32::new(0),
             stack_low: AtomicU64::new(0),
             stack_top: AtomicU64::new(0),
+            other_stack_bytes: AtomicUsize::new(OTHER_STACK_BYTES),
             profiling_stack: AtomicPtr::new(std::ptr::null_mut()),
             event_delay: EventDelay::new(),
             start,
@@ -222,6 +231,38 @@ impl CaptureSlot {
         unsafe { self.bind(thread_pointer(), bounds, open_profiling_stack()) };
     }
 
+    /// Binds the slot to a thread that has not registered, by which it is not told the thread
+    /// pointer or the bounds of the stack. Such a thread answers a request only by the signal that
+    /// was sent for it, so only the thread to which the sampler sends it. Called by the sampler.
+    pub(crate) fn bind_to_found_thread(&self, other_stack_bytes: usize) {
+        self.event_delay.reset();
+        self.canceled.store(0, Ordering::Relaxed);
+        // SAFETY: no thread has this pointer, no address lies within the bounds, and there is no
+        // profiling stack.
+        unsafe { self.bind(ANY_THREAD, StackBounds::NONE, std::ptr::null()) };
+        self.set_other_stack_bytes(other_stack_bytes);
+    }
+
+    /// Sets how much is copied, at most, of a stack whose bounds are not known, in bytes.
+    pub(crate) fn set_other_stack_bytes(&self, bytes: usize) {
+        let bytes = bytes.min(OTHER_STACK_BYTES);
+        self.other_stack_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Sets the thread pointer of a thread that has not registered, and the bounds of its stack.
+    /// From now on its handler copies from between these bounds without asking the kernel.
+    ///
+    /// # Safety
+    /// - All memory between the bounds is the stack of the thread with this thread pointer, and
+    ///   readable until the thread ends.
+    pub(crate) unsafe fn set_found_bounds(&self, thread_pointer: u64, bounds: StackBounds) {
+        self.thread_pointer.store(thread_pointer, Ordering::Relaxed);
+        // A handler that reads one old bound and one new one finds no address between them, or those
+        // between the new ones: the range only grows, and at first it is empty.
+        self.stack_top.store(bounds.top, Ordering::Release);
+        self.stack_low.store(bounds.low, Ordering::Release);
+    }
+
     /// Binds the slot to a thread.
     ///
     /// # Safety
@@ -231,6 +272,7 @@ impl CaptureSlot {
         self.was_bound.store(true, Ordering::Relaxed);
         self.stack_low.store(bounds.low, Ordering::Relaxed);
         self.stack_top.store(bounds.top, Ordering::Relaxed);
+        self.set_other_stack_bytes(OTHER_STACK_BYTES);
         self.profiling_stack
             .store(stack.cast_mut(), Ordering::Relaxed);
         self.thread_pointer.store(thread_pointer, Ordering::Release);
@@ -367,7 +409,9 @@ impl CaptureSlot {
     ) -> Option<SlotWriter<'_>> {
         // The hash table by which a timer's signal finds the slot may have an old entry, of an
         // earlier thread with the same pointer.
-        if self.thread_pointer.load(Ordering::Acquire) != thread_pointer {
+        let bound = self.thread_pointer.load(Ordering::Acquire);
+        let is_found_by_request = bound == ANY_THREAD && sequence.is_some();
+        if bound != thread_pointer && !is_found_by_request {
             return None;
         }
         let sequence = match sequence {
@@ -376,6 +420,7 @@ impl CaptureSlot {
         };
         let header = CaptureHeader {
             registers,
+            thread_pointer,
             ..CaptureHeader::default()
         };
         Some(SlotWriter {
@@ -398,7 +443,7 @@ impl SlotWriter<'_> {
     /// the oldest frame, or as much of the youngest part as fits into the slot. Records the size of
     /// the whole. `None` when the stack pointer lies outside the thread's stack.
     pub(crate) fn used_stack_in_handler(&mut self) -> Option<MemoryPiece> {
-        let low = self.slot.stack_low.load(Ordering::Relaxed);
+        let low = self.slot.stack_low.load(Ordering::Acquire);
         let top = self.slot.stack_top.load(Ordering::Relaxed) & !7;
         let sp = self.header.registers.sp;
         if sp < low || sp >= top {
@@ -432,7 +477,7 @@ impl SlotWriter<'_> {
     }
 
     /// Copies the readable memory from the red zone on, or else from the stack pointer on, up to
-    /// [`OTHER_STACK_BYTES`].
+    /// [`OTHER_STACK_BYTES`] or less.
     fn copy_other_stack_in_handler(&mut self) {
         self.copy_other_stack_by_in_handler(|piece, target| {
             // SAFETY: *phase owns*; the area is *placed* and large enough for the piece.
@@ -446,9 +491,11 @@ impl SlotWriter<'_> {
         &mut self,
         read: impl Fn(MemoryPiece, *mut u8) -> usize,
     ) {
-        self.header.on_other_stack = true;
+        let has_bounds = self.slot.stack_top.load(Ordering::Relaxed) > 0;
+        self.header.on_other_stack = has_bounds;
         let sp = self.header.registers.sp;
-        let bytes = OTHER_STACK_BYTES.min(self.slot.stack_capacity());
+        let bytes = self.slot.other_stack_bytes.load(Ordering::Relaxed);
+        let bytes = bytes.min(self.slot.stack_capacity());
         // The red zone may lie on an unreadable guard page.
         for address in [sp.wrapping_sub(RED_ZONE_BYTES) & !7, sp & !7] {
             let copied = read(MemoryPiece { address, bytes }, self.slot.stack_area());

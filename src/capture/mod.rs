@@ -27,6 +27,7 @@ mod capture_slot;
 mod captured_view;
 #[forbid(unsafe_code)]
 mod event_delay;
+mod found_stack;
 mod remote_capture;
 #[cfg(all(test, loom))]
 mod slot_model;
@@ -34,10 +35,11 @@ mod slot_pool;
 #[forbid(unsafe_code)]
 mod slot_state;
 
-pub(crate) use capture_parts::CaptureParts;
+pub(crate) use capture_parts::{CaptureHeader, CaptureParts};
 pub(crate) use capture_slot::MAX_STACK_BYTES;
 pub(crate) use captured_view::CapturedView;
 pub(crate) use event_delay::{EventDelay, EventLoopState};
+pub(crate) use found_stack::{CutCopy, FIRST_FOUND_BYTES, FoundStack};
 pub(crate) use slot_pool::{
     AcquireSlotError, Pool, SlotHandle, find_slot_in_handler, find_slot_of_thread_in_handler,
     hold_pool_for_fork,

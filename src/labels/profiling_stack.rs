@@ -29,6 +29,8 @@
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
+use once_cell::race::OnceBox;
+
 use crate::labels::growing_array::GrowingArray;
 use crate::labels::profiling_stack_frame::{ProfilingStackFrame, ScriptLocation, TextRange};
 use crate::types::{FrameFlags, ProfilingCategoryPair};
@@ -61,6 +63,16 @@ pub(crate) struct ProfilingStack {
 pub(crate) struct LabelToken {
     depth: u32,
     not_send: PhantomData<*const ()>,
+}
+
+/// Called when a label is pushed on a closed stack, on that stack's thread.
+static CLOSED_STACK_HOOK: OnceBox<fn()> = OnceBox::new();
+
+/// Sets the function that is called when a label is pushed on a closed stack. It may open the stack,
+/// and must do nothing if it is called within itself. The first function stays.
+pub(crate) fn set_closed_stack_hook(hook: fn()) {
+    // A second one is dropped.
+    let _ = CLOSED_STACK_HOOK.set(Box::new(hook));
 }
 
 impl LabelToken {
@@ -98,7 +110,8 @@ impl ProfilingStack {
         self.text.close();
     }
 
-    /// Pushes a label. Every push and pop does nothing while the stack is closed.
+    /// Pushes a label. A push on a closed stack calls the hook, which may open it. Otherwise every
+    /// push and pop does nothing while the stack is closed.
     #[inline(always)]
     pub(crate) fn push(
         &self,
@@ -195,7 +208,7 @@ impl ProfilingStack {
         let capacity = self.frames.capacity();
         if depth >= capacity {
             cold_path();
-            if capacity == 0 || !self.grow_frames(depth) {
+            if !self.make_room(depth) {
                 return None;
             }
             depth = self.depth.load(Ordering::Relaxed);
@@ -204,10 +217,19 @@ impl ProfilingStack {
         Some((depth, unsafe { self.frames.start().add(depth as usize) }))
     }
 
+    /// Makes room for one more frame. Returns false if the stack is closed or full, or if the system
+    /// has no memory.
     #[cold]
     #[inline(never)]
-    fn grow_frames(&self, depth: u32) -> bool {
-        self.frames.grow(depth + 1, MAX_FRAMES);
+    fn make_room(&self, depth: u32) -> bool {
+        if self.frames.capacity() == 0 {
+            // It may open the stack.
+            if let Some(hook) = CLOSED_STACK_HOOK.get() {
+                hook();
+            }
+        } else {
+            self.frames.grow(depth + 1, MAX_FRAMES);
+        }
         // *Asked before*: the depth may have changed during the allocation.
         self.depth.load(Ordering::Relaxed) < self.frames.capacity()
     }

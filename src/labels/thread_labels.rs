@@ -24,7 +24,8 @@ fn own<'a>() -> &'a ProfilingStack {
     unsafe { &*own_profiling_stack() }
 }
 
-/// Pushes a label on the calling thread's stack. Does nothing if the thread is not registered.
+/// Pushes a label on the calling thread's stack. On a thread that is not registered it calls the hook
+/// of closed stacks, and does nothing if that does not register the thread.
 #[inline(always)]
 pub(crate) fn push_label(
     stack_address: u64,

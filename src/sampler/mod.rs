@@ -47,6 +47,7 @@ mod on_demand;
 mod sampler_thread;
 mod thread;
 mod tick;
+mod unregistered_threads;
 
 #[cfg(any(test, fuzzing))]
 pub(crate) use encode::{SampleScript, ScriptedFrame, ScriptedSample, ScriptedStack};

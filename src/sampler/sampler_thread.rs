@@ -25,6 +25,7 @@ use crate::sampler::tick::TickOverheads;
 use crate::sampler::tick::write_pending_stacks;
 use crate::sampler::tick::{ActivityHint, IdleChecks};
 use crate::sampler::tick::{Scratch, TickContext};
+use crate::sampler::unregistered_threads::UnregisteredThreads;
 use crate::state::{
     ActivePs, KeptKind, REGISTRATION_HOOKS, RunningSampler, SamplerEnd, SeenPauses, Session,
     SessionCounts,
@@ -156,6 +157,7 @@ struct SamplerThread {
     /// Registered threads whose end was found while the list of threads was updated.
     outlived: Vec<OffThreadRef>,
     seen_thread_changes: u64,
+    unregistered: UnregisteredThreads,
     tick: Tick,
     tick_before: Tick,
     even_ticks: EvenTicks,
@@ -189,6 +191,7 @@ impl SamplerThread {
             threads: Threads::default(),
             outlived: Vec::new(),
             seen_thread_changes: 0,
+            unregistered: UnregisteredThreads::default(),
             tick: begin,
             tick_before: begin,
             even_ticks: EvenTicks::new(begin, interval_ns),
@@ -292,7 +295,8 @@ impl SamplerThread {
         if self.session.stage.is_detached() {
             return self.sampling_state();
         }
-        self.refresh_threads();
+        let unseen_ns = self.unregistered.follow(&self.session, self.tick.time);
+        self.refresh_threads(unseen_ns);
         overheads.step_done();
         let state = self.sampling_state();
         let is_sampling = state != SamplingState::SamplingPaused;
@@ -414,15 +418,15 @@ impl SamplerThread {
     }
 
     /// Updates the list of sampled threads if the session's list has changed. Without memory for it,
-    /// the next tick tries again.
-    fn refresh_threads(&mut self) {
+    /// the next tick tries again. Nobody has searched for unregistered threads for `unseen_ns`.
+    fn refresh_threads(&mut self, unseen_ns: u64) {
         let session = Arc::clone(&self.session);
         let mut seen_changes = self.seen_thread_changes;
         let buffer = self.buffer;
         ActivePs::follow_threads(
             &session,
             &mut seen_changes,
-            |sampled| self.set_threads(sampled),
+            |sampled| self.set_threads(sampled, unseen_ns),
             || buffer.range(),
         );
         self.seen_thread_changes = seen_changes;
@@ -431,7 +435,7 @@ impl SamplerThread {
     /// Begins to sample the threads that are new in the list, which is sorted by serial numbers, and
     /// ends the sampling of those that are no longer in it. Returns false if there is no memory for
     /// all of them.
-    fn set_threads(&mut self, sampled: &[OffThreadRef]) -> bool {
+    fn set_threads(&mut self, sampled: &[OffThreadRef], unseen_ns: u64) -> bool {
         // For each thread of the list, whether it is known.
         let Some(mut known) = try_vec(sampled.len()) else {
             return false;
@@ -465,10 +469,14 @@ impl SamplerThread {
         let listed = sampled.iter().zip(known);
         for (registration, _) in listed.filter(|(_, is_known)| !is_known) {
             if !is_outlived(registration.serial()) {
-                active.push(ThreadSampler::new(registration.clone(), &self.session));
+                let thread = registration.unlocked_const_reader_and_atomic_rw();
+                let unseen_ns = if thread.is_registered() { 0 } else { unseen_ns };
+                let registration = registration.clone();
+                active.push(ThreadSampler::new(registration, &self.session, unseen_ns));
             }
         }
         self.outlived = outlived;
+        self.unregistered.expect_change();
         true
     }
 
@@ -578,6 +586,15 @@ impl SamplerThread {
             }
         });
         for registration in dead {
+            self.unregistered.expect_change();
+            let thread = registration.unlocked_const_reader_and_atomic_rw();
+            if !thread.is_registered() {
+                let now = monotonic_now();
+                ActivePs::with(&session, |active, lock| {
+                    active.end_unregistered(&registration, now, lock);
+                });
+                continue;
+            }
             // Do not count a thread that unregistered during this tick before it exited.
             if registration
                 .unlocked_const_reader_and_atomic_rw()
@@ -654,6 +671,7 @@ impl SamplerThread {
     fn write_if_requested(&mut self) {
         let requested = self.session.pending_flush();
         if let Some(requested) = requested.filter(|_| !self.session.is_stopping()) {
+            self.unregistered.read_all_names(&self.session);
             self.with_context(|threads, context| {
                 threads
                     .all()

@@ -12,8 +12,8 @@ use crate::buffer::BufferForkGuard;
 use crate::event_loop::EventWatches;
 use crate::labels::{ScriptFunctions, hold_script_functions_for_fork};
 use crate::platform::{
-    ForkHooks, LoaderForkGuard, hold_loader_for_fork, install_fork_handlers,
-    reset_clock_calibration_in_child,
+    ForkHooks, LoaderForkGuard, forget_own_threads_in_child, hold_loader_for_fork,
+    install_fork_handlers, reset_clock_calibration_in_child,
 };
 use crate::sampler::{
     IdleUnwinders, close_fork_gate, hold_unwinders_for_fork, open_fork_gate,
@@ -114,6 +114,7 @@ fn child() {
     RacyFeatures::set_inactive_in_child();
     disown_callbacks_in_child();
     reset_clock_calibration_in_child();
+    forget_own_threads_in_child();
     let held = take_held();
     if held.is_none() {
         refuse_calls_of_current_thread();

@@ -42,6 +42,7 @@ mod exit_profile;
 mod fork;
 mod life_cycle;
 mod notices;
+mod own_registration;
 mod pause;
 mod process;
 mod read_profile;
@@ -63,6 +64,7 @@ pub(crate) use event_loops::{
 };
 pub(crate) use fork::ensure_fork_handlers;
 pub(crate) use life_cycle::{end_guarded_session, ensure_started, init, shutdown, start};
+pub(crate) use own_registration::register_if_recorded;
 pub(crate) use pause::{pause, pause_sampling, resume, resume_sampling};
 pub(crate) use process::{
     clear_all_pages, received_exit_profile, register_page, set_process_name, set_version,

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 
 use crate::backtrace::{preallocate_words, reset_lost_stacks};
+use crate::labels::set_closed_stack_hook;
 use crate::platform::{
     current_process_id, install_handler, is_main_thread, monotonic_now, note_standard_streams,
     prepare_handler, resolve_sampling_signal,
@@ -12,6 +13,7 @@ use crate::session::callbacks::notify;
 use crate::session::env::{env_notices, environment};
 use crate::session::event_watcher::ensure_event_watcher;
 use crate::session::fork::ensure_fork_handlers;
+use crate::session::own_registration::register_if_recorded;
 use crate::session::running::{LIFE_CYCLE, reentrancy_error, running_session};
 use crate::state::{
     ActivePs, CORE_PS, CorePs, REGISTRATION_HOOKS, RacyFeatures, Session, SessionSettings,
@@ -38,6 +40,7 @@ pub(crate) fn ensure_core() {
         let fresh = CorePs::new();
         CORE_PS.get_mut(&mut PsLock::acquire()).get_or_insert(fresh);
         ensure_fork_handlers();
+        set_closed_stack_hook(register_if_recorded);
     }
     if is_main_thread() && !IS_REGISTERED_BY_INIT.replace(true) {
         register_current_thread("", REGISTRATION_HOOKS);
@@ -295,7 +298,7 @@ pub(crate) fn end_session() -> DeferredCleanup {
     let mut registered_threads = Vec::new();
     if !unmatched_filters.is_empty() {
         ThreadRegistry::for_each(&PsLock::acquire(), |thread| {
-            registered_threads.push(thread.unlocked_const_reader().info().name.clone());
+            registered_threads.push(thread.unlocked_const_reader_and_atomic_rw().name());
         });
         registered_threads.sort();
         registered_threads.dedup();

@@ -213,6 +213,15 @@ impl ActivePs {
         core_buffer().set_kept_bytes(bytes);
     }
 
+    /// Ends a thread that the sampler had found, unless it has registered.
+    pub(crate) fn end_unregistered(&self, thread: &OffThreadRef, now: TimeStamp, lock: &PsLock) {
+        let unlocked = thread.unlocked_const_reader_and_atomic_rw();
+        if !unlocked.is_registered() && unlocked.unregistered_at().is_none() {
+            thread.set_found_ended(now);
+            self.threads.borrow_mut().end_thread(thread, lock);
+        }
+    }
+
     pub(crate) fn generation(&self) -> Generation {
         self.session.generation
     }
@@ -224,9 +233,17 @@ impl ActivePs {
 
 /// Notifies the running session of threads that register and unregister.
 pub(crate) const REGISTRATION_HOOKS: RegistrationHooks = RegistrationHooks {
-    registered: |thread, lock| with_running_threads(lock, |threads| threads.add(thread, lock)),
+    found: |tid, lock| {
+        let active = ACTIVE_PS.get(lock).as_ref()?;
+        active.threads.borrow().find_unregistered(tid)
+    },
+    registered: |thread, lock| {
+        with_running_threads(lock, |threads| {
+            threads.add(thread, lock);
+        });
+    },
     unregistered: |thread, lock| {
-        with_running_threads(lock, |threads| threads.end_thread(thread, lock))
+        with_running_threads(lock, |threads| threads.end_thread(thread, lock));
     },
 };
 

@@ -9,7 +9,7 @@ use crate::platform::current_process_id;
 use crate::state::kept_shares::KeptKind;
 use crate::state::session::{Session, SessionCounts};
 use crate::threads::{OffThreadRef, ProfiledThreadData, ThreadRegistry};
-use crate::types::{KeptLimits, ThreadFilter, ThreadProfilingFeatures, TimeStamp};
+use crate::types::{KeptLimits, ThreadFilter, ThreadId, ThreadProfilingFeatures, TimeStamp};
 use crate::util::{PsLock, try_vec};
 
 /// Maximum number of ended threads without any entry; the newest ones are kept. Each takes about
@@ -69,29 +69,46 @@ impl ProfiledThreads {
 
     /// Adds all registered threads that the session records. Called when the session begins.
     pub(crate) fn begin(&mut self, lock: &PsLock) {
-        ThreadRegistry::for_each(lock, |thread| self.add(thread, lock));
+        ThreadRegistry::for_each(lock, |thread| {
+            self.add(thread, lock);
+        });
     }
 
-    /// Adds a thread if the session records it.
-    pub(crate) fn add(&mut self, thread: &OffThreadRef, lock: &PsLock) {
-        let name = &thread.unlocked_const_reader().info().name;
-        let is_selected = self.filter.selects(name, current_process_id());
-        let matches = self.filter.matches(name, current_process_id());
+    /// Adds a thread if the session records it, and returns whether it does. If it already records
+    /// the thread, it continues to: a thread's name may change.
+    pub(crate) fn add(&mut self, thread: &OffThreadRef, lock: &PsLock) -> bool {
+        let unlocked = thread.unlocked_rw_for_locked_profiler();
+        let name = unlocked.name();
+        let tid = unlocked.tid();
+        let is_selected = self.filter.selects(&name, tid, current_process_id());
+        let matches = self.filter.matches(&name, tid, current_process_id());
         (self.matched.iter_mut().zip(matches)).for_each(|(matched, matches)| *matched |= matches);
         let features =
             ThreadProfilingFeatures::in_session(self.session.settings.features, is_selected);
+        let before = unlocked.profiled_thread_data(lock);
         if features == ThreadProfilingFeatures::NOT_PROFILED {
-            return;
+            return before.is_some();
         }
-        let data = ProfiledThreadData {
+        let data = before.unwrap_or(ProfiledThreadData {
             live_index: self.live.len(),
             end_position: None,
-        };
-        thread
-            .unlocked_rw_for_locked_profiler()
-            .set_profiling_features(self.session.generation, features, data, lock);
-        self.live.push(thread.clone());
+        });
+        let features = features | unlocked.profiling_features();
+        unlocked.set_profiling_features(self.session.generation, features, data, lock);
+        if before.is_none() {
+            self.live.push(thread.clone());
+        }
         self.session.thread_changes.raise();
+        true
+    }
+
+    /// Returns the live thread with this id that the sampler has found and that has not registered.
+    pub(crate) fn find_unregistered(&self, tid: ThreadId) -> Option<OffThreadRef> {
+        let is_it = |live: &&OffThreadRef| {
+            let live = live.unlocked_const_reader_and_atomic_rw();
+            live.tid() == tid && !live.is_registered()
+        };
+        self.live.iter().find(is_it).cloned()
     }
 
     /// Moves a thread that has exited or unregistered to the ended threads. The buffer may still
@@ -155,12 +172,14 @@ impl ProfiledThreads {
     }
 
     /// Returns the filters that have selected no thread of the session, except for filters that
-    /// select another process.
+    /// select another process or exclude threads.
     pub(crate) fn unmatched_filters(&self) -> Vec<String> {
         let names_other = self.filter.names_other_process(current_process_id());
         (self.session.settings.filters.iter().zip(&self.matched))
             .zip(names_other)
-            .filter(|((_, matched), names_other)| !**matched && !names_other)
+            .filter(|((filter, matched), names_other)| {
+                !**matched && !names_other && !filter.starts_with('-')
+            })
             .map(|((filter, _), _)| filter.clone())
             .collect()
     }
@@ -205,8 +224,12 @@ impl ProfiledThreads {
             thread.update_profiled_thread_data(lock, |data| data.end_position = Some(buffer_end));
             if thread.has_entries_in(self.session.generation) {
                 self.dead.push_back(ended);
-            } else {
+            } else if thread.is_registered() {
                 self.empty.push_back(ended);
+            } else {
+                // It ended before its first sample.
+                let session = Arc::clone(&self.session);
+                self.drop_ended(Some(ended), &session.counts.unsampled_threads, lock);
             }
         }
         self.drop_excess(lock);
@@ -314,7 +337,7 @@ mod tests {
                     .unlocked_const_reader_and_atomic_rw()
                     .note_entry(session.generation);
             }
-            thread.set_ended_for_test(TimeStamp(serial));
+            thread.set_found_ended(TimeStamp(serial));
             threads.end_thread(&thread, lock);
             threads.set_written(serial, |_| false, lock);
         }
@@ -365,7 +388,7 @@ mod tests {
         for serial in 21..=26 {
             let thread = OffThreadRef::scripted(serial, "a thread", false, None);
             threads.add(&thread, &lock);
-            thread.set_ended_for_test(TimeStamp(serial));
+            thread.set_found_ended(TimeStamp(serial));
             threads.end_thread(&thread, &lock);
         }
         assert_eq!(serials(&threads), [5, 6, 7, 8, 21, 22, 23, 24, 25, 26]);

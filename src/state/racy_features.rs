@@ -7,13 +7,15 @@ use crate::platform::monotonic_now;
 use crate::types::{Features, TimeStamp};
 use crate::util::PsLock;
 
-const ACTIVE: u32 = 1 << 31;
-const PAUSED: u32 = 1 << 30;
-const SAMPLING_PAUSED: u32 = 1 << 29;
-const STATE_BITS: u32 = ACTIVE | PAUSED | SAMPLING_PAUSED;
+const ACTIVE: u64 = 1 << 31;
+const PAUSED: u64 = 1 << 30;
+const SAMPLING_PAUSED: u64 = 1 << 29;
+const STATE_BITS: u64 = ACTIVE | PAUSED | SAMPLING_PAUSED;
+/// Number of bits for the states and the features. The count is above them.
+const LOW_BITS: u32 = 40;
 
 const _: () = assert!(
-    Features::JS_SOURCES.bits() & STATE_BITS == 0,
+    Features::ALL.bits() & STATE_BITS == 0 && Features::ALL.bits() >> LOW_BITS == 0,
     "features and states share a word"
 );
 
@@ -29,7 +31,7 @@ pub(crate) enum PauseKind {
 }
 
 impl PauseKind {
-    const fn bit(self) -> u32 {
+    const fn bit(self) -> u64 {
         match self {
             Self::All => PAUSED,
             Self::Sampling => SAMPLING_PAUSED,
@@ -37,22 +39,22 @@ impl PauseKind {
     }
 }
 
-/// State of the profiler in one word. The lower half holds the states and the features, or 0 while
-/// the profiler is inactive. The upper half counts the starts and pauses of recording, so that two
+/// State of the profiler in one word. The lower bits hold the states and the features, or 0 while
+/// the profiler is inactive. The upper bits count the starts and pauses of recording, so that two
 /// reads also detect a pause that began and ended in between. The word changes under the `PsLock`,
 /// or in the child of a fork.
 #[derive(Debug)]
 struct StateWord(AtomicU64);
 
 impl StateWord {
-    fn change(&self, counts: bool, to: impl Fn(u32) -> u32) {
+    fn change(&self, counts: bool, to: impl Fn(u64) -> u64) {
         let before = self.0.load(Ordering::Relaxed);
-        let count = (before >> 32).wrapping_add(counts.into());
+        let count = (before >> LOW_BITS).wrapping_add(counts.into());
         // Sequentially consistent, like the load in `still_records`: the change does not wait in
         // this processor's store buffer. That does not order reads of the clock, hence
         // `let_other_processors_finish`.
         self.0
-            .swap(count << 32 | u64::from(to(before as u32)), Ordering::SeqCst);
+            .swap(count << LOW_BITS | to(low_of(before)), Ordering::SeqCst);
     }
 
     fn set_active(&self, features: Features) {
@@ -83,21 +85,25 @@ impl StateWord {
     }
 
     #[inline]
-    fn states_and_features(&self) -> u32 {
-        self.0.load(Ordering::Relaxed) as u32
+    fn states_and_features(&self) -> u64 {
+        low_of(self.0.load(Ordering::Relaxed))
     }
 
     #[inline]
     fn recording(&self) -> Option<Recording> {
         // Acquire: the caller reads the clock after this load, not before.
         let word = self.0.load(Ordering::Acquire);
-        (word as u32 & (ACTIVE | PAUSED) == ACTIVE).then(|| Recording::from_word(word))
+        (word & (ACTIVE | PAUSED) == ACTIVE).then(|| Recording::from_word(word))
     }
 
     #[inline]
     fn still_records(&self, since: Recording) -> bool {
         Recording::from_word(self.0.load(Ordering::SeqCst)) == since
     }
+}
+
+const fn low_of(word: u64) -> u64 {
+    word & ((1 << LOW_BITS) - 1)
 }
 
 /// Waits until reads of the clock and of this word on other processors can no longer appear in
@@ -119,7 +125,7 @@ pub(crate) struct Recording(u64);
 impl Recording {
     /// Ignores pauses of sampling, which do not end the period.
     const fn from_word(word: u64) -> Self {
-        Self(word & !(SAMPLING_PAUSED as u64))
+        Self(word & !SAMPLING_PAUSED)
     }
 }
 
@@ -199,7 +205,7 @@ impl RacyFeatures {
     }
 
     #[inline]
-    fn load() -> u32 {
+    fn load() -> u64 {
         STATE.states_and_features()
     }
 }
@@ -216,7 +222,7 @@ mod tests {
                 states & kind.bit() != 0,
                 "the clock is read within the pause"
             );
-            TimeStamp(u64::from(states))
+            TimeStamp(states)
         };
         assert_ne!(word.set_paused(kind, paused, clock), TimeStamp(0));
     }

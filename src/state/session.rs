@@ -128,6 +128,12 @@ counts! {
     handler_replacements,
     /// Threads that exited without unregistering.
     threads_found_dead,
+    /// Threads that were sampled although they had not registered.
+    unregistered_threads,
+    /// Threads that had not registered and ended before their first sample.
+    unsampled_threads,
+    /// Number of times that the system refused to list the process's threads.
+    refused_thread_lists,
     /// Threads that found no free capture slot. They have markers and CPU times.
     threads_without_stacks,
     /// 1 if the sampler panicked. No samples are taken afterwards.

@@ -1,8 +1,11 @@
-//! Registered threads.
+//! Threads, registered or found by the sampler.
 //!
 //! # Purpose
 //! Registration, the registry, and the ladder of accessors: which proof allows access to which data
 //! of a thread.
+//!
+//! A thread that the sampler finds has data of the same type, which the registry does not list. If
+//! that thread registers later, it registers with those data: a profile shows one thread.
 //!
 //! # Threads and locks
 //! A thread registers and unregisters itself; the sampler unregisters a thread that it finds dead.
@@ -34,6 +37,8 @@ mod registration;
 mod registration_data;
 #[forbid(unsafe_code)]
 mod registry;
+#[forbid(unsafe_code)]
+mod thread_name;
 
 pub(crate) use cached_thread_info::CachedThreadInfo;
 pub(crate) use off_thread_ref::OffThreadRef;
@@ -41,7 +46,8 @@ pub(crate) use profiled_thread_data::ProfiledThreadData;
 #[cfg(all(test, loom))]
 pub(crate) use registration::register;
 pub(crate) use registration::{
-    MAIN_THREAD_NAME, OnThreadRef, RegistrationHooks, register_current_thread, unregister,
-    unregister_current_thread,
+    MAIN_THREAD_NAME, OnThreadRef, RegistrationHooks, may_register_itself, register_current_thread,
+    register_current_thread_itself, unregister, unregister_current_thread,
 };
+pub(crate) use registration_data::ThreadRegistrationInfo;
 pub(crate) use registry::{RegistryForkGuard, ThreadRegistry};

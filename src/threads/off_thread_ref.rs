@@ -1,12 +1,13 @@
-//! References to registered threads, for use on any thread.
+//! References to threads that have registered or that the sampler has found, for use on any thread.
 
 use std::sync::Arc;
 
 use crate::threads::registration_data::{
-    ThreadRegistrationData, UnlockedConstReader, UnlockedConstReaderAndAtomicRw,
-    UnlockedRwForLockedProfiler,
+    ThreadRegistrationData, ThreadRegistrationInfo, UnlockedConstReader,
+    UnlockedConstReaderAndAtomicRw, UnlockedRwForLockedProfiler,
 };
-use crate::types::TimeStamp;
+use crate::threads::thread_name::ThreadName;
+use crate::types::{ThreadId, TimeStamp};
 
 /// A reference to a registered thread, for use on any thread. The thread may have exited; its data
 /// stay valid as long as the reference exists. (Gecko's reference is valid only under the registry
@@ -18,6 +19,15 @@ impl OffThreadRef {
     /// Creates the first reference to a registration.
     pub(in crate::threads) fn new(data: ThreadRegistrationData) -> Self {
         Self(Arc::new(data))
+    }
+
+    /// Creates a reference to a thread that has not registered. `name` is the system's.
+    pub(crate) fn of_found_thread(info: ThreadRegistrationInfo, name: &str, tid: ThreadId) -> Self {
+        Self::new(ThreadRegistrationData::new(
+            info,
+            ThreadName::of_system(name),
+            tid,
+        ))
     }
 
     /// Returns all data of the thread.
@@ -60,9 +70,8 @@ impl OffThreadRef {
         self.0.set_unregistered(at);
     }
 
-    /// Records when a scripted thread ended.
-    #[cfg(all(test, not(loom)))]
-    pub(crate) fn set_ended_for_test(&self, at: TimeStamp) {
+    /// Records when a thread was found to have ended that has not registered. Called once.
+    pub(crate) fn set_found_ended(&self, at: TimeStamp) {
         self.0.set_unregistered(at);
     }
 

@@ -8,14 +8,18 @@ use crate::capture::EventDelay;
 use crate::capture::SlotHandle;
 use crate::labels::close_profiling_stack;
 use crate::platform::{
-    SignalStack, current_stack_bounds, current_thread_id, current_thread_os_name, is_main_thread,
-    monotonic_now, thread_pointer,
+    AGE_RESOLUTION_NS, SignalStack, ThreadProbe, current_stack_bounds, current_thread_id,
+    current_thread_os_name, is_main_thread, monotonic_now, thread_pointer,
 };
 use crate::threads::off_thread_ref::OffThreadRef;
+#[cfg(any(test, fuzzing))]
+use crate::threads::registration_data::ThreadRegistrationData;
 use crate::threads::registration_data::{
-    ThreadRegistrationData, ThreadRegistrationInfo, UnlockedReaderAndAtomicRwOnThread,
+    ThreadRegistrationInfo, UnlockedReaderAndAtomicRwOnThread,
 };
 use crate::threads::registry::ThreadRegistry;
+#[cfg(any(test, fuzzing))]
+use crate::threads::thread_name::ThreadName;
 use crate::types::ThreadId;
 #[cfg(any(test, fuzzing))]
 use crate::types::TimeStamp;
@@ -38,11 +42,13 @@ impl OffThreadRef {
         let registered_at = TimeStamp::default();
         let info = ThreadRegistrationInfo {
             serial,
-            name: name.to_owned(),
             is_main,
             registered_at,
         };
-        let registration = Self::new(ThreadRegistrationData::new(info, None));
+        let name = ThreadName::given(name.to_owned());
+        let data = ThreadRegistrationData::new(info, name, current_thread_id());
+        data.set_registered(None);
+        let registration = Self::new(data);
         if let Some(ended_at) = ended_at {
             let _lock = PsLock::acquire();
             ThreadRegistry::add(&registration);
@@ -105,6 +111,9 @@ impl<'tls> OnThreadRef<'tls> {
 /// `PsLock`; supplied by a higher layer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RegistrationHooks {
+    /// Returns the thread with this id if the sampler has found it and it has not registered.
+    pub(crate) found: fn(ThreadId, &PsLock) -> Option<OffThreadRef>,
+    /// Called again if the thread gets another name.
     pub(crate) registered: fn(&OffThreadRef, &PsLock),
     pub(crate) unregistered: fn(&OffThreadRef, &PsLock),
 }
@@ -113,6 +122,7 @@ pub(crate) struct RegistrationHooks {
 impl RegistrationHooks {
     /// Hooks for tests without a session.
     pub(crate) const NONE: Self = Self {
+        found: |_, _| None,
         registered: |_, _| (),
         unregistered: |_, _| (),
     };
@@ -127,33 +137,42 @@ struct CurrentThread {
     /// The handler's stack, if the thread had none or too small a one: the thread may run
     /// coroutines whose stacks are too small for a signal.
     signal_stack: Option<SignalStack>,
+    /// Number of times that the application has registered the thread. 0 if the profiler has done
+    /// it itself.
     nesting: u32,
+    /// Whether the application has unregistered the thread. The profiler then does not register it
+    /// itself.
+    has_left: bool,
 }
 
 thread_local! {
     // The destructor unregisters a thread that exits without unregistering.
     static CURRENT: RefCell<CurrentThread> =
-        const { RefCell::new(CurrentThread { registration: None, hooks: None, slot: None, signal_stack: None, nesting: 0 }) };
+        const { RefCell::new(CurrentThread { registration: None, hooks: None, slot: None, signal_stack: None, nesting: 0, has_left: false }) };
 }
 
 impl CurrentThread {
-    fn begin(&mut self, name: &str, hooks: RegistrationHooks) {
+    /// Registers the thread, under this name if the application has given one.
+    fn begin(&mut self, name: Option<&str>, hooks: RegistrationHooks) {
         prepare_to_wait();
         let signal_stack = SignalStack::install_if_needed();
         let slot = acquire_slot().map(Arc::new);
-        let info = |serial| new_info(serial, name);
-        let registration = OffThreadRef::new(ThreadRegistrationData::new(
-            info(ThreadRegistry::next_serial()),
-            slot.as_ref(),
-        ));
-        register(&registration, hooks);
+        let registration = register_as(name, slot.as_ref(), hooks);
         *self = Self {
             registration: Some(registration),
             hooks: Some(hooks),
             slot,
             signal_stack,
-            nesting: self.nesting,
+            ..*self
         };
+    }
+
+    /// Names a thread that the profiler has registered itself.
+    fn rename(&self, name: &str) {
+        if let (Some(registration), Some(hooks)) = (&self.registration, self.hooks) {
+            registration.data().set_given_name(given_name(name));
+            (hooks.registered)(registration, &PsLock::acquire());
+        }
     }
 
     fn end(&mut self) {
@@ -185,11 +204,38 @@ pub(crate) fn register_current_thread(name: &str, hooks: RegistrationHooks) {
             return;
         };
         current.nesting = current.nesting.saturating_add(1);
+        current.has_left = false;
         // Without memory the thread stays unregistered, until it is registered again.
         if current.registration.is_none() && has_memory() {
-            current.begin(name, hooks);
+            current.begin(Some(name), hooks);
+        } else if current.nesting == 1 {
+            current.rename(name);
         }
     });
+}
+
+/// Registers the calling thread under the system's name, unless it is or was registered. The thread
+/// has something to record and the application has not registered it. Does nothing where
+/// [`register_current_thread`] does nothing.
+pub(crate) fn register_current_thread_itself(hooks: RegistrationHooks) {
+    let _ = CURRENT.try_with(|current| {
+        let Ok(mut current) = current.try_borrow_mut() else {
+            return;
+        };
+        if current.registration.is_none() && !current.has_left && has_memory() {
+            current.begin(None, hooks);
+        }
+    });
+}
+
+/// Returns whether the calling thread was never registered, and so may be by
+/// [`register_current_thread_itself`].
+pub(crate) fn may_register_itself() -> bool {
+    let may_register = |current: &RefCell<CurrentThread>| {
+        let current = current.try_borrow();
+        current.is_ok_and(|current| current.registration.is_none() && !current.has_left)
+    };
+    CURRENT.try_with(may_register).unwrap_or(false)
 }
 
 fn has_memory() -> bool {
@@ -203,14 +249,65 @@ pub(crate) fn unregister_current_thread() {
         let Ok(mut current) = current.try_borrow_mut() else {
             return;
         };
-        current.nesting = current.nesting.saturating_sub(1);
-        if current.nesting == 0 {
+        if current.nesting > 1 {
+            current.nesting -= 1;
+        } else if current.nesting == 1 {
+            current.nesting = 0;
+            current.has_left = true;
             current.end();
         }
     });
 }
 
+/// Registers the calling thread with these data, or with those that the sampler has of it if it has
+/// found the thread before.
+fn register_as(
+    name: Option<&str>,
+    slot: Option<&Arc<SlotHandle>>,
+    hooks: RegistrationHooks,
+) -> OffThreadRef {
+    let tid = current_thread_id();
+    let name = name.map(given_name);
+    let system_name = if name.is_none() {
+        name_or_default("", tid)
+    } else {
+        String::new()
+    };
+    let serial = ThreadRegistry::next_serial();
+    let lock = PsLock::acquire();
+    let found = (hooks.found)(tid, &lock).filter(is_calling_thread);
+    let registration = found.unwrap_or_else(|| {
+        let info = ThreadRegistrationInfo {
+            serial,
+            is_main: is_main_thread(),
+            registered_at: monotonic_now(),
+        };
+        OffThreadRef::of_found_thread(info, &system_name, tid)
+    });
+    let data = registration.data();
+    if is_main_thread() {
+        data.set_given_name(MAIN_THREAD_NAME.to_owned());
+    } else if let Some(name) = name {
+        data.set_given_name(name);
+    }
+    data.set_registered(slot);
+    ThreadRegistry::add(&registration);
+    (hooks.registered)(&registration, &lock);
+    registration
+}
+
+/// Returns whether the sampler has found the calling thread, and not an earlier one, which had the
+/// same id and has ended unnoticed.
+fn is_calling_thread(found: &OffThreadRef) -> bool {
+    let found_at = found.unlocked_const_reader_and_atomic_rw().had_tid_at();
+    let age_ns = ThreadProbe::new(current_thread_id()).age_ns();
+    age_ns.is_none_or(|age_ns| {
+        age_ns.saturating_add(AGE_RESOLUTION_NS) >= monotonic_now().since_ns(found_at)
+    })
+}
+
 /// Adds a thread to the registry and the session.
+#[cfg(all(test, loom))]
 pub(crate) fn register(registration: &OffThreadRef, hooks: RegistrationHooks) {
     let lock = PsLock::acquire();
     ThreadRegistry::add(registration);
@@ -239,18 +336,12 @@ fn acquire_slot() -> Option<SlotHandle> {
     Some(slot)
 }
 
-fn new_info(serial: u64, name: &str) -> ThreadRegistrationInfo {
-    let is_main = is_main_thread();
-    let name = if is_main {
+/// Returns the name of a thread that the application registers.
+fn given_name(name: &str) -> String {
+    if is_main_thread() {
         MAIN_THREAD_NAME.to_owned()
     } else {
         name_or_default(name, current_thread_id())
-    };
-    ThreadRegistrationInfo {
-        serial,
-        name,
-        is_main,
-        registered_at: monotonic_now(),
     }
 }
 

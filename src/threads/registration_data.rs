@@ -1,4 +1,4 @@
-//! The data of a registered thread, and the accessors that control which code may use them.
+//! The data of a thread that has registered or was found by the sampler, and the accessors that control which code may use them.
 //!
 //! The data are private to this file. Each accessor offers some of the data and, by `Deref`,
 //! everything that the accessor below it offers. An accessor is obtained only from an
@@ -11,7 +11,7 @@
 //! | accessor | proof | offers |
 //! |---|---|---|
 //! | [`UnlockedConstReader`] | none | data that never change |
-//! | [`UnlockedConstReaderAndAtomicRw`] | none | reads of the atomics |
+//! | [`UnlockedConstReaderAndAtomicRw`] | none | reads of the atomics, and the system's name |
 //! | [`UnlockedRwForLockedProfiler`] | a [`PsLock`] in each call | what a session records of the thread, and its data about the thread |
 //! | [`UnlockedReaderAndAtomicRwOnThread`] | created only on the thread | writes to the thread's own atomics |
 //!
@@ -24,13 +24,16 @@
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+
+use once_cell::race::OnceBox;
 
 use crate::capture::SlotHandle;
 use crate::platform::{current_thread_id, monotonic_now};
 use crate::threads::atomic_profiling_state::AtomicProfilingState;
 use crate::threads::profiled_thread_data::ProfiledThreadData;
+use crate::threads::thread_name::ThreadName;
 use crate::types::{Generation, ThreadId, ThreadProfilingFeatures, TimeStamp};
 use crate::util::{PsCell, PsLock};
 
@@ -40,20 +43,26 @@ pub(crate) struct ThreadRegistrationInfo {
     /// Number of the registration in this process. Entries identify their thread by it, because the
     /// kernel reuses thread ids.
     pub(crate) serial: u64,
-    pub(crate) name: String,
     pub(crate) is_main: bool,
+    /// When the thread registered, or was found by the sampler before that.
     pub(crate) registered_at: TimeStamp,
 }
 
-/// All data of a registered thread.
+/// All data of a thread that has registered, or that the sampler has found.
 #[derive(Debug)]
 pub(crate) struct ThreadRegistrationData {
     /// Written on creation. Read by any thread.
     info: ThreadRegistrationInfo,
-    /// Written on creation. Read by any thread. The thread owns its slot; the sampler shares the
-    /// slot while it samples the thread. After the thread has exited, the slot serves another
-    /// thread.
-    slot: Weak<SlotHandle>,
+    /// The given name is written once, by the thread itself; the system's name by the sampler. Read
+    /// by any thread.
+    name: ThreadName,
+    /// Whether the thread has registered, or the sampler has found it. Written once, by the thread
+    /// itself. Read by any thread.
+    is_registered: AtomicBool,
+    /// Written once, by the thread itself. Read by any thread. The thread owns its slot; the sampler
+    /// shares the slot while it samples the thread. After the thread has exited, the slot serves
+    /// another thread.
+    slot: OnceBox<Weak<SlotHandle>>,
     /// Written on creation, and by the thread itself in the child of a fork. Read by any thread.
     tid: AtomicI32,
     /// Time at which the thread had that id, in ns. Written and read like the id.
@@ -77,13 +86,16 @@ pub(crate) struct ThreadRegistrationData {
 }
 
 impl ThreadRegistrationData {
-    /// Creates the data of the calling thread.
-    pub(crate) fn new(info: ThreadRegistrationInfo, slot: Option<&Arc<SlotHandle>>) -> Self {
+    /// Creates the data of the thread with this id. It counts as found by the sampler, until
+    /// [`Self::set_registered`].
+    pub(crate) fn new(info: ThreadRegistrationInfo, name: ThreadName, tid: ThreadId) -> Self {
         Self {
             had_tid_at: AtomicU64::new(info.registered_at.0),
             info,
-            slot: slot.map_or_else(Weak::new, Arc::downgrade),
-            tid: AtomicI32::new(current_thread_id().to_number()),
+            name,
+            is_registered: AtomicBool::new(false),
+            slot: OnceBox::new(),
+            tid: AtomicI32::new(tid.to_number()),
             announced: AtomicU32::new(0),
             unregistered_at: AtomicU64::new(0),
             profiling: AtomicProfilingState::new(),
@@ -91,6 +103,20 @@ impl ThreadRegistrationData {
             registry_index: AtomicUsize::new(usize::MAX),
             profiled: PsCell::new(Cell::new(None)),
         }
+    }
+
+    /// Records that the calling thread has registered, and its slot.
+    pub(crate) fn set_registered(&self, slot: Option<&Arc<SlotHandle>>) {
+        if let Some(slot) = slot {
+            // A thread that was registered once is not registered again by the same data.
+            let _ = self.slot.set(Box::new(Arc::downgrade(slot)));
+        }
+        self.is_registered.store(true, Ordering::Release);
+    }
+
+    /// Sets the name with which the thread registers, unless it has one.
+    pub(crate) fn set_given_name(&self, name: String) {
+        self.name.set_given(name);
     }
 
     /// Returns the index in the registry's list. Called only by the registry, under its lock.
@@ -149,22 +175,22 @@ impl<'r> UnlockedConstReader<'r> {
     ///
     /// Written on registration. Read by any thread. Lock: none.
     pub(crate) fn data_bytes(&self) -> u64 {
-        const ALLOCATIONS: usize = 3;
+        const ALLOCATIONS: usize = 4;
         const BYTES: usize = size_of::<ThreadRegistrationData>()
             + size_of::<SlotHandle>()
             + ALLOCATIONS * (2 * size_of::<usize>() + 16);
-        (BYTES + self.0.info.name.capacity()) as u64
+        (BYTES + self.0.name.bytes()) as u64
     }
 
     /// Returns the slot into which the thread's stacks are captured; `None` when the thread has
-    /// exited. Also `None` when the system had no memory for a slot or could not report the stack's
-    /// bounds: such a thread has markers, but no stacks.
+    /// exited or has not registered. Also `None` when the system had no memory for a slot or could
+    /// not report the stack's bounds.
     ///
     /// Written on registration. Read by any thread. Lock: none; the slot itself controls which
     /// thread may write it.
     #[doc(alias = "PlatformDataCRef")]
     pub(crate) fn slot(&self) -> Option<Arc<SlotHandle>> {
-        self.0.slot.upgrade()
+        self.0.slot.get()?.upgrade()
     }
 }
 
@@ -174,6 +200,28 @@ impl<'r> UnlockedConstReader<'r> {
 pub(crate) struct UnlockedConstReaderAndAtomicRw<'r>(UnlockedConstReader<'r>);
 
 impl UnlockedConstReaderAndAtomicRw<'_> {
+    /// Returns the thread's name.
+    ///
+    /// The given name is written by the thread itself, the system's by the sampler. Read by any
+    /// thread. Lock: none.
+    pub(crate) fn name(&self) -> String {
+        self.0.0.name.get()
+    }
+
+    /// Sets the name that the system reports. Returns false if that is the one it had.
+    ///
+    /// Written by the sampler. Read by any thread. Lock: none.
+    pub(crate) fn set_system_name(&self, name: &str) -> bool {
+        self.0.0.name.set_system(name)
+    }
+
+    /// Returns whether the thread has registered. Otherwise the sampler has found it.
+    ///
+    /// Written by the thread itself. Read by any thread. Lock: none.
+    pub(crate) fn is_registered(&self) -> bool {
+        self.0.0.is_registered.load(Ordering::Acquire)
+    }
+
     /// Returns the thread's id.
     ///
     /// Written by the thread itself, in the child of a fork. Read by any thread. Lock: none.

@@ -73,6 +73,20 @@ impl ThreadRegistry {
         REGISTRY.lock_shared().live.iter().find(is_it).cloned()
     }
 
+    /// Replaces the contents of `ids` by the ids of all registered threads, sorted. Returns false if
+    /// there is no memory for them.
+    pub(crate) fn list_ids(ids: &mut Vec<ThreadId>) -> bool {
+        let registry = REGISTRY.lock_shared();
+        ids.clear();
+        if ids.try_reserve(registry.live.len()).is_err() {
+            return false;
+        }
+        let id_of = |live: &OffThreadRef| live.unlocked_const_reader_and_atomic_rw().tid();
+        ids.extend(registry.live.iter().map(id_of));
+        ids.sort_unstable();
+        true
+    }
+
     /// Calls `visit` with each registered thread. The `PsLock` prevents registrations and
     /// unregistrations during the call.
     #[doc(alias = "LockedRegistry")]

@@ -2,16 +2,19 @@
 
 use crate::types::error::UnknownFeature;
 
-/// A set of features, which say what to record. The bits are Gecko's.
+/// A set of features, which say what to record.
+///
+/// Bits 0 to 28 are those of Gecko's features. Gecko keeps its states in bits 29 to 31, so these
+/// belong to no feature. Features that Gecko does not have begin at bit 32.
 ///
 /// The set may contain features that this build or machine does not support. They are dropped at
 /// start, as in Gecko.
 #[doc(alias = "ProfilerFeature")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Features(u32);
+pub struct Features(u64);
 
 struct Row {
-    bit: u32,
+    bit: u64,
     name: &'static str,
     default: bool,
     available: bool,
@@ -26,6 +29,12 @@ macro_rules! features {
                 #[doc = concat!("`", $name, "`: ", $doc)]
                 pub const $constant: Self = Self(1 << $bit);
             )+
+        }
+
+        impl Features {
+            /// All features, available or not.
+            #[cfg(has_profiler)]
+            pub(crate) const ALL: Self = Self(0 $(| 1 << $bit)+);
         }
 
         const ROWS: &[Row] = &[
@@ -64,7 +73,7 @@ features! {
     16 CPU_ALL_THREADS "cpuallthreads" no yes "CPU time of all registered threads.";
     17 SAMPLING_ALL_THREADS "samplingallthreads" no yes "stacks of all registered threads.";
     18 MARKERS_ALL_THREADS "markersallthreads" no yes "markers of all registered threads.";
-    19 UNREGISTERED_THREADS "unregisteredthreads" no no "threads that are not registered.";
+    19 UNREGISTERED_THREADS "unregisteredthreads" no yes "CPU use of unregistered threads as markers of the main thread.";
     20 PROCESS_CPU "processcpu" yes yes "counters of the process's CPU time and memory.";
     21 POWER "power" no no "energy counters.";
     22 CPU_FREQ "cpufreq" no no "CPU frequency markers.";
@@ -74,6 +83,7 @@ features! {
     26 SANDBOX "sandbox" no no "markers of sandbox violations.";
     27 FLOWS "flows" no yes "all flow markers.";
     28 JS_SOURCES "jssources" no no "sources of scripts.";
+    32 NO_UNREGISTERED_SAMPLING "nounregisteredsampling" no yes "no samples of unregistered threads.";
 }
 
 impl Features {
@@ -81,12 +91,12 @@ impl Features {
     pub const NONE: Self = Self(0);
 
     /// Creates a set from bits. `profiler_start` rejects bits that belong to no feature.
-    pub const fn from_bits(bits: u32) -> Self {
+    pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 
     /// Returns the bits, as `MOZ_PROFILER_STARTUP_FEATURES_BITFIELD` accepts them.
-    pub const fn bits(self) -> u32 {
+    pub const fn bits(self) -> u64 {
         self.0
     }
 
@@ -119,8 +129,8 @@ impl Features {
 
     /// Returns the bits that belong to no feature.
     #[cfg(has_profiler)]
-    pub(crate) fn unknown_bits(self) -> u32 {
-        self.0 & !Self::from_rows(|_| true).0
+    pub(crate) fn unknown_bits(self) -> u64 {
+        self.0 & !Self::ALL.0
     }
 
     /// Returns the available features of the set, and the features that those imply.

@@ -1,6 +1,6 @@
 //! Selects the threads to profile, by Gecko's rules for filters.
 
-use crate::types::ids::ProcessId;
+use crate::types::ids::{ProcessId, ThreadId};
 
 /// The thread filters of a session, in lower case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,24 +18,49 @@ impl ThreadFilter {
         }
     }
 
-    /// Returns whether the filters select a thread with this name in this process.
+    /// Returns whether the filters select a thread with this name and id in this process.
     ///
     /// An empty list selects every thread, and so do `*` and the empty filter. Other filters select
-    /// threads whose name contains them; `pid:N` selects all threads of process N.
+    /// threads whose name contains them; `pid:N` selects all threads of process N, and `tid:N` the
+    /// thread N. A filter after a `-` excludes the threads that it would select. A list that only
+    /// excludes selects all other threads.
     #[doc(alias = "ShouldProfileThread")]
-    pub(crate) fn selects(&self, thread_name: &str, process: ProcessId) -> bool {
-        self.lowercased.is_empty() || self.matches(thread_name, process).any(|matches| matches)
+    pub(crate) fn selects(&self, thread_name: &str, tid: ThreadId, process: ProcessId) -> bool {
+        let matches = self.matches(thread_name, tid, process);
+        let (mut has_selecting, mut is_selected) = (false, false);
+        for (filter, matches) in self.lowercased.iter().zip(matches) {
+            if filter.starts_with('-') {
+                if matches {
+                    return false;
+                }
+            } else {
+                has_selecting = true;
+                is_selected |= matches;
+            }
+        }
+        is_selected || !has_selecting
     }
 
-    /// Returns for each filter whether it selects a thread with this name in this process.
+    /// Returns for each filter whether it selects or excludes a thread with this name and id in this
+    /// process.
     pub(crate) fn matches(
         &self,
         thread_name: &str,
+        tid: ThreadId,
         process: ProcessId,
     ) -> impl Iterator<Item = bool> {
         let name = thread_name.to_ascii_lowercase();
         self.lowercased.iter().map(move |filter| {
-            filter == "*" || name.contains(filter.as_str()) || parse_pid(filter) == Some(process)
+            let (excludes, filter) = match filter.strip_prefix('-') {
+                Some(filter) => (true, filter),
+                None => (false, filter.as_str()),
+            };
+            // An empty filter selects every thread, but excludes none.
+            let is_in_name = name.contains(filter) && !(excludes && filter.is_empty());
+            filter == "*"
+                || is_in_name
+                || parse_pid(filter) == Some(process)
+                || parse_tid(filter) == Some(tid)
         })
     }
 
@@ -58,11 +83,17 @@ impl ThreadFilter {
 }
 
 fn parse_pid(filter: &str) -> Option<ProcessId> {
-    let digits = filter.strip_prefix("pid:")?;
-    digits
-        .bytes()
-        .all(|byte| byte.is_ascii_digit())
-        .then(|| digits.parse().ok().map(ProcessId::from_number))?
+    parse_number(filter, "pid:").map(ProcessId::from_number)
+}
+
+fn parse_tid(filter: &str) -> Option<ThreadId> {
+    parse_number(filter, "tid:").map(ThreadId::from_number)
+}
+
+fn parse_number(filter: &str, prefix: &str) -> Option<i32> {
+    let digits = filter.strip_prefix(prefix)?;
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| digits.parse().ok())?
 }
 
 #[cfg(test)]
@@ -74,7 +105,7 @@ mod tests {
         let own = ProcessId::from_number(42);
         let selects = |filters: &[&str], name: &str| {
             let filters: Vec<String> = filters.iter().map(ToString::to_string).collect();
-            ThreadFilter::new(&filters).selects(name, own)
+            ThreadFilter::new(&filters).selects(name, ThreadId::from_number(77), own)
         };
         assert!(selects(&[], "any"));
         assert!(selects(&["*"], "any"));
@@ -88,11 +119,30 @@ mod tests {
     }
 
     #[test]
+    fn selects_by_id_and_excludes_after_a_dash() {
+        let selects = |filters: &[&str], name: &str, tid: i32| {
+            let filters: Vec<String> = filters.iter().map(ToString::to_string).collect();
+            let (tid, own) = (ThreadId::from_number(tid), ProcessId::from_number(42));
+            ThreadFilter::new(&filters).selects(name, tid, own)
+        };
+        assert!(selects(&["tid:77"], "any", 77) && !selects(&["tid:77"], "any", 78));
+        assert!(!selects(&["tid:"], "any", 77));
+        assert!(selects(&["-GC"], "worker", 77) && !selects(&["-GC"], "gc thread", 77));
+        assert!(!selects(&["-tid:77", "*"], "any", 77) && selects(&["-tid:77"], "any", 78));
+        assert!(selects(&["worker", "-worker 2"], "Worker 1", 77));
+        assert!(!selects(&["worker", "-worker 2"], "Worker 2", 77));
+        assert!(!selects(&["worker", "-worker 2"], "other", 77));
+        assert!(selects(&["-"], "any", 77), "excludes nothing");
+    }
+
+    #[test]
     fn matches_and_names_other_process_answer_for_each_filter() {
         let own = ProcessId::from_number(42);
         let filters = ["WORK", "pid:42", "pid:43", "pid:4x", "main"].map(str::to_owned);
         let filter = ThreadFilter::new(&filters);
-        let matches: Vec<_> = filter.matches("worker-1", own).collect();
+        let matches: Vec<_> = filter
+            .matches("worker-1", ThreadId::from_number(77), own)
+            .collect();
         assert_eq!(matches, [true, true, false, false, false]);
         let others: Vec<_> = filter.names_other_process(own).collect();
         assert_eq!(others, [false, false, true, false, false]);

@@ -6,6 +6,8 @@ mod channel;
 mod kept_file;
 mod other_threads_activity;
 mod own_descriptors;
+#[forbid(unsafe_code)]
+mod own_threads;
 mod profiler_thread;
 #[forbid(unsafe_code)]
 mod resident_memory;
@@ -13,6 +15,7 @@ mod resident_memory;
 mod shared_jobs;
 mod signal_stack;
 mod stack_bounds;
+mod task_list;
 #[forbid(unsafe_code)]
 mod thread_probe;
 
@@ -23,9 +26,11 @@ pub(crate) use own_descriptors::{
     feed_own_descriptors, has_own_descriptors, is_out_of_descriptors, on_own_descriptors,
     use_own_descriptors,
 };
+pub(crate) use own_threads::{forget_own_threads_in_child, is_own_thread, is_own_thread_beginning};
 pub(crate) use profiler_thread::{ProfilerThread, spawn_profiler_thread};
 pub(crate) use resident_memory::ResidentMemory;
 pub(crate) use shared_jobs::share_jobs;
 pub(crate) use signal_stack::SignalStack;
-pub(crate) use stack_bounds::{StackBounds, current_stack_bounds};
-pub(crate) use thread_probe::{ProbeResult, ThreadProbe};
+pub(crate) use stack_bounds::{StackBounds, current_stack_bounds, top_of_main_stack};
+pub(crate) use task_list::{TaskList, read_thread_name};
+pub(crate) use thread_probe::{AGE_RESOLUTION_NS, ProbeResult, ThreadProbe};

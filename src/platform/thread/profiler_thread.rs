@@ -21,6 +21,8 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::platform::thread::own_threads::BeginningThread;
+
 type Body = Box<dyn FnOnce() + Send>;
 
 /// Size of the stack of a profiler thread, in bytes. Independent of the application's limits: the
@@ -31,6 +33,7 @@ const STACK_BYTES: usize = 2 << 20;
 struct Start {
     name: &'static CStr,
     body: Body,
+    beginning: BeginningThread,
 }
 
 /// A thread created by [`spawn_profiler_thread`]. Dropping this value detaches the thread.
@@ -42,7 +45,13 @@ unsafe impl Send for ProfilerThread {}
 
 extern "C" fn run(start: *mut c_void) -> *mut c_void {
     // SAFETY: *ours*.
-    let Start { name, body } = *unsafe { Box::from_raw(start.cast::<Start>()) };
+    let start = *unsafe { Box::from_raw(start.cast::<Start>()) };
+    let Start {
+        name,
+        body,
+        beginning,
+    } = start;
+    let _own_thread = beginning.enter();
     // The kernel truncates the name to 15 bytes and a terminator.
     let _ = nix::sys::prctl::set_name(name);
     // A panic that unwinds ends this thread only. A body whose creator must learn of a panic
@@ -62,6 +71,7 @@ pub(crate) fn spawn_profiler_thread(
     let start = Box::into_raw(Box::new(Start {
         name,
         body: Box::new(body),
+        beginning: BeginningThread::new(),
     }));
     let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
     let attributes = attributes.as_mut_ptr();

@@ -10,6 +10,18 @@ pub(crate) struct StackBounds {
     pub(crate) top: u64,
 }
 
+impl StackBounds {
+    /// Bounds that contain no address.
+    pub(crate) const NONE: Self = Self {
+        low: u64::MAX,
+        top: 0,
+    };
+
+    pub(crate) fn contain(&self, address: u64) -> bool {
+        (self.low..self.top).contains(&address)
+    }
+}
+
 /// Returns the stack bounds of the calling thread, or `None` if the C library does not know them.
 ///
 /// Cost: a few microseconds; on the main thread it also reads files in `/proc`.
@@ -43,10 +55,16 @@ fn top_of_main_frames(low: u64, top: u64) -> Option<u64> {
     if !identity::is_main_thread() {
         return None;
     }
+    top_of_main_stack().filter(|start| (low + 1..top).contains(start))
+}
+
+/// Returns an address just above the oldest frame of the main thread, called from any thread;
+/// `None` if the kernel does not say. Cost: it reads a file in `/proc`.
+pub(crate) fn top_of_main_stack() -> Option<u64> {
     // The word at `start_stack` is the argument count. The frame of `_start` ends directly above
     // it; the rest of the 64 bytes is a margin.
     let start = procfs::own_stat()?.start_stack.checked_add(64)? & !7;
-    (low < start && start < top).then_some(start)
+    (start > 64).then_some(start)
 }
 
 #[cfg(test)]

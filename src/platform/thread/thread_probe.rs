@@ -21,6 +21,9 @@ const STATUS_BYTES: usize = 16 << 10;
 /// file does. That takes the kernel longer.
 const FIRST_REAL_TIME: i32 = 32;
 
+/// Resolution of the age that [`ThreadProbe::age_ns`] returns, and some more, in ns.
+pub(crate) const AGE_RESOLUTION_NS: u64 = 20_000_000;
+
 /// State of a thread, as reported by the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ProbeResult {

@@ -1,11 +1,8 @@
 //! Whether the thread with a registration's id is still the one that registered.
 
-use crate::platform::{ThreadProbe, monotonic_now};
+use crate::platform::{AGE_RESOLUTION_NS, ThreadProbe, monotonic_now};
 use crate::state::Session;
 use crate::threads::OffThreadRef;
-
-/// The resolution of the kernel's record of a thread's start, and some more.
-const RESOLUTION_NS: u64 = 20_000_000;
 
 /// Whether the thread with the id is the one that registered. Within a session, a CPU clock that goes
 /// back shows another thread. But a thread that registered before the session may have ended
@@ -34,8 +31,8 @@ impl Identity {
             let thread = registration.unlocked_const_reader_and_atomic_rw();
             let had_id_for_ns = monotonic_now().since_ns(thread.had_tid_at());
             let age_ns = probe.age_ns();
-            let is_younger =
-                age_ns.is_some_and(|age_ns| age_ns.saturating_add(RESOLUTION_NS) < had_id_for_ns);
+            let is_younger = age_ns
+                .is_some_and(|age_ns| age_ns.saturating_add(AGE_RESOLUTION_NS) < had_id_for_ns);
             *self = if is_younger {
                 Self::Another
             } else {

@@ -35,7 +35,7 @@ fn phase_after_tick(registration: &OffThreadRef, has_stopped: bool) -> SlotPhase
             data,
             &PsLock::acquire(),
         );
-    let mut thread = ThreadSampler::new(registration.clone(), &session);
+    let mut thread = ThreadSampler::new(registration.clone(), &session, 0);
     if has_stopped {
         session.request_stop();
     }

@@ -40,7 +40,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::capture::{SlotHandle, SlotPhase};
+use crate::capture::{
+    CaptureHeader, CutCopy, FIRST_FOUND_BYTES, FoundStack, SlotHandle, SlotPhase,
+};
 use crate::platform::{
     BlockedAt, ProbeResult, Sent, SignalTicket, ThreadProbe, monotonic_now, send_request,
     signal_is_queued, thread_cpu_ns, thread_exists,
@@ -71,6 +73,29 @@ const SHORT_ABSENCE_NS: u64 = 10_000;
 /// report it, in ns. A process can become dumpable again, and `/proc` can be mounted.
 const HIDDEN_NS: u64 = 1_000_000_000;
 
+/// Returns the slot of a thread that has registered, without the requests of an earlier session.
+fn registered_slot(registration: &OffThreadRef) -> Option<Arc<SlotHandle>> {
+    let slot = registration.unlocked_const_reader().slot()?;
+    slot.retire();
+    slot.set_timer(-1);
+    Some(slot)
+}
+
+/// Returns a slot for a thread that has not registered. The kernel's own threads in the process have
+/// no stack: `io_uring` has some.
+fn slot_for_found(registration: &OffThreadRef) -> Option<Arc<SlotHandle>> {
+    const KERNEL_THREADS: &str = "iou-";
+    let thread = registration.unlocked_const_reader_and_atomic_rw();
+    if thread.name().starts_with(KERNEL_THREADS) {
+        return None;
+    }
+    let slot = SlotHandle::acquire()?;
+    slot.retire();
+    slot.set_timer(-1);
+    slot.bind_to_found_thread(FIRST_FOUND_BYTES);
+    Some(Arc::new(slot))
+}
+
 /// Reports that a thread exited without unregistering.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Exited;
@@ -81,6 +106,8 @@ pub(crate) struct ThreadSampler {
     registration: OffThreadRef,
     /// The slot for the thread's captures; `None` if its stacks are not recorded.
     slot: Option<Arc<SlotHandle>>,
+    /// What is known of the stack of a thread that has not registered; `None` for one that has.
+    found: Option<FoundStack>,
     state: ThreadState,
     probe: ThreadProbe,
     identity: Identity,
@@ -103,25 +130,31 @@ pub(crate) struct ThreadSampler {
 }
 
 impl ThreadSampler {
-    pub(crate) fn new(registration: OffThreadRef, session: &Session) -> Self {
+    /// Begins to sample a thread. The CPU time that it has used in the last `unseen_ns` belongs to
+    /// its first sample, because nobody has sampled it then.
+    pub(crate) fn new(registration: OffThreadRef, session: &Session, unseen_ns: u64) -> Self {
         let unlocked = registration.unlocked_const_reader_and_atomic_rw();
         let features = unlocked.profiling_features();
-        let slot = unlocked.slot();
-        if let Some(slot) = &slot {
-            // Drop the requests of an earlier session.
-            slot.retire();
-            slot.set_timer(-1);
-        }
         let records_stacks = session.records_stacks_of(features);
+        let is_found = !unlocked.is_registered();
+        let slot = if is_found {
+            Some(&registration)
+                .filter(|_| records_stacks)
+                .and_then(slot_for_found)
+        } else {
+            registered_slot(&registration)
+        };
         if slot.is_none() && records_stacks {
             SessionCounts::add(&session.counts.threads_without_stacks, 1);
         }
         let tid = unlocked.tid();
-        let cpu_ns = thread_cpu_ns(tid).unwrap_or(0);
+        let seen_cpu_ns = thread_cpu_ns(tid).unwrap_or(0);
+        let cpu_ns = seen_cpu_ns.saturating_sub(unseen_ns);
         Self {
             probe: ThreadProbe::new(tid),
             identity: Identity::at_start(&registration, session),
             samples: SampleRecorder::new(registration.serial(), features, cpu_ns, session),
+            found: is_found.then(|| FoundStack::new(unlocked.info().is_main)),
             registration,
             slot: slot.filter(|_| records_stacks),
             state: ThreadState::Running,
@@ -132,7 +165,7 @@ impl ThreadSampler {
             fp_requested_at: None,
             frame_pointers: FramePointerCache::default(),
             timer: TimerState::default(),
-            seen_cpu_ns: cpu_ns,
+            seen_cpu_ns,
             seen_at: TimeStamp(0),
         }
     }
@@ -171,6 +204,7 @@ impl ThreadSampler {
         if !self.identity.is_the_same(&self.registration, &self.probe) {
             return Err(Exited);
         }
+        self.follow_registration(context.session);
         if !context.is_handler_in_place {
             self.end_timer();
         }
@@ -211,6 +245,21 @@ impl ThreadSampler {
             }
         }
         Ok(())
+    }
+
+    /// Uses the slot of a thread that has registered since it was found: that slot knows the bounds
+    /// of the thread's stack, and its labels.
+    fn follow_registration(&mut self, session: &Session) {
+        let thread = self.registration.unlocked_const_reader_and_atomic_rw();
+        if self.found.is_none() || !thread.is_registered() {
+            return;
+        }
+        self.found = None;
+        let records_stacks = session.records_stacks_of(thread.profiling_features());
+        if let Some(slot) = registered_slot(&self.registration).filter(|_| records_stacks) {
+            self.abandon_request();
+            self.slot = Some(slot);
+        }
     }
 
     /// Reads the thread's CPU clock; `None` if the kernel refuses.
@@ -385,7 +434,9 @@ impl ThreadSampler {
         let Some(cpu_ns) = cpu_ns else {
             return false;
         };
+        // A timer's signal does not find the slot of a thread that has not registered.
         let has_timer = context.session.uses_timers()
+            && self.found.is_none()
             && context.may_request()
             && !self.blocks_signal(None, context)
             && self.timer.ensure(self.tid(), slot, context.session);
@@ -599,6 +650,19 @@ impl ThreadSampler {
         let unwound = unwind_counted(context, |unwinder, native| {
             self.frame_pointers.unwind(at, &captured, unwinder, native)
         });
+        if context.scratch.native.truncated
+            && let Some(found) = self.found.as_mut().filter(|found| !found.contains(at.sp))
+        {
+            match found.after_cut_copy(slot, view.stack().len()) {
+                CutCopy::IsComplete => {}
+                CutCopy::RepeatLonger => {
+                    drop(view);
+                    return self.capture_remotely(slot, at, cpu_ns, context);
+                }
+                CutCopy::AskThread if self.blocks_signal(Some(at), context) => {}
+                CutCopy::AskThread => return false,
+            }
+        }
         // If a request at this place did not supply the frame pointer, do not send another. A
         // thread that masks the signal would not answer.
         if unwound == Some(RemoteUnwind::NeedsFramePointer)
@@ -650,6 +714,12 @@ impl ThreadSampler {
         self.may_block_signal = false;
         self.signal_mask = SignalMask::default();
         let header = *view.header();
+        if self.is_better_repeated(slot, &header) {
+            drop(view);
+            let count = &context.session.counts.repeated_captures;
+            state.count_unused_capture(slot, header.time, cpu_ns, context, count);
+            return;
+        }
         if view.enlarge_slot() {
             let count = &context.session.counts.repeated_captures;
             state.count_unused_capture(slot, header.time, cpu_ns, context, count);
@@ -728,6 +798,21 @@ impl ThreadSampler {
         if is_asleep && slot.event_delay().state_in_handler() == header.event_loop {
             // The thread went back to sleep, or is about to.
             self.begin_idle_period(cpu_ns, self.announced_sleep(), context);
+        }
+    }
+
+    /// Searches for the bounds of the stack of a thread that has not registered, with what its handler
+    /// has found. Returns whether its next capture has more of the stack than this one.
+    fn is_better_repeated(&mut self, slot: &SlotHandle, header: &CaptureHeader) -> bool {
+        let Some(found) = &mut self.found else {
+            return false;
+        };
+        let had_failed = found.has_failed();
+        if found.search(slot, header.registers.sp, header.thread_pointer) {
+            let copied_to = header.stack_start.saturating_add(header.stack_bytes as u64);
+            found.contains(copied_to)
+        } else {
+            found.has_failed() && !had_failed && header.stack_bytes >= FIRST_FOUND_BYTES
         }
     }
 

@@ -472,7 +472,7 @@ mod tests {
             params(&[(FEATURES_BITFIELD, "2147483904")]).features,
             Features::STACK_WALK
         );
-        for bad in ["-1", "0x100", "stackwalk", "4294967296"] {
+        for bad in ["-1", "0x100", "stackwalk", "18446744073709551616"] {
             assert_refused(FEATURES_BITFIELD, bad);
         }
     }

@@ -72,7 +72,7 @@ variables! {
         "What to record. Unknown names are reported and ignored. An empty value records labels, \
         the innermost address, and markers."
         Some(apply_features);
-    FEATURES_BITFIELD "MOZ_PROFILER_STARTUP_FEATURES_BITFIELD" "a number below 2^32"
+    FEATURES_BITFIELD "MOZ_PROFILER_STARTUP_FEATURES_BITFIELD" "a number below 2^64"
         "The features, as the sum of their bits. Overrides the names." Some(apply_features_bitfield);
     FILTERS "MOZ_PROFILER_STARTUP_FILTERS"
         "parts of thread names, separated by commas; * for all threads, pid:N for a process"
@@ -135,7 +135,7 @@ pub(crate) fn help_text() -> String {
             (false, true) => ['s', 'S'],
             (false, false) => ['x', '-'],
         }[usize::from(is_available)];
-        text += &format!("  {mark} {:>9} \"{name}\" {description}\n", feature.bits());
+        text += &format!("  {mark} {:>10} \"{name}\" {description}\n", feature.bits());
     }
     text
 }
@@ -153,11 +153,11 @@ mod tests {
                 .all(|variable| text.contains(&format!("\n  {}=<", variable.name)))
         );
         assert!(
-            text.contains("  D       256 \"stackwalk\" native stacks"),
+            text.contains("  D        256 \"stackwalk\" native stacks"),
             "{text}"
         );
-        assert!(text.contains("  d         1 \"java\""), "{text}");
-        assert!(text.contains("  s        16 \"fileioall\""), "{text}");
+        assert!(text.contains("  d          1 \"java\""), "{text}");
+        assert!(text.contains("  s         16 \"fileioall\""), "{text}");
         assert!(text.contains("  -      1024 \"nostacksampling\""), "{text}");
         assert!(
             text.contains("  x      8192 \"audiocallbacktracing\""),

@@ -144,7 +144,7 @@ pub(crate) fn apply_features_bitfield(reading: &mut Reading, value: &str) -> Res
     let bits = value
         .trim()
         .parse()
-        .map_err(|_| "not a whole number below 2^32".to_owned())?;
+        .map_err(|_| "not a whole number below 2^64".to_owned())?;
     // Unknown bits are dropped, as unknown names are.
     let features = Features::from_bits(bits);
     if let unknown @ 1.. = features.unknown_bits() {

@@ -230,7 +230,7 @@ impl ModelBuilder<'_> {
         }
         profile.threads.push(Thread {
             process: 0,
-            name: info.name.clone(),
+            name: registration.name(),
             tid: registration.tid().to_number().to_string(),
             is_main: info.is_main,
             registered_ns: Some(time(self.source.ns_since_start(info.registered_at))),

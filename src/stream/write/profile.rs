@@ -180,11 +180,10 @@ fn write_threads(
         .threads
         .iter()
         .partition(|context| context.thread.unlocked_const_reader().info().is_main);
-    if !process
-        .threads
-        .iter()
-        .any(|context| context.thread.unlocked_const_reader().info().name == MAIN_THREAD_NAME)
-    {
+    if !process.threads.iter().any(|context| {
+        let thread = context.thread.unlocked_const_reader_and_atomic_rw();
+        thread.name() == MAIN_THREAD_NAME
+    }) {
         write_placeholder_main_thread(json, source);
     }
     let in_order = [main, others].concat();

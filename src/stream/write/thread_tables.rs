@@ -33,7 +33,7 @@ pub(crate) fn write_thread<'a>(
     let registration = context.thread.unlocked_const_reader_and_atomic_rw();
     let info = registration.info();
     json.object(|json| {
-        write_head(json, source, &info.name);
+        write_head(json, source, &registration.name());
         json.key("registerTime")
             .time_ms(source.ns_since_start(info.registered_at));
         match registration.unregistered_at() {

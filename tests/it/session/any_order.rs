@@ -114,7 +114,7 @@ impl Actor<'_> {
     fn params(&mut self) -> StartParams {
         let features = match self.random.below(4) {
             0 => Features::default(),
-            1 => Features::from_bits(self.random.below(1 << 29) as u32) | Features::STACK_WALK,
+            1 => Features::from_bits(self.random.below(1 << 29)) | Features::STACK_WALK,
             2 => {
                 Features::CPU_ALL_THREADS
                     | Features::MARKERS_ALL_THREADS

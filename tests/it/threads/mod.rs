@@ -8,3 +8,4 @@ mod main_thread_ended;
 mod registration;
 #[cfg(target_env = "gnu")]
 mod reused_ids;
+mod unregistered;

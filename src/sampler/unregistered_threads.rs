@@ -1,0 +1,333 @@
+//! Finds the threads of the process that have not registered, so that they are sampled, too.
+//!
+//! The system says how many threads there are in one call, which the sampler makes on each tick. It
+//! reads the list of threads when that number has changed, when a thread that it samples has ended,
+//! and now and then. So it finds a thread on the first tick of its life, and the cost with a thousand
+//! sleeping threads is that of the one call.
+//!
+//! A thread that the application has registered and unregistered is left alone.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+use crate::platform::{
+    TaskList, current_process_id, is_own_thread, is_own_thread_beginning, monotonic_now,
+    read_thread_name,
+};
+use crate::state::{ActivePs, Session, SessionCounts};
+use crate::threads::{MAIN_THREAD_NAME, OffThreadRef, ThreadRegistrationInfo, ThreadRegistry};
+use crate::types::{Features, ThreadId, TimeStamp};
+
+/// Minimum time between two reads of the list, as a multiple of how long the last one took: about
+/// 5 % of a processor while many threads begin and end beside many that live.
+const MIN_PAUSE_FACTOR: u64 = 20;
+/// Maximum time between two reads: as a multiple of how long the last one took, which is 0.1 % of a
+/// processor, and in ns.
+const MAX_PAUSE_FACTOR: u64 = 1000;
+const MAX_PAUSE_NS: u64 = 1_000_000_000;
+/// Time until the list is read again after the system has refused it, in ns.
+const REFUSED_PAUSE_NS: u64 = 1_000_000_000;
+/// Maximum time between two reads of a thread's name, in ns.
+const MAX_NAME_AGE_NS: u64 = 10_000_000_000;
+/// Maximum number of names that are read on a tick. Each takes some 6 µs.
+const NAMES_PER_TICK: usize = 16;
+
+/// What the sampler knows of a thread in the system's list.
+#[derive(Debug)]
+enum Known {
+    /// It is one of the profiler's own.
+    Own,
+    Registered,
+    /// It has unregistered, and ends or wants to be left alone.
+    Left,
+    /// It has not registered, or had not when it was found, and the session records it.
+    Recorded(OffThreadRef),
+    /// It has not registered, and the session's filters do not select it.
+    NotSelected(OffThreadRef),
+}
+
+/// A thread whose name is to be read.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct NameCheck {
+    due: TimeStamp,
+    thread: ThreadId,
+    /// Time between the last check and this one, in ns.
+    wait_ns: u64,
+}
+
+/// The search for threads that have not registered. Used by the sampler.
+#[derive(Debug, Default)]
+pub(crate) struct UnregisteredThreads {
+    list: TaskList,
+    known: HashMap<ThreadId, Known>,
+    names: BinaryHeap<Reverse<NameCheck>>,
+    /// Number of threads when the list was last read.
+    count: u64,
+    /// Whether the list is known to be out of date.
+    is_stale: bool,
+    read_at: Option<TimeStamp>,
+    /// The list is read again not before the first time, and not after the second.
+    not_before: TimeStamp,
+    not_after: TimeStamp,
+    /// Memory that is reused from list to list.
+    listed: Vec<ThreadId>,
+    registered: Vec<ThreadId>,
+}
+
+impl UnregisteredThreads {
+    /// Searches for new threads and for those that have ended, and updates the session's threads.
+    /// Returns how long nobody has looked before, in ns: a new thread may have run for that long.
+    pub(crate) fn follow(&mut self, session: &Session, now: TimeStamp) -> u64 {
+        if session
+            .settings
+            .features
+            .contains(Features::NO_UNREGISTERED_SAMPLING)
+        {
+            return 0;
+        }
+        self.read_due_names(session, now);
+        if now < self.not_before || !self.has_changed(now) {
+            return 0;
+        }
+        let unseen_ns = self.read_at.map_or(0, |read_at| now.since_ns(read_at));
+        if self.read_list(session, now) {
+            self.read_at = Some(now);
+            let took_ns = monotonic_now().since_ns(now);
+            self.not_before = now.plus_ns(took_ns * MIN_PAUSE_FACTOR);
+            self.not_after = now.plus_ns((took_ns * MAX_PAUSE_FACTOR).max(MAX_PAUSE_NS));
+        } else {
+            SessionCounts::add(&session.counts.refused_thread_lists, 1);
+            self.not_before = now.plus_ns(REFUSED_PAUSE_NS);
+        }
+        unseen_ns
+    }
+
+    /// Notes that a sampled thread has ended or registered, so that another one may have its place in
+    /// the list.
+    pub(crate) fn expect_change(&mut self) {
+        self.is_stale = true;
+    }
+
+    /// Reads the names of all threads that have not registered, for a profile.
+    pub(crate) fn read_all_names(&mut self, session: &Session) {
+        let threads = self.known.values().filter_map(Known::unregistered);
+        let renamed: Vec<_> = threads
+            .filter(|thread| read_name(thread))
+            .cloned()
+            .collect();
+        self.select_renamed(session, &renamed);
+    }
+
+    fn has_changed(&mut self, now: TimeStamp) -> bool {
+        std::mem::take(&mut self.is_stale)
+            || now >= self.not_after
+            || self.list.count().is_ok_and(|count| count != self.count)
+    }
+
+    /// Reads the list. Returns false if the system refuses it, or if there is no memory for it.
+    fn read_list(&mut self, session: &Session, now: TimeStamp) -> bool {
+        if self.list.read(&mut self.listed).is_err() {
+            return false;
+        }
+        // Asked after the list was read, and before the threads are told apart.
+        let has_unknown_own = is_own_thread_beginning();
+        self.listed.sort_unstable();
+        self.count = self.listed.len() as u64;
+        let listed = self.listed.len();
+        if !ThreadRegistry::list_ids(&mut self.registered)
+            || self.known.try_reserve(listed).is_err()
+            || self.names.try_reserve(listed).is_err()
+        {
+            return false;
+        }
+        self.forget_ended(session, now);
+        let mut new = Vec::new();
+        for &thread in &self.listed {
+            let is_registered = self.registered.binary_search(&thread).is_ok();
+            let known = self.known.get_mut(&thread);
+            match known.filter(|known| !known.is_outlived()) {
+                Some(known) => known.follow(is_registered),
+                None if is_registered => {
+                    self.known.insert(thread, Known::Registered);
+                }
+                None if is_own_thread(thread) => {
+                    self.known.insert(thread, Known::Own);
+                }
+                // It may be the profiler's.
+                None if has_unknown_own => self.is_stale = true,
+                None => new.push(thread),
+            }
+        }
+        self.add_new(session, &new, now);
+        true
+    }
+
+    /// Forgets the threads that are no longer listed, and ends those that the session records.
+    fn forget_ended(&mut self, session: &Session, now: TimeStamp) {
+        let listed = &self.listed;
+        let is_listed = |thread: &ThreadId| listed.binary_search(thread).is_ok();
+        let ended = self.known.extract_if(|thread, _| !is_listed(thread));
+        let ended: Vec<_> = ended
+            .filter_map(|(_, known)| known.into_recorded())
+            .collect();
+        if !ended.is_empty() {
+            ActivePs::with(session, |active, lock| {
+                for thread in &ended {
+                    active.end_unregistered(thread, now, lock);
+                }
+            });
+        }
+    }
+
+    fn add_new(&mut self, session: &Session, new: &[ThreadId], now: TimeStamp) {
+        let is_first = self.read_at.is_none();
+        let found_at = if is_first { session.started_at } else { now };
+        let found = new
+            .iter()
+            .filter_map(|&thread| found_thread(thread, found_at));
+        // Their names are read without a lock.
+        let found: Vec<_> = found.collect();
+        if found.is_empty() {
+            return;
+        }
+        let selected = ActivePs::with(session, |active, lock| {
+            let mut threads = active.threads.borrow_mut();
+            // A thread may have registered since the list was read.
+            let selects = |thread: &OffThreadRef| {
+                let id = thread.unlocked_const_reader_and_atomic_rw().tid();
+                ThreadRegistry::find(id)
+                    .is_none()
+                    .then(|| threads.add(thread, lock))
+            };
+            found.iter().map(selects).collect::<Vec<_>>()
+        });
+        for (thread, is_selected) in found.into_iter().zip(selected.unwrap_or_default()) {
+            let id = thread.unlocked_const_reader_and_atomic_rw().tid();
+            let known = match is_selected {
+                None => Known::Registered,
+                Some(true) => {
+                    SessionCounts::add(&session.counts.unregistered_threads, 1);
+                    Known::Recorded(thread)
+                }
+                Some(false) => Known::NotSelected(thread),
+            };
+            self.known.insert(id, known);
+            // A thread begins with the name of the one that created it, and gets its own soon.
+            let wait_ns = session.settings.interval.as_nanos() as u64;
+            self.check_name_later(id, now, wait_ns);
+        }
+    }
+
+    fn check_name_later(&mut self, thread: ThreadId, now: TimeStamp, wait_ns: u64) {
+        let due = now.plus_ns(wait_ns);
+        self.names.push(Reverse(NameCheck {
+            due,
+            thread,
+            wait_ns,
+        }));
+    }
+
+    /// Reads the names that are due. The older a thread is, the more rarely its name is read.
+    fn read_due_names(&mut self, session: &Session, now: TimeStamp) {
+        let mut renamed = Vec::new();
+        for _ in 0..NAMES_PER_TICK {
+            let due = self.names.peek().filter(|check| check.0.due <= now);
+            let Some(&Reverse(check)) = due else { break };
+            self.names.pop();
+            // Another thread may have the id by now; then its name is checked once more.
+            let thread = self.known.get(&check.thread).and_then(Known::unregistered);
+            let Some(thread) = thread.cloned() else {
+                continue;
+            };
+            if read_name(&thread) {
+                renamed.push(thread);
+            }
+            let wait_ns = check.wait_ns.saturating_mul(2).min(MAX_NAME_AGE_NS);
+            self.check_name_later(check.thread, now, wait_ns);
+        }
+        self.select_renamed(session, &renamed);
+    }
+
+    /// Records threads whose new names the filters select.
+    fn select_renamed(&mut self, session: &Session, renamed: &[OffThreadRef]) {
+        if renamed.is_empty() {
+            return;
+        }
+        ActivePs::with(session, |active, lock| {
+            for thread in renamed {
+                let is_selected = active.threads.borrow_mut().add(thread, lock);
+                let id = thread.unlocked_const_reader_and_atomic_rw().tid();
+                let known = self.known.get_mut(&id);
+                if let Some(known @ Known::NotSelected(_)) = known.filter(|_| is_selected) {
+                    SessionCounts::add(&session.counts.unregistered_threads, 1);
+                    *known = Known::Recorded(thread.clone());
+                }
+            }
+        });
+    }
+}
+
+impl Known {
+    /// Returns a thread that had not registered when it was found.
+    fn unregistered(&self) -> Option<&OffThreadRef> {
+        match self {
+            Self::Recorded(thread) | Self::NotSelected(thread) => Some(thread),
+            Self::Own | Self::Registered | Self::Left => None,
+        }
+    }
+
+    fn into_recorded(self) -> Option<OffThreadRef> {
+        match self {
+            Self::Recorded(thread) => Some(thread),
+            _ => None,
+        }
+    }
+
+    /// Returns whether a sampled thread was found to have ended, so that the listed one is another
+    /// thread, to which the system has given the same id.
+    fn is_outlived(&self) -> bool {
+        self.unregistered().is_some_and(|thread| {
+            let thread = thread.unlocked_const_reader_and_atomic_rw();
+            thread.unregistered_at().is_some() && !thread.is_registered()
+        })
+    }
+
+    /// Follows a thread that is still listed.
+    fn follow(&mut self, is_registered: bool) {
+        let has_registered =
+            |thread: &OffThreadRef| thread.unlocked_const_reader_and_atomic_rw().is_registered();
+        match self {
+            Self::Own => {}
+            _ if is_registered => *self = Self::Registered,
+            Self::Registered => *self = Self::Left,
+            Self::Recorded(thread) | Self::NotSelected(thread) if has_registered(thread) => {
+                *self = Self::Left;
+            }
+            Self::Left | Self::Recorded(_) | Self::NotSelected(_) => {}
+        }
+    }
+}
+
+/// Returns a thread that has not registered, with the system's name. `None` if it has ended.
+fn found_thread(thread: ThreadId, found_at: TimeStamp) -> Option<OffThreadRef> {
+    let name = read_thread_name(thread)?;
+    let is_main = thread.to_number() == current_process_id().to_number();
+    let info = ThreadRegistrationInfo {
+        serial: ThreadRegistry::next_serial(),
+        is_main,
+        registered_at: found_at,
+    };
+    let name = match is_main {
+        true => MAIN_THREAD_NAME,
+        false => &name,
+    };
+    Some(OffThreadRef::of_found_thread(info, name, thread))
+}
+
+/// Reads the name of a thread. Returns whether it is another one than before.
+fn read_name(thread: &OffThreadRef) -> bool {
+    let is_main = thread.unlocked_const_reader().info().is_main;
+    let thread = thread.unlocked_const_reader_and_atomic_rw();
+    let name = read_thread_name(thread.tid()).filter(|_| !is_main);
+    name.is_some_and(|name| thread.set_system_name(&name))
+}

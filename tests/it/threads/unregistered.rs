@@ -1,0 +1,474 @@
+//! Threads that do not register are sampled as if they did.
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::mpsc;
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use crate::common::seccomp::{Filtered, answer_calls};
+use crate::common::{Read, isolated, mark, one_loop, wait_until, work};
+use gekkota::{Features, ProfilerSession, ProfilingCategoryPair, StartParams, register_thread};
+
+const CATEGORY: ProfilingCategoryPair = ProfilingCategoryPair::Other(None);
+
+/// A thread that runs until this is dropped.
+struct Busy {
+    ends: mpsc::Sender<()>,
+    id: i32,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[inline(never)]
+fn spin_until_the_end(end: &mpsc::Receiver<()>) {
+    while matches!(end.try_recv(), Err(mpsc::TryRecvError::Empty)) {
+        work(1000);
+    }
+}
+
+#[inline(never)]
+fn spin_deep_until_the_end(depth: u32, end: &mpsc::Receiver<()>) -> u64 {
+    let frame = [u64::from(depth); 128];
+    if depth == 0 {
+        spin_until_the_end(end);
+    } else {
+        spin_deep_until_the_end(depth - 1, end);
+    }
+    std::hint::black_box(&frame)[3]
+}
+
+fn own_id() -> i32 {
+    nix::unistd::gettid().as_raw()
+}
+
+impl Busy {
+    /// Starts a thread that runs `body` and ends soon after its receiver is disconnected.
+    fn start(name: &str, body: impl FnOnce(mpsc::Receiver<()>) + Send + 'static) -> Self {
+        let ((ends, end), (has_id, id)) = (mpsc::channel(), mpsc::channel());
+        let thread = Builder::new().name(name.to_owned()).spawn(move || {
+            has_id.send(own_id()).expect("the test waits");
+            body(end);
+        });
+        Self {
+            ends,
+            id: id.recv().expect("the thread's id"),
+            thread: Some(thread.expect("a thread")),
+        }
+    }
+
+    fn spinning(name: &str) -> Self {
+        Self::start(name, |end| spin_until_the_end(&end))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let (other, _) = mpsc::channel();
+        drop(std::mem::replace(&mut self.ends, other));
+        let joined = self.thread.take().map(JoinHandle::join);
+        assert!(joined.is_some_and(|joined| joined.is_ok()));
+    }
+}
+
+fn start() -> ProfilerSession {
+    ProfilerSession::start(StartParams::default()).expect("start")
+}
+
+fn sample_count(name: &str) -> usize {
+    let read = Read::of_running();
+    let threads = read
+        .threads()
+        .iter()
+        .filter(|thread| thread["name"] == name);
+    let rows =
+        |thread: &serde_json::Value| thread["samples"]["data"].as_array().map_or(0, Vec::len);
+    threads.map(rows).sum()
+}
+
+/// Returns the profile of the session once this thread has this many samples.
+fn profile_with(session: ProfilerSession, name: &str, samples: usize) -> Read {
+    wait_until("the thread has samples", || {
+        one_loop();
+        sample_count(name) >= samples
+    });
+    Read::from_profile(&session.finish().expect("a profile"))
+}
+
+/// Returns the names of all threads of a profile but the main thread and those of the test itself.
+fn other_names(read: &Read) -> Vec<String> {
+    let names = read
+        .threads()
+        .iter()
+        .filter_map(|thread| thread["name"].as_str());
+    let own = std::thread::current();
+    let own = own
+        .name()
+        .unwrap_or_default()
+        .get(..15)
+        .unwrap_or_default()
+        .to_owned();
+    let mut names: Vec<_> = names
+        .filter(|name| *name != "GeckoMain" && !own.starts_with(name) && *name != own)
+        .map(str::to_owned)
+        .collect();
+    names.sort();
+    names
+}
+
+/// Returns how many of a thread's samples have this function, and are whole.
+fn whole_with(read: &Read, thread: &str, function: &str) -> [usize; 2] {
+    let samples = read.samples(thread);
+    let has = |part: &str, stack: &[String]| stack.iter().any(|frame| frame.contains(part));
+    let with = samples.iter().filter(|sample| has(function, &sample.stack));
+    let whole = with.filter(|sample| !has("(truncated)", &sample.stack));
+    [whole.count(), samples.len()]
+}
+
+#[test]
+fn busy_threads_that_began_before_and_during_the_session_have_whole_stacks() {
+    isolated(|| {
+        let _before = Busy::spinning("before");
+        let session = start();
+        let _during = Busy::spinning("during");
+        let deep = Busy::start("deep", |end| {
+            spin_deep_until_the_end(400, &end);
+        });
+        for name in ["before", "during"] {
+            wait_until("the thread has samples", || sample_count(name) >= 20);
+        }
+        let read = profile_with(session, "deep", 20);
+        drop(deep);
+        for (thread, function) in [
+            ("before", "spin_until_the_end"),
+            ("during", "spin_until_the_end"),
+            ("deep", "spin_deep_until_the_end"),
+        ] {
+            let [whole, all] = whole_with(&read, thread, function);
+            // The first samples may be of the thread's start.
+            assert!(whole + 5 >= all, "{thread}: {whole} of {all}");
+        }
+        let deepest = read
+            .samples("deep")
+            .iter()
+            .map(|sample| sample.stack.len())
+            .max();
+        assert!(deepest >= Some(400));
+        assert_eq!(read.count("samples_on_other_stacks"), 0);
+        assert!(read.count("unregistered_threads") >= 3);
+    });
+}
+
+/// A thread that the C library makes: it has no signal stack and, at first, its creator's name.
+extern "C" fn wait_in_c(flag: *mut c_void) -> *mut c_void {
+    // SAFETY: the flag outlives this thread, which is joined.
+    let ends = unsafe { &*flag.cast::<AtomicBool>() };
+    // SAFETY: the name is a constant.
+    unsafe { libc::pthread_setname_np(libc::pthread_self(), c"waits in C".as_ptr()) };
+    while !ends.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::ptr::null_mut()
+}
+
+#[test]
+fn sleeping_thread_of_a_c_library_has_its_name_and_whole_stacks() {
+    isolated(|| {
+        let session = start();
+        let mut ends = AtomicBool::new(false);
+        let mut thread = 0;
+        let flag = (&raw mut ends).cast();
+        // SAFETY: the flag outlives the thread, which is joined.
+        let made = unsafe { libc::pthread_create(&mut thread, std::ptr::null(), wait_in_c, flag) };
+        assert_eq!(made, 0);
+        let read = profile_with(session, "waits in C", 30);
+        ends.store(true, Ordering::Relaxed);
+        // SAFETY: the thread is joined once.
+        assert_eq!(
+            unsafe { libc::pthread_join(thread, std::ptr::null_mut()) },
+            0
+        );
+        let [whole, all] = whole_with(&read, "waits in C", "wait_in_c");
+        assert!(whole + 5 >= all, "{whole} of {all}");
+        assert!(read.count("remote_samples") > 0);
+    });
+}
+
+#[test]
+fn thread_that_registers_later_is_one_thread_with_labels() {
+    isolated(|| {
+        let session = start();
+        let (register, registers) = mpsc::channel::<()>();
+        let thread = Busy::start("early name", move |end| {
+            while registers.try_recv() == Err(mpsc::TryRecvError::Empty) {
+                work(1000);
+            }
+            register_thread("given name");
+            gekkota::auto_profiler_label!("after", CATEGORY);
+            spin_until_the_end(&end);
+        });
+        wait_until("it is sampled", || sample_count("early name") >= 10);
+        let before = sample_count("early name");
+        register.send(()).expect("the thread waits");
+        wait_until("it has registered", || {
+            sample_count("given name") >= before + 10
+        });
+        let read = profile_with(session, "given name", before + 20);
+        drop(thread);
+        assert_eq!(other_names(&read), ["given name"]);
+        let samples = read.samples("given name");
+        let labelled = samples
+            .iter()
+            .position(|sample| sample.stack.iter().any(|frame| frame == "after"));
+        assert!(labelled.is_some_and(|first| first >= 10), "{labelled:?}");
+        let times: Vec<_> = samples.iter().map(|sample| sample.time_ms).collect();
+        assert!(times.is_sorted());
+    });
+}
+
+#[test]
+fn markers_and_labels_of_an_unregistered_thread_are_on_its_track() {
+    isolated(|| {
+        let session = start();
+        let thread = Busy::start("marks", |end| {
+            mark("first");
+            gekkota::auto_profiler_label!("label", CATEGORY);
+            mark("second");
+            spin_until_the_end(&end);
+        });
+        let read = profile_with(session, "marks", 20);
+        drop(thread);
+        let markers: Vec<_> = read
+            .markers("marks")
+            .into_iter()
+            .map(|marker| marker.0)
+            .collect();
+        assert_eq!(markers, ["first", "second"]);
+        let samples = read.samples("marks");
+        let has_label = |stack: &[String]| stack.iter().any(|frame| frame == "label");
+        assert!(samples.iter().any(|sample| has_label(&sample.stack)));
+        assert_eq!(other_names(&read), ["marks"]);
+    });
+}
+
+#[test]
+fn label_registers_a_thread_only_during_a_session() {
+    isolated(|| {
+        gekkota::profiler_init();
+        let label_and_ask = || {
+            gekkota::auto_profiler_label!("label", CATEGORY);
+            gekkota::thread::profiler_thread_is_registered()
+        };
+        let on_a_thread = || std::thread::spawn(label_and_ask).join().expect("no panic");
+        assert!(!on_a_thread());
+        let session = start();
+        assert!(on_a_thread());
+        drop(session);
+        let without = StartParams::default();
+        let features = without.features | Features::NO_UNREGISTERED_SAMPLING;
+        let session = ProfilerSession::start(without.features(features)).expect("start");
+        assert!(!on_a_thread());
+        drop(session);
+    });
+}
+
+#[test]
+fn filters_select_and_exclude_by_name_and_id() {
+    isolated(|| {
+        let (one, two) = (Busy::spinning("worker one"), Busy::spinning("worker two"));
+        let other = Busy::spinning("other");
+        let names_with = |filters: &[&str]| {
+            let params = StartParams::default().filters(filters.iter().copied());
+            let session = ProfilerSession::start(params).expect("start");
+            for _ in 0..3 {
+                one_loop();
+            }
+            other_names(&Read::from_profile(&session.finish().expect("a profile")))
+        };
+        assert_eq!(names_with(&["worker"]), ["worker one", "worker two"]);
+        assert_eq!(names_with(&["worker", "-two"]), ["worker one"]);
+        assert_eq!(names_with(&[&format!("tid:{}", two.id)]), ["worker two"]);
+        let without = names_with(&[&format!("-tid:{}", one.id), "-other"]);
+        assert_eq!(without, ["worker two"]);
+        drop((one, two, other));
+    });
+}
+
+#[test]
+fn feature_leaves_unregistered_threads_out() {
+    isolated(|| {
+        let _busy = Busy::spinning("busy");
+        let params = StartParams::default();
+        let features = params.features | Features::NO_UNREGISTERED_SAMPLING;
+        let session = ProfilerSession::start(params.features(features)).expect("start");
+        for _ in 0..5 {
+            one_loop();
+        }
+        let read = Read::from_profile(&session.finish().expect("a profile"));
+        assert_eq!(other_names(&read), [""; 0]);
+        assert_eq!(read.count("unregistered_threads"), 0);
+    });
+}
+
+#[test]
+fn thread_that_renames_itself_is_found_by_its_new_name() {
+    isolated(|| {
+        let params = StartParams::default().filters(["second"]);
+        let session = ProfilerSession::start(params).expect("start");
+        let thread = Busy::start("first", |end| {
+            // Found under its first name, and not selected.
+            for _ in 0..5 {
+                one_loop();
+            }
+            // SAFETY: the name is a constant.
+            unsafe { libc::pthread_setname_np(libc::pthread_self(), c"second".as_ptr()) };
+            spin_until_the_end(&end);
+        });
+        let read = profile_with(session, "second", 5);
+        drop(thread);
+        assert_eq!(other_names(&read), ["second"]);
+    });
+}
+
+#[test]
+fn thread_that_has_unregistered_is_left_alone() {
+    isolated(|| {
+        let session = start();
+        let thread = Busy::start("leaves", |end| {
+            register_thread("registered");
+            for _ in 0..5 {
+                one_loop();
+            }
+            gekkota::unregister_thread();
+            mark("not recorded");
+            spin_until_the_end(&end);
+        });
+        wait_until("it has unregistered", || {
+            !Read::of_running().thread("registered")["unregisterTime"].is_null()
+        });
+        for _ in 0..10 {
+            one_loop();
+        }
+        let read = Read::from_profile(&session.finish().expect("a profile"));
+        drop(thread);
+        assert_eq!(other_names(&read), ["registered"]);
+        assert!(read.markers("registered").is_empty());
+    });
+}
+
+#[test]
+fn thread_that_awaits_the_sampling_signal_does_not_receive_it() {
+    isolated(|| {
+        let session = start();
+        let received = std::sync::Arc::new(AtomicI32::new(0));
+        let thread_received = std::sync::Arc::clone(&received);
+        let thread = Busy::start("awaits", move |end| {
+            let mut all = nix::sys::signal::SigSet::all();
+            all.remove(nix::sys::signal::Signal::SIGSEGV);
+            all.thread_block().expect("a mask");
+            while matches!(end.try_recv(), Err(mpsc::TryRecvError::Empty)) {
+                let wait = libc::timespec {
+                    tv_sec: 0,
+                    tv_nsec: 3_000_000,
+                };
+                // SAFETY: the set and the time are locals.
+                let signal =
+                    unsafe { libc::sigtimedwait(all.as_ref(), std::ptr::null_mut(), &wait) };
+                thread_received.fetch_max(signal, Ordering::Relaxed);
+            }
+        });
+        let read = profile_with(session, "awaits", 50);
+        drop(thread);
+        assert_eq!(received.load(Ordering::Relaxed), 0);
+        assert!(read.count("remote_samples") > 0);
+    });
+}
+
+#[test]
+fn threads_of_a_sandbox_have_whole_stacks() {
+    isolated(|| {
+        // Docker's filter, for example, allows nearly all calls, but it is a filter.
+        let errors = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+        let allowed = libc::SECCOMP_RET_ALLOW;
+        answer_calls(
+            Filtered::AllThreads,
+            &[libc::SYS_process_vm_readv],
+            errors,
+            allowed,
+        );
+        let session = start();
+        let busy = Busy::spinning("busy");
+        let deep = Busy::start("deep", |end| {
+            spin_deep_until_the_end(400, &end);
+        });
+        wait_until("it is sampled", || sample_count("busy") >= 20);
+        let read = profile_with(session, "deep", 20);
+        drop((busy, deep));
+        for thread in ["busy", "deep"] {
+            let [whole, all] = whole_with(&read, thread, "until_the_end");
+            assert!(whole + 5 >= all, "{thread}: {whole} of {all}");
+        }
+    });
+}
+
+#[test]
+fn main_thread_is_sampled_if_another_thread_starts_the_profiler() {
+    // The tests of this binary run on other threads than the main one, which waits for them.
+    isolated(|| {
+        let session = start();
+        let read = profile_with(session, "GeckoMain", 20);
+        let samples = read.samples("GeckoMain");
+        let is_whole = |stack: &[String]| !stack.iter().any(|frame| frame.contains("(truncated)"));
+        assert!(
+            samples
+                .iter()
+                .all(|sample| is_whole(&sample.stack) && sample.stack.len() > 3)
+        );
+    });
+}
+
+#[test]
+fn threads_of_the_profiler_are_not_sampled() {
+    isolated(|| {
+        gekkota::profiler_control_by_signals(gekkota::ControlSignals::default()).expect("control");
+        let session = start();
+        let busy = Busy::spinning("busy");
+        one_loop();
+        let read = profile_with(session, "busy", 20);
+        drop(busy);
+        assert_eq!(other_names(&read), ["busy"]);
+    });
+}
+
+#[test]
+fn short_threads_are_sampled_or_counted() {
+    const THREADS: u64 = 100;
+    isolated(|| {
+        let session = start();
+        for _ in 0..THREADS {
+            Builder::new()
+                .name("short".to_owned())
+                .spawn(|| work(20_000))
+                .expect("a thread")
+                .join()
+                .expect("no panic");
+        }
+        one_loop();
+        one_loop();
+        let read = Read::from_profile(&session.finish().expect("a profile"));
+        let threads = read
+            .threads()
+            .iter()
+            .filter(|thread| thread["name"] == "short");
+        let mut listed = 0;
+        for thread in threads {
+            listed += 1;
+            let rows = thread["samples"]["data"].as_array().expect("rows");
+            assert!(
+                !rows.is_empty(),
+                "a thread without a sample is only counted"
+            );
+        }
+        assert!(listed + read.count("unsampled_threads") <= THREADS + 1);
+        assert!(read.count("unregistered_threads") >= listed);
+    });
+}

@@ -1,6 +1,7 @@
 //! Data from `/proc`: parsers over bytes, and the functions that read the files.
 
 use crate::platform::shared_file::read_bytes;
+use crate::types::Wait;
 
 /// Fields of `/proc/self/stat`.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,6 +38,18 @@ pub(crate) struct BlockedAt {
     /// Whether the thread waits for signals, as `sigwait` does. The kernel then reports the awaited
     /// signals as not blocked.
     pub(crate) awaits_signals: bool,
+    /// What the thread waits for; `None` if the system call works for the thread, or if no call
+    /// blocks it.
+    pub(crate) wait: Option<Wait>,
+}
+
+impl BlockedAt {
+    /// Returns whether a thread that a signal interrupted at this program counter was still blocked
+    /// here: the system call has returned, or is to be made again.
+    pub(crate) fn is_place_of(&self, pc: u64) -> bool {
+        const CALL_BYTES: u64 = if cfg!(target_arch = "x86_64") { 2 } else { 4 };
+        pc == self.pc || pc.wrapping_add(CALL_BYTES) == self.pc
+    }
 }
 
 /// Parses a `syscall` file: `running`; or the number of the system call and its arguments, or -1,
@@ -51,12 +64,106 @@ pub(crate) fn parse_blocked(line: &[u8]) -> Option<BlockedAt> {
     let mut address = || u64::from_str_radix(fields.next()?.strip_prefix("0x")?, 16).ok();
     let (pc, sp) = (address()?, address()?);
     // Both are 0 for a thread that is exiting.
+    let in_system_call = !line.starts_with(b"-1 ");
+    let wait = number.filter(|_| in_system_call).and_then(|number| {
+        let mut arguments = line_text.split(' ').skip(1);
+        // The second argument: the operation on a futex.
+        let second = arguments.nth(1)?.strip_prefix("0x")?;
+        wait_in(number, u64::from_str_radix(second, 16).ok()?)
+    });
     (pc != 0 && sp != 0).then_some(BlockedAt {
         pc,
         sp,
-        in_system_call: !line.starts_with(b"-1 "),
+        in_system_call,
         awaits_signals: number == Some(libc::SYS_rt_sigtimedwait),
+        wait,
     })
+}
+
+/// Returns what a thread waits for that is blocked in this system call.
+fn wait_in(number: libc::c_long, second_argument: u64) -> Option<Wait> {
+    #[cfg(target_arch = "x86_64")]
+    const OLDER: &[libc::c_long] = &[
+        libc::SYS_accept,
+        libc::SYS_epoll_wait,
+        libc::SYS_poll,
+        libc::SYS_select,
+    ];
+    #[cfg(not(target_arch = "x86_64"))]
+    const OLDER: &[libc::c_long] = &[libc::SYS_accept];
+    const IO: [libc::c_long; 12] = [
+        libc::SYS_accept4,
+        libc::SYS_connect,
+        libc::SYS_epoll_pwait,
+        libc::SYS_epoll_pwait2,
+        libc::SYS_io_getevents,
+        libc::SYS_io_uring_enter,
+        libc::SYS_ppoll,
+        libc::SYS_pselect6,
+        libc::SYS_recvfrom,
+        libc::SYS_recvmsg,
+        libc::SYS_recvmmsg,
+        libc::SYS_sendmsg,
+    ];
+    #[cfg(target_arch = "x86_64")]
+    const PAUSE: Option<libc::c_long> = Some(libc::SYS_pause);
+    #[cfg(not(target_arch = "x86_64"))]
+    const PAUSE: Option<libc::c_long> = None;
+    const WORK: [libc::c_long; 5] = [
+        libc::SYS_mq_timedreceive,
+        libc::SYS_msgrcv,
+        libc::SYS_semtimedop,
+        libc::SYS_wait4,
+        libc::SYS_waitid,
+    ];
+    const SIGNALS: [libc::c_long; 2] = [libc::SYS_rt_sigsuspend, libc::SYS_rt_sigtimedwait];
+    const LOCKS: [i32; 3] = [libc::FUTEX_LOCK_PI, libc::FUTEX_LOCK_PI2, libc::FUTEX_WAIT_REQUEUE_PI];
+    if number == libc::SYS_futex {
+        let operation = second_argument as i32 & libc::FUTEX_CMD_MASK;
+        return Some(if LOCKS.contains(&operation) {
+            Wait::Lock
+        } else {
+            Wait::Futex
+        });
+    }
+    match number {
+        libc::SYS_nanosleep | libc::SYS_clock_nanosleep => Some(Wait::Timer),
+        libc::SYS_sendto => Some(Wait::Io),
+        libc::SYS_flock => Some(Wait::Lock),
+        // A process may wait for the child of `vfork`, or for signals.
+        _ if SIGNALS.contains(&number) || PAUSE == Some(number) => Some(Wait::Other),
+        _ if WORK.contains(&number) || number == libc::SYS_semop => Some(Wait::Work),
+        _ if IO.contains(&number) || OLDER.contains(&number) => Some(Wait::Io),
+        _ => None,
+    }
+}
+
+/// Returns whether a thread that is blocked in this system call may wait for a pipe, a terminal or a
+/// connection, or for a disk.
+fn is_read_or_write(number: libc::c_long) -> bool {
+    const CALLS: [libc::c_long; 6] = [
+        libc::SYS_read,
+        libc::SYS_readv,
+        libc::SYS_splice,
+        libc::SYS_tee,
+        libc::SYS_write,
+        libc::SYS_writev,
+    ];
+    CALLS.contains(&number)
+}
+
+/// Returns whether a `syscall` file says that the thread is in a call that reads or writes any kind of
+/// file.
+pub(crate) fn may_wait_for_peer(line: &[u8]) -> bool {
+    let text = std::str::from_utf8(line).unwrap_or_default();
+    let number = text.split(' ').next().and_then(|number| number.parse().ok());
+    number.is_some_and(is_read_or_write)
+}
+
+/// Parses from a thread's `stat` file whether it sleeps until something happens. A thread that waits
+/// for a disk does not count.
+pub(crate) fn parse_sleeps(text: &[u8]) -> Option<bool> {
+    Some(stat_field(text, 3)? == "S")
 }
 
 /// Parses from a thread's `stat` file which of the signals below 32 it blocks: bit `n - 1` stands
@@ -206,6 +313,7 @@ mod tests {
             sp: 0x7ff6_9308_ce60,
             in_system_call: true,
             awaits_signals: false,
+            wait: cfg!(target_arch = "x86_64").then_some(Wait::Timer),
         };
         assert_eq!(parse_blocked(line), Some(at));
         let waiting = [b"128 0x7ff6".as_slice(), &line[3..]].concat();
@@ -218,12 +326,32 @@ mod tests {
             parse_blocked(b"-1 0x7ff69308ce60 0x7ff693160545\n"),
             Some(BlockedAt {
                 in_system_call: false,
+                wait: None,
                 ..at
             })
         );
         for line in ["running\n", "", "0x1", "1 2", "0x1 x"] {
             assert_eq!(parse_blocked(line.as_bytes()), None);
         }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn parse_blocked_tells_what_a_thread_waits_for() {
+        let wait = |call: &str| {
+            let line = format!("{call} 0x0 0x0 0x0 0x0 0x7ffe1e2680b7 0x7ff693160545\n");
+            parse_blocked(line.as_bytes()).expect("blocked").wait
+        };
+        assert_eq!(wait("202 0x7ff6 0x189"), Some(Wait::Futex), "FUTEX_WAIT_BITSET");
+        assert_eq!(wait("202 0x7ff6 0x86"), Some(Wait::Lock), "FUTEX_LOCK_PI");
+        assert_eq!(wait("232 0x3 0x7ff6"), Some(Wait::Io), "epoll_wait");
+        assert_eq!(wait("61 0xffffffff 0x0"), Some(Wait::Work), "wait4");
+        assert_eq!(wait("0 0x3 0x7ff6"), None, "read, perhaps of a disk");
+        assert_eq!(wait("74 0x3 0x7ff6"), None, "fsync");
+        assert!(may_wait_for_peer(b"0 0x3 0x7ff6") && !may_wait_for_peer(b"74 0x3"));
+        assert!(!may_wait_for_peer(b"running\n") && !may_wait_for_peer(b"-1 0x1 0x2"));
+        assert_eq!(parse_sleeps(b"77 (a) S) S 1"), Some(true));
+        assert_eq!(parse_sleeps(b"77 (a) D 1"), Some(false));
     }
 
     #[test]

@@ -63,6 +63,9 @@ mod thread_features;
 mod thread_filter;
 #[forbid(unsafe_code)]
 mod time;
+#[cfg(has_profiler)]
+#[forbid(unsafe_code)]
+mod wait;
 
 pub use address::CodeAddress;
 #[cfg(has_profiler)]
@@ -109,3 +112,5 @@ pub(crate) use thread_filter::ThreadFilter;
 pub use time::ProfilerTime;
 #[cfg(has_profiler)]
 pub(crate) use time::TimeStamp;
+#[cfg(has_profiler)]
+pub(crate) use wait::{IDLE_INDEX, Wait};

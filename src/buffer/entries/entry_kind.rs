@@ -154,6 +154,9 @@ pub(crate) enum FrameTag {
 impl FrameTag {
     /// Value in place of a frame's flags, for a frame that replaces labels that were left out.
     pub(crate) const LABELS_LEFT_OUT: u64 = 256;
+    /// The first value in place of a frame's flags for the place where a thread waits: this plus the
+    /// kind of the wait. The distance to the thread's next instruction follows.
+    pub(crate) const WAITING: u64 = 512;
 
     pub(crate) const fn split(number: u64) -> (Self, u64) {
         let tag = match number & 3 {

@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use crate::platform::clock::age_of_start_ns;
 use crate::platform::identity::{current_process_id, thread_exists};
 use crate::platform::procfs::{
-    BlockedAt, parse_all_blocked_signals, parse_blocked, parse_blocked_signals, parse_stat,
+    BlockedAt, may_wait_for_peer, parse_all_blocked_signals, parse_blocked, parse_blocked_signals,
+    parse_sleeps, parse_stat,
 };
 use crate::platform::thread::kept_file::KeptFile;
-use crate::types::ThreadId;
+use crate::types::{ThreadId, Wait};
 
 /// Size of the buffer for a file, in bytes. A `stat` file is a line of 52 numbers.
 const FILE_BYTES: usize = 1024;
@@ -57,7 +58,7 @@ impl ThreadProbe {
     }
 
     /// Returns whether the thread is blocked, and where. Always called by the same thread. Cost:
-    /// about 1.5 µs if the file is open, otherwise 6 µs.
+    /// about 1.5 µs if the file is open, otherwise 6 µs; twice that in a call that reads or writes.
     pub(crate) fn probe(&mut self) -> ProbeResult {
         let mut text = [0; FILE_BYTES];
         match self
@@ -65,7 +66,14 @@ impl ThreadProbe {
             .read(|| file_of(self.thread, "syscall"), &mut text)
         {
             Ok(length) => {
-                parse_blocked(&text[..length]).map_or(ProbeResult::NotBlocked, ProbeResult::Blocked)
+                let line = &text[..length];
+                let Some(mut at) = parse_blocked(line) else {
+                    return ProbeResult::NotBlocked;
+                };
+                if may_wait_for_peer(line) && self.sleeps() {
+                    at.wait = Some(Wait::Io);
+                }
+                ProbeResult::Blocked(at)
             }
             // The next attempt may succeed.
             Err(error) if is_temporary(&error) => ProbeResult::NotBlocked,
@@ -95,6 +103,16 @@ impl ThreadProbe {
             _ => None,
         };
         blocked.is_some_and(|blocked| blocked & 1 << (signal - 1) != 0)
+    }
+
+    /// Returns whether the thread sleeps until something happens that is not the work of a disk.
+    fn sleeps(&mut self) -> bool {
+        let mut text = [0; FILE_BYTES];
+        let length = self
+            .stat
+            .read(|| file_of(self.thread, "stat"), &mut text)
+            .unwrap_or(0);
+        parse_sleeps(&text[..length]) == Some(true)
     }
 
     fn blocked_standard_signals(&mut self) -> Option<u32> {

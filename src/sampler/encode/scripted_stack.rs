@@ -1,6 +1,7 @@
 //! Made-up stacks, for tests and fuzzers.
 
 use crate::capture::EventLoopState;
+use crate::types::Wait;
 
 /// A frame of a made-up stack.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -8,6 +9,10 @@ pub(crate) enum ScriptedFrame {
     Native {
         address: u64,
         is_innermost: bool,
+    },
+    Waiting {
+        address: u64,
+        wait: Wait,
     },
     Label {
         category: u8,

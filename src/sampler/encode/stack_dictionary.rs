@@ -7,6 +7,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::buffer::{ChunkNumber, EntryWriter, FrameTag, ROOT_NODES, zigzag};
 use crate::sampler::encode::stored_stack::{StoredFrame, StoredStack};
+use crate::types::Wait;
 use crate::util::{NumberMap, pair_key};
 
 /// Identifies one filling of the dictionary. Numbers from one filling mean nothing in another.
@@ -101,7 +102,9 @@ impl StackDictionary {
         for &frame in rest {
             let mut address = self.addresses[node as usize];
             let before = address;
-            if let StoredFrame::Native { address: own, .. } = frame {
+            if let StoredFrame::Native { address: own, .. }
+            | StoredFrame::Waiting { address: own, .. } = frame
+            {
                 address = own;
             }
             let number = match self.known(stack, frame) {
@@ -123,13 +126,14 @@ impl StackDictionary {
     /// is no memory.
     fn try_reserve(&mut self, frames: &[StoredFrame], out: &mut EntryWriter) -> bool {
         let label_lengths = frames.iter().filter_map(|frame| match frame {
-            StoredFrame::Native { .. } => None,
+            StoredFrame::Native { .. } | StoredFrame::Waiting { .. } => None,
             StoredFrame::Label { start, end } => Some((end - start) as usize),
         });
         let (labels, code_bytes) = label_lengths.fold((0, 0), |(labels, bytes), length| {
             (labels + 1, bytes + length)
         });
-        out.try_reserve(2 + frames.len(), code_bytes)
+        // A waiting frame takes two numbers.
+        out.try_reserve(3 + frames.len(), code_bytes)
             && self.native.try_reserve(frames.len() - labels).is_ok()
             && self.labels.try_reserve(labels).is_ok()
             && self.label_codes.try_reserve(code_bytes).is_ok()
@@ -143,6 +147,9 @@ impl StackDictionary {
                 address,
                 is_innermost,
             } => self.native.get(&native_key(address, is_innermost)).copied(),
+            StoredFrame::Waiting { address, wait } => {
+                self.native.get(&waiting_key(address, wait)).copied()
+            }
             StoredFrame::Label { start, end } => {
                 let code = stack.label(start, end);
                 let known = self.labels.get(&hash_of(code))?;
@@ -176,6 +183,12 @@ impl StackDictionary {
                 self.native
                     .insert(native_key(address, is_innermost), number);
             }
+            StoredFrame::Waiting { address, wait } => {
+                let tag = FrameTag::WAITING + u64::from(wait.to_byte());
+                out.number(FrameTag::Label.join(tag))
+                    .number(zigzag(address.wrapping_sub(before) as i64));
+                self.native.insert(waiting_key(address, wait), number);
+            }
             StoredFrame::Label { start, end } => {
                 let code = stack.label(start, end);
                 out.raw(code);
@@ -193,6 +206,11 @@ impl StackDictionary {
 
 fn native_key(address: u64, is_innermost: bool) -> u64 {
     address << 1 | u64::from(is_innermost)
+}
+
+/// Returns the key of a frame that waits. The addresses of programs leave the upper bits unused.
+fn waiting_key(address: u64, wait: Wait) -> u64 {
+    native_key(address, true) | (u64::from(wait.to_byte()) + 1) << 60
 }
 
 /// Hashes with the standard library's hasher, because an attacker may choose the application's

@@ -7,7 +7,7 @@ use crate::capture::{CapturedView, EventLoopState};
 use crate::sampler::encode::merge::{MergedFrame, merge_stacks};
 #[cfg(any(test, fuzzing))]
 use crate::sampler::encode::scripted_stack::{ScriptedFrame, ScriptedStack};
-use crate::types::{FrameFlags, StackAddress};
+use crate::types::{FrameFlags, StackAddress, Wait};
 use crate::unwind::NativeStack;
 
 /// A frame of a stored stack.
@@ -18,6 +18,8 @@ pub(crate) enum StoredFrame {
         /// Whether `address` is the thread's program counter rather than a return address.
         is_innermost: bool,
     },
+    /// The thread's program counter in the system call that blocks it.
+    Waiting { address: u64, wait: Wait },
     /// A frame of the label stack, as the range of its encoding in the stack's `labels`.
     Label { start: u32, end: u32 },
 }
@@ -231,6 +233,18 @@ impl StoredStack {
         }
     }
 
+    /// Notes what the thread waits for, which is blocked in a system call.
+    pub(crate) fn set_wait(&mut self, wait: Option<Wait>) {
+        if let (Some(wait), Some(last)) = (wait, self.frames.last_mut())
+            && let StoredFrame::Native {
+                address,
+                is_innermost: true,
+            } = *last
+        {
+            *last = StoredFrame::Waiting { address, wait };
+        }
+    }
+
     fn add_label(&mut self, flags: FrameFlags, category: (u8, u8), texts: (&[u8], &[u8])) {
         self.add_encoded(FrameTag::Label.join(flags.to_byte().into()), |code| {
             code.byte(category.0)
@@ -292,6 +306,9 @@ impl StoredStack {
                         address,
                         is_innermost,
                     });
+                }
+                ScriptedFrame::Waiting { address, wait } => {
+                    self.frames.push(StoredFrame::Waiting { address, wait });
                 }
                 ScriptedFrame::Label {
                     category,

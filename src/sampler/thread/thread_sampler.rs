@@ -681,6 +681,7 @@ impl ThreadSampler {
             context.unwinder.unwind_innermost(&captured, native);
         }
         stack.set(native, &view, context.session.records_scripts(), merged);
+        stack.set_wait(at.wait);
         let is_doubtful = native.doubtful;
         let time = view.header().time;
         drop(view);
@@ -747,6 +748,12 @@ impl ThreadSampler {
             self.frame_pointers.remember(at, &header.registers, native);
         }
         stack.set(native, &view, context.session.records_scripts(), merged);
+        if let ThreadState::Signaled(request) = &state
+            && let Some(at) = request.blocked_at()
+            && at.is_place_of(header.registers.pc)
+        {
+            stack.set_wait(at.wait);
+        }
         drop(view);
 
         let now = monotonic_now();

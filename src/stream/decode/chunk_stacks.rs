@@ -4,7 +4,7 @@
 use crate::buffer::{EntryReader, FrameTag, ROOT_NODES, root_node, unzigzag};
 use crate::model::UniqueStacks;
 use crate::symbols::SampledAddress;
-use crate::types::{CodeAddress, FrameFlags};
+use crate::types::{CodeAddress, FrameFlags, Wait};
 
 /// A sampled frame before it is named.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -17,6 +17,8 @@ pub(crate) enum FrameKey {
     /// Placeholder for missing labels, after the newest label of the stack.
     LabelsLeftOut,
     Native(SampledAddress),
+    /// The place where a thread waits.
+    Waiting(SampledAddress, Wait),
     /// An address in an unloaded module whose place another module has taken, with the number of
     /// the unloaded module.
     Replaced(usize, SampledAddress),
@@ -210,6 +212,20 @@ impl ChunkStacks {
                 (resolver.native(sampled, self.modules), Some(address))
             }
             FrameTag::Label if rest == FrameTag::LABELS_LEFT_OUT => (FrameKey::LabelsLeftOut, None),
+            FrameTag::Label if rest >= FrameTag::WAITING => {
+                let wait = u8::try_from(rest - FrameTag::WAITING).ok()?;
+                let wait = Wait::from_byte(wait)?;
+                let address = before.wrapping_add(unzigzag(entry.number()?) as u64);
+                let sampled = SampledAddress {
+                    address: CodeAddress::new(address),
+                    is_return_address: false,
+                };
+                let key = match resolver.native(sampled, self.modules) {
+                    FrameKey::Native(address) => FrameKey::Waiting(address, wait),
+                    unloaded => unloaded,
+                };
+                (key, Some(address))
+            }
             FrameTag::Label => (read_label(u8::try_from(rest).ok()?, entry, resolver)?, None),
         };
         self.frames.push(ChunkFrame {

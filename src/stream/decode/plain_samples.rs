@@ -67,6 +67,7 @@ fn plain_frame(frame: &FrameKey, process: &ProcessStreamingContext) -> String {
             format!("return {:?}", address.address)
         }
         FrameKey::Native(address) => format!("at {:?}", address.address),
+        FrameKey::Waiting(address, wait) => format!("waits at {:?} {wait:?}", address.address),
         &FrameKey::Label {
             text,
             category,

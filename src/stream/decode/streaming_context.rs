@@ -342,8 +342,12 @@ impl ProcessStreamingContext {
 
     /// Returns the number of addresses in the profile's stacks.
     pub(crate) fn count_addresses(&self) -> u64 {
-        let is_address =
-            |frame: &&FrameKey| matches!(frame, FrameKey::Native(_) | FrameKey::Replaced(..));
+        let is_address = |frame: &&FrameKey| {
+            matches!(
+                frame,
+                FrameKey::Native(_) | FrameKey::Waiting(..) | FrameKey::Replaced(..)
+            )
+        };
         self.stacks.frames().iter().filter(is_address).count() as u64
     }
 

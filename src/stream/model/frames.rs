@@ -13,7 +13,7 @@ use crate::stream::resolve::{
     Locations, ProfileNames, UNKNOWN_SCRIPT, breakpad_id, code_id, is_own_function, library_name,
 };
 use crate::symbols::{AddressName, SampledAddress};
-use crate::types::ScriptDescription;
+use crate::types::{IDLE_INDEX, ScriptDescription, Wait};
 use crate::unwind::LoadedModule;
 
 /// Adds frames to the model, each with the functions at its address.
@@ -86,7 +86,20 @@ impl<'a> FrameBuilder<'a> {
         let mut stacks: Vec<StackId> = Vec::with_capacity(self.process.stacks.stacks().len());
         for &(prefix, frame) in self.process.stacks.stacks() {
             let mut stack = prefix.map(|prefix| stacks[prefix as usize]);
-            for &frame in &frames[frame as usize] {
+            let wait = match self.process.stacks.frames()[frame as usize] {
+                FrameKey::Waiting(_, wait) => Some(wait),
+                _ => None,
+            };
+            let (mut rest, innermost) = match (wait, frames[frame as usize].split_last()) {
+                (Some(wait), Some((&innermost, rest))) => (rest, Some((innermost, wait))),
+                _ => (&frames[frame as usize][..], None),
+            };
+            while let Some((&frame, after)) = rest.split_first() {
+                stack = Some(profile.append_frame(stack, frame));
+                rest = after;
+            }
+            if let Some((frame, wait)) = innermost {
+                let frame = waiting_frame(profile, stack, frame, wait);
                 stack = Some(profile.append_frame(stack, frame));
             }
             // Every frame of the process has at least one in the model.
@@ -136,7 +149,9 @@ impl<'a> FrameBuilder<'a> {
                 let description = function.map_or(&unknown, |function| &function.description);
                 vec![script_frame(profile, description, (line, column))]
             }
-            FrameKey::Native(address) => self.native(profile, address),
+            FrameKey::Native(address) | FrameKey::Waiting(address, _) => {
+                self.native(profile, address)
+            }
             FrameKey::Replaced(number, address) => self.in_replaced(profile, number, address),
         }
     }
@@ -240,6 +255,26 @@ impl<'a> FrameBuilder<'a> {
         };
         outermost_first.map(frame).collect()
     }
+}
+
+/// Returns the frame of a function in which a thread waits, called by this stack.
+fn waiting_frame(
+    profile: &mut ProfileModel,
+    stack: Option<StackId>,
+    frame: FrameId,
+    wait: Wait,
+) -> FrameId {
+    let callers = std::iter::successors(stack, |&stack| profile.stack(stack).0);
+    let name = |stack: StackId| {
+        let (_, frame) = profile.stack(stack);
+        profile.text(profile.function(profile.frame(frame).function).name)
+    };
+    let wait = wait.in_functions(callers.map(name));
+    let waiting = Frame {
+        category: Some(category_pair(IDLE_INDEX, wait.subcategory())),
+        ..profile.frame(frame).clone()
+    };
+    profile.intern_frame(&waiting)
 }
 
 fn category_pair(category: u8, subcategory: u8) -> CategoryPair {

@@ -9,7 +9,7 @@ use crate::stream::decode::ProfileSource;
 use crate::stream::resolve::location::{Locations, label_location, script_location};
 use crate::stream::resolve::profile_names::ProfileNames;
 use crate::symbols::{FrameName, UnreadFile};
-use crate::types::{NameOptions, ScriptDescription, ScriptImplementation};
+use crate::types::{NameOptions, ScriptDescription, ScriptImplementation, Wait};
 use crate::util::{ProgressLogger, TextTable};
 
 /// A script frame of an unregistered function; only a damaged buffer has one.
@@ -26,6 +26,8 @@ pub(crate) enum FrameKind {
     Function,
     /// A function that was inlined into its caller.
     Inlined,
+    /// The function in which a thread waits.
+    Waiting(Wait),
     Label {
         category: u8,
         subcategory: u8,
@@ -94,6 +96,16 @@ impl NamedStacks {
         for &(prefix, frame) in process.stacks.stacks() {
             let mut stack = prefix.map(|prefix| map[prefix as usize]);
             for &frame in &frames[frame as usize] {
+                let frame = match stacks.frames()[frame as usize].kind {
+                    FrameKind::Waiting(Wait::Futex) => {
+                        let waiting = NamedFrame {
+                            kind: FrameKind::Waiting(futex_wait(&stacks, &locations, stack)),
+                            ..stacks.frames()[frame as usize]
+                        };
+                        stacks.intern_frame(&waiting)
+                    }
+                    _ => frame,
+                };
                 stack = Some(stacks.append_frame(stack, frame));
             }
             // Every frame becomes at least one named frame.
@@ -179,6 +191,16 @@ impl NamedStacks {
     }
 }
 
+/// Returns what a thread waits for at a futex that is called by this stack.
+fn futex_wait(stacks: &UniqueStacks<NamedFrame>, locations: &TextTable, stack: Option<u32>) -> Wait {
+    let callers = std::iter::successors(stack, |&stack| stacks.stacks()[stack as usize].0);
+    let location = |stack: u32| {
+        let (_, frame) = stacks.stacks()[stack as usize];
+        locations.get(stacks.frames()[frame as usize].location)
+    };
+    Wait::Futex.in_functions(callers.map(location))
+}
+
 /// Returns the named frames for a sampled frame, outermost first.
 fn named_frame(
     frame: &FrameKey,
@@ -224,6 +246,16 @@ fn named_frame(
             one(script_kind(description, (line, column)), location)
         }
         FrameKey::Unknown => one(FrameKind::Function, UNLOADED.to_owned()),
+        &FrameKey::Waiting(address, wait) => {
+            let native = FrameKey::Native(address);
+            let mut frames = named_frame(&native, process, names, locations);
+            if let Some((kind, _)) = frames.last_mut()
+                && matches!(kind, FrameKind::Function | FrameKind::Inlined)
+            {
+                *kind = FrameKind::Waiting(wait);
+            }
+            frames
+        }
         FrameKey::Native(address) => {
             if let Some(function) = locations.script_at(address.lookup_address()) {
                 let place = (function.line, function.column);

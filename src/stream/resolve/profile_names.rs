@@ -62,7 +62,9 @@ impl ProfileNames {
         let mut in_replaced: HashMap<usize, Vec<SampledAddress>> = HashMap::new();
         for frame in process.stacks.frames() {
             match frame {
-                FrameKey::Native(address) => addresses.push(*address),
+                FrameKey::Native(address) | FrameKey::Waiting(address, _) => {
+                    addresses.push(*address)
+                }
                 FrameKey::Replaced(module, address) => {
                     in_replaced.entry(*module).or_default().push(*address)
                 }

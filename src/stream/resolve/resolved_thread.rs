@@ -124,7 +124,10 @@ impl<'a> ResolvedThread<'a> {
     pub(crate) fn without_own_functions(&self, mut stack: u32) -> u32 {
         loop {
             let (prefix, kind, location) = self.stack_parts(stack);
-            let is_function = matches!(kind, FrameKind::Function | FrameKind::Inlined);
+            let is_function = matches!(
+                kind,
+                FrameKind::Function | FrameKind::Inlined | FrameKind::Waiting(_)
+            );
             match prefix {
                 Some(prefix) if is_function && is_own_function(location) => stack = prefix,
                 _ => return stack,

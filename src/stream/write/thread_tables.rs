@@ -9,6 +9,7 @@ use crate::stream::resolve::ResolvedThread;
 use crate::stream::schema::write_schema;
 use crate::stream::write::marker_rows::{MARKERS, MarkerContext};
 use crate::threads::MAIN_THREAD_NAME;
+use crate::types::IDLE_INDEX;
 use crate::util::{ProgressLocation, ProgressLogger};
 
 /// Progress at the end of each part of a thread, from 0 to 1. The thread's tables are the last
@@ -132,6 +133,10 @@ pub(crate) fn write_thread<'a>(
                             | FrameKind::LabelsLeftOut
                             | FrameKind::Function
                             | FrameKind::Inlined => {}
+                            FrameKind::Waiting(wait) => {
+                                let category = (IDLE_INDEX, wait.subcategory());
+                                write_frame_tail(json, None, (0, 0), category);
+                            }
                             FrameKind::Label {
                                 category,
                                 subcategory,

@@ -6,6 +6,8 @@ use crate::types::category::application::HostCategory;
 use crate::types::category::application::registered_categories;
 #[cfg(has_profiler)]
 use crate::types::category::category_info::OTHER;
+#[cfg(has_profiler)]
+use crate::types::wait::IDLE;
 use crate::types::category::category_info::{CategoryInfo, GECKO_CATEGORIES};
 
 macro_rules! categories {
@@ -180,12 +182,13 @@ categories! {
 const _: () = assert!(CATEGORIES.len() == GECKO_CATEGORIES);
 
 /// Returns all categories that a profile may refer to: Gecko's, then those of the application that
-/// were used.
+/// were used. “Idle”, the first one, has more subcategories than Gecko's.
 #[cfg(has_profiler)]
 pub(crate) fn all_categories() -> Vec<&'static CategoryInfo> {
     let registered =
         registered_categories().map(|info| info.unwrap_or(&CATEGORIES[usize::from(OTHER)]));
-    CATEGORIES.iter().chain(registered).collect()
+    let geckos = [&IDLE].into_iter().chain(&CATEGORIES[1..]);
+    geckos.chain(registered).collect()
 }
 
 impl ProfilingCategoryPair {

@@ -8,9 +8,7 @@ use std::time::Duration;
 
 use crate::common::seccomp::{Filtered, answer_calls};
 use crate::common::{Read, isolated, mark, one_loop, wait_until, work};
-use gekkota::{Features, ProfilerSession, ProfilingCategoryPair, StartParams, register_thread};
-
-const CATEGORY: ProfilingCategoryPair = ProfilingCategoryPair::Other(None);
+use gekkota::{Features, ProfilerSession, StartParams, register_thread};
 
 /// A thread that runs until this is dropped.
 struct Busy {
@@ -203,7 +201,7 @@ fn thread_that_registers_later_is_one_thread_with_labels() {
                 work(1000);
             }
             register_thread("given name");
-            gekkota::auto_profiler_label!("after", CATEGORY);
+            gekkota::auto_profiler_label!("after", Other);
             spin_until_the_end(&end);
         });
         wait_until("it is sampled", || sample_count("early name") >= 10);
@@ -231,7 +229,7 @@ fn markers_and_labels_of_an_unregistered_thread_are_on_its_track() {
         let session = start();
         let thread = Busy::start("marks", |end| {
             mark("first");
-            gekkota::auto_profiler_label!("label", CATEGORY);
+            gekkota::auto_profiler_label!("label", Other);
             mark("second");
             spin_until_the_end(&end);
         });
@@ -255,8 +253,8 @@ fn label_registers_a_thread_only_during_a_session() {
     isolated(|| {
         gekkota::profiler_init();
         let label_and_ask = || {
-            gekkota::auto_profiler_label!("label", CATEGORY);
-            gekkota::thread::profiler_thread_is_registered()
+            gekkota::auto_profiler_label!("label", Other);
+            gekkota::thread::profiler_is_active_and_thread_is_registered()
         };
         let on_a_thread = || std::thread::spawn(label_and_ask).join().expect("no panic");
         assert!(!on_a_thread());

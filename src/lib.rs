@@ -1,6 +1,6 @@
 //! An in-process sampling profiler, modeled on the Gecko Profiler of Firefox.
 //!
-//! gekkota samples the registered threads of an application and writes profiles for the [Firefox
+//! gekkota samples the threads of an application and writes profiles for the [Firefox
 //! Profiler](https://profiler.firefox.com): native stacks with names, the application's own labels
 //! and markers, and CPU times, on one timeline. It needs no privileges, no frame pointers and no
 //! debugger.
@@ -50,7 +50,7 @@
 //! | Set up the profiler in `main`; start it by environment variables | [`AutoProfilerInit`], [`profiler_init`], [`profiler_shutdown`] |
 //! | Start and stop a session from code | [`profiler_start`] or [`profiler_ensure_started`] with [`StartParams`] and [`Features`], [`profiler_stop`]; or the guard [`ProfilerSession`] |
 //! | Choose how running threads are interrupted | [`SamplingEngine`] |
-//! | Register a thread, so that it is sampled | [`register_thread`], [`unregister_thread`], [`ThreadGuard`] |
+//! | Name a thread, and give it a slot and a signal stack before its first sample | [`register_thread`], [`unregister_thread`], [`ThreadGuard`] |
 //! | Save or write a profile, in any format | [`profiler_save_profile_to_file`], [`profiler_get_profile`], [`profiler_stream_json`], [`Profile`], [`profile::Format`] |
 //! | Read, convert, summarize or compare profiles | [`Profile::read`], [`Profile::write`], [`Profile::summary`], [`Profile::diff`] |
 //! | Name a part of the work on every stack | [`auto_profiler_label!`], [`auto_profiler_label_dynamic!`], [`label`] |

@@ -13,11 +13,9 @@ use crate::platform::{
 };
 use crate::session::{ensure_fork_handlers, is_current_thread, register_if_recorded};
 use crate::state::{
-    CorePs, REGISTRATION_HOOKS, RacyFeatures, core_buffer, prepare_own_lane, put_entry,
+    CorePs, REGISTRATION_HOOKS, RacyFeatures, core_buffer, find_thread, prepare_own_lane, put_entry,
 };
-use crate::threads::{
-    OnThreadRef, ThreadRegistry, register_current_thread, unregister_current_thread,
-};
+use crate::threads::{OnThreadRef, register_current_thread, unregister_current_thread};
 use crate::types::{
     Features, Generation, ProfilerTime, ProfilingCategoryPair, StackFeatures, ThreadId,
     ThreadProfilingFeatures,
@@ -185,7 +183,7 @@ fn recorded_other_thread(thread: ThreadId) -> Option<(Generation, u64)> {
         core_buffer().count_dropped(Dropped::Reentrant);
         return None;
     }
-    let thread = ThreadRegistry::find(thread)?;
+    let thread = find_thread(thread)?;
     let session = thread
         .unlocked_const_reader_and_atomic_rw()
         .begin_entry(ThreadProfilingFeatures::MARKERS)?;

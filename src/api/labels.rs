@@ -25,7 +25,10 @@ use crate::util::{PolledWith, ShortText};
 /// Do not push labels in a signal handler of the application, because the signal may interrupt a
 /// push. The profiler's own handler is prepared for that.
 ///
-/// Cost: a few stores; on an unregistered thread, one load. Usually made by
+/// The first label during a session registers a thread that has not registered: see
+/// [`register_thread`](crate::register_thread).
+///
+/// Cost: a few stores; on an unregistered thread without a session, some loads. Usually made by
 /// [`auto_profiler_label!`](crate::auto_profiler_label). Idea: Gecko's `AutoProfilerLabel`, which
 /// is placed in the stack by its own address. This one is placed by the stack pointer at the push,
 /// because Rust moves values.

@@ -4,7 +4,16 @@ use std::marker::PhantomData;
 
 use crate::api::backend;
 
-/// Registers the calling thread, so that it is sampled while the profiler is active.
+/// Registers the calling thread under a name.
+///
+/// A session samples threads that have not registered, too. A registered thread has a name of any
+/// length, and its samples are exact from its first instruction on: where its stack lies is known, its
+/// labels are recorded also before a session begins, its handler has a stack of its own, and its end
+/// has an exact time. Register a thread that runs coroutines on small stacks.
+///
+/// A thread that has not registered is registered by its first marker or label during a session, under
+/// the system's name, which allocates memory. If it then registers itself, it gets the given name. In
+/// a profile it is one thread all the time.
 ///
 /// For an empty name, the system's name of the thread is used, or else its id. Registrations nest:
 /// a repeated call is counted and changes nothing else. A thread that ends is unregistered
@@ -22,8 +31,8 @@ pub fn register_thread(name: &str) {
     backend::register_thread(name);
 }
 
-/// Undoes one registration of the calling thread. Undoing the last one ends the registration;
-/// further calls do nothing.
+/// Undoes one registration of the calling thread. Undoing the last one ends the registration, and the
+/// thread is not sampled any more until it registers again. Further calls do nothing.
 #[doc(alias = "profiler_unregister_thread")]
 pub fn unregister_thread() {
     backend::unregister_thread();

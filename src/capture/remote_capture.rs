@@ -75,11 +75,16 @@ impl SlotWriter<'_> {
                 (self.header.stack_start, self.header.stack_bytes) = (piece.address, copied & !7);
                 (copied == piece.bytes).then_some(())?;
             }
-            None => self.copy_other_stack_by_in_handler(|piece, target| {
-                // SAFETY: *phase owns*; the area is *placed* and large enough for the piece.
-                let target = unsafe { std::slice::from_raw_parts_mut(target, piece.bytes) };
-                read_guarded(&[piece], target)
-            }),
+            None => {
+                self.copy_other_stack_by_in_handler(|piece, target| {
+                    // SAFETY: *phase owns*; the area is *placed* and large enough for the piece.
+                    let target = unsafe { std::slice::from_raw_parts_mut(target, piece.bytes) };
+                    read_guarded(&[piece], target)
+                });
+                // If this is the thread's own stack, it is readable, or no stack is.
+                let is_own = !self.header.on_other_stack;
+                (self.header.stack_bytes > 0 || !is_own).then_some(())?;
+            }
         }
         self.copy_labels_remotely()
     }

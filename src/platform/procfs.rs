@@ -117,7 +117,11 @@ fn wait_in(number: libc::c_long, second_argument: u64) -> Option<Wait> {
         libc::SYS_waitid,
     ];
     const SIGNALS: [libc::c_long; 2] = [libc::SYS_rt_sigsuspend, libc::SYS_rt_sigtimedwait];
-    const LOCKS: [i32; 3] = [libc::FUTEX_LOCK_PI, libc::FUTEX_LOCK_PI2, libc::FUTEX_WAIT_REQUEUE_PI];
+    const LOCKS: [i32; 3] = [
+        libc::FUTEX_LOCK_PI,
+        libc::FUTEX_LOCK_PI2,
+        libc::FUTEX_WAIT_REQUEUE_PI,
+    ];
     if number == libc::SYS_futex {
         let operation = second_argument as i32 & libc::FUTEX_CMD_MASK;
         return Some(if LOCKS.contains(&operation) {
@@ -156,7 +160,10 @@ fn is_read_or_write(number: libc::c_long) -> bool {
 /// file.
 pub(crate) fn may_wait_for_peer(line: &[u8]) -> bool {
     let text = std::str::from_utf8(line).unwrap_or_default();
-    let number = text.split(' ').next().and_then(|number| number.parse().ok());
+    let number = text
+        .split(' ')
+        .next()
+        .and_then(|number| number.parse().ok());
     number.is_some_and(is_read_or_write)
 }
 
@@ -342,7 +349,11 @@ mod tests {
             let line = format!("{call} 0x0 0x0 0x0 0x0 0x7ffe1e2680b7 0x7ff693160545\n");
             parse_blocked(line.as_bytes()).expect("blocked").wait
         };
-        assert_eq!(wait("202 0x7ff6 0x189"), Some(Wait::Futex), "FUTEX_WAIT_BITSET");
+        assert_eq!(
+            wait("202 0x7ff6 0x189"),
+            Some(Wait::Futex),
+            "FUTEX_WAIT_BITSET"
+        );
         assert_eq!(wait("202 0x7ff6 0x86"), Some(Wait::Lock), "FUTEX_LOCK_PI");
         assert_eq!(wait("232 0x3 0x7ff6"), Some(Wait::Io), "epoll_wait");
         assert_eq!(wait("61 0xffffffff 0x0"), Some(Wait::Work), "wait4");

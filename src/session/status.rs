@@ -1,9 +1,10 @@
 //! Queries about the state of the profiler and of threads.
 
 use crate::platform::current_process_id;
+use crate::session::own_registration::register_if_recorded;
 use crate::session::stacks::is_current_thread;
-use crate::state::{ACTIVE_PS, RacyFeatures, core_buffer};
-use crate::threads::{OnThreadRef, ThreadRegistry};
+use crate::state::{ACTIVE_PS, RacyFeatures, core_buffer, find_thread};
+use crate::threads::OnThreadRef;
 use crate::types::{BufferInfo, Features, StartParams, ThreadId, ThreadProfilingFeatures};
 use crate::util::{PsLock, is_any_lock_held_on_current_thread};
 
@@ -91,8 +92,14 @@ pub(crate) fn is_thread_being_profiled(any_of: ThreadProfilingFeatures) -> bool 
                 .profiling_features()
         })
     };
-    RacyFeatures::is_active_and_unpaused()
-        && thread_features().is_some_and(|features| features.intersects(any_of))
+    if !RacyFeatures::is_active_and_unpaused() {
+        return false;
+    }
+    let features = thread_features().or_else(|| {
+        register_if_recorded();
+        thread_features()
+    });
+    features.is_some_and(|features| features.intersects(any_of))
 }
 
 /// See `profiler_other_thread_is_being_profiled`.
@@ -110,8 +117,8 @@ pub(crate) fn is_other_thread_being_profiled(
     if is_any_lock_held_on_current_thread() {
         return false;
     }
-    ThreadRegistry::find(thread).is_some_and(|registered| {
-        registered
+    find_thread(thread).is_some_and(|found| {
+        found
             .unlocked_const_reader_and_atomic_rw()
             .profiling_features()
             .intersects(any_of)

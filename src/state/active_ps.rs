@@ -10,8 +10,8 @@ use crate::state::expiring_list::ExpiringList;
 use crate::state::kept_shares::KeptKind;
 use crate::state::profiled_threads::ProfiledThreads;
 use crate::state::session::{Session, SessionCounts};
-use crate::threads::{OffThreadRef, RegistrationHooks};
-use crate::types::{Generation, Page, ThreadFilter, TimeStamp};
+use crate::threads::{OffThreadRef, RegistrationHooks, ThreadRegistry};
+use crate::types::{Generation, Page, ThreadFilter, ThreadId, TimeStamp};
 use crate::unwind::unregistered_code_bytes;
 use crate::util::{PsCell, PsLock};
 
@@ -246,6 +246,14 @@ pub(crate) const REGISTRATION_HOOKS: RegistrationHooks = RegistrationHooks {
         with_running_threads(lock, |threads| threads.end_thread(thread, lock));
     },
 };
+
+/// Returns the thread with this id, if it has registered or the sampler has found it.
+pub(crate) fn find_thread(thread: ThreadId) -> Option<OffThreadRef> {
+    ThreadRegistry::find(thread).or_else(|| {
+        let lock = PsLock::acquire();
+        (REGISTRATION_HOOKS.found)(thread, &lock)
+    })
+}
 
 /// Calls `body` with the threads of the running session, if there is one.
 fn with_running_threads(lock: &PsLock, body: impl FnOnce(&mut ProfiledThreads)) {

@@ -38,7 +38,7 @@ mod session_log;
 mod session_model;
 mod state_callbacks;
 
-pub(crate) use active_ps::{ACTIVE_PS, ActivePs, REGISTRATION_HOOKS, RunningSampler};
+pub(crate) use active_ps::{ACTIVE_PS, ActivePs, REGISTRATION_HOOKS, RunningSampler, find_thread};
 pub(crate) use after_sampling::{UnservedCallbacks, disown_callbacks_in_child};
 pub(crate) use core_buffer::{core_buffer, own_lane_index, prepare_own_lane, put_entry};
 pub(crate) use core_ps::{CORE_PS, CorePs};

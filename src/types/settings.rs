@@ -48,8 +48,7 @@ pub enum SamplingEngine {
 
 /// Parameters of a session: what to record, how often, for which threads, and how much to keep.
 ///
-/// The defaults are 128 MiB, 1 ms, the default features, all registered threads, and the first of
-/// three signals that the application does not handle, usually `SIGURG`.
+/// The defaults are 128 MiB, 1 ms, the default features, all threads, and the first of three signals that the application does not handle, usually `SIGURG`.
 /// Each method sets the field of the same name; the fields are public for reading.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -149,7 +148,16 @@ impl StartParams {
     /// Selects the threads whose name contains one of these texts, ignoring ASCII case.
     ///
     /// An empty list selects every thread, and so do `*` and the empty text. `pid:N` selects every
-    /// thread of process N. A list that only names other processes makes the start fail.
+    /// thread of process N, and `tid:N` the thread N. A list that only names other processes makes
+    /// the start fail.
+    ///
+    /// A text that begins with `-` excludes the threads that the rest would select: `-GC` or
+    /// `-tid:N`. An excluded thread is neither interrupted nor read. Exclude the threads of a
+    /// runtime that must not be interrupted. A list that only excludes selects all other threads.
+    ///
+    /// A thread that has not registered is selected by the name that the system has for it, of at
+    /// most 15 bytes. If it renames itself, the filters are applied again within moments, or within
+    /// 10 s if the thread is old. A thread that was selected stays selected.
     #[must_use]
     pub fn filters<S: Into<String>>(mut self, filters: impl IntoIterator<Item = S>) -> Self {
         self.filters = filters.into_iter().map(Into::into).collect();

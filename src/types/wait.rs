@@ -71,8 +71,18 @@ impl Wait {
         ];
         const TIMERS: [&str; 2] = ["thread::sleep", "nanosleep"];
         const WORK: [&str; 12] = [
-            "condvar", "cond_wait", "cond_timedwait", "cond_clockwait", "park", "join", "sem_wait",
-            "sem_clockwait", "barrier", "recv", "once", "wait_group",
+            "condvar",
+            "cond_wait",
+            "cond_timedwait",
+            "cond_clockwait",
+            "park",
+            "join",
+            "sem_wait",
+            "sem_clockwait",
+            "barrier",
+            "recv",
+            "once",
+            "wait_group",
         ];
         if self != Self::Futex {
             return self;
@@ -113,8 +123,17 @@ mod tests {
         assert_eq!(wait(&["syscall", mutex, "park"]), Wait::Lock);
         let condvar = "std::sys::sync::condvar::futex::Condvar::wait_optional_timeout";
         assert_eq!(wait(&["syscall", "futex_wait", condvar]), Wait::Work);
-        assert_eq!(wait(&["__futex_abstimed_wait_common64", "pthread_cond_wait@@GLIBC_2.3.2"]), Wait::Work);
-        assert_eq!(wait(&["__futex_abstimed_wait_common64", "__pthread_clockjoin_ex"]), Wait::Work);
+        assert_eq!(
+            wait(&[
+                "__futex_abstimed_wait_common64",
+                "pthread_cond_wait@@GLIBC_2.3.2"
+            ]),
+            Wait::Work
+        );
+        assert_eq!(
+            wait(&["__futex_abstimed_wait_common64", "__pthread_clockjoin_ex"]),
+            Wait::Work
+        );
         assert_eq!(wait(&["__lll_lock_wait", "pthread_mutex_lock"]), Wait::Lock);
         assert_eq!(wait(&["syscall", "main"]), Wait::Other);
         assert_eq!(Wait::Timer.in_functions([mutex]), Wait::Timer);

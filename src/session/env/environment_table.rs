@@ -75,10 +75,11 @@ variables! {
     FEATURES_BITFIELD "MOZ_PROFILER_STARTUP_FEATURES_BITFIELD" "a number below 2^64"
         "The features, as the sum of their bits. Overrides the names." Some(apply_features_bitfield);
     FILTERS "MOZ_PROFILER_STARTUP_FILTERS"
-        "parts of thread names, separated by commas; * for all threads, pid:N for a process"
-        "The threads to profile, among those that the program registers. Upper and lower case count \
-        as equal. Empty parts have no effect. Filters that select no thread are reported when the \
-        session ends. Default: all registered threads." Some(apply_filters);
+        "parts of thread names, separated by commas; * for all threads, pid:N for a process, tid:N \
+        for a thread; -... excludes"
+        "The threads to profile. Upper and lower case count as equal. Empty parts have no effect. A \
+        part that begins with - excludes the threads that the rest would select. Filters that select \
+        no thread are reported when the session ends. Default: all threads." Some(apply_filters);
     ACTIVE_TAB_ID "MOZ_PROFILER_STARTUP_ACTIVE_TAB_ID" "a number below 2^64"
         "The id of a browser's tab, written to the profile. Default: 0." Some(apply_active_tab_id);
     SHUTDOWN "MOZ_PROFILER_SHUTDOWN" "a path, in which the process id replaces the first %p"

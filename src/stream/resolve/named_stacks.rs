@@ -192,7 +192,11 @@ impl NamedStacks {
 }
 
 /// Returns what a thread waits for at a futex that is called by this stack.
-fn futex_wait(stacks: &UniqueStacks<NamedFrame>, locations: &TextTable, stack: Option<u32>) -> Wait {
+fn futex_wait(
+    stacks: &UniqueStacks<NamedFrame>,
+    locations: &TextTable,
+    stack: Option<u32>,
+) -> Wait {
     let callers = std::iter::successors(stack, |&stack| stacks.stacks()[stack as usize].0);
     let location = |stack: u32| {
         let (_, frame) = stacks.stacks()[stack as usize];

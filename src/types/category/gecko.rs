@@ -6,9 +6,9 @@ use crate::types::category::application::HostCategory;
 use crate::types::category::application::registered_categories;
 #[cfg(has_profiler)]
 use crate::types::category::category_info::OTHER;
+use crate::types::category::category_info::{CategoryInfo, GECKO_CATEGORIES};
 #[cfg(has_profiler)]
 use crate::types::wait::IDLE;
-use crate::types::category::category_info::{CategoryInfo, GECKO_CATEGORIES};
 
 macro_rules! categories {
     ($($name:ident $label:literal $color:ident {

@@ -16,7 +16,7 @@ mod schemas;
 use std::collections::{BTreeSet, HashSet};
 
 use crate::common::sampled::{start_counter, work_until_sampled};
-use crate::common::{self, Read, isolated};
+use crate::common::{self, Read, isolated, registered_threads_only};
 use gekkota::{ProfilerSession, StartParams, gecko_profiler};
 use serde_json::{Value, json};
 
@@ -447,7 +447,7 @@ fn mozilla_style_code_is_recorded_in_the_profile() {
         let earlier = Read::from_profile(&earlier.finish().expect("profile"));
         assert_eq!(schema_names(&earlier), ["Earlier"]);
 
-        let session = ProfilerSession::start(StartParams::default()).expect("start");
+        let session = ProfilerSession::start(registered_threads_only()).expect("start");
         metrics::record(&mut evaluated);
         assert_eq!(
             evaluated, 0,

@@ -186,6 +186,13 @@ pub fn samples_of(thread: &Value) -> Vec<Sample> {
         .collect()
 }
 
+/// Returns parameters of a session that leaves out threads which have not registered.
+pub fn registered_threads_only() -> gekkota::StartParams {
+    let params = gekkota::StartParams::default();
+    let features = params.features | gekkota::Features::NO_UNREGISTERED_SAMPLING;
+    params.features(features)
+}
+
 /// Returns the CPU time that the calling thread has used.
 pub fn thread_cpu() -> Duration {
     let mut time = libc::timespec {

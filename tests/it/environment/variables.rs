@@ -399,7 +399,7 @@ fn filter_without_thread_is_reported_by_a_notice_and_in_the_profile() {
                 log.get("filtersWithoutThread").cloned(),
             )
         };
-        let (notices, reported) = run("child-mian, child, -main , pid:1");
+        let (notices, reported) = run("child-mian, child, d-main , pid:1");
         assert!(
             notices.contains("the filters \"child-mian\" selected no thread"),
             "{notices}"

@@ -2,7 +2,7 @@
 //! nothing.
 
 use crate::common::sampled::{WORKING, start_counter, work_until_sampled};
-use crate::common::{Read, isolated};
+use crate::common::{Read, isolated, registered_threads_only};
 use gekkota::{
     AutoProfilerLabel, ProfilerSession, StartParams, auto_profiler_label,
     auto_profiler_label_dynamic,
@@ -62,7 +62,7 @@ fn misuse_guards() {
 fn labels_are_merged_by_their_position_on_the_stack() {
     isolated(|| {
         start_counter();
-        let session = ProfilerSession::start(StartParams::default()).expect("start");
+        let session = ProfilerSession::start(registered_threads_only()).expect("start");
         let thread = std::thread::spawn(|| {
             let unregistered =
                 AutoProfilerLabel::new("unregistered", gekkota::gecko_profiler_category!(Other));

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use crate::common::sampled::{WORKING, start_counter, wait_for_samples, work_until_sampled};
-use crate::common::{LONGEST_WAIT, Read, generated_call, isolated, wait_until};
+use crate::common::{
+    LONGEST_WAIT, Read, generated_call, isolated, registered_threads_only, wait_until,
+};
 use gekkota::label::{
     auto_profiler_label_dynamic_relevant_for_js, auto_profiler_label_relevant_for_js,
 };
@@ -236,7 +238,7 @@ fn script_frames_are_merged_by_their_position_on_the_stack() {
         // All samples of the sleeper contain all its frames, since it enters them before the
         // session.
         let (wake, sleeper) = wait_in_a_script("sleeps in a script", 3000);
-        let session = ProfilerSession::start(StartParams::default()).expect("start");
+        let session = ProfilerSession::start(registered_threads_only()).expect("start");
         std::thread::spawn(run_all).join().expect("thread");
         wait_for_samples(sleeper, 110);
         // The sampler reads the stack of a sleeper itself. If it finds the sleeper still running,

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use crate::common::left_behind::{Holdings, status_kib};
-use crate::common::{LONGEST_WAIT, Read, controlled, isolated};
+use crate::common::{LONGEST_WAIT, Read, controlled, isolated, registered_threads_only};
 use gekkota::{MarkerOptions, StartParams, gecko_profiler_category, profiler_start, profiler_stop};
 use serde_json::Value;
 
@@ -190,9 +190,9 @@ fn check_memory_is_freed() {
 }
 
 #[test]
-fn marker_of_unregistered_thread_is_not_recorded() {
+fn marker_of_unregistered_thread_is_not_recorded_if_those_are_left_out() {
     isolated(|| {
-        profiler_start(StartParams::default()).expect("start");
+        profiler_start(registered_threads_only()).expect("start");
         spawn(|| (0..1000).for_each(|_| mark("unregistered")))
             .join()
             .expect("thread");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::common::{Read, isolated};
+use crate::common::{Read, isolated, registered_threads_only};
 use gekkota::{
     AutoProfilerTextMarker, MarkerOptions, MarkerTiming, ProfilerSession, ProfilerTime,
     StartParams, add_text_marker, add_untyped_marker, auto_profiler_marker_text,
@@ -20,8 +20,9 @@ fn markers_are_on_their_thread_at_their_time() {
             AutoProfilerTextMarker::new("before the start", category, options, "lost").is_none()
         );
 
-        let session = ProfilerSession::start(StartParams::default().filters(["markers", "early"]))
-            .expect("start");
+        let session =
+            ProfilerSession::start(registered_threads_only().filters(["markers", "early"]))
+                .expect("start");
         let start = ProfilerTime::now();
         let thread = std::thread::spawn(move || {
             add_text_marker("unregistered", category, options, "lost");

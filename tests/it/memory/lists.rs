@@ -11,7 +11,9 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use super::{ONE_ARENA, end_limit, leave_memory};
-use crate::common::{LONGEST_WAIT, Read, isolated_with, samples_of, wait_until};
+use crate::common::{
+    LONGEST_WAIT, Read, isolated_with, registered_threads_only, samples_of, wait_until,
+};
 use crate::sampling::places::profile_ms;
 use crate::session::within_loader_callback::{wait_for_blocked_sampler, within_loader_callback};
 use crate::unwinding::accuracy::c_code;
@@ -100,7 +102,7 @@ fn libraries_loaded_without_memory_for_their_list_are_listed_later() {
 fn threads_registered_without_memory_for_their_list_are_sampled_later() {
     const THREADS: usize = 500;
     isolated_with(&[ONE_ARENA], || {
-        let _session = ProfilerSession::start(StartParams::default()).expect("start");
+        let _session = ProfilerSession::start(registered_threads_only()).expect("start");
         let barrier = Barrier::new(THREADS + 1);
         let wait = || _ = barrier.wait();
         std::thread::scope(|scope| {

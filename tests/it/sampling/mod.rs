@@ -23,3 +23,4 @@ pub(crate) mod sandbox;
 mod shares;
 mod sleeping;
 mod unprivileged_timers;
+mod waits;

@@ -51,7 +51,7 @@ const SYSTEM_FOLDER: &str = "src/platform/";
 const UNSAFE_FILES: &[&str] = &[
     "backtrace: copy pending pool",
     "buffer/chunks: chunk slab take_cell writing_cell",
-    "capture: capture_slot captured_view remote_capture slot_model slot_pool",
+    "capture: capture_slot captured_view found_stack remote_capture slot_model slot_pool",
     "labels: growing_array profiling_stack profiling_stack_frame profiling_stack_tests thread_labels",
     "platform: fork identity pinned_library sandbox standard_streams test_library",
     "platform/arch: registers_aarch64 registers_x86_64 thread_registers",
@@ -59,7 +59,7 @@ const UNSAFE_FILES: &[&str] = &[
     "platform/memory: barrier file_mapping guarded_memory mapping memory_pipe",
     "platform/modules: headers image loader needed row",
     "platform/signal: control_pipe handler pipe_end thread_timer",
-    "platform/thread: other_threads_activity own_descriptors profiler_thread signal_stack stack_bounds",
+    "platform/thread: other_threads_activity own_descriptors profiler_thread signal_stack stack_bounds task_list",
     "util: polled_with",
     "util/lock: fork_safe ps_lock",
 ];

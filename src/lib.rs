@@ -51,14 +51,16 @@
 //! | Start and stop a session from code | [`profiler_start`] or [`profiler_ensure_started`] with [`StartParams`] and [`Features`], [`profiler_stop`]; or the guard [`ProfilerSession`] |
 //! | Choose how running threads are interrupted | [`SamplingEngine`] |
 //! | Name a thread, and give it a slot and a signal stack before its first sample | [`register_thread`], [`unregister_thread`], [`ThreadGuard`] |
+//! | Name the threads of Tokio and rayon | [`thread::start_hook`], [`thread::register_thread_once`] |
+//! | Spawn a registered thread with `std::thread::Builder` | [`thread::RegisteredSpawn`] |
 //! | Save or write a profile, in any format | [`profiler_save_profile_to_file`], [`profiler_get_profile`], [`profiler_stream_json`], [`Profile`], [`profile::Format`] |
 //! | Read, convert, summarize or compare profiles | [`Profile::read`], [`Profile::write`], [`Profile::summary`], [`Profile::diff`] |
-//! | Name a part of the work on every stack | [`auto_profiler_label!`], [`auto_profiler_label_dynamic!`], [`label`] |
+//! | Name a part of the work on every stack | [`auto_profiler_label!`], [`auto_profiler_label_dynamic!`], [`label`]; in a constant: [`label::Label`] |
 //! | Label a whole function, or a future | [`gecko_profiler_fn_label`](macro@gecko_profiler_fn_label), [`labeled_future`] |
-//! | Put an event on the timeline | [`add_text_marker`], [`add_untyped_marker`], [`auto_profiler_marker!`], [`auto_profiler_marker_text!`] |
+//! | Put an event on the timeline | [`marker!`]; with a category, a time or a stack: [`add_text_marker`], [`add_untyped_marker`], [`auto_profiler_marker!`], [`auto_profiler_marker_text!`] |
 //! | Give an event typed fields | [`marker_type!`], [`add_marker`], [`lazy_add_marker!`], [`ProfilerMarker`], [`schema`] |
 //! | Set a marker's time, thread or stack | [`MarkerOptions`], [`MarkerTiming`], [`MarkerStack`] |
-//! | Use Gecko's marker types, or link the markers of one flow | [`marker`], [`FlowId`] |
+//! | Use Gecko's marker types, or link the markers of one flow | [`marker`](mod@marker), [`FlowId`] |
 //! | Choose a category, or define one | [`gecko_profiler_category!`], [`profiler_categories!`], [`category`] |
 //! | Pause and resume | [`profiler_pause`], [`profiler_resume`]; only the samples: [`profiler_pause_sampling`], [`profiler_resume_sampling`] |
 //! | Query the state | [`profiler_is_active`], [`profiler_is_paused`], [`profiler_get_buffer_info`] |
@@ -217,6 +219,11 @@ pub use api::{
 ///
 /// #[gecko_profiler_fn_label("parse", Requests::Parsing)]
 /// fn parse(text: &str) -> &str {
+///     trim(text)
+/// }
+///
+/// #[gecko_profiler_fn_label("trim")]
+/// fn trim(text: &str) -> &str {
 ///     text.trim()
 /// }
 /// # assert_eq!((Server.answer(" a "), compile()), (1, ()));
@@ -225,11 +232,11 @@ pub use api::{
 /// | Argument | Meaning | Default |
 /// |---|---|---|
 /// | `"text"`, first | the label's text | the subcategory's label; pushed only if the profiler is active when the function begins |
-/// | `Category`, `Category, Subcategory`, or an expression of type [`ProfilingCategoryPair`] | the category | required |
+/// | `Category`, `Category, Subcategory`, or an expression of type [`ProfilingCategoryPair`] | the category | Gecko's “Other”; required if there is no text |
 /// | `crate = path`, last | the path of gekkota | `::gekkota` |
 ///
-/// The label of an `async fn` is pushed for each poll of its future, as by [`labeled_future`], and
-/// is absent while the future waits. The same holds for a function whose whole body is `async move
+/// The label of an `async fn` is pushed for each poll of its future, as by [`labeled_future`], which
+/// also registers the polling threads, and is absent while the future waits. The same holds for a function whose whole body is `async move
 /// { … }`, or `Box::pin` of one, as `async-trait` generates it. The future is `Send` if it was
 /// `Send` without the attribute, and grows by a few words.
 ///
@@ -281,9 +288,11 @@ pub mod jit {
     pub use crate::api::{CodeRange, profiler_register_code_range};
 }
 
-/// Variants of [`auto_profiler_label!`] and [`auto_profiler_label_dynamic!`]: for hot code, for
-/// UTF-16 texts, and for functions that scripts call.
+/// Labels in constants, and variants of [`auto_profiler_label!`] and
+/// [`auto_profiler_label_dynamic!`]: for hot code, for UTF-16 texts, and for functions that scripts
+/// call.
 pub mod label {
+    pub use crate::api::{IntoLabel, Label};
     pub use crate::types::LabelFlags;
     #[doc(inline)]
     pub use crate::{
@@ -362,13 +371,15 @@ pub mod stack {
     pub use crate::types::{CodeAddress, FunctionName, StackFeatures, StackFrame, SuspendError};
 }
 
-/// Thread ids, what the profiler records of a thread, and alternate signal stacks.
+/// Registration of the threads of Tokio, rayon and `std::thread::Builder`; thread ids, what the
+/// profiler records of a thread, and alternate signal stacks.
 pub mod thread {
     pub use crate::api::{
-        AutoSignalStack, profiler_current_thread_id, profiler_is_active_and_thread_is_registered,
-        profiler_is_locked_on_current_thread, profiler_is_main_thread, profiler_main_thread_id,
-        profiler_other_thread_is_being_profiled, profiler_thread_is_being_profiled,
-        profiler_thread_is_sleeping,
+        AutoSignalStack, RegisteredSpawn, profiler_current_thread_id,
+        profiler_is_active_and_thread_is_registered, profiler_is_locked_on_current_thread,
+        profiler_is_main_thread, profiler_main_thread_id, profiler_other_thread_is_being_profiled,
+        profiler_thread_is_being_profiled, profiler_thread_is_sleeping, register_thread_once,
+        start_hook,
     };
     pub use crate::types::{ThreadId, ThreadProfilingFeatures};
 }
@@ -376,7 +387,9 @@ pub mod thread {
 /// Items that the exported macros and the attribute expand to. Not part of the public API.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::api::{records_flows, records_markers_of_current_thread, would_record};
+    pub use crate::api::{
+        records_flows, records_markers_of_current_thread, register_polling_thread, would_record,
+    };
     #[cfg(all(has_profiler, feature = "unwind_benchmark"))]
     pub use crate::sampler::repeat_unwinding;
     #[cfg(all(has_profiler, feature = "unwind_benchmark"))]

@@ -1,73 +1,62 @@
-//! The exported macros for labels, markers and categories. They expand to public items and hold no
-//! logic. `markers/marker_type_macro.rs` defines `marker_type!`.
+//! The exported macros for labels and markers. They expand to public items and hold no logic.
+//! `markers/marker_type_macro.rs` defines `marker_type!`, and `types/category/category_macros.rs`
+//! those for categories.
 //!
 //! `macro_export` puts every macro at the crate's root. A macro that belongs in a module is
 //! exported under a hidden name that begins with `__`, and the module re-exports it under its own
 //! name.
-
-/// Makes a [`ProfilingCategoryPair`](crate::types::ProfilingCategoryPair) from the names of Gecko's
-/// list.
-///
-/// ```
-/// use gekkota::gecko_profiler_category;
-///
-/// let network = gecko_profiler_category!(Network);
-/// let parsing = gecko_profiler_category!(JavaScript, Parsing);
-/// # assert_eq!(parsing.label(), "Parsing");
-/// # assert_eq!(network.label(), "Other");
-/// ```
-///
-/// [`category`](crate::category) lists the names.
-/// [`profiler_categories!`](crate::profiler_categories) defines more.
-#[macro_export]
-macro_rules! gecko_profiler_category {
-    ($category:ident) => {
-        $crate::ProfilingCategoryPair::$category(::core::option::Option::None)
-    };
-    ($category:ident, $subcategory:ident) => {
-        $crate::ProfilingCategoryPair::$category(::core::option::Option::Some(
-            $crate::category::$category::$subcategory,
-        ))
-    };
-}
-
-/// Makes a category from the arguments of a label macro: names of Gecko's list, or an expression.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __category {
-    ($category:ident $(,)?) => {
-        $crate::gecko_profiler_category!($category)
-    };
-    ($category:ident, $subcategory:ident $(,)?) => {
-        $crate::gecko_profiler_category!($category, $subcategory)
-    };
-    ($category:expr $(,)?) => {
-        $category
-    };
-}
 
 /// Labels the rest of the scope.
 ///
 /// ```
 /// # gekkota::profiler_categories! { Requests("Requests", blue) { Parsing: "Parsing" } }
 /// fn decode() {
-///     gekkota::auto_profiler_label!("decode", Media, Playback); // until the function returns
+///     gekkota::auto_profiler_label!("decode"); // until the function returns
 ///     {
 ///         gekkota::auto_profiler_label!("parse", Requests::Parsing); // the application's category
 ///     }
+///     gekkota::auto_profiler_label!("play", Media, Playback); // Gecko's
 /// }
 /// # decode();
 /// ```
 ///
-/// The category is written as for [`gecko_profiler_category!`](crate::gecko_profiler_category), or
-/// as an expression. [`AutoProfilerLabel`](crate::api::AutoProfilerLabel) tells how labels behave
-/// and what they cost. To label a whole function there is also
-/// [`gecko_profiler_fn_label`](macro@crate::gecko_profiler_fn_label).
+/// | Form | Category |
+/// |---|---|
+/// | `auto_profiler_label!("text")` | Gecko's “Other” |
+/// | `auto_profiler_label!(LABEL)`, a [`Label`](crate::label::Label) | its own |
+/// | `auto_profiler_label!("text", Category)`, `auto_profiler_label!("text", Category, Subcategory)` | as for [`gecko_profiler_category!`](crate::gecko_profiler_category) |
+/// | `auto_profiler_label!("text", expression)` | the expression's value; a single name needs parentheses: `(category)` |
+///
+/// The text is a literal or another `&'static str`. For a text that is made at run time, use
+/// [`auto_profiler_label_dynamic!`](crate::auto_profiler_label_dynamic).
+/// [`AutoProfilerLabel`](crate::api::AutoProfilerLabel) tells how labels behave and what they cost.
+/// To label a whole function there is also
+/// [`gecko_profiler_fn_label`](macro@crate::gecko_profiler_fn_label), and to label a future
+/// [`labeled_future`](crate::labeled_future).
 #[doc(alias = "AUTO_PROFILER_LABEL")]
 #[macro_export]
 macro_rules! auto_profiler_label {
+    ($label:expr $(,)?) => {
+        let _auto_profiler_label = $crate::__label_of_static_text_else_auto_profiler_label_dynamic!($label);
+    };
     ($label:expr, $($category:tt)+) => {
-        let _auto_profiler_label = $crate::AutoProfilerLabel::new($label, $crate::__category!($($category)+));
+        let _auto_profiler_label = $crate::__label_of_static_text_else_auto_profiler_label_dynamic!(
+            $label,
+            $crate::__category!($($category)+)
+        );
+    };
+}
+
+/// Pushes a label. The compiler names this macro in its error for a text that does not live as long
+/// as the program, so its name says what to use for such a text.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __label_of_static_text_else_auto_profiler_label_dynamic {
+    ($label:expr) => {
+        $crate::AutoProfilerLabel::of($label)
+    };
+    ($label:expr, $category:expr) => {
+        $crate::AutoProfilerLabel::new($label, $category)
     };
 }
 
@@ -138,12 +127,25 @@ macro_rules! __gecko_profiler_label {
 /// Labels the rest of the scope with a label and a copied text:
 /// `auto_profiler_label_dynamic!("load", path, Network)`.
 ///
+/// ```
+/// fn load(path: &str) {
+///     gekkota::auto_profiler_label_dynamic!("load", path); // Gecko's category “Other”
+///     for part in path.split('/') {
+///         gekkota::auto_profiler_label_dynamic!("open", part, Network);
+///     }
+/// }
+/// # load("a/b");
+/// ```
+///
 /// The text is a `&str`, of which at most 512 bytes are copied. The frame is shown as `load
-/// <text>`.
+/// <text>`. The category is written as for [`auto_profiler_label!`](crate::auto_profiler_label).
 #[doc(alias = "AUTO_PROFILER_LABEL_DYNAMIC_CSTR")]
 #[doc(alias = "AUTO_PROFILER_LABEL_DYNAMIC_NSCSTRING")]
 #[macro_export]
 macro_rules! auto_profiler_label_dynamic {
+    ($label:expr, $dynamic:expr $(,)?) => {
+        $crate::auto_profiler_label_dynamic!($label, $dynamic, Other)
+    };
     ($label:expr, $dynamic:expr, $($category:tt)+) => {
         let _auto_profiler_label =
             $crate::AutoProfilerLabel::with_dynamic($label, $dynamic, $crate::__category!($($category)+));
@@ -265,9 +267,21 @@ macro_rules! __auto_profiler_label_dynamic_relevant_for_js {
     };
 }
 
-/// Adds an interval marker with a text for the rest of the scope:
-/// `auto_profiler_marker_text!("Request", gecko_profiler_category!(Network),
-/// MarkerOptions::default(), url)`.
+/// Adds an interval marker with a text for the rest of the scope.
+///
+/// ```
+/// fn answer(url: &str) {
+///     gekkota::auto_profiler_marker_text!("Request", url);
+///     // … the work …
+/// }
+/// # answer("/");
+/// ```
+///
+/// | Form | Options and category |
+/// |---|---|
+/// | `auto_profiler_marker_text!(name, category, options, text)` | the given ones |
+/// | `auto_profiler_marker_text!(name, category, text)` | default options |
+/// | `auto_profiler_marker_text!(name, text)` | default options, category “Other” |
 ///
 /// The scope's end adds the marker. See
 /// [`AutoProfilerTextMarker`](crate::api::AutoProfilerTextMarker).
@@ -277,6 +291,79 @@ macro_rules! auto_profiler_marker_text {
     ($name:expr, $category:expr, $options:expr, $text:expr $(,)?) => {
         let _auto_profiler_marker =
             $crate::AutoProfilerTextMarker::new($name, $category, $options, $text);
+    };
+    ($name:expr, $category:expr, $text:expr $(,)?) => {
+        $crate::auto_profiler_marker_text!(
+            $name,
+            $category,
+            ::core::default::Default::default(),
+            $text
+        )
+    };
+    ($name:expr, $text:expr $(,)?) => {
+        $crate::auto_profiler_marker_text!($name, $crate::gecko_profiler_category!(Other), $text)
+    };
+}
+
+/// Adds a marker, in the simplest form: with a name, or with a name and a text.
+///
+/// ```
+/// # let (path, done, all) = (std::path::Path::new("a.png"), 3, 7);
+/// gekkota::marker!("woke up");
+/// gekkota::marker!("opened", path.display());
+/// gekkota::marker!("progress", "{done} of {all}");
+/// gekkota::marker!("progress", "{} of {}", done, all);
+/// ```
+///
+/// | Form | Text |
+/// |---|---|
+/// | `marker!(name)` | none |
+/// | `marker!(name, text)` | any value that implements [`Display`](std::fmt::Display) |
+/// | `marker!(name, "format", …)` | as for [`format!`] |
+///
+/// The name is a `&str`. The marker has the current time and Gecko's category “Other”, and goes to
+/// the calling thread. The text is cut to at most 512 bytes, at a character boundary.
+/// [`add_text_marker`](crate::add_text_marker) has no such limit, and takes a category, a time and a
+/// stack. [`auto_profiler_marker_text!`](crate::auto_profiler_marker_text) covers a scope.
+///
+/// Name and text are evaluated only if the marker is recorded, and formatting allocates nothing.
+/// Cost: that of [`add_text_marker`](crate::add_text_marker) and the formatting; one relaxed load
+/// while the profiler is inactive.
+#[doc(alias = "PROFILER_MARKER_UNTYPED")]
+#[doc(alias = "PROFILER_MARKER_TEXT")]
+#[doc(alias = "PROFILER_MARKER_FMT")]
+#[macro_export]
+macro_rules! marker {
+    ($name:expr $(,)?) => {
+        if $crate::__private::records_markers_of_current_thread() {
+            $crate::add_untyped_marker(
+                $name,
+                $crate::gecko_profiler_category!(Other),
+                ::core::default::Default::default(),
+            );
+        }
+    };
+    ($name:expr, $format:literal $(, $($arguments:tt)*)?) => {
+        $crate::__marker_with_text!($name, ::core::format_args!($format $(, $($arguments)*)?))
+    };
+    ($name:expr, $text:expr $(,)?) => {
+        $crate::__marker_with_text!($name, ::core::format_args!("{}", $text))
+    };
+}
+
+/// Adds a marker with a formatted text, if it is recorded.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __marker_with_text {
+    ($name:expr, $text:expr) => {
+        if $crate::__private::records_markers_of_current_thread() {
+            $crate::add_text_marker(
+                $name,
+                $crate::gecko_profiler_category!(Other),
+                ::core::default::Default::default(),
+                $crate::__private::ShortText::format($text).as_str(),
+            );
+        }
     };
 }
 
@@ -385,8 +472,14 @@ macro_rules! __profiler_marker_flow_only {
     };
 }
 
-/// Adds two markers for the rest of the scope, one for its beginning and one for its end:
-/// `auto_profiler_marker!("Request", gecko_profiler_category!(Network), MarkerOptions::default())`.
+/// Adds two markers for the rest of the scope, one for its beginning and one for its end. The viewer
+/// shows them as one interval.
+///
+/// | Form | Options and category |
+/// |---|---|
+/// | `auto_profiler_marker!(name, category, options)` | the given ones |
+/// | `auto_profiler_marker!(name, category)` | default options |
+/// | `auto_profiler_marker!(name)` | default options, category “Other” |
 ///
 /// See [`AutoProfilerMarker`](crate::api::AutoProfilerMarker).
 #[doc(alias = "AUTO_PROFILER_MARKER")]
@@ -394,6 +487,12 @@ macro_rules! __profiler_marker_flow_only {
 macro_rules! auto_profiler_marker {
     ($name:expr, $category:expr, $options:expr $(,)?) => {
         let _auto_profiler_marker = $crate::AutoProfilerMarker::new($name, $category, $options);
+    };
+    ($name:expr, $category:expr $(,)?) => {
+        $crate::auto_profiler_marker!($name, $category, ::core::default::Default::default())
+    };
+    ($name:expr $(,)?) => {
+        $crate::auto_profiler_marker!($name, $crate::gecko_profiler_category!(Other))
     };
 }
 
@@ -422,79 +521,5 @@ macro_rules! __auto_profiler_flow_marker {
     ($name:expr, $category:expr, $options:expr, $payload:expr $(,)?) => {
         let _auto_profiler_marker =
             $crate::marker::AutoProfilerFlowMarker::new($name, $category, $options, $payload);
-    };
-}
-
-/// Defines categories of the application, in addition to Gecko's.
-///
-/// Each category has a label, a color of the viewer, and at least one subcategory.
-///
-/// ```
-/// gekkota::profiler_categories! {
-///     /// The cost of a request.
-///     pub Requests("Requests", blue) {
-///         Other: "Other",
-///         Parsing: "Parsing",
-///     }
-///     pub Database("Database", orange) { Other: "Other" }
-/// }
-///
-/// gekkota::add_untyped_marker("received", Requests::Other, Default::default());
-/// gekkota::auto_profiler_label!("parse", Requests::Parsing);
-/// gekkota::auto_profiler_label!("answer", Requests::DEFAULT);
-/// ```
-///
-/// Each subcategory becomes a constant of type
-/// [`ProfilingCategoryPair`](crate::types::ProfilingCategoryPair). `DEFAULT` is the first one.
-///
-/// Colors: transparent, blue, brown, darkgrey, green, grey, lightblue, lightgreen, lightred,
-/// magenta, orange, purple, red, yellow. Another color, or a category without a subcategory, does
-/// not compile. Gecko's grey category “Other” always exists, because the viewer needs it for frames
-/// without a category. A process can define 231 categories; further ones are recorded as “Other”. A
-/// profile lists a category once it has been used.
-#[macro_export]
-macro_rules! profiler_categories {
-    ($(
-        $(#[$meta:meta])*
-        $vis:vis $name:ident($label:literal, $color:ident) { $($sub:ident: $sub_label:literal),+ $(,)? }
-    )+) => {
-        $(
-            $(#[$meta])*
-            #[derive(Clone, Copy, Debug)]
-            $vis enum $name {}
-
-            #[allow(
-                non_upper_case_globals,
-                dead_code,
-                reason = "subcategories are named like the variants of Gecko's enums"
-            )]
-            impl $name {
-                $(
-                    #[doc = ::core::concat!("“", $label, "”: “", $sub_label, "”.")]
-                    $vis const $sub: $crate::ProfilingCategoryPair = $crate::ProfilingCategoryPair::Host(
-                        $crate::category::HostCategory::new(Self::definition, Self::number_of(::core::stringify!($sub))),
-                    );
-                )+
-
-                #[doc = ::core::concat!("“", $label, "”, with the first of its subcategories.")]
-                $vis const DEFAULT: $crate::ProfilingCategoryPair = $crate::ProfilingCategoryPair::Host(
-                    $crate::category::HostCategory::new(Self::definition, 0),
-                );
-
-                fn definition() -> &'static $crate::__private::CategoryDefinition {
-                    static DEFINITION: $crate::__private::CategoryDefinition =
-                        $crate::__private::CategoryDefinition::new(
-                            $label,
-                            ::core::stringify!($color),
-                            &[$($sub_label),+],
-                        );
-                    &DEFINITION
-                }
-
-                const fn number_of(subcategory: &str) -> u8 {
-                    $crate::__private::place_among(&[$(::core::stringify!($sub)),+], subcategory)
-                }
-            }
-        )+
     };
 }

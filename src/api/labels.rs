@@ -4,6 +4,8 @@ use std::pin::Pin;
 use std::task::Context;
 
 use crate::api::backend;
+use crate::api::label_text::IntoLabel;
+use crate::api::thread_pools::register_polling_thread;
 use crate::types::{FrameFlags, LabelFlags, ProfilingCategoryPair};
 use crate::util::{PolledWith, ShortText};
 
@@ -26,7 +28,14 @@ use crate::util::{PolledWith, ShortText};
 /// push. The profiler's own handler is prepared for that.
 ///
 /// The first label during a session registers a thread that has not registered: see
-/// [`register_thread`](crate::register_thread).
+/// [`register_thread`](crate::register_thread). Its earlier labels are lost.
+///
+/// A label that is held across an `.await` would stay on the thread while other tasks run there. So
+/// the guard is not `Send`, and a runtime with several threads refuses such a future. Use
+/// [`labeled_future`] instead, or the attribute
+/// [`gecko_profiler_fn_label`](macro@crate::gecko_profiler_fn_label) on the `async fn`. For a runtime
+/// with one thread, Clippy can check the same: add `"gekkota::AutoProfilerLabel"` to
+/// `await-holding-invalid-types` in `clippy.toml`.
 ///
 /// Cost: a few stores; on an unregistered thread without a session, some loads. Usually made by
 /// [`auto_profiler_label!`](crate::auto_profiler_label). Idea: Gecko's `AutoProfilerLabel`, which
@@ -37,10 +46,26 @@ use crate::util::{PolledWith, ShortText};
 pub struct AutoProfilerLabel(backend::LabelToken);
 
 impl AutoProfilerLabel {
-    /// Pushes a label.
+    /// Pushes a label with this category, whatever category `label` has.
     #[inline(always)]
-    pub fn new(label: &'static str, category: ProfilingCategoryPair) -> Self {
-        Self(push(label, category, FrameFlags::NONE))
+    pub fn new<L>(label: L, category: ProfilingCategoryPair) -> Self
+    where
+        L: IntoLabel,
+        L: 'static, // for a text that is made at run time: `auto_profiler_label_dynamic!`
+    {
+        Self(push(label.into_label().text(), category, FrameFlags::NONE))
+    }
+
+    /// Pushes a label with its own category: that of a [`Label`](crate::label::Label), or “Other”
+    /// for a text.
+    #[inline(always)]
+    pub fn of<L>(label: L) -> Self
+    where
+        L: IntoLabel,
+        L: 'static, // for a text that is made at run time: `auto_profiler_label_dynamic!`
+    {
+        let label = label.into_label();
+        Self(push(label.text(), label.category(), FrameFlags::NONE))
     }
 
     /// Pushes a label with the text of its subcategory.
@@ -172,16 +197,27 @@ impl Drop for AutoProfilerLabel {
 /// spawn(gekkota::labeled_future("answer", category, answer()));
 /// ```
 ///
-/// The label appears on each registered thread that polls the future, and is absent while the
-/// future waits. Cost: one label per poll. The result is `Send` if `future` is, and hardly larger.
-pub fn labeled_future<F: Future>(
-    label: &'static str,
+/// The label appears on each thread that polls the future, and is absent while the future waits.
+/// Runtimes create their threads on their own. So while the profiler is active, a poll registers
+/// its thread under the thread's own name, if the thread is not registered.
+///
+/// Cost: one label per poll, and while the profiler is active, a check whether the thread is
+/// registered. The result is `Send` if `future` is, and hardly larger.
+#[doc(alias = "labelled_future")]
+pub fn labeled_future<L, F: Future>(
+    label: L,
     category: ProfilingCategoryPair,
     future: F,
-) -> impl Future<Output = F::Output> {
+) -> impl Future<Output = F::Output>
+where
+    L: IntoLabel,
+    L: 'static, // for a text that is made at run time: `labeled_future_with_dynamic`
+{
+    let label = label.into_label().text();
     PolledWith::new(
         future,
         move |future: Pin<&mut F>, context: &mut Context<'_>| {
+            register_polling_thread();
             let _label = AutoProfilerLabel::new(label, category);
             future.poll(context)
         },
@@ -200,6 +236,7 @@ pub fn labeled_future_with_dynamic<F: Future>(
     PolledWith::new(
         future,
         move |future: Pin<&mut F>, context: &mut Context<'_>| {
+            register_polling_thread();
             let _label = AutoProfilerLabel::with_dynamic(label, dynamic.as_ref(), category);
             future.poll(context)
         },

@@ -20,12 +20,13 @@
 //!
 //! # Read next
 //! `life_cycle.rs`, `pause.rs`, `status.rs`, `callbacks.rs`, `session.rs`, `threads.rs`, `code.rs`,
-//! `event_delay.rs`, `labels.rs`, `script_frames.rs`, `markers.rs`, `stacks.rs`,
+//! `event_delay.rs`, `labels.rs`, `thread_pools.rs`, `script_frames.rs`, `markers.rs`, `stacks.rs`,
 //! `remote_control.rs`.
 
 mod callbacks;
 mod code;
 mod event_delay;
+mod label_text;
 mod labels;
 mod life_cycle;
 mod marker_guards;
@@ -41,6 +42,7 @@ mod session;
 mod snapshot;
 mod stacks;
 mod status;
+mod thread_pools;
 mod threads;
 
 pub use callbacks::{
@@ -51,6 +53,7 @@ pub use code::{CodeRange, profiler_register_code_range, profiler_register_script
 pub use event_delay::{
     AutoProfilerEvent, EventDelayProbe, EventLoopWatch, profiler_watch_event_loop,
 };
+pub use label_text::{IntoLabel, Label};
 pub use labels::{AutoProfilerLabel, labeled_future, labeled_future_with_dynamic};
 pub use life_cycle::{
     AutoProfilerInit, Started, profiler_ensure_started, profiler_init, profiler_shutdown,
@@ -94,6 +97,9 @@ pub use status::{
     profiler_is_locked_on_current_thread, profiler_is_main_thread, profiler_is_paused,
     profiler_is_sampling_paused, profiler_main_thread_id, profiler_other_thread_is_being_profiled,
     profiler_thread_is_being_profiled,
+};
+pub use thread_pools::{
+    RegisteredSpawn, register_polling_thread, register_thread_once, start_hook,
 };
 pub use threads::{
     AutoProfilerThreadSleep, AutoProfilerThreadWake, AutoSignalStack, ThreadGuard,

@@ -5,18 +5,19 @@ use proc_macro::{Span, TokenStream, TokenTree};
 use crate::diagnostic::Diagnostic;
 use crate::tokens::{fill, is_mark, is_word, uncovered};
 
-/// The parsed form of `"text", Category, Subcategory, crate = path`. Only the category is required.
+/// The parsed form of `"text", Category, Subcategory, crate = path`. The text or the category is
+/// required.
 pub(crate) struct Arguments {
     pub(crate) text: Option<TokenTree>,
-    /// The category, as the arguments of the label macro.
+    /// The category, as the arguments of the label macro. Empty for the default one.
     pub(crate) category: TokenStream,
     /// The path of gekkota.
     pub(crate) path: TokenStream,
 }
 
 const TASK: &str = "read its arguments";
-const EXPECTED: &str = "`Category`, `Category, Subcategory` or an expression, optionally after a `\"text\"` and before \
-     `crate = path`";
+const EXPECTED: &str = "a `\"text\"`, a category (`Category`, `Category, Subcategory` or an expression), or both in this \
+     order, optionally before `crate = path`";
 
 impl Arguments {
     pub(crate) fn read(arguments: TokenStream) -> Result<Self, Diagnostic> {
@@ -58,11 +59,12 @@ impl Arguments {
                     .chain(subcategory.iter().cloned())
                     .collect()
             }
+            [] if text.is_some() => Vec::new(),
             [] => {
                 return Err(Diagnostic::new(
                     Span::call_site(),
                     TASK,
-                    "no category",
+                    "no text and no category",
                     EXPECTED,
                 ));
             }

@@ -9,6 +9,10 @@ use crate::tokens::{fill, group, is_mark, is_word};
 /// The statement that pushes the label. The macro binds the guard to its own name.
 const LABEL: &str = "CRATE::__private::gecko_profiler_label!(CATEGORY);";
 const LABEL_WITH_TEXT: &str = "CRATE::__private::auto_profiler_label!(TEXT, CATEGORY);";
+const LABEL_WITH_TEXT_ALONE: &str = "CRATE::__private::auto_profiler_label!(TEXT);";
+
+/// Before the label of a future, because its thread may be one of a runtime.
+const REGISTER: &str = "CRATE::__private::register_polling_thread();";
 
 /// Pushes a label for each poll of the future. The future is pinned where it is created. Moving the
 /// future from an awaiting into a pinning one would double the size of nested futures.
@@ -37,7 +41,10 @@ const FUTURE: &str = "
 ";
 
 pub(crate) fn labeled(label: &Arguments, function: Function) -> TokenStream {
-    let label = label_of(label);
+    let of_future = || {
+        let register = fill(REGISTER, &[("CRATE", label.path.clone())]);
+        register.into_iter().chain(label_of(label)).collect()
+    };
     let Function {
         head,
         body,
@@ -46,7 +53,7 @@ pub(crate) fn labeled(label: &Arguments, function: Function) -> TokenStream {
     } = function;
     let (attributes, statements) = split_attributes(&body);
     let inside = match future_only(&statements) {
-        Some(made) if !is_async => made.labeled(label),
+        Some(made) if !is_async => made.labeled(of_future()),
         _ => {
             // The span of these braces makes errors point at the body. Its hygiene makes lints
             // ignore the braces, which the application did not write.
@@ -55,10 +62,10 @@ pub(crate) fn labeled(label: &Arguments, function: Function) -> TokenStream {
             match is_async {
                 true => polled(
                     async_body(&returns, body),
-                    label,
+                    of_future(),
                     matches!(returns, Returns::Never),
                 ),
-                false => fill(RUN, &[("LABEL", label), ("BODY", body)]),
+                false => fill(RUN, &[("LABEL", label_of(label)), ("BODY", body)]),
             }
         }
     };
@@ -74,10 +81,10 @@ fn in_braces(place: Span, tokens: TokenStream) -> TokenStream {
 
 fn label_of(label: &Arguments) -> TokenStream {
     let text = label.text.clone();
-    let form = if text.is_some() {
-        LABEL_WITH_TEXT
-    } else {
-        LABEL
+    let form = match (&text, label.category.is_empty()) {
+        (None, _) => LABEL,
+        (Some(_), false) => LABEL_WITH_TEXT,
+        (Some(_), true) => LABEL_WITH_TEXT_ALONE,
     };
     let text = text.into_iter().collect();
     fill(

@@ -7,10 +7,10 @@ use std::time::Duration;
 use crate::export::{ExportOptions, Format, ThreadSummary};
 use crate::markers::{MarkerTiming, ProfilerMarker};
 use crate::types::{
-    BufferInfo, ControlSignals, ExitProfileError, Features, FrameFlags, FunctionName, NameOptions,
-    Page, ProfilerTime, ProfilingCategoryPair, ProfilingState, ProfilingStates, ReadError,
-    SamplingState, SaveError, ScriptDescription, StackFeatures, StackFrame, StartError,
-    StartParams, SuspendError, ThreadId, ThreadProfilingFeatures,
+    BufferInfo, ControlSignals, ExitProfileError, Features, FrameFlags, FunctionName,
+    LabelOfOneThread, NameOptions, Page, ProfilerTime, ProfilingCategoryPair, ProfilingState,
+    ProfilingStates, ReadError, SamplingState, SaveError, ScriptDescription, StackFeatures,
+    StackFrame, StartError, StartParams, SuspendError, ThreadId, ThreadProfilingFeatures,
 };
 use crate::util::{ProgressLocation, SharedProgress};
 
@@ -31,7 +31,7 @@ pub(crate) enum SampledStack {}
 pub(crate) enum CapturedBacktrace {}
 
 #[derive(Debug)]
-pub(crate) struct LabelToken(std::marker::PhantomData<*const ()>);
+pub(crate) struct LabelToken(LabelOfOneThread);
 
 /// Uninhabited, because code ranges are never registered.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -33,7 +33,7 @@ use once_cell::race::OnceBox;
 
 use crate::labels::growing_array::GrowingArray;
 use crate::labels::profiling_stack_frame::{ProfilingStackFrame, ScriptLocation, TextRange};
-use crate::types::{FrameFlags, ProfilingCategoryPair};
+use crate::types::{FrameFlags, LabelOfOneThread, ProfilingCategoryPair};
 use crate::util::cut_at_character;
 
 /// Maximum length of a dynamic text, in bytes. A longer one is cut at a character boundary.
@@ -62,7 +62,7 @@ pub(crate) struct ProfilingStack {
 #[derive(Debug)]
 pub(crate) struct LabelToken {
     depth: u32,
-    not_send: PhantomData<*const ()>,
+    of_one_thread: LabelOfOneThread,
 }
 
 /// Called when a label is pushed on a closed stack, on that stack's thread.
@@ -79,7 +79,7 @@ impl LabelToken {
     /// Token of a push that was left out.
     const NONE: Self = Self {
         depth: u32::MAX,
-        not_send: PhantomData,
+        of_one_thread: PhantomData,
     };
 }
 
@@ -196,7 +196,7 @@ impl ProfilingStack {
         self.depth.store(depth + 1, Ordering::Relaxed);
         LabelToken {
             depth,
-            not_send: PhantomData,
+            of_one_thread: PhantomData,
         }
     }
 

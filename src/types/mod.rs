@@ -40,6 +40,8 @@ mod ids;
 #[forbid(unsafe_code)]
 mod kept_limits;
 #[forbid(unsafe_code)]
+mod label_across_await;
+#[forbid(unsafe_code)]
 mod page;
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]
@@ -91,6 +93,7 @@ pub(crate) use generation::Generation;
 pub use ids::{ProcessId, ThreadId};
 #[cfg(has_profiler)]
 pub(crate) use kept_limits::KeptLimits;
+pub(crate) use label_across_await::LabelOfOneThread;
 pub use page::Page;
 #[cfg(has_profiler)]
 pub(crate) use process_levels::MAX_PROCESS_LEVELS;

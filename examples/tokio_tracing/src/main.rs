@@ -16,12 +16,12 @@ mod work;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use gekkota::thread::start_hook;
 use gekkota::{
     AutoProfilerInit, ProfilerLayer, ProfilerLogger, ProfilerSession, StartParams,
-    profiler_categories, profiler_thread_sleep, profiler_thread_wake, register_thread,
+    profiler_categories, profiler_thread_sleep, profiler_thread_wake,
 };
 use log::LevelFilter;
 use tokio::runtime::{Builder, Runtime};
@@ -73,15 +73,12 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// Builds a runtime that registers its threads and tells the profiler when they are idle.
 fn runtime() -> Result<Runtime, std::io::Error> {
-    static STARTED: AtomicUsize = AtomicUsize::new(0);
     Builder::new_multi_thread()
         .worker_threads(2)
         .max_blocking_threads(1)
         .enable_time()
-        .thread_name_fn(|| format!("worker-{}", STARTED.fetch_add(1, Ordering::Relaxed) + 1))
-        // An empty name stands for the thread's own name. The thread unregisters itself when it
-        // exits.
-        .on_thread_start(|| register_thread(""))
+        // The threads are `worker 1`, `worker 2` and so on. A thread unregisters itself when it exits.
+        .on_thread_start(start_hook("worker"))
         .on_thread_park(profiler_thread_sleep)
         .on_thread_unpark(profiler_thread_wake)
         .build()

@@ -57,7 +57,8 @@ const INITIAL_CALLER_DISTANCE: usize = if cfg!(debug_assertions) { 1024 } else {
 /// As with any layer, the application selects spans and events by `with_filter`. Labels and markers
 /// need a registered thread, so the layer does not replace
 /// [`register_thread`](crate::api::register_thread). Async runtimes have hooks to register their
-/// threads, such as `on_thread_start` in Tokio; see the example `tokio_tracing`.
+/// threads, such as `on_thread_start` in Tokio, which takes a
+/// [`start_hook`](crate::thread::start_hook); see the example `tokio_tracing`.
 ///
 /// # Labels
 /// Labels are pushed even while the profiler is inactive, so they also appear in samples of a

@@ -110,6 +110,10 @@ macro_rules! categories {
             }
         }
 
+        /// The names of the variants.
+        #[cfg(test)]
+        pub(crate) const CATEGORY_NAMES: &[&str] = &[$(stringify!($name),)+];
+
         #[cfg_attr(not(has_profiler), allow(dead_code, reason = "only profiles name categories"))]
         pub(crate) const CATEGORIES: &[CategoryInfo] = &[
             $(CategoryInfo {

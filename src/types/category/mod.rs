@@ -5,6 +5,8 @@ mod application;
 #[forbid(unsafe_code)]
 mod category_info;
 #[forbid(unsafe_code)]
+mod category_macros;
+#[forbid(unsafe_code)]
 mod gecko;
 
 pub use application::{CategoryDefinition, HostCategory};

@@ -40,7 +40,8 @@ use gekkota::thread::{
     ThreadId, ThreadProfilingFeatures, profiler_current_thread_id,
     profiler_is_active_and_thread_is_registered, profiler_is_locked_on_current_thread,
     profiler_is_main_thread, profiler_main_thread_id, profiler_other_thread_is_being_profiled,
-    profiler_thread_is_being_profiled, profiler_thread_is_sleeping,
+    profiler_thread_is_being_profiled, profiler_thread_is_sleeping, register_thread_once,
+    start_hook,
 };
 use gekkota::{
     AutoProfilerInit, AutoProfilerLabel, AutoProfilerTextMarker, AutoProfilerThreadSleep,
@@ -71,6 +72,8 @@ fn use_every_recording_function() {
     profiler_unregister_page(3);
     profiler_clear_all_pages();
     register_thread("surface");
+    register_thread_once("again");
+    start_hook("again")();
     let _guard = ThreadGuard::register("surface");
     auto_profiler_label!("label", Other);
     auto_profiler_label_dynamic!("label", "dynamic", JavaScript, Parsing);
@@ -93,6 +96,7 @@ fn use_every_recording_function() {
     let _marker = AutoProfilerTextMarker::new("scope", category, MarkerOptions::default(), "text");
     labels::categories();
     labels::every_form();
+    labels::simple_forms();
     labels::labeled_futures();
     markers::every_form();
     #[cfg(feature = "log")]

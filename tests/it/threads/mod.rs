@@ -9,3 +9,4 @@ mod registration;
 #[cfg(target_env = "gnu")]
 mod reused_ids;
 mod unregistered;
+mod spawned;

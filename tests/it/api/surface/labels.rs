@@ -5,6 +5,7 @@ use std::task::{Context, Poll, Waker};
 
 use gekkota::category::{HostCategory, ProfilingCategory};
 use gekkota::gecko_profiler::gecko_profiler_label;
+use gekkota::label::{IntoLabel, Label};
 use gekkota::label::{
     LabelFlags, auto_profiler_label_category_pair,
     auto_profiler_label_category_pair_relevant_for_js, auto_profiler_label_dynamic_nonsensitive,
@@ -13,8 +14,8 @@ use gekkota::label::{
 };
 use gekkota::stack::profiler_capture_backtrace;
 use gekkota::{
-    AutoProfilerLabel, ProfilingCategoryPair, gecko_profiler_category, labeled_future,
-    labeled_future_with_dynamic,
+    AutoProfilerLabel, ProfilingCategoryPair, auto_profiler_label, auto_profiler_label_dynamic,
+    gecko_profiler_category, labeled_future, labeled_future_with_dynamic,
 };
 
 gekkota::profiler_categories! {
@@ -110,6 +111,54 @@ pub(crate) fn every_form() {
         true => assert_eq!(found[before..], expected),
         false => assert!(found.is_empty(), "{found:?}"),
     }
+}
+
+/// A label of an application's own type.
+struct Stage(usize);
+
+static STAGES: [&str; 2] = ["read", "write"];
+
+impl IntoLabel for Stage {
+    fn into_label(self) -> Label {
+        Label::new(STAGES[self.0], Surface::Deep)
+    }
+}
+
+const IN_A_CONSTANT: Label = Label::new("constant", Surface::Deep);
+
+pub(crate) fn simple_forms() {
+    let before = labels().len();
+    auto_profiler_label!("text");
+    auto_profiler_label!(IN_A_CONSTANT);
+    auto_profiler_label!(&IN_A_CONSTANT, Network);
+    auto_profiler_label!(Stage(1));
+    for stage in &STAGES {
+        auto_profiler_label!(stage);
+    }
+    let category = Surface::Other;
+    auto_profiler_label!("variable", (category));
+    auto_profiler_label_dynamic!("dynamic", &String::from("text"));
+    let found = labels();
+    let expected = [
+        "text",
+        "constant",
+        "constant",
+        "write",
+        "variable",
+        "dynamic text",
+    ];
+    match cfg!(has_profiler) {
+        true => assert_eq!(found[before..], expected),
+        false => assert!(found.is_empty(), "{found:?}"),
+    }
+    assert_eq!(
+        (IN_A_CONSTANT.text(), IN_A_CONSTANT.category()),
+        ("constant", Surface::Deep)
+    );
+    assert_eq!(
+        "text".into_label().category(),
+        gecko_profiler_category!(Other)
+    );
 }
 
 pub(crate) fn labeled_futures() {

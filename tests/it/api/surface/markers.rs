@@ -22,8 +22,8 @@ use gekkota::thread::{ThreadId, profiler_current_thread_id};
 use gekkota::{
     AutoProfilerMarker, Features, FlowId, MarkerOptions, MarkerStack, MarkerTiming as Timing,
     ProfilerMarker, ProfilerTime, ProfilingCategoryPair, add_marker, auto_profiler_marker,
-    gecko_profiler_category, lazy_add_marker, profiler_feature_active, profiler_is_active,
-    profiler_is_active_and_unpaused,
+    auto_profiler_marker_text, gecko_profiler_category, lazy_add_marker, marker,
+    profiler_feature_active, profiler_is_active, profiler_is_active_and_unpaused,
 };
 
 const OTHER: ProfilingCategoryPair = ProfilingCategoryPair::Other(None);
@@ -168,14 +168,22 @@ fn lazily(records: bool) {
     lazy_add_text_marker!("lazy", OTHER, options, &once(4).to_string());
     lazy_add_untyped_marker!(&once(5).to_string(), OTHER, options);
     add_text_marker_fmt!("lazy", OTHER, options, "{}", once(6));
-    assert_eq!(evaluated.take(), if records { 6 } else { 0 });
+    marker!(&once(7).to_string());
+    marker!("lazy", once(8));
+    marker!(
+        &once(9).to_string(),
+        "{} of {all}",
+        once(10),
+        all = once(11)
+    );
+    assert_eq!(evaluated.take(), if records { 11 } else { 0 });
     assert!(!profiler_feature_active(Features::FLOWS));
     profiler_marker_flow_only!(
         "flow",
         OTHER,
         options,
         types::FlowMarker {
-            flow: FlowId::from(once(7))
+            flow: FlowId::from(once(12))
         }
     );
     assert_eq!(evaluated.get(), 0, "evaluated without the feature");
@@ -230,6 +238,10 @@ fn scopes(records: bool) {
     auto_profiler_marker!("scope", category, options);
     auto_profiler_marker_tracing!("scope", category, options, "word".into());
     auto_profiler_flow_marker!("scope", category, options, flow);
+    auto_profiler_marker!("scope", category);
+    auto_profiler_marker!("scope");
+    auto_profiler_marker_text!("scope", category, "text");
+    auto_profiler_marker_text!("scope", "text");
     let plain = AutoProfilerMarker::new("scope", category, options);
     let tracing =
         AutoProfilerTracingMarker::new("scope", category, options, CowString::from("word"));

@@ -17,7 +17,7 @@ const NAMES: &[(&str, &str)] = &[
          add_marker add_text_marker add_untyped_marker auto_profiler_label \
          auto_profiler_label_dynamic auto_profiler_marker auto_profiler_marker_text callback \
          category event_delay gecko_profiler gecko_profiler_category gecko_profiler_fn_label \
-         jit label labeled_future labeled_future_with_dynamic lazy_add_marker marker \
+         jit label labeled_future labeled_future_with_dynamic lazy_add_marker marker marker! \
          marker_type process profile profiler_categories profiler_control_by_signals \
          profiler_ensure_started profiler_feature_active profiler_features_if_active \
          profiler_features_if_active_and_unpaused profiler_get_available_features \
@@ -41,7 +41,7 @@ const NAMES: &[(&str, &str)] = &[
     ("jit", "CodeRange profiler_register_code_range"),
     (
         "label",
-        "LabelFlags auto_profiler_label_category_pair \
+        "IntoLabel Label LabelFlags auto_profiler_label_category_pair \
          auto_profiler_label_category_pair_relevant_for_js \
          auto_profiler_label_dynamic_nonsensitive auto_profiler_label_dynamic_relevant_for_js \
          auto_profiler_label_dynamic_utf16 auto_profiler_label_getter auto_profiler_label_hot \
@@ -83,11 +83,11 @@ const NAMES: &[(&str, &str)] = &[
     ),
     (
         "thread",
-        "AutoSignalStack ThreadId ThreadProfilingFeatures profiler_current_thread_id \
+        "AutoSignalStack RegisteredSpawn ThreadId ThreadProfilingFeatures profiler_current_thread_id \
          profiler_is_active_and_thread_is_registered profiler_is_locked_on_current_thread \
          profiler_is_main_thread profiler_main_thread_id \
          profiler_other_thread_is_being_profiled profiler_thread_is_being_profiled \
-         profiler_thread_is_sleeping",
+         profiler_thread_is_sleeping register_thread_once start_hook",
     ),
 ];
 
@@ -211,7 +211,11 @@ fn exported_macros() -> Vec<Export> {
         let text = source(file);
         for part in text.split("#[macro_export]").skip(1) {
             let (_, after) = part.split_once("macro_rules! ").expect("a macro");
-            let name = after.split(' ').next().expect("a name").to_owned();
+            let mut name = after.split(' ').next().expect("a name").to_owned();
+            // The module `marker` and the macro `marker!` have the same name.
+            if name == "marker" {
+                name.push('!');
+            }
             found.push(Export {
                 module: String::new(),
                 item: name.clone(),

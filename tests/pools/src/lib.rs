@@ -1,0 +1,1 @@
+//! Empty: the package consists of its tests.

@@ -1,0 +1,20 @@
+//! Rule: a task that may move to another thread holds no label across an `.await`. The error names
+//! `labeled_future`.
+fn spawn<F: Future + Send + 'static>(_: F) {}
+
+async fn look_up() -> u32 {
+    7
+}
+
+async fn answer() -> u32 {
+    gekkota::auto_profiler_label!("answer", Network);
+    look_up().await
+}
+
+fn main() {
+    spawn(async {
+        gekkota::auto_profiler_label!("task");
+        look_up().await
+    });
+    spawn(answer());
+}

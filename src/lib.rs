@@ -236,9 +236,9 @@ pub use api::{
 /// | `crate = path`, last | the path of gekkota | `::gekkota` |
 ///
 /// The label of an `async fn` is pushed for each poll of its future, as by [`labeled_future`], which
-/// also registers the polling threads, and is absent while the future waits. The same holds for a function whose whole body is `async move
-/// { … }`, or `Box::pin` of one, as `async-trait` generates it. The future is `Send` if it was
-/// `Send` without the attribute, and grows by a few words.
+/// also registers the threads that poll, and is absent while the future waits. The same holds for a
+/// function whose whole body is `async move { … }`, or `Box::pin` of one, as `async-trait` generates
+/// it. The future is `Send` if it was `Send` without the attribute, and grows by a few words.
 ///
 /// An application that has renamed the crate in its `Cargo.toml` passes `crate = renamed`, or
 /// writes `extern crate renamed as gekkota;` once at its root. A function without a body, and a

@@ -52,7 +52,7 @@ impl Label {
 /// its own, for example for the stages of its work.
 #[diagnostic::on_unimplemented(
     message = "cannot make a label: got `{Self}`, expected a literal, another `&'static str`, or a `Label`",
-    label = "this text does not live as long as the program",
+    label = "not a text that lives as long as the program",
     note = "`auto_profiler_label_dynamic!(\"label\", text, Category)` copies a text that was made at run time",
     note = "`labeled_future_with_dynamic` does so for a future"
 )]

@@ -91,6 +91,30 @@ pub fn register_polling_thread() {
 /// [`profiler_thread_wake`](crate::profiler_thread_wake) in `on_thread_unpark` is cheaper to sample
 /// while it waits.
 ///
+/// # `#[tokio::main]`
+/// This attribute builds the runtime itself, and has no hook. Its workers keep the name that Tokio
+/// gives them. Initialize the profiler in the first line of `async fn main`, which runs on the main
+/// thread. Wrap each task in a [`labeled_future`](crate::labeled_future): it registers the workers
+/// that poll it, so its label appears, and so do the labels of what it calls. A function for
+/// `spawn_blocking` calls [`register_thread_once`] first:
+///
+/// ```
+/// # mod tokio {
+/// #     pub mod task { pub fn spawn_blocking(work: impl FnOnce()) { work() } }
+/// #     pub fn spawn(_: impl Future) {}
+/// # }
+/// # async fn answer() {}
+/// # fn compress() {}
+/// let category = gekkota::gecko_profiler_category!(Network);
+/// tokio::spawn(gekkota::labeled_future("answer", category, answer()));
+/// tokio::task::spawn_blocking(|| {
+///     gekkota::thread::register_thread_once("");
+///     gekkota::auto_profiler_label!("compress");
+///     compress();
+/// });
+/// ```
+///
+/// # Threads and cost
 /// Clones of the function count together. It may be called on any thread, while the profiler is
 /// active or not. Cost per thread: that of [`register_thread`](crate::register_thread).
 pub fn start_hook(name: impl Into<String>) -> impl Fn() + Clone + Send + Sync + 'static {

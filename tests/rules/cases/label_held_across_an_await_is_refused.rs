@@ -6,15 +6,9 @@ async fn look_up() -> u32 {
     7
 }
 
-async fn answer() -> u32 {
-    gekkota::auto_profiler_label!("answer", Network);
-    look_up().await
-}
-
 fn main() {
     spawn(async {
         gekkota::auto_profiler_label!("task");
         look_up().await
     });
-    spawn(answer());
 }

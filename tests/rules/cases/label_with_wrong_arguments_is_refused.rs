@@ -1,11 +1,8 @@
-//! Rule: the attribute needs a category, and accepts only a text and the path of gekkota beside it.
+//! Rule: the attribute needs a text or a category, and accepts only the path of gekkota beside them.
 use gekkota_attributes::gecko_profiler_fn_label;
 
 #[gecko_profiler_fn_label]
 fn nothing() {}
-
-#[gecko_profiler_fn_label("text")]
-fn text_alone() {}
 
 #[gecko_profiler_fn_label(crate = gekkota)]
 fn crate_alone() {}
@@ -33,7 +30,6 @@ fn crate_of_nothing() {}
 
 fn main() {
     nothing();
-    text_alone();
     crate_alone();
     three_names();
     number();

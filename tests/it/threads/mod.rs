@@ -8,5 +8,5 @@ mod main_thread_ended;
 mod registration;
 #[cfg(target_env = "gnu")]
 mod reused_ids;
-mod unregistered;
 mod spawned;
+mod unregistered;

@@ -50,6 +50,7 @@
 //! | Set up the profiler in `main`; start it by environment variables | [`AutoProfilerInit`], [`profiler_init`], [`profiler_shutdown`] |
 //! | Start and stop a session from code | [`profiler_start`] or [`profiler_ensure_started`] with [`StartParams`] and [`Features`], [`profiler_stop`]; or the guard [`ProfilerSession`] |
 //! | Choose how running threads are interrupted | [`SamplingEngine`] |
+//! | Start sessions in tests and benchmarks, one after the other | [`ProfilerSession::start_in_turn`] |
 //! | Name a thread, and give it a slot and a signal stack before its first sample | [`register_thread`], [`unregister_thread`], [`ThreadGuard`] |
 //! | Name the threads of Tokio and rayon | [`thread::start_hook`], [`thread::register_thread_once`] |
 //! | Spawn a registered thread with `std::thread::Builder` | [`thread::RegisteredSpawn`] |

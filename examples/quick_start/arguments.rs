@@ -11,7 +11,7 @@ use crate::files;
 
 pub(crate) const USAGE: &str = "\
 Searches and compresses the text files of a folder with several threads, profiles these threads,
-and prints the functions that took most of their CPU time.
+and prints a summary of where their time went.
 
 usage: cargo run --release --example quick_start -- [PATH] [--seconds N] [--out FILE]
 

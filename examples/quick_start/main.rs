@@ -9,14 +9,12 @@
 
 mod arguments;
 mod files;
-mod names;
 mod progress;
-mod report;
 mod workload;
 
 use std::error::Error;
+use std::io::{ErrorKind, Write, stdout};
 use std::process::ExitCode;
-use std::time::Instant;
 
 use arguments::{Command, Options};
 use gekkota::process::profiler_set_version;
@@ -28,7 +26,7 @@ fn main() -> ExitCode {
     profiler_set_version(env!("CARGO_PKG_VERSION"));
 
     match arguments::parse(std::env::args_os().skip(1)) {
-        Ok(Command::Help) => exit_code(report::print(arguments::USAGE), 1),
+        Ok(Command::Help) => exit_code(print(arguments::USAGE), 1),
         Ok(Command::Profile(options)) => exit_code(profile(&options), 1),
         Err(problem) => exit_code(Err(problem.into()), 2),
     }
@@ -37,14 +35,26 @@ fn main() -> ExitCode {
 fn profile(options: &Options) -> Result<(), Box<dyn Error>> {
     // The default samples all registered threads every millisecond.
     let session = ProfilerSession::start(StartParams::default())?;
-    let started = Instant::now();
 
     workload::run(&options.folder, options.time)?;
 
-    let wall_time = started.elapsed();
     let profile = session.finish()?;
     profile.save(&options.out)?;
-    report::print(&report::summary(&profile, wall_time, &options.out))
+    let out = options.out.display();
+    // In a terminal, the summary has its width and colors.
+    print(&format!(
+        "{}\nsaved as {out}; drag that file onto https://profiler.firefox.com\n",
+        profile.summary()
+    ))
+}
+
+/// Prints the text. A pipe whose reader has exited is not an error.
+fn print(text: &str) -> Result<(), Box<dyn Error>> {
+    let mut out = stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
 }
 
 fn exit_code(result: Result<(), Box<dyn Error>>, failure: u8) -> ExitCode {

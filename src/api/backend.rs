@@ -22,7 +22,7 @@ pub(crate) use crate::record::{
 };
 pub(crate) use crate::sampler::SampledStack;
 pub(crate) use crate::session::{
-    EventToken, EventWatchToken, FrozenProfile, ReadProfile, WriteOptions,
+    EventToken, EventWatchToken, FrozenProfile, ReadProfile, WhileOtherRuns, WriteOptions,
     add_state_change_callback, begin_event, buffer_info, callback_after_sampling,
     capture_backtrace, clear_all_pages, control_by_signals, default_options, end_event,
     end_guarded_session, ensure_started, env_vars_for_child_process, features_if_active,
@@ -31,7 +31,8 @@ pub(crate) use crate::session::{
     is_thread_being_profiled, is_thread_registered, main_thread_id, own_thread_id, pause,
     pause_sampling, received_exit_profile, register_page, remove_state_change_callback,
     resolve_backtrace, resume, resume_sampling, set_process_name, set_version, shutdown, start,
-    start_params, stop, suspend_and_sample, unregister_page, unwatch_event_loop, watch_event_loop,
+    start_guarded, start_params, stop, suspend_and_sample, unregister_page, unwatch_event_loop,
+    watch_event_loop,
 };
 pub(crate) use crate::stream::StreamOptions;
 pub(crate) use crate::types::Generation;

@@ -141,9 +141,9 @@ impl Profile {
         }
     }
 
-    /// Returns a text of at most 8,000 bytes for people and programs: where each thread spent its
-    /// CPU time, the program's own functions, the slowest markers, and what is missing.
-    /// [`Format::Text`] writes such a text with any options.
+    /// Returns a text for people and programs: where each thread spent its CPU time and how long it
+    /// waited, the hottest functions with their labels, the slowest markers, what is missing, and
+    /// what the profiler cost.
     ///
     /// Of a thread, `sampled` is the number of its samples times the interval, `cpu` its CPU time,
     /// and `off-cpu` the difference: it waited, or got no processor.
@@ -155,12 +155,28 @@ impl Profile {
     /// println!("{}", session.finish()?.summary());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    ///
+    /// `{}` is made for standard output. If that is a terminal, the text has the terminal's width and
+    /// colors, and long names lack their middle. `COLUMNS` sets another width, and `NO_COLOR` switches
+    /// off the colors. If standard output is a file or a pipe, the text is plain, and names are
+    /// shortened only if the text would have more than 8,000 bytes. `{:#}` is the plain text wherever
+    /// it goes, and [`Format::Text`] writes it with any options. With `MOZ_PROFILER_REPORT=1`,
+    /// [`profiler_shutdown`](crate::api::life_cycle::profiler_shutdown) prints the same text to
+    /// standard error.
+    ///
+    /// Cost: resolves all names, as writing does. The result does not keep the profile.
     pub fn summary(&self) -> impl fmt::Display + use<> {
-        let mut text = Vec::new();
-        match self.write(Format::Text, &mut text) {
-            Ok(()) => String::from_utf8_lossy(&text).into_owned(),
+        let read = match &self.source {
+            Source::Session(frozen) => frozen.to_read(),
+            Source::File(read) => read.to_read(),
+        };
+        match read.and_then(|read| read.texts()) {
+            Ok((plain, of_terminal)) => Summary { plain, of_terminal },
             // The reader of the summary learns it there.
-            Err(error) => error.to_string(),
+            Err(error) => Summary {
+                plain: StreamError::Io(error).to_string(),
+                of_terminal: None,
+            },
         }
     }
 
@@ -230,6 +246,20 @@ impl Profile {
             Source::Session(frozen) => frozen.counts(),
             Source::File(_) => Vec::new(),
         }
+    }
+}
+
+/// The result of [`Profile::summary`].
+struct Summary {
+    plain: String,
+    /// The text for standard output, if that is a terminal.
+    of_terminal: Option<String>,
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of_terminal = self.of_terminal.as_ref().filter(|_| !f.alternate());
+        f.write_str(of_terminal.unwrap_or(&self.plain))
     }
 }
 

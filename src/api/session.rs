@@ -1,5 +1,7 @@
 //! A session as a guard.
 
+use std::panic::Location;
+
 use crate::api::backend;
 use crate::api::profile::Profile;
 use crate::types::{StartError, StartParams, StreamError};
@@ -24,6 +26,52 @@ use crate::types::{StartError, StartParams, StreamError};
 /// session.finish()?.save("work.profile.json")?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// # Sessions beside each other
+///
+/// A process has one session at a time. What a start does while another session runs depends on the
+/// other session:
+///
+/// | the running session was started by | [`start`](Self::start) | [`start_in_turn`](Self::start_in_turn) |
+/// |---|---|---|
+/// | another `ProfilerSession` | returns [`StartError::SessionRuns`], which names the file and the line of the other call | waits until that session has ended |
+/// | [`profiler_start`], a variable, or a control signal | replaces it, as [`profiler_start`] does | likewise |
+///
+/// [`profiler_start`] replaces every running session, as in Gecko. A `ProfilerSession` whose session
+/// was replaced has no profile: its [`finish`](Self::finish) fails.
+///
+/// # Tests and benchmarks
+///
+/// The tests of one binary run on several threads of one process. A test that needs a session of its
+/// own takes its turn. A session records all registered threads, so it sees the threads of tests that
+/// run beside it. Give the test's threads names of their own, and let the session record only these:
+///
+#[cfg_attr(has_profiler, doc = "```")]
+#[cfg_attr(not(has_profiler), doc = "```no_run")]
+/// use gekkota::{ProfilerSession, StartParams, ThreadGuard};
+///
+/// # fn parse(text: &str) -> usize { text.len() }
+/// // In a program, this is a function with `#[test]`.
+/// fn parse_calls_the_lexer() {
+///     let _registered = ThreadGuard::register("parser test");
+///     let params = StartParams::default().filters(["parser test"]);
+///     let session = ProfilerSession::start_in_turn(params).expect("a profiler");
+///     parse(&"1 + ".repeat(1_000));
+///     // Keep the profile of a failed test, or look at it here.
+///     let profile = session.finish().expect("nothing else calls profiler_start here");
+///     assert!(profile.summarize().len() <= 1);
+/// }
+/// # parse_calls_the_lexer();
+/// # parse_calls_the_lexer();
+/// ```
+///
+/// Neither the number of samples nor their shares are the same in two runs, so a test should not
+/// depend on them. In a benchmark, start the session before the measured loop and finish it after the
+/// loop: to start, to stop and to write a profile takes milliseconds. Compare two versions of a
+/// program with [`Profile::diff`], which knows chance from change. The example `criterion_profiler`
+/// records a profile of each Criterion benchmark.
+///
+/// [`profiler_start`]: crate::api::life_cycle::profiler_start
 #[derive(Debug)]
 #[must_use = "the profiler stops when this is dropped"]
 pub struct ProfilerSession {
@@ -33,12 +81,41 @@ pub struct ProfilerSession {
 }
 
 impl ProfilerSession {
-    /// Starts a session, as [`profiler_start`](crate::api::life_cycle::profiler_start) does.
+    /// Starts a session, as [`profiler_start`](crate::api::life_cycle::profiler_start) does, unless
+    /// the session of another `ProfilerSession` runs.
     ///
     /// # Errors
-    /// Those of [`profiler_start`](crate::api::life_cycle::profiler_start).
+    /// Those of [`profiler_start`](crate::api::life_cycle::profiler_start), and
+    /// [`StartError::SessionRuns`].
+    #[track_caller]
     pub fn start(params: StartParams) -> Result<Self, StartError> {
-        backend::start(&params).map(|generation| Self {
+        Self::start_at(params, Location::caller(), backend::WhileOtherRuns::Fail)
+    }
+
+    /// Starts a session as [`start`](Self::start) does, after waiting until no session of another
+    /// `ProfilerSession` runs.
+    ///
+    /// Several waiting calls go on in no particular order. The wait has no limit: a guard that is
+    /// leaked, by [`std::mem::forget`] for example, ends its turn only when another call stops the
+    /// profiler. A panic that drops a guard ends the guard's turn. The child of a fork has no session,
+    /// so a call there does not wait for a guard of the parent.
+    ///
+    /// # Errors
+    /// Those of [`profiler_start`](crate::api::life_cycle::profiler_start). If the calling thread
+    /// itself started the running session, [`StartError::SessionRuns`], because the wait would never
+    /// end.
+    #[track_caller]
+    pub fn start_in_turn(params: StartParams) -> Result<Self, StartError> {
+        Self::start_at(params, Location::caller(), backend::WhileOtherRuns::Wait)
+    }
+
+    fn start_at(
+        params: StartParams,
+        place: &'static Location<'static>,
+        while_other_runs: backend::WhileOtherRuns,
+    ) -> Result<Self, StartError> {
+        let generation = backend::start_guarded(&params, place, while_other_runs)?;
+        Ok(Self {
             generation,
             finished: None,
         })

@@ -1,6 +1,7 @@
 //! Empty implementations of the functions that the API calls.
 
 use std::io::Write;
+use std::panic::Location;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -90,6 +91,20 @@ pub(crate) fn is_active() -> bool {
 }
 
 pub(crate) fn start(_: &StartParams) -> Result<Generation, StartError> {
+    Err(StartError::Unsupported)
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum WhileOtherRuns {
+    Fail,
+    Wait,
+}
+
+pub(crate) fn start_guarded(
+    _: &StartParams,
+    _: &'static Location<'static>,
+    _: WhileOtherRuns,
+) -> Result<Generation, StartError> {
     Err(StartError::Unsupported)
 }
 
@@ -468,6 +483,10 @@ impl ReadProfile {
     }
 
     pub(crate) fn save_with(&self, _: WriteOptions, _: &Path) -> Result<PathBuf, SaveError> {
+        match *self {}
+    }
+
+    pub(crate) fn texts(&self) -> std::io::Result<(String, Option<String>)> {
         match *self {}
     }
 

@@ -1,5 +1,6 @@
 //! Counts the time that threads spent in each group of functions.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -53,6 +54,8 @@ pub(crate) struct ThreadTimes {
     /// By the number of the group. Each kind of function has a self time of its own: that of a
     /// script function includes the work of the interpreter, that of a label the work of the code.
     pub(crate) functions: HashMap<u32, FunctionTime>,
+    /// Self time of a native function while a label was innermost, by the numbers of both groups.
+    pub(crate) labeled: HashMap<(u32, u32), Time>,
 }
 
 impl ThreadTimes {
@@ -67,6 +70,24 @@ impl ThreadTimes {
             sum.own.add(time.own);
             sum.total.add(time.total);
         }
+        for (&pair, &time) in &other.labeled {
+            self.labeled.entry(pair).or_default().add(time);
+        }
+    }
+
+    /// Returns the group of the label under which each native function spent the most self time. A
+    /// function without a label has none.
+    pub(crate) fn main_labels(&self) -> HashMap<u32, u32> {
+        let mut main: HashMap<u32, (u32, Time)> = HashMap::new();
+        for (&(function, label), &time) in &self.labeled {
+            let key = |label: u32, time: Time| (time.ns, time.samples, Reverse(label));
+            let known = main.entry(function).or_insert((label, time));
+            if key(label, time) > key(known.0, known.1) {
+                *known = (label, time);
+            }
+        }
+        let label = |(function, (label, _)): (u32, (u32, Time))| (function, label);
+        main.into_iter().map(label).collect()
     }
 }
 
@@ -130,6 +151,7 @@ impl<'a> TimeCounter<'a> {
         self.stack_number += 1;
         // Whether the self time has its function, or belongs to none.
         let (mut native_done, mut script_done, mut label_done) = (false, false, false);
+        let (mut innermost_function, mut innermost_label) = (None, None);
         let mut is_truncated = None;
         let runtime = self.options.folds_runtime;
         let runtime = runtime.then(|| runtime_frames_end(self.profile, stack));
@@ -170,12 +192,20 @@ impl<'a> TimeCounter<'a> {
             if may_be_innermost && !*is_done {
                 function.own.add(time);
                 *is_done = true;
+                match kind {
+                    FunctionKind::Native => innermost_function = Some(group),
+                    FunctionKind::Label => innermost_label = Some(group),
+                    FunctionKind::Script | FunctionKind::Structure => {}
+                }
             }
             let last_seen = &mut self.last_seen[group as usize];
             if *last_seen != self.stack_number {
                 function.total.add(time);
                 *last_seen = self.stack_number;
             }
+        }
+        if let Some(pair) = innermost_function.zip(innermost_label) {
+            times.labeled.entry(pair).or_default().add(time);
         }
         if is_truncated == Some(true) {
             let truncated = &mut times.truncated_samples;

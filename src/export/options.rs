@@ -20,6 +20,20 @@ pub enum SampleWeight {
     Cpu,
 }
 
+/// Where a text is read.
+#[cfg_attr(
+    not(has_profiler),
+    expect(dead_code, reason = "this build writes no text")
+)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Look {
+    /// In a file or by a program: without colors, and with names as long as they are.
+    #[default]
+    Plain,
+    /// In a terminal that has this many columns.
+    Terminal { columns: usize, has_colors: bool },
+}
+
 /// Options of the writers.
 #[cfg_attr(
     not(has_profiler),
@@ -37,6 +51,8 @@ pub(crate) struct ExportOptions {
     /// Whether the output is compressed by the caller, so that a format that is always compressed
     /// is written without its own compression.
     pub(crate) is_compressed_later: bool,
+    /// The look of a text; other formats have none.
+    pub(crate) look: Look,
     /// Maximum size of the source files in the output, in bytes.
     pub(crate) max_source_bytes: usize,
     /// The texts of source files, beside those that the profile has itself.

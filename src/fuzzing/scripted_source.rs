@@ -65,6 +65,7 @@ pub(crate) fn scripted_source(buffer: BufferSnapshot, kept_ns: Option<u64>) -> P
         threads: threads().to_vec(),
         threads_complete_since: None,
         unmatched_filters: Vec::new(),
+        unselected_threads: Vec::new(),
         buffer,
         open_pauses: OpenPauses::default(),
         modules: ModuleTable::default(),

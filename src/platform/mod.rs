@@ -78,7 +78,7 @@ pub(crate) use output::{
 };
 pub(crate) use pinned_library::pin_own_library;
 pub(crate) use private_file::{OwnFile, open_own_file, read_exe_path, to_path_bytes};
-pub(crate) use procfs::BlockedAt;
+pub(crate) use procfs::{BlockedAt, thread_names};
 pub(crate) use sandbox::check_sandbox;
 pub(crate) use shared_file::SharedFile;
 pub(crate) use signal::{
@@ -87,14 +87,16 @@ pub(crate) use signal::{
     install_handler, prepare_control_signals, prepare_handler, release_control_signal,
     resolve_sampling_signal, send_request, signal_is_queued, take_signals,
 };
-pub(crate) use standard_streams::{StandardStream, note_standard_streams, write_to_standard};
+pub(crate) use standard_streams::{
+    StandardStream, is_terminal, note_standard_streams, terminal_columns, write_to_standard,
+};
 pub(crate) use system_info::{current_thread_os_name, system_info, usable_processors};
 #[cfg(test)]
 pub(crate) use test_library::{TestFolder, TestLibrary};
 pub(crate) use thread::{
     AGE_RESOLUTION_NS, OtherThreadsActivity, ProbeResult, ProcessCpuSum, ProfilerThread,
-    ResidentMemory, SignalStack, StackBounds, TaskList, ThreadProbe, current_stack_bounds,
-    feed_own_descriptors, forget_own_threads_in_child, is_out_of_descriptors, is_own_thread,
-    is_own_thread_beginning, on_own_descriptors, other_threads_activity_by_rusage,
+    ResidentMemory, Sender, SignalStack, StackBounds, TaskList, ThreadProbe, channel,
+    current_stack_bounds, feed_own_descriptors, forget_own_threads_in_child, is_out_of_descriptors,
+    is_own_thread, is_own_thread_beginning, on_own_descriptors, other_threads_activity_by_rusage,
     read_thread_name, share_jobs, spawn_profiler_thread, top_of_main_stack, use_own_descriptors,
 };

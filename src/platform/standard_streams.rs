@@ -5,7 +5,7 @@
 //! or to one that looks redirected: open only for writing, and not closed on `exec`. Databases and
 //! sockets are open for reading, too.
 
-use std::io;
+use std::io::{self, IsTerminal};
 use std::os::fd::BorrowedFd;
 
 use nix::fcntl::{FcntlArg, fcntl};
@@ -66,6 +66,24 @@ impl StandardStream {
         let is_for_writing = |flags| flags & libc::O_ACCMODE == libc::O_WRONLY;
         is_kept && ask(FcntlArg::F_GETFL).is_ok_and(is_for_writing)
     }
+}
+
+/// Returns whether the stream is a terminal.
+pub(crate) fn is_terminal(stream: StandardStream) -> bool {
+    stream.is_stream() && stream.descriptor().is_terminal()
+}
+
+/// Returns the number of columns that the stream's terminal says it has, if it says so.
+pub(crate) fn terminal_columns(stream: StandardStream) -> Option<usize> {
+    let mut size = libc::winsize {
+        ws_row: 0,
+        ws_col: 0,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    // SAFETY: the kernel writes a `winsize` to the pointer, which is to one that outlives the call.
+    let answer = unsafe { libc::ioctl(stream as i32, libc::TIOCGWINSZ, &raw mut size) };
+    (answer == 0 && size.ws_col > 0).then_some(size.ws_col.into())
 }
 
 /// Writes `text` to a standard stream, stopping at the first error. Takes no lock and bypasses the

@@ -22,6 +22,7 @@ use crate::sampler::{
 use crate::session::control_state::forget_control_in_child;
 use crate::session::running::LIFE_CYCLE;
 use crate::session::snapshot::forget_kept_in_child;
+use crate::session::turn::forget_turns_in_child;
 use crate::state::{
     ACTIVE_PS, RacyFeatures, core_buffer, disown_callbacks_in_child, own_lane_index,
 };
@@ -142,6 +143,7 @@ fn child() {
         ThreadRegistry::keep_only(current, registry);
         forget_control_in_child(&mut ps);
         forget_kept_in_child(&mut ps);
+        forget_turns_in_child(&mut ps);
         let active = ACTIVE_PS.get_mut(&mut ps).take();
         OnThreadRef::with(|thread| {
             thread

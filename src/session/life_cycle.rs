@@ -1,11 +1,12 @@
 //! The profiler's life cycle, from `profiler_init` to `profiler_shutdown`.
 
+use std::panic::Location;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::platform::current_process_id;
+use crate::platform::{StandardStream, current_process_id};
 use crate::session::callbacks::notify;
-use crate::session::env::{StartUp, env_notices, environment};
+use crate::session::env::{StartUp, env_notices, environment, look_on};
 use crate::session::notices;
 use crate::session::running::LIFE_CYCLE;
 use crate::session::save::expand_path;
@@ -15,6 +16,7 @@ use crate::session::start_stop::{
     SessionPlan, end_session, ensure_core, notify_stopping, start_if_inactive, stop_generation,
     take_registered_by_init,
 };
+use crate::session::turn::{Turn, WhileOtherRuns};
 use crate::session::write_options::default_options_for;
 use crate::state::CORE_PS;
 use crate::threads::unregister_current_thread;
@@ -104,7 +106,8 @@ fn use_last_profile(profile: FrozenProfile, path: Option<&Path>) {
         Some(Ok(saved)) => notices::notify(&format!("saved the profile as {}", saved.display())),
         Some(Err(error)) => notices::notify(&error.to_string()),
     }
-    match reported.map(FrozenProfile::report) {
+    let look = || look_on(StandardStream::Error);
+    match reported.map(|profile| profile.report(look())) {
         None => {}
         Some(Ok(report)) => notices::print_report(&report),
         Some(Err(error)) => notices::notify(&format!("cannot print a report: {error}")),
@@ -132,6 +135,18 @@ fn start_unless(
         control_by_signals(signals)?;
     }
     Ok(plan.start_unless(keeps)?.generation())
+}
+
+/// Starts the session of a `ProfilerSession` that is created at `place`.
+pub(crate) fn start_guarded(
+    params: &StartParams,
+    place: &'static Location<'static>,
+    while_other_runs: WhileOtherRuns,
+) -> Result<Generation, StartError> {
+    let turn = Turn::take(place, while_other_runs)?;
+    let generation = start(params)?;
+    turn.begin(generation);
+    Ok(generation)
 }
 
 /// Ends the session of a `ProfilerSession`, if it is running. `taken` is its profile, if the

@@ -53,6 +53,7 @@ mod snapshot;
 mod stacks;
 mod start_stop;
 mod status;
+mod turn;
 mod write_options;
 
 pub(crate) use callbacks::{
@@ -63,7 +64,9 @@ pub(crate) use event_loops::{
     EventToken, EventWatchToken, begin_event, end_event, unwatch_event_loop, watch_event_loop,
 };
 pub(crate) use fork::ensure_fork_handlers;
-pub(crate) use life_cycle::{end_guarded_session, ensure_started, init, shutdown, start};
+pub(crate) use life_cycle::{
+    end_guarded_session, ensure_started, init, shutdown, start, start_guarded,
+};
 pub(crate) use own_registration::register_if_recorded;
 pub(crate) use pause::{pause, pause_sampling, resume, resume_sampling};
 pub(crate) use process::{
@@ -82,4 +85,5 @@ pub(crate) use status::{
     is_active_and_unpaused, is_other_thread_being_profiled, is_paused, is_sampling_paused,
     is_thread_being_profiled, is_thread_registered, main_thread_id, start_params,
 };
+pub(crate) use turn::WhileOtherRuns;
 pub(crate) use write_options::{WriteOptions, default_options};

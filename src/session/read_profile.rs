@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::export::{
-    Diff, DiffOptions, ThreadSummary, compare, read_profile_file, read_profile_from, summarize,
-    write_profile,
+    Diff, DiffOptions, ExportOptions, Format, Look, ThreadSummary, compare, read_profile_file,
+    read_profile_from, summarize, write_profile,
 };
 use crate::model::ProfileModel;
+use crate::platform::StandardStream;
+use crate::session::env::look_on;
 use crate::session::save::save_profile;
-use crate::session::write_options::WriteOptions;
+use crate::session::write_options::{WriteOptions, default_options};
 use crate::types::{ReadError, SaveError};
 use crate::util::ProgressLogger;
 
@@ -65,6 +67,26 @@ impl ReadProfile {
     pub(crate) fn compare(&self, after: &Self) -> io::Result<Diff> {
         let options = DiffOptions::default();
         compare(&self.0, &after.0, &options, &ProgressLogger::unwatched())
+    }
+
+    /// Returns the summary as a plain text, and as a text for standard output if that is a terminal.
+    pub(crate) fn texts(&self) -> io::Result<(String, Option<String>)> {
+        let text = |look| {
+            let options = WriteOptions {
+                format: Format::Text,
+                export: ExportOptions {
+                    look,
+                    ..ExportOptions::usual_for(Format::Text)
+                },
+                ..default_options()
+            };
+            let mut text = Vec::new();
+            self.write(&options, &mut text)?;
+            io::Result::Ok(String::from_utf8_lossy(&text).into_owned())
+        };
+        let look = look_on(StandardStream::Output);
+        let of_terminal = (look != Look::Plain).then(|| text(look));
+        Ok((text(Look::Plain)?, of_terminal.transpose()?))
     }
 
     pub(crate) fn summarize(&self) -> Vec<ThreadSummary> {

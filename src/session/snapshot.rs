@@ -4,10 +4,13 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::backtrace::lost_stacks;
-use crate::export::{ExportOptions, Format, ThreadSummary, add_child, summarize, write_profile};
+use crate::export::{
+    ExportOptions, Format, Look, ThreadSummary, add_child, summarize, write_profile,
+};
 use crate::model::ProfileModel;
 use crate::platform::{current_process_id, is_memory_available, monotonic_now};
 use crate::session::callbacks::notify;
+use crate::session::env::env_notices;
 use crate::session::notices::{self, notify_unnamed};
 use crate::session::read_profile::ReadProfile;
 use crate::session::running::running_session;
@@ -15,10 +18,11 @@ use crate::session::save::{save_at, save_profile};
 use crate::session::write_options::{WriteOptions, default_options, default_options_for};
 use crate::state::{ACTIVE_PS, CORE_PS, Session, core_buffer};
 use crate::stream::{
-    OutOfMemory, ProfileSource, StreamOptions, build_model, check_memory, stream_gecko_json,
+    FoundProblems, OutOfMemory, ProfileSource, StreamOptions, build_model, check_memory,
+    stream_gecko_json,
 };
-use crate::threads::OffThreadRef;
-use crate::types::{Generation, ProfilingState, SaveError};
+use crate::threads::{OffThreadRef, ThreadRegistry};
+use crate::types::{Generation, ProfilingState, SaveError, ThreadId};
 use crate::unwind::{ModuleTable, NamedCode, lost_code_names};
 use crate::util::{
     FailureLatch, ProgressLocation, ProgressLogger, PsCell, PsLock,
@@ -83,6 +87,7 @@ pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
             threads: threads.all(),
             threads_complete_since: threads.complete_since(),
             unmatched_filters: threads.unmatched_filters(),
+            unselected_threads: unselected_threads(&session, |name| threads.selects(name), &lock),
             buffer: core_buffer().snapshot(),
             counts: session_counts(&session),
             overheads: session.overheads.read(),
@@ -100,6 +105,25 @@ pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
     source.modules = source.session.modules();
     source.generated_code = source.session.generated_code();
     Some(FrozenProfile { source })
+}
+
+/// Returns the registered threads that the session's filters do not select.
+fn unselected_threads(
+    session: &Session,
+    selects: impl Fn(&str) -> bool,
+    lock: &PsLock,
+) -> Vec<(ThreadId, String)> {
+    let mut unselected = Vec::new();
+    if !session.settings.filters.is_empty() {
+        ThreadRegistry::for_each(lock, |thread| {
+            let reader = thread.unlocked_const_reader_and_atomic_rw();
+            let name = &reader.info().name;
+            if !selects(name) {
+                unselected.push((reader.tid(), name.clone()));
+            }
+        });
+    }
+    unselected
 }
 
 /// The profile of the last `ProfilerSession` that ended, for `profiler_shutdown` to save.
@@ -154,6 +178,15 @@ impl Write for TextInMemory {
     }
 }
 
+/// Tells the user what the writer of a profile has found. `is_last` is whether the process is
+/// shutting down.
+fn notify_of(found: &FoundProblems, is_last: bool) {
+    notify_unnamed(&found.unread_files);
+    if is_last {
+        env_notices::notify_warnings(&found.warnings);
+    }
+}
+
 impl FrozenProfile {
     /// Marks the profile as the last one of the process.
     pub(crate) fn at_shutdown(mut self) -> Self {
@@ -170,8 +203,9 @@ impl FrozenProfile {
     pub(crate) fn write_once(self, options: &WriteOptions, out: &mut dyn Write) -> io::Result<()> {
         let stream = &options.stream;
         if options.format == Format::Gecko {
-            let unread = stream_gecko_json(self.source, stream, FailureLatch::fallible(), out)?;
-            notify_unnamed(&unread);
+            let is_last = self.source.is_shutting_down;
+            let found = stream_gecko_json(self.source, stream, FailureLatch::fallible(), out)?;
+            notify_of(&found, is_last);
             return Ok(());
         }
         let building = stream
@@ -214,8 +248,8 @@ impl FrozenProfile {
         options: &StreamOptions,
         progress: &ProgressLogger,
     ) -> io::Result<ProfileModel> {
-        let (model, unread) = build_model(self.source.clone(), options, progress)?;
-        notify_unnamed(&unread);
+        let (model, found) = build_model(self.source.clone(), options, progress)?;
+        notify_of(&found, self.source.is_shutting_down);
         Ok(model)
     }
 
@@ -315,10 +349,13 @@ impl FrozenProfile {
 
     /// Returns the text summary that `Profile::summary` shows. While there is no memory for the
     /// whole profile, leaves out its older half.
-    pub(crate) fn report(mut self) -> io::Result<String> {
+    pub(crate) fn report(mut self, look: Look) -> io::Result<String> {
         let options = WriteOptions {
             format: Format::Text,
-            export: ExportOptions::usual_for(Format::Text),
+            export: ExportOptions {
+                look,
+                ..ExportOptions::usual_for(Format::Text)
+            },
             ..default_options()
         };
         loop {

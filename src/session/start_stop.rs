@@ -15,12 +15,13 @@ use crate::session::event_watcher::ensure_event_watcher;
 use crate::session::fork::ensure_fork_handlers;
 use crate::session::own_registration::register_if_recorded;
 use crate::session::running::{LIFE_CYCLE, reentrancy_error, running_session};
+use crate::session::turn::wake_waiting_guards;
 use crate::state::{
     ActivePs, CORE_PS, CorePs, REGISTRATION_HOOKS, RacyFeatures, Session, SessionSettings,
     UnservedCallbacks, core_buffer,
 };
 use crate::threads::{ThreadRegistry, register_current_thread};
-use crate::types::{Generation, ProfilingState, StartError, StartParams, ThreadFilter};
+use crate::types::{Features, Generation, ProfilingState, StartError, StartParams, ThreadFilter};
 use crate::unwind::{Unwinder, forget_unregistered_code};
 use crate::util::{PsLock, is_any_lock_held_on_current_thread};
 
@@ -96,6 +97,7 @@ fn session_settings(params: &StartParams) -> Result<SessionSettings, StartError>
 /// A session with valid settings that has not begun.
 pub(crate) struct SessionPlan {
     settings: SessionSettings,
+    unavailable_features: Features,
     filter: ThreadFilter,
 }
 
@@ -117,7 +119,11 @@ impl SessionPlan {
                 ),
             });
         }
-        Ok(Self { settings, filter })
+        Ok(Self {
+            settings,
+            unavailable_features: params.features.chosen_unavailable(),
+            filter,
+        })
     }
 
     /// Starts the session, unless `keeps` decides to keep the running one. The argument of `keeps`
@@ -170,7 +176,11 @@ impl SessionPlan {
         if let Some(kept) = self.kept_session(keeps) {
             return Ok(kept);
         }
-        let Self { settings, filter } = self;
+        let Self {
+            settings,
+            unavailable_features,
+            filter,
+        } = self;
         // Before the old session ends, so that a failure changes nothing.
         install_handler(settings.signal, capture_in_handler)?;
         *ended_session = running_session().is_some();
@@ -190,7 +200,8 @@ impl SessionPlan {
                 .collect()
         };
         let process_start = CorePs::process_start().monotonic;
-        let session = Session::new(settings, process_start, monotonic_now(), counters);
+        let mut session = Session::new(settings, process_start, monotonic_now(), counters);
+        session.unavailable_features = unavailable_features;
         let generation = session.generation;
         core_buffer().begin_session(generation, capacity_bytes);
         reset_lost_stacks();
@@ -290,6 +301,7 @@ pub(crate) fn end_session() -> DeferredCleanup {
     };
     active.session.request_stop();
     active.sampler.join();
+    wake_waiting_guards();
     let refused_chunks = core_buffer().refused_chunks();
     core_buffer().end_session();
     // Profiles that were taken keep their own names.

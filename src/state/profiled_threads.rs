@@ -184,6 +184,11 @@ impl ProfiledThreads {
             .collect()
     }
 
+    /// Returns whether the session records threads of this name.
+    pub(crate) fn selects(&self, name: &str) -> bool {
+        self.filter.selects(name, current_process_id())
+    }
+
     /// Returns all recorded threads, unordered, including ended ones that may still have data in
     /// the buffer.
     pub(crate) fn all(&self) -> Vec<OffThreadRef> {

@@ -176,6 +176,8 @@ impl SessionCounts {
 pub(crate) struct Session {
     pub(crate) generation: Generation,
     pub(crate) settings: SessionSettings,
+    /// The features that the caller asked for and that record nothing here.
+    pub(crate) unavailable_features: Features,
     pub(crate) process_start: TimeStamp,
     pub(crate) started_at: TimeStamp,
     pub(crate) counters: Vec<&'static CounterDescription>,
@@ -216,6 +218,7 @@ impl Session {
         Self {
             generation: Generation::next(),
             settings,
+            unavailable_features: Features::NONE,
             process_start,
             started_at,
             counters,

@@ -39,4 +39,4 @@ pub(crate) use decode::ProfileSource;
 pub(crate) use decode::{PlainSample, PlainSamples, RowEvent};
 pub(crate) use memory::{OutOfMemory, check_memory};
 pub(crate) use model::build_model;
-pub(crate) use write::{StreamOptions, stream_gecko_json};
+pub(crate) use write::{FoundProblems, StreamOptions, stream_gecko_json};

@@ -39,7 +39,7 @@ mod source_files;
 
 #[cfg(feature = "unwind_benchmark")]
 pub use benchmark::resolve_addresses;
-pub(crate) use module_files::UnreadFile;
+pub(crate) use module_files::{UnreadFile, is_stripped};
 pub(crate) use name_cache::{FoundNames, NameCache};
 pub(crate) use names::{AddressName, AddressNames, FrameName, SampledAddress};
 pub(crate) use resolver::CodeAddressService;

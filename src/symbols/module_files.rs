@@ -8,6 +8,8 @@ use std::io;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
+use object::Object as _;
+
 use crate::platform::{
     FileMapping, is_memory_available, is_out_of_descriptors, on_own_descriptors,
 };
@@ -153,6 +155,21 @@ impl ModuleFiles {
             }),
         }
     }
+}
+
+/// Returns whether the module's own file was read, and neither it nor another file has symbols or
+/// debug information of the module.
+pub(crate) fn is_stripped(module: &LoadedModule) -> bool {
+    let files = ModuleFiles::open(module);
+    let has_names = |file: &SymbolFile| {
+        let Ok(object) = object::File::parse(&*file.main) else {
+            return false;
+        };
+        object.symbols().next().is_some() || object.section_by_name(".debug_info").is_some()
+    };
+    // Without memory, nothing is known.
+    let is_known = files.unread.is_none() && !files.lacks_memory && !files.files.is_empty();
+    is_known && !files.files.iter().any(has_names)
 }
 
 fn package_path(path: PathBuf) -> PathBuf {

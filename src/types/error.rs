@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::panic::Location;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -39,6 +40,13 @@ pub enum StartError {
         /// The reason.
         answer: String,
     },
+    /// The session of another [`ProfilerSession`](crate::ProfilerSession) runs.
+    SessionRuns {
+        /// The call that started that session, in the source code of the application.
+        started_at: &'static Location<'static>,
+        /// Whether the calling thread started it, so that a wait for its end would never end.
+        is_same_thread: bool,
+    },
 }
 
 impl fmt::Display for StartError {
@@ -65,6 +73,20 @@ impl fmt::Display for StartError {
             ),
             Self::System { action, answer } => {
                 write!(f, "cannot start the profiler: cannot {action}: {answer}")
+            }
+            Self::SessionRuns {
+                started_at,
+                is_same_thread,
+            } => {
+                let remedy = match is_same_thread {
+                    true => "this thread started it, so finish or drop it first",
+                    false => "ProfilerSession::start_in_turn waits for its end",
+                };
+                write!(
+                    f,
+                    "cannot start the profiler: the ProfilerSession of {started_at} runs, expected \
+                     none; {remedy}"
+                )
             }
         }
     }

@@ -140,6 +140,19 @@ impl Features {
         self.adjusted_to(Self::available())
     }
 
+    /// Returns the features of the set that are not available and that the caller chose. A set with
+    /// all of Gecko's default features was made from these, so it chooses only the others. The
+    /// features that a start by variables adds count as chosen by nobody.
+    #[cfg(has_profiler)]
+    pub(crate) fn chosen_unavailable(self) -> Self {
+        let unavailable = self.without(Self::available());
+        let default = Self::default_set();
+        match self.contains(default) {
+            true => unavailable.without(default | Self::FILE_IO_ALL | Self::IPC_MESSAGES),
+            false => unavailable,
+        }
+    }
+
     #[cfg(has_profiler)]
     fn adjusted_to(self, available: Self) -> Self {
         const IMPLIED: [(Features, Features); 3] = [
@@ -237,6 +250,18 @@ mod tests {
             Features::CPU
         );
         assert_eq!(cpu.adjusted_to(all).adjusted_to(all), cpu);
+    }
+
+    #[cfg(has_profiler)]
+    #[test]
+    fn chosen_unavailable_leaves_out_defaults() {
+        let startup = Features::default_set() | Features::FILE_IO_ALL | Features::IPC_MESSAGES;
+        assert_eq!(startup.chosen_unavailable(), Features::NONE);
+        assert_eq!(Features::CPU.chosen_unavailable(), Features::NONE);
+        let audio = Features::from_name("audiocallbacktracing").expect("a name");
+        assert_eq!((startup | audio).chosen_unavailable(), audio);
+        let java = Features::CPU | Features::JAVA;
+        assert_eq!(java.chosen_unavailable(), Features::JAVA);
     }
 
     #[test]

@@ -68,6 +68,7 @@ mod time;
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]
 mod wait;
+mod warnings;
 
 pub use address::CodeAddress;
 #[cfg(has_profiler)]
@@ -117,3 +118,7 @@ pub use time::ProfilerTime;
 pub(crate) use time::TimeStamp;
 #[cfg(has_profiler)]
 pub(crate) use wait::{IDLE_INDEX, Wait};
+pub(crate) use warnings::{
+    BUFFER_MEMORY, PROFILER_SECTION, SAMPLER_CPU, Uncovered, Warning, low_coverage, missed_ticks,
+    stripped_program, unavailable_features, unmatched_filters,
+};

@@ -1,5 +1,6 @@
 //! Collects what the text summary says of a profile.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -9,7 +10,9 @@ use crate::export::marker_pairs::MarkerPairs;
 use crate::export::options::ExportOptions;
 use crate::export::own_code::OwnCrates;
 use crate::model::{Counter, FunctionId, FunctionKind, ProfileModel, TextId};
+use crate::types::{BUFFER_MEMORY, PROFILER_SECTION, SAMPLER_CPU};
 use crate::util::{ProgressLocation, ProgressLogger};
+use serde::de::DeserializeOwned;
 
 /// Number of marker intervals that are kept between two selections of the slowest ones.
 const KEPT_MARKERS: usize = 4096;
@@ -21,6 +24,8 @@ pub(super) struct FunctionRow<'a> {
     pub(super) time: FunctionTime,
     /// Whether it belongs to the program's own crates.
     pub(super) is_own: bool,
+    /// The innermost label during most of a native function's self time.
+    pub(super) label: Option<Cow<'a, str>>,
 }
 
 /// A thread with its times, and its functions by self time.
@@ -44,6 +49,14 @@ pub(super) struct SlowMarker {
     pub(super) name: TextId,
 }
 
+/// The cost of the profiler.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Cost {
+    /// CPU time of the sampler thread.
+    pub(super) cpu_ns: u64,
+    pub(super) buffer_bytes: u64,
+}
+
 /// What the summary says.
 #[derive(Debug, Default)]
 pub(super) struct Facts<'a> {
@@ -58,6 +71,8 @@ pub(super) struct Facts<'a> {
     pub(super) interval_count: u64,
     /// Counts of missing data that are not 0, by name.
     pub(super) losses: BTreeMap<String, u64>,
+    /// What the profiler wrote into the profile about its own cost, if it did.
+    pub(super) cost: Option<Cost>,
     /// Time of the first sample or marker, and of the last one.
     pub(super) span_ns: Option<(i64, i64)>,
 }
@@ -88,6 +103,7 @@ impl<'a> Facts<'a> {
     ) -> Self {
         let mut facts = Self {
             losses: losses(profile),
+            cost: cost(profile),
             ..Self::default()
         };
         let mut groups = FunctionGroups::default();
@@ -100,10 +116,14 @@ impl<'a> Facts<'a> {
             own_groups[numbers.0.of(FunctionId(id)) as usize] |= own_crates.contain(function);
         }
         let rows = |times: &ThreadTimes| -> Vec<FunctionRow<'a>> {
+            let labels = times.main_labels();
             let row = |(&group, &time): (&u32, &FunctionTime)| FunctionRow {
                 group: groups.get(group).clone(),
                 time,
                 is_own: own_groups[group as usize],
+                label: labels
+                    .get(&group)
+                    .map(|&label| groups.get(label).name.clone()),
             };
             times.functions.iter().map(row).collect()
         };
@@ -189,12 +209,35 @@ impl<'a> Facts<'a> {
     }
 }
 
+/// Returns a field of Gecko's `meta` that the model has as JSON.
+pub(super) fn meta_field<T: DeserializeOwned>(profile: &ProfileModel, key: &str) -> Option<T> {
+    let mut fields = profile.meta.other.iter();
+    let (_, json) = fields.find(|(known, _)| known == key)?;
+    serde_json::from_str(json).ok()
+}
+
+/// Returns the cost that the profiler wrote into the profile's `extra`.
+fn cost(profile: &ProfileModel) -> Option<Cost> {
+    let sections: serde_json::Value = meta_field(profile, "extra")?;
+    let mut sections = sections.as_array()?.iter();
+    let entries = sections.find_map(|section| {
+        let is_profiler = section["label"] == PROFILER_SECTION;
+        section["entries"].as_array().filter(|_| is_profiler)
+    })?;
+    let value = |label: &str| {
+        let entry = entries.iter().find(|entry| entry["label"] == label)?;
+        entry["value"].as_f64().filter(|value| *value >= 0.0)
+    };
+    Some(Cost {
+        cpu_ns: (value(SAMPLER_CPU)? * 1e6) as u64,
+        buffer_bytes: value(BUFFER_MEMORY)? as u64,
+    })
+}
+
 /// Returns the counts of missing data that the profiler wrote into the profile.
 fn losses(profile: &ProfileModel) -> BTreeMap<String, u64> {
-    let mut fields = profile.meta.other.iter();
-    let field = fields.find(|(key, _)| key == "losses");
-    let losses = field.and_then(|(_, json)| serde_json::from_str(json).ok());
-    let losses: BTreeMap<String, serde_json::Value> = losses.unwrap_or_default();
+    let losses: BTreeMap<String, serde_json::Value> =
+        meta_field(profile, "losses").unwrap_or_default();
     let count = |(name, count): (String, serde_json::Value)| Some((name, count.as_u64()?));
     let counts = losses.into_iter().filter_map(count);
     counts.filter(|(_, count)| *count > 0).collect()

@@ -1,27 +1,37 @@
 //! Writes a short text about a profile, for people and for programs.
 //!
-//! The text has at most [`MAX_BYTES`] bytes, and its last section says what was cut. Each section
+//! A plain text has at most [`MAX_BYTES`] bytes, and its last section says what was cut. Each section
 //! begins with a line that begins with `#`. Columns are separated by two spaces or more, and a
 //! number with its unit is one word. Rows of equal time are in the order of their names, so two
 //! summaries of one profile are equal.
+//!
+//! In a terminal, the same sections have its width and colors, and bars if there is space.
 
 use std::io::{self, Write};
 
 use crate::export::function_names::cut_middle;
-use crate::export::options::{ExportOptions, SampleWeight};
-use crate::export::summary::facts::{Facts, process_cpu_ns};
+use crate::export::options::{ExportOptions, Look, SampleWeight};
+use crate::export::summary::facts::{Facts, meta_field, process_cpu_ns};
 use crate::export::summary::tables::{
-    MAX_FUNCTIONS_OF_THREAD, MAX_NAME_CHARS, MAX_OTHERS, Section, functions, functions_by_thread,
+    MAX_FUNCTIONS_OF_THREAD, MAX_OTHERS, MIN_NAME_CHARS, Section, functions, functions_by_thread,
     losses, markers, own_functions, threads,
 };
-use crate::export::summary::text_columns::{point_text, share_text, time_text};
+use crate::export::summary::text_columns::{
+    Layout, TITLE, WARNING, bytes_text, point_text, share_text, styled, time_text, wrapped,
+};
 use crate::model::{FunctionKind, ProfileModel};
+use crate::types::{Uncovered, low_coverage, missed_ticks};
 use crate::util::ProgressLogger;
 
-/// Maximum length: 2,000 tokens of a language model, at four bytes a token.
+/// Maximum length of a plain text: 2,000 tokens of a language model, at four bytes a token.
 pub(crate) const MAX_BYTES: usize = 8_000;
 /// Space for the last section.
 const CUT_BYTES: usize = 700;
+/// Lengths to which names are shortened, one after the other, until a plain text has at most
+/// [`MAX_BYTES`] bytes. Rows are left out afterwards.
+const NAME_CHARS: [usize; 6] = [usize::MAX, 200, 150, 120, 90, MIN_NAME_CHARS];
+/// Width of the keys in the first section.
+const KEY_CHARS: usize = 8;
 
 /// Writes the summary of the threads that the options choose.
 pub(crate) fn write_text(
@@ -38,6 +48,52 @@ pub(crate) fn write_text(
 
 fn text(profile: &ProfileModel, options: &ExportOptions, facts: &Facts<'_>) -> String {
     let mut text = head(profile, options, facts);
+    let mut sections = sections(profile, facts);
+    let lines = |sections: &[Section], name_chars| -> Vec<String> {
+        let layout = Layout {
+            look: options.look,
+            name_chars,
+        };
+        sections
+            .iter()
+            .map(|section| section.lines(layout))
+            .collect()
+    };
+    if options.look != Look::Plain {
+        text.extend(lines(&sections, usize::MAX));
+        return text;
+    }
+    let space = MAX_BYTES - CUT_BYTES - text.len().min(MAX_BYTES - CUT_BYTES);
+    let length = |tables: &[String]| tables.iter().map(String::len).sum::<usize>();
+    let mut tables = lines(&sections, usize::MAX);
+    let mut name_chars = usize::MAX;
+    for shorter in NAME_CHARS {
+        if length(&tables) > space {
+            name_chars = shorter;
+            tables = lines(&sections, name_chars);
+        }
+    }
+    let layout = Layout {
+        name_chars,
+        ..Layout::PLAIN
+    };
+    while length(&tables) > space {
+        let longest = tables
+            .iter()
+            .enumerate()
+            .max_by_key(|(_, table)| table.len());
+        let Some((longest, _)) = longest.filter(|(index, _)| sections[*index].columns.len() > 0)
+        else {
+            break;
+        };
+        sections[longest].columns.pop();
+        tables[longest] = sections[longest].lines(layout);
+    }
+    text.extend(tables);
+    text + &cut(&sections, name_chars)
+}
+
+fn sections(profile: &ProfileModel, facts: &Facts<'_>) -> Vec<Section> {
     let by_self_time = functions(
         "functions by self time",
         facts,
@@ -71,120 +127,151 @@ fn text(profile: &ProfileModel, options: &ExportOptions, facts: &Facts<'_>) -> S
         losses(facts),
     ]);
     sections.retain(|section| section.all > 0);
-    let mut tables: Vec<String> = sections.iter().map(Section::lines).collect();
-    let space = MAX_BYTES - CUT_BYTES;
-    while text.len() + tables.iter().map(String::len).sum::<usize>() > space {
-        let longest = tables
-            .iter()
-            .enumerate()
-            .max_by_key(|(_, table)| table.len());
-        let Some((longest, _)) = longest.filter(|(index, _)| sections[*index].columns.len() > 0)
-        else {
-            break;
+    sections
+}
+
+/// The first section, line by line.
+struct Head {
+    look: Look,
+    text: String,
+}
+
+impl Head {
+    fn line(&mut self, key: &str, value: &str) {
+        let line = format!("{key:<KEY_CHARS$}  {value}");
+        let line = match self.look {
+            Look::Plain => line,
+            Look::Terminal { columns, .. } => {
+                let indent = KEY_CHARS + 2;
+                wrapped(&line, columns.max(2 * indent), indent)
+            }
         };
-        sections[longest].columns.pop();
-        tables[longest] = sections[longest].lines();
+        let style = if key == "warning" {
+            WARNING
+        } else {
+            anstyle::Style::new()
+        };
+        self.text.push_str(&styled(&line, style, self.look));
+        self.text.push('\n');
     }
-    text.extend(tables);
-    text + &cut(&sections)
 }
 
 fn head(profile: &ProfileModel, options: &ExportOptions, facts: &Facts<'_>) -> String {
-    let mut text = format!("# profile\nprogram   {}\n", short(&profile.meta.product));
-    let mut line = |key: &str, value: String| {
-        text.push_str(&format!("{key:<8}  {value}\n"));
+    let look = options.look;
+    let title = match look {
+        Look::Plain => "# profile".to_owned(),
+        Look::Terminal { .. } => styled("profile", TITLE, look),
     };
+    let mut head = Head {
+        look,
+        text: title + "\n",
+    };
+    head.line(
+        "program",
+        &cut_middle(&profile.meta.product, MIN_NAME_CHARS),
+    );
     let wall_ns = match profile.meta.session_ns.or(facts.span_ns) {
         Some((start_ns, end_ns)) => {
             let wall_ns = end_ns.saturating_sub(start_ns).max(0).unsigned_abs();
             let (from, to) = (point_text(start_ns), point_text(end_ns));
-            line(
+            let wall = time_text(wall_ns);
+            head.line(
                 "wall",
-                format!(
-                    "{} (from {from} to {to} of the profile)",
-                    time_text(wall_ns)
-                ),
+                &format!("{wall} (from {from} to {to} of the profile)"),
             );
             wall_ns
         }
         None => 0,
     };
+    // The counter of another system may have another unit; it is then too small or missing.
+    let sampled_ns = facts.sum.cpu_ns;
+    let counted = process_cpu_ns(profile).filter(|_| options.thread.is_none());
     if profile.meta.has_cpu_deltas {
-        let sampled_ns = facts.sum.cpu_ns;
-        // The counter of another system may have another unit; it is then too small or missing.
-        let counted = process_cpu_ns(profile).filter(|_| options.thread.is_none());
         let (cpu_ns, of) = match counted.filter(|&counted| counted >= sampled_ns) {
             Some(cpu_ns) => (cpu_ns, "process"),
             None => (sampled_ns, "sampled threads"),
         };
         let cores = cpu_ns as f64 / (wall_ns as f64).max(1.0);
-        let cpu = time_text(cpu_ns);
-        let sampled = time_text(sampled_ns);
-        line(
-            "cpu",
-            format!("{cpu} ({of}; {cores:.2} cores); in samples: {sampled}"),
+        let (cpu, sampled) = (time_text(cpu_ns), time_text(sampled_ns));
+        let value = format!("{cpu} ({of}; {cores:.2} cores); in samples: {sampled}");
+        head.line("cpu", &value);
+    }
+    if let Some(cost) = facts.cost {
+        let share = share_text(cost.cpu_ns as f64 / (wall_ns as f64).max(1.0));
+        let (cpu, bytes) = (time_text(cost.cpu_ns), bytes_text(cost.buffer_bytes));
+        let value = format!(
+            "{cpu} of CPU time for sampling ({share} of one core), {bytes} of memory for the data"
         );
-        // The counter contains the CPU time of the sampler, which may be all that an idle program
-        // uses.
-        let is_much = |ns: u64| ns > wall_ns / 5 && ns > sampled_ns;
-        if let Some(counted_ns) =
-            counted.filter(|&counted| is_much(counted.saturating_sub(sampled_ns)))
-        {
-            let share = share_text(sampled_ns as f64 / counted_ns as f64);
-            line(
-                "warning",
-                format!(
-                    "only {share} of the process's CPU time is in samples; a thread that is not \
-                     registered, for example, is not sampled"
-                ),
-            );
+        head.line("cost", &value);
+    }
+    let coverage = counted.filter(|_| profile.meta.has_cpu_deltas);
+    for warning in warnings(profile, facts, (sampled_ns, coverage, wall_ns)) {
+        head.line("warning", &warning);
+    }
+    head.line("interval", &time_text(profile.meta.interval_ns));
+    let samples = facts.sum.all.samples;
+    let threads = count_text(facts.threads.len(), "thread", "threads");
+    let processes = count_text(profile.processes.len(), "process", "processes");
+    head.line("samples", &format!("{samples} in {threads} of {processes}"));
+    let counted_by = match options.weight {
+        SampleWeight::Cpu if profile.meta.has_cpu_deltas => "CPU time",
+        SampleWeight::Cpu | SampleWeight::Samples => "wall time: samples times interval",
+    };
+    let value = format!("{counted_by}; an inlined function has its own self time");
+    head.line("times", &value);
+    head.text
+}
+
+/// Returns what the reader should be warned of: what the profiler wrote into the profile, or what the
+/// profile of another program shows.
+fn warnings(
+    profile: &ProfileModel,
+    facts: &Facts<'_>,
+    (sampled_ns, counted_ns, wall_ns): (u64, Option<u64>, u64),
+) -> Vec<String> {
+    let written: Option<Vec<serde_json::Value>> = meta_field(profile, "warnings");
+    let mut texts: Vec<String> = match written {
+        Some(written) => {
+            let text = |warning: &serde_json::Value| Some(warning["text"].as_str()?.to_owned());
+            written.iter().filter_map(text).collect()
         }
-    }
-    let missed = facts.losses.get("missed_ticks").copied().unwrap_or(0);
-    let ticks = wall_ns.checked_div(profile.meta.interval_ns).unwrap_or(0);
-    if ticks >= 10 && missed > ticks / 5 {
-        line(
-            "warning",
-            format!(
-                "{missed} of about {ticks} ticks were missed: the sampler got no processor, or a tick \
-                 took longer than the interval"
-            ),
-        );
-    }
+        None => {
+            let missed = facts.losses.get("missed_ticks").copied().unwrap_or(0);
+            let found = [
+                counted_ns.and_then(|counted_ns| {
+                    low_coverage((sampled_ns, counted_ns, wall_ns), Uncovered::default)
+                }),
+                missed_ticks(missed, wall_ns, profile.meta.interval_ns),
+            ];
+            found
+                .into_iter()
+                .flatten()
+                .map(|warning| warning.text)
+                .collect()
+        }
+    };
     if !profile.meta.is_symbolicated && facts.unnamed().0 > 0 {
-        line(
-            "warning",
+        texts.push(
             "functions have no names, and each address counts for itself; the example `view` and \
              `samply load` name them"
                 .to_owned(),
         );
     }
-    line("interval", time_text(profile.meta.interval_ns));
-    let samples = facts.sum.all.samples;
-    let threads = count_text(facts.threads.len(), "thread", "threads");
-    let processes = count_text(profile.processes.len(), "process", "processes");
-    line("samples", format!("{samples} in {threads} of {processes}"));
-    let counted_by = match options.weight {
-        SampleWeight::Cpu if profile.meta.has_cpu_deltas => "CPU time",
-        SampleWeight::Cpu | SampleWeight::Samples => "wall time: samples times interval",
-    };
-    line(
-        "times",
-        format!("{counted_by}; an inlined function has its own self time"),
-    );
-    text
+    texts
+        .iter()
+        .map(|text| cut_middle(text, MAX_WARNING_CHARS))
+        .collect()
 }
+
+/// Maximum length of a warning from a file, which may be any text.
+const MAX_WARNING_CHARS: usize = 400;
 
 fn count_text(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-fn short(text: &str) -> String {
-    cut_middle(text, MAX_NAME_CHARS)
-}
-
-/// Returns the section about rows that are left out.
-fn cut(sections: &[Section]) -> String {
+/// Returns the section about what is left out.
+fn cut(sections: &[Section], name_chars: usize) -> String {
     let mut text = "\n# cut\n".to_owned();
     let is_cut = |section: &&Section| section.columns.len() < section.all;
     for Section {
@@ -195,7 +282,11 @@ fn cut(sections: &[Section]) -> String {
     {
         text.push_str(&format!("{title}: {} of {all} rows\n", columns.len()));
     }
-    text + &format!("names: shortened to {MAX_NAME_CHARS} characters, `..` for what is left out\n")
+    let names = match name_chars {
+        usize::MAX => "names: none shortened\n".to_owned(),
+        _ => format!("names: shortened to {name_chars} characters, `..` for what is left out\n"),
+    };
+    text + &names
 }
 
 #[cfg(test)]

@@ -1,12 +1,16 @@
 //! The tables of the text summary.
 
-use crate::export::function_names::{cut_middle, short_function_name};
+use crate::export::function_names::{cut_middle, one_line};
 use crate::export::function_times::{FunctionTime, Time};
+use crate::export::options::Look;
 use crate::export::summary::facts::{Facts, FunctionRow, ThreadRow, sort_by_time};
-use crate::export::summary::text_columns::{Align, Columns, point_text, share_text, time_text};
+use crate::export::summary::text_columns::{
+    Align, Columns, Layout, TITLE, point_text, share_text, styled, time_text,
+};
 use crate::model::{FunctionKind, ProfileModel};
 
-pub(super) const MAX_NAME_CHARS: usize = 60;
+/// Length of names in a text that would otherwise have too many bytes.
+pub(super) const MIN_NAME_CHARS: usize = 60;
 const MAX_SHORT_CHARS: usize = 24;
 
 const MAX_THREADS: usize = 12;
@@ -16,7 +20,7 @@ pub(super) const MAX_FUNCTIONS_OF_THREAD: usize = 3;
 /// Number of rows of the other tables.
 pub(super) const MAX_OTHERS: usize = 8;
 
-use Align::{Left, Right};
+use Align::{Bar, Left, Name, Right};
 
 /// A section with a table.
 pub(super) struct Section {
@@ -27,8 +31,12 @@ pub(super) struct Section {
 }
 
 impl Section {
-    pub(super) fn lines(&self) -> String {
-        format!("\n# {}\n{}", self.title, self.columns.lines())
+    pub(super) fn lines(&self, layout: Layout) -> String {
+        let title = match layout.look {
+            Look::Plain => format!("# {}", self.title),
+            Look::Terminal { .. } => styled(self.title, TITLE, layout.look),
+        };
+        format!("\n{title}\n{}", self.columns.lines_in(layout))
     }
 }
 
@@ -82,13 +90,16 @@ pub(super) fn threads(profile: &ProfileModel, facts: &Facts<'_>) -> Section {
     }
 }
 
-fn share_of(part: Time, all: Time) -> String {
-    let share = match (all.ns, all.samples) {
+fn share(part: Time, all: Time) -> f64 {
+    match (all.ns, all.samples) {
         (0, 0) => 0.0,
         (0, samples) => part.samples as f64 / samples as f64,
         (ns, _) => part.ns as f64 / ns as f64,
-    };
-    share_text(share)
+    }
+}
+
+fn share_of(part: Time, all: Time) -> String {
+    share_text(share(part, all))
 }
 
 pub(super) fn functions(
@@ -121,25 +132,21 @@ fn chosen_functions(
     let has_time = |row: &&FunctionRow<'_>| key(&row.time).samples > 0;
     let mut rows: Vec<FunctionRow<'_>> = of_kind.filter(has_time).cloned().collect();
     sort_by_time(&mut rows, &key);
-    let of_library = if kind == FunctionKind::Native {
-        "library"
-    } else {
-        ""
+    let (name, library, label) = match kind {
+        FunctionKind::Native => ("function", "library", "mostly in label"),
+        FunctionKind::Label => ("label", "", ""),
+        FunctionKind::Script | FunctionKind::Structure => ("function", "", ""),
     };
+    let has_labels = rows.iter().any(|row| row.label.is_some());
     let headings = [
         (Right, "self"),
         (Right, "self%"),
         (Right, "total"),
         (Right, "total%"),
-        (
-            Left,
-            if kind == FunctionKind::Label {
-                "label"
-            } else {
-                "function"
-            },
-        ),
-        (Left, of_library),
+        (Bar, ""),
+        (Name, name),
+        (Left, library),
+        (Left, if has_labels { label } else { "" }),
     ];
     let mut columns = Columns::new(&headings);
     let limit = if kind == FunctionKind::Native {
@@ -147,14 +154,19 @@ fn chosen_functions(
     } else {
         MAX_OTHERS
     };
-    for FunctionRow { group, time, .. } in rows.iter().take(limit) {
+    for FunctionRow {
+        group, time, label, ..
+    } in rows.iter().take(limit)
+    {
         columns.push(vec![
             time_text(time.own.ns),
             share_of(time.own, facts.sum.all),
             time_text(time.total.ns),
             share_of(time.total, facts.sum.all),
-            short_function_name(&group.name, MAX_NAME_CHARS),
+            share(key(time), facts.sum.all).to_string(),
+            one_line(&group.name).into_owned(),
             cut_middle(group.library.unwrap_or_default(), MAX_SHORT_CHARS),
+            cut_middle(label.as_deref().unwrap_or_default(), MAX_SHORT_CHARS),
         ]);
     }
     let all = rows.len();
@@ -171,8 +183,9 @@ pub(super) fn functions_by_thread(profile: &ProfileModel, facts: &Facts<'_>) -> 
     let headings = [
         (Right, "self"),
         (Right, "self%"),
+        (Bar, ""),
         (Left, "thread"),
-        (Left, "function"),
+        (Name, "function"),
     ];
     let mut columns = Columns::new(&headings);
     let mut all = 0;
@@ -185,8 +198,9 @@ pub(super) fn functions_by_thread(profile: &ProfileModel, facts: &Facts<'_>) -> 
                 columns.push(vec![
                     time_text(time.own.ns),
                     share_of(time.own, thread.all),
+                    share(time.own, thread.all).to_string(),
                     thread_name(profile, thread.thread),
-                    short_function_name(&group.name, MAX_NAME_CHARS),
+                    one_line(&group.name).into_owned(),
                 ]);
             }
         }

@@ -1,11 +1,43 @@
 //! Columns of text, and numbers with their units.
 
-/// The side of a column on which its texts begin or end.
+use anstyle::{AnsiColor, Style};
+
+use crate::export::function_names::short_function_name;
+use crate::export::options::Look;
+
+/// What a column contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Align {
     Left,
     Right,
+    /// Names on the left side. They are as long as they are in a plain text, unless there is a limit,
+    /// and shortened to fit into a terminal.
+    Name,
+    /// Shares of 1. In a terminal, each is a bar; a plain text leaves them out.
+    Bar,
 }
+
+/// How a table becomes lines.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    pub(crate) look: Look,
+    /// Maximum length of a name.
+    pub(crate) name_chars: usize,
+}
+
+impl Layout {
+    pub(crate) const PLAIN: Self = Self {
+        look: Look::Plain,
+        name_chars: usize::MAX,
+    };
+}
+
+const BAR_COLUMNS: usize = 10;
+/// Width of a terminal in which there is space for bars.
+const MIN_COLUMNS_FOR_BARS: usize = 100;
+/// Length to which a name is shortened at most, even if the line then is too long for the terminal.
+const MIN_NAME_CHARS: usize = 16;
+const GAP: &str = "  ";
 
 /// Rows of text in aligned columns, below a row of headings.
 #[derive(Clone, Debug)]
@@ -39,30 +71,115 @@ impl Columns {
         }
     }
 
-    /// Returns the rows, each as a line. Two spaces separate columns.
+    /// Returns the rows as plain lines. Two spaces separate columns.
     pub(crate) fn lines(&self) -> String {
-        let width = |column: usize| {
-            let cells = self.rows.iter().filter_map(|row| row.get(column));
-            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        self.lines_in(Layout::PLAIN)
+    }
+
+    /// Returns the rows, each as a line.
+    pub(crate) fn lines_in(&self, layout: Layout) -> String {
+        let shows_bars = matches!(
+            layout.look,
+            Look::Terminal { columns, .. } if columns >= MIN_COLUMNS_FOR_BARS
+        );
+        let is_shown = |align: Align| align != Align::Bar || shows_bars;
+        let shown = (0..self.alignment.len()).filter(|&column| is_shown(self.alignment[column]));
+        let shown: Vec<usize> = shown.collect();
+        let cells = |column: usize| self.rows.iter().filter_map(move |row| row.get(column));
+        let length = |text: &String| text.chars().count();
+        let longest = |column: usize| cells(column).map(length).max().unwrap_or(0);
+        let is_name = |column: &&usize| self.alignment[**column] == Align::Name;
+        let name_chars = match layout.look {
+            Look::Plain => layout.name_chars,
+            Look::Terminal { columns, .. } => {
+                let fixed = shown.iter().map(|&column| match self.alignment[column] {
+                    Align::Name => GAP.len(),
+                    Align::Bar => BAR_COLUMNS + GAP.len(),
+                    Align::Left | Align::Right => longest(column) + GAP.len(),
+                });
+                let free = (columns + GAP.len()).saturating_sub(fixed.sum());
+                let names = shown.iter().filter(is_name).count().max(1);
+                layout.name_chars.min((free / names).max(MIN_NAME_CHARS))
+            }
         };
-        let widths: Vec<usize> = (0..self.alignment.len()).map(width).collect();
-        let mut text = String::new();
-        for row in &self.rows {
-            let start = text.len();
-            for ((cell, &width), align) in row.iter().zip(&widths).zip(&self.alignment) {
-                if text.len() > start {
-                    text.push_str("  ");
+        let text_of = |row: usize, column: usize| -> String {
+            let cell = self.rows[row].get(column).map_or("", String::as_str);
+            match self.alignment[column] {
+                Align::Name => short_function_name(cell, name_chars),
+                Align::Bar if row > 0 => bar(cell.parse().unwrap_or(0.0)),
+                Align::Left | Align::Right | Align::Bar => cell.to_owned(),
+            }
+        };
+        let texts: Vec<Vec<String>> = (0..self.rows.len())
+            .map(|row| shown.iter().map(|&column| text_of(row, column)).collect())
+            .collect();
+        let width = |at: usize| texts.iter().map(|row| length(&row[at])).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..shown.len()).map(width).collect();
+        let mut lines = String::new();
+        for (row, texts) in texts.iter().enumerate() {
+            let mut line = String::new();
+            for (at, (text, &width)) in texts.iter().zip(&widths).enumerate() {
+                if at > 0 {
+                    line.push_str(GAP);
                 }
-                match align {
-                    Align::Left => text.push_str(&format!("{cell:<width$}")),
-                    Align::Right => text.push_str(&format!("{cell:>width$}")),
+                match self.alignment[shown[at]] {
+                    Align::Right => line.push_str(&format!("{text:>width$}")),
+                    Align::Left | Align::Name | Align::Bar => {
+                        line.push_str(&format!("{text:<width$}"));
+                    }
                 }
             }
-            text.truncate(text.trim_end().len().max(start));
-            text.push('\n');
+            let style = if row == 0 { HEADINGS } else { Style::new() };
+            lines.push_str(&styled(line.trim_end(), style, layout.look));
+            lines.push('\n');
         }
-        text
+        lines
     }
+}
+
+/// Style of the titles of sections.
+pub(super) const TITLE: Style = Style::new().bold();
+/// Style of the headings of columns.
+const HEADINGS: Style = Style::new().dimmed();
+/// Style of warnings.
+pub(super) const WARNING: Style = AnsiColor::Yellow.on_default();
+
+/// Returns the text in the style, if the terminal has colors.
+pub(super) fn styled(text: &str, style: Style, look: Look) -> String {
+    match look {
+        Look::Terminal {
+            has_colors: true, ..
+        } if !style.is_plain() => format!("{style}{text}{style:#}"),
+        _ => text.to_owned(),
+    }
+}
+
+/// Returns a bar whose length is the share of [`BAR_COLUMNS`], drawn to an eighth of a column.
+fn bar(share: f64) -> String {
+    const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    let eighths = (share.clamp(0.0, 1.0) * BAR_COLUMNS as f64 * 8.0).round() as usize;
+    "█".repeat(eighths / 8) + PARTS[eighths % 8]
+}
+
+/// Returns the text in lines of at most this many characters, where its words allow that. The lines
+/// after the first begin with `indent` spaces.
+pub(super) fn wrapped(text: &str, columns: usize, indent: usize) -> String {
+    let mut lines = String::new();
+    let mut length = 0;
+    for word in text.split(' ') {
+        let word_length = word.chars().count();
+        if length > 0 && length + 1 + word_length > columns {
+            lines.push('\n');
+            lines.push_str(&" ".repeat(indent));
+            length = indent;
+        } else if !lines.is_empty() {
+            lines.push(' ');
+            length += 1;
+        }
+        lines.push_str(word);
+        length += word_length;
+    }
+    lines
 }
 
 /// Returns a duration with three or four digits and its unit, without a space, so that it is one
@@ -80,6 +197,16 @@ pub(crate) fn time_text(ns: u64) -> String {
         _ => 0,
     };
     format!("{value:.decimals$}{unit}")
+}
+
+/// Returns a number of bytes with two or three digits and its unit, as one word.
+pub(super) fn bytes_text(bytes: u64) -> String {
+    match bytes {
+        0..1_000 => format!("{bytes}B"),
+        1_000..1_000_000 => format!("{:.0}kB", bytes as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1}MB", bytes as f64 / 1e6),
+        _ => format!("{:.2}GB", bytes as f64 / 1e9),
+    }
 }
 
 /// Returns a time that may lie before the profile's start.
@@ -113,6 +240,51 @@ mod tests {
         assert_eq!(columns.len(), 2);
         (0..3).for_each(|_| columns.pop());
         assert_eq!(columns.lines(), "n  name  x\n");
+    }
+
+    #[test]
+    fn names_are_shortened_to_the_terminal_only() {
+        let mut columns = Columns::new(&[
+            (Align::Right, "self"),
+            (Align::Bar, ""),
+            (Align::Name, "function"),
+            (Align::Left, "library"),
+        ]);
+        let name = format!("krate::{}::function", ["module"; 20].join("::"));
+        columns.push(vec!["1s".into(), "0.5".into(), name.clone(), "app".into()]);
+        assert!(columns.lines().contains(&format!("  1s  {name}  app\n")));
+        for (width, has_bar) in [(40, false), (80, false), (100, true), (1000, true)] {
+            let look = Look::Terminal {
+                columns: width,
+                has_colors: false,
+            };
+            let layout = Layout {
+                look,
+                ..Layout::PLAIN
+            };
+            let text = columns.lines_in(layout);
+            let line = text.lines().nth(1).expect("a row");
+            assert!(line.chars().count() <= width, "{width}: {line}");
+            assert_eq!(line.contains('█'), has_bar, "{width}: {line}");
+            assert_eq!(line.contains(&name), width == 1000, "{width}: {line}");
+            assert!(line.contains("krate::") && line.contains("::function  app"));
+        }
+        let colored = Layout {
+            look: Look::Terminal {
+                columns: 80,
+                has_colors: true,
+            },
+            ..Layout::PLAIN
+        };
+        assert!(columns.lines_in(colored).starts_with("\u{1b}["));
+        assert!(!columns.lines().contains('\u{1b}'));
+    }
+
+    #[test]
+    fn wrapped_text_breaks_between_words() {
+        assert_eq!(wrapped("one two three", 8, 2), "one two\n  three");
+        assert_eq!(wrapped("incomprehensible", 8, 2), "incomprehensible");
+        assert_eq!(wrapped("a b", 80, 2), "a b");
     }
 
     #[test]

@@ -38,14 +38,14 @@ impl<T> Queue<T> {
 
 /// The end that sends.
 #[derive(Debug)]
-pub(super) struct Sender<T>(Arc<Queue<T>>);
+pub(crate) struct Sender<T>(Arc<Queue<T>>);
 
 /// The end that receives.
 #[derive(Debug)]
-pub(super) struct Receiver<T>(Arc<Queue<T>>);
+pub(crate) struct Receiver<T>(Arc<Queue<T>>);
 
 /// Creates a channel. It is closed when either end is dropped.
-pub(super) fn channel<T>() -> (Sender<T>, Receiver<T>) {
+pub(crate) fn channel<T>() -> (Sender<T>, Receiver<T>) {
     let state = State {
         values: VecDeque::new(),
         is_open: true,
@@ -71,7 +71,7 @@ impl<T> Sender<T> {
 
 impl<T> Receiver<T> {
     /// Waits for a value. Returns `None` if the sender is gone and has left none.
-    pub(super) fn receive(&self) -> Option<T> {
+    pub(crate) fn receive(&self) -> Option<T> {
         let is_empty = |state: &mut State<T>| state.values.is_empty() && state.is_open;
         let waited = self.0.has_changed.wait_while(self.0.lock(), is_empty);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner);

@@ -19,6 +19,7 @@ mod task_list;
 #[forbid(unsafe_code)]
 mod thread_probe;
 
+pub(crate) use channel::{Sender, channel};
 pub(crate) use other_threads_activity::{
     OtherThreadsActivity, ProcessCpuSum, other_threads_activity_by_rusage,
 };

@@ -1,11 +1,13 @@
 //! Notices to the person who set the variables.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::session::env::environment::{is_switched_on, variable, wants_report, wants_signals};
 use crate::session::env::environment_table::{FILTERS, HELP, REPORT, SHUTDOWN, STARTUP};
 use crate::session::notices;
 use crate::session::save::missing_folder;
+use crate::types::{Warning, unmatched_filters};
 
 /// Prints the problems, with the usage of the affected variables only: the usage of all variables
 /// would hide the problems.
@@ -37,25 +39,26 @@ pub(crate) fn notify_other_processes_selected(filters: &[String]) {
     ));
 }
 
-/// Warns about filters that have selected no thread of a session. `threads` are the names of the
-/// threads that are registered now.
+/// Prints the warning about filters that have selected no thread of a session. `threads` are the
+/// names of the threads that are registered now.
 pub(crate) fn notify_unmatched_filters(filters: &[String], threads: &[String]) {
-    /// Number of names in the notice.
-    const MAX_NAMES: usize = 8;
-    let filters = filters.join(",");
-    let names = threads[..threads.len().min(MAX_NAMES)].join(", ");
-    let more = match threads.len().checked_sub(MAX_NAMES) {
-        Some(more @ 1..) => format!(" and {more} more"),
-        _ => String::new(),
-    };
-    let now = match threads.is_empty() {
-        true => "none is registered now".to_owned(),
-        false => format!("registered now are: {names}{more}"),
-    };
-    notices::notify(&format!(
-        "the filters {filters:?} selected no thread: expected parts of the names of registered \
-         threads; {now}"
-    ));
+    if let Some(warning) = unmatched_filters(filters, threads) {
+        notices::notify(&warning.text);
+    }
+}
+
+/// Prints the warnings about the last profile of the process, once, if the variables started the
+/// profiler. They are not printed if a report is: the report has them. The end of a session has
+/// printed the warning about its filters.
+pub(crate) fn notify_warnings(warnings: &[Warning]) {
+    static ARE_PRINTED: AtomicBool = AtomicBool::new(false);
+    let is_for_user = is_switched_on(STARTUP) && !wants_report();
+    let news = warnings
+        .iter()
+        .filter(|warning| !warning.is_about_filters());
+    if is_for_user && !warnings.is_empty() && !ARE_PRINTED.swap(true, Ordering::Relaxed) {
+        news.for_each(|warning| notices::notify(&warning.text));
+    }
 }
 
 /// Warns that a session could not record everything for lack of memory.

@@ -4,6 +4,8 @@ pub(crate) mod env_notices;
 pub(crate) mod environment;
 mod environment_table;
 mod environment_values;
+mod terminal;
 
 pub(crate) use environment::{StartUp, env_vars_for_child_process, wants_names};
 pub(crate) use environment_table::environment_docs;
+pub(crate) use terminal::look_on;

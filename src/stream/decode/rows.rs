@@ -257,6 +257,13 @@ impl SampleRows {
         }
     }
 
+    /// Returns the CPU time of all rows, including those that are left out, in ns.
+    pub(crate) fn cpu_ns(&self) -> u64 {
+        // The repeats of a row are idle.
+        let times = self.unpacked().filter_map(|(row, _)| row.cpu_delta_ns);
+        times.fold(0, u64::saturating_add)
+    }
+
     /// Returns the rows that are not left out.
     pub(crate) fn iter(&self) -> Rows<'_> {
         Rows {

@@ -6,7 +6,7 @@ use crate::buffer::BufferSnapshot;
 use crate::platform::ProcessStart;
 use crate::state::{OpenPauses, OverheadStats, Session};
 use crate::threads::OffThreadRef;
-use crate::types::{Page, ProcessId, TimeStamp};
+use crate::types::{Page, ProcessId, ThreadId, TimeStamp};
 use crate::unwind::{ModuleTable, NamedCode};
 
 /// A frozen session. It can be streamed any number of times, even after the session has ended.
@@ -36,6 +36,8 @@ pub(crate) struct ProfileSource {
     pub(crate) threads_complete_since: Option<TimeStamp>,
     /// The filters that have selected no thread of the session.
     pub(crate) unmatched_filters: Vec<String>,
+    /// The registered threads that the filters do not select: their ids and names.
+    pub(crate) unselected_threads: Vec<(ThreadId, String)>,
     pub(crate) buffer: BufferSnapshot,
     /// The pauses that were open when the profile was taken.
     pub(crate) open_pauses: OpenPauses,

@@ -23,10 +23,10 @@ use crate::stream::resolve::{
     type_without_payload,
 };
 use crate::stream::write::{
-    MIN_BYTES_FOR_NAMES, StreamOptions, write_log, write_meta, write_pages,
+    FoundProblems, MIN_BYTES_FOR_NAMES, StreamOptions, warnings_about, write_log, write_meta,
+    write_pages,
 };
-use crate::symbols::UnreadFile;
-use crate::types::{Features, Symbolicate};
+use crate::types::{Features, Symbolicate, Warning};
 use crate::util::{ProgressLocation, ProgressLogger, run_callback};
 
 /// Progress at the end of each part of the job, from 0 to 1.
@@ -60,7 +60,7 @@ const MODELED_META: &[&str] = &[
 ///
 /// Without memory for the whole, leaves out names, or the oldest entries.
 ///
-/// Returns the model, and the files of modules that provided no names.
+/// Returns the model, and what the user should know.
 ///
 /// # Errors
 /// There is no memory even for a small part.
@@ -68,7 +68,7 @@ pub(crate) fn build_model(
     mut source: ProfileSource,
     options: &StreamOptions,
     progress: &ProgressLogger,
-) -> io::Result<(ProfileModel, Vec<UnreadFile>)> {
+) -> io::Result<(ProfileModel, FoundProblems)> {
     source.since = options.since;
     let decoding = progress.sub_logger(0.0, ENTRIES_END, ProgressLocation::Entries);
     let mut process = decode_newest(&mut source, &decoding)?;
@@ -99,7 +99,8 @@ pub(crate) fn build_model(
         stacks,
     };
     let is_symbolicated = symbolicate != Symbolicate::No;
-    builder.add_facts(&mut profile, is_symbolicated, &names);
+    let warnings = warnings_about(&source, &process, is_symbolicated);
+    builder.add_facts(&mut profile, is_symbolicated, &names, &warnings);
     let threads = progress.sub_logger(NAMES_END, 1.0, ProgressLocation::Frames);
     let contexts = process.threads.iter();
     for (progress, context) in threads.loop_sub_loggers(contexts, ProgressLocation::Frames) {
@@ -108,7 +109,11 @@ pub(crate) fn build_model(
     // The main thread comes first, as the Firefox Profiler expects it.
     profile.threads.sort_by_key(|thread| !thread.is_main);
     builder.add_counters(&mut profile);
-    Ok((profile, names.unread_files))
+    let found = FoundProblems {
+        unread_files: names.unread_files,
+        warnings,
+    };
+    Ok((profile, found))
 }
 
 /// The fields of a marker, with their keys.
@@ -127,12 +132,20 @@ fn time(ns: u64) -> i64 {
 }
 
 impl ModelBuilder<'_> {
-    fn add_facts(&self, profile: &mut ProfileModel, is_symbolicated: bool, names: &ProfileNames) {
+    fn add_facts(
+        &self,
+        profile: &mut ProfileModel,
+        is_symbolicated: bool,
+        names: &ProfileNames,
+        warnings: &[Warning],
+    ) {
         let Self {
             source, process, ..
         } = self;
         let settings = &source.session.settings;
-        let meta = json_text(|json| write_meta(json, source, process, self.types, is_symbolicated));
+        let meta = json_text(|json| {
+            write_meta(json, source, process, self.types, is_symbolicated, warnings);
+        });
         let all: BTreeMap<String, &RawValue> = serde_json::from_str(&meta).unwrap_or_default();
         let other = all
             .into_iter()

@@ -7,7 +7,8 @@ use crate::stream::decode::ProfileSource;
 use crate::stream::resolve::MarkerTypes;
 use crate::stream::write::losses::write_losses;
 use crate::stream::write::program_info::{write_extra, write_version};
-use crate::types::{CategoryInfo, Features, signal_name};
+use crate::stream::write::warnings::write_warnings;
+use crate::types::{CategoryInfo, Features, Warning, signal_name};
 
 /// Version of the format. Since version 36, the texts of markers are string indices.
 const FORMAT_VERSION: u64 = 36;
@@ -18,6 +19,7 @@ pub(crate) fn write_meta(
     process: &ProcessStreamingContext,
     types: &MarkerTypes,
     symbolicated: bool,
+    warnings: &[Warning],
 ) {
     let settings = &source.session.settings;
     let system = on_own_descriptors(system_info);
@@ -109,7 +111,8 @@ pub(crate) fn write_meta(
             .string(&signal_name(source.session.settings.signal));
         json.key("presymbolicated").bool(symbolicated);
         write_losses(json.key("losses"), source, process);
-        write_extra(json.key("extra"), source);
+        write_warnings(json.key("warnings"), warnings);
+        write_extra(json.key("extra"), source, warnings);
     });
 }
 

@@ -8,8 +8,10 @@ mod pages;
 mod profile;
 mod program_info;
 mod thread_tables;
+mod warnings;
 
 pub(crate) use meta::write_meta;
 pub(crate) use options::StreamOptions;
 pub(crate) use pages::write_pages;
-pub(crate) use profile::{MIN_BYTES_FOR_NAMES, stream_gecko_json, write_log};
+pub(crate) use profile::{FoundProblems, MIN_BYTES_FOR_NAMES, stream_gecko_json, write_log};
+pub(crate) use warnings::warnings_about;

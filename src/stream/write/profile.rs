@@ -18,9 +18,10 @@ use crate::stream::write::meta::write_meta;
 use crate::stream::write::options::StreamOptions;
 use crate::stream::write::pages::write_pages;
 use crate::stream::write::thread_tables::{write_placeholder_main_thread, write_thread};
+use crate::stream::write::warnings::warnings_about;
 use crate::symbols::UnreadFile;
 use crate::threads::MAIN_THREAD_NAME;
-use crate::types::Symbolicate;
+use crate::types::{Symbolicate, Warning};
 use crate::util::{FailureLatch, ProgressLocation, ProgressLogger};
 
 /// Progress at the end of each part of the job, from 0 to 1. A job without names skips their part.
@@ -42,7 +43,7 @@ const CHILD_PROFILES_END: f32 = 0.99;
 ///
 /// Without memory for the whole, leaves out names, or the oldest entries, and says so in the profile.
 ///
-/// Returns the files of modules that provided no names, which the profile lists, too.
+/// Returns what the user should know, which the profile says, too.
 ///
 /// # Errors
 /// Returns the first failure of the job: that of `out`, or [`OutOfMemory`](crate::stream::OutOfMemory)
@@ -53,7 +54,7 @@ pub(crate) fn stream_gecko_json(
     options: &StreamOptions,
     latch: FailureLatch,
     out: &mut dyn Write,
-) -> io::Result<Vec<UnreadFile>> {
+) -> io::Result<FoundProblems> {
     source.since = options.since;
     let progress = &options.progress;
     let decoding = progress.sub_logger(0.0, ENTRIES_END, ProgressLocation::Entries);
@@ -74,6 +75,7 @@ pub(crate) fn stream_gecko_json(
     let types = MarkerTypes::of_profile(&process.marker_types);
     let mut json = JsonWriter::for_job(out, latch);
     let mut unread_files = Vec::new();
+    let warnings = warnings_about(source, &process, names.are_looked_up());
     json.object(|json| {
         progress.set_local_progress(ENTRIES_END, ProgressLocation::Libraries);
         write_libs(json.key("libs"), &process.modules);
@@ -84,6 +86,7 @@ pub(crate) fn stream_gecko_json(
             &process,
             &types,
             names.are_looked_up(),
+            &warnings,
         );
         progress.set_local_progress(META_END, ProgressLocation::Pages);
         json.key("pages")
@@ -125,7 +128,18 @@ pub(crate) fn stream_gecko_json(
             }
         });
     });
-    json.finish().map(|()| unread_files)
+    json.finish().map(|()| FoundProblems {
+        unread_files,
+        warnings,
+    })
+}
+
+/// What the writer of a profile has found that the user should know.
+#[derive(Debug, Default)]
+pub(crate) struct FoundProblems {
+    /// The files of modules that provided no names.
+    pub(crate) unread_files: Vec<UnreadFile>,
+    pub(crate) warnings: Vec<Warning>,
 }
 
 /// Memory without which no debug information is read, in bytes.

@@ -6,6 +6,7 @@ use std::path::Path;
 use crate::json::JsonWriter;
 use crate::stream::decode::{ProcessStreamingContext, ProfileSource};
 use crate::stream::resolve::{code_id, library_name};
+use crate::types::{BUFFER_MEMORY, PROFILER_SECTION, SAMPLER_CPU, Warning};
 
 /// A value, with the format in which the viewer shows it.
 enum Value<'a> {
@@ -68,8 +69,14 @@ fn number_of_version(version: &str) -> &str {
 }
 
 /// Writes the sections that the viewer adds to its information about the profile.
-pub(super) fn write_extra(json: &mut JsonWriter<'_>, source: &ProfileSource) {
+pub(super) fn write_extra(json: &mut JsonWriter<'_>, source: &ProfileSource, warnings: &[Warning]) {
     json.array(|json| {
+        if !warnings.is_empty() {
+            let texts = warnings.iter().map(|warning| Value::Text(&warning.text));
+            let names = warnings.iter().map(|warning| warning.name);
+            let entries: Vec<_> = names.zip(texts).collect();
+            section(json, "Warnings", &entries);
+        }
         if let Some(version) = &source.version {
             section(json, "Program", &[("Version", Value::Text(version))]);
         }
@@ -84,7 +91,7 @@ pub(super) fn write_extra(json: &mut JsonWriter<'_>, source: &ProfileSource) {
         let session_ns = source.taken_at.since_ns(source.session.started_at);
         let entries = [
             ("Version of gekkota", Value::Text(env!("CARGO_PKG_VERSION"))),
-            ("CPU time of the sampler", Value::DurationNs(cpu_ns)),
+            (SAMPLER_CPU, Value::DurationNs(cpu_ns)),
             (
                 "Share of one processor",
                 Value::Fraction(cpu_ns as f64 / session_ns.max(1) as f64),
@@ -96,11 +103,11 @@ pub(super) fn write_extra(json: &mut JsonWriter<'_>, source: &ProfileSource) {
                 Value::Count(count("unanswered_ticks")),
             ),
             (
-                "Memory of the buffer",
+                BUFFER_MEMORY,
                 Value::Bytes(memory.unreleased_bytes + memory.released_bytes),
             ),
         ];
-        section(json, "Profiler", &entries);
+        section(json, PROFILER_SECTION, &entries);
     });
 }
 

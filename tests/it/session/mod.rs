@@ -11,6 +11,7 @@ mod start_edges;
 mod start_errors;
 mod start_stop;
 mod state_callbacks;
+mod turns;
 pub(crate) mod within_loader_callback;
 
 use std::sync::mpsc::{Sender, channel};

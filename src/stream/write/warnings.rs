@@ -1,0 +1,122 @@
+//! Finds what the reader of a session's profile should be warned of.
+
+use crate::counters::PROCESS_CPU;
+use crate::json::JsonWriter;
+use crate::platform::{on_own_descriptors, thread_names};
+use crate::stream::decode::{ProcessStreamingContext, ProfileSource};
+use crate::symbols::is_stripped;
+use crate::threads::OffThreadRef;
+use crate::types::{
+    Features, ThreadId, Uncovered, Warning, low_coverage, missed_ticks, stripped_program,
+    unavailable_features, unmatched_filters,
+};
+
+/// Threads of the profiler itself.
+const OWN_THREADS: [&str; 2] = ["SamplerThread", "EventWatcher"];
+const OWN_PREFIX: &str = "Profiler";
+
+/// Returns the warnings about a profile. `wants_names` is whether its functions are to have names.
+///
+/// Reads the process's list of threads and the head of the program's file, if that may matter.
+pub(crate) fn warnings_about(
+    source: &ProfileSource,
+    process: &ProcessStreamingContext,
+    wants_names: bool,
+) -> Vec<Warning> {
+    let settings = &source.session.settings;
+    let wall_ns = source.taken_at.since_ns(source.session.started_at);
+    let interval_ns = settings.interval.as_nanos() as u64;
+    let unavailable: Vec<&str> = source.session.unavailable_features.names().collect();
+    let warnings = [
+        coverage(source, process, wall_ns),
+        missed_ticks(count(source, "missed_ticks"), wall_ns, interval_ns),
+        unmatched_filters(&source.unmatched_filters, &names_of_threads(source)),
+        unavailable_features(&unavailable),
+        stripped(process).filter(|_| wants_names),
+    ];
+    warnings.into_iter().flatten().collect()
+}
+
+fn count(source: &ProfileSource, name: &str) -> u64 {
+    let mut counts = source.counts.iter();
+    counts
+        .find(|(known, _)| *known == name)
+        .map_or(0, |count| count.1)
+}
+
+/// Returns the names of the registered threads, for a warning about filters.
+fn names_of_threads(source: &ProfileSource) -> Vec<String> {
+    let selected = source.threads.iter();
+    let selected = selected.map(|thread| thread.unlocked_const_reader().info().name.clone());
+    let unselected = source.unselected_threads.iter();
+    let mut names: Vec<String> = unselected
+        .map(|(_, name)| name.clone())
+        .chain(selected)
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+fn coverage(
+    source: &ProfileSource,
+    process: &ProcessStreamingContext,
+    wall_ns: u64,
+) -> Option<Warning> {
+    if !source.session.settings.features.contains(Features::CPU) {
+        return None;
+    }
+    let mut counters = process.counters.iter();
+    let (_, rows) = counters.find(|(counter, _)| counter.id == PROCESS_CPU.id)?;
+    // Growth before the oldest remaining row belongs to no row.
+    let begins_late = source.earliest_ns_of_process().is_some();
+    let deltas = rows.deltas().skip(usize::from(begins_late));
+    let process_ns = deltas.map(|(_, delta)| delta.max(0).unsigned_abs()).sum();
+    let threads = process.threads.iter();
+    let sampled_ns = threads.map(|thread| thread.samples.cpu_ns()).sum();
+    low_coverage((sampled_ns, process_ns, wall_ns), || Uncovered {
+        unselected: source
+            .unselected_threads
+            .iter()
+            .map(|(_, name)| name.clone())
+            .collect(),
+        unregistered: unregistered(source),
+        without_clock: count(source, "threads_without_clock"),
+        dropped_samples: count(source, "dropped_samples"),
+    })
+}
+
+/// Returns the names of the process's threads that are not registered, each once.
+fn unregistered(source: &ProfileSource) -> Vec<String> {
+    let id = |thread: &OffThreadRef| thread.unlocked_const_reader_and_atomic_rw().tid();
+    let mut known: Vec<ThreadId> = source.threads.iter().map(id).collect();
+    known.extend(source.unselected_threads.iter().map(|(id, _)| *id));
+    let is_own = |name: &str| name.starts_with(OWN_PREFIX) || OWN_THREADS.contains(&name);
+    let all = on_own_descriptors(thread_names);
+    let others = all
+        .into_iter()
+        .filter(|(id, name)| !known.contains(id) && !is_own(name));
+    let mut names: Vec<String> = others.map(|(_, name)| name).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+fn stripped(process: &ProcessStreamingContext) -> Option<Warning> {
+    let mut modules = process.modules.iter();
+    let program = modules.find(|module| module.image.is_executable)?;
+    let path = program.image.path.to_string_lossy();
+    is_stripped(program).then(|| stripped_program(&path))
+}
+
+/// Writes the warnings, each with its name and its text.
+pub(super) fn write_warnings(json: &mut JsonWriter<'_>, warnings: &[Warning]) {
+    json.array(|json| {
+        for Warning { name, text } in warnings {
+            json.object(|json| {
+                json.key("name").string(name);
+                json.key("text").string(text);
+            });
+        }
+    });
+}

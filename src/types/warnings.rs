@@ -1,0 +1,241 @@
+//! Warnings about profiles that say less than their reader may think.
+//!
+//! They are made here, and printed in three places: in the report, in the profile's `meta.warnings`,
+//! and on standard error.
+
+/// Title of the section of `meta.extra` about the profiler itself.
+pub(crate) const PROFILER_SECTION: &str = "Profiler";
+/// Labels of values in that section.
+pub(crate) const SAMPLER_CPU: &str = "CPU time of the sampler";
+pub(crate) const BUFFER_MEMORY: &str = "Memory of the buffer";
+
+const FILTERS: &str = "filters";
+
+/// A reason why a profile may mislead its reader, with the remedy.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Warning {
+    /// What it is about, in one or two words, for programs that look for it.
+    pub(crate) name: &'static str,
+    pub(crate) text: String,
+}
+
+impl Warning {
+    fn new(name: &'static str, text: String) -> Self {
+        Self { name, text }
+    }
+
+    pub(crate) fn is_about_filters(&self) -> bool {
+        self.name == FILTERS
+    }
+}
+
+/// Names in a text about threads.
+const MAX_NAMES: usize = 8;
+
+/// Returns some of the names, and how many more there are.
+fn some_of(names: &[String]) -> String {
+    let shown = names[..names.len().min(MAX_NAMES)].join(", ");
+    match names.len().checked_sub(MAX_NAMES) {
+        Some(more @ 1..) => format!("{shown} and {more} more"),
+        _ => shown,
+    }
+}
+
+/// Why CPU time of a process may not be in its samples.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Uncovered {
+    /// Names of registered threads that no filter selects.
+    pub(crate) unselected: Vec<String>,
+    /// Names of threads that are not registered.
+    pub(crate) unregistered: Vec<String>,
+    /// Number of threads whose CPU time the system does not tell.
+    pub(crate) without_clock: u64,
+    /// Number of samples that were dropped for lack of space or memory.
+    pub(crate) dropped_samples: u64,
+}
+
+/// Warns if little of the process's CPU time is in samples. `reasons` is asked only then.
+///
+/// The process's time contains that of the sampler, which may be all that an idle program uses. So
+/// the missing time must be a fifth of the session's and more than the sampled time.
+pub(crate) fn low_coverage(
+    (sampled_ns, process_ns, wall_ns): (u64, u64, u64),
+    reasons: impl FnOnce() -> Uncovered,
+) -> Option<Warning> {
+    let missing_ns = process_ns.saturating_sub(sampled_ns);
+    if missing_ns <= wall_ns / 5 || missing_ns <= sampled_ns {
+        return None;
+    }
+    let share = sampled_ns as f64 / process_ns as f64 * 100.0;
+    Some(Warning::new(
+        "coverage",
+        format!(
+            "only {share:.1}% of the process's CPU time is in samples: {}",
+            reasons().text()
+        ),
+    ))
+}
+
+impl Uncovered {
+    fn text(&self) -> String {
+        let mut texts = Vec::new();
+        if !self.unselected.is_empty() {
+            let names = some_of(&self.unselected);
+            texts.push(format!("the filters do not select the threads {names}"));
+        }
+        if !self.unregistered.is_empty() {
+            let names = some_of(&self.unregistered);
+            texts.push(format!(
+                "the threads {names} are not registered; each calls gekkota::register_thread to be \
+                 sampled"
+            ));
+        }
+        if self.without_clock > 0 {
+            texts.push(format!(
+                "the system does not tell the CPU time of {} threads, because of a sandbox for \
+                 example",
+                self.without_clock
+            ));
+        }
+        if self.dropped_samples > 0 {
+            texts.push(format!(
+                "{} samples were dropped, because the buffer had no space or the system no memory",
+                self.dropped_samples
+            ));
+        }
+        if texts.is_empty() {
+            texts.push(
+                "it was used by threads that were not registered and have ended, or before they \
+                 registered; each thread calls gekkota::register_thread when it begins"
+                    .to_owned(),
+            );
+        }
+        texts.join("; ")
+    }
+}
+
+/// Warns if many ticks of the sampler were missed.
+pub(crate) fn missed_ticks(missed: u64, wall_ns: u64, interval_ns: u64) -> Option<Warning> {
+    let ticks = wall_ns.checked_div(interval_ns).unwrap_or(0);
+    (ticks >= 10 && missed > ticks / 5).then(|| {
+        Warning::new(
+            "missed ticks",
+            format!(
+                "{missed} of about {ticks} ticks were missed: the sampler got no processor, or a \
+                 tick took longer than the interval; a longer interval, such as 10 ms, misses fewer"
+            ),
+        )
+    })
+}
+
+/// Warns of filters that have selected no thread. `threads` are the names of the threads that could
+/// have been selected; an empty list says nothing about them.
+pub(crate) fn unmatched_filters(filters: &[String], threads: &[String]) -> Option<Warning> {
+    let now = match threads.is_empty() {
+        true => "none is registered now".to_owned(),
+        false => format!("registered now are: {}", some_of(threads)),
+    };
+    (!filters.is_empty()).then(|| {
+        Warning::new(
+            FILTERS,
+            format!(
+                "the filters {:?} selected no thread: expected parts of the names of registered \
+                 threads; {now}",
+                filters.join(",")
+            ),
+        )
+    })
+}
+
+/// Warns of features that the caller asked for and this build or system does not have.
+pub(crate) fn unavailable_features(names: &[&str]) -> Option<Warning> {
+    (!names.is_empty()).then(|| {
+        Warning::new(
+            "features",
+            format!(
+                "the features {} record nothing here: this system does not have what they record; \
+                 MOZ_PROFILER_HELP=1 lists those that it has",
+                names.join(", ")
+            ),
+        )
+    })
+}
+
+/// Warns that the program's own file has no function names.
+pub(crate) fn stripped_program(path: &str) -> Warning {
+    Warning::new(
+        "stripped",
+        format!(
+            "the functions of {path} have no names, because the file is stripped: set `strip = \
+             false` in the profile of Cargo.toml, and `debug = \"limited\"` for lines and inlined \
+             functions"
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn low_coverage_needs_a_fifth_of_the_time_and_more_than_what_is_sampled() {
+        let warns =
+            |sampled, process| low_coverage((sampled, process, 100), Uncovered::default).is_some();
+        assert!(!warns(10, 30), "the sampler may have used it");
+        assert!(warns(10, 31));
+        assert!(!warns(40, 80), "more than half is sampled");
+        assert!(warns(40, 81));
+        let asked = || unreachable!("only asked for a warning");
+        assert_eq!(low_coverage((0, 0, 100), asked), None);
+    }
+
+    #[test]
+    fn low_coverage_tells_the_reasons_and_the_remedies() {
+        let text = |reasons: Uncovered| {
+            let warning = low_coverage((25, 100, 100), || reasons).expect("a warning");
+            assert_eq!(warning.name, "coverage");
+            warning.text
+        };
+        let unknown = text(Uncovered::default());
+        assert!(unknown.starts_with("only 25.0% of the process's CPU time is in samples: "));
+        assert!(unknown.contains("have ended") && unknown.contains("register_thread"));
+        let many: Vec<String> = (0..10).map(|number| format!("rayon-{number}")).collect();
+        let all = text(Uncovered {
+            unselected: names(&["writer"]),
+            unregistered: many,
+            without_clock: 3,
+            dropped_samples: 4,
+        });
+        for part in [
+            "do not select the threads writer",
+            "rayon-7 and 2 more are not registered",
+            "CPU time of 3 threads",
+            "4 samples were dropped",
+        ] {
+            assert!(all.contains(part), "{all}");
+        }
+        assert!(!all.contains("have ended"), "{all}");
+    }
+
+    #[test]
+    fn missed_ticks_warn_from_a_fifth_on() {
+        assert_eq!(missed_ticks(20, 100, 1), None);
+        assert_eq!(missed_ticks(2, 9, 1), None, "too short");
+        assert_eq!(missed_ticks(1, 100, 0), None);
+        assert!(missed_ticks(21, 100, 1).is_some());
+    }
+
+    #[test]
+    fn lists_without_items_cause_no_warning() {
+        assert_eq!(unmatched_filters(&[], &names(&["main"])), None);
+        assert_eq!(unavailable_features(&[]), None);
+        let filters = unmatched_filters(&names(&["a", "b"]), &[]).expect("a warning");
+        assert!(filters.text.contains("\"a,b\"") && filters.text.contains("none is registered"));
+        let features = unavailable_features(&["power", "java"]).expect("a warning");
+        assert!(features.text.contains("power, java"));
+    }
+}

@@ -109,7 +109,7 @@ fn use_last_profile(profile: FrozenProfile, path: Option<&Path>) {
     let look = || look_on(StandardStream::Error);
     match reported.map(|profile| profile.report(look())) {
         None => {}
-        Some(Ok(report)) => notices::print_report(&report),
+        Some(Ok(report)) => env_notices::print_report(&report),
         Some(Err(error)) => notices::notify(&format!("cannot print a report: {error}")),
     }
 }

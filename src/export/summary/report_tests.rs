@@ -81,7 +81,9 @@ fn summary_has_threads_functions_labels_markers_and_losses() {
     let by_self = section(&text, "functions by self time");
     assert_eq!(
         by_self[1],
-        ["1.50ms", "75.0%", "1.50ms", "75.0%", "inner", "app"]
+        [
+            "1.50ms", "75.0%", "1.50ms", "75.0%", "inner", "app", "request"
+        ]
     );
     assert_eq!(
         by_self[2],
@@ -113,6 +115,72 @@ fn summary_has_threads_functions_labels_markers_and_losses() {
         "{text}"
     );
     assert!(!text.contains("script functions"));
+    assert!(text.ends_with("\n# cut\nnames: none shortened\n"), "{text}");
+}
+
+#[test]
+fn warnings_and_cost_come_from_the_profiler() {
+    let mut test = TestProfile::new(1_000_000);
+    test.profile.meta.session_ns = Some((0, 10_000_000));
+    let mut field = |key: &str, json: &str| {
+        let other = &mut test.profile.meta.other;
+        other.push((key.to_owned(), json.to_owned()));
+    };
+    field("losses", r#"{"missed_ticks":9}"#);
+    field(
+        "warnings",
+        r#"[{"name":"a","text":"first\nline"},{"name":"b","text":"second"}]"#,
+    );
+    field(
+        "extra",
+        r#"[{"label":"Program","entries":[]},{"label":"Profiler","entries":[
+            {"label":"CPU time of the sampler","format":"duration","value":0.5},
+            {"label":"Memory of the buffer","format":"bytes","value":2500000}]}]"#,
+    );
+    let text = summary(&test, &by_cpu());
+    let lines = text.lines().filter(|line| line.starts_with("warning "));
+    let lines: Vec<&str> = lines.collect();
+    assert_eq!(lines, ["warning   first line", "warning   second"]);
+    let cost = "\ncost      500µs of CPU time for sampling (5.0% of one core), 2.5MB of memory";
+    assert!(text.contains(cost), "{text}");
+}
+
+#[test]
+fn terminal_has_colors_bars_and_short_lines() {
+    let mut test = TestProfile::new(1_000_000);
+    let thread = test.thread("main");
+    let name = format!("krate::{}::function", ["module"; 30].join("::"));
+    test.sample(thread, &["main", "#request", &name], None);
+    let json = format!(r#"[{{"name":"a","text":"{}"}}]"#, ["word"; 50].join(" "));
+    test.profile.meta.other.push(("warnings".to_owned(), json));
+    let with = |columns, has_colors| {
+        let look = Look::Terminal {
+            columns,
+            has_colors,
+        };
+        summary(&test, &ExportOptions { look, ..by_cpu() })
+    };
+    for columns in [60, 80, 120, 200] {
+        let text = with(columns, false);
+        for line in text.lines() {
+            assert!(line.chars().count() <= columns.max(80), "{columns}: {line}");
+        }
+        assert!(!text.contains('\u{1b}') && !text.contains('#'), "{text}");
+        assert_eq!(text.contains('█'), columns >= 100, "{text}");
+        assert!(text.contains("krate::") && text.contains("::function"));
+        assert!(!text.contains(&name), "{text}");
+    }
+    let colored = with(80, true);
+    assert!(
+        colored.contains("\u{1b}[1mthreads\u{1b}[0m\n"),
+        "{colored:?}"
+    );
+    assert!(colored.contains("\u{1b}[33mwarning"), "{colored:?}");
+    let plain = summary(&test, &by_cpu());
+    assert!(
+        plain.contains(&name) && plain.contains("# threads\n"),
+        "{plain}"
+    );
 }
 
 #[test]

@@ -35,6 +35,8 @@ impl Layout {
 const BAR_COLUMNS: usize = 10;
 /// Width of a terminal in which there is space for bars.
 const MIN_COLUMNS_FOR_BARS: usize = 100;
+/// Length that names have space for before the columns after them are shown, too.
+const USUAL_NAME_CHARS: usize = 32;
 /// Length to which a name is shortened at most, even if the line then is too long for the terminal.
 const MIN_NAME_CHARS: usize = 16;
 const GAP: &str = "  ";
@@ -76,6 +78,20 @@ impl Columns {
         self.lines_in(Layout::PLAIN)
     }
 
+    /// Returns the space for each name if these columns are shown in a terminal.
+    fn free_chars(&self, shown: &[usize], columns: usize) -> usize {
+        let cells = |column: usize| self.rows.iter().filter_map(move |row| row.get(column));
+        let longest = |column| cells(column).map(|text| text.chars().count()).max();
+        let fixed = shown.iter().map(|&column| match self.alignment[column] {
+            Align::Name => GAP.len(),
+            Align::Bar => BAR_COLUMNS + GAP.len(),
+            Align::Left | Align::Right => longest(column).unwrap_or(0) + GAP.len(),
+        });
+        let free = (columns + GAP.len()).saturating_sub(fixed.sum());
+        let is_name = |column: &&usize| self.alignment[**column] == Align::Name;
+        free / shown.iter().filter(is_name).count().max(1)
+    }
+
     /// Returns the rows, each as a line.
     pub(crate) fn lines_in(&self, layout: Layout) -> String {
         let shows_bars = matches!(
@@ -83,24 +99,22 @@ impl Columns {
             Look::Terminal { columns, .. } if columns >= MIN_COLUMNS_FOR_BARS
         );
         let is_shown = |align: Align| align != Align::Bar || shows_bars;
-        let shown = (0..self.alignment.len()).filter(|&column| is_shown(self.alignment[column]));
-        let shown: Vec<usize> = shown.collect();
-        let cells = |column: usize| self.rows.iter().filter_map(move |row| row.get(column));
+        let mut shown: Vec<usize> = (0..self.alignment.len())
+            .filter(|&column| is_shown(self.alignment[column]))
+            .collect();
         let length = |text: &String| text.chars().count();
-        let longest = |column: usize| cells(column).map(length).max().unwrap_or(0);
-        let is_name = |column: &&usize| self.alignment[**column] == Align::Name;
         let name_chars = match layout.look {
             Look::Plain => layout.name_chars,
-            Look::Terminal { columns, .. } => {
-                let fixed = shown.iter().map(|&column| match self.alignment[column] {
-                    Align::Name => GAP.len(),
-                    Align::Bar => BAR_COLUMNS + GAP.len(),
-                    Align::Left | Align::Right => longest(column) + GAP.len(),
-                });
-                let free = (columns + GAP.len()).saturating_sub(fixed.sum());
-                let names = shown.iter().filter(is_name).count().max(1);
-                layout.name_chars.min((free / names).max(MIN_NAME_CHARS))
-            }
+            Look::Terminal { columns, .. } => loop {
+                let chars = self.free_chars(&shown, columns);
+                let is_name = |column: &usize| self.alignment[*column] == Align::Name;
+                let after_name = shown.iter().rposition(is_name).map(|at| at + 1);
+                // In a narrow terminal, a name says more than what follows it.
+                if chars >= USUAL_NAME_CHARS || after_name.is_none_or(|at| at == shown.len()) {
+                    break layout.name_chars.min(chars.max(MIN_NAME_CHARS));
+                }
+                shown.pop();
+            },
         };
         let text_of = |row: usize, column: usize| -> String {
             let cell = self.rows[row].get(column).map_or("", String::as_str);
@@ -254,6 +268,11 @@ mod tests {
         columns.push(vec!["1s".into(), "0.5".into(), name.clone(), "app".into()]);
         assert!(columns.lines().contains(&format!("  1s  {name}  app\n")));
         for (width, has_bar) in [(40, false), (80, false), (100, true), (1000, true)] {
+            let ending = if width > 40 {
+                "::function  app"
+            } else {
+                "::function"
+            };
             let look = Look::Terminal {
                 columns: width,
                 has_colors: false,
@@ -267,7 +286,7 @@ mod tests {
             assert!(line.chars().count() <= width, "{width}: {line}");
             assert_eq!(line.contains('█'), has_bar, "{width}: {line}");
             assert_eq!(line.contains(&name), width == 1000, "{width}: {line}");
-            assert!(line.contains("krate::") && line.contains("::function  app"));
+            assert!(line.contains("krate::") && line.ends_with(ending), "{line}");
         }
         let colored = Layout {
             look: Look::Terminal {

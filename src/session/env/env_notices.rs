@@ -39,10 +39,21 @@ pub(crate) fn notify_other_processes_selected(filters: &[String]) {
     ));
 }
 
+/// Whether a report was printed, which has the warnings about its session.
+static IS_REPORT_PRINTED: AtomicBool = AtomicBool::new(false);
+
+/// Prints the report that the user asked for.
+pub(crate) fn print_report(report: &str) {
+    notices::print_report(report);
+    IS_REPORT_PRINTED.store(true, Ordering::Relaxed);
+}
+
 /// Prints the warning about filters that have selected no thread of a session. `threads` are the
 /// names of the threads that are registered now.
 pub(crate) fn notify_unmatched_filters(filters: &[String], threads: &[String]) {
-    if let Some(warning) = unmatched_filters(filters, threads) {
+    if !IS_REPORT_PRINTED.load(Ordering::Relaxed)
+        && let Some(warning) = unmatched_filters(filters, threads)
+    {
         notices::notify(&warning.text);
     }
 }

@@ -93,7 +93,8 @@ variables! {
     REPORT "MOZ_PROFILER_REPORT" "anything but empty, 0, N or n"
         "Prints a report to standard error when the program calls profiler_shutdown, about the running \
         session or the last ProfilerSession that ended: where each thread spent its CPU time, the \
-        slowest markers, and what is missing. It needs no file." None;
+        slowest markers, what is missing, and what the profiler cost. It needs no file. In a terminal, \
+        it has the terminal's width (or COLUMNS) and colors, unless NO_COLOR is set." None;
     SYMBOLICATE "MOZ_PROFILER_SYMBOLICATE" "0, N or n; any other value counts as unset"
         "Switches off the function names in profiles. Finding the names can take seconds for a large \
         executable. Without names, the viewer shows addresses, unless a symbol server names them."

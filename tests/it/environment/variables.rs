@@ -74,7 +74,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn scratch_folder(name: &str) -> PathBuf {
+pub(super) fn scratch_folder(name: &str) -> PathBuf {
     let folder =
         std::env::temp_dir().join(format!("gekkota-environment-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("folder");

@@ -87,7 +87,11 @@ pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
             threads: threads.all(),
             threads_complete_since: threads.complete_since(),
             unmatched_filters: threads.unmatched_filters(),
-            unselected_threads: unselected_threads(&session, |name| threads.selects(name), &lock),
+            unselected_threads: unselected_threads(
+                &session,
+                |name, tid| threads.selects(name, tid),
+                &lock,
+            ),
             buffer: core_buffer().snapshot(),
             counts: session_counts(&session),
             overheads: session.overheads.read(),
@@ -110,16 +114,16 @@ pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
 /// Returns the registered threads that the session's filters do not select.
 fn unselected_threads(
     session: &Session,
-    selects: impl Fn(&str) -> bool,
+    selects: impl Fn(&str, ThreadId) -> bool,
     lock: &PsLock,
 ) -> Vec<(ThreadId, String)> {
     let mut unselected = Vec::new();
     if !session.settings.filters.is_empty() {
         ThreadRegistry::for_each(lock, |thread| {
             let reader = thread.unlocked_const_reader_and_atomic_rw();
-            let name = &reader.info().name;
-            if !selects(name) {
-                unselected.push((reader.tid(), name.clone()));
+            let (tid, name) = (reader.tid(), reader.name());
+            if !selects(&name, tid) {
+                unselected.push((tid, name));
             }
         });
     }

@@ -184,9 +184,9 @@ impl ProfiledThreads {
             .collect()
     }
 
-    /// Returns whether the session records threads of this name.
-    pub(crate) fn selects(&self, name: &str) -> bool {
-        self.filter.selects(name, current_process_id())
+    /// Returns whether the session records a thread with this name and id.
+    pub(crate) fn selects(&self, name: &str, tid: ThreadId) -> bool {
+        self.filter.selects(name, tid, current_process_id())
     }
 
     /// Returns all recorded threads, unordered, including ended ones that may still have data in

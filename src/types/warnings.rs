@@ -44,10 +44,14 @@ fn some_of(names: &[String]) -> String {
 /// Why CPU time of a process may not be in its samples.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Uncovered {
-    /// Names of registered threads that no filter selects.
+    /// Names of threads that the filters do not select.
     pub(crate) unselected: Vec<String>,
-    /// Names of threads that are not registered.
-    pub(crate) unregistered: Vec<String>,
+    /// Names of other threads that have no samples.
+    pub(crate) unsampled: Vec<String>,
+    /// Whether the session samples threads that are not registered.
+    pub(crate) samples_unregistered: bool,
+    /// Number of threads that ended before their first sample.
+    pub(crate) too_short: u64,
     /// Number of threads whose CPU time the system does not tell.
     pub(crate) without_clock: u64,
     /// Number of samples that were dropped for lack of space or memory.
@@ -83,11 +87,25 @@ impl Uncovered {
             let names = some_of(&self.unselected);
             texts.push(format!("the filters do not select the threads {names}"));
         }
-        if !self.unregistered.is_empty() {
-            let names = some_of(&self.unregistered);
+        if !self.unsampled.is_empty() {
+            let names = some_of(&self.unsampled);
+            texts.push(match self.samples_unregistered {
+                true => format!(
+                    "the threads {names} have no samples, because the system does not let the \
+                     profiler see them, for example"
+                ),
+                false => format!(
+                    "the threads {names} are not registered, and the feature \
+                     nounregisteredsampling leaves them out; omit the feature, or call \
+                     gekkota::register_thread on each"
+                ),
+            });
+        }
+        if self.too_short > 0 {
             texts.push(format!(
-                "the threads {names} are not registered; each calls gekkota::register_thread to be \
-                 sampled"
+                "{} threads ended before their first sample; a thread that calls \
+                 gekkota::register_thread is sampled from its beginning",
+                self.too_short
             ));
         }
         if self.without_clock > 0 {
@@ -105,9 +123,15 @@ impl Uncovered {
         }
         if texts.is_empty() {
             texts.push(
-                "it was used by threads that were not registered and have ended, or before they \
-                 registered; each thread calls gekkota::register_thread when it begins"
-                    .to_owned(),
+                match self.samples_unregistered {
+                    true => "it was used by threads that have ended before they were found",
+                    false => {
+                        "it was used by threads that have ended without having registered; each \
+                         calls gekkota::register_thread when it begins, or omit the feature \
+                         nounregisteredsampling"
+                    }
+                }
+                .to_owned(),
             );
         }
         texts.join("; ")
@@ -203,16 +227,27 @@ mod tests {
         let unknown = text(Uncovered::default());
         assert!(unknown.starts_with("only 25.0% of the process's CPU time is in samples: "));
         assert!(unknown.contains("have ended") && unknown.contains("register_thread"));
+        let sampled = |unsampled| Uncovered {
+            unsampled,
+            samples_unregistered: true,
+            ..Uncovered::default()
+        };
+        assert!(text(sampled(Vec::new())).contains("before they were found"));
+        assert!(text(sampled(names(&["a"]))).contains("the threads a have no samples"));
         let many: Vec<String> = (0..10).map(|number| format!("rayon-{number}")).collect();
         let all = text(Uncovered {
             unselected: names(&["writer"]),
-            unregistered: many,
+            unsampled: many,
+            samples_unregistered: false,
+            too_short: 5,
             without_clock: 3,
             dropped_samples: 4,
         });
         for part in [
             "do not select the threads writer",
             "rayon-7 and 2 more are not registered",
+            "omit the feature",
+            "5 threads ended before their first sample",
             "CPU time of 3 threads",
             "4 samples were dropped",
         ] {

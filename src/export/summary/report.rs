@@ -239,7 +239,10 @@ fn warnings(
             let missed = facts.losses.get("missed_ticks").copied().unwrap_or(0);
             let found = [
                 counted_ns.and_then(|counted_ns| {
-                    low_coverage((sampled_ns, counted_ns, wall_ns), Uncovered::default)
+                    low_coverage((sampled_ns, counted_ns, wall_ns), || Uncovered {
+                        samples_unregistered: true,
+                        ..Uncovered::default()
+                    })
                 }),
                 missed_ticks(missed, wall_ns, profile.meta.interval_ns),
             ];

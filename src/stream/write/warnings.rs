@@ -2,18 +2,14 @@
 
 use crate::counters::PROCESS_CPU;
 use crate::json::JsonWriter;
-use crate::platform::{on_own_descriptors, thread_names};
+use crate::platform::{is_own_thread, on_own_descriptors, thread_names};
 use crate::stream::decode::{ProcessStreamingContext, ProfileSource};
 use crate::symbols::is_stripped;
 use crate::threads::OffThreadRef;
 use crate::types::{
-    Features, ThreadId, Uncovered, Warning, low_coverage, missed_ticks, stripped_program,
-    unavailable_features, unmatched_filters,
+    Features, ThreadFilter, ThreadId, Uncovered, Warning, low_coverage, missed_ticks,
+    stripped_program, unavailable_features, unmatched_filters,
 };
-
-/// Threads of the profiler itself.
-const OWN_THREADS: [&str; 2] = ["SamplerThread", "EventWatcher"];
-const OWN_PREFIX: &str = "Profiler";
 
 /// Returns the warnings about a profile. `wants_names` is whether its functions are to have names.
 ///
@@ -47,7 +43,7 @@ fn count(source: &ProfileSource, name: &str) -> u64 {
 /// Returns the names of the registered threads, for a warning about filters.
 fn names_of_threads(source: &ProfileSource) -> Vec<String> {
     let selected = source.threads.iter();
-    let selected = selected.map(|thread| thread.unlocked_const_reader().info().name.clone());
+    let selected = selected.map(|thread| thread.unlocked_const_reader_and_atomic_rw().name());
     let unselected = source.unselected_threads.iter();
     let mut names: Vec<String> = unselected
         .map(|(_, name)| name.clone())
@@ -74,32 +70,47 @@ fn coverage(
     let process_ns = deltas.map(|(_, delta)| delta.max(0).unsigned_abs()).sum();
     let threads = process.threads.iter();
     let sampled_ns = threads.map(|thread| thread.samples.cpu_ns()).sum();
-    low_coverage((sampled_ns, process_ns, wall_ns), || Uncovered {
-        unselected: source
-            .unselected_threads
-            .iter()
-            .map(|(_, name)| name.clone())
-            .collect(),
-        unregistered: unregistered(source),
-        without_clock: count(source, "threads_without_clock"),
-        dropped_samples: count(source, "dropped_samples"),
-    })
+    low_coverage((sampled_ns, process_ns, wall_ns), || uncovered(source))
 }
 
-/// Returns the names of the process's threads that are not registered, each once.
-fn unregistered(source: &ProfileSource) -> Vec<String> {
+/// Finds why CPU time may be missing.
+fn uncovered(source: &ProfileSource) -> Uncovered {
+    let settings = &source.session.settings;
+    let filter = ThreadFilter::new(&settings.filters);
+    let unselected = source.unselected_threads.iter();
+    let mut unselected: Vec<String> = unselected.map(|(_, name)| name.clone()).collect();
+    let mut unsampled = Vec::new();
+    for (id, name) in other_threads(source) {
+        match filter.selects(&name, id, source.process) {
+            true => unsampled.push(name),
+            false => unselected.push(name),
+        }
+    }
+    for names in [&mut unselected, &mut unsampled] {
+        names.sort_unstable();
+        names.dedup();
+    }
+    Uncovered {
+        unselected,
+        unsampled,
+        samples_unregistered: !settings
+            .features
+            .contains(Features::NO_UNREGISTERED_SAMPLING),
+        too_short: count(source, "unsampled_threads"),
+        without_clock: count(source, "threads_without_clock"),
+        dropped_samples: count(source, "dropped_samples"),
+    }
+}
+
+/// Returns the threads of the process that neither the session nor the application has registered.
+fn other_threads(source: &ProfileSource) -> Vec<(ThreadId, String)> {
     let id = |thread: &OffThreadRef| thread.unlocked_const_reader_and_atomic_rw().tid();
     let mut known: Vec<ThreadId> = source.threads.iter().map(id).collect();
     known.extend(source.unselected_threads.iter().map(|(id, _)| *id));
-    let is_own = |name: &str| name.starts_with(OWN_PREFIX) || OWN_THREADS.contains(&name);
-    let all = on_own_descriptors(thread_names);
-    let others = all
-        .into_iter()
-        .filter(|(id, name)| !known.contains(id) && !is_own(name));
-    let mut names: Vec<String> = others.map(|(_, name)| name).collect();
-    names.sort_unstable();
-    names.dedup();
-    names
+    known.sort_unstable();
+    let is_other = |id: ThreadId| known.binary_search(&id).is_err() && !is_own_thread(id);
+    let all = on_own_descriptors(thread_names).into_iter();
+    all.filter(|(id, _)| is_other(*id)).collect()
 }
 
 fn stripped(process: &ProcessStreamingContext) -> Option<Warning> {

@@ -64,8 +64,10 @@ pub(crate) use diff::{Diff, DiffOptions, compare};
 pub use format::Format;
 #[cfg(has_profiler)]
 pub(crate) use function_times::summarize;
+pub(crate) use options::ExportOptions;
+#[cfg(has_profiler)]
+pub(crate) use options::Look;
 pub use options::SampleWeight;
-pub(crate) use options::{ExportOptions, Look};
 #[cfg(has_profiler)]
 pub(crate) use own_code::is_own_source;
 #[cfg(has_profiler)]

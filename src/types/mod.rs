@@ -68,6 +68,8 @@ mod time;
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]
 mod wait;
+#[cfg(has_profiler)]
+#[forbid(unsafe_code)]
 mod warnings;
 
 pub use address::CodeAddress;
@@ -118,6 +120,7 @@ pub use time::ProfilerTime;
 pub(crate) use time::TimeStamp;
 #[cfg(has_profiler)]
 pub(crate) use wait::{IDLE_INDEX, Wait};
+#[cfg(has_profiler)]
 pub(crate) use warnings::{
     BUFFER_MEMORY, PROFILER_SECTION, SAMPLER_CPU, Uncovered, Warning, low_coverage, missed_ticks,
     stripped_program, unavailable_features, unmatched_filters,

@@ -48,6 +48,7 @@
 //! | Task | Items |
 //! |---|---|
 //! | Set up the profiler in `main`; start it by environment variables | [`AutoProfilerInit`], [`profiler_init`], [`profiler_shutdown`] |
+//! | Save the profile however the program ends | [`AutoProfilerInitBuilder`], [`profiler_save_at_exit`] |
 //! | Start and stop a session from code | [`profiler_start`] or [`profiler_ensure_started`] with [`StartParams`] and [`Features`], [`profiler_stop`]; or the guard [`ProfilerSession`] |
 //! | Choose how running threads are interrupted | [`SamplingEngine`] |
 //! | Start sessions in tests and benchmarks, one after the other | [`ProfilerSession::start_in_turn`] |
@@ -178,16 +179,17 @@ mod util;
 pub mod gecko_profiler;
 
 pub use api::{
-    AutoProfilerInit, AutoProfilerLabel, AutoProfilerMarker, AutoProfilerTextMarker,
-    AutoProfilerThreadSleep, AutoProfilerThreadWake, Profile, ProfilerSession, Started,
-    ThreadGuard, add_marker, add_text_marker, add_untyped_marker, labeled_future,
-    labeled_future_with_dynamic, profiler_control_by_signals, profiler_ensure_started,
-    profiler_feature_active, profiler_features_if_active, profiler_features_if_active_and_unpaused,
-    profiler_get_available_features, profiler_get_buffer_info, profiler_get_profile,
-    profiler_get_start_params, profiler_init, profiler_is_active, profiler_is_active_and_unpaused,
-    profiler_is_paused, profiler_is_sampling_paused, profiler_pause, profiler_pause_sampling,
-    profiler_resume, profiler_resume_sampling, profiler_save_profile_to_file, profiler_shutdown,
-    profiler_start, profiler_stop, profiler_stream_json, profiler_thread_sleep,
+    AutoProfilerInit, AutoProfilerInitBuilder, AutoProfilerLabel, AutoProfilerMarker,
+    AutoProfilerTextMarker, AutoProfilerThreadSleep, AutoProfilerThreadWake, Profile,
+    ProfilerSession, Started, ThreadGuard, add_marker, add_text_marker, add_untyped_marker,
+    labeled_future, labeled_future_with_dynamic, profiler_control_by_signals,
+    profiler_ensure_started, profiler_feature_active, profiler_features_if_active,
+    profiler_features_if_active_and_unpaused, profiler_get_available_features,
+    profiler_get_buffer_info, profiler_get_profile, profiler_get_start_params, profiler_init,
+    profiler_is_active, profiler_is_active_and_unpaused, profiler_is_paused,
+    profiler_is_sampling_paused, profiler_pause, profiler_pause_sampling, profiler_resume,
+    profiler_resume_sampling, profiler_save_at_exit, profiler_save_profile_to_file,
+    profiler_shutdown, profiler_start, profiler_stop, profiler_stream_json, profiler_thread_sleep,
     profiler_thread_wake, register_thread, unregister_thread,
 };
 /// Labels every call of a function, as if its first line were

@@ -58,6 +58,7 @@ const UNSAFE_FILES: &[&str] = &[
     "platform/clock: fast_clock system_clock",
     "platform/memory: barrier file_mapping guarded_memory mapping memory_pipe",
     "platform/modules: headers image loader needed row",
+    "platform/process_end: exit gate signals",
     "platform/signal: control_pipe handler pipe_end thread_timer",
     "platform/thread: other_threads_activity own_descriptors profiler_thread signal_stack stack_bounds task_list",
     "util: polled_with",

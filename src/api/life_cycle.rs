@@ -1,5 +1,8 @@
 //! Starting and stopping the profiler.
 
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
 use crate::api::backend;
 use crate::types::{StartError, StartParams};
 
@@ -12,14 +15,43 @@ use crate::types::{StartError, StartParams};
 /// // from here on.
 /// ```
 ///
-/// Bind it to a name: `let _ = …` drops it at once. It is not dropped, and so saves no profile, if
-/// the application ends by `std::process::exit`, by `abort` or by a signal. Call
-/// [`profiler_shutdown`] before `exit`. For a signal, call it on a thread that waits for the
-/// signal, not in a handler.
+/// Bind it to a name: `let _ = …` drops it at once. If a profile was asked for, a line on standard
+/// error says so.
+///
+/// # Ends of the program
+/// If `MOZ_PROFILER_SHUTDOWN` names a file, or [`save_at_exit`](AutoProfilerInitBuilder::save_at_exit)
+/// does, the profile is saved once, whole, however the program ends:
+///
+/// - The guard is dropped, because `main` returns or panics.
+/// - Any thread calls [`std::process::exit`], or C's `exit`. That thread waits for the save.
+/// - `SIGINT`, `SIGTERM` or `SIGHUP` ends the program. Its threads run on during the save; then the
+///   program ends by that signal. A second Ctrl-C, or a second `SIGINT` or `SIGTERM` a quarter of a
+///   second after the first, ends it at once.
+/// - The program aborts: [`std::process::abort`], a panic with `panic = "abort"`, a panic in a
+///   destructor that runs during a panic, one that would leave an `extern "C"` function, a stack
+///   overflow that the standard library notices, `SIGABRT` from outside. The aborting thread waits
+///   for the save, and then aborts.
+///
+/// A signal that the program ignores, as under `nohup`, or handles is left alone. The handler may be
+/// installed before or after this guard. It decides what the signal means. If it ends the program by
+/// `exit`, or makes `main` return, the profile is saved. A handler that restores the default action
+/// and raises the signal again ends the program without a profile.
+///
+/// These ends cannot be noticed, and lose the profile: `SIGKILL`, `SIGSEGV` and other crashes, any
+/// other signal, `_exit`, `quick_exit`, and an `exec` that succeeds. One that fails changes nothing.
+/// A child of `fork` has no profile to save, however it ends.
+///
+/// If the interrupted code holds a lock that the save needs, such as the allocator's, the save
+/// cannot be done. The program then goes on with its end after ten seconds.
+///
+/// Cost of being ready: a sleeping thread, and handlers of the four signals. There are none if
+/// nothing asks for a profile.
 #[doc(alias = "AUTO_PROFILER_INIT")]
 #[derive(Debug)]
 #[must_use = "the profiler shuts down when this is dropped"]
-pub struct AutoProfilerInit(());
+pub struct AutoProfilerInit {
+    begun: Instant,
+}
 
 impl AutoProfilerInit {
     /// Calls [`profiler_init`].
@@ -28,21 +60,93 @@ impl AutoProfilerInit {
         reason = "a guard with side effects is not a default value"
     )]
     pub fn new() -> Self {
-        profiler_init();
-        Self(())
+        Self::builder().init()
+    }
+
+    /// Returns a builder, for a program that decides in code what to do with the profile.
+    pub fn builder() -> AutoProfilerInitBuilder {
+        AutoProfilerInitBuilder::default()
     }
 }
 
 impl Drop for AutoProfilerInit {
     fn drop(&mut self) {
-        profiler_shutdown();
+        backend::shutdown_after(self.begun.elapsed());
     }
+}
+
+/// Options of an [`AutoProfilerInit`].
+///
+/// ```no_run
+/// # use gekkota::{AutoProfilerInit, StartParams};
+/// # fn main() -> Result<(), gekkota::StartError> {
+/// let _profiler = AutoProfilerInit::builder()
+///     .save_at_exit("out-%p.json")
+///     .init();
+/// gekkota::profiler_start(StartParams::default())?;
+/// // … The profile is saved however the program ends.
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use = "only `init` initializes the profiler"]
+pub struct AutoProfilerInitBuilder {
+    file: Option<PathBuf>,
+}
+
+impl AutoProfilerInitBuilder {
+    /// Saves the last profile to this file at the end of the program: see
+    /// [`profiler_save_at_exit`].
+    pub fn save_at_exit(mut self, path: impl Into<PathBuf>) -> Self {
+        self.file = Some(path.into());
+        self
+    }
+
+    /// Calls [`profiler_init`], and applies the options. Prints an error to standard error.
+    pub fn init(self) -> AutoProfilerInit {
+        match self.file {
+            Some(path) => backend::init_and_save_at_exit(&path),
+            None => backend::init(),
+        }
+        AutoProfilerInit {
+            begun: Instant::now(),
+        }
+    }
+}
+
+/// Saves the last profile to this file at every [end of the
+/// program](AutoProfilerInit#ends-of-the-program) that can be noticed, as `MOZ_PROFILER_SHUTDOWN`
+/// does.
+///
+/// The process id replaces the first `%p` in the path, and the ending selects the format. The
+/// profile is that of the running session, or else of the last
+/// [`ProfilerSession`](crate::api::session::ProfilerSession) that ended since [`profiler_init`]. A
+/// line on standard error names the file or the error. State-change callbacks are called only if
+/// the program calls [`profiler_shutdown`].
+///
+/// `MOZ_PROFILER_SHUTDOWN` has precedence: with another file, or empty for none. A later call
+/// replaces the path, and [`profiler_shutdown`] forgets it. A relative path is relative to the
+/// current folder.
+///
+/// The file may belong to another process: the one that started this one with the same file, or one
+/// that wrote it while this one ran. Then the process id is added to the name, before its ending,
+/// and the line on standard error says so. To that end, a process that has only one thread sets the
+/// variable `GEKKOTA_SHUTDOWN_OWNER` for the processes that it starts.
+///
+/// May be called from any thread. Cost: a thread, and some system calls, on the first call.
+///
+/// # Errors
+/// - [`StartError::System`]: the operating system refused the thread or a signal handler.
+/// - [`StartError::Unsupported`]: this build contains no profiler.
+pub fn profiler_save_at_exit(path: impl AsRef<Path>) -> Result<(), StartError> {
+    backend::save_at_exit(path.as_ref())
 }
 
 /// Initializes the profiler, and starts it if the environment says so.
 ///
 /// Call this once, early, on the main thread, which it registers as `GeckoMain`. It also installs
-/// fork handlers, and applies the variables below. A second call does nothing. A program that gives
+/// fork handlers, and applies the variables below. A second call does nothing, except in a child of
+/// `fork`, whose profiler is off until then. A program that gives
 /// up rights or enters a user namespace should do so first: see the README.
 ///
 /// # Environment
@@ -69,6 +173,9 @@ pub fn profiler_init() {
 /// when [`profiler_init`] was called. A line on standard error names the file or the error. With
 /// `MOZ_PROFILER_REPORT=1`, a report about the same profile follows. Before both, state-change
 /// callbacks are called with `Stopping`, if the profiler is active, and with `ShuttingDown`.
+///
+/// If the program [ends otherwise](AutoProfilerInit#ends-of-the-program), the profile is saved and
+/// reported, too, but callbacks are not called.
 ///
 /// May be called from any thread, but not in a signal handler. The main thread's registration ends
 /// only if the main thread calls this. [`profiler_init`] may be called again afterwards. Idea:

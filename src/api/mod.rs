@@ -56,8 +56,8 @@ pub use event_delay::{
 pub use label_text::{IntoLabel, Label};
 pub use labels::{AutoProfilerLabel, labeled_future, labeled_future_with_dynamic};
 pub use life_cycle::{
-    AutoProfilerInit, Started, profiler_ensure_started, profiler_init, profiler_shutdown,
-    profiler_start, profiler_stop,
+    AutoProfilerInit, AutoProfilerInitBuilder, Started, profiler_ensure_started, profiler_init,
+    profiler_save_at_exit, profiler_shutdown, profiler_start, profiler_stop,
 };
 pub use marker_guards::{
     AutoProfilerFlowMarker, AutoProfilerMarker, AutoProfilerTextMarker, AutoProfilerTracingMarker,

@@ -40,6 +40,8 @@ pub(crate) enum CodeRangeToken {}
 
 pub(crate) fn init() {}
 
+pub(crate) fn init_and_save_at_exit(_: &Path) {}
+
 /// Options for writing a profile. No profile is ever written, so their creation sets the progress
 /// to done.
 #[derive(Debug)]
@@ -85,6 +87,12 @@ pub(crate) fn env_vars_for_child_process() -> Vec<(String, String)> {
 }
 
 pub(crate) fn shutdown() {}
+
+pub(crate) fn shutdown_after(_: Duration) {}
+
+pub(crate) fn save_at_exit(_: &Path) -> Result<(), StartError> {
+    Err(StartError::Unsupported)
+}
 
 pub(crate) fn is_active() -> bool {
     false

@@ -38,6 +38,7 @@ mod output;
 mod pinned_library;
 #[forbid(unsafe_code)]
 mod private_file;
+mod process_end;
 #[forbid(unsafe_code)]
 mod procfs;
 mod sandbox;
@@ -78,6 +79,12 @@ pub(crate) use output::{
 };
 pub(crate) use pinned_library::pin_own_library;
 pub(crate) use private_file::{OwnFile, open_own_file, read_exe_path, to_path_bytes};
+pub(crate) use process_end::{
+    EndRequest, WaitEnd, begin_save, close_gate, die_by_signal, finish_save, install_exit_handler,
+    is_gate_open, is_saving_thread, open_gate, release_end_signals, request_save, serve_gate,
+    set_variable_if_only_thread, signal_survived, take_end_signals, wait_for_request,
+    wait_for_running_save, wait_for_save,
+};
 pub(crate) use procfs::{BlockedAt, thread_names};
 pub(crate) use sandbox::check_sandbox;
 pub(crate) use shared_file::SharedFile;

@@ -2,16 +2,21 @@
 
 use std::panic::Location;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
 
-use crate::platform::{StandardStream, current_process_id};
+use crate::platform::{current_process_id, is_main_thread};
 use crate::session::callbacks::notify;
-use crate::session::env::{StartUp, env_notices, environment, look_on};
+use crate::session::ends::{
+    save_at_exit, save_once, stop_watching_ends, watch_ends_if_asked, watch_exit,
+};
+use crate::session::env::{StartUp, env_notices, environment};
 use crate::session::notices;
 use crate::session::running::LIFE_CYCLE;
 use crate::session::save::expand_path;
+use crate::session::shutdown_file::claim;
 use crate::session::signals::{control_by_default_signals, control_by_signals, end_control};
-use crate::session::snapshot::{FrozenProfile, freeze, keep_for_shutdown, take_kept};
+use crate::session::snapshot::{FrozenProfile, freeze, keep_for_shutdown};
 use crate::session::start_stop::{
     SessionPlan, end_session, ensure_core, notify_stopping, start_if_inactive, stop_generation,
     take_registered_by_init,
@@ -23,19 +28,45 @@ use crate::threads::unregister_current_thread;
 use crate::types::{Generation, ProfilingState, StartError, StartParams, ThreadFilter};
 use crate::util::{PsLock, is_any_lock_held_on_current_thread};
 
-/// Set from `profiler_init` to `profiler_shutdown`.
-static HAS_READ_ENVIRONMENT: AtomicBool = AtomicBool::new(false);
+/// The process that has read the environment, from `profiler_init` to `profiler_shutdown`; 0 for
+/// none. A child of `fork` reads it again if it calls `profiler_init`.
+static READ_ENVIRONMENT_IN: AtomicI32 = AtomicI32::new(0);
 
 /// See `profiler_init`.
 pub(crate) fn init() {
+    init_once();
+}
+
+/// Works like [`init`], and saves the last profile to this file: see `profiler_save_at_exit`.
+pub(crate) fn init_and_save_at_exit(path: &Path) {
     if is_any_lock_held_on_current_thread() {
         return;
     }
-    ensure_core();
-    if HAS_READ_ENVIRONMENT.swap(true, Ordering::AcqRel) {
-        return;
+    // Before the variables are applied, so that the session's file is known then.
+    environment::set_file_of_application(Some(path));
+    if !init_once()
+        && let Err(error) = save_at_exit(path)
+    {
+        notices::notify(&error.to_string());
     }
-    match environment::read() {
+}
+
+/// Initializes the profiler, and returns false if that was done before.
+fn init_once() -> bool {
+    if is_any_lock_held_on_current_thread() {
+        return false;
+    }
+    ensure_core();
+    let process = current_process_id().to_number();
+    if READ_ENVIRONMENT_IN.swap(process, Ordering::AcqRel) == process {
+        return false;
+    }
+    let start_up = environment::read();
+    // Before the session's threads exist, because it may set a variable for child processes.
+    if let Some(path) = environment::shutdown_path() {
+        claim(&path);
+    }
+    match start_up {
         StartUp::Off => {}
         // The variables are meant for another process: a parent process or a shell set them.
         StartUp::Start(params)
@@ -44,7 +75,10 @@ pub(crate) fn init() {
             env_notices::notify_other_processes_selected(&params.filters);
         }
         StartUp::Start(params) => match start_if_inactive(&params) {
-            Ok(Some(_)) => env_notices::notify_if_not_saved_at_shutdown(),
+            Ok(Some(_)) => {
+                env_notices::notify_start(is_main_thread());
+                watch_exit();
+            }
             // The application has already started a session.
             Ok(None) => {}
             Err(error) => notices::notify(&error.to_string()),
@@ -59,11 +93,15 @@ pub(crate) fn init() {
         }
         env_notices::notify_if_not_savable(&expand_path(&path));
     }
+    if let Err(error) = watch_ends_if_asked() {
+        notices::notify(&error.to_string());
+    }
     if environment::wants_signals()
         && let Err(error) = control_by_default_signals()
     {
         notices::notify(&error.to_string());
     }
+    true
 }
 
 /// See `profiler_shutdown`.
@@ -73,20 +111,22 @@ pub(crate) fn shutdown() {
     }
     // Handles the requests of signals that have already arrived, before the session ends.
     end_control();
-    HAS_READ_ENVIRONMENT.store(false, Ordering::Release);
+    READ_ENVIRONMENT_IN.store(0, Ordering::Release);
     notify_stopping(None);
     let is_initialized = CORE_PS.get(&PsLock::acquire()).is_some();
     if is_initialized {
         notify(ProfilingState::ShuttingDown);
     }
-    let kept = take_kept();
-    if environment::uses_profile_at_shutdown() {
-        let path = environment::shutdown_path();
-        match freeze(None).or(kept) {
-            None => env_notices::notify_no_profile_at_shutdown(path.as_deref()),
-            Some(profile) => use_last_profile(profile.at_shutdown(), path.as_deref()),
-        }
-    }
+    env_notices::notify_if_left_running();
+    save_once();
+    environment::set_file_of_application(None);
+    env_notices::forget_start();
+    end_core();
+    stop_watching_ends();
+}
+
+/// Ends the running session, and removes `CorePs`.
+fn end_core() {
     // Declared before the guard, so that it is dropped after the lock is released.
     let _cleanup;
     let _guard = LIFE_CYCLE.lock();
@@ -98,20 +138,10 @@ pub(crate) fn shutdown() {
     }
 }
 
-/// Saves the profile at `path`, and then prints the report that the environment asks for.
-fn use_last_profile(profile: FrozenProfile, path: Option<&Path>) {
-    let reported = environment::wants_report().then(|| profile.clone());
-    match path.map(|path| profile.save_at_shutdown(path)) {
-        None => {}
-        Some(Ok(saved)) => notices::notify(&format!("saved the profile as {}", saved.display())),
-        Some(Err(error)) => notices::notify(&error.to_string()),
-    }
-    let look = || look_on(StandardStream::Error);
-    match reported.map(|profile| profile.report(look())) {
-        None => {}
-        Some(Ok(report)) => env_notices::print_report(&report),
-        Some(Err(error)) => notices::notify(&format!("cannot print a report: {error}")),
-    }
+/// Ends the life of an `AutoProfilerInit`, which began this long ago.
+pub(crate) fn shutdown_after(lifetime: Duration) {
+    env_notices::notify_if_short_lived(lifetime);
+    shutdown();
 }
 
 /// See `profiler_start`.
@@ -154,7 +184,7 @@ pub(crate) fn start_guarded(
 ///
 /// If the environment asks for a file or a report, keeps the profile for `profiler_shutdown`.
 pub(crate) fn end_guarded_session(generation: Generation, taken: Option<FrozenProfile>) {
-    if HAS_READ_ENVIRONMENT.load(Ordering::Acquire)
+    if READ_ENVIRONMENT_IN.load(Ordering::Acquire) != 0
         && !is_any_lock_held_on_current_thread()
         && environment::uses_profile_at_shutdown()
     {

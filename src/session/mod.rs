@@ -16,6 +16,7 @@
 //! - Callbacks of the application run without any lock.
 //! - The control thread handles control signals. It starts and stops the profiler like any other
 //!   thread, so no thread joins it under either lock.
+//! - The thread that saves at exit sleeps until the process ends. No thread joins it under a lock.
 //! - The event watcher posts probes to event loops. It ends by itself soon after the session and is
 //!   never joined.
 //!
@@ -35,11 +36,13 @@
 mod callbacks;
 mod control_state;
 mod embedded_sources;
+mod ends;
 mod env;
 mod event_loops;
 mod event_watcher;
 mod exit_profile;
 mod fork;
+mod last_profile;
 mod life_cycle;
 mod notices;
 mod own_registration;
@@ -48,6 +51,7 @@ mod process;
 mod read_profile;
 mod running;
 mod save;
+mod shutdown_file;
 mod signals;
 mod snapshot;
 mod stacks;
@@ -59,13 +63,15 @@ mod write_options;
 pub(crate) use callbacks::{
     add_state_change_callback, callback_after_sampling, remove_state_change_callback,
 };
+pub(crate) use ends::save_at_exit;
 pub(crate) use env::{env_vars_for_child_process, environment_docs};
 pub(crate) use event_loops::{
     EventToken, EventWatchToken, begin_event, end_event, unwatch_event_loop, watch_event_loop,
 };
 pub(crate) use fork::ensure_fork_handlers;
 pub(crate) use life_cycle::{
-    end_guarded_session, ensure_started, init, shutdown, start, start_guarded,
+    end_guarded_session, ensure_started, init, init_and_save_at_exit, shutdown, shutdown_after,
+    start, start_guarded,
 };
 pub(crate) use own_registration::register_if_recorded;
 pub(crate) use pause::{pause, pause_sampling, resume, resume_sampling};

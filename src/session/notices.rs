@@ -36,6 +36,16 @@ pub(crate) fn notify_unnamed(unread: &[UnreadFile]) {
     }
 }
 
+/// Says that the process exits without the profile. Allocates nothing: the calling thread may have
+/// interrupted the allocator.
+pub(crate) fn notify_stuck_at_exit() {
+    write_to_standard(
+        StandardStream::Error,
+        b"gekkota: cannot save the profile at exit: the thread that saves it does not run on, \
+        expected it to get the locks of this process\n",
+    );
+}
+
 /// Prints a report, which the user requested, to standard error: standard output is the
 /// application's.
 pub(crate) fn print_report(report: &str) {

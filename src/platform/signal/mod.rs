@@ -13,7 +13,7 @@ pub(crate) use control_pipe::{
 };
 pub(crate) use handler::{
     ArrivalInHandler, HandlerCheck, Sent, SignalSource, SignalTicket, ensure_handler,
-    has_foreign_handler, install_handler, prepare_handler, resolve_sampling_signal, send_request,
-    signal_is_queued,
+    has_foreign_handler, install_handler, prepare_handler, read_action, resolve_sampling_signal,
+    send_request, signal_is_queued, swap_action,
 };
 pub(crate) use thread_timer::ThreadTimer;

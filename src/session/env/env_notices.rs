@@ -1,13 +1,18 @@
 //! Notices to the person who set the variables.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::time::Duration;
 
-use crate::session::env::environment::{is_switched_on, variable, wants_report, wants_signals};
+use crate::session::env::environment::{
+    is_switched_on, shutdown_path, uses_profile_at_shutdown, variable, wants_report, wants_signals,
+};
 use crate::session::env::environment_table::{FILTERS, HELP, REPORT, SHUTDOWN, STARTUP};
 use crate::session::notices;
 use crate::session::save::missing_folder;
+use crate::state::RacyFeatures;
 use crate::types::{Warning, unmatched_filters};
+use crate::util::is_any_lock_held_on_current_thread;
 
 /// Prints the problems, with the usage of the affected variables only: the usage of all variables
 /// would hide the problems.
@@ -18,15 +23,69 @@ pub(crate) fn notify_problems(problems: &[String]) {
     ));
 }
 
-/// Warns that the profiler has started, but its profile will be lost unless the application saves
-/// it.
-pub(crate) fn notify_if_not_saved_at_shutdown() {
+/// What the variables' session still has to be told about.
+static UNSAVED: AtomicU8 = AtomicU8::new(NOT_STARTED);
+const NOT_STARTED: u8 = 0;
+/// The variables started a session.
+const STARTED: u8 = 1;
+/// A notice has said that the session is lost unless the application saves it.
+const SAID: u8 = 2;
+
+/// Warns that the variables have started the profiler, but its profile will be lost unless the
+/// application saves it, or lacks the main thread.
+pub(crate) fn notify_start(is_main_thread: bool) {
+    UNSAVED.store(STARTED, Ordering::Relaxed);
     // An empty value is reported by `read`, unless a parent process intends it.
-    if variable(SHUTDOWN).is_none() && !wants_signals() && !wants_report() {
+    if shutdown_path().is_none()
+        && variable(SHUTDOWN).is_none()
+        && !wants_signals()
+        && !wants_report()
+    {
+        UNSAVED.store(SAID, Ordering::Relaxed);
         notices::notify(&format!(
             "profiling, but the profile is lost unless the program saves it; {SHUTDOWN}=<file> saves \
-             it when the program drops its AutoProfilerInit or calls profiler_shutdown, and \
-             {REPORT}=1 prints a report then"
+             it when the program ends, and {REPORT}=1 prints a report then"
+        ));
+    }
+    if !is_main_thread {
+        notices::notify(
+            "profiling, but the main thread is not registered: the program created its \
+             AutoProfilerInit, or called profiler_init, on another thread; expected it at the \
+             beginning of main",
+        );
+    }
+}
+
+/// Warns that the session which the variables started is still running at the end of the program,
+/// and that nothing saves it. Allocates nothing: it may run during `exit`.
+pub(crate) fn notify_if_left_running() {
+    if RacyFeatures::is_active()
+        && UNSAVED.load(Ordering::Relaxed) == STARTED
+        && !is_any_lock_held_on_current_thread()
+        && !uses_profile_at_shutdown()
+        && UNSAVED.swap(SAID, Ordering::Relaxed) == STARTED
+    {
+        notices::notify(
+            "the program ended while it was profiled, and its profile is lost: nothing saved it",
+        );
+    }
+}
+
+/// Forgets that the variables have started a session.
+pub(crate) fn forget_start() {
+    UNSAVED.store(NOT_STARTED, Ordering::Relaxed);
+}
+
+/// Warns that an `AutoProfilerInit` has lived so shortly that its profile is almost empty: probably
+/// it was not bound to a name. Only if the variables or the application ask for a profile.
+pub(crate) fn notify_if_short_lived(lifetime: Duration) {
+    /// A few samples at the default interval.
+    const SHORT: Duration = Duration::from_millis(5);
+    let is_asked = UNSAVED.load(Ordering::Relaxed) != NOT_STARTED || shutdown_path().is_some();
+    if lifetime < SHORT && is_asked && RacyFeatures::is_active() {
+        notices::notify(&format!(
+            "the AutoProfilerInit was dropped after {lifetime:.0?}, which ended the profile: \
+             `let _ = AutoProfilerInit::new();` drops it at once, expected `let _profiler = …`"
         ));
     }
 }

@@ -5,7 +5,7 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::platform::has_rights_of_another_user;
 use crate::session::env::environment_table::{
@@ -35,7 +35,7 @@ pub(crate) enum StartUp {
 ///
 /// A program with the rights of another user reads no variable. The user who started it chose the
 /// values, and could let the program replace a file that this user may not write.
-pub(super) fn variable(name: &str) -> Option<OsString> {
+pub(crate) fn variable(name: &str) -> Option<OsString> {
     if has_rights_of_another_user() {
         return None;
     }
@@ -67,9 +67,23 @@ fn path_in(name: &str) -> Option<PathBuf> {
 /// The current folder when [`read`] ran: the application may change it later.
 static START_FOLDER: PsCell<Option<PathBuf>> = PsCell::new(None);
 
-/// Returns the path of the profile to save at shutdown. A relative path is relative to the folder
-/// that was current when [`read`] ran.
+/// The file that the application asked for in code, with an absolute path.
+static FILE_OF_APPLICATION: PsCell<Option<PathBuf>> = PsCell::new(None);
+
+/// Sets the file for the last profile that the variable does not override.
+pub(crate) fn set_file_of_application(path: Option<&Path>) {
+    // The application may change the current folder later. Only an empty path has no absolute one.
+    let path = path.and_then(|path| std::path::absolute(path).ok());
+    *FILE_OF_APPLICATION.get_mut(&mut PsLock::acquire()) = path;
+}
+
+/// Returns the path of the profile to save at shutdown: that of the variable, or else the one that
+/// the application asked for. An empty variable stands for no file. A relative path is relative to
+/// the folder that was current when [`read`] ran.
 pub(crate) fn shutdown_path() -> Option<PathBuf> {
+    if variable(SHUTDOWN).is_none() {
+        return FILE_OF_APPLICATION.get(&PsLock::acquire()).clone();
+    }
     let path = path_in(SHUTDOWN)?;
     let folder = START_FOLDER.get(&PsLock::acquire()).clone();
     Some(folder.map_or_else(|| path.clone(), |folder| folder.join(&path)))
@@ -210,7 +224,7 @@ pub(crate) fn env_vars_for_child_process() -> Vec<(String, String)> {
             .as_ref()
             .map(|active| active.session.settings.clone())
     };
-    let saves = variable(SHUTDOWN).is_some();
+    let saves = variable(SHUTDOWN).is_some() || shutdown_path().is_some();
     let mut pairs = values_for_child(settings.as_ref(), saves, wants_report());
     // The child inherits the variables that this process does not trust, and may trust them.
     if has_rights_of_another_user() {

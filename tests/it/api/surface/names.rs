@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 const NAMES: &[(&str, &str)] = &[
     (
         "",
-        "AutoProfilerInit AutoProfilerLabel AutoProfilerMarker AutoProfilerTextMarker \
-         AutoProfilerThreadSleep AutoProfilerThreadWake BufferInfo ControlSignals Features \
+        "AutoProfilerInit AutoProfilerInitBuilder AutoProfilerLabel AutoProfilerMarker \
+         AutoProfilerTextMarker AutoProfilerThreadSleep AutoProfilerThreadWake BufferInfo ControlSignals Features \
          FlowId MarkerOptions MarkerStack MarkerTiming Profile ProfilerLayer ProfilerLogger \
          ProfilerMarker ProfilerSession ProfilerTime ProfilingCategoryPair ReadError SamplingEngine \
          SaveError StartError StartParams Started StreamError ThreadGuard UnknownFeature \
@@ -24,8 +24,8 @@ const NAMES: &[(&str, &str)] = &[
          profiler_get_buffer_info profiler_get_profile profiler_get_start_params profiler_init \
          profiler_is_active profiler_is_active_and_unpaused profiler_is_paused \
          profiler_is_sampling_paused profiler_pause profiler_pause_sampling profiler_resume \
-         profiler_resume_sampling profiler_save_profile_to_file profiler_shutdown \
-         profiler_start profiler_stop profiler_stream_json profiler_thread_sleep \
+         profiler_resume_sampling profiler_save_at_exit profiler_save_profile_to_file \
+         profiler_shutdown profiler_start profiler_stop profiler_stream_json profiler_thread_sleep \
          profiler_thread_wake register_thread schema script stack thread unregister_thread",
     ),
     (

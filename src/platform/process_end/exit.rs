@@ -1,0 +1,56 @@
+//! The handler that runs on `exit`, and a variable that programs inherit which the process starts.
+//!
+//! **Contract of the calls** (cited below):
+//! - *stays loaded*: the caller has pinned the library that contains this crate;
+//! - *only thread*: no other thread exists that could read the environment at the same time.
+
+use std::ffi::{OsStr, c_int, c_void};
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use once_cell::race::OnceBox;
+
+use crate::platform::pinned_library::pin_own_library;
+
+unsafe extern "C" {
+    /// The C library's `atexit`. Without a library's handle, the function runs at `exit` only.
+    fn __cxa_atexit(
+        function: extern "C" fn(*mut c_void),
+        argument: *mut c_void,
+        library: *mut c_void,
+    ) -> c_int;
+}
+
+static HOOK: OnceBox<fn()> = OnceBox::new();
+
+extern "C" fn run_hook(_: *mut c_void) {
+    if let Some(hook) = HOOK.get() {
+        hook();
+    }
+}
+
+/// Makes `exit`, and so the return from `main`, call `hook` on the thread that exits. Only the first
+/// call has an effect. The functions that the application registers later run before it.
+pub(crate) fn install_exit_handler(hook: fn()) {
+    static IS_INSTALLED: AtomicBool = AtomicBool::new(false);
+    let _ = HOOK.set(Box::new(hook));
+    if !IS_INSTALLED.swap(true, Ordering::AcqRel) {
+        pin_own_library();
+        // SAFETY: *stays loaded*; the function ignores its argument.
+        unsafe { __cxa_atexit(run_hook, std::ptr::null_mut(), std::ptr::null_mut()) };
+    }
+}
+
+/// Sets an environment variable, if the process has only this thread: others could read the
+/// environment at the same time. Returns whether it has.
+pub(crate) fn set_variable_if_only_thread(name: &str, value: &OsStr) -> bool {
+    /// Links of a folder without folders in it.
+    const OWN_LINKS: u64 = 2;
+    let threads = std::fs::metadata("/proc/self/task").map(|tasks| tasks.nlink());
+    let is_only = threads.is_ok_and(|links| links == OWN_LINKS + 1);
+    if is_only {
+        // SAFETY: *only thread*.
+        unsafe { std::env::set_var(name, value) };
+    }
+    is_only
+}

@@ -1,0 +1,49 @@
+//! Uses the last profile of the process: saves it, and reports it.
+
+use std::path::Path;
+
+use crate::platform::StandardStream;
+use crate::session::env::{env_notices, environment, look_on};
+use crate::session::notices;
+use crate::session::shutdown_file::{Destination, destination, note_saved};
+use crate::session::snapshot::{FrozenProfile, freeze, take_kept};
+
+/// Saves and reports the last profile, as far as the variables or the application ask for it: that
+/// of the running session, or of the last `ProfilerSession` that ended.
+pub(crate) fn use_last_profile() {
+    let kept = take_kept();
+    if !environment::uses_profile_at_shutdown() {
+        return;
+    }
+    let path = environment::shutdown_path();
+    match freeze(None).or(kept) {
+        None => env_notices::notify_no_profile_at_shutdown(path.as_deref()),
+        Some(profile) => save_and_report(profile.at_shutdown(), path.as_deref()),
+    }
+}
+
+/// Saves the profile at `path`, and then prints the report that the environment asks for.
+fn save_and_report(profile: FrozenProfile, path: Option<&Path>) {
+    let reported = environment::wants_report().then(|| profile.clone());
+    if let Some(asked) = path {
+        let Destination { path, reason } = destination(asked);
+        match profile.save_at_shutdown(&path) {
+            Ok(saved) => {
+                note_saved(asked);
+                let reason = reason.map(|reason| format!(", {reason}"));
+                notices::notify(&format!(
+                    "saved the profile as {}{}",
+                    saved.display(),
+                    reason.unwrap_or_default()
+                ));
+            }
+            Err(error) => notices::notify(&error.to_string()),
+        }
+    }
+    let look = || look_on(StandardStream::Error);
+    match reported.map(|profile| profile.report(look())) {
+        None => {}
+        Some(Ok(report)) => env_notices::print_report(&report),
+        Some(Err(error)) => notices::notify(&format!("cannot print a report: {error}")),
+    }
+}

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::platform::StandardStream;
 use crate::session::env::{env_notices, environment, look_on};
 use crate::session::notices;
-use crate::session::shutdown_file::{Destination, destination, note_saved};
+use crate::session::shutdown_file::{Destination, destination, is_forked, note_saved};
 use crate::session::snapshot::{FrozenProfile, freeze, take_kept};
 
 /// Saves and reports the last profile, as far as the variables or the application ask for it: that
@@ -17,7 +17,7 @@ pub(crate) fn use_last_profile() {
     }
     let path = environment::shutdown_path();
     match freeze(None).or(kept) {
-        None => env_notices::notify_no_profile_at_shutdown(path.as_deref()),
+        None => env_notices::notify_no_profile_at_shutdown(path.as_deref(), is_forked()),
         Some(profile) => save_and_report(profile.at_shutdown(), path.as_deref()),
     }
 }

@@ -75,6 +75,13 @@ fn owner_in(mark: &OsString, path: &Path) -> Option<i32> {
     (*mark == mark_of(process, path)).then_some(process)
 }
 
+/// Returns whether this process is the child of a fork, and its parent claimed the file.
+pub(crate) fn is_forked() -> bool {
+    let process = current_process_id().to_number();
+    let claim = CLAIM.get(&PsLock::acquire()).clone();
+    claim.is_some_and(|claim| claim.process != process)
+}
+
 /// Where to save, and the reason if it is not the file that was asked for.
 pub(crate) struct Destination {
     pub(crate) path: PathBuf,

@@ -154,8 +154,12 @@ pub(crate) fn notify_if_not_savable(path: &Path) {
 }
 
 /// Warns that no profile can be saved or reported at shutdown.
-pub(crate) fn notify_no_profile_at_shutdown(path: Option<&Path>) {
+pub(crate) fn notify_no_profile_at_shutdown(path: Option<&Path>, is_forked: bool) {
     let reason = match is_switched_on(STARTUP) {
+        true if is_forked => {
+            "the profiler does not run in a child of fork before the child calls profiler_init"
+                .to_owned()
+        }
         true => "it was not started, or the program has stopped it".to_owned(),
         false => format!("{STARTUP}=1 starts it when the program creates its AutoProfilerInit"),
     };

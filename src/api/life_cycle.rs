@@ -34,8 +34,9 @@ use crate::types::{StartError, StartParams};
 ///
 /// A signal that the program ignores, as under `nohup`, or handles is left alone. The handler may be
 /// installed before or after this guard. It decides what the signal means. If it ends the program by
-/// `exit`, or makes `main` return, the profile is saved. A handler that restores the default action
-/// and raises the signal again ends the program without a profile.
+/// `exit`, or makes `main` return, the profile is saved. If it restores the default
+/// action and raises the signal again, the program ends without a profile. The same holds for a
+/// program that sets the default action itself.
 ///
 /// These ends cannot be noticed, and lose the profile: `SIGKILL`, `SIGSEGV` and other crashes, any
 /// other signal, `_exit`, `quick_exit`, and an `exec` that succeeds. One that fails changes nothing.

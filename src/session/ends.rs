@@ -13,8 +13,9 @@ use std::path::Path;
 use crate::platform::{
     EndRequest, ProfilerThread, WaitEnd, begin_save, close_gate, current_process_id, die_by_signal,
     finish_save, install_exit_handler, is_gate_open, is_saving_thread, open_gate,
-    release_end_signals, request_save, serve_gate, signal_survived, spawn_profiler_thread,
-    take_end_signals, wait_for_request, wait_for_running_save, wait_for_save, with_signals_blocked,
+    prepare_control_signals, release_end_signals, request_save, serve_gate, signal_survived,
+    spawn_profiler_thread, take_end_signals, wait_for_request, wait_for_running_save,
+    wait_for_save, with_signals_blocked,
 };
 use crate::session::env::{env_notices, environment};
 use crate::session::last_profile::use_last_profile;
@@ -66,6 +67,8 @@ pub(crate) fn watch_exit() {
 
 fn watch_ends() -> Result<(), StartError> {
     watch_exit();
+    // Without a lock: it may wait for the loader.
+    prepare_control_signals();
     let _guard = LIFE_CYCLE.lock();
     let process = current_process_id();
     let is_watched = {

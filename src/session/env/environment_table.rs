@@ -83,18 +83,22 @@ variables! {
     ACTIVE_TAB_ID "MOZ_PROFILER_STARTUP_ACTIVE_TAB_ID" "a number below 2^64"
         "The id of a browser's tab, written to the profile. Default: 0." Some(apply_active_tab_id);
     SHUTDOWN "MOZ_PROFILER_SHUTDOWN" "a path, in which the process id replaces the first %p"
-        "Saves the profile to this file when the program calls profiler_shutdown: the running \
-        session's, or that of the last ProfilerSession that ended. A relative path is relative to the \
+        "Saves the profile to this file when the program ends: the running session's, or that of the \
+        last ProfilerSession that ended. The program ends when it drops its AutoProfilerInit or calls \
+        profiler_shutdown, by a return from main, by exit, by SIGINT, SIGTERM or SIGHUP unless it \
+        handles or ignores them, and by abort. SIGKILL, a crash such as SIGSEGV, _exit and exec lose \
+        the profile. A program that this one starts with the same file adds its process id to the \
+        name. A relative path is relative to the \
         folder that was current when profiler_init was called. The folder must exist; profiler_init \
         looks for it, and says if it is missing. The \
         ending of the name selects the format: .json opens in the Firefox Profiler, .svg in a browser, \
         .txt is a summary. A further .gz makes a compressed file. An empty value is reported and saves nothing; a \
         profiled program sets it for its child processes, where it is not reported." None;
     REPORT "MOZ_PROFILER_REPORT" "anything but empty, 0, N or n"
-        "Prints a report to standard error when the program calls profiler_shutdown, about the running \
-        session or the last ProfilerSession that ended: where each thread spent its CPU time, the \
-        slowest markers, what is missing, and what the profiler cost. It needs no file. In a terminal, \
-        it has the terminal's width (or COLUMNS) and colors, unless NO_COLOR is set." None;
+        "Prints a report to standard error when the program ends, as MOZ_PROFILER_SHUTDOWN saves then, \
+        about the running session or the last ProfilerSession that ended: where each thread spent its \
+        CPU time, the slowest markers, what is missing, and what the profiler cost. It needs no file. \
+        In a terminal, it has the terminal's width (or COLUMNS) and colors, unless NO_COLOR is set." None;
     SYMBOLICATE "MOZ_PROFILER_SYMBOLICATE" "0, N or n; any other value counts as unset"
         "Switches off the function names in profiles. Finding the names can take seconds for a large \
         executable. Without names, the viewer shows addresses, unless a symbol server names them."

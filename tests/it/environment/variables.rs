@@ -21,12 +21,12 @@ fn role_of_the_child() {
     }
 }
 
-/// Initializes the profiler on another thread. If it is active, that thread works until it has more
-/// than 20 samples with the label.
+/// Initializes the profiler. If it is active, another thread works until it has more than 20 samples
+/// with the label.
 fn work_until_sampled() {
+    let _profiler = gekkota::AutoProfilerInit::new();
     let (begins, begun) = std::sync::mpsc::channel();
     let worker = std::thread::spawn(move || {
-        let _profiler = gekkota::AutoProfilerInit::new();
         gekkota::register_thread("child-main");
         println!("active: {}", gekkota::profiler_is_active());
         common::mark("begins");

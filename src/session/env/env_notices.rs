@@ -34,13 +34,10 @@ const SAID: u8 = 2;
 /// Warns that the variables have started the profiler, but its profile will be lost unless the
 /// application saves it, or lacks the main thread.
 pub(crate) fn notify_start(is_main_thread: bool) {
-    UNSAVED.store(STARTED, Ordering::Relaxed);
     // An empty value is reported by `read`, unless a parent process intends it.
-    if shutdown_path().is_none()
-        && variable(SHUTDOWN).is_none()
-        && !wants_signals()
-        && !wants_report()
-    {
+    let is_said = variable(SHUTDOWN).is_some();
+    UNSAVED.store(if is_said { SAID } else { STARTED }, Ordering::Relaxed);
+    if !is_said && shutdown_path().is_none() && !wants_signals() && !wants_report() {
         UNSAVED.store(SAID, Ordering::Relaxed);
         notices::notify(&format!(
             "profiling, but the profile is lost unless the program saves it; {SHUTDOWN}=<file> saves \

@@ -3,7 +3,10 @@
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
-use super::roles::{End, Folder, assert_saved, assert_whole, command, get_ready, run, variables};
+use super::roles::{
+    End, Folder, ONE_THREAD, assert_saved, assert_whole, command, command_of, get_ready, run,
+    variables,
+};
 use crate::common::isolated;
 
 pub(super) const ENDS: &[(&str, End)] = &[
@@ -53,7 +56,6 @@ pub(super) const ENDS: &[(&str, End)] = &[
     }),
     ("start a program", |_profiler| {
         get_ready();
-        println!("threads: {}", crate::common::thread_names().len());
         let ended = run(&mut command("exit"), |_| {});
         assert_eq!(ended.status.code(), Some(7), "{ended:?}");
         eprint!("{}", ended.stderr);
@@ -149,18 +151,30 @@ fn forked_child_that_profiles_itself_has_a_file_of_its_own() {
 #[test]
 fn started_program_and_its_parent_do_not_replace_each_others_files() {
     isolated(|| {
-        let folder = Folder::new();
-        let file = folder.0.join("out.json");
-        // An older file is replaced.
-        std::fs::write(&file, "old").expect("written");
-        let mut command = command("start a program");
-        let ended = run(command.envs(variables(&file)), |_| {});
-        assert_eq!(ended.status.code(), Some(6), "{ended:?}");
-        assert_two_files(&folder, &file, &ended.stderr);
-        for file in folder.files() {
-            assert_whole(&std::fs::read(&file).expect("text"));
+        // A process with one thread marks the file as its own. Otherwise the one that ends last
+        // steps aside, which is the parent.
+        for (mut command, reason) in [
+            (
+                command_of(ONE_THREAD, "start a program"),
+                "which started this one",
+            ),
+            (
+                command("start a program"),
+                "was written while this process ran",
+            ),
+        ] {
+            let folder = Folder::new();
+            let file = folder.0.join("out.json");
+            // An older file is replaced.
+            std::fs::write(&file, "old").expect("written");
+            let ended = run(command.envs(variables(&file)), |_| {});
+            assert_eq!(ended.status.code(), Some(6), "{ended:?}");
+            assert_two_files(&folder, &file, &ended.stderr);
+            for file in folder.files() {
+                assert_whole(&std::fs::read(&file).expect("text"));
+            }
+            assert!(ended.stderr.contains(reason), "{ended:?}");
         }
-        assert!(ended.stderr.contains("which started this one"), "{ended:?}");
     });
 }
 

@@ -11,6 +11,9 @@ use crate::common::{self, Read};
 
 const ROLE: &str = "GEKKOTA_TEST_END";
 const READY: &str = "the child is ready";
+/// A part of the notice of a process whose profiler is initialized on another thread.
+pub(super) const NOT_MAIN: &str = "the main thread is not registered";
+const THREAD: &str = "the child's thread";
 const MARKER: &str = "before the end";
 
 /// Ends a child. Takes the guard, so that it is dropped only if the function drops it.
@@ -32,11 +35,48 @@ fn role_of_the_ending_child() {
     let Ok(name) = std::env::var(ROLE) else {
         return;
     };
+    end_as(&name);
+}
+
+/// The name of [`role_of_the_ending_child_with_one_thread`].
+pub(super) const ONE_THREAD: &str = "ends::roles::role_of_the_ending_child_with_one_thread";
+
+/// Works like [`role_of_the_ending_child`], in a child of `fork`. That has only one thread, which is
+/// its main one, but libtest runs this test on a thread of its own.
+#[test]
+#[ignore = "runs only as a child of another test"]
+fn role_of_the_ending_child_with_one_thread() {
+    let Ok(name) = std::env::var(ROLE) else {
+        return;
+    };
+    // SAFETY: glibc allows its allocator and its threads in the child.
+    match unsafe { libc::fork() } {
+        0 => {
+            end_as(&name);
+            std::process::exit(0);
+        }
+        child => {
+            let mut status = 0;
+            // SAFETY: the kernel writes to a local.
+            unsafe { libc::waitpid(child, &mut status, 0) };
+            std::process::exit(ExitStatus::from_raw(status).code().unwrap_or(-1));
+        }
+    }
+}
+
+fn end_as(name: &str) {
     allow_no_core_file();
     let find = |(known, end): &(&str, End)| (*known == name).then_some(*end);
     let end = ENDS.iter().copied().flatten().find_map(find);
     let end = end.unwrap_or_else(|| panic!("no end {name}"));
-    end(gekkota::AutoProfilerInit::new());
+    let profiler = gekkota::AutoProfilerInit::new();
+    register();
+    end(profiler);
+}
+
+/// Registers the child's thread.
+pub(super) fn register() {
+    gekkota::register_thread(THREAD);
 }
 
 fn allow_no_core_file() {
@@ -50,6 +90,9 @@ fn allow_no_core_file() {
 
 /// Records something, and tells the parent that the end may come.
 pub(super) fn get_ready() {
+    /// Longer than the life of a guard that was not bound to a name.
+    const LIFE: std::time::Duration = std::time::Duration::from_millis(10);
+    std::thread::sleep(LIFE);
     common::mark(MARKER);
     println!("{READY}");
 }
@@ -94,15 +137,18 @@ pub(super) fn command_of(test: &str, end: &str) -> Command {
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) status: ExitStatus,
-    pub(super) stdout: String,
+    #[expect(dead_code, reason = "printed if a test fails")]
+    stdout: String,
     pub(super) stderr: String,
 }
 
 impl Ended {
-    /// Returns the profiler's lines on standard error.
+    /// Returns the profiler's lines on standard error, without the one that says that libtest runs
+    /// the child's code on another thread than the main one.
     pub(super) fn notices(&self) -> Vec<&str> {
         let lines = self.stderr.lines();
-        lines.filter(|line| line.starts_with("gekkota: ")).collect()
+        let notices = lines.filter(|line| line.starts_with("gekkota: "));
+        notices.filter(|line| !line.contains(NOT_MAIN)).collect()
     }
 }
 
@@ -180,10 +226,7 @@ pub(super) fn variables(file: &Path) -> [(&'static str, &OsStr); 2] {
 pub(super) fn assert_whole(text: &[u8]) {
     let read = Read::from_text(text);
     assert!(read.0["meta"]["shutdownTime"].is_number());
-    let markers = read.threads().iter().flat_map(|thread| {
-        let name = thread["name"].as_str().expect("a name");
-        read.markers(name)
-    });
+    let markers = read.markers(THREAD).into_iter();
     let count = markers.filter(|marker| marker.0 == MARKER).count();
     assert_eq!(count, 1);
 }

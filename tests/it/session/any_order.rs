@@ -70,7 +70,7 @@ enum Held {
     Event(#[expect(dead_code, reason = "held for its drop")] AutoProfilerEvent),
     Watch(EventLoopWatch),
     Session(ProfilerSession),
-    Init(AutoProfilerInit),
+    Init(#[expect(dead_code, reason = "held for its drop")] AutoProfilerInit),
 }
 
 /// The state that all threads share.

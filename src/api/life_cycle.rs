@@ -43,7 +43,7 @@ use crate::types::{StartError, StartParams};
 /// A child of `fork` has no profile to save, however it ends.
 ///
 /// If the interrupted code holds a lock that the save needs, such as the allocator's, the save
-/// cannot be done. The program then goes on with its end after ten seconds.
+/// cannot be done. The program then goes on with its end, after ten seconds to two minutes.
 ///
 /// Cost of being ready: a sleeping thread, and handlers of the four signals. There are none if
 /// nothing asks for a profile.

@@ -186,6 +186,11 @@ fn at_exit() {
     if is_saving_thread() {
         return;
     }
+    // The thread has called `exit` in a signal handler that interrupted the profiler: the save would
+    // wait for this thread's lock, and this thread for the save.
+    if is_any_lock_held_on_current_thread() {
+        return notices::notify_stuck_at_exit();
+    }
     request_save();
     match wait_for_save(false) {
         WaitEnd::Saved => {}

@@ -48,7 +48,9 @@ fn content_of(path: &Path) -> Option<Content> {
 pub(crate) fn claim(path: &Path) {
     let process = current_process_id().to_number();
     let mark = environment::variable(OWNER);
-    let owner = mark.and_then(|mark| owner_in(&mark, path));
+    let owner = mark
+        .and_then(|mark| owner_in(&mark, path))
+        .or_else(|| forking_owner(path));
     if owner.is_none() {
         // The variable is missing in the children of a process that already has threads.
         set_variable_if_only_thread(OWNER, &mark_of(process, path));
@@ -60,6 +62,12 @@ pub(crate) fn claim(path: &Path) {
         content: content_of(&expand_path(path)),
     };
     *CLAIM.get_mut(&mut PsLock::acquire()) = Some(claim);
+}
+
+/// Returns the parent process, if this one is the child of its fork and the file was the parent's.
+fn forking_owner(path: &Path) -> Option<i32> {
+    let claim = CLAIM.get(&PsLock::acquire()).clone()?;
+    (claim.path == path).then(|| claim.owner.unwrap_or(claim.process))
 }
 
 fn mark_of(process: i32, path: &Path) -> OsString {

@@ -16,8 +16,7 @@
 
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-use crate::platform::clock::{monotonic_now, thread_cpu_ns};
-use crate::types::ThreadId;
+use crate::platform::clock::monotonic_now;
 
 /// The process whose gate is open; 0 for none. A child of `fork` inherits the number, and has no
 /// server.
@@ -48,8 +47,9 @@ static FIRST_SIGNAL_NS: AtomicU64 = AtomicU64::new(0);
 /// A wait ends once the saving thread has used no CPU time for this long. A slow disk may hold it up
 /// for some seconds.
 const MAX_STILL_NS: u64 = 10_000_000_000;
-/// The same if the kernel hides the thread's CPU clock, as in some sandboxes.
-const MAX_WAIT_NS: u64 = 60_000_000_000;
+/// A wait ends after this long in any case: a thread that polls for a lock uses CPU time, too, and a
+/// sandbox may hide the CPU clock.
+const MAX_WAIT_NS: u64 = 120_000_000_000;
 /// Time between two looks at the saving thread.
 const LOOK_NS: i64 = 50_000_000;
 
@@ -233,7 +233,8 @@ pub(crate) fn wait_for_save(only_save: bool) -> WaitEnd {
 
 pub(super) fn wait_for_save_in_handler(only_save: bool) -> WaitEnd {
     let mut last_cpu_ns = None;
-    let mut since_ns = monotonic_now().0;
+    let begin_ns = monotonic_now().0;
+    let mut since_ns = begin_ns;
     loop {
         let signal = EndRequest::from_bits_in_handler(REQUESTS.load(Ordering::SeqCst)).signal;
         let save = SAVE.load(Ordering::SeqCst);
@@ -245,18 +246,29 @@ pub(super) fn wait_for_save_in_handler(only_save: bool) -> WaitEnd {
             0 => SERVER.load(Ordering::SeqCst),
             saver => saver,
         };
-        let cpu_ns = thread_cpu_ns(ThreadId::from_number(saver));
+        let cpu_ns = thread_cpu_ns_in_handler(saver);
         let now_ns = monotonic_now().0;
-        let max_ns = match cpu_ns {
-            Some(_) => MAX_STILL_NS,
-            None => MAX_WAIT_NS,
-        };
         if cpu_ns.is_some() && cpu_ns != last_cpu_ns {
             (last_cpu_ns, since_ns) = (cpu_ns, now_ns);
-        } else if now_ns.saturating_sub(since_ns) > max_ns {
+        }
+        let is_still = cpu_ns.is_some() && now_ns.saturating_sub(since_ns) > MAX_STILL_NS;
+        if is_still || now_ns.saturating_sub(begin_ns) > MAX_WAIT_NS {
             return WaitEnd::Stuck(signal);
         }
     }
+}
+
+/// Returns the CPU time of a thread, if the kernel tells it.
+fn thread_cpu_ns_in_handler(thread: i32) -> Option<u64> {
+    // The encoding is that of `clock/system_clock.rs`.
+    let clock = (!thread << 3) | 6;
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: *own words*: the kernel writes to a local.
+    let answer = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    (answer == 0).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
 /// Waits until the word is woken, if it has this value. May return early.

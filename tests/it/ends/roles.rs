@@ -226,7 +226,10 @@ pub(super) fn variables(file: &Path) -> [(&'static str, &OsStr); 2] {
 pub(super) fn assert_whole(text: &[u8]) {
     let read = Read::from_text(text);
     assert!(read.0["meta"]["shutdownTime"].is_number());
-    let markers = read.markers(THREAD).into_iter();
+    // The main thread keeps the name that it has.
+    let threads = read.threads().iter().map(|thread| &thread["name"]);
+    let threads = threads.filter(|name| *name == THREAD || *name == "GeckoMain");
+    let markers = threads.flat_map(|name| read.markers(name.as_str().expect("a name")));
     let count = markers.filter(|marker| marker.0 == MARKER).count();
     assert_eq!(count, 1);
 }

@@ -10,7 +10,7 @@ use crate::fuzzing::scripted_source::{PROCESS_START, SERIALS, scripted_source};
 use crate::labels::joined_label_text;
 use crate::sampler::{SampleScript, ScriptedFrame, ScriptedSample, ScriptedStack};
 use crate::stream::{PlainSample, PlainSamples, RowEvent};
-use crate::types::{CATEGORIES, FrameFlags, Generation, TimeStamp};
+use crate::types::{CATEGORIES, FrameFlags, Generation, TimeStamp, Wait};
 use crate::unwind::NamedCode;
 
 const SESSION: Generation = ChunkedBuffer::TEST_SESSION;
@@ -271,6 +271,7 @@ fn plain_stack(stack: &ScriptedStack) -> Vec<String> {
             address,
             is_innermost: false,
         } => format!("return {address:#x}"),
+        ScriptedFrame::Waiting { address, wait } => format!("waits at {address:#x} {wait:?}"),
         ScriptedFrame::Label {
             category,
             subcategory,
@@ -365,6 +366,9 @@ fn take_frame(input: &mut Unstructured<'_>) -> Result<ScriptedFrame> {
         // Addresses in one library, so that some repeat.
         _ => {
             let address = 0x7f00_0000_0000 + u64::from(input.arbitrary::<u8>()?) * 16;
+            if let Some(wait) = Wait::from_byte(input.int_in_range(0..=31)?) {
+                return Ok(ScriptedFrame::Waiting { address, wait });
+            }
             ScriptedFrame::Native {
                 address,
                 is_innermost: input.ratio(1, 8)?,

@@ -24,7 +24,7 @@
 //! stack itself, without a lock and with an unwinder that no other thread uses.
 //!
 //! # Imports
-//! `backtrace`, `buffer`, `capture`, `counters`, `event_loop`, `labels`, `platform`, `state`,
+//! `backtrace`, `buffer`, `capture`, `counters`, `event_loop`, `labels`, `markers`, `platform`, `state`,
 //! `symbols`, `threads`, `types`, `unwind`, `util`
 //!
 //! # Invariants
@@ -47,6 +47,7 @@ mod on_demand;
 mod sampler_thread;
 mod thread;
 mod tick;
+mod unregistered_markers;
 mod unregistered_threads;
 
 #[cfg(any(test, fuzzing))]

@@ -25,6 +25,7 @@ use crate::sampler::tick::TickOverheads;
 use crate::sampler::tick::write_pending_stacks;
 use crate::sampler::tick::{ActivityHint, IdleChecks};
 use crate::sampler::tick::{Scratch, TickContext};
+use crate::sampler::unregistered_markers::UnregisteredMarkers;
 use crate::sampler::unregistered_threads::UnregisteredThreads;
 use crate::state::{
     ActivePs, KeptKind, REGISTRATION_HOOKS, RunningSampler, SamplerEnd, SeenPauses, Session,
@@ -158,6 +159,7 @@ struct SamplerThread {
     outlived: Vec<OffThreadRef>,
     seen_thread_changes: u64,
     unregistered: UnregisteredThreads,
+    unregistered_markers: UnregisteredMarkers,
     tick: Tick,
     tick_before: Tick,
     even_ticks: EvenTicks,
@@ -192,6 +194,7 @@ impl SamplerThread {
             outlived: Vec::new(),
             seen_thread_changes: 0,
             unregistered: UnregisteredThreads::default(),
+            unregistered_markers: UnregisteredMarkers::default(),
             tick: begin,
             tick_before: begin,
             even_ticks: EvenTicks::new(begin, interval_ns),
@@ -296,6 +299,7 @@ impl SamplerThread {
             return self.sampling_state();
         }
         let unseen_ns = self.unregistered.follow(&self.session, self.tick.time);
+        self.mark_unregistered_threads();
         self.refresh_threads(unseen_ns);
         overheads.step_done();
         let state = self.sampling_state();
@@ -414,6 +418,16 @@ impl SamplerThread {
             if self.unwinder.refresh_modules() {
                 self.session.set_modules(self.unwinder.modules());
             }
+        }
+    }
+
+    /// Adds markers for the CPU use of unregistered threads, if the session records them.
+    fn mark_unregistered_threads(&mut self) {
+        let features = self.session.settings.features;
+        if features.contains(Features::UNREGISTERED_THREADS) && !self.pauses.is_paused {
+            let threads = self.unregistered.threads();
+            self.unregistered_markers
+                .add(threads, &self.session, &self.lane);
         }
     }
 

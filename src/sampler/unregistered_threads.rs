@@ -59,6 +59,8 @@ struct NameCheck {
 #[derive(Debug, Default)]
 pub(crate) struct UnregisteredThreads {
     list: TaskList,
+    /// Whether the threads are sampled. Otherwise they are only found.
+    samples: bool,
     known: HashMap<ThreadId, Known>,
     names: BinaryHeap<Reverse<NameCheck>>,
     /// Number of threads when the list was last read.
@@ -78,11 +80,9 @@ impl UnregisteredThreads {
     /// Searches for new threads and for those that have ended, and updates the session's threads.
     /// Returns how long nobody has looked before, in ns: a new thread may have run for that long.
     pub(crate) fn follow(&mut self, session: &Session, now: TimeStamp) -> u64 {
-        if session
-            .settings
-            .features
-            .contains(Features::NO_UNREGISTERED_SAMPLING)
-        {
+        let features = session.settings.features;
+        self.samples = !features.contains(Features::NO_UNREGISTERED_SAMPLING);
+        if !self.samples && !features.contains(Features::UNREGISTERED_THREADS) {
             return 0;
         }
         self.read_due_names(session, now);
@@ -100,6 +100,11 @@ impl UnregisteredThreads {
             self.not_before = now.plus_ns(REFUSED_PAUSE_NS);
         }
         unseen_ns
+    }
+
+    /// Returns the threads that have not registered, except the profiler's own.
+    pub(crate) fn threads(&self) -> impl Iterator<Item = &OffThreadRef> {
+        self.known.values().filter_map(Known::unregistered)
     }
 
     /// Notes that a sampled thread has ended or registered, so that another one may have its place in
@@ -190,6 +195,8 @@ impl UnregisteredThreads {
         if found.is_empty() {
             return;
         }
+        let samples = self.samples;
+        // If they are not sampled, no session has them.
         let selected = ActivePs::with(session, |active, lock| {
             let mut threads = active.threads.borrow_mut();
             // A thread may have registered since the list was read.
@@ -197,7 +204,7 @@ impl UnregisteredThreads {
                 let id = thread.unlocked_const_reader_and_atomic_rw().tid();
                 ThreadRegistry::find(id)
                     .is_none()
-                    .then(|| threads.add(thread, lock))
+                    .then(|| samples && threads.add(thread, lock))
             };
             found.iter().map(selects).collect::<Vec<_>>()
         });
@@ -250,7 +257,7 @@ impl UnregisteredThreads {
 
     /// Records threads whose new names the filters select.
     fn select_renamed(&mut self, session: &Session, renamed: &[OffThreadRef]) {
-        if renamed.is_empty() {
+        if renamed.is_empty() || !self.samples {
             return;
         }
         ActivePs::with(session, |active, lock| {

@@ -7,8 +7,7 @@
 //! For a marker that has only a text, use [`add_text_marker`](crate::api::add_text_marker).
 //!
 //! Left out are `Java`, `JavaWithDetails` and `CONTENT_FULL_PAINT_TIME`, which only Android or a
-//! browser needs, and `UnregisteredThreadLifetime` and `UnregisteredThreadCPU`, because gekkota
-//! does not watch unregistered threads.
+//! browser needs.
 
 #[macro_use]
 mod keywords_macro;

@@ -86,3 +86,74 @@ marker_type! {
     chart_label = "{marker.data.Count}";
     table_label = "{marker.name} - {marker.data.Count}";
 }
+
+/// The life of a thread that has not registered, on the main thread's track. The feature
+/// `unregisteredthreads` records it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct UnregisteredThreadLifetime {
+    /// The thread's id.
+    pub thread_id: ThreadId,
+    /// The thread's name, as the system has it.
+    pub thread_name: String,
+    /// Why the thread is no longer watched.
+    pub end_event: String,
+}
+
+impl ProfilerMarker for UnregisteredThreadLifetime {
+    fn marker_type_name() -> &'static str {
+        "UnregisteredThreadLifetime"
+    }
+
+    fn marker_type_display() -> MarkerSchema {
+        let mut schema = MarkerSchema::new(&[Location::MarkerChart, Location::MarkerTable]);
+        schema
+            .add_key_format("Thread Id", Format::Integer)
+            .add_key_format("Thread Name", Format::String)
+            .add_key_format("End Event", Format::String);
+        schema.set_chart_label("{marker.name}");
+        schema.set_table_label("{marker.name} lifetime");
+        schema
+    }
+
+    fn stream_json_marker_data(&self, json_writer: &mut JSONWriter<'_>) {
+        json_writer.int_property("Thread Id", self.thread_id.to_number().into());
+        json_writer.string_property("Thread Name", &self.thread_name);
+        json_writer.string_property("End Event", &self.end_event);
+    }
+}
+
+/// The CPU time of a thread that has not registered, on the main thread's track. The feature
+/// `unregisteredthreads` records it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct UnregisteredThreadCPU {
+    /// The thread's id.
+    pub thread_id: ThreadId,
+    /// CPU time in the marker's interval, in ns.
+    pub cpu_time_ns: u64,
+    /// CPU time divided by the length of the interval.
+    pub utilization: f64,
+}
+
+impl ProfilerMarker for UnregisteredThreadCPU {
+    fn marker_type_name() -> &'static str {
+        "UnregisteredThreadCPU"
+    }
+
+    fn marker_type_display() -> MarkerSchema {
+        let mut schema = MarkerSchema::new(&[Location::MarkerChart, Location::MarkerTable]);
+        schema
+            .add_key_format("Thread Id", Format::Integer)
+            .add_key_format("CPU Time", Format::Nanoseconds)
+            .add_key_format("CPU Utilization", Format::Percentage);
+        schema.set_table_label("{marker.name} - Activity: {marker.data.CPU Utilization}");
+        schema
+    }
+
+    fn stream_json_marker_data(&self, json_writer: &mut JSONWriter<'_>) {
+        json_writer.int_property("Thread Id", self.thread_id.to_number().into());
+        json_writer.float_property("CPU Time", self.cpu_time_ns as f64);
+        json_writer.float_property("CPU Utilization", self.utilization);
+    }
+}

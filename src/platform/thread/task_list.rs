@@ -7,12 +7,10 @@
 //! - *own buffer*: the kernel writes to a buffer that the caller owns, within its length.
 
 use std::fs::File;
-use std::io::{self, Seek};
+use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-
-use nix::sys::stat::fstat;
 
 use crate::platform::shared_file::SharedFile;
 use crate::platform::thread::kept_file::KeptFile;
@@ -39,11 +37,11 @@ impl TaskList {
     /// # Errors
     /// The error of the operating system.
     pub(crate) fn count(&self) -> io::Result<u64> {
-        let links = match &self.0 {
-            Some(folder) => u64::from(fstat(folder)?.st_nlink),
-            None => std::fs::metadata(PATH)?.nlink(),
+        let status = match &self.0 {
+            Some(folder) => folder.metadata()?,
+            None => std::fs::metadata(PATH)?,
         };
-        Ok(links.saturating_sub(OWN_LINKS))
+        Ok(status.nlink().saturating_sub(OWN_LINKS))
     }
 
     /// Replaces the contents of `threads` by the ids of all threads, unordered. A thread that starts
@@ -57,12 +55,8 @@ impl TaskList {
             let folder = SharedFile::open(File::options().read(true), Path::new(PATH))?;
             return read_entries(folder.get()?, threads);
         }
-        let folder = match self.0.take() {
-            Some(folder) => folder,
-            None => File::open(PATH)?,
-        };
-        let folder = self.0.insert(folder);
-        folder.rewind()?;
+        // Opened anew each time, because a sandbox may forbid to rewind it.
+        let folder = self.0.insert(File::open(PATH)?);
         read_entries(folder, threads)
     }
 }

@@ -179,6 +179,7 @@ mod tests {
             sp: 50,
             in_system_call: true,
             awaits_signals: false,
+            wait: None,
         }
     }
 

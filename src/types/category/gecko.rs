@@ -7,8 +7,6 @@ use crate::types::category::application::registered_categories;
 #[cfg(has_profiler)]
 use crate::types::category::category_info::OTHER;
 use crate::types::category::category_info::{CategoryInfo, GECKO_CATEGORIES};
-#[cfg(has_profiler)]
-use crate::types::wait::IDLE;
 
 macro_rules! categories {
     ($($name:ident $label:literal $color:ident {
@@ -185,6 +183,15 @@ categories! {
 
 const _: () = assert!(CATEGORIES.len() == GECKO_CATEGORIES);
 
+/// “Idle” in a profile, with what a thread waits for. Gecko's category has the first subcategory only.
+/// `types/wait.rs` has the numbers of the others.
+#[cfg(has_profiler)]
+static IDLE: CategoryInfo = CategoryInfo {
+    label: "Idle",
+    color: "transparent",
+    subcategories: &["Other", "Lock", "I/O", "Timer", "Work"],
+};
+
 /// Returns all categories that a profile may refer to: Gecko's, then those of the application that
 /// were used. “Idle”, the first one, has more subcategories than Gecko's.
 #[cfg(has_profiler)]
@@ -259,6 +266,15 @@ mod tests {
         );
         let (other, _) = ProfilingCategoryPair::Other(None).indices();
         assert_eq!(CATEGORIES[usize::from(other)].color, "grey");
+    }
+
+    #[cfg(has_profiler)]
+    #[test]
+    fn idle_in_a_profile_begins_like_geckos() {
+        let geckos = &CATEGORIES[0];
+        assert_eq!((IDLE.label, IDLE.color), (geckos.label, geckos.color));
+        assert!(IDLE.subcategories.starts_with(geckos.subcategories));
+        assert_eq!(all_categories()[0].subcategories.len(), 5);
     }
 
     #[cfg(has_profiler)]

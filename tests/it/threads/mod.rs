@@ -3,6 +3,7 @@
 mod all_threads;
 mod ended_threads;
 mod filters;
+mod gecko_form;
 mod lifetimes;
 mod main_thread_ended;
 mod registration;

@@ -164,9 +164,12 @@ mod tests {
         );
         assert!(text.contains("  d          1 \"java\""), "{text}");
         assert!(text.contains("  s         16 \"fileioall\""), "{text}");
-        assert!(text.contains("  -      1024 \"nostacksampling\""), "{text}");
         assert!(
-            text.contains("  x      8192 \"audiocallbacktracing\""),
+            text.contains("  -       1024 \"nostacksampling\""),
+            "{text}"
+        );
+        assert!(
+            text.contains("  x       8192 \"audiocallbacktracing\""),
             "{text}"
         );
     }

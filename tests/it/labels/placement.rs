@@ -4,8 +4,7 @@
 use crate::common::sampled::{WORKING, start_counter, work_until_sampled};
 use crate::common::{Read, isolated, registered_threads_only};
 use gekkota::{
-    AutoProfilerLabel, ProfilerSession, StartParams, auto_profiler_label,
-    auto_profiler_label_dynamic,
+    AutoProfilerLabel, ProfilerSession, auto_profiler_label, auto_profiler_label_dynamic,
 };
 
 /// Number of samples that each part of the test waits for.

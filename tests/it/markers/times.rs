@@ -5,8 +5,7 @@ use std::time::Duration;
 use crate::common::{Read, isolated, registered_threads_only};
 use gekkota::{
     AutoProfilerTextMarker, MarkerOptions, MarkerTiming, ProfilerSession, ProfilerTime,
-    StartParams, add_text_marker, add_untyped_marker, auto_profiler_marker_text,
-    gecko_profiler_category,
+    add_text_marker, add_untyped_marker, auto_profiler_marker_text, gecko_profiler_category,
 };
 
 #[test]

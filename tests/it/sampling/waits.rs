@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::common::{Read, isolated, one_loop, wait_until, work};
+use crate::common::{isolated, one_loop, wait_until, work};
 use gekkota::{ProfilerSession, StartParams};
 
 /// Starts a thread that calls `wait` until the sender is dropped.
@@ -86,7 +86,7 @@ fn waiting_threads_are_idle_by_what_they_wait_for() {
                 threads.any(|thread| thread["name"] == *name) && leaves(&profile, name).len() > 50
             })
         });
-        let profile = profile_text(gekkota::profile::Symbolicate::Yes);
+        let profile = profile_text(gekkota::profile::Symbolicate::Full);
         let processed = {
             let path =
                 std::env::temp_dir().join(format!("waits-{}.processed.json", std::process::id()));

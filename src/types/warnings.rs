@@ -10,6 +10,7 @@ pub(crate) const SAMPLER_CPU: &str = "CPU time of the sampler";
 pub(crate) const BUFFER_MEMORY: &str = "Memory of the buffer";
 
 const FILTERS: &str = "filters";
+const MISSED_TICKS: &str = "missed ticks";
 
 /// A reason why a profile may mislead its reader, with the remedy.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -26,6 +27,12 @@ impl Warning {
 
     pub(crate) fn is_about_filters(&self) -> bool {
         self.name == FILTERS
+    }
+
+    /// Returns whether the warning depends on how busy the machine was, so that the same program may
+    /// get it or not.
+    pub(crate) fn is_about_load(&self) -> bool {
+        self.name == MISSED_TICKS
     }
 }
 
@@ -143,7 +150,7 @@ pub(crate) fn missed_ticks(missed: u64, wall_ns: u64, interval_ns: u64) -> Optio
     let ticks = wall_ns.checked_div(interval_ns).unwrap_or(0);
     (ticks >= 10 && missed > ticks / 5).then(|| {
         Warning::new(
-            "missed ticks",
+            MISSED_TICKS,
             format!(
                 "{missed} of about {ticks} ticks were missed: the sampler got no processor, or a \
                  tick took longer than the interval; a longer interval, such as 10 ms, misses fewer"

@@ -59,6 +59,11 @@ fn command(variables: &[(&str, &str)]) -> Command {
         .env(ROLE, "report")
         .env("TERM", "xterm")
         .env("MOZ_PROFILER_STARTUP", "1")
+        // The threads of the test binary would make the text longer.
+        .env(
+            "MOZ_PROFILER_STARTUP_FEATURES",
+            "default,nounregisteredsampling",
+        )
         .env("MOZ_PROFILER_REPORT", "1")
         .envs(variables.iter().copied());
     command

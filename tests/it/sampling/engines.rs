@@ -3,9 +3,9 @@
 use std::io::{PipeReader, Read as _, Write as _};
 use std::time::Duration;
 
-use crate::common::{Read, isolated, thread_cpu};
+use crate::common::{Read, isolated, registered_threads_only, thread_cpu};
 use crate::sampling::places::{Place, check_stay, is_in};
-use gekkota::{ProfilerSession, SamplingEngine, StartParams};
+use gekkota::{ProfilerSession, SamplingEngine};
 
 /// Number of samples to see at each place.
 const SAMPLES: usize = 30;
@@ -41,7 +41,7 @@ fn engine_of(read: &Read) -> &str {
 
 /// Records a thread that works and then sleeps, and checks each sample.
 fn check(engine: SamplingEngine) -> Read {
-    let session = ProfilerSession::start(StartParams::default().engine(engine)).expect("start");
+    let session = ProfilerSession::start(registered_threads_only().engine(engine)).expect("start");
     let (mut wake_ups, mut wake) = std::io::pipe().expect("a pipe");
     let thread = std::thread::spawn(move || {
         let begin = thread_cpu();

@@ -90,7 +90,9 @@ fn features_of_all_threads_record_in_all_combinations() {
                 .zip(wanted)
                 .filter(|(_, wanted)| *wanted)
                 .map(|((feature, _), _)| *feature);
-            let features = chosen.fold(Features::STACK_WALK | Features::CPU, |all, one| all | one);
+            let registered_only = Features::NO_UNREGISTERED_SAMPLING;
+            let first = Features::STACK_WALK | Features::CPU | registered_only;
+            let features = chosen.fold(first, |all, one| all | one);
             profiler_start(
                 StartParams::default()
                     .features(features)

@@ -1,7 +1,7 @@
 //! Thread filters, by Gecko's rules: case-insensitive parts of names, `*`, the empty string and
 //! `pid:`.
 
-use crate::common::{Read, Sleeper, isolated, wait_until};
+use crate::common::{Read, Sleeper, isolated, registered_threads_only, wait_until};
 use gekkota::process::{ProcessId, profiler_current_process_id};
 use gekkota::thread::{ThreadProfilingFeatures as Of, profiler_thread_is_being_profiled};
 use gekkota::{
@@ -11,7 +11,7 @@ use gekkota::{
 
 /// Returns the threads of the test that a session with these filters records.
 fn selected(filters: &[&str]) -> Vec<String> {
-    profiler_start(StartParams::default().filters(filters.iter().copied())).expect("start");
+    profiler_start(registered_threads_only().filters(filters.iter().copied())).expect("start");
     let read = Read::of_running();
     let configured = if filters.is_empty() { &["*"] } else { filters };
     assert_eq!(

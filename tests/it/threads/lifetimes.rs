@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::common::left_behind::status_kib;
-use crate::common::{self, Read, isolated, mark, wait_until, work_for_cpu};
+use crate::common::{
+    self, Read, isolated, mark, registered_threads_only, wait_until, work_for_cpu,
+};
 use gekkota::{ProfilerSession, StartParams, ThreadGuard, register_thread, unregister_thread};
 
 /// Number of threads of which each begins after the end of the one before. If each had memory of its
@@ -183,11 +185,11 @@ fn consecutive_threads_share_memory() {
 #[test]
 fn next_session_lacks_threads_of_an_earlier_one() {
     isolated(|| {
-        let session = ProfilerSession::start(StartParams::default()).expect("start");
+        let session = ProfilerSession::start(registered_threads_only()).expect("start");
         in_a_thread(|| register_thread("of the first session"));
         let first = Read::from_profile(&session.finish().expect("profile"));
         assert_eq!(first.threads().len(), 2);
-        let session = ProfilerSession::start(StartParams::default()).expect("start");
+        let session = ProfilerSession::start(registered_threads_only()).expect("start");
         let read = Read::from_profile(&session.finish().expect("profile"));
         assert_eq!(read.threads().len(), 1);
     });

@@ -3,7 +3,7 @@
 
 use std::thread;
 
-use crate::common::{self, Read, isolated, mark, wait_until};
+use crate::common::{self, Read, isolated, mark, registered_threads_only, wait_until};
 use gekkota::process::profiler_current_process_id;
 use gekkota::stack::profiler_capture_backtrace;
 use gekkota::thread::{
@@ -19,7 +19,7 @@ use gekkota::{
 };
 
 fn start() {
-    profiler_start(StartParams::default()).expect("start");
+    profiler_start(registered_threads_only()).expect("start");
 }
 
 /// Returns whether the calling thread is profiled, and whether it is registered in a session.

@@ -113,13 +113,17 @@ fn other_names(read: &Read) -> Vec<String> {
     names
 }
 
-/// Returns how many of a thread's samples have this function, and are whole.
+/// Returns how many of a thread's samples have this function and are whole, and how many samples
+/// there are from the first such one on.
 fn whole_with(read: &Read, thread: &str, function: &str) -> [usize; 2] {
     let samples = read.samples(thread);
     let has = |part: &str, stack: &[String]| stack.iter().any(|frame| frame.contains(part));
-    let with = samples.iter().filter(|sample| has(function, &sample.stack));
-    let whole = with.filter(|sample| !has("(truncated)", &sample.stack));
-    [whole.count(), samples.len()]
+    let is_whole = |stack: &[String]| has(function, stack) && !has("(truncated)", stack);
+    // On a busy machine, a thread may begin for long.
+    let begun = samples.iter().skip_while(|sample| !is_whole(&sample.stack));
+    let all = begun.clone().count();
+    let whole = begun.filter(|sample| is_whole(&sample.stack));
+    [whole.count(), all]
 }
 
 #[test]
@@ -143,7 +147,7 @@ fn busy_threads_that_began_before_and_during_the_session_have_whole_stacks() {
         ] {
             let [whole, all] = whole_with(&read, thread, function);
             // The first samples may be of the thread's start.
-            assert!(whole + 5 >= all, "{thread}: {whole} of {all}");
+            assert!(whole >= 5 && whole + 1 >= all, "{thread}: {whole} of {all}");
         }
         let deepest = read
             .samples("deep")
@@ -186,7 +190,7 @@ fn sleeping_thread_of_a_c_library_has_its_name_and_whole_stacks() {
             0
         );
         let [whole, all] = whole_with(&read, "waits in C", "wait_in_c");
-        assert!(whole + 5 >= all, "{whole} of {all}");
+        assert!(whole >= 5 && whole + 1 >= all, "{whole} of {all}");
         assert!(read.count("remote_samples") > 0);
     });
 }
@@ -403,7 +407,7 @@ fn threads_of_a_sandbox_have_whole_stacks() {
         drop((busy, deep));
         for thread in ["busy", "deep"] {
             let [whole, all] = whole_with(&read, thread, "until_the_end");
-            assert!(whole + 5 >= all, "{thread}: {whole} of {all}");
+            assert!(whole >= 5 && whole + 1 >= all, "{thread}: {whole} of {all}");
         }
     });
 }

@@ -45,7 +45,7 @@ fn program_that_asks_in_code_saves_at_its_end() {
             let folder = Folder::new();
             let file = folder.0.join("out.json");
             let ended = ended_with(way, &file, &[]);
-            assert_eq!(folder.files(), [file.clone()], "{ended:?}");
+            assert_eq!(folder.files(), std::slice::from_ref(&file), "{ended:?}");
             assert_whole(&std::fs::read(&file).expect("text"));
         }
     });

@@ -110,7 +110,7 @@ fn daemon_leaves_its_parents_file_as_it_is() {
             let file = folder.0.join("out.json");
             let ended = run(command(end).envs(variables(&file)), |_| {});
             assert_eq!(ended.status.code(), Some(code), "{ended:?}");
-            assert_eq!(folder.files(), [file.clone()], "{ended:?}");
+            assert_eq!(folder.files(), std::slice::from_ref(&file), "{ended:?}");
             assert_whole(&std::fs::read(&file).expect("text"));
             let of_child = "the profiler does not run in a child of fork";
             assert!(ended.stderr.contains(of_child), "{ended:?}");

@@ -257,7 +257,7 @@ pub(super) fn assert_saved(
         plain.status.into_raw(),
         "{plain:?} {profiled:?}"
     );
-    assert_eq!(folder.files(), [file.clone()], "{profiled:?}");
+    assert_eq!(folder.files(), std::slice::from_ref(&file), "{profiled:?}");
     let notices = profiled.notices();
     let line = format!("gekkota: saved the profile as {}", file.display());
     assert_eq!(notices, [line], "{profiled:?}");

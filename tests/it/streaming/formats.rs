@@ -6,7 +6,7 @@ use crate::common::{
     Read, isolated, isolated_with, mark, registered_threads_only, wait_until, work,
 };
 use gekkota::profile::{Format, ThreadSummary};
-use gekkota::{Profile, ProfilerSession, SaveError, StartParams};
+use gekkota::{Profile, ProfilerSession, SaveError};
 use serde_json::Value;
 
 static END: AtomicBool = AtomicBool::new(false);

@@ -13,9 +13,9 @@ use gekkota::thread::{
     profiler_thread_is_being_profiled,
 };
 use gekkota::{
-    StartParams, ThreadGuard, profiler_init, profiler_pause, profiler_pause_sampling,
-    profiler_resume, profiler_resume_sampling, profiler_shutdown, profiler_start, profiler_stop,
-    register_thread, unregister_thread,
+    ThreadGuard, profiler_init, profiler_pause, profiler_pause_sampling, profiler_resume,
+    profiler_resume_sampling, profiler_shutdown, profiler_start, profiler_stop, register_thread,
+    unregister_thread,
 };
 
 fn start() {

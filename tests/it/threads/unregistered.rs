@@ -185,10 +185,8 @@ fn sleeping_thread_of_a_c_library_has_its_name_and_whole_stacks() {
         let read = profile_with(session, "waits in C", 30);
         ends.store(true, Ordering::Relaxed);
         // SAFETY: the thread is joined once.
-        assert_eq!(
-            unsafe { libc::pthread_join(thread, std::ptr::null_mut()) },
-            0
-        );
+        let joined = unsafe { libc::pthread_join(thread, std::ptr::null_mut()) };
+        assert_eq!(joined, 0);
         let [whole, all] = whole_with(&read, "waits in C", "wait_in_c");
         assert!(whole >= 5 && whole + 1 >= all, "{whole} of {all}");
         assert!(read.count("remote_samples") > 0);

@@ -12,7 +12,7 @@ use std::collections::{BinaryHeap, HashMap};
 
 use crate::platform::{
     TaskList, current_process_id, is_own_thread, is_own_thread_beginning, monotonic_now,
-    read_thread_name,
+    read_thread_name, thread_cpu_ns,
 };
 use crate::state::{ActivePs, Session, SessionCounts};
 use crate::threads::{MAIN_THREAD_NAME, OffThreadRef, ThreadRegistrationInfo, ThreadRegistry};
@@ -29,7 +29,12 @@ const MAX_PAUSE_NS: u64 = 1_000_000_000;
 const REFUSED_PAUSE_NS: u64 = 1_000_000_000;
 /// Maximum time between two reads of a thread's name, in ns.
 const MAX_NAME_AGE_NS: u64 = 10_000_000_000;
-/// Maximum number of names that are read on a tick. Each takes some 6 µs.
+/// Growth of the time between two checks of a thread's name. Four checks are within 0.1 s.
+const NAME_WAIT_FACTOR: u64 = 4;
+/// Time between two checks from which on the name of a thread that has not run in between is not
+/// read, in ns: such a thread cannot rename itself. Another one can, and mostly does so at once.
+const NAMED_BY_OTHERS_NS: u64 = 100_000_000;
+/// Maximum number of names that are checked on a tick. Reading one takes some 6 µs.
 const NAMES_PER_TICK: usize = 16;
 
 /// What the sampler knows of a thread in the system's list.
@@ -46,13 +51,15 @@ enum Known {
     NotSelected(OffThreadRef),
 }
 
-/// A thread whose name is to be read.
+/// A thread whose name is to be checked.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct NameCheck {
     due: TimeStamp,
     thread: ThreadId,
     /// Time between the last check and this one, in ns.
     wait_ns: u64,
+    /// The thread's CPU clock at the last check; 0 if it could not be read.
+    cpu_ns: u64,
 }
 
 /// The search for threads that have not registered. Used by the sampler.
@@ -221,17 +228,13 @@ impl UnregisteredThreads {
             self.known.insert(id, known);
             // A thread begins with the name of the one that created it, and gets its own soon.
             let wait_ns = session.settings.interval.as_nanos() as u64;
-            self.check_name_later(id, now, wait_ns);
+            self.names.push(Reverse(NameCheck {
+                due: now.plus_ns(wait_ns),
+                thread: id,
+                wait_ns,
+                cpu_ns: 0,
+            }));
         }
-    }
-
-    fn check_name_later(&mut self, thread: ThreadId, now: TimeStamp, wait_ns: u64) {
-        let due = now.plus_ns(wait_ns);
-        self.names.push(Reverse(NameCheck {
-            due,
-            thread,
-            wait_ns,
-        }));
     }
 
     /// Reads the names that are due. The older a thread is, the more rarely its name is read.
@@ -246,11 +249,11 @@ impl UnregisteredThreads {
             let Some(thread) = thread.cloned() else {
                 continue;
             };
-            if read_name(&thread) {
+            let cpu_ns = thread_cpu_ns(check.thread).unwrap_or(0);
+            if check.may_have_another_name(cpu_ns) && read_name(&thread) {
                 renamed.push(thread);
             }
-            let wait_ns = check.wait_ns.saturating_mul(2).min(MAX_NAME_AGE_NS);
-            self.check_name_later(check.thread, now, wait_ns);
+            self.names.push(Reverse(check.next(now, cpu_ns)));
         }
         self.select_renamed(session, &renamed);
     }
@@ -271,6 +274,26 @@ impl UnregisteredThreads {
                 }
             }
         });
+    }
+}
+
+impl NameCheck {
+    /// Returns whether the name is worth a read. `cpu_ns` is the thread's CPU clock, or 0.
+    fn may_have_another_name(&self, cpu_ns: u64) -> bool {
+        let has_run = cpu_ns == 0 || cpu_ns != self.cpu_ns;
+        has_run || !(NAMED_BY_OTHERS_NS..MAX_NAME_AGE_NS).contains(&self.wait_ns)
+    }
+
+    /// Returns the check after this one.
+    fn next(self, now: TimeStamp, cpu_ns: u64) -> Self {
+        let wait_ns = self.wait_ns.saturating_mul(NAME_WAIT_FACTOR);
+        let wait_ns = wait_ns.min(MAX_NAME_AGE_NS);
+        Self {
+            due: now.plus_ns(wait_ns),
+            wait_ns,
+            cpu_ns,
+            ..self
+        }
     }
 }
 
@@ -337,4 +360,41 @@ fn read_name(thread: &OffThreadRef) -> bool {
     let thread = thread.unlocked_const_reader_and_atomic_rw();
     let name = read_thread_name(thread.tid()).filter(|_| !is_main);
     name.is_some_and(|name| thread.set_system_name(&name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::current_thread_id;
+
+    /// Returns how often a name is read in a minute if the thread's clock shows these times.
+    fn reads_in_a_minute(mut cpu_ns: impl FnMut() -> u64) -> usize {
+        let begin = TimeStamp(1);
+        let mut check = NameCheck {
+            due: begin.plus_ns(1_000_000),
+            thread: current_thread_id(),
+            wait_ns: 1_000_000,
+            cpu_ns: 0,
+        };
+        let mut reads = 0;
+        while check.due.since_ns(begin) < 60_000_000_000 {
+            let now_ns = cpu_ns();
+            reads += usize::from(check.may_have_another_name(now_ns));
+            check = check.next(check.due, now_ns);
+        }
+        reads
+    }
+
+    #[test]
+    fn name_of_a_thread_that_does_not_run_is_read_rarely() {
+        let mut clock = 0;
+        let running = reads_in_a_minute(|| {
+            clock += 1;
+            clock
+        });
+        let without_clock = reads_in_a_minute(|| 0);
+        // Four within 0.1 s, then none until the name is 10 s old.
+        let sleeping = reads_in_a_minute(|| 500);
+        assert_eq!([running, without_clock, sleeping], [12, 12, 9]);
+    }
 }

@@ -135,7 +135,9 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     };
     let (threads, span) = (threads.parse()?, Duration::from_millis(span_ms.parse()?));
     match profiler.as_str() {
-        "ours" => run_ours(threads, span),
+        "ours" => run_ours(threads, || register_thread(""), span),
+        // An arm of `unregistered`.
+        "ours_unregistered" => run_ours(threads, || {}, span),
         "pprof" => run_pprof(threads, span),
         other => Err(format!("unknown profiler `{other}`").into()),
     }
@@ -209,18 +211,21 @@ fn cpu_ns_of(spans: &[Span]) -> f64 {
     spans.iter().map(|span| span.cpu_ns as f64).sum()
 }
 
-fn run_ours(threads: usize, span: Duration) -> Result<Value, Box<dyn Error>> {
+/// Measures with busy threads that each call `first`.
+fn run_ours(threads: usize, first: fn(), span: Duration) -> Result<Value, Box<dyn Error>> {
     let params = StartParams::default().interval(INTERVAL);
     // Done before the load starts, because the first session of a process tests which engine is
     // cheaper.
     let engine = engine_of_params(params.clone())?;
-    let busy_threads = ClockedThreads::start(threads, || register_thread(""))?;
+    let busy_threads = ClockedThreads::start(threads, first)?;
+    let began_ns = monotonic_ns();
     let session = ProfilerSession::start(params)?;
     std::thread::sleep(WARM_UP);
     let before = busy_threads.read_clocks()?;
     std::thread::sleep(span);
     let after = busy_threads.read_clocks()?;
     std::thread::sleep(LAST_ANSWERS);
+    let session_ns = monotonic_ns() - began_ns;
     let profile = session.finish()?;
     drop(busy_threads);
 
@@ -240,6 +245,7 @@ fn run_ours(threads: usize, span: Duration) -> Result<Value, Box<dyn Error>> {
         "unanswered_ticks",
         "refused_timers",
         "dropped_samples",
+        "unregistered_threads",
     ]
     .iter()
     .filter_map(|name| Some(format!("{name} {}", count(&profile, name)?)))
@@ -252,6 +258,7 @@ fn run_ours(threads: usize, span: Duration) -> Result<Value, Box<dyn Error>> {
         "by_count": sums.at_least_half as f64 * INTERVAL.as_nanos() as f64 / cpu_ns,
         "coarse": sums.coarse_cpu_ns / cpu_ns,
         "processors": cpu_ns / wall_ns,
+        "sampler_percent": count(&profile, "sampler_cpu_ns").unwrap_or(0) as f64 * 100.0 / session_ns as f64,
         "engine": engine,
         "counts": counts.join(", "),
     }))

@@ -40,12 +40,13 @@ const PARTS: &[(&str, Part)] = &[
     ("summary", crate::summary::run_part),
     ("symbolicate", crate::symbolicate::run_part),
     ("tracing_layer", crate::tracing_layer::run_part),
+    ("unregistered", crate::unregistered::run_part),
 ];
 
 /// Maximum time of a run, far above what any takes: a peer that hangs in its signal handler must
 /// not hang the parent.
 const RUN_TIMEOUT: Duration = Duration::from_secs(60);
-/// Parts with the longer timeout: they make long recordings, and run no peer's signal handler.
+/// Parts with the longer timeout: they make long recordings.
 const LONG_PARTS: [&str; 6] = [
     "first_name",
     "formats",

@@ -96,19 +96,22 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     };
     let span = Duration::from_millis(span_ms.parse()?);
     match arm.as_str() {
-        "ours" => run_ours(SamplingEngine::Signals, span),
-        "ours_local_timers" => run_ours(SamplingEngine::LocalTimers, span),
+        "ours" => run_ours(SamplingEngine::Signals, || register_thread(""), span),
+        "ours_local_timers" => run_ours(SamplingEngine::LocalTimers, || register_thread(""), span),
+        // An arm of `unregistered`.
+        "ours_unregistered" => run_ours(SamplingEngine::Signals, || {}, span),
         "pprof" => run_pprof(span),
         "sleeper" => run_sleeper(span),
         other => Err(format!("unknown arm `{other}`").into()),
     }
 }
 
-fn run_ours(engine: SamplingEngine, span: Duration) -> Result<Value, Box<dyn Error>> {
+/// Measures with sleeping threads that each call `first`.
+fn run_ours(engine: SamplingEngine, first: fn(), span: Duration) -> Result<Value, Box<dyn Error>> {
     let params = StartParams::default().interval(INTERVAL).engine(engine);
     let engine = engine_of_params(params.clone())?;
     let bare_bytes = resident_bytes();
-    let sleepers = Sleepers::start(THREADS, || register_thread(""))?;
+    let sleepers = Sleepers::start(THREADS, first)?;
     let registered_bytes = resident_bytes();
     let session = ProfilerSession::start(params)?;
     std::thread::sleep(SETTLE);
@@ -143,6 +146,7 @@ fn run_ours(engine: SamplingEngine, span: Duration) -> Result<Value, Box<dyn Err
     );
     Ok(json!({
         "percent": percent(counts.sampler_cpu_ns),
+        "before_span_ms": counts_before.sampler_cpu_ns as f64 / 1e6,
         "wake_ups": switches,
         "interrupted": interrupted,
         "local_timers": is_local_timers(&engine),

@@ -59,6 +59,7 @@ mod symbolicate;
 mod symbolicate_arms;
 mod target;
 mod tracing_layer;
+mod unregistered;
 mod unwind;
 
 // The unchanged workload of the example `quick_start`.
@@ -119,6 +120,11 @@ const MEASUREMENTS: &[Measurement] = &[
         name: "slowdown",
         description: "time for a fixed amount of work at 1,000 Hz, relative to no profiler",
         run: slowdown::measure,
+    },
+    Measurement {
+        name: "unregistered",
+        description: "cost and coverage of 1,000 sleeping and 64 busy threads that have not registered, at 1,000 Hz",
+        run: unregistered::measure,
     },
     Measurement {
         name: "churn",

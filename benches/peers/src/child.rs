@@ -31,6 +31,7 @@ const PARTS: &[(&str, Part)] = &[
     ("marker_off", crate::marker_off::run_part),
     ("marker_stack", crate::marker_stack::run_part),
     ("put", crate::put::run_part),
+    ("short_threads", crate::short_threads::run_part),
     ("snapshot_pause", crate::snapshot_pause::run_part),
     ("spawn", crate::spawn::run_part),
     ("slowdown", crate::slowdown::run_part),
@@ -47,10 +48,11 @@ const PARTS: &[(&str, Part)] = &[
 /// not hang the parent.
 const RUN_TIMEOUT: Duration = Duration::from_secs(60);
 /// Parts with the longer timeout: they make long recordings.
-const LONG_PARTS: [&str; 6] = [
+const LONG_PARTS: [&str; 7] = [
     "first_name",
     "formats",
     "hour",
+    "short_threads",
     "snapshot_pause",
     "stream",
     "symbolicate",

@@ -46,6 +46,7 @@ mod report;
 mod rows;
 mod samply;
 mod schedule;
+mod short_threads;
 mod sleepers;
 mod slowdown;
 mod snapshot_pause;
@@ -125,6 +126,11 @@ const MEASUREMENTS: &[Measurement] = &[
         name: "unregistered",
         description: "cost and coverage of 1,000 sleeping and 64 busy threads that have not registered, at 1,000 Hz",
         run: unregistered::measure,
+    },
+    Measurement {
+        name: "short_threads",
+        description: "share of the CPU time of 10,000 unregistered threads of 5 ms that is in samples, at 1,000 Hz",
+        run: short_threads::measure,
     },
     Measurement {
         name: "churn",

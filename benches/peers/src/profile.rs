@@ -169,6 +169,63 @@ pub(crate) fn find_sample_times(profile: &Value, thread: &str) -> Option<Vec<f64
     Some(times)
 }
 
+/// CPU time in the samples of a Gecko profile, by their stacks.
+#[derive(Clone, Copy, Default, PartialEq, Debug)]
+pub(crate) struct CpuInSamples {
+    pub(crate) all_ns: f64,
+    /// In samples whose innermost function has a name, and whose stack is whole.
+    pub(crate) named_ns: f64,
+    /// In samples whose stack lacks its outer end.
+    pub(crate) truncated_ns: f64,
+}
+
+impl CpuInSamples {
+    /// Adds the samples of a thread up to this time, in milliseconds since the profile's start.
+    /// Returns `None` if one of the thread's tables is missing.
+    pub(crate) fn add_thread(&mut self, thread: &Value, until_ms: f64) -> Option<()> {
+        const TRUNCATED: &str = "(truncated)";
+        let strings = thread["stringTable"].as_array()?;
+        let frames: Vec<&str> = column(&thread["frameTable"], "location")?
+            .map(|location| strings.get(location.as_u64()? as usize)?.as_str())
+            .collect::<Option<_>>()?;
+        let stacks = &thread["stackTable"];
+        // A stack's prefix has a smaller number than the stack.
+        let mut truncated: Vec<bool> = Vec::new();
+        let mut leaves: Vec<&str> = Vec::new();
+        for (prefix, frame) in column(stacks, "prefix")?.zip(column(stacks, "frame")?) {
+            let frame = *frames.get(frame.as_u64()? as usize)?;
+            let prefix = prefix.as_u64().map(|prefix| truncated[prefix as usize]);
+            truncated.push(prefix.unwrap_or(false) || frame == TRUNCATED);
+            leaves.push(frame);
+        }
+        let samples = &thread["samples"];
+        let times = column(samples, "time")?;
+        let stacks_and_deltas = column(samples, "stack")?.zip(column(samples, "threadCPUDelta")?);
+        for (time, (stack, delta)) in times.zip(stacks_and_deltas) {
+            if time.as_f64()? > until_ms {
+                break;
+            }
+            let (stack, delta_ns) = (stack.as_u64(), delta.as_f64().unwrap_or(0.0));
+            let stack = stack.map(|stack| stack as usize);
+            let is_truncated = stack.is_some_and(|stack| truncated[stack]);
+            let is_named = stack.is_some_and(|stack| is_name(leaves[stack]));
+            self.all_ns += delta_ns;
+            self.truncated_ns += if is_truncated { delta_ns } else { 0.0 };
+            self.named_ns += if is_named && !is_truncated {
+                delta_ns
+            } else {
+                0.0
+            };
+        }
+        Some(())
+    }
+}
+
+/// Returns whether a frame is of a function whose name is known: not an address or a placeholder.
+fn is_name(frame: &str) -> bool {
+    !(frame.is_empty() || frame.starts_with("0x") || frame.starts_with('('))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,6 +251,32 @@ mod tests {
             logged(&log, "sampler", "ticks"),
             count(&profile, "ticks").expect("a count")
         );
+    }
+
+    #[test]
+    fn cpu_in_samples_tells_named_truncated_and_unnamed_stacks_apart() {
+        let thread = serde_json::json!({
+            "stringTable": ["(root)", "(truncated)", "work", "0x10", "(anonymous)"],
+            "frameTable": {"schema": {"location": 0}, "data": [[0], [1], [2], [3]]},
+            "stackTable": {
+                "schema": {"prefix": 0, "frame": 1},
+                // root; root, work; root, 0x10; root, truncated; root, truncated, work
+                "data": [[null, 0], [0, 2], [0, 3], [0, 1], [3, 2]],
+            },
+            "samples": {
+                "schema": {"stack": 0, "time": 1, "eventDelay": 2, "threadCPUDelta": 3},
+                "data": [[1, 0, null, 100], [2, 1, null, 20], [4, 2, null, 3], [0, 3, null, 4000], [1, 4, null], [1, 5, null, 7]],
+            },
+        });
+        let mut sums = CpuInSamples::default();
+        sums.add_thread(&thread, 4.0).expect("all tables");
+        let expected = CpuInSamples {
+            all_ns: 4123.0,
+            named_ns: 100.0,
+            truncated_ns: 3.0,
+        };
+        assert_eq!(sums, expected);
+        assert!(sums.add_thread(&Value::Null, 4.0).is_none());
     }
 
     #[test]

@@ -27,6 +27,7 @@ const PARTS: &[(&str, Part)] = &[
     ("idle", crate::idle::run_part),
     ("idle_bytes", crate::idle_bytes::run_part),
     ("label", crate::label::run_part),
+    ("library_threads", crate::library_threads::run_part),
     ("marker", crate::marker::run_part),
     ("marker_off", crate::marker_off::run_part),
     ("marker_stack", crate::marker_stack::run_part),
@@ -62,6 +63,17 @@ const LONG_RUN_TIMEOUT: Duration = Duration::from_secs(900);
 /// Runs a part in a child process, and returns its answer.
 pub(crate) fn run(part: &str, arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     let output = command(part, arguments)?.output()?;
+    answer_in(part, arguments, &output)
+}
+
+/// Runs a part like [`run`], with these environment variables.
+pub(crate) fn run_with_variables(
+    part: &str,
+    arguments: &[String],
+    variables: &[(&str, &std::ffi::OsStr)],
+) -> Result<Value, Box<dyn Error>> {
+    let mut command = command(part, arguments)?;
+    let output = command.envs(variables.iter().copied()).output()?;
     answer_in(part, arguments, &output)
 }
 

@@ -28,6 +28,8 @@ mod jobs;
 mod kernels;
 mod label;
 mod libraries;
+mod library_programs;
+mod library_threads;
 mod machine;
 mod marker;
 mod marker_arms;
@@ -131,6 +133,11 @@ const MEASUREMENTS: &[Measurement] = &[
         name: "short_threads",
         description: "share of the CPU time of 10,000 unregistered threads of 5 ms that is in samples, at 1,000 Hz",
         run: short_threads::measure,
+    },
+    Measurement {
+        name: "library_threads",
+        description: "share of a program's CPU time that is in named stacks, for four libraries that make threads",
+        run: library_threads::measure,
     },
     Measurement {
         name: "churn",

@@ -162,10 +162,11 @@ impl<'a> TimeCounter<'a> {
             let (prefix, frame) = self.profile.stack(current);
             next = prefix;
             is_in_runtime |= runtime == Some(current);
-            // As in `visible_frames`, the innermost frame stays in any case.
-            let is_left_out = is_in_runtime && current != stack;
             let frame = self.profile.frame(frame);
             let kind = self.profile.function(frame.function).kind;
+            // As in `visible_frames`, the innermost frame stays in any case. A label of the thread's
+            // outermost function may lie among the runtime's frames.
+            let is_left_out = is_in_runtime && current != stack && kind != FunctionKind::Label;
             let counts_inlined = self.self_time == SelfTime::OfInlinedFunction;
             let (is_done, may_be_innermost) = match kind {
                 FunctionKind::Native => {

@@ -1,5 +1,8 @@
 //! Holds back the profiler's signals while the process forks. A signal makes the kernel restart
 //! `fork`, which in a large process may then never finish (gperftools #704, Mozilla bug 837390).
+//!
+//! Holds them back for good once the process exits: `std::process::exit` has unmapped the signal stack
+//! of the main thread by then, on which a handler would run.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -7,6 +10,11 @@ static FORKS_IN_PROGRESS: AtomicU32 = AtomicU32::new(0);
 
 pub(crate) fn close_fork_gate() {
     FORKS_IN_PROGRESS.fetch_add(1, Ordering::SeqCst);
+}
+
+/// Sends no signal any more, because the process exits.
+pub(crate) fn close_gate_at_exit() {
+    close_fork_gate();
 }
 
 pub(crate) fn open_fork_gate() {

@@ -52,7 +52,9 @@ mod unregistered_threads;
 
 #[cfg(any(test, fuzzing))]
 pub(crate) use encode::{SampleScript, ScriptedFrame, ScriptedSample, ScriptedStack};
-pub(crate) use fork_gate::{close_fork_gate, open_fork_gate, reopen_fork_gate_in_child};
+pub(crate) use fork_gate::{
+    close_fork_gate, close_gate_at_exit, open_fork_gate, reopen_fork_gate_in_child,
+};
 pub(crate) use handler::capture_in_handler;
 pub(crate) use on_demand::{
     IdleUnwinders, SampledStack, hold_unwinders_for_fork, suspend_and_capture,

@@ -17,6 +17,7 @@ use crate::platform::{
     spawn_profiler_thread, take_end_signals, wait_for_request, wait_for_running_save,
     wait_for_save, with_signals_blocked,
 };
+use crate::sampler::close_gate_at_exit;
 use crate::session::env::{env_notices, environment};
 use crate::session::last_profile::use_last_profile;
 use crate::session::notices;
@@ -179,6 +180,7 @@ pub(crate) fn save_once() {
 
 /// Runs on the thread that calls `exit`, whose thread-locals may be gone.
 fn at_exit() {
+    close_gate_at_exit();
     if !is_gate_open() {
         env_notices::notify_if_left_running();
         return;

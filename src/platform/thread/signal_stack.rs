@@ -15,7 +15,9 @@ use nix::errno::Errno;
 use nix::sys::mman::{ProtFlags, mprotect};
 use nix::unistd::{SysconfVar, sysconf};
 
-use crate::platform::identity::{current_process_id, current_thread_id, thread_has_ended};
+use crate::platform::identity::{
+    current_process_id, current_thread_id, is_main_thread, thread_has_ended,
+};
 use crate::platform::memory::LazyRegion;
 use crate::types::{ProcessId, ThreadId};
 
@@ -55,7 +57,13 @@ impl SignalStack {
     /// thread's own is large enough, or if the system has no memory. Cost: one system call, or six;
     /// and two for each of at most [`MAX_ASKED`] threads whose own code has replaced such a stack.
     pub(crate) fn install_if_needed() -> Option<Self> {
-        let is_enough = |stack: libc::stack_t| stack.ss_size >= frame_bytes() + HANDLER_BYTES;
+        // `std::process::exit` on another thread unmaps the stack that the standard library has given
+        // to the main thread, which may run on. The kernel kills a process whose frame lies there.
+        let may_be_unmapped =
+            |stack: libc::stack_t| is_main_thread() && stack.ss_size <= SMALLEST_BYTES;
+        let is_enough = |stack: libc::stack_t| {
+            stack.ss_size >= frame_bytes() + HANDLER_BYTES && !may_be_unmapped(stack)
+        };
         let before = current().ok()?.0;
         if before.is_some_and(is_enough) {
             return None;

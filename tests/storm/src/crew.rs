@@ -166,7 +166,9 @@ fn start(role: &'static Role, index: u64, round: u64) -> (Arc<Post>, JoinHandle<
         marked: Instant::now(),
     };
     let builder = std::thread::Builder::new()
-        .name(name.clone())
+        // Threads that this one starts begin with its system name, and are sampled under it until they
+        // register.
+        .name("crew".to_owned())
         .stack_size(role.stack_bytes);
     let body = move || {
         let _on_duty = OnDuty(Arc::clone(&context.post));

@@ -105,9 +105,13 @@ fn in_terminal(variables: &[(&str, &str)]) -> String {
         bytes.extend_from_slice(&part[..count]);
     }
     assert!(child.wait().expect("its end").success());
-    String::from_utf8(bytes)
-        .expect("UTF-8")
-        .replace("\r\n", "\n")
+    let text = String::from_utf8(bytes).expect("UTF-8");
+    // The child initializes the profiler on another thread than its main one.
+    let lines = text.replace("\r\n", "\n");
+    let lines = lines
+        .lines()
+        .filter(|line| !line.contains("the main thread is not registered"));
+    lines.map(|line| format!("{line}\n")).collect()
 }
 
 /// Returns the summary that the child printed to standard output, and the report that it printed to

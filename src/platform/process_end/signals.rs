@@ -53,9 +53,13 @@ extern "C" fn end_signal_in_handler(
     // SAFETY: the thread's own `errno`.
     let kept = unsafe { *errno };
     // SAFETY: *kernel's arguments*.
-    let is_typed = unsafe { (*info).si_code } == FROM_KERNEL;
+    let code = unsafe { (*info).si_code };
+    let is_typed = code == FROM_KERNEL;
+    // `kill` sends the signal to the process. The kernel gives it to any thread, which aborts nothing
+    // itself, and may be the one that saves.
+    let is_of_process = code == libc::SI_USER;
     if is_installed_in_handler(signal) {
-        if signal == libc::SIGABRT {
+        if signal == libc::SIGABRT && !is_of_process {
             save_before_abort_in_handler();
         } else {
             end_by_signal_in_handler(signal, is_typed);

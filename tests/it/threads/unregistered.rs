@@ -276,19 +276,25 @@ fn filters_select_and_exclude_by_name_and_id() {
     isolated(|| {
         let (one, two) = (Busy::spinning("worker one"), Busy::spinning("worker two"));
         let other = Busy::spinning("other");
-        let names_with = |filters: &[&str]| {
+        // The threads are found on one of the first ticks. None is found later that the filters
+        // exclude.
+        let check = |filters: &[&str], expected: &[&str]| {
             let params = StartParams::default().filters(filters.iter().copied());
             let session = ProfilerSession::start(params).expect("start");
+            wait_until("the threads are found", || {
+                one_loop();
+                other_names(&Read::of_running()).len() >= expected.len()
+            });
             for _ in 0..3 {
                 one_loop();
             }
-            other_names(&Read::from_profile(&session.finish().expect("a profile")))
+            let read = Read::from_profile(&session.finish().expect("a profile"));
+            assert_eq!(other_names(&read), expected, "{filters:?}");
         };
-        assert_eq!(names_with(&["worker"]), ["worker one", "worker two"]);
-        assert_eq!(names_with(&["worker", "-two"]), ["worker one"]);
-        assert_eq!(names_with(&[&format!("tid:{}", two.id)]), ["worker two"]);
-        let without = names_with(&[&format!("-tid:{}", one.id), "-other"]);
-        assert_eq!(without, ["worker two"]);
+        check(&["worker"], &["worker one", "worker two"]);
+        check(&["worker", "-two"], &["worker one"]);
+        check(&[&format!("tid:{}", two.id)], &["worker two"]);
+        check(&[&format!("-tid:{}", one.id), "-other"], &["worker two"]);
         drop((one, two, other));
     });
 }

@@ -64,6 +64,10 @@ impl FoundStack {
         }
     }
 
+    pub(crate) fn is_of_main_thread(&self) -> bool {
+        self.is_main
+    }
+
     /// Returns whether this address is known to lie in the thread's stack.
     pub(crate) fn contains(&self, address: u64) -> bool {
         self.bounds.contain(address)

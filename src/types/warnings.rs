@@ -11,6 +11,8 @@ pub(crate) const BUFFER_MEMORY: &str = "Memory of the buffer";
 
 const FILTERS: &str = "filters";
 const MISSED_TICKS: &str = "missed ticks";
+/// Length of a session from which on its coverage says something about the program, in ns.
+const SHORT_SESSION_NS: u64 = 1_000_000_000;
 
 /// A reason why a profile may mislead its reader, with the remedy.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,21 +20,22 @@ pub(crate) struct Warning {
     /// What it is about, in one or two words, for programs that look for it.
     pub(crate) name: &'static str,
     pub(crate) text: String,
+    /// Whether the warning depends on how busy the machine was, so that the same program may get it
+    /// or not.
+    pub(crate) is_about_load: bool,
 }
 
 impl Warning {
     fn new(name: &'static str, text: String) -> Self {
-        Self { name, text }
+        Self {
+            name,
+            text,
+            is_about_load: name == MISSED_TICKS,
+        }
     }
 
     pub(crate) fn is_about_filters(&self) -> bool {
         self.name == FILTERS
-    }
-
-    /// Returns whether the warning depends on how busy the machine was, so that the same program may
-    /// get it or not.
-    pub(crate) fn is_about_load(&self) -> bool {
-        self.name == MISSED_TICKS
     }
 }
 
@@ -78,13 +81,15 @@ pub(crate) fn low_coverage(
         return None;
     }
     let share = sampled_ns as f64 / process_ns as f64 * 100.0;
-    Some(Warning::new(
-        "coverage",
-        format!(
-            "only {share:.1}% of the process's CPU time is in samples: {}",
-            reasons().text()
-        ),
-    ))
+    let text = format!(
+        "only {share:.1}% of the process's CPU time is in samples: {}",
+        reasons().text()
+    );
+    Some(Warning {
+        // In a short session, the profiler's own work may be most of it.
+        is_about_load: wall_ns < SHORT_SESSION_NS,
+        ..Warning::new("coverage", text)
+    })
 }
 
 impl Uncovered {

@@ -489,6 +489,15 @@ impl ThreadSampler {
     /// A thread that ran on after its last answer is assumed not to mask the signal, because the
     /// check costs 3 µs, or 20 µs for a real-time signal.
     fn blocks_signal(&mut self, blocked_at: Option<BlockedAt>, context: &TickContext<'_>) -> bool {
+        if self
+            .found
+            .as_ref()
+            .is_some_and(FoundStack::is_of_main_thread)
+        {
+            // `std::process::exit` on another thread may unmap the main thread's signal stack, also
+            // while a signal is pending. A main thread that has registered has one of the profiler's.
+            return true;
+        }
         let seen = self.see_mask(blocked_at, context.session.settings.signal);
         let cpu_ns = Some(self.seen_cpu_ns).filter(|_| !self.has_no_clock);
         let blocks = self.signal_mask.note(seen, context.tick.time, cpu_ns);

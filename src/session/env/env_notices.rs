@@ -122,7 +122,7 @@ pub(crate) fn notify_warnings(warnings: &[Warning]) {
     let is_for_user = is_switched_on(STARTUP) && !wants_report();
     let news = warnings
         .iter()
-        .filter(|warning| !warning.is_about_filters() && !warning.is_about_load());
+        .filter(|warning| !warning.is_about_filters() && !warning.is_about_load);
     if is_for_user && !warnings.is_empty() && !ARE_PRINTED.swap(true, Ordering::Relaxed) {
         news.for_each(|warning| notices::notify(&warning.text));
     }

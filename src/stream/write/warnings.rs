@@ -123,7 +123,7 @@ fn stripped(process: &ProcessStreamingContext) -> Option<Warning> {
 /// Writes the warnings, each with its name and its text.
 pub(super) fn write_warnings(json: &mut JsonWriter<'_>, warnings: &[Warning]) {
     json.array(|json| {
-        for Warning { name, text } in warnings {
+        for Warning { name, text, .. } in warnings {
             json.object(|json| {
                 json.key("name").string(name);
                 json.key("text").string(text);

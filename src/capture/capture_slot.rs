@@ -231,9 +231,9 @@ impl CaptureSlot {
         unsafe { self.bind(thread_pointer(), bounds, open_profiling_stack()) };
     }
 
-    /// Binds the slot to a thread that has not registered, by which it is not told the thread
-    /// pointer or the bounds of the stack. Such a thread answers a request only by the signal that
-    /// was sent for it, so only the thread to which the sampler sends it. Called by the sampler.
+    /// Binds the slot to a thread that has not registered. Nobody has told the thread's pointer and
+    /// the bounds of its stack. The slot accepts only an answer to a signal that the sampler has sent
+    /// for its own request, which only that thread receives. Called by the sampler.
     pub(crate) fn bind_to_found_thread(&self, other_stack_bytes: usize) {
         self.event_delay.reset();
         self.canceled.store(0, Ordering::Relaxed);

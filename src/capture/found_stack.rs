@@ -3,15 +3,15 @@
 //! Nobody tells the bounds of another thread's stack. But glibc and musl place a thread's control
 //! block, to which the thread pointer points, above the stack in the same memory. So if all memory
 //! from the stack pointer to the thread pointer is readable, without the guard page that every stack
-//! has at its end, it is this thread's stack. On the main thread, the stack ends where the kernel put
-//! the arguments.
+//! has at its end, it is this thread's stack. The main thread's control block lies elsewhere; but a main
+//! thread that has not registered has no handler that would copy its stack.
 //!
 //! **Contract** (cited below):
 //! - *own stack*: memory between a thread's stack pointer and its control block, all of which is
 //!   readable, belongs to its stack, and stays readable until the thread ends.
 
 use crate::capture::capture_slot::{CaptureSlot, OTHER_STACK_BYTES};
-use crate::platform::{MemoryPiece, StackBounds, read_guarded, top_of_main_stack};
+use crate::platform::{MemoryPiece, StackBounds, read_guarded};
 
 /// Size of the copy of a stack whose bounds are not known yet, in bytes. The stack of a waiting
 /// thread is smaller in most cases.
@@ -31,7 +31,6 @@ const PAGES_AT_ONCE: usize = 64;
 /// What is known of the stack of a thread that has not registered.
 #[derive(Debug)]
 pub(crate) struct FoundStack {
-    is_main: bool,
     bounds: StackBounds,
     /// The stack does not extend below this address, because the page below is not readable.
     end: u64,
@@ -54,18 +53,13 @@ pub(crate) enum CutCopy {
 }
 
 impl FoundStack {
-    pub(crate) fn new(is_main: bool) -> Self {
+    pub(crate) fn new() -> Self {
         Self {
-            is_main,
             bounds: StackBounds::NONE,
             end: 0,
             has_failed: false,
             cut_copy: CutCopy::IsComplete,
         }
-    }
-
-    pub(crate) fn is_of_main_thread(&self) -> bool {
-        self.is_main
     }
 
     /// Returns whether this address is known to lie in the thread's stack.
@@ -100,12 +94,14 @@ impl FoundStack {
     /// pointer, with this thread pointer, and sets them in the slot. Returns whether they are new.
     /// Called by the sampler. Cost: about 0.4 µs for each 4 KiB, once.
     pub(crate) fn search(&mut self, slot: &CaptureSlot, sp: u64, thread_pointer: u64) -> bool {
-        let is_known = self.contains(sp) || sp < self.end;
-        let Some(top) = self.top(thread_pointer).filter(|_| !is_known) else {
+        if self.contains(sp) || sp < self.end {
             return false;
+        }
+        let top = match self.bounds {
+            StackBounds::NONE => thread_pointer,
+            known => known.top,
         };
-        let found = self.find_low(sp, top);
-        let Some(low) = found else {
+        let Some(low) = self.find_low(sp, top) else {
             self.has_failed = true;
             slot.set_other_stack_bytes(OTHER_STACK_BYTES);
             return false;
@@ -115,14 +111,6 @@ impl FoundStack {
         unsafe { slot.set_found_bounds(thread_pointer, self.bounds) };
         slot.set_other_stack_bytes(OTHER_STACK_BYTES);
         true
-    }
-
-    fn top(&self, thread_pointer: u64) -> Option<u64> {
-        match self.bounds {
-            StackBounds::NONE if self.is_main => top_of_main_stack(),
-            StackBounds::NONE => Some(thread_pointer),
-            known => Some(known.top),
-        }
     }
 
     /// Returns the lowest address down to which all memory below `top` is readable, if that includes
@@ -180,12 +168,18 @@ mod tests {
         slot
     }
 
+    fn on_a_thread(body: fn()) {
+        let builder = std::thread::Builder::new().stack_size(1 << 20);
+        let thread = builder.spawn(body).expect("a thread");
+        thread.join().expect("no panic");
+    }
+
     #[test]
     fn search_finds_the_bounds_of_a_threads_stack() {
         let searched = || {
             let bounds = current_stack_bounds().expect("bounds");
             let (sp, slot) = (current_stack_pointer(), new_slot());
-            let mut stack = FoundStack::new(false);
+            let mut stack = FoundStack::new();
             assert!(stack.search(slot, sp, thread_pointer()));
             assert!(!stack.search(slot, sp, thread_pointer()), "known");
             assert!(stack.contains(sp) && bounds.contain(stack.bounds.low));
@@ -196,19 +190,14 @@ mod tests {
             assert!(stack.contains(deepest) && !stack.contains(bounds.low - 2 * PAGE_BYTES));
             assert!(!stack.search(slot, stack.end - 1, thread_pointer()));
         };
-        let builder = std::thread::Builder::new().stack_size(1 << 20);
-        builder
-            .spawn(searched)
-            .expect("a thread")
-            .join()
-            .expect("no panic");
+        on_a_thread(searched);
     }
 
     #[test]
     fn search_finds_no_bounds_across_unreadable_memory() {
         let searched = || {
             let bounds = current_stack_bounds().expect("bounds");
-            let (slot, mut stack) = (new_slot(), FoundStack::new(false));
+            let (slot, mut stack) = (new_slot(), FoundStack::new());
             let beyond_guard = bounds.low - 8 * PAGE_BYTES;
             assert!(!stack.search(slot, beyond_guard, thread_pointer()));
             assert!(stack.has_failed());
@@ -216,11 +205,6 @@ mod tests {
             assert!(!stack.search(slot, above, thread_pointer()));
             assert_eq!(slot.binding().1, [u64::MAX, 0]);
         };
-        let builder = std::thread::Builder::new().stack_size(1 << 20);
-        builder
-            .spawn(searched)
-            .expect("a thread")
-            .join()
-            .expect("no panic");
+        on_a_thread(searched);
     }
 }

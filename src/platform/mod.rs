@@ -105,5 +105,5 @@ pub(crate) use thread::{
     ResidentMemory, Sender, SignalStack, StackBounds, TaskList, ThreadProbe, channel,
     current_stack_bounds, feed_own_descriptors, forget_own_threads_in_child, is_out_of_descriptors,
     is_own_thread, is_own_thread_beginning, on_own_descriptors, other_threads_activity_by_rusage,
-    read_thread_name, share_jobs, spawn_profiler_thread, top_of_main_stack, use_own_descriptors,
+    read_thread_name, share_jobs, spawn_profiler_thread, use_own_descriptors,
 };

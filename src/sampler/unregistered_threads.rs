@@ -17,6 +17,7 @@ use crate::platform::{
 use crate::state::{ActivePs, Session, SessionCounts};
 use crate::threads::{MAIN_THREAD_NAME, OffThreadRef, ThreadRegistrationInfo, ThreadRegistry};
 use crate::types::{Features, ThreadId, TimeStamp};
+use crate::util::allocator_has;
 
 /// Minimum time between two reads of the list, as a multiple of how long the last one took: about
 /// 5 % of a processor while many threads begin and end beside many that live.
@@ -34,6 +35,9 @@ const NAME_WAIT_FACTOR: u64 = 4;
 /// Time between two checks from which on the name of a thread that has not run in between is not
 /// read, in ns: such a thread cannot rename itself. Another one can, and mostly does so at once.
 const NAMED_BY_OTHERS_NS: u64 = 100_000_000;
+/// Memory that a new thread takes in the lists of the sampler and of the session, in bytes. Each list
+/// doubles while its old memory is still in use.
+const NEW_THREAD_BYTES: usize = 1024;
 /// Maximum number of names that are checked on a tick. Reading one takes some 6 µs.
 const NAMES_PER_TICK: usize = 16;
 
@@ -192,6 +196,11 @@ impl UnregisteredThreads {
     }
 
     fn add_new(&mut self, session: &Session, new: &[ThreadId], now: TimeStamp) {
+        let needed_bytes = new.len() * NEW_THREAD_BYTES + ThreadRegistry::growth_bytes();
+        if !new.is_empty() && !allocator_has(needed_bytes) {
+            self.is_stale = true;
+            return;
+        }
         let is_first = self.read_at.is_none();
         let found_at = if is_first { session.started_at } else { now };
         let found = new

@@ -1,7 +1,7 @@
 //! The threads that a session records. Ended threads are kept while the buffer may hold their data,
 //! within limits of size and age.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -26,6 +26,8 @@ pub(crate) struct ProfiledThreads {
     matched: Vec<bool>,
     /// Live threads, unordered. Each thread stores its index.
     live: Vec<OffThreadRef>,
+    /// Those of the live threads that have not registered.
+    unregistered: HashMap<ThreadId, OffThreadRef>,
     // Each list of ended threads is in the order in which they ended.
     /// Ended threads for which the sampler may still write data.
     ending: VecDeque<OffThreadRef>,
@@ -59,6 +61,7 @@ impl ProfiledThreads {
             session,
             filter,
             live: Vec::new(),
+            unregistered: HashMap::new(),
             ending: VecDeque::new(),
             empty: VecDeque::new(),
             dead: VecDeque::new(),
@@ -98,17 +101,30 @@ impl ProfiledThreads {
         if before.is_none() {
             self.live.push(thread.clone());
         }
+        // Without memory, a thread that registers later is two threads in the profile.
+        if unlocked.is_registered() {
+            self.forget_unregistered(thread);
+        } else if self.unregistered.try_reserve(1).is_ok() {
+            self.unregistered.insert(tid, thread.clone());
+        }
         self.session.thread_changes.raise();
         true
     }
 
     /// Returns the live thread with this id that the sampler has found and that has not registered.
     pub(crate) fn find_unregistered(&self, tid: ThreadId) -> Option<OffThreadRef> {
-        let is_it = |live: &&OffThreadRef| {
-            let live = live.unlocked_const_reader_and_atomic_rw();
-            live.tid() == tid && !live.is_registered()
-        };
-        self.live.iter().find(is_it).cloned()
+        self.unregistered.get(&tid).cloned()
+    }
+
+    fn forget_unregistered(&mut self, thread: &OffThreadRef) {
+        let tid = thread.unlocked_const_reader_and_atomic_rw().tid();
+        if self
+            .unregistered
+            .get(&tid)
+            .is_some_and(|known| known.is(thread))
+        {
+            self.unregistered.remove(&tid);
+        }
     }
 
     /// Moves a thread that has exited or unregistered to the ended threads. The buffer may still
@@ -120,6 +136,7 @@ impl ProfiledThreads {
         else {
             return;
         };
+        self.forget_unregistered(thread);
         let ended = self.live.swap_remove(data.live_index);
         self.ended_bytes += ended_bytes(&ended);
         let dropped = match self.ending.try_reserve(1) {
@@ -145,6 +162,7 @@ impl ProfiledThreads {
 
     /// Ends the recording of all threads. Called when the session ends.
     pub(crate) fn end(&mut self, lock: &PsLock) {
+        self.unregistered.clear();
         let ended = [&mut self.ending, &mut self.empty, &mut self.dead];
         let ended = ended.into_iter().flat_map(|list| list.drain(..));
         for thread in self.live.drain(..).chain(ended) {
@@ -314,7 +332,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::platform::current_thread_id;
     use crate::state::session::SessionSettings;
+    use crate::threads::ThreadRegistrationInfo;
 
     fn session(capacity_bytes: u64, duration: Option<Duration>) -> Arc<Session> {
         let settings = SessionSettings {
@@ -372,6 +392,58 @@ mod tests {
         assert_eq!(threads.take_expired(100, TimeStamp(18), &lock).len(), 3);
         assert_eq!(threads.ended_bytes(), 0);
         assert_eq!(threads.complete_since(), None, "no entry is missing");
+    }
+
+    /// Returns a thread that the sampler has found. All have the id of the calling thread.
+    fn found(serial: u64) -> OffThreadRef {
+        let info = ThreadRegistrationInfo {
+            serial,
+            is_main: false,
+            registered_at: TimeStamp::default(),
+        };
+        OffThreadRef::of_found_thread(info, "found", current_thread_id())
+    }
+
+    #[test]
+    fn found_thread_without_a_sample_is_counted_and_not_kept() {
+        let lock = PsLock::acquire();
+        let session = session(1 << 20, None);
+        let mut threads = ProfiledThreads::new(Arc::clone(&session), ThreadFilter::new(&[]));
+        for serial in 1..=3 {
+            let thread = found(serial);
+            assert!(threads.add(&thread, &lock));
+            if serial == 2 {
+                let unlocked = thread.unlocked_const_reader_and_atomic_rw();
+                unlocked.note_entry(session.generation);
+            }
+            thread.set_found_ended(TimeStamp(serial));
+            threads.end_thread(&thread, &lock);
+            threads.set_written(serial, |_| false, &lock);
+        }
+        assert_eq!(serials(&threads), [2]);
+        let count = &session.counts.unsampled_threads;
+        assert_eq!(count.load(std::sync::atomic::Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn found_thread_is_found_by_its_id_until_it_registers_or_ends() {
+        let lock = PsLock::acquire();
+        let session = session(1 << 20, None);
+        let mut threads = ProfiledThreads::new(session, ThreadFilter::new(&[]));
+        let serial = |threads: &ProfiledThreads| {
+            let found = threads.find_unregistered(current_thread_id());
+            found.as_ref().map(OffThreadRef::serial)
+        };
+        let one = found(1);
+        threads.add(&one, &lock);
+        assert_eq!(serial(&threads), Some(1));
+        // A thread that registers, with the same id, is another one.
+        let registered = OffThreadRef::scripted(2, "registered", false, None);
+        threads.add(&registered, &lock);
+        assert_eq!(serial(&threads), Some(1));
+        one.set_found_ended(TimeStamp(1));
+        threads.end_thread(&one, &lock);
+        assert_eq!(serial(&threads), None);
     }
 
     #[test]

@@ -273,12 +273,15 @@ fn register_as(
     } else {
         String::new()
     };
-    let serial = ThreadRegistry::next_serial();
+    let found = (hooks.found)(tid, &PsLock::acquire());
+    // Asked without the lock, because it reads a file.
+    let found = found.filter(is_calling_thread);
     let lock = PsLock::acquire();
-    let found = (hooks.found)(tid, &lock).filter(is_calling_thread);
+    // The session may have ended meanwhile, or have begun and found the thread.
+    let found = (hooks.found)(tid, &lock).filter(|now| found.is_some_and(|found| found.is(now)));
     let registration = found.unwrap_or_else(|| {
         let info = ThreadRegistrationInfo {
-            serial,
+            serial: ThreadRegistry::next_serial(),
             is_main: is_main_thread(),
             registered_at: monotonic_now(),
         };

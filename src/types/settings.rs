@@ -35,7 +35,8 @@ pub enum SamplingEngine {
     /// The sampler thread sends a signal. Works everywhere, without a permission or a descriptor.
     Signals,
     /// Each thread has its own timer, which advances while the thread runs (`perf_event_open`'s
-    /// software CPU clock). A thread that does not run is interrupted by a signal.
+    /// software CPU clock). A thread that does not run, or that has not registered, is interrupted by
+    /// a signal.
     ///
     /// May cost less than signals on a machine without a hypervisor: compare both with
     /// `cargo peers slowdown`. Falls back to signals in a sandbox, and if the kernel does not allow

@@ -48,48 +48,50 @@ impl Wait {
 
     /// Returns what a thread waits for in these functions, innermost first. Only a futex needs them.
     pub(crate) fn in_functions<'n>(self, names: impl IntoIterator<Item = &'n str>) -> Self {
-        /// Maximum number of functions between a lock's and the system call.
+        /// Maximum number of functions between the one that waits and the system call.
         const MAX_FUNCTIONS: usize = 12;
-        const LOCKS: [&str; 8] = [
+        // Looked for first: a lock may park its thread.
+        const LOCKS: [&str; 10] = [
             "lock_contended",
             "read_contended",
             "write_contended",
             "lock_slow",
+            "lock_shared_slow",
+            "lock_exclusive_slow",
             "lll_lock_wait",
-            "mutex_lock",
-            "mutex_timedlock",
-            "_rwlock_",
+            "pthread_mutex_lock",
+            "pthread_mutex_timedlock",
+            "pthread_rwlock_",
         ];
         const TIMERS: [&str; 2] = ["thread::sleep", "nanosleep"];
-        const WORK: [&str; 12] = [
+        const WORK: [&str; 10] = [
             "condvar",
-            "cond_wait",
-            "cond_timedwait",
-            "cond_clockwait",
-            "park",
-            "join",
+            "pthread_cond_",
+            "thread::park",
+            "parker::park",
+            "parking_lot::park",
+            "clockjoin",
+            "pthread_join",
             "sem_wait",
             "sem_clockwait",
-            "barrier",
-            "recv",
-            "once",
-            "wait_group",
+            "pthread_barrier_wait",
+        ];
+        const KINDS: [(&[&str], Wait); 3] = [
+            (&LOCKS, Wait::Lock),
+            (&TIMERS, Wait::Timer),
+            (&WORK, Wait::Work),
         ];
         if self != Self::Futex {
             return self;
         }
-        for name in names.into_iter().take(MAX_FUNCTIONS) {
-            let name = name.to_ascii_lowercase();
-            let has_any = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
-            if has_any(&LOCKS) {
-                return Self::Lock;
-            } else if has_any(&TIMERS) {
-                return Self::Timer;
-            } else if has_any(&WORK) {
-                return Self::Work;
-            }
-        }
-        Self::Other
+        let names = names.into_iter().take(MAX_FUNCTIONS);
+        let names: Vec<_> = names.map(str::to_ascii_lowercase).collect();
+        let is_in = |parts: &[&str]| {
+            let has_any = |name: &String| parts.iter().any(|part| name.contains(part));
+            names.iter().any(has_any)
+        };
+        let kind = KINDS.iter().find(|(parts, _)| is_in(parts));
+        kind.map_or(Self::Other, |(_, wait)| *wait)
     }
 }
 
@@ -125,6 +127,13 @@ mod tests {
             Wait::Work
         );
         assert_eq!(wait(&["__lll_lock_wait", "pthread_mutex_lock"]), Wait::Lock);
+        let parked = [
+            "parking_lot_core::parking_lot::park",
+            "parking_lot::raw_mutex::RawMutex::lock_slow",
+        ];
+        assert_eq!(wait(&parked), Wait::Lock);
+        assert_eq!(wait(&parked[..1]), Wait::Work);
+        assert_eq!(wait(&["syscall", "spark::nonce::rejoin"]), Wait::Other);
         assert_eq!(wait(&["syscall", "main"]), Wait::Other);
         assert_eq!(Wait::Timer.in_functions([mutex]), Wait::Timer);
     }

@@ -32,6 +32,6 @@ pub(crate) use profiler_thread::{ProfilerThread, spawn_profiler_thread};
 pub(crate) use resident_memory::ResidentMemory;
 pub(crate) use shared_jobs::share_jobs;
 pub(crate) use signal_stack::SignalStack;
-pub(crate) use stack_bounds::{StackBounds, current_stack_bounds, top_of_main_stack};
+pub(crate) use stack_bounds::{StackBounds, current_stack_bounds};
 pub(crate) use task_list::{TaskList, read_thread_name};
 pub(crate) use thread_probe::{AGE_RESOLUTION_NS, ProbeResult, ThreadProbe};

@@ -39,8 +39,8 @@ impl Entry {
     fn take(&self, id: i32) -> bool {
         let is_taken = !self.is_used.swap(true, Ordering::SeqCst);
         if is_taken {
-            self.left_at_ns.store(0, Ordering::SeqCst);
             self.id.store(id, Ordering::SeqCst);
+            self.left_at_ns.store(0, Ordering::SeqCst);
         }
         is_taken
     }

@@ -55,16 +55,10 @@ fn top_of_main_frames(low: u64, top: u64) -> Option<u64> {
     if !identity::is_main_thread() {
         return None;
     }
-    top_of_main_stack().filter(|start| (low + 1..top).contains(start))
-}
-
-/// Returns an address just above the oldest frame of the main thread, called from any thread;
-/// `None` if the kernel does not say. Cost: it reads a file in `/proc`.
-pub(crate) fn top_of_main_stack() -> Option<u64> {
     // The word at `start_stack` is the argument count. The frame of `_start` ends directly above
     // it; the rest of the 64 bytes is a margin.
     let start = procfs::own_stat()?.start_stack.checked_add(64)? & !7;
-    (start > 64).then_some(start)
+    (low < start && start < top).then_some(start)
 }
 
 #[cfg(test)]

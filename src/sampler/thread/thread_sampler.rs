@@ -154,7 +154,7 @@ impl ThreadSampler {
             probe: ThreadProbe::new(tid),
             identity: Identity::at_start(&registration, session),
             samples: SampleRecorder::new(registration.serial(), features, cpu_ns, session),
-            found: is_found.then(|| FoundStack::new(unlocked.info().is_main)),
+            found: is_found.then(FoundStack::new),
             registration,
             slot: slot.filter(|_| records_stacks),
             state: ThreadState::Running,
@@ -489,11 +489,8 @@ impl ThreadSampler {
     /// A thread that ran on after its last answer is assumed not to mask the signal, because the
     /// check costs 3 µs, or 20 µs for a real-time signal.
     fn blocks_signal(&mut self, blocked_at: Option<BlockedAt>, context: &TickContext<'_>) -> bool {
-        if self
-            .found
-            .as_ref()
-            .is_some_and(FoundStack::is_of_main_thread)
-        {
+        let is_main = self.registration.unlocked_const_reader().info().is_main;
+        if is_main && self.found.is_some() {
             // `std::process::exit` on another thread may unmap the main thread's signal stack, also
             // while a signal is pending. A main thread that has registered has one of the profiler's.
             return true;

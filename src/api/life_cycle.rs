@@ -194,10 +194,10 @@ pub struct Started;
 /// dropped.
 ///
 /// All threads of the process that the filters select are sampled, except the profiler's own. Those
-/// that have not registered are found on the first tick of their life, and have the system's name.
-/// [`Features::NO_UNREGISTERED_SAMPLING`](crate::Features::NO_UNREGISTERED_SAMPLING) leaves them out.
-/// A running thread receives the signal once per interval. The stack of a sleeping thread is read from outside. Three causes
-/// wake a sleeping thread nevertheless:
+/// that have not registered are usually found on the first tick of their life, and have the system's
+/// name. [`Features::NO_UNREGISTERED_SAMPLING`](crate::Features::NO_UNREGISTERED_SAMPLING) leaves
+/// them out. A running thread receives the signal once per interval. The stack of a sleeping thread
+/// is read from outside. Three causes wake a sleeping thread nevertheless:
 /// - Its stack cannot be unwound without the frame pointer. The sampler wakes it once for each
 ///   place where it sleeps.
 /// - The kernel hides whether the thread sleeps. The sampler wakes it once after it has run.

@@ -34,8 +34,8 @@ fn register_under_own_name() {
 }
 
 /// Registers the calling thread, which polls a labeled future, if the profiler is active and the
-/// thread is not registered. Otherwise the label would not be recorded on the threads of a runtime
-/// that the application did not build itself.
+/// thread is not registered. So the worker has the whole name that its runtime gave it, and its
+/// labels are recorded even in a session that excludes unregistered threads.
 #[doc(hidden)]
 #[inline]
 pub fn register_polling_thread() {
@@ -52,7 +52,8 @@ pub fn register_polling_thread() {
 /// name. A thread that ends is unregistered automatically, so no function is needed at its end.
 ///
 /// The threads of a pool are sampled without registration, too, unless the session's parameters
-/// exclude them. Registration gives them their names, and makes the labels on them visible.
+/// exclude them. Registration gives them these names. It also records their labels if the session
+/// excludes unregistered threads, or begins while a label is on the stack.
 ///
 /// | Pool | Use |
 /// |---|---|
@@ -95,8 +96,8 @@ pub fn register_polling_thread() {
 /// This attribute builds the runtime itself, and has no hook. Its workers keep the name that Tokio
 /// gives them. Initialize the profiler in the first line of `async fn main`, which runs on the main
 /// thread. Wrap each task in a [`labeled_future`](crate::labeled_future): it registers the workers
-/// that poll it, so its label appears, and so do the labels of what it calls. A function for
-/// `spawn_blocking` calls [`register_thread_once`] first:
+/// that poll it, under their whole names. A function for `spawn_blocking` may call
+/// [`register_thread_once`] first, to the same end:
 ///
 /// ```
 /// # mod tokio {

@@ -2,8 +2,9 @@
 //!
 //! The system says how many threads there are in one call, which the sampler makes on each tick. It
 //! reads the list of threads when that number has changed, when a thread that it samples has ended,
-//! and now and then. So it finds a thread on the first tick of its life, and the cost with a thousand
-//! sleeping threads is that of the one call.
+//! and now and then. So it finds a thread on the first tick of its life, unless the list is so long
+//! that it is not read on each tick. The cost with a thousand sleeping threads is that of the one
+//! call.
 //!
 //! A thread that the application has registered and unregistered is left alone.
 

@@ -117,7 +117,9 @@ pub(crate) fn shutdown() {
     if is_initialized {
         notify(ProfilingState::ShuttingDown);
     }
-    env_notices::notify_if_left_running();
+    if !environment::uses_profile_at_shutdown() {
+        env_notices::notify_if_left_running();
+    }
     save_once();
     environment::set_file_of_application(None);
     env_notices::forget_start();

@@ -46,6 +46,16 @@ pub(crate) fn notify_stuck_at_exit() {
     );
 }
 
+/// Says that the process ends during a session whose profile nothing saves at the end. Allocates
+/// nothing, as above.
+pub(crate) fn notify_left_running() {
+    write_to_standard(
+        StandardStream::Error,
+        b"gekkota: the program ended while it was profiled, and what it had not saved is lost; \
+        MOZ_PROFILER_SHUTDOWN=<file> saves the profile at the end\n",
+    );
+}
+
 /// Prints a report, which the user requested, to standard error: standard output is the
 /// application's.
 pub(crate) fn print_report(report: &str) {

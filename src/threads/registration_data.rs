@@ -1,4 +1,5 @@
-//! The data of a thread that has registered or was found by the sampler, and the accessors that control which code may use them.
+//! The data of a thread that has registered or that the sampler has found, and the accessors that
+//! control which code may use them.
 //!
 //! The data are private to this file. Each accessor offers some of the data and, by `Deref`,
 //! everything that the accessor below it offers. An accessor is obtained only from an

@@ -49,8 +49,9 @@ pub enum SamplingEngine {
 
 /// Parameters of a session: what to record, how often, for which threads, and how much to keep.
 ///
-/// The defaults are 128 MiB, 1 ms, the default features, all threads, and the first of three signals that the application does not handle, usually `SIGURG`.
-/// Each method sets the field of the same name; the fields are public for reading.
+/// The defaults are 128 MiB, 1 ms, the default features, all threads, and the first of three signals
+/// that the application does not handle, usually `SIGURG`. Each method sets the field of the same
+/// name; the fields are public for reading.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct StartParams {

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use crate::export::diff::result::{Diff, DiffRow, Verdict};
 use crate::export::function_names::{cut_middle, short_function_name};
-use crate::export::summary::{Align, Columns, time_text};
+use crate::export::summary::{ColumnKind, Columns, time_text};
 use crate::json::JsonWriter;
 use crate::util::FailureLatch;
 
@@ -54,13 +54,13 @@ impl Diff {
 
     fn table(&self, rows: &[DiffRow]) -> String {
         let headings = [
-            (Align::Left, "verdict"),
-            (Align::Right, "before"),
-            (Align::Right, "after"),
-            (Align::Right, "change"),
-            (Align::Right, "± band"),
-            (Align::Left, "function"),
-            (Align::Left, "library"),
+            (ColumnKind::Left, "verdict"),
+            (ColumnKind::Right, "before"),
+            (ColumnKind::Right, "after"),
+            (ColumnKind::Right, "change"),
+            (ColumnKind::Right, "± band"),
+            (ColumnKind::Left, "function"),
+            (ColumnKind::Left, "library"),
         ];
         let mut columns = Columns::new(&headings);
         for row in rows.iter().take(self.options.max_rows) {

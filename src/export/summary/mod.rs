@@ -6,4 +6,4 @@ mod tables;
 mod text_columns;
 
 pub(crate) use report::write_text;
-pub(crate) use text_columns::{Align, Columns, time_text};
+pub(crate) use text_columns::{ColumnKind, Columns, time_text};

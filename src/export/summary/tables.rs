@@ -5,7 +5,7 @@ use crate::export::function_times::{FunctionTime, Time};
 use crate::export::options::Look;
 use crate::export::summary::facts::{Facts, FunctionRow, ThreadRow, sort_by_time};
 use crate::export::summary::text_columns::{
-    Align, Columns, Layout, TITLE, point_text, share_text, styled, time_text,
+    ColumnKind, Columns, Layout, TITLE, point_text, share_text, styled, time_text,
 };
 use crate::model::{FunctionKind, ProfileModel};
 
@@ -20,7 +20,7 @@ pub(super) const MAX_FUNCTIONS_OF_THREAD: usize = 3;
 /// Number of rows of the other tables.
 pub(super) const MAX_OTHERS: usize = 8;
 
-use Align::{Bar, Left, Name, Right};
+use ColumnKind::{Bar, Left, Name, Right};
 
 /// A section with a table.
 pub(super) struct Section {

@@ -7,7 +7,7 @@ use crate::export::options::Look;
 
 /// What a column contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Align {
+pub(crate) enum ColumnKind {
     Left,
     Right,
     /// Names on the left side. They are as long as they are in a plain text, unless there is a limit,
@@ -44,15 +44,15 @@ const GAP: &str = "  ";
 /// Rows of text in aligned columns, below a row of headings.
 #[derive(Clone, Debug)]
 pub(crate) struct Columns {
-    alignment: Vec<Align>,
+    kinds: Vec<ColumnKind>,
     rows: Vec<Vec<String>>,
 }
 
 impl Columns {
-    pub(crate) fn new(headings: &[(Align, &str)]) -> Self {
+    pub(crate) fn new(headings: &[(ColumnKind, &str)]) -> Self {
         let heading = headings.iter().map(|(_, text)| (*text).to_owned());
         Self {
-            alignment: headings.iter().map(|(align, _)| *align).collect(),
+            kinds: headings.iter().map(|(kind, _)| *kind).collect(),
             rows: vec![heading.collect()],
         }
     }
@@ -82,13 +82,13 @@ impl Columns {
     fn free_chars(&self, shown: &[usize], columns: usize) -> usize {
         let cells = |column: usize| self.rows.iter().filter_map(move |row| row.get(column));
         let longest = |column| cells(column).map(|text| text.chars().count()).max();
-        let fixed = shown.iter().map(|&column| match self.alignment[column] {
-            Align::Name => GAP.len(),
-            Align::Bar => BAR_COLUMNS + GAP.len(),
-            Align::Left | Align::Right => longest(column).unwrap_or(0) + GAP.len(),
+        let fixed = shown.iter().map(|&column| match self.kinds[column] {
+            ColumnKind::Name => GAP.len(),
+            ColumnKind::Bar => BAR_COLUMNS + GAP.len(),
+            ColumnKind::Left | ColumnKind::Right => longest(column).unwrap_or(0) + GAP.len(),
         });
         let free = (columns + GAP.len()).saturating_sub(fixed.sum());
-        let is_name = |column: &&usize| self.alignment[**column] == Align::Name;
+        let is_name = |column: &&usize| self.kinds[**column] == ColumnKind::Name;
         free / shown.iter().filter(is_name).count().max(1)
     }
 
@@ -98,16 +98,16 @@ impl Columns {
             layout.look,
             Look::Terminal { columns, .. } if columns >= MIN_COLUMNS_FOR_BARS
         );
-        let is_shown = |align: Align| align != Align::Bar || shows_bars;
-        let mut shown: Vec<usize> = (0..self.alignment.len())
-            .filter(|&column| is_shown(self.alignment[column]))
+        let is_shown = |kind: ColumnKind| kind != ColumnKind::Bar || shows_bars;
+        let mut shown: Vec<usize> = (0..self.kinds.len())
+            .filter(|&column| is_shown(self.kinds[column]))
             .collect();
         let length = |text: &String| text.chars().count();
         let name_chars = match layout.look {
             Look::Plain => layout.name_chars,
             Look::Terminal { columns, .. } => loop {
                 let chars = self.free_chars(&shown, columns);
-                let is_name = |column: &usize| self.alignment[*column] == Align::Name;
+                let is_name = |column: &usize| self.kinds[*column] == ColumnKind::Name;
                 let after_name = shown.iter().rposition(is_name).map(|at| at + 1);
                 // In a narrow terminal, a name says more than what follows it.
                 if chars >= USUAL_NAME_CHARS || after_name.is_none_or(|at| at == shown.len()) {
@@ -118,10 +118,10 @@ impl Columns {
         };
         let text_of = |row: usize, column: usize| -> String {
             let cell = self.rows[row].get(column).map_or("", String::as_str);
-            match self.alignment[column] {
-                Align::Name => short_function_name(cell, name_chars),
-                Align::Bar if row > 0 => bar(cell.parse().unwrap_or(0.0)),
-                Align::Left | Align::Right | Align::Bar => cell.to_owned(),
+            match self.kinds[column] {
+                ColumnKind::Name => short_function_name(cell, name_chars),
+                ColumnKind::Bar if row > 0 => bar(cell.parse().unwrap_or(0.0)),
+                ColumnKind::Left | ColumnKind::Right | ColumnKind::Bar => cell.to_owned(),
             }
         };
         let texts: Vec<Vec<String>> = (0..self.rows.len())
@@ -136,9 +136,9 @@ impl Columns {
                 if at > 0 {
                     line.push_str(GAP);
                 }
-                match self.alignment[shown[at]] {
-                    Align::Right => line.push_str(&format!("{text:>width$}")),
-                    Align::Left | Align::Name | Align::Bar => {
+                match self.kinds[shown[at]] {
+                    ColumnKind::Right => line.push_str(&format!("{text:>width$}")),
+                    ColumnKind::Left | ColumnKind::Name | ColumnKind::Bar => {
                         line.push_str(&format!("{text:<width$}"));
                     }
                 }
@@ -241,9 +241,9 @@ mod tests {
     #[test]
     fn columns_are_aligned_without_spaces_at_the_end() {
         let mut columns = Columns::new(&[
-            (Align::Right, "n"),
-            (Align::Left, "name"),
-            (Align::Left, "x"),
+            (ColumnKind::Right, "n"),
+            (ColumnKind::Left, "name"),
+            (ColumnKind::Left, "x"),
         ]);
         columns.push(vec!["12µs".into(), "ü".into(), String::new()]);
         columns.push(vec!["1s".into(), "longer".into(), "y".into()]);
@@ -259,10 +259,10 @@ mod tests {
     #[test]
     fn names_are_shortened_to_the_terminal_only() {
         let mut columns = Columns::new(&[
-            (Align::Right, "self"),
-            (Align::Bar, ""),
-            (Align::Name, "function"),
-            (Align::Left, "library"),
+            (ColumnKind::Right, "self"),
+            (ColumnKind::Bar, ""),
+            (ColumnKind::Name, "function"),
+            (ColumnKind::Left, "library"),
         ]);
         let name = format!("krate::{}::function", ["module"; 20].join("::"));
         columns.push(vec!["1s".into(), "0.5".into(), name.clone(), "app".into()]);

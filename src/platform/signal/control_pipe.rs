@@ -235,7 +235,8 @@ pub(crate) fn check_control_signals(
 }
 
 /// Does the part of [`take_signals`] and [`ControlPipe::open`] that may wait for the loader, and of
-/// [`take_end_signals`](crate::platform::take_end_signals). Called before them, without a lock, as `prepare_handler` in `handler.rs`.
+/// [`take_end_signals`](crate::platform::take_end_signals). Called before them, without a lock, as
+/// `prepare_handler` in `handler.rs`.
 pub(crate) fn prepare_control_signals() {
     pin_own_library();
     bind_handler_functions();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
 use crate::session::env::environment::{
-    is_switched_on, shutdown_path, uses_profile_at_shutdown, variable, wants_report, wants_signals,
+    is_switched_on, shutdown_path, variable, wants_report, wants_signals,
 };
 use crate::session::env::environment_table::{FILTERS, HELP, REPORT, SHUTDOWN, STARTUP};
 use crate::session::notices;
@@ -53,18 +53,17 @@ pub(crate) fn notify_start(is_main_thread: bool) {
     }
 }
 
-/// Warns that the session which the variables started is still running at the end of the program,
-/// and that nothing saves it. Allocates nothing: it may run during `exit`.
+/// Warns that the session which the variables started is still running at the end of the program.
+/// Called if nothing saves the profile at the end. Allocates nothing: the thread that calls `exit` may
+/// have interrupted the allocator.
 pub(crate) fn notify_if_left_running() {
     if RacyFeatures::is_active()
-        && UNSAVED.load(Ordering::Relaxed) == STARTED
         && !is_any_lock_held_on_current_thread()
-        && !uses_profile_at_shutdown()
-        && UNSAVED.swap(SAID, Ordering::Relaxed) == STARTED
+        && UNSAVED
+            .compare_exchange(STARTED, SAID, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
     {
-        notices::notify(
-            "the program ended while it was profiled, and its profile is lost: nothing saved it",
-        );
+        notices::notify_left_running();
     }
 }
 
@@ -73,7 +72,7 @@ pub(crate) fn forget_start() {
     UNSAVED.store(NOT_STARTED, Ordering::Relaxed);
 }
 
-/// Warns that an `AutoProfilerInit` has lived so shortly that its profile is almost empty: probably
+/// Warns that an `AutoProfilerInit` was dropped so early that its profile is almost empty: probably
 /// it was not bound to a name. Only if the variables or the application ask for a profile.
 pub(crate) fn notify_if_short_lived(lifetime: Duration) {
     /// A few samples at the default interval.
@@ -120,11 +119,11 @@ pub(crate) fn notify_unmatched_filters(filters: &[String], threads: &[String]) {
 pub(crate) fn notify_warnings(warnings: &[Warning]) {
     static ARE_PRINTED: AtomicBool = AtomicBool::new(false);
     let is_for_user = is_switched_on(STARTUP) && !wants_report();
-    let news = warnings
+    let untold = warnings
         .iter()
         .filter(|warning| !warning.is_about_filters() && !warning.is_about_load);
     if is_for_user && !warnings.is_empty() && !ARE_PRINTED.swap(true, Ordering::Relaxed) {
-        news.for_each(|warning| notices::notify(&warning.text));
+        untold.for_each(|warning| notices::notify(&warning.text));
     }
 }
 

@@ -63,11 +63,15 @@ fn session_that_runs_at_the_end_is_reported_once_if_the_variables_started() {
                 1,
                 "{notices:?}"
             );
-            assert_eq!(count(&notices, "its profile is lost"), 0, "{notices:?}");
+            assert_eq!(
+                count(&notices, "what it had not saved is lost"),
+                0,
+                "{notices:?}"
+            );
             // A signal could have saved it.
             let notices = notices_of(end, &[STARTED, ("MOZ_PROFILER_SIGNALS", "1")]);
             assert_eq!(
-                count(&notices, "its profile is lost"),
+                count(&notices, "what it had not saved is lost"),
                 1,
                 "{end}: {notices:?}"
             );

@@ -218,7 +218,7 @@ fn session_that_no_variable_saves_is_reported() {
         let by_signal = [("MOZ_PROFILER_STARTUP", "1"), ("MOZ_PROFILER_SIGNALS", "1")];
         let notices = text(&child(&by_signal).stderr);
         assert!(
-            notices.lines().count() == 1 && notices.contains("its profile is lost"),
+            notices.lines().count() == 1 && notices.contains("what it had not saved is lost"),
             "{notices}"
         );
         let off = text(&child(&[("MOZ_PROFILER_SHUTDOWN", "/nonexistent-folder/p.json")]).stderr);

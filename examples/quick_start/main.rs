@@ -4,8 +4,8 @@
 //!
 //! Several threads search and compress the text files of a folder; one more thread mostly sleeps.
 //! You can open the profile in the [Firefox Profiler](https://profiler.firefox.com). This file has
-//! all the code that a program needs to be profiled. `workload.rs` shows how a thread registers
-//! itself, and how labels and markers say what it does.
+//! all the code that a program needs to be profiled. `workload.rs` shows how labels and markers say
+//! what a thread does.
 
 mod arguments;
 mod files;
@@ -18,6 +18,7 @@ use std::process::ExitCode;
 
 use arguments::{Command, Options};
 use gekkota::process::profiler_set_version;
+use gekkota::profile::Format;
 use gekkota::{AutoProfilerInit, ProfilerSession, StartParams};
 
 fn main() -> ExitCode {
@@ -33,7 +34,7 @@ fn main() -> ExitCode {
 }
 
 fn profile(options: &Options) -> Result<(), Box<dyn Error>> {
-    // The default samples all registered threads every millisecond.
+    // The default samples all threads every millisecond.
     let session = ProfilerSession::start(StartParams::default())?;
 
     workload::run(&options.folder, options.time)?;
@@ -41,9 +42,15 @@ fn profile(options: &Options) -> Result<(), Box<dyn Error>> {
     let profile = session.finish()?;
     profile.save(&options.out)?;
     let out = options.out.display();
+    let viewer = match Format::of_path(&options.out) {
+        Some(Format::Gecko | Format::Processed) => {
+            "drag that file onto https://profiler.firefox.com"
+        }
+        _ => "the README lists what opens which format",
+    };
     // In a terminal, the summary has its width and colors.
     print(&format!(
-        "{}\nsaved as {out}; drag that file onto https://profiler.firefox.com\n",
+        "{}\nsaved as {out}; {viewer}\n",
         profile.summary()
     ))
 }

@@ -1,5 +1,4 @@
-//! Runs the profiled threads. Each thread registers itself, and says with labels and markers what
-//! it is doing.
+//! Runs the profiled threads. Each thread says with labels and markers what it is doing.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -83,7 +82,7 @@ fn spawn_profiled<'scope>(
 ) -> io::Result<()> {
     let builder = thread::Builder::new().name(name.clone());
     let spawned = builder.spawn_scoped(scope, move || {
-        // Only registered threads are profiled.
+        // Threads need not register. But this one is to have its whole name, and all its labels.
         let _registered = ThreadGuard::register(&name);
         work();
     });

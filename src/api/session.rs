@@ -43,7 +43,7 @@ use crate::types::{StartError, StartParams, StreamError};
 /// # Tests and benchmarks
 ///
 /// The tests of one binary run on several threads of one process. A test that needs a session of its
-/// own takes its turn. A session records all registered threads, so it sees the threads of tests that
+/// own takes its turn. A session records all threads of the process, so it sees those of tests that
 /// run beside it. Give the test's threads names of their own, and let the session record only these:
 ///
 #[cfg_attr(has_profiler, doc = "```")]

@@ -100,10 +100,11 @@ pub fn profiler_get_buffer_info() -> Option<BufferInfo> {
 
 /// Returns whether the running session records any of these features for the calling thread.
 ///
-/// `false` while the profiler is inactive or paused, on an unregistered thread, and on a thread
-/// that the session does not select. As in Gecko, the answer considers only the thread. It is
-/// `true` even if the session records such data of no thread, for example without [`Features::CPU`]
-/// or while sampling is paused.
+/// `false` while the profiler is inactive or paused, and on a thread that the session does not
+/// select. A thread that has not registered is registered by this call, as by its first marker,
+/// unless the session excludes such threads; then the answer is `false`. As in Gecko, the answer
+/// considers only the thread. It is `true` even if the session records such data of no thread, for
+/// example without [`Features::CPU`] or while sampling is paused.
 ///
 /// Use it to skip work that is only needed for the profile. Cost: one load; while the profiler is
 /// active, also a lookup of the thread's registration. Idea: Gecko's function of the same name.

@@ -110,8 +110,8 @@ impl ProfilingStack {
         self.text.close();
     }
 
-    /// Pushes a label. A push on a closed stack calls the hook, which may open it. Otherwise every
-    /// push and pop does nothing while the stack is closed.
+    /// Pushes a label. A push of any kind on a closed stack calls the hook, which may open it.
+    /// Otherwise every push and pop does nothing while the stack is closed.
     #[inline(always)]
     pub(crate) fn push(
         &self,

@@ -24,8 +24,8 @@ fn own<'a>() -> &'a ProfilingStack {
     unsafe { &*own_profiling_stack() }
 }
 
-/// Pushes a label on the calling thread's stack. On a thread that is not registered it calls the hook
-/// of closed stacks, and does nothing if that does not register the thread.
+/// Pushes a label on the calling thread's stack. This push and those below call the hook of closed
+/// stacks on a thread that is not registered, and do nothing if that does not register the thread.
 #[inline(always)]
 pub(crate) fn push_label(
     stack_address: u64,
@@ -36,8 +36,7 @@ pub(crate) fn push_label(
     own().push(stack_address, label, category, flags)
 }
 
-/// Pushes a label with a dynamic text, which is copied. Does nothing if the thread is not
-/// registered.
+/// Pushes a label with a dynamic text, which is copied.
 #[inline(always)]
 pub(crate) fn push_label_with_text(
     stack_address: u64,
@@ -49,8 +48,7 @@ pub(crate) fn push_label_with_text(
     own().push_with_text(stack_address, label, category, flags, dynamic)
 }
 
-/// Pushes a script frame of the function with this number. Does nothing if the thread is not
-/// registered.
+/// Pushes a script frame of the function with this number.
 #[inline(always)]
 pub(crate) fn push_script_frame(
     stack_address: u64,

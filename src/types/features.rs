@@ -70,9 +70,9 @@ features! {
     13 AUDIO_CALLBACK_TRACING "audiocallbacktracing" no no "markers of audio callbacks.";
     14 CPU "cpu" yes yes "CPU time of each thread, per sample.";
     15 NO_TIMER_RESOLUTION_CHANGE "notimerresolutionchange" no no "Windows only.";
-    16 CPU_ALL_THREADS "cpuallthreads" no yes "CPU time of all registered threads.";
-    17 SAMPLING_ALL_THREADS "samplingallthreads" no yes "stacks of all registered threads.";
-    18 MARKERS_ALL_THREADS "markersallthreads" no yes "markers of all registered threads.";
+    16 CPU_ALL_THREADS "cpuallthreads" no yes "CPU time of all threads.";
+    17 SAMPLING_ALL_THREADS "samplingallthreads" no yes "stacks of all threads.";
+    18 MARKERS_ALL_THREADS "markersallthreads" no yes "markers of all threads.";
     19 UNREGISTERED_THREADS "unregisteredthreads" no yes "CPU use of unregistered threads as markers of the main thread.";
     20 PROCESS_CPU "processcpu" yes yes "counters of the process's CPU time and memory.";
     21 POWER "power" no no "energy counters.";

@@ -54,10 +54,10 @@ const INITIAL_CALLER_DISTANCE: usize = if cfg!(debug_assertions) { 1024 } else {
 /// | a span has ended | an interval with the span's name, from its start to its end, of the type `TracingSpan` |
 /// | an event | an instant with the name of the event's target, of the viewer's type `Log`: a line of its log |
 ///
-/// As with any layer, the application selects spans and events by `with_filter`. Labels and markers
-/// need a registered thread, so the layer does not replace
-/// [`register_thread`](crate::api::register_thread). Async runtimes have hooks to register their
-/// threads, such as `on_thread_start` in Tokio, which takes a
+/// As with any layer, the application selects spans and events by `with_filter`. The first span or
+/// event during a session registers a thread that has not registered, and the spans before it are
+/// lost: see [`register_thread`](crate::api::register_thread). Async runtimes have hooks to register
+/// their threads from the beginning, such as `on_thread_start` in Tokio, which takes a
 /// [`start_hook`](crate::thread::start_hook); see the example `tokio_tracing`.
 ///
 /// # Labels

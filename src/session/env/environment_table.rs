@@ -8,8 +8,8 @@
 //! - The program continues after printing the help or reporting an invalid value: a library must
 //!   not end the application.
 //! - The bit field must be a number. The interval may be up to 10,000 ms. Without filters, all
-//!   registered threads are profiled, not only the main thread. An empty filter in a list has no
-//!   effect; in Gecko, it selects every thread.
+//!   threads are profiled, not only the main thread. An empty filter in a list has no effect; in
+//!   Gecko, it selects every thread.
 //! - The duration has an effect, and child processes inherit it.
 //!
 //! Gecko's other variables with the prefix `MOZ_PROFILER_` are accepted without a warning and

@@ -244,10 +244,7 @@ fn start_signal_starts_and_stop_signal_saves_and_stops() {
             (Some(64 << 20), Some(1.0))
         );
         assert_eq!(configuration["threads"], serde_json::json!(["*"]));
-        assert!(
-            !read.samples("busy").is_empty(),
-            "all registered threads are sampled"
-        );
+        assert!(!read.samples("busy").is_empty(), "all threads are sampled");
         assert_eq!(folder.files().len(), 1, "{:?}", folder.files());
 
         // The signal also saves a session that the application started.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::common::seccomp::{Filtered, answer_calls};
 use crate::common::{Read, isolated, mark, one_loop, wait_until, work};
+use gekkota::script::{AutoProfilerScriptFrame, profiler_register_script_function};
 use gekkota::{Features, ProfilerSession, StartParams, register_thread};
 
 /// A thread that runs until this is dropped.
@@ -251,22 +252,40 @@ fn markers_and_labels_of_an_unregistered_thread_are_on_its_track() {
 }
 
 #[test]
-fn label_registers_a_thread_only_during_a_session() {
+fn label_of_any_kind_registers_a_thread_only_during_a_session() {
     isolated(|| {
         gekkota::profiler_init();
-        let label_and_ask = || {
+        let has_registered = gekkota::thread::profiler_is_active_and_thread_is_registered;
+        let by_label = move || {
             gekkota::auto_profiler_label!("label", Other);
-            gekkota::thread::profiler_is_active_and_thread_is_registered()
+            has_registered()
         };
-        let on_a_thread = || std::thread::spawn(label_and_ask).join().expect("no panic");
-        assert!(!on_a_thread());
+        let by_text = move || {
+            gekkota::auto_profiler_label_dynamic!("label", "text", Other);
+            has_registered()
+        };
+        let function = profiler_register_script_function("function", "test.script", 1, 1);
+        let by_script_frame = move || {
+            let _frame = AutoProfilerScriptFrame::new(function);
+            has_registered()
+        };
+        let on_threads = || {
+            [
+                std::thread::spawn(by_label),
+                std::thread::spawn(by_text),
+                std::thread::spawn(by_script_frame),
+                std::thread::spawn(has_registered),
+            ]
+            .map(|thread| thread.join().expect("no panic"))
+        };
+        assert_eq!(on_threads(), [false; 4]);
         let session = start();
-        assert!(on_a_thread());
+        assert_eq!(on_threads(), [true, true, true, false]);
         drop(session);
         let without = StartParams::default();
         let features = without.features | Features::NO_UNREGISTERED_SAMPLING;
         let session = ProfilerSession::start(without.features(features)).expect("start");
-        assert!(!on_a_thread());
+        assert_eq!(on_threads(), [false; 4]);
         drop(session);
     });
 }

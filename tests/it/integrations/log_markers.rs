@@ -76,10 +76,14 @@ impl fmt::Display for Panics {
     }
 }
 
-fn log_on_unregistered_thread() {
-    std::thread::spawn(|| log::info!(target: "unregistered", "{Counted}"))
+/// Logs on a thread with this name in the system, which has not registered.
+fn log_on_unregistered_thread(name: &str) {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(|| log::info!(target: "unregistered", "{Counted}"))
+        .expect("thread")
         .join()
-        .expect("thread");
+        .expect("no panic");
     assert_seen(&[(Level::Info, "unregistered")]);
 }
 
@@ -145,24 +149,21 @@ fn log_record_becomes_marker_and_reaches_inner_logger() {
             );
             return;
         };
-        log_on_unregistered_thread();
-        assert_eq!(
-            FORMATTED.load(Ordering::Relaxed),
-            0,
-            "no marker is recorded"
-        );
+        log_on_unregistered_thread("logs once");
         log_everything();
         assert_eq!(
             (
                 FORMATTED.load(Ordering::Relaxed),
                 FLUSHES.load(Ordering::Relaxed)
             ),
-            (1, 1)
+            (2, 1)
         );
         let read = Read::from_profile(&session.finish().expect("profile"));
         log_without_session();
-        assert_eq!(FORMATTED.load(Ordering::Relaxed), 1);
+        assert_eq!(FORMATTED.load(Ordering::Relaxed), 2);
 
+        let once = typed_markers(&read, "logs once");
+        assert_eq!(names(&once), ["unregistered"]);
         let markers = typed_markers(&read, "logs");
         let own = module_path!();
         assert_eq!(

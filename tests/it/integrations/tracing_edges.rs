@@ -97,7 +97,7 @@ fn values_are_formatted_only_when_recorded() {
                     let elsewhere =
                         move || tracing::dispatcher::with_default(&dispatch, use_counted_values);
                     std::thread::spawn(elsewhere).join().expect("thread");
-                    assert_eq!(formatted(), 0, "not registered");
+                    assert_eq!(formatted(), 3, "the first marker registers a thread");
                 });
                 assert_eq!(names(&markers), [module_path!(), "counted"]);
                 assert_eq!(only(&markers, "counted").text("later"), "counted");
@@ -149,31 +149,38 @@ fn span_of_other_session_has_no_marker() {
 
 #[test]
 fn span_marker_is_on_thread_that_drops_span() {
+    /// Names, and whether the thread registers before it uses the span.
+    const THREADS: [(&str, bool); 2] = [("registered", true), ("found", false)];
     isolated(|| {
         on_registered_thread(|| {
             with_layer(ProfilerLayer::new(), || {
                 let (read, markers) = recorded("edges", || {
-                    let (to_registered, to_unregistered) =
-                        (tracing::info_span!("moved"), tracing::info_span!("lost"));
                     let dispatch = tracing::dispatcher::get_default(Clone::clone);
-                    let end = |name: Option<&'static str>, span: tracing::Span| {
-                        let dispatch = dispatch.clone();
+                    for (name, registers) in THREADS {
+                        let (span, dispatch) = (tracing::info_span!("moved"), dispatch.clone());
                         let body = move || {
-                            name.into_iter().for_each(register_thread);
+                            if registers {
+                                register_thread(name);
+                            }
                             tracing::dispatcher::with_default(&dispatch, || {
                                 span.in_scope(|| tracing::info!(target: "other thread", "x"));
                                 drop(span);
                             });
                         };
-                        std::thread::spawn(body).join().expect("thread");
-                    };
-                    end(None, to_unregistered);
-                    end(Some("other"), to_registered);
+                        let thread = std::thread::Builder::new().name(name.to_owned());
+                        thread
+                            .spawn(body)
+                            .expect("thread")
+                            .join()
+                            .expect("no panic");
+                    }
                 });
                 assert_eq!(names(&markers), [""; 0]);
-                let other = typed_markers(&read, "other");
-                assert_eq!(names(&other), ["other thread", "moved"]);
-                assert_eq!(other[0].text("span"), other[1].text("span"));
+                for (name, _) in THREADS {
+                    let other = typed_markers(&read, name);
+                    assert_eq!(names(&other), ["other thread", "moved"], "{name}");
+                    assert_eq!(other[0].text("span"), other[1].text("span"), "{name}");
+                }
             });
         })
     });

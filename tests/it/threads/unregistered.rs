@@ -383,13 +383,14 @@ fn thread_that_has_unregistered_is_left_alone() {
 #[test]
 fn thread_that_awaits_the_sampling_signal_does_not_receive_it() {
     isolated(|| {
-        let session = start();
         let received = std::sync::Arc::new(AtomicI32::new(0));
         let thread_received = std::sync::Arc::clone(&received);
+        let (blocks, has_blocked) = mpsc::channel();
         let thread = Busy::start("awaits", move |end| {
             let mut all = nix::sys::signal::SigSet::all();
             all.remove(nix::sys::signal::Signal::SIGSEGV);
             all.thread_block().expect("a mask");
+            blocks.send(()).expect("the test waits");
             while matches!(end.try_recv(), Err(mpsc::TryRecvError::Empty)) {
                 let wait = libc::timespec {
                     tv_sec: 0,
@@ -401,6 +402,9 @@ fn thread_that_awaits_the_sampling_signal_does_not_receive_it() {
                 thread_received.fetch_max(signal, Ordering::Relaxed);
             }
         });
+        // A thread that answers a signal and then blocks it may receive the next one.
+        has_blocked.recv().expect("the thread");
+        let session = start();
         let read = profile_with(session, "awaits", 50);
         drop(thread);
         assert_eq!(received.load(Ordering::Relaxed), 0);

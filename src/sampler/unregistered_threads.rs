@@ -18,7 +18,7 @@ use crate::platform::{
 use crate::state::{ActivePs, Session, SessionCounts};
 use crate::threads::{MAIN_THREAD_NAME, OffThreadRef, ThreadRegistrationInfo, ThreadRegistry};
 use crate::types::{Features, ThreadId, TimeStamp};
-use crate::util::allocator_has;
+use crate::util::{PsLock, allocator_has};
 
 /// Minimum time between two reads of the list, as a multiple of how long the last one took: about
 /// 5 % of a processor while many threads begin and end beside many that live.
@@ -366,10 +366,20 @@ fn found_thread(thread: ThreadId, found_at: TimeStamp) -> Option<OffThreadRef> {
 
 /// Reads the name of a thread. Returns whether it is another one than before.
 fn read_name(thread: &OffThreadRef) -> bool {
-    let is_main = thread.unlocked_const_reader().info().is_main;
-    let thread = thread.unlocked_const_reader_and_atomic_rw();
-    let name = read_thread_name(thread.tid()).filter(|_| !is_main);
-    name.is_some_and(|name| thread.set_system_name(&name))
+    if thread.unlocked_const_reader().info().is_main {
+        return false;
+    }
+    let reader = thread.unlocked_const_reader_and_atomic_rw();
+    let before = reader.system_name();
+    let name = read_thread_name(reader.tid()).filter(|name| *name != before);
+    name.is_some_and(|name| {
+        let lock = PsLock::acquire();
+        // A thread that registers itself meanwhile has read a newer name.
+        reader.system_name() == before
+            && thread
+                .unlocked_rw_for_locked_profiler()
+                .set_system_name(&name, &lock)
+    })
 }
 
 #[cfg(test)]

@@ -288,6 +288,11 @@ fn register_as(
         OffThreadRef::of_found_thread(info, &system_name, tid)
     });
     let data = registration.data();
+    if name.is_none() {
+        // The sampler may have found the thread before the thread had a name of its own.
+        let data = registration.unlocked_rw_for_locked_profiler();
+        data.set_system_name(&system_name, &lock);
+    }
     if is_main_thread() {
         data.set_given_name(MAIN_THREAD_NAME.to_owned());
     } else if let Some(name) = name {

@@ -203,17 +203,17 @@ pub(crate) struct UnlockedConstReaderAndAtomicRw<'r>(UnlockedConstReader<'r>);
 impl UnlockedConstReaderAndAtomicRw<'_> {
     /// Returns the thread's name.
     ///
-    /// The given name is written by the thread itself, the system's by the sampler. Read by any
+    /// The given name is written by the thread itself, the system's also by the sampler. Read by any
     /// thread. Lock: none.
     pub(crate) fn name(&self) -> String {
         self.0.0.name.get()
     }
 
-    /// Sets the name that the system reports. Returns false if that is the one it had.
+    /// Returns the name that the system reported last.
     ///
-    /// Written by the sampler. Read by any thread. Lock: none.
-    pub(crate) fn set_system_name(&self, name: &str) -> bool {
-        self.0.0.name.set_system(name)
+    /// Written by the sampler and by the thread itself. Read by any thread. Lock: none.
+    pub(crate) fn system_name(&self) -> String {
+        self.0.0.name.system()
     }
 
     /// Returns whether the thread has registered. Otherwise the sampler has found it.
@@ -339,6 +339,13 @@ impl<'r> UnlockedRwForLockedProfiler<'r> {
             update(&mut data);
             place.set(Some(data));
         }
+    }
+
+    /// Sets the name that the system reports. Returns false if that is the one it had.
+    ///
+    /// Written by the sampler and by the thread itself. Lock: the `PsLock`.
+    pub(crate) fn set_system_name(&self, name: &str, lock: &PsLock) -> bool {
+        self.data().name.set_system(name, lock)
     }
 
     /// Sets what a session records of the thread. To record nothing, call

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use once_cell::race::OnceBox;
 
-use crate::util::cut_at_character;
+use crate::util::{PsLock, cut_at_character};
 
 /// Size of the kernel's buffer for a name, in bytes, with the terminating zero.
 const SYSTEM_BYTES: usize = 16;
@@ -40,9 +40,13 @@ impl ThreadName {
         let _ = self.given.set(Box::new(name));
     }
 
-    /// Sets the name that the system reports now. Returns false if that is the one it had. Called
-    /// by one thread at a time.
-    pub(crate) fn set_system(&self, name: &str) -> bool {
+    /// Returns the name that the system reported last.
+    pub(crate) fn system(&self) -> String {
+        self.system.get()
+    }
+
+    /// Sets the name that the system reports. Returns false if that is the one it had.
+    pub(crate) fn set_system(&self, name: &str, _proof: &PsLock) -> bool {
         let is_new = self.system.get() != cut(name);
         if is_new {
             self.system.set(name);
@@ -72,6 +76,7 @@ struct SystemName {
 }
 
 impl SystemName {
+    /// Sets the name. Called by one thread at a time.
     fn set(&self, name: &str) {
         let mut bytes = [0; SYSTEM_BYTES];
         let name = cut(name);
@@ -123,12 +128,14 @@ mod tests {
     fn given_name_hides_the_systems() {
         let name = ThreadName::of_system("tokio");
         assert_eq!(name.get(), "tokio");
-        assert!(name.set_system("tokio-worker-1234567"));
-        assert!(!name.set_system("tokio-worker-12"), "the same");
+        let lock = PsLock::acquire();
+        assert!(name.set_system("tokio-worker-1234567", &lock));
+        assert!(!name.set_system("tokio-worker-12", &lock), "the same");
         assert_eq!(name.get(), "tokio-worker-12");
         name.set_given("accepts connections".to_owned());
         name.set_given("second".to_owned());
-        name.set_system("third");
+        name.set_system("third", &lock);
+        assert_eq!(name.system(), "third");
         assert_eq!(name.get(), "accepts connections");
         assert_eq!(ThreadName::given("one".to_owned()).get(), "one");
     }
@@ -139,8 +146,9 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for _ in 0..10_000 {
-                    name.set_system("bbbbbbbbbbbbbbb");
-                    name.set_system("aaaaaaaaaaaaaaa");
+                    let lock = PsLock::acquire();
+                    name.set_system("bbbbbbbbbbbbbbb", &lock);
+                    name.set_system("aaaaaaaaaaaaaaa", &lock);
                 }
             });
             for _ in 0..10_000 {

@@ -32,7 +32,12 @@ pub fn register_thread(name: &str) {
 }
 
 /// Undoes one registration of the calling thread. Undoing the last one ends the registration, and the
-/// thread is not sampled any more until it registers again. Further calls do nothing.
+/// running session does not sample the thread any more until it registers again. Further calls do
+/// nothing.
+///
+/// A session that begins later samples the thread as one that has not registered, but without labels
+/// and markers. To keep a thread out of every session, exclude it by
+/// [`filters`](crate::StartParams::filters).
 #[doc(alias = "profiler_unregister_thread")]
 pub fn unregister_thread() {
     backend::unregister_thread();

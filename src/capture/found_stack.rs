@@ -2,13 +2,15 @@
 //!
 //! Nobody tells the bounds of another thread's stack. But glibc and musl place a thread's control
 //! block, to which the thread pointer points, above the stack in the same memory. So if all memory
-//! from the stack pointer to the thread pointer is readable, without the guard page that every stack
-//! has at its end, it is this thread's stack. The main thread's control block lies elsewhere; but a main
+//! from the stack pointer to the thread pointer is readable, without the guard page that nearly every
+//! stack has at its end, it is this thread's stack. The main thread's control block lies elsewhere; but a main
 //! thread that has not registered has no handler that would copy its stack.
 //!
 //! **Contract** (cited below):
 //! - *own stack*: memory between a thread's stack pointer and its control block, all of which is
-//!   readable, belongs to its stack, and stays readable until the thread ends.
+//!   readable, belongs to its stack, and stays readable until the thread ends. Not covered: a stack
+//!   without a guard page, with other memory directly below it. If the thread runs a coroutine in that
+//!   memory, and some of the memory in between is unmapped meanwhile, a copy may fault.
 
 use crate::capture::capture_slot::{CaptureSlot, OTHER_STACK_BYTES};
 use crate::platform::{MemoryPiece, StackBounds, read_guarded};

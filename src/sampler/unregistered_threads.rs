@@ -6,7 +6,7 @@
 //! that it is not read on each tick. The cost with a thousand sleeping threads is that of the one
 //! call.
 //!
-//! A thread that the application has registered and unregistered is left alone.
+//! A thread that the application has registered and unregistered is left alone until the next session.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -17,7 +17,7 @@ use crate::platform::{
 };
 use crate::state::{ActivePs, Session, SessionCounts};
 use crate::threads::{MAIN_THREAD_NAME, OffThreadRef, ThreadRegistrationInfo, ThreadRegistry};
-use crate::types::{Features, ThreadId, TimeStamp};
+use crate::types::{Features, ThreadFilter, ThreadId, TimeStamp};
 use crate::util::{PsLock, allocator_has};
 
 /// Minimum time between two reads of the list, as a multiple of how long the last one took: about
@@ -65,6 +65,8 @@ struct NameCheck {
     wait_ns: u64,
     /// The thread's CPU clock at the last check; 0 if it could not be read.
     cpu_ns: u64,
+    /// Whether the filters have been applied.
+    is_selected: bool,
 }
 
 /// The search for threads that have not registered. Used by the sampler.
@@ -146,6 +148,7 @@ impl UnregisteredThreads {
         if self.list.read(&mut self.listed).is_err() {
             return false;
         }
+        let listed_at = monotonic_now();
         // Asked after the list was read, and before the threads are told apart.
         let has_unknown_own = is_own_thread_beginning();
         self.listed.sort_unstable();
@@ -175,7 +178,7 @@ impl UnregisteredThreads {
                 None => new.push(thread),
             }
         }
-        self.add_new(session, &new, now);
+        self.add_new(session, &new, (now, listed_at));
         true
     }
 
@@ -196,7 +199,13 @@ impl UnregisteredThreads {
         }
     }
 
-    fn add_new(&mut self, session: &Session, new: &[ThreadId], now: TimeStamp) {
+    /// Adds threads that were found on a tick, in a list that was read a little later.
+    fn add_new(
+        &mut self,
+        session: &Session,
+        new: &[ThreadId],
+        (now, listed_at): (TimeStamp, TimeStamp),
+    ) {
         let needed_bytes = new.len() * NEW_THREAD_BYTES + ThreadRegistry::growth_bytes();
         if !new.is_empty() && !allocator_has(needed_bytes) {
             self.is_stale = true;
@@ -206,13 +215,17 @@ impl UnregisteredThreads {
         let found_at = if is_first { session.started_at } else { now };
         let found = new
             .iter()
-            .filter_map(|&thread| found_thread(thread, found_at));
+            .filter_map(|&thread| found_thread(thread, found_at, listed_at));
         // Their names are read without a lock.
         let found: Vec<_> = found.collect();
         if found.is_empty() {
             return;
         }
         let samples = self.samples;
+        // A new thread has the name of the one that created it, and gets its own soon. A filter that
+        // looks at names waits for the first check of it.
+        let selects_at_once =
+            is_first || ThreadFilter::new(&session.settings.filters).selects_all();
         // If they are not sampled, no session has them.
         let selected = ActivePs::with(session, |active, lock| {
             let mut threads = active.threads.borrow_mut();
@@ -221,7 +234,7 @@ impl UnregisteredThreads {
                 let id = thread.unlocked_const_reader_and_atomic_rw().tid();
                 ThreadRegistry::find(id)
                     .is_none()
-                    .then(|| samples && threads.add(thread, lock))
+                    .then(|| samples && selects_at_once && threads.add(thread, lock))
             };
             found.iter().map(selects).collect::<Vec<_>>()
         });
@@ -236,13 +249,13 @@ impl UnregisteredThreads {
                 Some(false) => Known::NotSelected(thread),
             };
             self.known.insert(id, known);
-            // A thread begins with the name of the one that created it, and gets its own soon.
             let wait_ns = session.settings.interval.as_nanos() as u64;
             self.names.push(Reverse(NameCheck {
                 due: now.plus_ns(wait_ns),
                 thread: id,
                 wait_ns,
                 cpu_ns: 0,
+                is_selected: selects_at_once,
             }));
         }
     }
@@ -260,7 +273,8 @@ impl UnregisteredThreads {
                 continue;
             };
             let cpu_ns = thread_cpu_ns(check.thread).unwrap_or(0);
-            if check.may_have_another_name(cpu_ns) && read_name(&thread) {
+            let is_renamed = check.may_have_another_name(cpu_ns) && read_name(&thread);
+            if is_renamed || !check.is_selected {
                 renamed.push(thread);
             }
             self.names.push(Reverse(check.next(now, cpu_ns)));
@@ -268,7 +282,7 @@ impl UnregisteredThreads {
         self.select_renamed(session, &renamed);
     }
 
-    /// Records threads whose new names the filters select.
+    /// Applies the filters to threads with new names.
     fn select_renamed(&mut self, session: &Session, renamed: &[OffThreadRef]) {
         if renamed.is_empty() || !self.samples {
             return;
@@ -302,6 +316,7 @@ impl NameCheck {
             due: now.plus_ns(wait_ns),
             wait_ns,
             cpu_ns,
+            is_selected: true,
             ..self
         }
     }
@@ -349,7 +364,11 @@ impl Known {
 }
 
 /// Returns a thread that has not registered, with the system's name. `None` if it has ended.
-fn found_thread(thread: ThreadId, found_at: TimeStamp) -> Option<OffThreadRef> {
+fn found_thread(
+    thread: ThreadId,
+    found_at: TimeStamp,
+    listed_at: TimeStamp,
+) -> Option<OffThreadRef> {
     let name = read_thread_name(thread)?;
     let is_main = thread.to_number() == current_process_id().to_number();
     let info = ThreadRegistrationInfo {
@@ -361,7 +380,11 @@ fn found_thread(thread: ThreadId, found_at: TimeStamp) -> Option<OffThreadRef> {
         true => MAIN_THREAD_NAME,
         false => &name,
     };
-    Some(OffThreadRef::of_found_thread(info, name, thread))
+    Some(OffThreadRef::of_found_thread(
+        info,
+        name,
+        (thread, listed_at),
+    ))
 }
 
 /// Reads the name of a thread. Returns whether it is another one than before.
@@ -395,6 +418,7 @@ mod tests {
             thread: current_thread_id(),
             wait_ns: 1_000_000,
             cpu_ns: 0,
+            is_selected: true,
         };
         let mut reads = 0;
         while check.due.since_ns(begin) < 60_000_000_000 {

@@ -238,9 +238,17 @@ pub(crate) const REGISTRATION_HOOKS: RegistrationHooks = RegistrationHooks {
         active.threads.borrow().find_unregistered(tid)
     },
     registered: |thread, lock| {
-        with_running_threads(lock, |threads| {
-            threads.add(thread, lock);
-        });
+        let Some(active) = ACTIVE_PS.get(lock) else {
+            return;
+        };
+        let tid = thread.unlocked_const_reader_and_atomic_rw().tid();
+        // A thread that has ended unnoticed had the same id.
+        let earlier = active.threads.borrow().find_unregistered(tid);
+        if let Some(earlier) = earlier.filter(|earlier| !earlier.is(thread)) {
+            active.end_unregistered(&earlier, monotonic_now(), lock);
+        }
+        active.threads.borrow_mut().add(thread, lock);
+        active.report_kept_bytes();
     },
     unregistered: |thread, lock| {
         with_running_threads(lock, |threads| threads.end_thread(thread, lock));

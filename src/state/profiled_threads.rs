@@ -78,18 +78,24 @@ impl ProfiledThreads {
     }
 
     /// Adds a thread if the session records it, and returns whether it does. If it already records
-    /// the thread, it continues to: a thread's name may change.
+    /// the thread, it continues to: a thread's name may change. But it no longer samples a thread
+    /// whose new name is excluded.
     pub(crate) fn add(&mut self, thread: &OffThreadRef, lock: &PsLock) -> bool {
         let unlocked = thread.unlocked_rw_for_locked_profiler();
         let name = unlocked.name();
         let tid = unlocked.tid();
-        let is_selected = self.filter.selects(&name, tid, current_process_id());
-        let matches = self.filter.matches(&name, tid, current_process_id());
+        let process = current_process_id();
+        let is_selected = self.filter.selects(&name, tid, process);
+        let matches = self.filter.matches(&name, tid, process);
         (self.matched.iter_mut().zip(matches)).for_each(|(matched, matches)| *matched |= matches);
         let features =
             ThreadProfilingFeatures::in_session(self.session.settings.features, is_selected);
         let before = unlocked.profiled_thread_data(lock);
         if features == ThreadProfilingFeatures::NOT_PROFILED {
+            if let Some(data) = before.filter(|_| self.filter.excludes(&name, tid, process)) {
+                unlocked.set_profiling_features(self.session.generation, features, data, lock);
+                self.session.thread_changes.raise();
+            }
             return before.is_some();
         }
         let data = before.unwrap_or(ProfiledThreadData {
@@ -401,7 +407,8 @@ mod tests {
             is_main: false,
             registered_at: TimeStamp::default(),
         };
-        OffThreadRef::of_found_thread(info, "found", current_thread_id())
+        let id = (current_thread_id(), TimeStamp::default());
+        OffThreadRef::of_found_thread(info, "found", id)
     }
 
     #[test]

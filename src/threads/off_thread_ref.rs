@@ -22,12 +22,13 @@ impl OffThreadRef {
     }
 
     /// Creates a reference to a thread that has not registered. `name` is the system's.
-    pub(crate) fn of_found_thread(info: ThreadRegistrationInfo, name: &str, tid: ThreadId) -> Self {
-        Self::new(ThreadRegistrationData::new(
-            info,
-            ThreadName::of_system(name),
-            tid,
-        ))
+    pub(crate) fn of_found_thread(
+        info: ThreadRegistrationInfo,
+        name: &str,
+        (tid, had_tid_at): (ThreadId, TimeStamp),
+    ) -> Self {
+        let data = ThreadRegistrationData::new(info, ThreadName::of_system(name), tid);
+        Self::new(data.had_tid_at(had_tid_at))
     }
 
     /// Returns all data of the thread.

@@ -273,19 +273,15 @@ fn register_as(
     } else {
         String::new()
     };
-    let found = (hooks.found)(tid, &PsLock::acquire());
-    // Asked without the lock, because it reads a file.
-    let found = found.filter(is_calling_thread);
-    let lock = PsLock::acquire();
-    // The session may have ended meanwhile, or have begun and found the thread.
-    let found = (hooks.found)(tid, &lock).filter(|now| found.is_some_and(|found| found.is(now)));
+    let (found, lock) = found_data(tid, hooks);
     let registration = found.unwrap_or_else(|| {
         let info = ThreadRegistrationInfo {
             serial: ThreadRegistry::next_serial(),
             is_main: is_main_thread(),
             registered_at: monotonic_now(),
         };
-        OffThreadRef::of_found_thread(info, &system_name, tid)
+        let had_tid_at = info.registered_at;
+        OffThreadRef::of_found_thread(info, &system_name, (tid, had_tid_at))
     });
     let data = registration.data();
     if name.is_none() {
@@ -302,6 +298,29 @@ fn register_as(
     ThreadRegistry::add(&registration);
     (hooks.registered)(&registration, &lock);
     registration
+}
+
+/// Returns the data that the sampler has of the calling thread, and the lock that keeps the sampler
+/// from finding the thread.
+fn found_data(tid: ThreadId, hooks: RegistrationHooks) -> (Option<OffThreadRef>, PsLock) {
+    let mut asked: Option<(OffThreadRef, bool)> = None;
+    loop {
+        let lock = PsLock::acquire();
+        let Some(found) = (hooks.found)(tid, &lock) else {
+            return (None, lock);
+        };
+        // The sampler may have found the thread, or another session may have begun, meanwhile.
+        match &asked {
+            Some((before, is_own)) if before.is(&found) => {
+                return (is_own.then_some(found), lock);
+            }
+            _ => {}
+        }
+        drop(lock);
+        // Asked without the lock, because it reads a file.
+        let is_own = is_calling_thread(&found);
+        asked = Some((found, is_own));
+    }
 }
 
 /// Returns whether the sampler has found the calling thread, and not an earlier one, which had the

@@ -135,6 +135,12 @@ impl ThreadRegistrationData {
         self.unregistered_at.store(at.0.max(1), Ordering::Release);
     }
 
+    /// Sets a time at which the thread had its id.
+    pub(crate) fn had_tid_at(self, time: TimeStamp) -> Self {
+        self.had_tid_at.store(time.0, Ordering::Relaxed);
+        self
+    }
+
     pub(crate) fn unlocked_const_reader(&self) -> UnlockedConstReader<'_> {
         UnlockedConstReader(self)
     }

@@ -158,8 +158,10 @@ impl StartParams {
     /// runtime that must not be interrupted. A list that only excludes selects all other threads.
     ///
     /// A thread that has not registered is selected by the name that the system has for it, of at
-    /// most 15 bytes. If it renames itself, the filters are applied again within moments, or within
-    /// 10 s if the thread is old. A thread that was selected stays selected.
+    /// most 15 bytes. A new thread has the name of the one that created it, so filters by name wait
+    /// for one interval before they select it. If it renames itself later, they are applied again
+    /// within moments, or within 10 s if the thread is old. A thread that was selected stays
+    /// selected, unless its new name is excluded.
     #[must_use]
     pub fn filters<S: Into<String>>(mut self, filters: impl IntoIterator<Item = S>) -> Self {
         self.filters = filters.into_iter().map(Into::into).collect();

@@ -41,6 +41,20 @@ impl ThreadFilter {
         is_selected || !has_selecting
     }
 
+    /// Returns whether a filter after a `-` excludes such a thread.
+    pub(crate) fn excludes(&self, thread_name: &str, tid: ThreadId, process: ProcessId) -> bool {
+        let mut matches = (self.lowercased.iter()).zip(self.matches(thread_name, tid, process));
+        matches.any(|(filter, matches)| matches && filter.starts_with('-'))
+    }
+
+    /// Returns whether the filters select every thread, whatever its name.
+    pub(crate) fn selects_all(&self) -> bool {
+        let selects_all = |filter: &String| matches!(filter.as_str(), "" | "*");
+        let excludes = |filter: &String| filter.starts_with('-');
+        !self.lowercased.iter().any(excludes)
+            && (self.lowercased.is_empty() || self.lowercased.iter().any(selects_all))
+    }
+
     /// Returns for each filter whether it selects or excludes a thread with this name and id in this
     /// process.
     pub(crate) fn matches(
@@ -133,6 +147,26 @@ mod tests {
         assert!(!selects(&["worker", "-worker 2"], "Worker 2", 77));
         assert!(!selects(&["worker", "-worker 2"], "other", 77));
         assert!(selects(&["-"], "any", 77), "excludes nothing");
+    }
+
+    #[test]
+    fn excludes_and_selects_all_tell_the_filters_apart() {
+        let filter = |filters: &[&str]| {
+            ThreadFilter::new(&filters.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        let (tid, own) = (ThreadId::from_number(77), ProcessId::from_number(42));
+        assert!(filter(&["*", "-GC"]).excludes("gc thread", tid, own));
+        assert!(!filter(&["*", "-GC"]).excludes("worker", tid, own));
+        assert!(
+            !filter(&["worker"]).excludes("gc thread", tid, own),
+            "only not selected"
+        );
+        for all in [&[][..], &["*"], &["worker", ""]] {
+            assert!(filter(all).selects_all(), "{all:?}");
+        }
+        for some in [&["worker"][..], &["-GC"], &["*", "-GC"], &["pid:42"]] {
+            assert!(!filter(some).selects_all(), "{some:?}");
+        }
     }
 
     #[test]

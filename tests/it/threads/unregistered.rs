@@ -319,6 +319,50 @@ fn filters_select_and_exclude_by_name_and_id() {
 }
 
 #[test]
+fn new_thread_is_not_selected_by_the_name_of_its_creator() {
+    isolated(|| {
+        let params = StartParams::default().filters(["-excluded"]);
+        let session = ProfilerSession::start(params).expect("start");
+        for _ in 0..100 {
+            let thread = Builder::new().name("excluded".to_owned());
+            let thread = thread.spawn(|| one_loop()).expect("a thread");
+            thread.join().expect("no panic");
+        }
+        let read = Read::from_profile(&session.finish().expect("a profile"));
+        assert_eq!(other_names(&read), [""; 0]);
+    });
+}
+
+#[test]
+fn thread_that_gets_an_excluded_name_is_not_interrupted_any_more() {
+    isolated(|| {
+        let params = StartParams::default().filters(["-excluded"]);
+        let session = ProfilerSession::start(params).expect("start");
+        let (renames, is_told) = mpsc::channel();
+        let thread = Busy::start("worker", move |end| {
+            while matches!(is_told.try_recv(), Err(mpsc::TryRecvError::Empty)) {
+                one_loop();
+            }
+            // SAFETY: the name is a constant.
+            unsafe { libc::pthread_setname_np(libc::pthread_self(), c"excluded".as_ptr()) };
+            spin_until_the_end(&end);
+        });
+        wait_until("the thread is sampled", || sample_count("worker") > 5);
+        renames.send(()).expect("the thread waits");
+        wait_until("the new name is known", || sample_count("excluded") > 5);
+        // One sample may have been under way.
+        let before = sample_count("excluded");
+        for _ in 0..30 {
+            one_loop();
+        }
+        let read = Read::from_profile(&session.finish().expect("a profile"));
+        drop(thread);
+        let after = read.samples("excluded").len();
+        assert!(after <= before + 1, "{after} after {before}");
+    });
+}
+
+#[test]
 fn feature_leaves_unregistered_threads_out() {
     isolated(|| {
         let _busy = Busy::spinning("busy");

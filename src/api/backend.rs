@@ -26,7 +26,7 @@ pub(crate) use crate::session::{
     add_state_change_callback, begin_event, buffer_info, callback_after_sampling,
     capture_backtrace, clear_all_pages, control_by_signals, default_options, end_event,
     end_guarded_session, ensure_started, env_vars_for_child_process, features_if_active,
-    features_if_active_and_unpaused, freeze, init, init_and_save_at_exit, is_active,
+    features_if_active_and_unpaused, freeze, init, init_with_end, is_active,
     is_active_and_unpaused, is_current_thread, is_other_thread_being_profiled, is_paused,
     is_sampling_paused, is_thread_being_profiled, is_thread_registered, main_thread_id,
     own_thread_id, pause, pause_sampling, received_exit_profile, register_page,

@@ -20,7 +20,9 @@ use crate::types::{StartError, StartParams};
 ///
 /// # Ends of the program
 /// If `MOZ_PROFILER_SHUTDOWN` names a file, or [`save_at_exit`](AutoProfilerInitBuilder::save_at_exit)
-/// does, the profile is saved once, whole, however the program ends:
+/// does, the profile is saved once, whole, however the program ends. So is a report printed, if
+/// `MOZ_PROFILER_REPORT=1` or [`report_at_exit`](AutoProfilerInitBuilder::report_at_exit) asks for it.
+/// The ends are:
 ///
 /// - The guard is dropped, because `main` returns or panics.
 /// - Any thread calls [`std::process::exit`], or C's `exit`. That thread waits for the save.
@@ -83,9 +85,10 @@ impl Drop for AutoProfilerInit {
 /// # fn main() -> Result<(), gekkota::StartError> {
 /// let _profiler = AutoProfilerInit::builder()
 ///     .save_at_exit("out-%p.json")
+///     .report_at_exit()
 ///     .init();
 /// gekkota::profiler_start(StartParams::default())?;
-/// // … The profile is saved however the program ends.
+/// // … The profile is saved, and reported, however the program ends.
 /// # Ok(())
 /// # }
 /// ```
@@ -93,6 +96,7 @@ impl Drop for AutoProfilerInit {
 #[must_use = "only `init` initializes the profiler"]
 pub struct AutoProfilerInitBuilder {
     file: Option<PathBuf>,
+    reports: bool,
 }
 
 impl AutoProfilerInitBuilder {
@@ -103,11 +107,21 @@ impl AutoProfilerInitBuilder {
         self
     }
 
+    /// Prints a report about the last profile to standard error at the end of the program, as
+    /// `MOZ_PROFILER_REPORT=1` does.
+    ///
+    /// The variable has precedence: `MOZ_PROFILER_REPORT=0` turns the report off.
+    pub fn report_at_exit(mut self) -> Self {
+        self.reports = true;
+        self
+    }
+
     /// Calls [`profiler_init`], and applies the options. Prints an error to standard error.
     pub fn init(self) -> AutoProfilerInit {
-        match self.file {
-            Some(path) => backend::init_and_save_at_exit(&path),
-            None => backend::init(),
+        if self.file.is_some() || self.reports {
+            backend::init_with_end(self.file.as_deref(), self.reports);
+        } else {
+            backend::init();
         }
         AutoProfilerInit {
             begun: Instant::now(),

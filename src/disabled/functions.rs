@@ -40,7 +40,7 @@ pub(crate) enum CodeRangeToken {}
 
 pub(crate) fn init() {}
 
-pub(crate) fn init_and_save_at_exit(_: &Path) {}
+pub(crate) fn init_with_end(_: Option<&Path>, _: bool) {}
 
 /// Options for writing a profile. No profile is ever written, so their creation sets the progress
 /// to done.

@@ -12,7 +12,7 @@ use crate::buffer::BufferForkGuard;
 use crate::event_loop::EventWatches;
 use crate::labels::{ScriptFunctions, hold_script_functions_for_fork};
 use crate::platform::{
-    ForkHooks, LoaderForkGuard, forget_own_threads_in_child, hold_loader_for_fork,
+    ForkHooks, LoaderForkGuard, close_gate, forget_own_threads_in_child, hold_loader_for_fork,
     install_fork_handlers, reset_clock_calibration_in_child,
 };
 use crate::sampler::{
@@ -116,6 +116,7 @@ fn child() {
     disown_callbacks_in_child();
     reset_clock_calibration_in_child();
     forget_own_threads_in_child();
+    close_gate();
     let held = take_held();
     if held.is_none() {
         refuse_calls_of_current_thread();

@@ -5,8 +5,9 @@ use std::path::Path;
 use crate::platform::StandardStream;
 use crate::session::env::{env_notices, environment, look_on};
 use crate::session::notices;
+use crate::session::save::expand_path;
 use crate::session::shutdown_file::{Destination, destination, is_forked, note_saved};
-use crate::session::snapshot::{FrozenProfile, freeze, take_kept};
+use crate::session::snapshot::{FrozenProfile, freeze_unnoticed, take_kept};
 
 /// Saves and reports the last profile, as far as the variables or the application ask for it: that
 /// of the running session, or of the last `ProfilerSession` that ended.
@@ -16,7 +17,7 @@ pub(crate) fn use_last_profile() {
         return;
     }
     let path = environment::shutdown_path();
-    match freeze(None).or(kept) {
+    match freeze_unnoticed(None).or(kept) {
         None => env_notices::notify_no_profile_at_shutdown(path.as_deref(), is_forked()),
         Some(profile) => save_and_report(profile.at_shutdown(), path.as_deref()),
     }
@@ -29,7 +30,10 @@ fn save_and_report(profile: FrozenProfile, path: Option<&Path>) {
         let Destination { path, reason } = destination(asked);
         match profile.save_at_shutdown(&path) {
             Ok(saved) => {
-                note_saved(asked);
+                if reason.is_none() {
+                    // The saved path may lack symbolic links of the one that was asked for.
+                    note_saved(&expand_path(asked));
+                }
                 let reason = reason.map(|reason| format!(", {reason}"));
                 notices::notify(&format!(
                     "saved the profile as {}{}",

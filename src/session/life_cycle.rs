@@ -12,7 +12,7 @@ use crate::session::ends::{
 };
 use crate::session::env::{StartUp, env_notices, environment};
 use crate::session::notices;
-use crate::session::running::LIFE_CYCLE;
+use crate::session::running::{LIFE_CYCLE, running_session};
 use crate::session::save::expand_path;
 use crate::session::shutdown_file::claim;
 use crate::session::signals::{control_by_default_signals, control_by_signals, end_control};
@@ -37,16 +37,27 @@ pub(crate) fn init() {
     init_once();
 }
 
-/// Works like [`init`], and saves the last profile to this file: see `profiler_save_at_exit`.
-pub(crate) fn init_and_save_at_exit(path: &Path) {
+/// Works like [`init`], and saves the last profile to this file, and reports it, if that is asked
+/// for: see `AutoProfilerInitBuilder`.
+pub(crate) fn init_with_end(file: Option<&Path>, reports: bool) {
     if is_any_lock_held_on_current_thread() {
         return;
     }
-    // Before the variables are applied, so that the session's file is known then.
-    environment::set_file_of_application(Some(path));
-    if !init_once()
-        && let Err(error) = save_at_exit(path)
-    {
+    // Before the variables are applied, so that what happens at the end is known then.
+    if file.is_some() {
+        environment::set_file_of_application(file);
+    }
+    if reports {
+        environment::set_report_of_application(true);
+    }
+    if init_once() {
+        return;
+    }
+    let watched = match file {
+        Some(path) => save_at_exit(path),
+        None => watch_ends_if_asked(),
+    };
+    if let Err(error) = watched {
         notices::notify(&error.to_string());
     }
 }
@@ -119,9 +130,12 @@ pub(crate) fn shutdown() {
     }
     if !environment::uses_profile_at_shutdown() {
         env_notices::notify_if_left_running();
+    } else if running_session().is_some() {
+        notify(ProfilingState::GeneratingProfile);
     }
     save_once();
     environment::set_file_of_application(None);
+    environment::set_report_of_application(false);
     env_notices::forget_start();
     end_core();
     stop_watching_ends();

@@ -70,8 +70,8 @@ pub(crate) use event_loops::{
 };
 pub(crate) use fork::ensure_fork_handlers;
 pub(crate) use life_cycle::{
-    end_guarded_session, ensure_started, init, init_and_save_at_exit, shutdown, shutdown_after,
-    start, start_guarded,
+    end_guarded_session, ensure_started, init, init_with_end, shutdown, shutdown_after, start,
+    start_guarded,
 };
 pub(crate) use own_registration::register_if_recorded;
 pub(crate) use pause::{pause, pause_sampling, resume, resume_sampling};

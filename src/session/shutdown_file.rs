@@ -134,13 +134,13 @@ fn reason_to_step_aside(claim: &Claim, path: &Path) -> Option<String> {
     })
 }
 
-/// Notes that this process has written the file, so that it may write it again.
-pub(crate) fn note_saved(path: &Path) {
-    let content = content_of(path);
-    let mut lock = PsLock::acquire();
-    if let Some(claim) = CLAIM.get_mut(&mut lock)
-        && claim.path == path
-    {
+/// Notes that this process has written a file, so that it may write it again. `saved` is the path
+/// without `%p`.
+pub(crate) fn note_saved(saved: &Path) {
+    let claimed = CLAIM.get(&PsLock::acquire()).clone();
+    let is_claimed = claimed.is_some_and(|claim| expand_path(&claim.path) == saved);
+    let content = is_claimed.then(|| content_of(saved)).flatten();
+    if is_claimed && let Some(claim) = CLAIM.get_mut(&mut PsLock::acquire()) {
         claim.content = content;
     }
 }

@@ -15,6 +15,7 @@ use crate::session::notices::{self, notify_unnamed};
 use crate::session::read_profile::ReadProfile;
 use crate::session::running::running_session;
 use crate::session::save::{save_at, save_profile};
+use crate::session::shutdown_file::note_saved;
 use crate::session::write_options::{WriteOptions, default_options, default_options_for};
 use crate::state::{ACTIVE_PS, CORE_PS, Session, core_buffer};
 use crate::stream::{
@@ -43,10 +44,23 @@ pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
     if is_any_lock_held_on_current_thread() {
         return None;
     }
-    let is_asked_for = |running| only.is_none_or(|only| only == running);
-    running_session().filter(|(running, _)| is_asked_for(*running))?;
+    running_session().filter(|(running, _)| is_asked_for(only, *running))?;
     notify(ProfilingState::GeneratingProfile);
-    let (generation, session) = running_session().filter(|(running, _)| is_asked_for(*running))?;
+    freeze_unnoticed(only)
+}
+
+fn is_asked_for(only: Option<Generation>, running: Generation) -> bool {
+    only.is_none_or(|only| only == running)
+}
+
+/// Does the same as [`freeze`], but calls no state-change callback: a callback of the application may
+/// wait for the thread on which the process ends.
+pub(crate) fn freeze_unnoticed(only: Option<Generation>) -> Option<FrozenProfile> {
+    if is_any_lock_held_on_current_thread() {
+        return None;
+    }
+    let (generation, session) =
+        running_session().filter(|(running, _)| is_asked_for(only, *running))?;
     // Waits without the lock, because the sampler needs the lock to proceed.
     session.wait_for_flush();
     let taken_at = monotonic_now();
@@ -191,6 +205,14 @@ fn notify_of(found: &FoundProblems, is_last: bool) {
     }
 }
 
+/// Notes a file that was saved: it may be the one for the last profile.
+fn noted(saved: Result<PathBuf, SaveError>) -> Result<PathBuf, SaveError> {
+    if let Ok(path) = &saved {
+        note_saved(path);
+    }
+    saved
+}
+
 impl FrozenProfile {
     /// Marks the profile as the last one of the process.
     pub(crate) fn at_shutdown(mut self) -> Self {
@@ -291,8 +313,10 @@ impl FrozenProfile {
         path: &Path,
     ) -> Result<PathBuf, SaveError> {
         let options = options.for_file(path)?;
-        self.clone()
-            .save_newest(|profile| save_profile(path, |out| profile.write(&options, out)))
+        let saved = self
+            .clone()
+            .save_newest(|profile| save_profile(path, |out| profile.write(&options, out)));
+        noted(saved)
     }
 
     /// Writes the profile to a file, and frees data as soon as it is written.
@@ -313,9 +337,9 @@ impl FrozenProfile {
     fn save_once_with(self, options: WriteOptions, path: &Path) -> Result<PathBuf, SaveError> {
         // The model's memory does not depend on the buffer's alone.
         if options.format == Format::Gecko && self.has_ample_memory() {
-            return save_profile(path, |out| self.write_once(&options, out));
+            return noted(save_profile(path, |out| self.write_once(&options, out)));
         }
-        self.save_newest(|profile| save_profile(path, |out| profile.write(&options, out)))
+        noted(self.save_newest(|profile| save_profile(path, |out| profile.write(&options, out))))
     }
 
     /// Writes the profile to a file at exactly this path: see [`save_at`].

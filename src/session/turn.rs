@@ -68,7 +68,6 @@ impl Turn {
         let number = LAST_NUMBER.fetch_add(1, Ordering::Relaxed) + 1;
         let thread = current_thread_id();
         loop {
-            // Made without the lock, because it allocates.
             let (wake, woken) = channel();
             let mut lock = PsLock::acquire();
             let running = ACTIVE_PS.get(&lock).as_ref().map(ActivePs::generation);

@@ -6,6 +6,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::platform::has_rights_of_another_user;
 use crate::session::env::environment_table::{
@@ -108,9 +109,20 @@ pub(crate) fn wants_names() -> bool {
     raw_value_of(SYMBOLICATE).is_none_or(|value| value.is_empty() || is_on(&value))
 }
 
+/// Whether the application asked in code for a report.
+static IS_REPORT_OF_APPLICATION: AtomicBool = AtomicBool::new(false);
+
+/// Sets whether a report is printed at shutdown if the variable is not set.
+pub(crate) fn set_report_of_application(is_wanted: bool) {
+    IS_REPORT_OF_APPLICATION.store(is_wanted, Ordering::Relaxed);
+}
+
 /// Returns whether a report is printed at shutdown.
 pub(crate) fn wants_report() -> bool {
-    is_switched_on(REPORT)
+    match raw_value_of(REPORT) {
+        Some(value) => is_on(&value),
+        None => IS_REPORT_OF_APPLICATION.load(Ordering::Relaxed),
+    }
 }
 
 /// Returns whether the profile is used at shutdown.

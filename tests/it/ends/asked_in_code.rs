@@ -18,6 +18,7 @@ fn role_that_asks_in_code() {
         Ok("builder") => gekkota::AutoProfilerInit::builder()
             .save_at_exit(&file)
             .init(),
+        Ok("report") => gekkota::AutoProfilerInit::builder().report_at_exit().init(),
         _ => {
             let profiler = gekkota::AutoProfilerInit::new();
             gekkota::profiler_save_at_exit(&file).expect("it is ready");
@@ -47,6 +48,19 @@ fn program_that_asks_in_code_saves_at_its_end() {
             let ended = ended_with(way, &file, &[]);
             assert_eq!(folder.files(), std::slice::from_ref(&file), "{ended:?}");
             assert_whole(&std::fs::read(&file).expect("text"));
+        }
+    });
+}
+
+#[test]
+fn program_that_asks_in_code_for_a_report_prints_it_at_its_end() {
+    isolated(|| {
+        for (variables, is_printed) in [(&[][..], true), (&[("MOZ_PROFILER_REPORT", "0")], false)] {
+            let folder = Folder::new();
+            let ended = ended_with("report", &folder.0.join("out.json"), variables);
+            assert!(folder.files().is_empty(), "{ended:?}");
+            let has_report = ended.stderr.contains("\nsamples ");
+            assert_eq!(has_report, is_printed, "{variables:?}: {ended:?}");
         }
     });
 }

@@ -5,8 +5,9 @@ use std::cell::Cell;
 use crate::backtrace::{preallocate_words, reset_lost_stacks};
 use crate::labels::set_closed_stack_hook;
 use crate::platform::{
-    current_process_id, install_handler, is_main_thread, monotonic_now, note_standard_streams,
-    prepare_handler, resolve_sampling_signal,
+    current_process_id, install_handler, is_main_thread, is_own_thread, monotonic_now,
+    note_standard_streams, on_own_descriptors, prepare_handler, resolve_sampling_signal,
+    thread_names,
 };
 use crate::sampler::{capture_in_handler, spawn_sampler};
 use crate::session::callbacks::notify;
@@ -21,7 +22,9 @@ use crate::state::{
     UnservedCallbacks, core_buffer,
 };
 use crate::threads::{ThreadRegistry, register_current_thread};
-use crate::types::{Features, Generation, ProfilingState, StartError, StartParams, ThreadFilter};
+use crate::types::{
+    Features, Generation, ProfilingState, StartError, StartParams, ThreadFilter, ThreadId,
+};
 use crate::unwind::{Unwinder, forget_unregistered_code};
 use crate::util::{PsLock, is_any_lock_held_on_current_thread};
 
@@ -266,8 +269,8 @@ pub(crate) struct DeferredCleanup {
     /// Callbacks that still wait for a sampling loop of the session. Dropping them runs them.
     _callbacks: UnservedCallbacks,
     unmatched_filters: Vec<String>,
-    /// Names of the registered threads, for the notice about these filters.
-    registered_threads: Vec<String>,
+    /// The registered threads, for the notice about these filters.
+    registered_threads: Vec<(ThreadId, String)>,
     /// Number of the session's chunks that the system had no memory for.
     refused_chunks: u64,
 }
@@ -277,15 +280,28 @@ impl Drop for DeferredCleanup {
         // Without the variable, the application started the session, and only the profile reports
         // them.
         if !self.unmatched_filters.is_empty() && environment::is_startup_on() {
+            let registered = std::mem::take(&mut self.registered_threads);
             env_notices::notify_unmatched_filters(
                 &self.unmatched_filters,
-                &self.registered_threads,
+                &names_of_threads(registered),
             );
         }
         if self.refused_chunks > 0 && environment::is_startup_on() {
             env_notices::notify_out_of_memory(self.refused_chunks);
         }
     }
+}
+
+/// Returns the names of these threads and of the others that a filter could have selected.
+fn names_of_threads(mut threads: Vec<(ThreadId, String)>) -> Vec<String> {
+    let is_registered = |id: ThreadId| threads.iter().any(|(known, _)| *known == id);
+    let mut others = on_own_descriptors(thread_names);
+    others.retain(|(id, _)| !is_registered(*id) && !is_own_thread(*id));
+    threads.append(&mut others);
+    let mut names: Vec<String> = threads.into_iter().map(|(_, name)| name).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 /// Ends the running session, if any. The caller holds the life-cycle lock, and drops the result
@@ -310,10 +326,9 @@ pub(crate) fn end_session() -> DeferredCleanup {
     let mut registered_threads = Vec::new();
     if !unmatched_filters.is_empty() {
         ThreadRegistry::for_each(&PsLock::acquire(), |thread| {
-            registered_threads.push(thread.unlocked_const_reader_and_atomic_rw().name());
+            let thread = thread.unlocked_const_reader_and_atomic_rw();
+            registered_threads.push((thread.tid(), thread.name()));
         });
-        registered_threads.sort();
-        registered_threads.dedup();
     }
     DeferredCleanup {
         unmatched_filters,

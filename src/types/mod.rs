@@ -123,5 +123,5 @@ pub(crate) use wait::{IDLE_INDEX, Wait};
 #[cfg(has_profiler)]
 pub(crate) use warnings::{
     BUFFER_MEMORY, PROFILER_SECTION, SAMPLER_CPU, Uncovered, Warning, low_coverage, missed_ticks,
-    stripped_program, unavailable_features, unmatched_filters,
+    stripped_program, unavailable_features, unmatched_filters, unregistered_main_thread,
 };

@@ -10,6 +10,7 @@ pub(crate) const SAMPLER_CPU: &str = "CPU time of the sampler";
 pub(crate) const BUFFER_MEMORY: &str = "Memory of the buffer";
 
 const FILTERS: &str = "filters";
+const MAIN_THREAD: &str = "main thread";
 const MISSED_TICKS: &str = "missed ticks";
 /// Length of a session from which on its coverage says something about the program, in ns.
 const SHORT_SESSION_NS: u64 = 1_000_000_000;
@@ -34,8 +35,9 @@ impl Warning {
         }
     }
 
-    pub(crate) fn is_about_filters(&self) -> bool {
-        self.name == FILTERS
+    /// Returns whether the start or the end of a session prints it.
+    pub(crate) fn is_told_elsewhere(&self) -> bool {
+        self.name == FILTERS || self.name == MAIN_THREAD
     }
 }
 
@@ -62,6 +64,8 @@ pub(crate) struct Uncovered {
     pub(crate) samples_unregistered: bool,
     /// Number of threads that ended before their first sample.
     pub(crate) too_short: u64,
+    /// Number of ticks on which a running thread did not answer.
+    pub(crate) unanswered: u64,
     /// Number of threads whose CPU time the system does not tell.
     pub(crate) without_clock: u64,
     /// Number of samples that were dropped for lack of space or memory.
@@ -120,6 +124,13 @@ impl Uncovered {
                 self.too_short
             ));
         }
+        if self.unanswered > 0 {
+            texts.push(format!(
+                "on {} ticks a running thread did not answer: it blocks the sampling signal, for \
+                 example",
+                self.unanswered
+            ));
+        }
         if self.without_clock > 0 {
             texts.push(format!(
                 "the system does not tell the CPU time of {} threads, because of a sandbox for \
@@ -164,19 +175,28 @@ pub(crate) fn missed_ticks(missed: u64, wall_ns: u64, interval_ns: u64) -> Optio
     })
 }
 
+/// Warns that the main thread's samples are missing while it runs.
+pub(crate) fn unregistered_main_thread() -> Warning {
+    Warning::new(
+        MAIN_THREAD,
+        "the main thread is not registered, so its samples are missing while it runs: create the \
+         AutoProfilerInit, or call gekkota::profiler_init, at the beginning of main"
+            .to_owned(),
+    )
+}
+
 /// Warns of filters that have selected no thread. `threads` are the names of the threads that could
 /// have been selected; an empty list says nothing about them.
 pub(crate) fn unmatched_filters(filters: &[String], threads: &[String]) -> Option<Warning> {
     let now = match threads.is_empty() {
-        true => "none is registered now".to_owned(),
-        false => format!("registered now are: {}", some_of(threads)),
+        true => "there are none now".to_owned(),
+        false => format!("now there are: {}", some_of(threads)),
     };
     (!filters.is_empty()).then(|| {
         Warning::new(
             FILTERS,
             format!(
-                "the filters {:?} selected no thread: expected parts of the names of registered \
-                 threads; {now}",
+                "the filters {:?} selected no thread: expected parts of the names of threads; {now}",
                 filters.join(",")
             ),
         )
@@ -252,6 +272,7 @@ mod tests {
             unsampled: many,
             samples_unregistered: false,
             too_short: 5,
+            unanswered: 6,
             without_clock: 3,
             dropped_samples: 4,
         });
@@ -260,6 +281,7 @@ mod tests {
             "rayon-7 and 2 more are not registered",
             "omit the feature",
             "5 threads ended before their first sample",
+            "on 6 ticks a running thread did not answer",
             "CPU time of 3 threads",
             "4 samples were dropped",
         ] {
@@ -281,7 +303,7 @@ mod tests {
         assert_eq!(unmatched_filters(&[], &names(&["main"])), None);
         assert_eq!(unavailable_features(&[]), None);
         let filters = unmatched_filters(&names(&["a", "b"]), &[]).expect("a warning");
-        assert!(filters.text.contains("\"a,b\"") && filters.text.contains("none is registered"));
+        assert!(filters.text.contains("\"a,b\"") && filters.text.contains("there are none"));
         let features = unavailable_features(&["power", "java"]).expect("a warning");
         assert!(features.text.contains("power, java"));
     }

@@ -104,7 +104,7 @@ pub(crate) fn print_report(report: &str) {
 }
 
 /// Prints the warning about filters that have selected no thread of a session. `threads` are the
-/// names of the threads that are registered now.
+/// names of the program's threads now.
 pub(crate) fn notify_unmatched_filters(filters: &[String], threads: &[String]) {
     if !IS_REPORT_PRINTED.load(Ordering::Relaxed)
         && let Some(warning) = unmatched_filters(filters, threads)
@@ -114,14 +114,14 @@ pub(crate) fn notify_unmatched_filters(filters: &[String], threads: &[String]) {
 }
 
 /// Prints the warnings about the last profile of the process, once, if the variables started the
-/// profiler. They are not printed if a report is: the report has them. The end of a session has
-/// printed the warning about its filters.
+/// profiler. They are not printed if a report is: the report has them. The start and the end of a
+/// session have printed those about the main thread and the filters.
 pub(crate) fn notify_warnings(warnings: &[Warning]) {
     static ARE_PRINTED: AtomicBool = AtomicBool::new(false);
     let is_for_user = is_switched_on(STARTUP) && !wants_report();
     let untold = warnings
         .iter()
-        .filter(|warning| !warning.is_about_filters() && !warning.is_about_load);
+        .filter(|warning| !warning.is_told_elsewhere() && !warning.is_about_load);
     if is_for_user && !warnings.is_empty() && !ARE_PRINTED.swap(true, Ordering::Relaxed) {
         untold.for_each(|warning| notices::notify(&warning.text));
     }

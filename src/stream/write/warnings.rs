@@ -8,7 +8,7 @@ use crate::symbols::is_stripped;
 use crate::threads::OffThreadRef;
 use crate::types::{
     Features, ThreadFilter, ThreadId, Uncovered, Warning, low_coverage, missed_ticks,
-    stripped_program, unavailable_features, unmatched_filters,
+    stripped_program, unavailable_features, unmatched_filters, unregistered_main_thread,
 };
 
 /// Returns the warnings about a profile. `wants_names` is whether its functions are to have names.
@@ -27,6 +27,7 @@ pub(crate) fn warnings_about(
         coverage(source, process, wall_ns),
         missed_ticks(count(source, "missed_ticks"), wall_ns, interval_ns),
         unmatched_filters(&source.unmatched_filters, &names_of_threads(source)),
+        has_unregistered_main_thread(source).then(unregistered_main_thread),
         unavailable_features(&unavailable),
         stripped(process).filter(|_| wants_names),
     ];
@@ -40,14 +41,27 @@ fn count(source: &ProfileSource, name: &str) -> u64 {
         .map_or(0, |count| count.1)
 }
 
-/// Returns the names of the registered threads, for a warning about filters.
+/// Returns whether the session samples the main thread, which has not registered.
+fn has_unregistered_main_thread(source: &ProfileSource) -> bool {
+    source.threads.iter().any(|thread| {
+        thread.unlocked_const_reader().info().is_main
+            && !thread.unlocked_const_reader_and_atomic_rw().is_registered()
+    })
+}
+
+/// Returns the names of the program's threads, for a warning about filters; none if no filter needs
+/// it.
 fn names_of_threads(source: &ProfileSource) -> Vec<String> {
+    if source.unmatched_filters.is_empty() {
+        return Vec::new();
+    }
     let selected = source.threads.iter();
     let selected = selected.map(|thread| thread.unlocked_const_reader_and_atomic_rw().name());
     let unselected = source.unselected_threads.iter();
     let mut names: Vec<String> = unselected
         .map(|(_, name)| name.clone())
         .chain(selected)
+        .chain(other_threads(source).into_iter().map(|(_, name)| name))
         .collect();
     names.sort_unstable();
     names.dedup();
@@ -70,12 +84,19 @@ fn coverage(
     let process_ns = deltas.map(|(_, delta)| delta.max(0).unsigned_abs()).sum();
     let threads = process.threads.iter();
     let sampled_ns = threads.map(|thread| thread.samples.cpu_ns()).sum();
-    low_coverage((sampled_ns, process_ns, wall_ns), || uncovered(source))
+    low_coverage((sampled_ns, process_ns, wall_ns), || {
+        let missing_ns = process_ns.saturating_sub(sampled_ns);
+        uncovered(source, missing_ns)
+    })
 }
 
-/// Finds why CPU time may be missing.
-fn uncovered(source: &ProfileSource) -> Uncovered {
+/// Finds why this CPU time may be missing.
+fn uncovered(source: &ProfileSource, missing_ns: u64) -> Uncovered {
     let settings = &source.session.settings;
+    let unanswered = count(source, "unanswered_ticks");
+    // A busy machine leaves some ticks unanswered, too.
+    let interval_ns = settings.interval.as_nanos() as u64;
+    let is_a_reason = unanswered.saturating_mul(interval_ns) > missing_ns / 4;
     let filter = ThreadFilter::new(&settings.filters);
     let unselected = source.unselected_threads.iter();
     let mut unselected: Vec<String> = unselected.map(|(_, name)| name.clone()).collect();
@@ -97,6 +118,7 @@ fn uncovered(source: &ProfileSource) -> Uncovered {
             .features
             .contains(Features::NO_UNREGISTERED_SAMPLING),
         too_short: count(source, "unsampled_threads"),
+        unanswered: if is_a_reason { unanswered } else { 0 },
         without_clock: count(source, "threads_without_clock"),
         dropped_samples: count(source, "dropped_samples"),
     }

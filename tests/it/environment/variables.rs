@@ -413,7 +413,7 @@ fn filter_without_thread_is_reported_by_a_notice_and_in_the_profile() {
             "{notices}"
         );
         let (_, names) = notices
-            .split_once("registered now are: ")
+            .split_once("now there are: ")
             .unwrap_or_else(|| panic!("no names in {notices}"));
         assert!(names.contains("child-main"), "{names}");
         assert_eq!(reported, Some(serde_json::json!(["child-mian"])));

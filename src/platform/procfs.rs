@@ -83,7 +83,7 @@ pub(crate) fn parse_blocked(line: &[u8]) -> Option<BlockedAt> {
     let in_system_call = !line.starts_with(b"-1 ");
     let wait = number.filter(|_| in_system_call).and_then(|number| {
         let mut arguments = line_text.split(' ').skip(1);
-        // The second argument: the operation on a futex.
+        // The second argument: the operation on a futex, or of `fcntl`.
         let second = arguments.nth(1)?.strip_prefix("0x")?;
         wait_in(number, u64::from_str_radix(second, 16).ok()?)
     });
@@ -107,7 +107,7 @@ fn wait_in(number: libc::c_long, second_argument: u64) -> Option<Wait> {
     ];
     #[cfg(not(target_arch = "x86_64"))]
     const OLDER: &[libc::c_long] = &[libc::SYS_accept];
-    const IO: [libc::c_long; 12] = [
+    const IO: [libc::c_long; 13] = [
         libc::SYS_accept4,
         libc::SYS_connect,
         libc::SYS_epoll_pwait,
@@ -119,6 +119,7 @@ fn wait_in(number: libc::c_long, second_argument: u64) -> Option<Wait> {
         libc::SYS_recvfrom,
         libc::SYS_recvmsg,
         libc::SYS_recvmmsg,
+        libc::SYS_sendmmsg,
         libc::SYS_sendmsg,
     ];
     #[cfg(target_arch = "x86_64")]
@@ -138,6 +139,9 @@ fn wait_in(number: libc::c_long, second_argument: u64) -> Option<Wait> {
         libc::FUTEX_LOCK_PI2,
         libc::FUTEX_WAIT_REQUEUE_PI,
     ];
+    /// `futex_wait`, which the crate `libc` does not name.
+    const FUTEX_WAIT: libc::c_long = 455;
+    const FILE_LOCKS: [i32; 2] = [libc::F_SETLKW, libc::F_OFD_SETLKW];
     if number == libc::SYS_futex {
         let operation = second_argument as i32 & libc::FUTEX_CMD_MASK;
         return Some(if LOCKS.contains(&operation) {
@@ -149,7 +153,11 @@ fn wait_in(number: libc::c_long, second_argument: u64) -> Option<Wait> {
     match number {
         libc::SYS_nanosleep | libc::SYS_clock_nanosleep => Some(Wait::Timer),
         libc::SYS_sendto => Some(Wait::Io),
+        libc::SYS_futex_waitv | FUTEX_WAIT => Some(Wait::Futex),
         libc::SYS_flock => Some(Wait::Lock),
+        libc::SYS_fcntl if FILE_LOCKS.contains(&(second_argument as i32)) => Some(Wait::Lock),
+        // A wait with a time limit that a stop has interrupted.
+        libc::SYS_restart_syscall => Some(Wait::Other),
         // A process may wait for the child of `vfork`, or for signals.
         _ if SIGNALS.contains(&number) || PAUSE == Some(number) => Some(Wait::Other),
         _ if WORK.contains(&number) || number == libc::SYS_semop => Some(Wait::Work),
@@ -373,6 +381,10 @@ mod tests {
         assert_eq!(wait("202 0x7ff6 0x86"), Some(Wait::Lock), "FUTEX_LOCK_PI");
         assert_eq!(wait("232 0x3 0x7ff6"), Some(Wait::Io), "epoll_wait");
         assert_eq!(wait("61 0xffffffff 0x0"), Some(Wait::Work), "wait4");
+        assert_eq!(wait("449 0x7ff6 0x2"), Some(Wait::Futex), "futex_waitv");
+        assert_eq!(wait("72 0x3 0x7"), Some(Wait::Lock), "F_SETLKW");
+        assert_eq!(wait("72 0x3 0x6"), None, "F_SETLK");
+        assert_eq!(wait("219 0x7ff6 0x0"), Some(Wait::Other), "restart_syscall");
         assert_eq!(wait("0 0x3 0x7ff6"), None, "read, perhaps of a disk");
         assert_eq!(wait("74 0x3 0x7ff6"), None, "fsync");
         assert!(may_wait_for_peer(b"0 0x3 0x7ff6") && !may_wait_for_peer(b"74 0x3"));

@@ -82,6 +82,9 @@ pub(crate) struct CaptureSlot {
     /// Bounds of the stack; [`StackBounds::NONE`] if they are not known.
     stack_low: AtomicU64,
     stack_top: AtomicU64,
+    /// Whether the bounds are those of a thread that has not registered, as far as they could be
+    /// found. Written by the sampler.
+    has_found_bounds: AtomicBool,
     /// Maximum size of the copy of a stack whose bounds do not contain the stack pointer, in bytes.
     other_stack_bytes: AtomicUsize,
     pub(crate) profiling_stack: AtomicPtr<ProfilingStack>,
@@ -116,6 +119,7 @@ impl CaptureSlot {
             canceled: AtomicU32::new(0),
             stack_low: AtomicU64::new(0),
             stack_top: AtomicU64::new(0),
+            has_found_bounds: AtomicBool::new(false),
             other_stack_bytes: AtomicUsize::new(OTHER_STACK_BYTES),
             profiling_stack: AtomicPtr::new(std::ptr::null_mut()),
             event_delay: EventDelay::new(),
@@ -250,12 +254,14 @@ impl CaptureSlot {
     }
 
     /// Sets the thread pointer of a thread that has not registered, and the bounds of its stack.
-    /// From now on its handler copies from between these bounds without asking the kernel.
+    /// From now on its handler copies all that lies between these bounds: the kernel copies it, unless
+    /// the process is in a sandbox.
     ///
     /// # Safety
     /// - All memory between the bounds is the stack of the thread with this thread pointer, and
     ///   readable until the thread ends.
     pub(crate) unsafe fn set_found_bounds(&self, thread_pointer: u64, bounds: StackBounds) {
+        self.has_found_bounds.store(true, Ordering::Relaxed);
         self.thread_pointer.store(thread_pointer, Ordering::Relaxed);
         // A handler that reads one old bound and one new one finds no address between them, or those
         // between the new ones: the range only grows, and at first it is empty.
@@ -270,6 +276,7 @@ impl CaptureSlot {
     ///   its profiling stack or null. They stay valid until `unbind`.
     unsafe fn bind(&self, thread_pointer: u64, bounds: StackBounds, stack: *const ProfilingStack) {
         self.was_bound.store(true, Ordering::Relaxed);
+        self.has_found_bounds.store(false, Ordering::Relaxed);
         self.stack_low.store(bounds.low, Ordering::Relaxed);
         self.stack_top.store(bounds.top, Ordering::Relaxed);
         self.set_other_stack_bytes(OTHER_STACK_BYTES);
@@ -469,11 +476,33 @@ impl SlotWriter<'_> {
             self.copy_other_stack_in_handler();
             return;
         };
+        if self.slot.has_found_bounds.load(Ordering::Relaxed)
+            && self.copy_found_stack_in_handler(piece)
+        {
+            return;
+        }
         // SAFETY: the range lies between the red zone below the stack pointer and the top of this
         // thread's own stack, and all of that is mapped while the thread runs. The area is *placed*
         // and large enough; both are word aligned.
         unsafe { copy_words_in_handler(piece.address, self.slot.stack_area(), piece.bytes) };
         (self.header.stack_start, self.header.stack_bytes) = (piece.address, piece.bytes);
+    }
+
+    /// Lets the kernel copy a stack whose bounds were found: the thread may run a coroutine, and the
+    /// memory between its stack and the thread's own may have been unmapped since. Returns false if
+    /// the kernel must not be asked, because of a sandbox, or refuses.
+    fn copy_found_stack_in_handler(&mut self, piece: MemoryPiece) -> bool {
+        let target = self.slot.stack_area();
+        // SAFETY: *phase owns*; the area is *placed* and large enough for the piece.
+        let copied = unsafe { read_guarded_in_handler(piece, target.cast()) } & !7;
+        if copied == 0 {
+            return false;
+        }
+        if copied < piece.bytes {
+            self.header.used_stack_bytes = copied;
+        }
+        (self.header.stack_start, self.header.stack_bytes) = (piece.address, copied);
+        true
     }
 
     /// Copies the readable memory from the red zone on, or else from the stack pointer on, up to

@@ -8,9 +8,10 @@
 //!
 //! **Contract** (cited below):
 //! - *own stack*: memory between a thread's stack pointer and its control block, all of which is
-//!   readable, belongs to its stack, and stays readable until the thread ends. Not covered: a stack
-//!   without a guard page, with other memory directly below it. If the thread runs a coroutine in that
-//!   memory, and some of the memory in between is unmapped meanwhile, a copy may fault.
+//!   readable, belongs to its stack, and stays readable until the thread ends. That is not so for a
+//!   thread whose stack has no guard page, and which runs coroutines in memory directly below it. So
+//!   the kernel copies the stack, and only in a sandbox, where the handler must not ask the kernel,
+//!   is the contract needed.
 
 use crate::capture::capture_slot::{CaptureSlot, OTHER_STACK_BYTES};
 use crate::platform::{MemoryPiece, StackBounds, read_guarded};

@@ -80,6 +80,28 @@ fn look_for_thread(process: ProcessId, thread: ThreadId) -> nix::Result<()> {
     Errno::result(answer).map(drop)
 }
 
+/// Returns whether the C library has made a thread of this process, as far as that can be told. The
+/// handler needs the thread-local memory of such a thread, which one that the program has made by
+/// `clone` may not have.
+///
+/// glibc tells the kernel of a list of locks when a thread begins. Cost: one system call.
+pub(crate) fn is_thread_of_c_library(thread: ThreadId) -> bool {
+    if !cfg!(target_env = "gnu") || !may_make_uncommon_call() {
+        return true;
+    }
+    let (mut head, mut bytes) = (std::ptr::null::<libc::c_void>(), 0usize);
+    // SAFETY: the kernel writes a pointer and a size to the two locals, and reads nothing.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_get_robust_list,
+            thread.to_number(),
+            &raw mut head,
+            &raw mut bytes,
+        )
+    };
+    answer != 0 || !head.is_null()
+}
+
 /// Returns whether the program runs with more rights than the user who started it: it is
 /// set-user-id, for example, or has file capabilities. The kernel reports that as `AT_SECURE`.
 ///

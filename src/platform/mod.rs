@@ -63,7 +63,8 @@ pub(crate) use clock::{
 pub(crate) use fork::{ForkHooks, install_fork_handlers};
 pub(crate) use identity::{
     current_process_id, current_processor, current_thread_id, has_rights_of_another_user,
-    is_main_thread, prepare_sampler_thread, thread_exists, with_signals_blocked,
+    is_main_thread, is_thread_of_c_library, prepare_sampler_thread, thread_exists,
+    with_signals_blocked,
 };
 pub(crate) use loader_calls::WatchedThread;
 pub(crate) use memory::{

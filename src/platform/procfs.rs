@@ -51,6 +51,8 @@ pub(crate) struct BlockedAt {
     pub(crate) sp: u64,
     /// Whether a system call blocks the thread. Otherwise it waits for a page, for example.
     pub(crate) in_system_call: bool,
+    /// Whether the thread waits for any handler to run, as `pause` does.
+    pub(crate) awaits_handler: bool,
     /// Whether the thread waits for signals, as `sigwait` does. The kernel then reports the awaited
     /// signals as not blocked.
     pub(crate) awaits_signals: bool,
@@ -91,10 +93,17 @@ pub(crate) fn parse_blocked(line: &[u8]) -> Option<BlockedAt> {
         pc,
         sp,
         in_system_call,
+        awaits_handler: number
+            .is_some_and(|number| number == libc::SYS_rt_sigsuspend || PAUSE == Some(number)),
         awaits_signals: number == Some(libc::SYS_rt_sigtimedwait),
         wait,
     })
 }
+
+#[cfg(target_arch = "x86_64")]
+const PAUSE: Option<libc::c_long> = Some(libc::SYS_pause);
+#[cfg(not(target_arch = "x86_64"))]
+const PAUSE: Option<libc::c_long> = None;
 
 /// Returns what a thread waits for that is blocked in this system call.
 fn wait_in(number: libc::c_long, second_argument: u64) -> Option<Wait> {
@@ -122,10 +131,6 @@ fn wait_in(number: libc::c_long, second_argument: u64) -> Option<Wait> {
         libc::SYS_sendmmsg,
         libc::SYS_sendmsg,
     ];
-    #[cfg(target_arch = "x86_64")]
-    const PAUSE: Option<libc::c_long> = Some(libc::SYS_pause);
-    #[cfg(not(target_arch = "x86_64"))]
-    const PAUSE: Option<libc::c_long> = None;
     const WORK: [libc::c_long; 5] = [
         libc::SYS_mq_timedreceive,
         libc::SYS_msgrcv,
@@ -343,6 +348,7 @@ mod tests {
             pc: 0x7ff6_9316_0545,
             sp: 0x7ff6_9308_ce60,
             in_system_call: true,
+            awaits_handler: false,
             awaits_signals: false,
             wait: cfg!(target_arch = "x86_64").then_some(Wait::Timer),
         };
@@ -381,6 +387,14 @@ mod tests {
         assert_eq!(wait("202 0x7ff6 0x86"), Some(Wait::Lock), "FUTEX_LOCK_PI");
         assert_eq!(wait("232 0x3 0x7ff6"), Some(Wait::Io), "epoll_wait");
         assert_eq!(wait("61 0xffffffff 0x0"), Some(Wait::Work), "wait4");
+        let awaits_handler = |call: &str| {
+            let line = format!("{call} 0x0 0x0 0x0 0x0 0x7ffe1e2680b7 0x7ff693160545\n");
+            parse_blocked(line.as_bytes())
+                .expect("blocked")
+                .awaits_handler
+        };
+        assert!(awaits_handler("34 0x0 0x0") && awaits_handler("130 0x7ff6 0x8"));
+        assert!(!awaits_handler("35 0x0 0x0"), "nanosleep");
         assert_eq!(wait("449 0x7ff6 0x2"), Some(Wait::Futex), "futex_waitv");
         assert_eq!(wait("72 0x3 0x7"), Some(Wait::Lock), "F_SETLKW");
         assert_eq!(wait("72 0x3 0x6"), None, "F_SETLK");

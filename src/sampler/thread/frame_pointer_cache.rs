@@ -175,6 +175,7 @@ mod tests {
 
     fn blocked(pc: u64) -> BlockedAt {
         BlockedAt {
+            awaits_handler: false,
             pc,
             sp: 50,
             in_system_call: true,

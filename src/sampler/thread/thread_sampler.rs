@@ -44,8 +44,8 @@ use crate::capture::{
     CaptureHeader, CutCopy, FIRST_FOUND_BYTES, FoundStack, SlotHandle, SlotPhase,
 };
 use crate::platform::{
-    BlockedAt, ProbeResult, Sent, SignalTicket, ThreadProbe, monotonic_now, send_request,
-    signal_is_queued, thread_cpu_ns, thread_exists,
+    BlockedAt, ProbeResult, Sent, SignalTicket, ThreadProbe, is_thread_of_c_library, monotonic_now,
+    send_request, signal_is_queued, thread_cpu_ns, thread_exists,
 };
 use crate::sampler::encode::{IdlePeriod, Tick};
 use crate::sampler::fork_gate::may_signal;
@@ -108,6 +108,9 @@ pub(crate) struct ThreadSampler {
     slot: Option<Arc<SlotHandle>>,
     /// What is known of the stack of a thread that has not registered; `None` for one that has.
     found: Option<FoundStack>,
+    /// Whether the handler may run on the thread: it has registered, or is known to be one of the C
+    /// library's.
+    may_run_handler: bool,
     state: ThreadState,
     probe: ThreadProbe,
     identity: Identity,
@@ -155,6 +158,7 @@ impl ThreadSampler {
             identity: Identity::at_start(&registration, session),
             samples: SampleRecorder::new(registration.serial(), features, cpu_ns, session),
             found: is_found.then(FoundStack::new),
+            may_run_handler: !is_found,
             registration,
             slot: slot.filter(|_| records_stacks),
             state: ThreadState::Running,
@@ -493,6 +497,15 @@ impl ThreadSampler {
         if is_main && self.found.is_some() {
             // `std::process::exit` on another thread may unmap the main thread's signal stack, also
             // while a signal is pending. A main thread that has registered has one of the profiler's.
+            return true;
+        }
+        // Asked again, because a thread of the C library is not known as such when it begins.
+        self.may_run_handler = self.may_run_handler || is_thread_of_c_library(self.tid());
+        if !self.may_run_handler {
+            return true;
+        }
+        if blocked_at.is_some_and(|at| at.awaits_handler) {
+            // The signal would end the wait.
             return true;
         }
         let seen = self.see_mask(blocked_at, context.session.settings.signal);

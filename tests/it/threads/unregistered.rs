@@ -456,6 +456,149 @@ fn thread_that_awaits_the_sampling_signal_does_not_receive_it() {
     });
 }
 
+/// A thread whose stack has no guard page, and which runs a coroutine in the memory below it.
+#[cfg(target_env = "gnu")]
+mod without_guard {
+    use std::ptr::null_mut;
+    use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+
+    use super::*;
+
+    const BYTES: usize = 1 << 20;
+    /// Parts of the memory: that of the coroutine's stack, and the gap between the stacks.
+    const COROUTINE_BYTES: usize = 256 << 10;
+    const GAP_BYTES: usize = 64 << 10;
+
+    static MEMORY: AtomicPtr<u8> = AtomicPtr::new(null_mut());
+    /// 1 when the thread runs on its own stack, 2 in the coroutine.
+    static PLACE: AtomicU32 = AtomicU32::new(0);
+    static LEAVES: AtomicBool = AtomicBool::new(false);
+    static ENDS: AtomicBool = AtomicBool::new(false);
+
+    fn spin_until(flag: &AtomicBool, place: u32) {
+        PLACE.store(place, Ordering::SeqCst);
+        while !flag.load(Ordering::SeqCst) {
+            work(1000);
+        }
+    }
+
+    extern "C" fn coroutine() {
+        let gap = MEMORY.load(Ordering::SeqCst).wrapping_add(COROUTINE_BYTES);
+        // SAFETY: nothing uses the gap.
+        assert_eq!(unsafe { libc::munmap(gap.cast(), GAP_BYTES) }, 0);
+        spin_until(&ENDS, 2);
+    }
+
+    extern "C" fn run(_: *mut libc::c_void) -> *mut libc::c_void {
+        spin_until(&LEAVES, 1);
+        // SAFETY: both contexts live until the coroutine has returned to this function, and its stack
+        // is memory that nothing else uses.
+        unsafe {
+            let mut own: libc::ucontext_t = std::mem::zeroed();
+            let mut other: libc::ucontext_t = std::mem::zeroed();
+            libc::getcontext(&raw mut other);
+            other.uc_stack.ss_sp = MEMORY.load(Ordering::SeqCst).cast();
+            other.uc_stack.ss_size = COROUTINE_BYTES;
+            other.uc_link = &raw mut own;
+            libc::makecontext(&raw mut other, coroutine, 0);
+            libc::swapcontext(&raw mut own, &raw const other);
+        }
+        null_mut()
+    }
+
+    #[test]
+    fn coroutine_below_a_stack_without_a_guard_page_is_sampled_safely() {
+        isolated(|| {
+            let (access, flags) = (
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            );
+            // SAFETY: new memory.
+            let memory = unsafe { libc::mmap(null_mut(), BYTES, access, flags, -1, 0) };
+            assert_ne!(memory, libc::MAP_FAILED);
+            MEMORY.store(memory.cast(), Ordering::SeqCst);
+            let own = COROUTINE_BYTES + GAP_BYTES;
+            let mut thread: libc::pthread_t = 0;
+            // SAFETY: the thread's stack is the rest of the memory, which stays until the process ends.
+            unsafe {
+                let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
+                assert_eq!(libc::pthread_attr_init(&raw mut attributes), 0);
+                let stack = memory.byte_add(own);
+                let set = libc::pthread_attr_setstack(&raw mut attributes, stack, BYTES - own);
+                assert_eq!(set, 0);
+                let made =
+                    libc::pthread_create(&raw mut thread, &raw const attributes, run, null_mut());
+                assert_eq!(made, 0);
+                libc::pthread_setname_np(thread, c"coroutines".as_ptr());
+            }
+            let session = start();
+            wait_until("its own stack is sampled", || {
+                one_loop();
+                sample_count("coroutines") >= 20
+            });
+            LEAVES.store(true, Ordering::SeqCst);
+            wait_until("it is in the coroutine", || {
+                PLACE.load(Ordering::SeqCst) == 2
+            });
+            let before = sample_count("coroutines");
+            let read = profile_with(session, "coroutines", before + 20);
+            ENDS.store(true, Ordering::SeqCst);
+            // SAFETY: the thread was made above, and is joined once.
+            assert_eq!(unsafe { libc::pthread_join(thread, null_mut()) }, 0);
+            let stacks = read.samples("coroutines");
+            let in_coroutine = stacks.iter().filter(|sample| {
+                let frames = &sample.stack;
+                frames
+                    .iter()
+                    .any(|frame| frame.contains("without_guard::coroutine"))
+            });
+            assert!(in_coroutine.count() > 0);
+        });
+    }
+}
+
+#[test]
+fn thread_without_thread_local_memory_is_not_interrupted() {
+    static STATE: AtomicI32 = AtomicI32::new(0);
+    extern "C" fn spin(_: *mut libc::c_void) -> libc::c_int {
+        STATE.store(1, Ordering::SeqCst);
+        while STATE.load(Ordering::SeqCst) < 2 {
+            std::hint::spin_loop();
+        }
+        STATE.store(3, Ordering::SeqCst);
+        0
+    }
+    if !cfg!(all(target_env = "gnu", target_arch = "x86_64")) {
+        return;
+    }
+    isolated(|| {
+        let flags = libc::CLONE_VM
+            | libc::CLONE_FS
+            | libc::CLONE_FILES
+            | libc::CLONE_SIGHAND
+            | libc::CLONE_THREAD
+            | libc::CLONE_SYSVSEM
+            | libc::CLONE_SETTLS;
+        let stack = vec![0u128; 4096].leak();
+        let none = std::ptr::null_mut::<libc::c_void>();
+        // SAFETY: the stack is leaked, and the function uses no thread-local memory.
+        let thread = unsafe {
+            let top = stack.as_mut_ptr_range().end.cast();
+            libc::clone(spin, top, flags, none, none, none, none)
+        };
+        assert!(thread > 0);
+        wait_until("it runs", || STATE.load(Ordering::SeqCst) == 1);
+        let session = start();
+        for _ in 0..30 {
+            one_loop();
+        }
+        let read = Read::from_profile(&session.finish().expect("a profile"));
+        STATE.store(2, Ordering::SeqCst);
+        wait_until("it ends", || STATE.load(Ordering::SeqCst) == 3);
+        assert!(read.count("unanswered_ticks") > 0);
+    });
+}
+
 #[test]
 fn threads_of_a_sandbox_have_whole_stacks() {
     isolated(|| {

@@ -4,6 +4,7 @@
 //! - *stays loaded*: the caller has pinned the library that contains this crate;
 //! - *only thread*: no other thread exists that could read the environment at the same time.
 
+use std::cell::Cell;
 use std::ffi::{OsStr, c_int, c_void};
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,21 +24,36 @@ unsafe extern "C" {
 
 static HOOK: OnceBox<fn()> = OnceBox::new();
 
+thread_local! {
+    /// Without a destructor, so that an exiting thread can use it.
+    static HAS_RUN: Cell<bool> = const { Cell::new(false) };
+}
+
 extern "C" fn run_hook(_: *mut c_void) {
-    if let Some(hook) = HOOK.get() {
+    if let Some(hook) = HOOK.get()
+        && !HAS_RUN.replace(true)
+    {
         hook();
     }
 }
 
-/// Makes `exit`, and so the return from `main`, call `hook` on the thread that exits. Only the first
-/// call has an effect. The functions that the application registers later run before it.
+/// Number of threads that may call `exit` at the same time. Older versions of glibc let each of them
+/// run the functions that the others have not begun, and then end the process, while the first one
+/// still waits for the profile.
+const EXITING_THREADS: usize = 8;
+
+/// Makes `exit`, and so the return from `main`, call `hook` on each thread that exits. Only the first
+/// call has an effect. The functions that the application registers later run before
+/// it.
 pub(crate) fn install_exit_handler(hook: fn()) {
     static IS_INSTALLED: AtomicBool = AtomicBool::new(false);
     let _ = HOOK.set(Box::new(hook));
     if !IS_INSTALLED.swap(true, Ordering::AcqRel) {
         pin_own_library();
-        // SAFETY: *stays loaded*; the function ignores its argument.
-        unsafe { __cxa_atexit(run_hook, std::ptr::null_mut(), std::ptr::null_mut()) };
+        for _ in 0..EXITING_THREADS {
+            // SAFETY: *stays loaded*; the function ignores its argument.
+            unsafe { __cxa_atexit(run_hook, std::ptr::null_mut(), std::ptr::null_mut()) };
+        }
     }
 }
 

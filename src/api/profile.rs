@@ -145,8 +145,9 @@ impl Profile {
     /// waited, the hottest functions with their labels, the slowest markers, what is missing, and
     /// what the profiler cost.
     ///
-    /// Of a thread, `sampled` is the number of its samples times the interval, `cpu` its CPU time,
-    /// and `off-cpu` the difference: it waited, or got no processor.
+    /// Of a thread, `sampled` is the number of its samples times the interval, and `cpu` its CPU time.
+    /// `off-cpu` is the rest of the time from its first sample to its last one: it waited, or got no
+    /// processor.
     ///
     /// ```no_run
     /// # fn work() {}

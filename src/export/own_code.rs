@@ -3,7 +3,8 @@
 use crate::model::{Function, FunctionKind, ModuleId, ProfileModel};
 
 /// Beginnings of the paths of sources that belong to Rust or to the system.
-const FOREIGN_ROOTS: [&str; 6] = [
+const FOREIGN_ROOTS: [&str; 7] = [
+    "/rust/deps/",
     "/rustc/",
     "/usr/include/",
     "/usr/lib/",
@@ -13,6 +14,9 @@ const FOREIGN_ROOTS: [&str; 6] = [
 ];
 /// Folders that hold the sources of Rust, and those in which Cargo keeps packages of others.
 const FOREIGN_FOLDERS: [&str; 3] = ["/rustlib/src/", "/registry/src/", "/git/checkouts/"];
+
+/// This crate, which a program may have as a folder beside its own.
+const PROFILER: &str = env!("CARGO_PKG_NAME");
 
 /// Returns whether a file belongs to the program's own crates, by its path.
 pub(crate) fn is_own_source(path: &str) -> bool {
@@ -53,9 +57,13 @@ impl<'a> OwnCrates<'a> {
         {
             return false;
         }
+        let name = crate_of(profile.text(function.name));
+        if name == Some(PROFILER) && self.name != PROFILER {
+            return false;
+        }
         match function.file {
             Some(file) => is_own_source(profile.text(file)),
-            None => crate_of(profile.text(function.name)) == Some(&self.name),
+            None => name == Some(&self.name),
         }
     }
 }
@@ -103,6 +111,7 @@ mod tests {
             "/root/.rustup/toolchains/stable/lib/rustlib/src/rust/library/std/src/rt.rs",
             "/home/me/.cargo/registry/src/index.crates.io-6f17d22bba15001f/regex-1.0.0/src/lib.rs",
             "/cargo-home/git/checkouts/crate-0123/0123/src/lib.rs",
+            "/rust/deps/hashbrown-0.16.1/src/map.rs",
             "/usr/include/c++/12/bits/stl_vector.h",
             "src/main.rs",
             "",

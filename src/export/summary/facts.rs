@@ -9,10 +9,11 @@ use crate::export::function_times::{FunctionTime, SelfTime, ThreadTimes, Time, T
 use crate::export::marker_pairs::MarkerPairs;
 use crate::export::options::ExportOptions;
 use crate::export::own_code::OwnCrates;
-use crate::model::{Counter, FunctionId, FunctionKind, ProfileModel, TextId};
+use crate::model::{Counter, FunctionId, FunctionKind, ProfileModel, TextId, Thread};
 use crate::types::{BUFFER_MEMORY, PROFILER_SECTION, SAMPLER_CPU};
 use crate::util::{ProgressLocation, ProgressLogger};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 /// Number of marker intervals that are kept between two selections of the slowest ones.
 const KEPT_MARKERS: usize = 4096;
@@ -36,6 +37,8 @@ pub(super) struct ThreadRow<'a> {
     pub(super) all: Time,
     pub(super) cpu_ns: u64,
     pub(super) idle_samples: u64,
+    /// Time from the thread's first sample to the end of its last one, without pauses.
+    pub(super) lifetime_ns: u64,
     /// The functions with the most self time.
     pub(super) hottest: Vec<FunctionRow<'a>>,
 }
@@ -75,6 +78,33 @@ pub(super) struct Facts<'a> {
     pub(super) cost: Option<Cost>,
     /// Time of the first sample or marker, and of the last one.
     pub(super) span_ns: Option<(i64, i64)>,
+}
+
+/// Returns the time from a thread's first sample to the end of its last one, without pauses.
+fn lifetime_ns(profile: &ProfileModel, thread: &Thread) -> u64 {
+    let Some(last) = thread.samples.len().checked_sub(1) else {
+        return 0;
+    };
+    let (begin, end) = (
+        thread.samples.get(0).time_ns,
+        thread.samples.get(last).time_ns,
+    );
+    let process = profile.processes.get(thread.process);
+    let ranges = process.and_then(|process| process.paused_ranges.as_deref());
+    let ranges = ranges.and_then(|ranges| serde_json::from_str::<Vec<Value>>(ranges).ok());
+    let paused_ns = ranges.unwrap_or_default().into_iter().map(|range| {
+        let time_ns = |key: &str| range[key].as_f64().map(|ms| (ms * 1e6) as i64);
+        let paused_from = time_ns("startTime")
+            .unwrap_or(begin)
+            .clamp(begin, end.max(begin));
+        let paused_to = time_ns("endTime")
+            .unwrap_or(end)
+            .clamp(begin, end.max(begin));
+        paused_to.saturating_sub(paused_from).max(0).unsigned_abs()
+    });
+    let paused_ns = paused_ns.fold(0, u64::saturating_add);
+    let all_ns = end.abs_diff(begin).saturating_add(profile.meta.interval_ns);
+    all_ns.saturating_sub(paused_ns)
 }
 
 /// Sorts rows by a time, the greatest first, and then by name.
@@ -142,6 +172,7 @@ impl<'a> Facts<'a> {
                 all: times.all,
                 cpu_ns: times.cpu_ns,
                 idle_samples: times.idle_samples,
+                lifetime_ns: lifetime_ns(profile, thread),
                 hottest,
             });
             if let Some(last) = thread.samples.len().checked_sub(1) {

@@ -200,6 +200,31 @@ fn process_counter_gives_the_cpu_time_of_all_threads() {
 }
 
 #[test]
+fn time_of_missed_ticks_is_off_the_processor_and_that_of_pauses_is_not() {
+    let off_cpu = |paused: Option<&str>| {
+        let mut test = TestProfile::new(1_000_000);
+        test.profile.meta.has_cpu_deltas = true;
+        let main = test.thread("main");
+        test.sample(main, &["main"], Some(0));
+        for _ in 0..7 {
+            test.sample(main, &["main"], Some(500_000));
+        }
+        // Half of the ticks were missed.
+        let samples = &mut test.profile.threads[0].samples;
+        for index in 0..8 {
+            samples.update(index, |sample| sample.time_ns = index as i64 * 2_000_000);
+        }
+        test.profile.processes[0].paused_ranges = paused.map(str::to_owned);
+        let text = summary(&test, &by_cpu());
+        section(&text, "threads")[1][3].to_owned()
+    };
+    // 15 ms, of which 3.5 ms on the processor.
+    assert_eq!(off_cpu(None), "11.5ms");
+    let paused = r#"[{"startTime":4.0,"endTime":8.0,"reason":"sampling paused"}]"#;
+    assert_eq!(off_cpu(Some(paused)), "7.50ms");
+}
+
+#[test]
 fn functions_of_the_program_come_before_those_of_other_crates() {
     let mut test = TestProfile::new(1_000_000);
     test.profile.meta.has_cpu_deltas = true;

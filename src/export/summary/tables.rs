@@ -67,7 +67,8 @@ pub(super) fn threads(profile: &ProfileModel, facts: &Facts<'_>) -> Section {
         let sampled_ns = samples_ns(row.all.samples);
         let has_cpu = profile.meta.has_cpu_deltas;
         let off_cpu_ns = match has_cpu {
-            true => sampled_ns.saturating_sub(row.cpu_ns),
+            // Ticks may have been missed.
+            true => (row.lifetime_ns.max(sampled_ns)).saturating_sub(row.cpu_ns),
             false => samples_ns(row.idle_samples),
         };
         columns.push(vec![

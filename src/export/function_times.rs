@@ -9,6 +9,7 @@ use crate::export::options::{ExportOptions, SampleWeight};
 use crate::export::run_loops::runtime_frames_end;
 use crate::export::thread_summary::{HotFunction, ThreadSummary};
 use crate::model::{FunctionKind, LABELS_LEFT_OUT, ProfileModel, StackId, TRUNCATED, Thread};
+use crate::util::SharedSort;
 
 /// Which function gets the self time of a sample in an inlined function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -262,7 +263,7 @@ fn hot_functions(
             total_samples: time.total.samples as usize,
         })
         .collect();
-    functions.sort_by(|one, other| {
+    functions.shared_sort_by(|one, other| {
         let key = |function: &HotFunction| {
             let HotFunction {
                 self_time,

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::model::{MarkerPhase, Markers, TextId};
+use crate::util::SharedSort;
 
 /// An interval as its markers tell it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,7 +72,7 @@ impl Iterator for MarkerPairs<'_> {
         }
         if !self.open.is_empty() {
             self.unended = self.open.drain().flat_map(|(_, starts)| starts).collect();
-            self.unended.sort_unstable_by(|one, other| other.cmp(one));
+            self.unended.shared_sort_by(|one, other| other.cmp(one));
         }
         let (first, start_ns) = self.unended.pop()?;
         Some(MarkerPair {

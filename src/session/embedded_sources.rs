@@ -17,6 +17,7 @@ use crate::platform::{
 };
 use crate::session::notices::notify;
 use crate::symbols::source_paths;
+use crate::util::SharedSort;
 
 /// Maximum size of one source, in bytes. Larger ones are generated.
 const MAX_FILE_BYTES: u64 = 4 << 20;
@@ -121,7 +122,9 @@ fn files_by_samples(profile: &ProfileModel) -> Vec<(TextId, Option<ModuleId>)> {
         }
     }
     let mut files: Vec<(TextId, (u64, Option<ModuleId>))> = files.into_iter().collect();
-    files.sort_by_key(|&(file, (samples, _))| (std::cmp::Reverse(samples), profile.text(file)));
+    files.shared_sort_by_key(|&(file, (samples, _))| {
+        (std::cmp::Reverse(samples), profile.text(file))
+    });
     let files = files.into_iter();
     files.map(|(file, (_, module))| (file, module)).collect()
 }

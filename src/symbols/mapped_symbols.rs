@@ -6,6 +6,7 @@ use object::read::elf::ElfFile;
 use object::{NativeEndian, Object, ObjectSymbol};
 
 use crate::unwind::LoadedModule;
+use crate::util::SharedSort;
 
 /// Functions of modules without a file: sorted address ranges with names.
 #[derive(Debug, Default)]
@@ -34,7 +35,7 @@ impl MappedSymbols {
             }
         }
         // If a function has two names, the public one, without the prefix, comes first.
-        functions.sort_by_cached_key(|(start, end, name)| {
+        functions.shared_sort_by_cached_key(|(start, end, name)| {
             (*start, *end, name.starts_with("__"), name.clone())
         });
         functions.dedup_by_key(|(start, ..)| *start);

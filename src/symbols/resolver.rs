@@ -13,7 +13,7 @@ use crate::symbols::module_lookup::{AMPLE_BYTES, ModuleLookup, ModuleNames};
 use crate::symbols::names::{AddressName, AddressNames, FrameName, SampledAddress};
 use crate::types::Symbolicate;
 use crate::unwind::{CallFrames, LoadedModule, NamedCode};
-use crate::util::{ProgressLocation, ProgressLogger};
+use crate::util::{ProgressLocation, ProgressLogger, SharedSort};
 
 /// Name of a signal trampoline without a symbol. The C library's is one, if its file is stripped.
 const SIGNAL_TRAMPOLINE: &str = "signal trampoline";
@@ -108,7 +108,7 @@ impl<'a> CodeAddressService<'a> {
             });
         let mut lookups: Vec<ModuleLookup> = lookups.collect();
         // The longest first, so that no thread begins one when the others are done.
-        lookups.sort_by_key(|lookup| std::cmp::Reverse(lookup.addresses.len()));
+        lookups.shared_sort_by_key(|lookup| std::cmp::Reverse(lookup.addresses.len()));
         for of_module in share_jobs(lookups, helpers, ModuleLookup::run) {
             self.add_names(of_module, &mut names);
         }

@@ -42,6 +42,9 @@ mod number_map;
 mod polled_with;
 #[forbid(unsafe_code)]
 mod progress;
+#[cfg(has_profiler)]
+#[forbid(unsafe_code)]
+mod shared_sort;
 #[forbid(unsafe_code)]
 mod short_text;
 #[cfg(has_profiler)]
@@ -79,6 +82,8 @@ pub(crate) use progress::ProgressLocation;
 pub use progress::SharedProgress;
 #[cfg(has_profiler)]
 pub(crate) use progress::{ProgressCounter, ProgressLogger};
+#[cfg(has_profiler)]
+pub(crate) use shared_sort::SharedSort;
 pub use short_text::ShortText;
 #[cfg(any(feature = "log", feature = "tracing"))]
 pub(crate) use short_text::TextBudget;

@@ -9,6 +9,7 @@ use crate::model::{
     Sample, Samples, StackId, TextId,
 };
 use crate::types::ReadError;
+use crate::util::SharedSort;
 
 /// The name of the category of everything that has none.
 const OTHER: &str = "Other";
@@ -236,7 +237,7 @@ pub(super) fn in_order(samples: Samples) -> Samples {
         return samples;
     }
     let mut rows: Vec<Sample> = samples.iter().collect();
-    rows.sort_by_key(|sample| sample.time_ns);
+    rows.shared_sort_by_key(|sample| sample.time_ns);
     let mut sorted = Samples::default();
     sorted.weight_unit = samples.weight_unit;
     rows.into_iter().for_each(|sample| sorted.push(sample));

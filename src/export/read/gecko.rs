@@ -13,6 +13,7 @@ use crate::export::read::value::{Object, Value, to_ns};
 use crate::json::json_text;
 use crate::model::{Counter, CounterSample, Module, ModuleId, Process};
 use crate::types::{MAX_PROCESS_LEVELS, ReadError};
+use crate::util::SharedSort;
 
 /// Maximum number of levels, including the outermost process.
 const MAX_LEVELS: usize = MAX_PROCESS_LEVELS + 1;
@@ -163,7 +164,7 @@ fn read_modules(
             Ok(())
         })?;
     }
-    modules.sort_by_key(|module| (module.start, module.end));
+    modules.shared_sort_by_key(|module| (module.start, module.end));
     let add = |module| builder.add_module(module);
     Ok(modules.into_iter().map(add).collect())
 }
@@ -267,7 +268,7 @@ fn read_counters(
                 Ok(())
             })
         })?;
-        samples.sort_by_key(|sample| sample.time_ns);
+        samples.shared_sort_by_key(|sample| sample.time_ns);
         builder.profile.counters.push(Counter {
             process: context.process,
             name: counter.text("name")?,

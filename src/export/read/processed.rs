@@ -14,6 +14,7 @@ use crate::export::read::value::Object;
 use crate::json::json_text;
 use crate::model::{Counter, CounterSample, ModuleId, Process, ProfileModel};
 use crate::types::ReadError;
+use crate::util::SharedSort;
 
 /// The modules' invented addresses begin here, and each begins at a multiple of a page.
 const FIRST_ADDRESS: u64 = 1 << 32;
@@ -161,7 +162,7 @@ fn read_counters(
                 Ok(())
             })
         })?;
-        samples.sort_by_key(|sample| sample.time_ns);
+        samples.shared_sort_by_key(|sample| sample.time_ns);
         builder.profile.counters.push(Counter {
             process: process_of(context, &counter)?,
             name: counter.text("name")?,

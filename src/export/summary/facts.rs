@@ -11,7 +11,7 @@ use crate::export::options::ExportOptions;
 use crate::export::own_code::OwnCrates;
 use crate::model::{Counter, FunctionId, FunctionKind, ProfileModel, TextId, Thread};
 use crate::types::{BUFFER_MEMORY, PROFILER_SECTION, SAMPLER_CPU};
-use crate::util::{ProgressLocation, ProgressLogger};
+use crate::util::{ProgressLocation, ProgressLogger, SharedSort};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -109,7 +109,7 @@ fn lifetime_ns(profile: &ProfileModel, thread: &Thread) -> u64 {
 
 /// Sorts rows by a time, the greatest first, and then by name.
 pub(super) fn sort_by_time(rows: &mut [FunctionRow<'_>], key: impl Fn(&FunctionTime) -> Time) {
-    rows.sort_by(|one, other| {
+    rows.shared_sort_by(|one, other| {
         let number = |row: &FunctionRow<'_>| {
             let time = key(&row.time);
             (time.ns, time.samples)
@@ -185,7 +185,7 @@ impl<'a> Facts<'a> {
         facts.functions = rows(&facts.sum);
         // A stable sort: threads without a difference keep their order.
         let busy = |row: &ThreadRow<'_>| Reverse((row.cpu_ns, row.all.samples));
-        facts.threads.sort_by_key(busy);
+        facts.threads.shared_sort_by_key(busy);
         facts
     }
 
@@ -220,7 +220,7 @@ impl<'a> Facts<'a> {
     }
 
     fn select_markers(&mut self, profile: &ProfileModel, count: usize) {
-        self.markers.sort_by(|one, other| {
+        self.markers.shared_sort_by(|one, other| {
             let key = |marker: &SlowMarker| (Reverse(marker.duration_ns), marker.start_ns);
             let by_name = || profile.text(one.name).cmp(profile.text(other.name));
             let by_time = key(one).cmp(&key(other));

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use crate::export::options::{ExportOptions, SampleWeight};
 use crate::export::run_loops::is_run_loop;
 use crate::model::{CallNodes, FunctionId, ProfileModel, Sample, Thread, WeightUnit};
-use crate::util::{NumberMap, ProgressLocation, ProgressLogger, pair_key};
+use crate::util::{NumberMap, ProgressLocation, ProgressLogger, SharedSort, pair_key};
 
 /// Replacement for an empty name.
 pub(crate) const UNNAMED: &str = "(unnamed)";
@@ -229,7 +229,7 @@ impl Builder {
         let drafts = &self.drafts;
         // Names are compared once each, instead of once for each pair of siblings.
         let mut by_name: Vec<FunctionId> = self.by_name.values().copied().collect();
-        by_name.sort_unstable_by_key(|function| profile.function_name(*function));
+        by_name.shared_sort_by_key(|function| profile.function_name(*function));
         let mut ranks: NumberMap<u32> = NumberMap::default();
         ranks.extend(
             by_name
@@ -242,7 +242,7 @@ impl Builder {
             FlameLabel::Function(function) => ranks[&function.0.into()],
         };
         let mut ids: Vec<u32> = (0..drafts.len() as u32).collect();
-        ids.sort_by_cached_key(|id| {
+        ids.shared_sort_by_cached_key(|id| {
             let draft = &drafts[*id as usize];
             (draft.parent, Reverse(rank(draft)), Reverse(*id))
         });

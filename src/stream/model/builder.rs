@@ -26,8 +26,9 @@ use crate::stream::write::{
     FoundProblems, MIN_BYTES_FOR_NAMES, StreamOptions, warnings_about, write_log, write_meta,
     write_pages,
 };
+use crate::symbols::UnreadFile;
 use crate::types::{Features, Symbolicate, Warning};
-use crate::util::{ProgressLocation, ProgressLogger, run_callback};
+use crate::util::{ProgressLocation, ProgressLogger, SharedSort, run_callback};
 
 /// Progress at the end of each part of the job, from 0 to 1.
 const ENTRIES_END: f32 = 0.20;
@@ -107,7 +108,7 @@ pub(crate) fn build_model(
         builder.add_thread(&mut profile, context, &progress)?;
     }
     // The main thread comes first, as the Firefox Profiler expects it.
-    profile.threads.sort_by_key(|thread| !thread.is_main);
+    profile.threads.shared_sort_by_key(|thread| !thread.is_main);
     builder.add_counters(&mut profile);
     let found = FoundProblems {
         unread_files: names.unread_files,

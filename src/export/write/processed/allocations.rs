@@ -5,6 +5,7 @@ use crate::export::write::processed::columns::{column, number_or_null, time_ms};
 use crate::export::write::processed::context::Context;
 use crate::json::JsonWriter;
 use crate::model::{FieldValue, Marker, Markers, ProfileModel, Thread};
+use crate::util::SharedSort;
 
 /// The markers of a thread by the table that they belong to, each in the order of their times.
 pub(super) struct MarkerRows {
@@ -36,9 +37,9 @@ impl MarkerRows {
             let marker = markers.get(*index as usize);
             marker.end_ns.or(marker.start_ns)
         };
-        rows.markers.sort_by_key(time);
-        rows.js_allocations.sort_by_key(time);
-        rows.native_allocations.sort_by_key(time);
+        rows.markers.shared_sort_by_key(time);
+        rows.js_allocations.shared_sort_by_key(time);
+        rows.native_allocations.shared_sort_by_key(time);
         rows
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::export::write::flame_tree::{FlameLabel, FlameTree};
 use crate::model::{FunctionId, FunctionKind, ProfileModel};
+use crate::util::SharedSort;
 
 /// Hues of the libraries with the most samples of their own, in degrees.
 const LIBRARY_HUES: [f64; 6] = [28.0, 205.0, 140.0, 52.0, 175.0, 340.0];
@@ -55,7 +56,7 @@ impl<'a> Palette<'a> {
             }
         }
         let mut libraries: Vec<_> = own_samples.into_iter().collect();
-        libraries.sort_by_key(|(_, own)| std::cmp::Reverse(*own));
+        libraries.shared_sort_by_key(|(_, own)| std::cmp::Reverse(*own));
         let mut palette = Self {
             profile,
             libraries: libraries.into_iter().map(|(name, _)| name).collect(),

@@ -12,18 +12,21 @@ use std::sync::Arc;
 use addr2line::{Context, LookupContinuation, LookupResult, SplitDwarfLoad};
 use gimli::{
     AbbreviationsCacheStrategy, Dwarf, DwarfPackage, DwarfPackageSections, DwarfSections,
-    EndianSlice, RunTimeEndian, SectionId,
+    EndianSlice, NativeEndian, SectionId,
 };
-use object::{Object, ObjectSection, ObjectSymbol, SymbolKind, SymbolMap, SymbolMapName};
+use object::{
+    CompressedData, Object, ObjectSection, ObjectSymbol, SymbolKind, SymbolMap, SymbolMapName,
+};
 
 use crate::platform::{FileMapping, on_own_descriptors, to_path_bytes};
 use crate::symbols::demangle::demangled;
 use crate::symbols::module_files::SymbolFile;
 use crate::symbols::names::{AddressName, FrameName};
+use crate::symbols::object_file::ObjectFile;
 use crate::symbols::plt_names::PltNames;
 use crate::symbols::public_names::{PublicNames, is_reserved, merge_function_inlined_into_itself};
 
-pub(super) type Reader<'a> = EndianSlice<'a, RunTimeEndian>;
+pub(super) type Reader<'a> = EndianSlice<'a, NativeEndian>;
 /// The content of a section. One that is compressed in the file is decompressed.
 type Bytes<'a> = Cow<'a, [u8]>;
 
@@ -38,15 +41,14 @@ pub(super) struct ParsedFile<'a> {
     /// module can call. Linkers and `strip` can leave out these.
     has_all_symbols: bool,
     public_names: PublicNames<'a>,
-    endian: RunTimeEndian,
 }
 
 impl<'a> ParsedFile<'a> {
     /// Returns `None` for a file of another format.
     pub(super) fn parse(file: &'a SymbolFile) -> Option<Self> {
-        let object = object::File::parse(&*file.main).ok()?;
+        let object = ObjectFile::parse(&*file.main).ok()?;
         let package = file.package.as_deref().and_then(|package| {
-            let package = object::File::parse(package).ok()?;
+            let package = ObjectFile::parse(package).ok()?;
             let load = |id: SectionId| {
                 let bytes = section(&package, id.dwo_name());
                 bytes.map_err(|_| gimli::Error::Io)
@@ -54,7 +56,7 @@ impl<'a> ParsedFile<'a> {
             DwarfPackageSections::load(load).ok()
         });
         let supplementary = file.supplementary.as_deref().and_then(|supplementary| {
-            let object = object::File::parse(supplementary).ok()?;
+            let object = ObjectFile::parse(supplementary).ok()?;
             DwarfSections::load(|id| section(&object, Some(id.name()))).ok()
         });
         let symbols = object.symbol_map();
@@ -68,7 +70,6 @@ impl<'a> ParsedFile<'a> {
                 .symbols()
                 .any(|symbol| symbol.is_local() && symbol.kind() == SymbolKind::Text),
             symbols,
-            endian: endian_of(&object),
         })
     }
 
@@ -91,24 +92,48 @@ impl<'a> ParsedFile<'a> {
     }
 
     fn reader<'s>(&self, bytes: &'s Bytes<'_>) -> Reader<'s> {
-        EndianSlice::new(bytes, self.endian)
-    }
-}
-
-fn endian_of(object: &object::File<'_>) -> RunTimeEndian {
-    if object.is_little_endian() {
-        RunTimeEndian::Little
-    } else {
-        RunTimeEndian::Big
+        EndianSlice::new(bytes, NativeEndian)
     }
 }
 
 /// Returns a section; no bytes if there is none.
-fn section<'a>(object: &object::File<'a>, name: Option<&str>) -> object::Result<Bytes<'a>> {
+fn section<'a>(object: &ObjectFile<'a>, name: Option<&str>) -> object::Result<Bytes<'a>> {
     match name.and_then(|name| object.section_by_name(name)) {
-        Some(section) => section.uncompressed_data(),
+        Some(section) => decompressed(section.compressed_data()?),
         None => Ok(Cow::Borrowed(&[])),
     }
+}
+
+/// Returns what a section contains; an error if this build cannot decompress it.
+#[cfg(feature = "mini_debug_info")]
+fn decompressed(section: CompressedData<'_>) -> object::Result<Bytes<'_>> {
+    section.decompress()
+}
+
+/// Returns what a section contains; an error if this build cannot decompress it. Zstandard is rare,
+/// and needs a crate of its own.
+#[cfg(not(feature = "mini_debug_info"))]
+fn decompressed(section: CompressedData<'_>) -> object::Result<Bytes<'_>> {
+    #[cfg(feature = "gzip")]
+    if section.format == object::CompressionFormat::Zlib
+        && let Ok(size) = usize::try_from(section.uncompressed_size)
+    {
+        let mut bytes = Vec::new();
+        // A size that the section only claims, and the memory for it, must not end the process.
+        let has_memory = bytes.try_reserve_exact(size).is_ok();
+        let mut decompress = flate2::Decompress::new(true);
+        let finish = flate2::FlushDecompress::Finish;
+        if has_memory
+            && decompress
+                .decompress_vec(section.data, &mut bytes, finish)
+                .is_ok()
+            && bytes.len() == size
+        {
+            return Ok(Cow::Owned(bytes));
+        }
+    }
+    // Without the feature `compression` of `object`, this fails for compressed sections.
+    section.decompress()
 }
 
 /// Values that are added behind a shared reference, and keep their places.
@@ -170,7 +195,7 @@ impl<'s, 'a> DebugInformation<'s, 'a> {
         split_sections: &'s SplitSections<'a>,
     ) -> Self {
         let package = file.package.as_ref().and_then(|package| {
-            let empty = EndianSlice::new(&[], file.endian);
+            let empty = EndianSlice::new(&[], NativeEndian);
             package.borrow(|bytes| file.reader(bytes), empty).ok()
         });
         Self {
@@ -281,10 +306,10 @@ impl<'s, 'a> DebugInformation<'s, 'a> {
         path.push(to_path_bytes(load.path.as_ref()?.slice()));
         let mapping = on_own_descriptors(move || FileMapping::open(&path)).ok()?;
         let mapping = self.split_files.0.add(mapping)?;
-        let object = object::File::parse(&**mapping).ok()?;
+        let object = ObjectFile::parse(&**mapping).ok()?;
         let sections = DwarfSections::load(|id| section(&object, id.dwo_name())).ok()?;
         let sections = self.split_sections.0.add(sections)?;
-        let mut dwarf = sections.borrow(|bytes| EndianSlice::new(bytes, self.file.endian));
+        let mut dwarf = sections.borrow(|bytes| EndianSlice::new(bytes, NativeEndian));
         let header = dwarf.units().next().ok()??;
         let is_wanted = dwarf.unit(header).ok()?.dwo_id == Some(load.dwo_id);
         dwarf.make_dwo(&load.parent);

@@ -8,6 +8,8 @@ mod decompression {
     use lzma_rust2::XzReader;
     use object::{Object, ObjectSection};
 
+    use crate::symbols::object_file::ObjectFile;
+
     const SECTION: &str = ".gnu_debugdata";
     /// Maximum size of the symbols, in bytes. Those of the largest programs have some 10 MB.
     const MAX_BYTES: usize = 64 << 20;
@@ -20,7 +22,7 @@ mod decompression {
         file: &[u8],
         has_memory: impl FnOnce(usize) -> bool,
     ) -> Option<Vec<u8>> {
-        let object = object::File::parse(file).ok()?;
+        let object = ObjectFile::parse(file).ok()?;
         let section = object.section_by_name(SECTION)?;
         let compressed = section.data().ok()?;
         let needed = MAX_BYTES + (MAX_DECODER_KIB as usize) * 1024;

@@ -31,6 +31,7 @@ mod module_lookup;
 mod module_symbols;
 mod name_cache;
 mod names;
+mod object_file;
 mod plt_names;
 mod public_names;
 mod resolver;

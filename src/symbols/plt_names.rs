@@ -16,6 +16,7 @@ use object::{
 
 use crate::symbols::demangle::{demangled, without_default_version};
 use crate::symbols::names::{AddressName, FrameName, SymbolPlace};
+use crate::symbols::object_file::ObjectFile;
 
 /// The sections with entries: for calls that the loader binds late, for calls in programs with
 /// branch protection, and for calls that it binds early.
@@ -47,7 +48,7 @@ struct PltSection<'a> {
 
 impl<'a> PltNames<'a> {
     /// `object` is what `file` contains.
-    pub(super) fn of(file: &'a [u8], object: &object::File<'a>) -> Self {
+    pub(super) fn of(file: &'a [u8], object: &ObjectFile<'a>) -> Self {
         let names = match object.architecture() {
             Architecture::X86_64 => &SECTIONS[..],
             _ => &[],
@@ -120,7 +121,7 @@ fn slots(start: u64, code: &[u8]) -> impl Iterator<Item = u64> {
 /// Returns the functions of other modules by the slots into which the loader puts their addresses.
 fn functions_by_slot(file: &[u8]) -> HashMap<u64, &str> {
     let functions = || {
-        let object = object::File::parse(file).ok()?;
+        let object = ObjectFile::parse(file).ok()?;
         let symbols = object.dynamic_symbol_table()?;
         let relocations = object.dynamic_relocations()?;
         let functions = relocations.filter_map(|(slot, relocation)| {
@@ -158,7 +159,7 @@ mod tests {
         let flags = [&["-include", header, "-fno-builtin"], flags].concat();
         let path = folder.compile(library, "function", &flags);
         let bytes = std::fs::read(path).expect("the library");
-        let object = object::File::parse(&*bytes).expect("an ELF file");
+        let object = ObjectFile::parse(&*bytes).expect("an ELF file");
         let names = PltNames::of(&bytes, &object);
         let sections = names.sections.iter();
         let entries = sections.flat_map(|section| {
@@ -198,7 +199,7 @@ mod tests {
     #[test]
     fn address_outside_of_the_sections_has_no_entry() {
         let bytes = std::fs::read("/proc/self/exe").expect("this program");
-        let object = object::File::parse(&*bytes).expect("an ELF file");
+        let object = ObjectFile::parse(&*bytes).expect("an ELF file");
         let names = PltNames::of(&bytes, &object);
         assert_eq!(names.name_at(0), None);
         assert_eq!(names.name_at(u64::MAX), None);

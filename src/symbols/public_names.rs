@@ -6,6 +6,7 @@ use object::{Object, ObjectSymbol, SymbolKind, SymbolMap, SymbolMapName, SymbolS
 
 use crate::symbols::demangle::without_default_version;
 use crate::symbols::names::FrameName;
+use crate::symbols::object_file::ObjectFile;
 
 /// The public names of a file's functions whose symbol has an internal name, by address in the file.
 /// `None` for a function without a public name.
@@ -14,7 +15,7 @@ pub(super) struct PublicNames<'a>(HashMap<u64, Option<&'a str>>);
 impl<'a> PublicNames<'a> {
     /// Reads the symbols by which other programs call the functions. A separate debug file has them
     /// in its symbol table, because its dynamic symbols have no content.
-    pub(super) fn of(object: &object::File<'a>, symbols: &SymbolMap<SymbolMapName<'a>>) -> Self {
+    pub(super) fn of(object: &ObjectFile<'a>, symbols: &SymbolMap<SymbolMapName<'a>>) -> Self {
         let internal = symbols.symbols().iter();
         let internal = internal.filter(|symbol| is_reserved(symbol.name()));
         let mut names: HashMap<u64, Option<&'a str>> =
@@ -82,7 +83,7 @@ mod tests {
             .find(|path| path.ends_with("/libc.so.6"))
             .expect("the C library");
         let bytes = std::fs::read(path).expect("the C library's file");
-        let object = object::File::parse(&*bytes).expect("an ELF file");
+        let object = ObjectFile::parse(&*bytes).expect("an ELF file");
         let symbols = object.symbol_map();
         let names = PublicNames::of(&object, &symbols);
         for public in ["read", "write", "poll", "close"] {

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use object::Object;
 
 use crate::platform::{FileMapping, has_rights_of_another_user, to_path_bytes};
+use crate::symbols::object_file::ObjectFile;
 
 /// Directory in which distributions put debug files.
 const DEBUG_FILES: &str = "/usr/lib/debug";
@@ -71,7 +72,7 @@ pub(super) fn find_debug_file(
 
 /// Maps the supplementary file that a file with debug information refers to, if there is one.
 pub(super) fn find_supplementary_file(file: &[u8], path: &Path) -> Option<FileMapping> {
-    let object = object::File::parse(file).ok()?;
+    let object = ObjectFile::parse(file).ok()?;
     let (name, build_id) = object.gnu_debugaltlink().ok()??;
     // The name is relative to the folder of the file, or absolute.
     let named = folder_of(path).join(to_path_bytes(name));
@@ -96,7 +97,7 @@ fn path_by_build_id(build_id: &[u8]) -> Option<PathBuf> {
 
 /// Returns the file name and the checksum in the section `.gnu_debuglink`.
 fn debug_link(file: &[u8]) -> Option<(PathBuf, u32)> {
-    let (name, checksum) = object::File::parse(file).ok()?.gnu_debuglink().ok()??;
+    let (name, checksum) = ObjectFile::parse(file).ok()?.gnu_debuglink().ok()??;
     let name = to_path_bytes(name);
     // A name with a folder would leave the places where debug files are looked for.
     let is_file_name = name.file_name() == Some(name.as_os_str());
@@ -125,7 +126,7 @@ fn folder_of(path: &Path) -> &Path {
 
 /// Returns the build id in a file.
 pub(super) fn build_id_of(file: &[u8]) -> Option<&[u8]> {
-    object::File::parse(file).ok()?.build_id().ok()?
+    ObjectFile::parse(file).ok()?.build_id().ok()?
 }
 
 #[cfg(test)]

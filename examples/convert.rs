@@ -1,8 +1,8 @@
 //! Converts a profile of gekkota or Firefox to another format.
 //!
 //! ```text
-//! cargo run --release --example convert -- PROFILE [--to FORMAT] [--thread NAME] [--out FILE]
-//! cargo run --release --example convert -- --diff BEFORE AFTER
+//! cargo run --release --features formats --example convert -- PROFILE [--to FORMAT] [--thread NAME] [--out FILE]
+//! cargo run --release --features formats --example convert -- --diff BEFORE AFTER
 //! ```
 //!
 //! `PROFILE` is a file in Gecko's format or in the Firefox Profiler's own, which may be compressed.
@@ -185,7 +185,7 @@ fn main() -> ExitCode {
         None => {
             println!("{USAGE} {}", names());
             if cfg!(not(feature = "protobuf")) {
-                println!("pprof and perfetto need the feature: --features protobuf");
+                println!("pprof and perfetto need the feature: --features formats,protobuf");
             }
             Ok(ExitCode::SUCCESS)
         }

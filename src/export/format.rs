@@ -4,7 +4,8 @@ use std::path::Path;
 
 /// A format in which a [`Profile`](crate::Profile) can be written.
 ///
-/// The name of each format, for command lines and messages, is in parentheses.
+/// The name of each format, for command lines and messages, is in parentheses. A build writes some
+/// only with a feature of the crate: see [`of_path`](Self::of_path).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Format {
@@ -86,21 +87,21 @@ impl Format {
 
     /// Returns the format that a file's name stands for; `None` if no format has its ending.
     ///
-    /// | Ending | Format |
-    /// |---|---|
-    /// | `.json`, `.gecko.json`, none | [`Gecko`](Self::Gecko) |
-    /// | `.processed.json` | [`Processed`](Self::Processed) |
-    /// | `.pb`, `.pprof` | [`Pprof`](Self::Pprof) |
-    /// | `.cpuprofile` | [`CpuProfile`](Self::CpuProfile) |
-    /// | `.js-self-profile.json` | [`JsSelfProfile`](Self::JsSelfProfile) |
-    /// | `.d3.json` | [`D3FlameGraph`](Self::D3FlameGraph) |
-    /// | `.merged.d3.json` | [`D3FlameGraphMerged`](Self::D3FlameGraphMerged) |
-    /// | `.folded`, `.collapsed` | [`Collapsed`](Self::Collapsed) |
-    /// | `.svg` | [`Svg`](Self::Svg) |
-    /// | `.trace.json` | [`ChromeTrace`](Self::ChromeTrace) |
-    /// | `.perfetto-trace`, `.pftrace` | [`Perfetto`](Self::Perfetto) |
-    /// | `.speedscope.json` | [`Speedscope`](Self::Speedscope) |
-    /// | `.txt` | [`Text`](Self::Text) |
+    /// | Ending | Format | Feature of the crate that it needs |
+    /// |---|---|---|
+    /// | `.json`, `.gecko.json`, none | [`Gecko`](Self::Gecko) | |
+    /// | `.processed.json` | [`Processed`](Self::Processed) | |
+    /// | `.pb`, `.pprof` | [`Pprof`](Self::Pprof) | `protobuf` |
+    /// | `.cpuprofile` | [`CpuProfile`](Self::CpuProfile) | `formats` |
+    /// | `.js-self-profile.json` | [`JsSelfProfile`](Self::JsSelfProfile) | `formats` |
+    /// | `.d3.json` | [`D3FlameGraph`](Self::D3FlameGraph) | `formats` |
+    /// | `.merged.d3.json` | [`D3FlameGraphMerged`](Self::D3FlameGraphMerged) | `formats` |
+    /// | `.folded`, `.collapsed` | [`Collapsed`](Self::Collapsed) | |
+    /// | `.svg` | [`Svg`](Self::Svg) | |
+    /// | `.trace.json` | [`ChromeTrace`](Self::ChromeTrace) | `formats` |
+    /// | `.perfetto-trace`, `.pftrace` | [`Perfetto`](Self::Perfetto) | `protobuf` |
+    /// | `.speedscope.json` | [`Speedscope`](Self::Speedscope) | `formats` |
+    /// | `.txt` | [`Text`](Self::Text) | |
     ///
     /// Upper-case letters are like lower-case ones. A further `.gz` means that the file is
     /// compressed.
@@ -124,11 +125,27 @@ impl Format {
             .map(|(format, _)| format)
     }
 
-    /// Returns the crate's feature that the format needs, if this build lacks it.
+    /// Returns the feature of the crate that the format needs, and whether this build has it; `None`
+    /// if every build writes the format.
+    #[cfg(has_profiler)]
+    fn feature(self) -> Option<(&'static str, bool)> {
+        match self {
+            Self::Gecko | Self::Processed | Self::Collapsed | Self::Svg | Self::Text => None,
+            Self::Pprof | Self::Perfetto => Some(("protobuf", cfg!(feature = "protobuf"))),
+            Self::CpuProfile
+            | Self::JsSelfProfile
+            | Self::D3FlameGraph
+            | Self::D3FlameGraphMerged
+            | Self::ChromeTrace
+            | Self::Speedscope => Some(("formats", cfg!(feature = "formats"))),
+        }
+    }
+
+    /// Returns the feature of the crate that the format needs, if this build lacks it.
     #[cfg(has_profiler)]
     pub(crate) fn missing_feature(self) -> Option<&'static str> {
-        let needs_protobuf = matches!(self, Self::Pprof | Self::Perfetto);
-        (needs_protobuf && !cfg!(feature = "protobuf")).then_some("protobuf")
+        let (feature, is_there) = self.feature()?;
+        (!is_there).then_some(feature)
     }
 
     /// Returns all endings, for messages.

@@ -19,7 +19,7 @@
 //! # Read next
 //! `format.rs`, `options.rs`, `write/mod.rs`, `read/mod.rs`, `summary/report.rs`, `diff/mod.rs`.
 
-#[cfg(all(test, has_profiler))]
+#[cfg(all(test, has_profiler, feature = "formats"))]
 mod chrome_sample;
 #[cfg(has_profiler)]
 mod diff;
@@ -32,18 +32,18 @@ mod function_names;
 mod function_times;
 #[cfg(has_profiler)]
 mod marker_pairs;
-#[cfg(has_profiler)]
+#[cfg(all(has_profiler, feature = "formats"))]
 mod marker_spans;
 mod options;
 #[cfg(has_profiler)]
 mod own_code;
 #[cfg(has_profiler)]
 mod process_times;
-#[cfg(has_profiler)]
+#[cfg(all(has_profiler, feature = "formats"))]
 mod profile_calls;
-#[cfg(has_profiler)]
+#[cfg(all(has_profiler, feature = "formats"))]
 mod profile_nodes;
-#[cfg(has_profiler)]
+#[cfg(all(has_profiler, feature = "formats"))]
 mod read;
 #[cfg(has_profiler)]
 mod run_loops;
@@ -54,7 +54,7 @@ mod summary;
 #[cfg(all(test, has_profiler))]
 mod test_profile;
 mod thread_summary;
-#[cfg(has_profiler)]
+#[cfg(all(has_profiler, feature = "formats"))]
 mod ticks;
 #[cfg(has_profiler)]
 mod write;
@@ -70,7 +70,7 @@ pub(crate) use options::Look;
 pub use options::SampleWeight;
 #[cfg(has_profiler)]
 pub(crate) use own_code::is_own_source;
-#[cfg(has_profiler)]
+#[cfg(all(has_profiler, feature = "formats"))]
 pub(crate) use read::{add_child, read_profile_file, read_profile_from};
 pub use thread_summary::{HotFunction, ThreadSummary};
 #[cfg(has_profiler)]

@@ -120,6 +120,7 @@ impl ExportOptions {
 
     /// Returns the index of the thread that a format for one thread gets; `None` if no thread is
     /// chosen.
+    #[cfg(feature = "formats")]
     pub(crate) fn busiest_thread(&self, profile: &ProfileModel) -> Option<usize> {
         let used = |index: &usize| {
             let samples = &profile.threads[*index].samples;
@@ -134,6 +135,7 @@ impl ExportOptions {
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidInput`] if there is none. `format` is the format's name.
+    #[cfg(feature = "formats")]
     pub(crate) fn one_thread<'a>(
         &self,
         profile: &'a ProfileModel,

@@ -1,5 +1,7 @@
 //! Flow ids, which link markers of any threads.
 
+use crate::types::serde_as_inner;
+
 /// The id of a flow, which links markers.
 ///
 /// Markers with the same id in a field of [`Format::Flow`](crate::schema::Format::Flow) belong
@@ -12,8 +14,9 @@
 /// distinct ids.
 #[doc(alias = "Flow")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct FlowId(u64);
+
+serde_as_inner!(FlowId(u64));
 
 impl FlowId {
     /// Returns the id as 16 hexadecimal digits, the form used in a profile.

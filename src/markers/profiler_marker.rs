@@ -11,7 +11,7 @@ use crate::markers::schema::MarkerSchema;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a marker's payload",
     label = "`serde::Serialize` or `serde::Deserialize` is missing, or the type borrows data",
-    note = "derive both for it: `#[derive(gekkota::schema::Serialize, gekkota::schema::Deserialize)]`"
+    note = "with gekkota's feature `derive`, or with serde's, derive both for it: `#[derive(gekkota::schema::Serialize, gekkota::schema::Deserialize)]`"
 )]
 pub trait MarkerPayload: serde::Serialize + serde::de::DeserializeOwned {}
 #[cfg(feature = "serde")]

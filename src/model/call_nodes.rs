@@ -112,11 +112,13 @@ impl CallNodes {
         &self.nodes
     }
 
+    #[cfg(any(test, feature = "formats"))]
     pub(crate) fn get(&self, id: NodeId) -> &CallNode {
         &self.nodes[id.0 as usize]
     }
 
     /// Returns a node and its callers, the innermost first.
+    #[cfg(any(test, feature = "formats"))]
     pub(crate) fn path(&self, node: Option<NodeId>) -> impl Iterator<Item = NodeId> + '_ {
         std::iter::successors(node, |node| self.get(*node).parent)
     }

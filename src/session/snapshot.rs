@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use crate::backtrace::lost_stacks;
 use crate::export::{
-    ExportOptions, Format, Look, ThreadSummary, add_child, summarize, write_profile,
+    ExportOptions, Format, Look, ThreadSummary, summarize, write_profile,
 };
 use crate::model::ProfileModel;
 use crate::platform::{current_process_id, is_memory_available, monotonic_now};
 use crate::session::callbacks::notify;
 use crate::session::env::env_notices;
 use crate::session::notices::{self, notify_unnamed};
-use crate::session::read_profile::ReadProfile;
+use crate::session::read_profile::{ReadProfile, add_profile_of_child};
 use crate::session::running::running_session;
 use crate::session::save::{save_at, save_profile};
 use crate::session::shutdown_file::note_saved;
@@ -26,7 +26,7 @@ use crate::threads::{OffThreadRef, ThreadRegistry};
 use crate::types::{Generation, ProfilingState, SaveError, ThreadId};
 use crate::unwind::{ModuleTable, NamedCode, lost_code_names};
 use crate::util::{
-    FailureLatch, ProgressLocation, ProgressLogger, PsCell, PsLock,
+    FailureLatch, ProgressLocation, ProgressLogger, PsCell, PsLock, SharedSort,
     is_any_lock_held_on_current_thread,
 };
 
@@ -119,7 +119,7 @@ pub(crate) fn freeze_unnoticed(only: Option<Generation>) -> Option<FrozenProfile
         }
     };
     // After the lock is released: these lists may be long.
-    source.threads.sort_by_key(OffThreadRef::serial);
+    source.threads.shared_sort_by_key(OffThreadRef::serial);
     source.modules = source.session.modules();
     source.generated_code = source.session.generated_code();
     Some(FrozenProfile { source })
@@ -259,7 +259,7 @@ impl FrozenProfile {
         let mut model = self.to_own_model(options, progress)?;
         for child in &self.source.exit_profiles {
             check_memory(CHILD_FACTOR * child.len())?;
-            if let Err(error) = add_child(&mut model, child) {
+            if let Err(error) = add_profile_of_child(&mut model, child) {
                 notices::notify(&format!(
                     "the profile of a child process is incomplete: {error}"
                 ));

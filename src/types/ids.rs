@@ -1,11 +1,14 @@
 //! Newtypes for process and thread ids.
 
+use crate::types::serde_impls::serde_as_inner;
+
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
         pub struct $name(i32);
+
+        serde_as_inner!($name(i32));
 
         impl $name {
             /// `0`, the id of no process or thread.

@@ -51,6 +51,8 @@ mod profiling_state;
 #[forbid(unsafe_code)]
 mod script_description;
 #[forbid(unsafe_code)]
+mod serde_impls;
+#[forbid(unsafe_code)]
 mod settings;
 #[forbid(unsafe_code)]
 mod signal_name;
@@ -103,6 +105,7 @@ pub(crate) use process_levels::MAX_PROCESS_LEVELS;
 pub use profiling_state::{ProfilingState, ProfilingStates, SamplingState};
 pub(crate) use script_description::ScriptDescription;
 pub use script_description::ScriptImplementation;
+pub(crate) use serde_impls::{serde_as_index, serde_as_inner};
 #[cfg(has_profiler)]
 pub(crate) use settings::INTERVAL_RANGE;
 pub(crate) use settings::{DEFAULT_MAX_ROWS, DEFAULT_NAME_CACHE_BYTES};

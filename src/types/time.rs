@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
+use crate::types::serde_impls::serde_as_inner;
+
 /// A point in time for markers: nanoseconds of the monotonic clock.
 ///
 /// [`ProfilerTime::now`] reads the clock; the arithmetic saturates at both ends.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[doc(alias = "TimeStamp")]
 pub struct ProfilerTime(u64);
+
+serde_as_inner!(ProfilerTime(u64));
 
 impl ProfilerTime {
     pub(crate) const fn from_monotonic_ns(ns: u64) -> Self {

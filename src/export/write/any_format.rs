@@ -5,10 +5,11 @@ use std::io::{self, Write};
 use crate::export::format::Format;
 use crate::export::options::ExportOptions;
 use crate::export::summary::write_text;
+#[cfg(feature = "formats")]
 use crate::export::write::{
-    chrome_trace, collapsed, cpuprofile, flame_graph, gecko, js_self_profile, processed,
-    speedscope, svg, timed_flame_graph,
+    chrome_trace, cpuprofile, flame_graph, js_self_profile, speedscope, timed_flame_graph,
 };
+use crate::export::write::{collapsed, gecko, processed, svg};
 #[cfg(feature = "protobuf")]
 use crate::export::write::{perfetto, pprof};
 use crate::model::ProfileModel;
@@ -28,30 +29,37 @@ pub(crate) fn write_profile(
     progress: &ProgressLogger,
 ) -> io::Result<()> {
     options.check_thread(profile)?;
+    if let Some(feature) = format.missing_feature() {
+        let message = format!(
+            "got a build without the crate's feature `{feature}`, expected one with it for {}",
+            format.name()
+        );
+        return Err(io::Error::new(io::ErrorKind::Unsupported, message));
+    }
     let write = match format {
         Format::Gecko => gecko::write_gecko,
         Format::Processed => processed::write_processed,
+        Format::Collapsed => collapsed::write_collapsed,
+        Format::Svg => svg::write_svg,
+        Format::Text => write_text,
+        #[cfg(feature = "formats")]
+        Format::CpuProfile => cpuprofile::write_cpuprofile,
+        #[cfg(feature = "formats")]
+        Format::JsSelfProfile => js_self_profile::write_js_self_profile,
+        #[cfg(feature = "formats")]
+        Format::D3FlameGraph => timed_flame_graph::write_timed_flame_graph,
+        #[cfg(feature = "formats")]
+        Format::D3FlameGraphMerged => flame_graph::write_flame_graph,
+        #[cfg(feature = "formats")]
+        Format::ChromeTrace => chrome_trace::write_chrome_trace,
+        #[cfg(feature = "formats")]
+        Format::Speedscope => speedscope::write_speedscope,
         #[cfg(feature = "protobuf")]
         Format::Pprof => pprof::write_pprof,
         #[cfg(feature = "protobuf")]
         Format::Perfetto => perfetto::write_perfetto,
-        #[cfg(not(feature = "protobuf"))]
-        Format::Pprof | Format::Perfetto => {
-            let message = format!(
-                "got a build without the crate's feature `protobuf`, expected one with it for {}",
-                format.name()
-            );
-            return Err(io::Error::new(io::ErrorKind::Unsupported, message));
-        }
-        Format::CpuProfile => cpuprofile::write_cpuprofile,
-        Format::JsSelfProfile => js_self_profile::write_js_self_profile,
-        Format::D3FlameGraph => timed_flame_graph::write_timed_flame_graph,
-        Format::D3FlameGraphMerged => flame_graph::write_flame_graph,
-        Format::Collapsed => collapsed::write_collapsed,
-        Format::Svg => svg::write_svg,
-        Format::ChromeTrace => chrome_trace::write_chrome_trace,
-        Format::Speedscope => speedscope::write_speedscope,
-        Format::Text => write_text,
+        #[cfg(not(all(feature = "formats", feature = "protobuf")))]
+        _ => return Err(io::ErrorKind::Unsupported.into()),
     };
     write(profile, options, out, progress)
 }
@@ -111,19 +119,40 @@ mod tests {
             text.contains("\nsamples   11 in 1 thread of 1 process"),
             "{text}"
         );
-        let merged = json(&profile, Format::D3FlameGraphMerged);
-        assert_eq!(merged["value"], 11);
-        let speedscope = json(&profile, Format::Speedscope);
-        let weights = serde_json::json!([1_000_000, 9_000_000, 1_000_000]);
-        assert_eq!(speedscope["profiles"][0]["weights"], weights);
         let processed = json(&profile, Format::Processed);
         let samples = &processed["threads"][0]["samples"];
         assert_eq!(samples["weight"], serde_json::json!([1, 9, 1]));
         assert_eq!(samples["weightType"], "samples");
-        let cpuprofile = json(&profile, Format::CpuProfile);
-        let ticks = cpuprofile["samples"].as_array().expect("samples");
-        assert_eq!(ticks.len(), 11);
-        let trace = json(&profile, Format::JsSelfProfile);
-        assert_eq!(trace["samples"].as_array().map(Vec::len), Some(11));
+        #[cfg(feature = "formats")]
+        {
+            let merged = json(&profile, Format::D3FlameGraphMerged);
+            assert_eq!(merged["value"], 11);
+            let speedscope = json(&profile, Format::Speedscope);
+            let weights = serde_json::json!([1_000_000, 9_000_000, 1_000_000]);
+            assert_eq!(speedscope["profiles"][0]["weights"], weights);
+            let cpuprofile = json(&profile, Format::CpuProfile);
+            let ticks = cpuprofile["samples"].as_array().expect("samples");
+            assert_eq!(ticks.len(), 11);
+            let trace = json(&profile, Format::JsSelfProfile);
+            assert_eq!(trace["samples"].as_array().map(Vec::len), Some(11));
+        }
+    }
+
+    #[test]
+    fn format_of_a_missing_feature_is_an_error_that_names_the_feature() {
+        for format in Format::all() {
+            let mut out = Vec::new();
+            let progress = ProgressLogger::unwatched();
+            let options = ExportOptions::default();
+            let written = write_profile(&two_threads(), format, &options, &mut out, &progress);
+            match format.missing_feature() {
+                None => assert!(written.is_ok(), "{}", format.name()),
+                Some(feature) => {
+                    let error = written.expect_err("a missing feature").to_string();
+                    assert!(error.contains(&format!("`{feature}`")), "{error}");
+                    assert!(out.is_empty());
+                }
+            }
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use serde::Deserialize;
+use serde_json::Value;
 
 use crate::model::{ProfileModel, TextId};
 
@@ -20,37 +20,22 @@ pub(crate) struct FlowFields<'a> {
     by_type: HashMap<&'a str, Vec<(String, FlowField)>>,
 }
 
-/// What this file needs of a type's description. Older descriptions have the fields in `data`.
-#[derive(Deserialize)]
-struct Schema {
-    #[serde(default, alias = "data")]
-    fields: Vec<SchemaField>,
-}
-
-#[derive(Deserialize)]
-struct SchemaField {
-    #[serde(default)]
-    key: String,
-    #[serde(default)]
-    format: serde_json::Value,
-}
-
 impl<'a> FlowFields<'a> {
     /// Reads the descriptions of all marker types. A description that is no such JSON has no flows.
     pub(crate) fn of(profile: &'a ProfileModel) -> Self {
         let mut by_type = HashMap::new();
         for schema in &profile.marker_schemas {
-            let Ok(described) = serde_json::from_str::<Schema>(&schema.json) else {
-                continue;
-            };
-            let fields = described.fields.into_iter();
+            let described = serde_json::from_str(&schema.json).unwrap_or(Value::Null);
+            // Older descriptions have the fields in `data`.
+            let fields = ["fields", "data"].map(|list| described[list].as_array());
+            let fields = fields.into_iter().flatten().flatten();
             let flows = fields.filter_map(|field| {
-                let flow = match field.format.as_str()? {
+                let flow = match field["format"].as_str()? {
                     "flow-id" => FlowField::Continues,
                     "terminating-flow-id" => FlowField::Ends,
                     _ => return None,
                 };
-                Some((field.key, flow))
+                Some((field["key"].as_str()?.to_owned(), flow))
             });
             let flows: Vec<_> = flows.collect();
             if !flows.is_empty() {
@@ -58,6 +43,12 @@ impl<'a> FlowFields<'a> {
             }
         }
         Self { by_type }
+    }
+
+    /// Returns whether no field names a flow.
+    #[cfg(feature = "formats")]
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_type.is_empty()
     }
 
     /// Returns what a field of a marker type says about a flow; `None` if it names none.

@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
+use serde_json::Value;
+
 use crate::export::options::ExportOptions;
 use crate::export::write::gecko_process::{GeckoProcess, write_schema};
 use crate::export::write::gecko_thread::{write_placeholder_main_thread, write_thread};
 use crate::json::JsonWriter;
 use crate::model::{Module, ModuleId, ProfileModel};
-use crate::util::{FailureLatch, ProgressLocation, ProgressLogger};
+use crate::util::{FailureLatch, ProgressLocation, ProgressLogger, SharedSort};
 
 /// Version of the format. Since version 36, the texts of markers are string indices.
 const FORMAT_VERSION: u64 = 36;
@@ -67,7 +69,7 @@ fn write_process(
     let is_own = |thread: &&usize| profile.threads[**thread].process == index;
     // The viewer uses the first thread as the process's main thread.
     let mut threads: Vec<usize> = chosen.iter().filter(is_own).copied().collect();
-    threads.sort_by_key(|&thread| !profile.threads[thread].is_main);
+    threads.shared_sort_by_key(|&thread| !profile.threads[thread].is_main);
     json.key("libs");
     write_libs(json, process, &threads);
     json.key("meta");
@@ -231,7 +233,7 @@ fn write_libs(json: &mut JsonWriter<'_>, process: &GeckoProcess<'_>, threads: &[
         .filter(is_written)
         .map(|(module, _)| module)
         .collect();
-    modules.sort_by_key(|module| (module.start, module.end));
+    modules.shared_sort_by_key(|module| (module.start, module.end));
     json.array(|json| {
         for module in modules {
             json.object(|json| {
@@ -289,27 +291,20 @@ fn write_counters(json: &mut JsonWriter<'_>, process: &GeckoProcess<'_>) {
 
 /// Writes the paused ranges in the time of the process.
 fn write_paused_ranges(json: &mut JsonWriter<'_>, process: &GeckoProcess<'_>) {
-    #[derive(serde::Deserialize)]
-    struct PausedRange {
-        #[serde(rename = "startTime")]
-        start_ms: Option<f64>,
-        #[serde(rename = "endTime")]
-        end_ms: Option<f64>,
-        #[serde(default)]
-        reason: String,
-    }
     let facts = process.profile.processes.get(process.index);
     let ranges = facts.and_then(|facts| facts.paused_ranges.as_deref());
-    let ranges = ranges.map(serde_json::from_str::<Vec<PausedRange>>);
+    let ranges: Option<Vec<Value>> = ranges.and_then(|ranges| serde_json::from_str(ranges).ok());
     json.array(|json| {
         // The model has nothing else than a list of ranges.
-        for range in ranges.and_then(Result::ok).unwrap_or_default() {
+        for range in ranges.unwrap_or_default() {
             json.object(|json| {
-                for (key, time_ms) in [("startTime", range.start_ms), ("endTime", range.end_ms)] {
+                for key in ["startTime", "endTime"] {
+                    let time_ms = range[key].as_f64();
                     json.key(key);
                     process.optional_time(json, time_ms.map(|ms| (ms * 1e6).round() as i64));
                 }
-                json.key("reason").string(&range.reason);
+                let reason = range["reason"].as_str();
+                json.key("reason").string(reason.unwrap_or_default());
             });
         }
     });

@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 
-use serde::Deserialize;
-
+use crate::export::write::flow_fields::{FlowField, FlowFields};
 use crate::export::write::trace_events::{MARKER_CATEGORY, write_track};
 use crate::json::JsonWriter;
 use crate::model::{FieldValue, MarkerPayload, ProfileModel, TextId};
@@ -12,18 +11,11 @@ use crate::model::{FieldValue, MarkerPayload, ProfileModel, TextId};
 /// in the file, so they are written last, by flow and time.
 pub(super) struct Flows<'a> {
     profile: &'a ProfileModel,
-    /// The fields that are flow ids, by the names of the type and the field.
-    formats: HashMap<(String, String), FlowField>,
+    /// The fields that are flow ids.
+    known: FlowFields<'a>,
     /// The fields that were looked up, by id. `None` for a field of another format.
     fields: HashMap<(TextId, TextId), Option<FlowField>>,
     points: Vec<FlowPoint>,
-}
-
-/// What a field says about its flow.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum FlowField {
-    GoesOn,
-    Ends,
 }
 
 /// The value of a field that is a flow id.
@@ -43,42 +35,11 @@ struct FlowPoint {
     track: (u64, u64),
 }
 
-/// The part of a marker type's description that says which fields are flow ids.
-#[derive(Deserialize)]
-struct Schema {
-    #[serde(default, alias = "fields")]
-    data: Vec<SchemaField>,
-}
-
-/// A field. Lines of other kinds, such as a description, have no key.
-#[derive(Deserialize)]
-struct SchemaField {
-    #[serde(default)]
-    key: String,
-    #[serde(default)]
-    format: serde_json::Value,
-}
-
 impl<'a> Flows<'a> {
     pub(super) fn of(profile: &'a ProfileModel) -> Self {
-        let mut formats = HashMap::new();
-        for schema in &profile.marker_schemas {
-            // A description that cannot be read describes no flows.
-            let Ok(parsed) = serde_json::from_str::<Schema>(&schema.json) else {
-                continue;
-            };
-            for field in parsed.data {
-                let flow = match field.format.as_str() {
-                    Some("flow-id") => FlowField::GoesOn,
-                    Some("terminating-flow-id") => FlowField::Ends,
-                    _ => continue,
-                };
-                formats.insert((schema.name.clone(), field.key), flow);
-            }
-        }
         Self {
             profile,
-            formats,
+            known: FlowFields::of(profile),
             fields: HashMap::new(),
             points: Vec::new(),
         }
@@ -86,7 +47,7 @@ impl<'a> Flows<'a> {
 
     /// Adds the flows of a marker, which is written at `ts_us` on `track`.
     pub(super) fn add(&mut self, payload: &MarkerPayload<'_>, ts_us: i64, track: (u64, u64)) {
-        if self.formats.is_empty() {
+        if self.known.is_empty() {
             return;
         }
         for &(key, value) in payload.fields {
@@ -108,16 +69,9 @@ impl<'a> Flows<'a> {
     }
 
     fn field(&mut self, type_name: TextId, key: TextId) -> Option<FlowField> {
-        let Self {
-            profile,
-            formats,
-            fields,
-            ..
-        } = self;
-        *fields.entry((type_name, key)).or_insert_with(|| {
-            let text = |id| profile.text(id).to_owned();
-            formats.get(&(text(type_name), text(key))).copied()
-        })
+        let Self { profile, known, .. } = self;
+        let found = || known.get(profile, type_name, key);
+        *self.fields.entry((type_name, key)).or_insert_with(found)
     }
 
     /// Writes the flows that have at least two markers: their first one as `s`, their last one as

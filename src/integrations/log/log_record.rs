@@ -12,7 +12,6 @@ const MAX_FILE_BYTES: usize = 512;
 
 /// A log record.
 #[derive(Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct LogRecord {
     /// Index of the level in [`viewer_log::LEVELS`].
     level: u8,
@@ -21,6 +20,13 @@ pub(crate) struct LogRecord {
     /// The message, followed by the name of the source file, if it is known.
     texts: PooledBytes,
 }
+
+crate::__marker_type_serde!(LogRecord {
+    level: u8,
+    line: Option<u32>,
+    message_bytes: u32,
+    texts: PooledBytes
+});
 
 impl LogRecord {
     /// Formats the record, which runs code of the application.

@@ -15,12 +15,16 @@ const RESERVED: &[&str] = &["level", MESSAGE, "location", "span", "fields"];
 
 /// The fields of an event, and the span it occurred in.
 #[derive(Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct TracingEvent {
     /// Numbers of the callsite and of the span's flow.
     head: [u64; 2],
     values: FieldValues,
 }
+
+crate::__marker_type_serde!(TracingEvent {
+    head: [u64; 2],
+    values: FieldValues
+});
 
 impl TracingEvent {
     /// Collects the event's fields, which runs code of the application.

@@ -11,6 +11,7 @@ use tracing_core::field::{Field, Visit};
 use crate::integrations::application_text::{append_str, append_text};
 use crate::integrations::pooled_bytes::PooledBytes;
 use crate::markers::JSONWriter;
+use crate::types::serde_as_inner;
 
 /// Maximum length of a text, in bytes; a longer one is truncated at a character boundary.
 const MAX_TEXT_BYTES: usize = 512;
@@ -69,8 +70,9 @@ impl FieldValue<'_> {
 
 /// The recorded values, each with the index of its field.
 #[derive(Debug, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct FieldValues(PooledBytes);
+
+serde_as_inner!(FieldValues(PooledBytes));
 
 impl FieldValues {
     pub(crate) const fn new() -> Self {

@@ -21,13 +21,17 @@ const RESERVED: &[&str] = &[
 
 /// A span that has ended.
 #[derive(Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct TracingSpan {
     /// Numbers of the callsite, the flow, the parent's flow and the followed span's flow; then busy
     /// and idle time in ns plus 1, or 0 if they are not measured.
     head: [u64; 6],
     values: FieldValues,
 }
+
+crate::__marker_type_serde!(TracingSpan {
+    head: [u64; 6],
+    values: FieldValues
+});
 
 impl TracingSpan {
     #[inline]

@@ -6,11 +6,13 @@ use crate::markers::json_writer::JSONWriter;
 use crate::markers::profiler_marker::ProfilerMarker;
 use crate::markers::schema::MarkerSchema;
 use crate::markers::schema::{Format, Location};
+use crate::types::serde_as_inner;
 
 /// An interval that nests as calls do and belongs to a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct FlowStackMarker(pub FlowId);
+
+serde_as_inner!(FlowStackMarker(FlowId));
 
 impl FlowStackMarker {
     /// Creates a payload for the flow that this address identifies.

@@ -28,7 +28,6 @@ marker_type! {
 /// The viewer draws screenshots in a track of their own. In the profile these markers are named
 /// “CompositorScreenshot”, regardless of the name that the application gave them.
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct CompositorScreenshot {
     /// The image as a URL: `data:image/jpeg;base64,…`. It may be smaller than the window.
     pub url: CowString,
@@ -39,6 +38,13 @@ pub struct CompositorScreenshot {
     /// Height of the window.
     pub window_height: u32,
 }
+
+__marker_type_serde!(CompositorScreenshot {
+    url: CowString,
+    window_id: u64,
+    window_width: u32,
+    window_height: u32
+});
 
 impl ProfilerMarker for CompositorScreenshot {
     fn marker_type_name() -> &'static str {

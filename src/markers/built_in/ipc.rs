@@ -5,7 +5,7 @@ use crate::markers::json_writer::JSONWriter;
 use crate::markers::profiler_marker::ProfilerMarker;
 use crate::markers::schema::MarkerSchema;
 use crate::markers::schema::{Format, Location};
-use crate::types::{ProcessId, ProfilerTime, ThreadId};
+use crate::types::{ProcessId, ProfilerTime, ThreadId, serde_as_index};
 
 keywords! {
     /// The role of this process in relation to the other one.
@@ -20,7 +20,6 @@ keywords! {
 /// A step of a message's delivery. The viewer merges the five markers, from [`Self::Sent`] to
 /// [`Self::Received`], into one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum IPCStep {
     /// A thread of the sender sends the message.
     Sent,
@@ -33,6 +32,14 @@ pub enum IPCStep {
     /// A thread of the receiver handles the message.
     Received,
 }
+
+serde_as_index!(IPCStep {
+    Sent,
+    TransferStart,
+    TransferEnd,
+    Arrived,
+    Received
+});
 
 impl IPCStep {
     /// Returns Gecko's keywords for the step: direction and phase.
@@ -53,7 +60,6 @@ impl IPCStep {
 /// shows them as markers “IPCOut” and “IPCIn”. In the profile these markers are named “IPC”,
 /// regardless of the name that the application gave them.
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct IPCMarker {
     /// Time of this step.
     pub time: ProfilerTime,
@@ -72,6 +78,17 @@ pub struct IPCMarker {
     /// The thread that performed the step, if the marker is on another thread's track.
     pub thread_id: Option<ThreadId>,
 }
+
+__marker_type_serde!(IPCMarker {
+    time: ProfilerTime,
+    other_pid: ProcessId,
+    message_seqno: u64,
+    message_type: CowString,
+    side: IPCSide,
+    step: IPCStep,
+    is_sync: bool,
+    thread_id: Option<ThreadId>
+});
 
 impl ProfilerMarker for IPCMarker {
     fn marker_type_name() -> &'static str {

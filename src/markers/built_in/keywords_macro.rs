@@ -8,10 +8,11 @@ macro_rules! keywords {
     ($($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $keyword:literal,)+ })+) => {$(
         $(#[$meta])*
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
         pub enum $name {
             $($(#[$doc])* $variant,)+
         }
+
+        crate::types::serde_as_index!($name { $($variant),+ });
 
         impl $name {
             pub(super) const fn keyword(self) -> &'static str {

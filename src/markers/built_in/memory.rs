@@ -11,7 +11,6 @@ use crate::types::ThreadId;
 /// If these markers have stacks, the viewer builds call trees of retained, allocated and freed
 /// memory from them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct NativeAllocation {
     /// Size in bytes; negative for a deallocation.
     pub size: i64,
@@ -20,6 +19,12 @@ pub struct NativeAllocation {
     /// The thread that allocated or freed the memory.
     pub thread_id: ThreadId,
 }
+
+__marker_type_serde!(NativeAllocation {
+    size: i64,
+    memory_address: u64,
+    thread_id: ThreadId
+});
 
 impl ProfilerMarker for NativeAllocation {
     fn marker_type_name() -> &'static str {
@@ -41,7 +46,6 @@ impl ProfilerMarker for NativeAllocation {
 /// tree from them.
 #[doc(alias = "JsAllocationMarker")]
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct JsAllocation {
     /// Class of the object: “Function”, for example.
     pub class_name: CowString,
@@ -54,6 +58,14 @@ pub struct JsAllocation {
     /// Whether the object is in the nursery, where the interpreter allocates young objects.
     pub in_nursery: bool,
 }
+
+__marker_type_serde!(JsAllocation {
+    class_name: CowString,
+    type_name: CowString,
+    coarse_type: CowString,
+    size: u64,
+    in_nursery: bool
+});
 
 impl ProfilerMarker for JsAllocation {
     fn marker_type_name() -> &'static str {

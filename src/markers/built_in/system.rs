@@ -41,13 +41,17 @@ marker_type! {
 /// An interval in which a thread is awake. Its start marker has the core, its end marker the CPU
 /// time used.
 #[derive(Clone, Copy, PartialEq, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Awake {
     /// CPU time used, in ns; `None` in the start marker.
     pub cpu_time_ns: Option<u64>,
     /// Number of the core; `None` in the end marker.
     pub cpu_id: Option<u32>,
 }
+
+__marker_type_serde!(Awake {
+    cpu_time_ns: Option<u64>,
+    cpu_id: Option<u32>
+});
 
 impl ProfilerMarker for Awake {
     fn marker_type_name() -> &'static str {

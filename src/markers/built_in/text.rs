@@ -6,14 +6,16 @@ use crate::markers::json_writer::JSONWriter;
 use crate::markers::profiler_marker::ProfilerMarker;
 use crate::markers::schema::MarkerSchema;
 use crate::markers::schema::{Format, Location};
+use crate::types::serde_as_inner;
 
 /// A string that needs no allocation if it is `'static`.
 pub type CowString = Cow<'static, str>;
 
 /// A marker with the name of its group: an instant, or one end of an interval.
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Tracing(pub CowString);
+
+serde_as_inner!(Tracing(CowString));
 
 impl Tracing {
     /// Creates a payload with this group name, without copying the name.
@@ -47,8 +49,9 @@ impl ProfilerMarker for Tracing {
 
 /// One end of an interval that nests inside others as calls do. It has no fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct StackMarker();
+
+__marker_type_serde!(StackMarker {});
 
 impl ProfilerMarker for StackMarker {
     fn marker_type_name() -> &'static str {

@@ -1,6 +1,12 @@
 //! Markers as bytes: encoded when they are added, decoded when a profile is written.
 
 #[cfg(has_profiler)]
+mod compact_error;
+#[cfg(has_profiler)]
+mod compact_reader;
+#[cfg(has_profiler)]
+mod compact_writer;
+#[cfg(has_profiler)]
 mod decode;
 #[cfg(has_profiler)]
 mod encode;

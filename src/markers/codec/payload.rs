@@ -3,9 +3,10 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use postcard::ser_flavors::Flavor;
-
 use crate::buffer::EntryCursor;
+use crate::markers::codec::compact_error::{CompactError, CompactResult};
+use crate::markers::codec::compact_reader::CompactReader;
+use crate::markers::codec::compact_writer::{ByteSink, CompactWriter};
 use crate::markers::json_writer::JSONWriter;
 use crate::markers::profiler_marker::ProfilerMarker;
 
@@ -37,24 +38,17 @@ impl PayloadFailure {
 /// Counts the bytes of the serialized payload.
 struct ByteCounter(usize);
 
-impl Flavor for ByteCounter {
-    type Output = usize;
-
+impl ByteSink for ByteCounter {
     #[inline(always)]
-    fn try_push(&mut self, _: u8) -> postcard::Result<()> {
+    fn push(&mut self, _: u8) -> CompactResult<()> {
         self.0 += 1;
         Ok(())
     }
 
     #[inline(always)]
-    fn try_extend(&mut self, data: &[u8]) -> postcard::Result<()> {
-        self.0 += data.len();
+    fn extend(&mut self, bytes: &[u8]) -> CompactResult<()> {
+        self.0 += bytes.len();
         Ok(())
-    }
-
-    #[inline(always)]
-    fn finalize(self) -> postcard::Result<usize> {
-        Ok(self.0)
     }
 }
 
@@ -63,39 +57,32 @@ struct CursorWriter<'c, 'b>(&'c mut EntryCursor<'b>);
 
 impl CursorWriter<'_, '_> {
     #[inline(always)]
-    fn check_space(&self) -> postcard::Result<()> {
+    fn check_space(&self) -> CompactResult<()> {
         if self.0.is_overrun() {
-            Err(postcard::Error::SerializeBufferFull)
+            Err(CompactError)
         } else {
             Ok(())
         }
     }
 }
 
-impl Flavor for CursorWriter<'_, '_> {
-    type Output = ();
-
+impl ByteSink for CursorWriter<'_, '_> {
     #[inline(always)]
-    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+    fn push(&mut self, byte: u8) -> CompactResult<()> {
         self.0.byte(byte);
         self.check_space()
     }
 
     #[inline(always)]
-    fn try_extend(&mut self, data: &[u8]) -> postcard::Result<()> {
-        self.0.raw(data);
+    fn extend(&mut self, bytes: &[u8]) -> CompactResult<()> {
+        self.0.raw(bytes);
         self.check_space()
-    }
-
-    #[inline(always)]
-    fn finalize(self) -> postcard::Result<()> {
-        Ok(())
     }
 }
 
 /// Runs code of the application and catches its panic.
 #[inline(always)]
-fn catch_application_panic<T>(body: impl FnOnce() -> postcard::Result<T>) -> Option<T> {
+fn catch_application_panic<T>(body: impl FnOnce() -> CompactResult<T>) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(result) => result.ok(),
         Err(payload) => {
@@ -108,21 +95,19 @@ fn catch_application_panic<T>(body: impl FnOnce() -> postcard::Result<T>) -> Opt
 
 /// Returns the length of the serialized payload, in bytes; 0 if it cannot be serialized.
 pub(crate) fn payload_bytes<T: ProfilerMarker>(payload: &T) -> usize {
-    catch_application_panic(|| postcard::serialize_with_flavor(payload, ByteCounter(0)))
-        .unwrap_or(0)
+    catch_application_panic(|| {
+        let mut counter = CompactWriter(ByteCounter(0));
+        payload.serialize(&mut counter)?;
+        Ok(counter.0.0)
+    })
+    .unwrap_or(0)
 }
 
 /// Serializes the payload. Returns false if the output is incomplete: `Serialize` failed or
 /// panicked, or the space was too small.
 #[inline(always)]
 pub(crate) fn write_payload<T: ProfilerMarker>(payload: &T, out: &mut EntryCursor<'_>) -> bool {
-    // Equivalent to `postcard::serialize_with_flavor`, which is not inlined.
-    catch_application_panic(|| {
-        payload.serialize(&mut postcard::Serializer {
-            output: CursorWriter(out),
-        })
-    })
-    .is_some()
+    catch_application_panic(|| payload.serialize(&mut CompactWriter(CursorWriter(out)))).is_some()
 }
 
 /// Deserializes a payload and writes its fields.
@@ -130,9 +115,9 @@ pub(crate) fn stream<T: ProfilerMarker>(
     payload: &[u8],
     json: &mut JSONWriter<'_>,
 ) -> Result<(), PayloadFailure> {
-    let (payload, rest) =
-        postcard::take_from_bytes::<T>(payload).map_err(|_| PayloadFailure::NotDeserialized)?;
-    if !rest.is_empty() {
+    let mut reader = CompactReader { rest: payload };
+    let payload = T::deserialize(&mut reader).map_err(|_| PayloadFailure::NotDeserialized)?;
+    if !reader.rest.is_empty() {
         return Err(PayloadFailure::NotDeserialized);
     }
     payload.stream_json_marker_data(json);

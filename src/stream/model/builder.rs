@@ -26,7 +26,6 @@ use crate::stream::write::{
     FoundProblems, MIN_BYTES_FOR_NAMES, StreamOptions, warnings_about, write_log, write_meta,
     write_pages,
 };
-use crate::symbols::UnreadFile;
 use crate::types::{Features, Symbolicate, Warning};
 use crate::util::{ProgressLocation, ProgressLogger, SharedSort, run_callback};
 

@@ -9,6 +9,7 @@
 //! it failed, 2 that the command line is invalid.
 
 mod batch;
+mod built;
 mod busy;
 mod bytes_per_sample;
 mod capture;
@@ -64,6 +65,8 @@ mod target;
 mod tracing_layer;
 mod unregistered;
 mod unwind;
+mod weight;
+mod whole_program;
 
 // The unchanged workload of the example `quick_start`.
 #[path = "../../../examples/quick_start/files.rs"]
@@ -233,6 +236,16 @@ const MEASUREMENTS: &[Measurement] = &[
         name: "summary",
         description: "share of regressions that the comparison of two profiles names first",
         run: summary::measure,
+    },
+    Measurement {
+        name: "whole_program",
+        description: "CPU and wall time of a program that parses for 2 s, from its start to its end",
+        run: whole_program::measure,
+    },
+    Measurement {
+        name: "weight",
+        description: "packages, CPU time and bytes that a dependency adds to a program that prints one line",
+        run: weight::measure,
     },
 ];
 

@@ -1,9 +1,9 @@
 //! Serializes a payload compactly: no field names, integers of variable length.
 //!
-//! The bytes are those of the format [postcard](https://postcard.jamesmunns.com/wire-format):
-//! unsigned integers have 7 bits in each byte, the lowest first; signed ones alternate in sign
-//! (0, -1, 1, -2 …), so that small ones are short; texts and lists begin with their length; a
-//! variant is its index. Tuples, structs and newtypes add nothing.
+//! Unsigned integers have 7 bits in each byte, the lowest first. Signed ones are numbered by their
+//! size (0, -1, 1, -2 and so on), so that small ones are short. Texts and lists begin with their
+//! length, and a variant is its index. Tuples, structs and newtypes add nothing. The source of the
+//! idea is the format of the crate `postcard`.
 
 use std::fmt;
 

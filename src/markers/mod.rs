@@ -46,6 +46,8 @@ pub use json_writer::JSONWriter;
 #[cfg(has_profiler)]
 pub(crate) use json_writer::{PropertySink, PropertyValue};
 pub use marker_field::MarkerField;
+#[cfg(any(feature = "log", feature = "tracing"))]
+pub(crate) use marker_type_macro::serde_as_tuple;
 #[cfg(has_profiler)]
 pub(crate) use options::MarkerPhase;
 pub use options::{MarkerBacktrace, MarkerOptions, MarkerStack, MarkerTiming};

@@ -3,7 +3,7 @@
 use crate::integrations::application_text::{append_str, append_text};
 use crate::integrations::pooled_bytes::PooledBytes;
 use crate::integrations::viewer_log;
-use crate::markers::{JSONWriter, MarkerSchema, ProfilerMarker};
+use crate::markers::{JSONWriter, MarkerSchema, ProfilerMarker, serde_as_tuple};
 
 /// Maximum length of a message, in bytes; a longer one is truncated. Messages above 4 KiB allocate
 /// memory each time.
@@ -21,7 +21,7 @@ pub(crate) struct LogRecord {
     texts: PooledBytes,
 }
 
-crate::__marker_type_serde!(LogRecord {
+serde_as_tuple!(LogRecord {
     level: u8,
     line: Option<u32>,
     message_bytes: u32,

@@ -9,7 +9,9 @@ use crate::integrations::tracing::field_values::{FieldValue, FieldValues};
 use crate::integrations::tracing::span_flow::SpanFlow;
 use crate::integrations::tracing::span_marker::write_fields;
 use crate::integrations::viewer_log;
-use crate::markers::{Format, JSONWriter, MarkerSchema, PayloadFlags, ProfilerMarker};
+use crate::markers::{
+    Format, JSONWriter, MarkerSchema, PayloadFlags, ProfilerMarker, serde_as_tuple,
+};
 
 const RESERVED: &[&str] = &["level", MESSAGE, "location", "span", "fields"];
 
@@ -21,7 +23,7 @@ pub(crate) struct TracingEvent {
     values: FieldValues,
 }
 
-crate::__marker_type_serde!(TracingEvent {
+serde_as_tuple!(TracingEvent {
     head: [u64; 2],
     values: FieldValues
 });

@@ -7,7 +7,9 @@ use crate::integrations::tracing::field_values::FieldValues;
 use crate::integrations::tracing::open_spans::OpenSpan;
 use crate::integrations::tracing::span_flow::SpanFlow;
 use crate::integrations::viewer_log::write_location;
-use crate::markers::{Format, JSONWriter, Location, MarkerSchema, PayloadFlags, ProfilerMarker};
+use crate::markers::{
+    Format, JSONWriter, Location, MarkerSchema, PayloadFlags, ProfilerMarker, serde_as_tuple,
+};
 use crate::types::ProfilerTime;
 use crate::util::cut_at_character;
 
@@ -28,7 +30,7 @@ pub(crate) struct TracingSpan {
     values: FieldValues,
 }
 
-crate::__marker_type_serde!(TracingSpan {
+serde_as_tuple!(TracingSpan {
     head: [u64; 6],
     values: FieldValues
 });

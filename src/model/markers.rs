@@ -99,7 +99,7 @@ impl Markers {
         self.rows.len()
     }
 
-    #[cfg(any(test, feature = "formats"))]
+    #[cfg(feature = "formats")]
     pub(crate) fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

@@ -42,5 +42,5 @@ mod trace_samples;
 mod visible_frames;
 
 pub(crate) use any_format::write_profile;
-#[cfg(test)]
+#[cfg(all(test, feature = "formats"))]
 pub(crate) use gecko::write_gecko;

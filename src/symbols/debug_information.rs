@@ -50,18 +50,18 @@ impl<'a> ParsedFile<'a> {
         let package = file.package.as_deref().and_then(|package| {
             let package = ObjectFile::parse(package).ok()?;
             let load = |id: SectionId| {
-                let bytes = section(&package, id.dwo_name());
+                let bytes = section(&package, id, id.dwo_name());
                 bytes.map_err(|_| gimli::Error::Io)
             };
             DwarfPackageSections::load(load).ok()
         });
         let supplementary = file.supplementary.as_deref().and_then(|supplementary| {
             let object = ObjectFile::parse(supplementary).ok()?;
-            DwarfSections::load(|id| section(&object, Some(id.name()))).ok()
+            DwarfSections::load(|id| section(&object, id, Some(id.name()))).ok()
         });
         let symbols = object.symbol_map();
         Some(Self {
-            sections: DwarfSections::load(|id| section(&object, Some(id.name()))).ok()?,
+            sections: DwarfSections::load(|id| section(&object, id, Some(id.name()))).ok()?,
             supplementary,
             package,
             plt: PltNames::of(&file.main, &object),
@@ -96,9 +96,22 @@ impl<'a> ParsedFile<'a> {
     }
 }
 
-/// Returns a section; no bytes if there is none.
-fn section<'a>(object: &ObjectFile<'a>, name: Option<&str>) -> object::Result<Bytes<'a>> {
-    match name.and_then(|name| object.section_by_name(name)) {
+/// Returns a section; no bytes if there is none, or if it says nothing about names. Where variables
+/// are kept is a sixth of the C library's debug information, and would be decompressed in vain.
+fn section<'a>(
+    object: &ObjectFile<'a>,
+    id: SectionId,
+    name: Option<&str>,
+) -> object::Result<Bytes<'a>> {
+    let is_needed = !matches!(
+        id,
+        SectionId::DebugLoc
+            | SectionId::DebugLocLists
+            | SectionId::DebugMacinfo
+            | SectionId::DebugMacro
+    );
+    let found = name.and_then(|name| object.section_by_name(name));
+    match found.filter(|_| is_needed) {
         Some(section) => decompressed(section.compressed_data()?),
         None => Ok(Cow::Borrowed(&[])),
     }
@@ -307,7 +320,7 @@ impl<'s, 'a> DebugInformation<'s, 'a> {
         let mapping = on_own_descriptors(move || FileMapping::open(&path)).ok()?;
         let mapping = self.split_files.0.add(mapping)?;
         let object = ObjectFile::parse(&**mapping).ok()?;
-        let sections = DwarfSections::load(|id| section(&object, id.dwo_name())).ok()?;
+        let sections = DwarfSections::load(|id| section(&object, id, id.dwo_name())).ok()?;
         let sections = self.split_sections.0.add(sections)?;
         let mut dwarf = sections.borrow(|bytes| EndianSlice::new(bytes, NativeEndian));
         let header = dwarf.units().next().ok()??;

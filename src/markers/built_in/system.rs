@@ -94,7 +94,6 @@ marker_type! {
 /// The life of a thread that has not registered, on the main thread's track. The feature
 /// `unregisteredthreads` records it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct UnregisteredThreadLifetime {
     /// The thread's id.
     pub thread_id: ThreadId,
@@ -103,6 +102,12 @@ pub struct UnregisteredThreadLifetime {
     /// Why the thread is no longer watched.
     pub end_event: String,
 }
+
+__marker_type_serde!(UnregisteredThreadLifetime {
+    thread_id: ThreadId,
+    thread_name: String,
+    end_event: String
+});
 
 impl ProfilerMarker for UnregisteredThreadLifetime {
     fn marker_type_name() -> &'static str {
@@ -130,7 +135,6 @@ impl ProfilerMarker for UnregisteredThreadLifetime {
 /// The CPU time of a thread that has not registered, on the main thread's track. The feature
 /// `unregisteredthreads` records it.
 #[derive(Clone, Copy, PartialEq, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct UnregisteredThreadCPU {
     /// The thread's id.
     pub thread_id: ThreadId,
@@ -139,6 +143,12 @@ pub struct UnregisteredThreadCPU {
     /// CPU time divided by the length of the interval.
     pub utilization: f64,
 }
+
+__marker_type_serde!(UnregisteredThreadCPU {
+    thread_id: ThreadId,
+    cpu_time_ns: u64,
+    utilization: f64
+});
 
 impl ProfilerMarker for UnregisteredThreadCPU {
     fn marker_type_name() -> &'static str {

@@ -89,9 +89,7 @@
 //!   x86_64 and aarch64, every item exists and does nothing, and [`profiler_start`] returns
 //!   [`StartError::Unsupported`].
 //! - `gzip` (default): compresses profiles whose file name ends in `.gz`.
-//! - `formats`: reads profiles ([`Profile::read`]), writes the formats of Chrome's DevTools,
-//!   speedscope and d3-flame-graph, and puts the profiles of child processes into formats other
-//!   than Gecko's.
+//! - `formats`: writes the formats of Chrome's DevTools, speedscope and d3-flame-graph.
 //! - `protobuf`: writes profiles for pprof and Perfetto.
 //! - `cpp`: names C++ functions as in C++, instead of as the linker does.
 //! - `mini_debug_info`: names functions of stripped libraries that contain compressed symbols, as

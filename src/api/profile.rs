@@ -44,11 +44,9 @@ impl Profile {
     ///
     /// The whole profile is in memory afterwards.
     ///
-    /// Needs the crate's feature `formats`.
-    ///
     /// # Errors
-    /// [`ReadError`]: the feature is off, the file cannot be opened or is too large, or a place in it
-    /// has something else than a profile has there.
+    /// [`ReadError`]: the file cannot be opened or is too large, or a place in it has something else
+    /// than a profile has there.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, ReadError> {
         let read = backend::ReadProfile::read(path.as_ref())?;
         Ok(Self {

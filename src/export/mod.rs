@@ -43,7 +43,7 @@ mod process_times;
 mod profile_calls;
 #[cfg(all(has_profiler, feature = "formats"))]
 mod profile_nodes;
-#[cfg(all(has_profiler, feature = "formats"))]
+#[cfg(has_profiler)]
 mod read;
 #[cfg(has_profiler)]
 mod run_loops;
@@ -70,7 +70,7 @@ pub(crate) use options::Look;
 pub use options::SampleWeight;
 #[cfg(has_profiler)]
 pub(crate) use own_code::is_own_source;
-#[cfg(all(has_profiler, feature = "formats"))]
+#[cfg(has_profiler)]
 pub(crate) use read::{add_child, read_profile_file, read_profile_from};
 pub use thread_summary::{HotFunction, ThreadSummary};
 #[cfg(has_profiler)]

@@ -23,7 +23,6 @@ mod decoder;
 mod inputs;
 mod json_calls;
 mod numbers;
-#[cfg(feature = "formats")]
 mod profile_files;
 mod read_profile;
 mod samples;
@@ -36,6 +35,5 @@ mod tests;
 pub use decoder::check_decoder;
 pub use json_calls::check_json;
 pub use numbers::check_leb128;
-#[cfg(feature = "formats")]
 pub use profile_files::check_profile_file;
 pub use samples::check_samples;

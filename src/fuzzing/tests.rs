@@ -4,7 +4,6 @@ use crate::fuzzing::decoder::{DecoderCase, check_decoder};
 use crate::fuzzing::inputs::{decoded, random_bytes, random_numbers, scripted_chunks};
 use crate::fuzzing::json_calls::check_json;
 use crate::fuzzing::numbers::check_leb128;
-#[cfg(feature = "formats")]
 use crate::fuzzing::profile_files::check_profile_file;
 use crate::fuzzing::samples::check_samples;
 use crate::fuzzing::seeds::seeds;
@@ -50,7 +49,6 @@ fn arbitrary_bytes_become_a_profile() {
     try_all("decoder", check_decoder, 500, 400);
 }
 
-#[cfg(feature = "formats")]
 #[test]
 fn seeds_of_profile_files_are_read_and_written_in_every_format() {
     try_all("profile_file", check_profile_file, 100, 400);

@@ -99,7 +99,6 @@ impl Markers {
         self.rows.len()
     }
 
-    #[cfg(feature = "formats")]
     pub(crate) fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

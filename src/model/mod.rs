@@ -38,9 +38,9 @@ pub(crate) use call_nodes::{CallNode, NodeId};
 pub(crate) use counters::{Counter, CounterSample, PROCESS_CPU_CATEGORY, PROCESS_CPU_NAME};
 pub(crate) use ids::{CategoryPair, FrameId, FunctionId, ModuleId, StackId, TextId};
 pub(crate) use markers::{FieldValue, Marker, MarkerPayload, MarkerPhase, Markers};
-#[cfg(feature = "formats")]
-pub(crate) use placeholders::is_placeholder;
-pub(crate) use placeholders::{LABELS_LEFT_OUT, OTHER_STACK, ROOT, TRUNCATED, UNLOADED};
+pub(crate) use placeholders::{
+    LABELS_LEFT_OUT, OTHER_STACK, ROOT, TRUNCATED, UNLOADED, is_placeholder,
+};
 pub(crate) use profile::{Category, MarkerSchema, Meta, Module, Process, ProfileModel, Thread};
 pub(crate) use samples::{Sample, Samples, WeightUnit};
 pub(crate) use stacks::{Frame, Function, FunctionKind, NativeSymbol, SourceText};

@@ -16,11 +16,9 @@ pub(crate) const UNLOADED: &str = "(unloaded library)";
 /// The innermost labels and script frames, if they did not fit into the copy of a stack.
 pub(crate) const LABELS_LEFT_OUT: &str = "(newer labels left out)";
 
-#[cfg(feature = "formats")]
 const PLACEHOLDERS: &[&str] = &[ROOT, TRUNCATED, OTHER_STACK, UNLOADED, LABELS_LEFT_OUT];
 
 /// Returns whether a text stands in the place of a function.
-#[cfg(feature = "formats")]
 pub(crate) fn is_placeholder(text: &str) -> bool {
     PLACEHOLDERS.contains(&text)
 }

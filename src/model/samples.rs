@@ -18,10 +18,6 @@ pub(crate) struct Sample {
 
 /// The unit of the weights of a thread's samples.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[cfg_attr(
-    not(feature = "formats"),
-    allow(dead_code, reason = "only a profile from a file has the other units")
-)]
 pub(crate) enum WeightUnit {
     #[default]
     Samples,
@@ -69,7 +65,6 @@ impl Samples {
 
     /// Changes the sample with this index. Panics if there is none. The times must remain in order
     /// once all changes are made.
-    #[cfg(any(test, feature = "formats"))]
     pub(crate) fn update(&mut self, index: usize, change: impl FnOnce(&mut Sample)) {
         let mut sample = self.get(index);
         change(&mut sample);

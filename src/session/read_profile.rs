@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::export::{
-    Diff, DiffOptions, ExportOptions, Format, Look, ThreadSummary, compare, summarize, write_profile,
+    Diff, DiffOptions, ExportOptions, Format, Look, ThreadSummary, compare, read_profile_file,
+    read_profile_from, summarize, write_profile,
 };
-#[cfg(feature = "formats")]
-use crate::export::{add_child, read_profile_file, read_profile_from};
 use crate::model::ProfileModel;
 use crate::platform::StandardStream;
 use crate::session::env::look_on;
@@ -17,30 +16,6 @@ use crate::session::save::save_profile;
 use crate::session::write_options::{WriteOptions, default_options};
 use crate::types::{ReadError, SaveError};
 use crate::util::ProgressLogger;
-
-#[cfg(not(feature = "formats"))]
-fn read_profile_file(_: &Path) -> Result<ProfileModel, ReadError> {
-    Err(ReadError::NoFormats)
-}
-
-#[cfg(not(feature = "formats"))]
-fn read_profile_from(_: impl Read) -> Result<ProfileModel, ReadError> {
-    Err(ReadError::NoFormats)
-}
-
-#[cfg(not(feature = "formats"))]
-fn add_child(_: &mut ProfileModel, _: &str) -> Result<(), ReadError> {
-    Err(ReadError::NoFormats)
-}
-
-/// Adds the profile of a child process to its parent's. Of a profile that cannot be read to its end,
-/// adds the part before the error.
-pub(super) fn add_profile_of_child(
-    profile: &mut ProfileModel,
-    text: &str,
-) -> Result<(), ReadError> {
-    add_child(profile, text)
-}
 
 /// A profile from a file. Clones share its memory.
 #[derive(Clone)]

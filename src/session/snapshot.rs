@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use crate::backtrace::lost_stacks;
 use crate::export::{
-    ExportOptions, Format, Look, ThreadSummary, summarize, write_profile,
+    ExportOptions, Format, Look, ThreadSummary, add_child, summarize, write_profile,
 };
 use crate::model::ProfileModel;
 use crate::platform::{current_process_id, is_memory_available, monotonic_now};
 use crate::session::callbacks::notify;
 use crate::session::env::env_notices;
 use crate::session::notices::{self, notify_unnamed};
-use crate::session::read_profile::{ReadProfile, add_profile_of_child};
+use crate::session::read_profile::ReadProfile;
 use crate::session::running::running_session;
 use crate::session::save::{save_at, save_profile};
 use crate::session::shutdown_file::note_saved;
@@ -259,7 +259,7 @@ impl FrozenProfile {
         let mut model = self.to_own_model(options, progress)?;
         for child in &self.source.exit_profiles {
             check_memory(CHILD_FACTOR * child.len())?;
-            if let Err(error) = add_profile_of_child(&mut model, child) {
+            if let Err(error) = add_child(&mut model, child) {
                 notices::notify(&format!(
                     "the profile of a child process is incomplete: {error}"
                 ));

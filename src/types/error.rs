@@ -324,8 +324,6 @@ pub enum ReadError {
     /// The data is compressed with gzip, which this build cannot read: the crate's feature `gzip` is
     /// off.
     NoGzip,
-    /// This build cannot read profiles: the crate's feature `formats` is off.
-    NoFormats,
     /// The text is not JSON. The string gives the reason and the position.
     NotJson(String),
     /// The text is JSON, but no profile of gekkota or Firefox.
@@ -375,9 +373,6 @@ impl fmt::Display for ReadError {
             }
             Self::NoGzip => f.write_str(
                 ": got gzip data, expected JSON, or a build with the crate's feature `gzip`",
-            ),
-            Self::NoFormats => f.write_str(
-                ": got a build without the crate's feature `formats`, expected one with it",
             ),
             Self::NotJson(error) => write!(
                 f,

@@ -42,5 +42,5 @@ mod trace_samples;
 mod visible_frames;
 
 pub(crate) use any_format::write_profile;
-#[cfg(all(test, feature = "formats"))]
+#[cfg(test)]
 pub(crate) use gecko::write_gecko;

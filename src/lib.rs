@@ -88,7 +88,8 @@
 //! - `enabled` (default): the profiler itself. Without it, and on targets other than Linux on
 //!   x86_64 and aarch64, every item exists and does nothing, and [`profiler_start`] returns
 //!   [`StartError::Unsupported`].
-//! - `gzip` (default): compresses profiles whose file name ends in `.gz`.
+//! - `gzip` (default): compresses profiles whose file name ends in `.gz`, and reads debug information
+//!   that is compressed with zlib.
 //! - `formats`: writes the formats of Chrome's DevTools, speedscope and d3-flame-graph.
 //! - `protobuf`: writes profiles for pprof and Perfetto.
 //! - `cpp`: names C++ functions as in C++, instead of as the linker does.
@@ -106,7 +107,7 @@
 //! - `log`: `ProfilerLogger`, which records `log` records as markers.
 //! - `tracing`: `ProfilerLayer`, which records `tracing` spans and events as labels and markers.
 //!
-//! A default build compiles 32 packages. Of the features that are off by default, `cpp` and `log`
+//! A default build compiles 33 packages. Of the features that are off by default, `cpp` and `log`
 //! add one package each, `derive` and `tracing` 5, `protobuf` 10, `mini_debug_info` 11, `backtrace`
 //! and `formats` none. `cargo peers weight` measures the CPU time of a build and the size of a
 //! program for each.
@@ -356,6 +357,8 @@ pub mod profile {
 
 /// Display and encoding of a marker type, for implementations of [`ProfilerMarker`] that are
 /// written by hand instead of with [`marker_type!`].
+///
+/// `#[derive(Serialize, Deserialize)]` needs the crate's feature `derive`.
 pub mod schema {
     pub use crate::markers::{
         Format, GraphColor, GraphType, JSONWriter, Location, MarkerField, MarkerSchema,

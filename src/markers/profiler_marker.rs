@@ -38,7 +38,8 @@ impl<T> MarkerPayload for T {}
 /// The payload is also left out if the library that defines the type was unloaded, or was loaded
 /// again at another address.
 ///
-/// [`marker_type!`](crate::marker_type) implements this trait and `serde`'s from a list of fields.
+/// [`marker_type!`](crate::marker_type) implements this trait and `serde`'s from a list of fields. To
+/// derive `serde`'s traits as below, turn on the feature `derive`, or depend on `serde` with its own.
 ///
 /// The viewer identifies a type by its name: two types with one name share the fields of both. The
 /// viewer has types of its own with the names `Network`, `IPC`, `GCMajor` and `GCSlice`, and fails

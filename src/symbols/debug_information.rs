@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
+use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -50,18 +51,18 @@ impl<'a> ParsedFile<'a> {
         let package = file.package.as_deref().and_then(|package| {
             let package = ObjectFile::parse(package).ok()?;
             let load = |id: SectionId| {
-                let bytes = section(&package, id, id.dwo_name());
-                bytes.map_err(|_| gimli::Error::Io)
+                // All of them: the package's index tells where a unit's part of each is.
+                Ok::<_, gimli::Error>(section(&package, id.dwo_name()))
             };
             DwarfPackageSections::load(load).ok()
         });
         let supplementary = file.supplementary.as_deref().and_then(|supplementary| {
             let object = ObjectFile::parse(supplementary).ok()?;
-            DwarfSections::load(|id| section(&object, id, Some(id.name()))).ok()
+            Some(sections_with_names(&object, |id| Some(id.name())))
         });
         let symbols = object.symbol_map();
         Some(Self {
-            sections: DwarfSections::load(|id| section(&object, id, Some(id.name()))).ok()?,
+            sections: sections_with_names(&object, |id| Some(id.name())),
             supplementary,
             package,
             plt: PltNames::of(&file.main, &object),
@@ -96,25 +97,32 @@ impl<'a> ParsedFile<'a> {
     }
 }
 
-/// Returns a section; no bytes if there is none, or if it says nothing about names. Where variables
-/// are kept is a sixth of the C library's debug information, and would be decompressed in vain.
-fn section<'a>(
+/// Returns the sections of a file, without those that say nothing about names. Where variables are
+/// kept is a sixth of the C library's debug information, and would be decompressed in vain.
+fn sections_with_names<'a>(
     object: &ObjectFile<'a>,
-    id: SectionId,
-    name: Option<&str>,
-) -> object::Result<Bytes<'a>> {
-    let is_needed = !matches!(
-        id,
-        SectionId::DebugLoc
-            | SectionId::DebugLocLists
-            | SectionId::DebugMacinfo
-            | SectionId::DebugMacro
-    );
+    name_of: impl Fn(SectionId) -> Option<&'static str>,
+) -> DwarfSections<Bytes<'a>> {
+    let is_needed = |id: &SectionId| {
+        !matches!(
+            id,
+            SectionId::DebugLoc
+                | SectionId::DebugLocLists
+                | SectionId::DebugMacinfo
+                | SectionId::DebugMacro
+        )
+    };
+    let load = |id| section(object, Some(id).filter(is_needed).and_then(&name_of));
+    let Ok(sections) = DwarfSections::load(|id| Ok::<_, Infallible>(load(id)));
+    sections
+}
+
+/// Returns a section; no bytes if there is none, or if this build cannot decompress it: the file's
+/// symbols still name its functions.
+fn section<'a>(object: &ObjectFile<'a>, name: Option<&str>) -> Bytes<'a> {
     let found = name.and_then(|name| object.section_by_name(name));
-    match found.filter(|_| is_needed) {
-        Some(section) => decompressed(section.compressed_data()?),
-        None => Ok(Cow::Borrowed(&[])),
-    }
+    let content = found.and_then(|section| decompressed(section.compressed_data().ok()?).ok());
+    content.unwrap_or(Cow::Borrowed(&[]))
 }
 
 /// Returns what a section contains; an error if this build cannot decompress it.
@@ -123,8 +131,8 @@ fn decompressed(section: CompressedData<'_>) -> object::Result<Bytes<'_>> {
     section.decompress()
 }
 
-/// Returns what a section contains; an error if this build cannot decompress it. Zstandard is rare,
-/// and needs a crate of its own.
+/// Returns what a section contains; an error if this build cannot decompress it. Zstandard needs a
+/// crate of its own.
 #[cfg(not(feature = "mini_debug_info"))]
 fn decompressed(section: CompressedData<'_>) -> object::Result<Bytes<'_>> {
     #[cfg(feature = "gzip")]
@@ -320,7 +328,7 @@ impl<'s, 'a> DebugInformation<'s, 'a> {
         let mapping = on_own_descriptors(move || FileMapping::open(&path)).ok()?;
         let mapping = self.split_files.0.add(mapping)?;
         let object = ObjectFile::parse(&**mapping).ok()?;
-        let sections = DwarfSections::load(|id| section(&object, id, id.dwo_name())).ok()?;
+        let sections = sections_with_names(&object, SectionId::dwo_name);
         let sections = self.split_sections.0.add(sections)?;
         let mut dwarf = sections.borrow(|bytes| EndianSlice::new(bytes, NativeEndian));
         let header = dwarf.units().next().ok()??;

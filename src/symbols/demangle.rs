@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use backtrace::SymbolName;
 
 /// Returns the demangled name: Rust names without hash and in one style for both manglings, C++
-/// names with parameters if the feature `cpp` is on, all others unchanged. The suffix by which LLVM makes a local name unique
-/// is removed, and so is the default version of a library's function.
+/// names with parameters if the feature `cpp` is on, all others unchanged. The suffix by which LLVM
+/// makes a local name unique is removed, and so is the default version of a library's function.
 pub(super) fn demangled(raw: &str) -> String {
     let raw = without_llvm_suffix(without_default_version(raw));
     // The C++ demangler also accepts an encoded type, such as `i` for `int`, which may be the name

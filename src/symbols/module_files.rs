@@ -14,6 +14,7 @@ use crate::platform::{
     FileMapping, is_memory_available, is_out_of_descriptors, on_own_descriptors,
 };
 use crate::symbols::mini_debug_info::mini_debug_info;
+use crate::symbols::object_file::ObjectFile;
 use crate::symbols::separate_files::{build_id_of, find_debug_file, find_supplementary_file};
 use crate::unwind::LoadedModule;
 
@@ -162,7 +163,7 @@ impl ModuleFiles {
 pub(crate) fn is_stripped(module: &LoadedModule) -> bool {
     let files = ModuleFiles::open(module);
     let has_names = |file: &SymbolFile| {
-        let Ok(object) = object::File::parse(&*file.main) else {
+        let Ok(object) = ObjectFile::parse(&*file.main) else {
             return false;
         };
         object.symbols().next().is_some() || object.section_by_name(".debug_info").is_some()

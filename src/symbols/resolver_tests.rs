@@ -1,8 +1,12 @@
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
+
+use object::{Object, ObjectSection};
 
 use super::*;
 use crate::platform::{TestFolder, TestLibrary};
+use crate::symbols::object_file::ObjectFile;
 use crate::types::CodeAddress;
 use crate::unwind::ModuleTable;
 
@@ -199,11 +203,66 @@ fn library_with_split_debug_information_has_names_and_lines() {
 fn split_debug_information_that_became_a_pipe_is_left_out() {
     let name = name_in_split_library("split-pipe", |path| {
         std::fs::remove_file(path).expect("removed");
-        let made = std::process::Command::new("mkfifo").arg(path).status();
+        let made = Command::new("mkfifo").arg(path).status();
         assert!(made.expect("a pipe").success());
     });
     // From the symbol table.
     assert_eq!(name.function, "enter");
+}
+
+/// Tries code with variables in registers: then the package has lists of their places.
+#[test]
+fn library_with_a_package_of_debug_information_has_names_and_lines() {
+    let folder = TestFolder::new("package");
+    let flags = ["-g", "-O1", "-gdwarf-5", "-gsplit-dwarf"];
+    let path = folder.compile("package", "function", &flags);
+    let package = format!("{}.dwp", path.display());
+    let packed = Command::new("dwp")
+        .arg("-o")
+        .arg(&package)
+        .arg("-e")
+        .arg(&path)
+        .status();
+    let Ok(packed) = packed else {
+        eprintln!("not checked: there is no `dwp`");
+        return;
+    };
+    assert!(packed.success());
+    for file in std::fs::read_dir(folder.path()).expect("files").flatten() {
+        if file.path().extension().is_some_and(|end| end == "dwo") {
+            std::fs::remove_file(file.path()).expect("removed");
+        }
+    }
+    let names = names_of_enter(&path, Symbolicate::Full);
+    let name = names.last().expect("a name");
+    assert_eq!(name.function, "enter");
+    assert!(name.line.is_some(), "{name:?}");
+}
+
+#[test]
+fn compressed_debug_information_that_cannot_be_read_leaves_the_symbols() {
+    let folder = TestFolder::new("compressed");
+    let flags = ["-g", "-Wl,--compress-debug-sections=zlib"];
+    let path = folder.compile("compressed", "function", &flags);
+    let name = names_of_enter(&path, Symbolicate::Full)
+        .pop()
+        .expect("a name");
+    assert_eq!(name.function, "enter");
+    assert_eq!(name.line.is_some(), cfg!(feature = "gzip"), "{name:?}");
+    let mut bytes = std::fs::read(&path).expect("the library");
+    let object = ObjectFile::parse(&*bytes).expect("an ELF file");
+    let section = object
+        .section_by_name(".debug_info")
+        .expect("debug information");
+    let (offset, _) = section.file_range().expect("a place");
+    // The method of compression, which nobody knows then.
+    bytes[offset as usize..][..4].copy_from_slice(&99u32.to_ne_bytes());
+    let path = path.with_extension("other.so");
+    std::fs::write(&path, bytes).expect("written");
+    let name = names_of_enter(&path, Symbolicate::Full)
+        .pop()
+        .expect("a name");
+    assert_eq!((name.function.as_str(), name.line), ("enter", None));
 }
 
 /// How a stripped library and its separate file recognize each other.

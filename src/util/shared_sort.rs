@@ -5,8 +5,8 @@
 
 use std::cmp::Ordering;
 
-/// Stable sorts that add little code for each type. They compare through a pointer, and need four
-/// bytes for each item.
+/// Stable sorts that add little code for each type. They compare through a pointer, and need a list
+/// of the items' numbers.
 pub(crate) trait SharedSort<T> {
     /// Sorts like [`slice::sort`].
     fn shared_sort(&mut self)

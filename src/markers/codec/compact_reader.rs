@@ -1,4 +1,4 @@
-//! Deserializes what `compact_writer.rs` wrote. Bytes of any content are read or refused.
+//! Deserializes what `compact_writer.rs` wrote. Other bytes are refused, or read as other values.
 
 use serde::de::{self, DeserializeSeed, IntoDeserializer, Visitor};
 

@@ -26,15 +26,11 @@ pub(crate) fn cargo(folder: &Path, arguments: &[&str]) -> Command {
         .current_dir(folder)
         .stdin(Stdio::null());
     let changes_builds = |name: &str| {
-        name.starts_with("CARGO_PROFILE_")
+        let groups = ["CARGO_BUILD_", "CARGO_PROFILE_", "CARGO_TARGET_", "RUSTC_"];
+        groups.iter().any(|group| name.starts_with(group))
             || matches!(
                 name,
-                "CARGO_BUILD_RUSTFLAGS"
-                    | "CARGO_ENCODED_RUSTFLAGS"
-                    | "CARGO_INCREMENTAL"
-                    | "CARGO_TARGET_DIR"
-                    | "RUSTC_WRAPPER"
-                    | "RUSTFLAGS"
+                "CARGO_ENCODED_RUSTFLAGS" | "CARGO_INCREMENTAL" | "RUSTFLAGS"
             )
     };
     for (name, _) in std::env::vars_os() {

@@ -281,15 +281,32 @@ fn time(
     let (_, cpu) = run(command)?;
     let wall = start.elapsed().as_secs_f64();
     if let (Some(file), Some(_)) = (file, setting.variable) {
-        let ending = if setting.profiler == "pprof" {
-            "pb"
-        } else {
-            "json"
-        };
-        fs::remove_file(file.with_extension(ending))
-            .map_err(|error| format!("cannot find what {} saved: {error}", setting.name))?;
+        check_saved(setting, cpu, file)?;
     }
     Ok(Times { cpu, wall })
+}
+
+/// Checks that a run with this CPU time saved a profile with samples, and removes the file.
+fn check_saved(setting: &Setting, cpu: f64, file: &Path) -> Result<(), Box<dyn Error>> {
+    let refuse = |error: &dyn std::fmt::Display| format!("{} saved no profile: {error}", setting.name);
+    if setting.profiler == "pprof" {
+        let file = file.with_extension("pb");
+        let bytes = fs::metadata(&file).map_err(|error| refuse(&error))?.len();
+        if bytes < 1000 {
+            return Err(refuse(&format!("got {bytes} bytes")).into());
+        }
+        fs::remove_file(file)?;
+        return Ok(());
+    }
+    let file = file.with_extension("json");
+    let profile = gekkota::Profile::read(&file).map_err(|error| refuse(&error))?;
+    let threads = profile.summarize();
+    let sampled: f64 = threads.iter().map(|thread| thread.cpu.as_secs_f64()).sum();
+    if sampled < cpu / 2.0 {
+        return Err(refuse(&format!("got {sampled:.2} s of {cpu:.2} s of CPU time")).into());
+    }
+    fs::remove_file(file)?;
+    Ok(())
 }
 
 #[cfg(test)]

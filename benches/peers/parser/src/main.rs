@@ -18,6 +18,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         Ok(hz) => Some(pprof::ProfilerGuard::new(hz.parse()?)?),
         Err(_) => None,
     };
+    #[cfg(feature = "gekkota")]
+    if std::env::var_os("MOZ_PROFILER_STARTUP").is_some() && !gekkota::profiler_is_active() {
+        return Err("gekkota did not start".into());
+    }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [folder, threads, times] = &arguments[..] else {
         return Err("expected a folder, the number of threads and the number of times".into());

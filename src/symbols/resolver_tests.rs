@@ -214,7 +214,7 @@ fn split_debug_information_that_became_a_pipe_is_left_out() {
 #[test]
 fn library_with_a_package_of_debug_information_has_names_and_lines() {
     let folder = TestFolder::new("package");
-    let flags = ["-g", "-O1", "-gdwarf-5", "-gsplit-dwarf"];
+    let flags = ["-g", "-gdwarf-4", "-gsplit-dwarf"];
     let path = folder.compile("package", "function", &flags);
     let package = format!("{}.dwp", path.display());
     let packed = Command::new("dwp")

@@ -288,7 +288,8 @@ fn time(
 
 /// Checks that a run with this CPU time saved a profile with samples, and removes the file.
 fn check_saved(setting: &Setting, cpu: f64, file: &Path) -> Result<(), Box<dyn Error>> {
-    let refuse = |error: &dyn std::fmt::Display| format!("{} saved no profile: {error}", setting.name);
+    let refuse =
+        |error: &dyn std::fmt::Display| format!("{} saved no profile: {error}", setting.name);
     if setting.profiler == "pprof" {
         let file = file.with_extension("pb");
         let bytes = fs::metadata(&file).map_err(|error| refuse(&error))?.len();

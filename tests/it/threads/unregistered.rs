@@ -325,7 +325,7 @@ fn new_thread_is_not_selected_by_the_name_of_its_creator() {
         let session = ProfilerSession::start(params).expect("start");
         for _ in 0..100 {
             let thread = Builder::new().name("excluded".to_owned());
-            let thread = thread.spawn(|| one_loop()).expect("a thread");
+            let thread = thread.spawn(one_loop).expect("a thread");
             thread.join().expect("no panic");
         }
         let read = Read::from_profile(&session.finish().expect("a profile"));

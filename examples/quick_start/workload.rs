@@ -94,7 +94,9 @@ fn work_through_folder(folder: &Path, share: (usize, usize), totals: &Totals, de
     let patterns =
         PATTERNS.map(|pattern| Regex::new(pattern).expect("the patterns are constant and valid"));
     while Instant::now() < deadline {
-        let files = share_of(find_files(folder, deadline), share);
+        // A slow disk must leave time for the rest.
+        let walk_end = Instant::now() + (deadline - Instant::now()) / 4;
+        let files = share_of(find_files(folder, walk_end), share);
         if files.is_empty() {
             // Another program has removed the files since the start.
             return;
@@ -113,7 +115,8 @@ fn work_through_folder(folder: &Path, share: (usize, usize), totals: &Totals, de
 }
 
 /// Returns the files of worker `index`. Each worker walks the folder by itself. Because each one
-/// sorts its list, the lists are equal and the shares do not overlap.
+/// sorts its list, the lists are equal and the shares do not overlap, unless the time was too short
+/// for all files.
 fn share_of(mut files: Vec<TextFile>, (index, workers): (usize, usize)) -> Vec<TextFile> {
     if files.len() < workers {
         return files;
@@ -122,7 +125,7 @@ fn share_of(mut files: Vec<TextFile>, (index, workers): (usize, usize)) -> Vec<T
     files.into_iter().skip(index).step_by(workers).collect()
 }
 
-/// Lists the files of the folder.
+/// Lists the files of the folder that are found before the deadline.
 #[inline(never)]
 fn find_files(folder: &Path, deadline: Instant) -> Vec<TextFile> {
     let folder_name = &folder.to_string_lossy();

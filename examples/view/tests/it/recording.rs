@@ -7,8 +7,8 @@ use std::thread;
 
 use gekkota::profile::{Format, SnapshotOptions, Symbolicate};
 use gekkota::{
-    AutoProfilerInit, MarkerOptions, MarkerStack, ProfilerSession, StartParams, add_untyped_marker,
-    gecko_profiler_category, register_thread,
+    AutoProfilerInit, Features, MarkerOptions, MarkerStack, ProfilerSession, StartParams,
+    add_untyped_marker, gecko_profiler_category, register_thread,
 };
 use serde_json::Value;
 
@@ -55,7 +55,7 @@ fn is_complete(profile: &Value) -> bool {
 impl Recording {
     fn record() -> Self {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("recording.json");
-        // A thread of its own, so that the threads of the tests stay unregistered.
+        // A thread of its own, the only one with samples.
         let recorder = thread::spawn(move || Self::record_on_this_thread(path));
         recorder.join().expect("recorded")
     }
@@ -63,7 +63,9 @@ impl Recording {
     fn record_on_this_thread(path: PathBuf) -> Self {
         let _profiler = AutoProfilerInit::new();
         register_thread("recorder");
-        let session = ProfilerSession::start(StartParams::default()).expect("started");
+        let params = StartParams::default();
+        let features = params.features | Features::NO_UNREGISTERED_SAMPLING;
+        let session = ProfilerSession::start(params.features(features)).expect("started");
         let options = SnapshotOptions::default().symbolicate(Symbolicate::No);
         let (mut file, mut profile) = (Vec::new(), Value::Null);
         // The sampler needs a moment for a sample, and to write the marker's stack.

@@ -490,18 +490,28 @@ impl SlotWriter<'_> {
 
     /// Lets the kernel copy a stack whose bounds were found: the thread may run a coroutine, and the
     /// memory between its stack and the thread's own may have been unmapped since. Returns false if
-    /// the kernel must not be asked, because of a sandbox, or refuses.
+    /// the kernel cannot be asked.
     fn copy_found_stack_in_handler(&mut self, piece: MemoryPiece) -> bool {
-        let target = self.slot.stack_area();
-        // SAFETY: *phase owns*; the area is *placed* and large enough for the piece.
-        let copied = unsafe { read_guarded_in_handler(piece, target.cast()) } & !7;
-        if copied == 0 {
-            return false;
+        let sp = self.header.registers.sp & !7;
+        let without_red_zone = MemoryPiece {
+            address: sp,
+            bytes: piece.bytes - (sp - piece.address) as usize,
+        };
+        for readable in [piece, without_red_zone] {
+            // SAFETY: *phase owns*; the area is *placed* and large enough for the piece.
+            let copied = unsafe { read_guarded_in_handler(readable, self.slot.stack_area()) };
+            let Some(copied) = copied else {
+                return false;
+            };
+            let copied = copied & !7;
+            if copied < readable.bytes {
+                self.header.used_stack_bytes = copied;
+            }
+            (self.header.stack_start, self.header.stack_bytes) = (readable.address, copied);
+            if copied > 0 {
+                break;
+            }
         }
-        if copied < piece.bytes {
-            self.header.used_stack_bytes = copied;
-        }
-        (self.header.stack_start, self.header.stack_bytes) = (piece.address, copied);
         true
     }
 
@@ -510,7 +520,7 @@ impl SlotWriter<'_> {
     fn copy_other_stack_in_handler(&mut self) {
         self.copy_other_stack_by_in_handler(|piece, target| {
             // SAFETY: *phase owns*; the area is *placed* and large enough for the piece.
-            unsafe { read_guarded_in_handler(piece, target) }
+            unsafe { read_guarded_in_handler(piece, target) }.unwrap_or(0)
         });
     }
 

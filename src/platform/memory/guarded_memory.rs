@@ -42,14 +42,14 @@ pub(crate) fn read_through_pipe() {
     PIPE.set(MemoryPipe::open().map(ManuallyDrop::new));
 }
 
-/// Copies the readable bytes at the start of `piece`, and returns their number. Copies nothing if
-/// the calling thread is in a sandbox.
+/// Copies the readable bytes at the start of `piece`, and returns their number. `None` if the kernel
+/// must not be asked, because the calling thread is in a sandbox, or refuses to copy for this process.
 ///
 /// # Safety
 /// - `target` is writable for `piece.bytes` bytes, and no other code accesses them during the call.
-pub(crate) unsafe fn read_guarded_in_handler(piece: MemoryPiece, target: *mut u8) -> usize {
+pub(crate) unsafe fn read_guarded_in_handler(piece: MemoryPiece, target: *mut u8) -> Option<usize> {
     if !may_make_uncommon_call_in_handler() {
-        return 0;
+        return None;
     }
     let local = libc::iovec {
         iov_base: target.cast(),
@@ -69,8 +69,11 @@ pub(crate) unsafe fn read_guarded_in_handler(piece: MemoryPiece, target: *mut u8
         // SAFETY: async-signal-safe, accesses no memory.
         copied = copy_by(unsafe { libc::syscall(libc::SYS_gettid) } as libc::pid_t);
     }
-    // A negative result is an error.
-    usize::try_from(copied).unwrap_or_default()
+    if copied < 0 && matches!(Errno::last(), Errno::ENOSYS | Errno::EPERM) {
+        return None;
+    }
+    // Another error means that the first byte is not readable.
+    Some(usize::try_from(copied).unwrap_or_default())
 }
 
 /// Calls `process_vm_readv` once, so that its symbol is bound before the handler uses it. Skips the
@@ -245,8 +248,14 @@ mod tests {
         assert_eq!(read_guarded(&[absent], &mut target), 0);
         // SAFETY: the target has space for both pieces.
         unsafe {
-            assert_eq!(read_guarded_in_handler(absent, target.as_mut_ptr()), 0);
-            assert_eq!(read_guarded_in_handler(present, target.as_mut_ptr()), 32);
+            assert_eq!(
+                read_guarded_in_handler(absent, target.as_mut_ptr()),
+                Some(0)
+            );
+            assert_eq!(
+                read_guarded_in_handler(present, target.as_mut_ptr()),
+                Some(32)
+            );
         }
         assert_eq!(target[..33], [[0; 32].as_slice(), &[7]].concat());
         assert_eq!(read_from_file(&[present, absent], &mut target), 32);

@@ -1,18 +1,14 @@
 //! Sorts with code that all types share.
 //!
 //! The standard library's sorts are compiled for each type and order, about 6 KB each. Lists that
-//! are short, or sorted once for a profile, do not need that.
+//! are sorted once for a profile do not need that. Not for code that runs while the application is
+//! recorded, or that counts its memory: these sorts allocate.
 
 use std::cmp::Ordering;
 
 /// Stable sorts that add little code for each type. They compare through a pointer, and need a list
 /// of the items' numbers.
 pub(crate) trait SharedSort<T> {
-    /// Sorts like [`slice::sort`].
-    fn shared_sort(&mut self)
-    where
-        T: Ord;
-
     /// Sorts like [`slice::sort_by`].
     fn shared_sort_by(&mut self, order: impl FnMut(&T, &T) -> Ordering);
 
@@ -24,13 +20,6 @@ pub(crate) trait SharedSort<T> {
 }
 
 impl<T> SharedSort<T> for [T] {
-    fn shared_sort(&mut self)
-    where
-        T: Ord,
-    {
-        self.shared_sort_by(T::cmp);
-    }
-
     fn shared_sort_by(&mut self, mut order: impl FnMut(&T, &T) -> Ordering) {
         let sources = sorted_indices(self.len(), &mut |one, other| {
             order(&self[one as usize], &self[other as usize])
@@ -107,7 +96,7 @@ mod tests {
             assert_eq!(by, expected);
             let mut all = items(count);
             all.reverse();
-            all.shared_sort();
+            all.shared_sort_by(Ord::cmp);
             expected.sort();
             assert_eq!(all, expected);
         }

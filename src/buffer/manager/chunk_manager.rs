@@ -6,7 +6,6 @@ use std::sync::Arc;
 use crate::buffer::chunks::{Chunk, FreshChunk};
 use crate::buffer::manager::update::{ChunkMetadata, Update};
 use crate::types::TimeStamp;
-use crate::util::SharedSort;
 
 /// Answer of a manager to a request for a chunk.
 #[derive(Debug)]
@@ -228,7 +227,7 @@ impl ChunkManager {
         let oldest_done = self.released.front().map(|oldest| oldest.done_at());
         let mut newly_released = std::mem::take(&mut self.newly_released);
         newly_released.retain(|chunk| oldest_done.is_some_and(|oldest| chunk.done_at >= oldest));
-        newly_released.shared_sort_by_key(|chunk| chunk.done_at);
+        newly_released.sort_by_key(|chunk| chunk.done_at);
         Update::Changed {
             unreleased_bytes: self.unreleased_bytes as u64,
             released_bytes: self.released_bytes as u64,

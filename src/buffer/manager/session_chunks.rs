@@ -11,7 +11,6 @@ use crate::buffer::manager::chunk_manager::{ChunkManager, Reservation};
 use crate::buffer::manager::headroom::Headroom;
 use crate::buffer::manager::update::Update;
 use crate::types::{Generation, TimeStamp};
-use crate::util::SharedSort;
 use crate::util::try_vec;
 
 /// Number of chunks that are released one by one.
@@ -374,7 +373,7 @@ impl SessionChunks {
             .chain(unreleased)
             .cloned()
             .collect();
-        chunks.shared_sort_by_key(|chunk| chunk.range_start);
+        chunks.sort_by_key(|chunk| chunk.range_start);
         let newest_first = chunks
             .into_iter()
             .rev()

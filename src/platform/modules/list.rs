@@ -6,7 +6,7 @@ use crate::platform::modules::image::ModuleImage;
 use crate::platform::modules::loader::{ModuleChanges, visit_modules};
 use crate::platform::modules::needed::mark_needed;
 use crate::platform::modules::row::Row;
-use crate::util::{SharedSort, allocator_has, try_vec};
+use crate::util::{allocator_has, try_vec};
 
 /// Memory for one module in the lists that a new list leads to, in bytes: its row, its image, a copy
 /// of that in the history, their paths and build ids, and references to them.
@@ -24,7 +24,7 @@ pub(crate) fn list_modules() -> Option<(ModuleChanges, Vec<ModuleImage>)> {
             .map(|(index, row)| row.to_image(changes, index == 0, (rows.len() - 1 - index) as u64))
             .filter(|image| !image.range.is_empty()),
     );
-    images.shared_sort_by_key(|image| image.range.start);
+    images.sort_unstable_by_key(|image| image.range.start);
     Some((changes, images))
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 
-use crate::util::SharedSort;
 use crate::util::vec_growth_bytes;
 
 /// Usual time from an answer to the next probe, in ns. The session's interval applies if it is
@@ -31,7 +30,7 @@ impl EventProbes {
     /// Sorts the probes by the time of posting. Of a probe that was added several times, keeps the
     /// entry whose wait ends first: an open entry gives way to the one with the wait.
     pub(crate) fn sort(&mut self) {
-        self.0.shared_sort();
+        self.0.sort_unstable();
         self.0.dedup_by_key(|&mut (posted_ns, _)| posted_ns);
     }
 

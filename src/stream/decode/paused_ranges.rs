@@ -4,7 +4,6 @@ use crate::buffer::EntryKind;
 use crate::json::JsonWriter;
 use crate::state::OpenPauses;
 use crate::types::TimeStamp;
-use crate::util::SharedSort;
 
 /// The reason for a pause, as the format names it. The format has no name for a pause of sampling
 /// alone, during which markers are still recorded; `Collecting` is the nearest.
@@ -80,7 +79,7 @@ impl PausedRanges {
             }
         }
         // Pauses whose start is lost come first.
-        self.ranges.shared_sort_by_key(|range| range.start_ns);
+        self.ranges.sort_by_key(|range| range.start_ns);
     }
 
     /// Removes the pauses that ended before `cut_ns`. A pause that began earlier and ended later

@@ -25,8 +25,7 @@ use crate::threads::OffThreadRef;
 use crate::types::{CategoryInfo, FrameFlags, all_categories};
 use crate::unwind::{AddressMeaning, LoadedModule};
 use crate::util::{
-    NumberMap, ProgressLocation, ProgressLogger, SharedSort, TextTable, map_growth_bytes,
-    vec_growth_bytes,
+    NumberMap, ProgressLocation, ProgressLogger, TextTable, map_growth_bytes, vec_growth_bytes,
 };
 
 /// The buffer's contents for one thread.
@@ -296,7 +295,7 @@ impl ProcessStreamingContext {
             self.chunks_with_markers
                 .push(self.entry_counts.count_of(EntryClass::Marker) > markers_before);
         }
-        unordered.pauses.shared_sort_by_key(|&(time_ns, _)| time_ns);
+        unordered.pauses.sort_by_key(|&(time_ns, _)| time_ns);
         unordered
             .pauses
             .into_iter()

@@ -17,7 +17,6 @@ use crate::platform::{ModuleChanges, ModuleImage, list_modules, module_changes, 
 use crate::types::TimeStamp;
 use crate::unwind::modules::loaded_module::{LoadedModule, is_same_module};
 use crate::unwind::modules::module_history::{AddressMeaning, ModuleHistory};
-use crate::util::SharedSort;
 
 /// Maximum number of doubtful ranges. Beyond it the oldest is dropped. In a stack captured before
 /// the change of the dropped range, every module that can be unloaded is then doubtful.
@@ -227,7 +226,7 @@ impl ModuleTable {
                 });
             }
         }
-        all.shared_sort_by_key(|module| module.image.range.start);
+        all.sort_by_key(|module| module.image.range.start);
         all
     }
 

@@ -38,6 +38,8 @@ mod options;
 #[cfg(has_profiler)]
 mod own_code;
 #[cfg(has_profiler)]
+mod paused_ranges;
+#[cfg(has_profiler)]
 mod process_times;
 #[cfg(all(has_profiler, feature = "formats"))]
 mod profile_calls;

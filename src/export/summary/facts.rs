@@ -9,11 +9,11 @@ use crate::export::function_times::{FunctionTime, SelfTime, ThreadTimes, Time, T
 use crate::export::marker_pairs::MarkerPairs;
 use crate::export::options::ExportOptions;
 use crate::export::own_code::OwnCrates;
+use crate::export::paused_ranges::PausedRange;
 use crate::model::{Counter, FunctionId, FunctionKind, ProfileModel, TextId, Thread};
 use crate::types::{BUFFER_MEMORY, PROFILER_SECTION, SAMPLER_CPU};
 use crate::util::{ProgressLocation, ProgressLogger, SharedSort};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 /// Number of marker intervals that are kept between two selections of the slowest ones.
 const KEPT_MARKERS: usize = 4096;
@@ -81,28 +81,13 @@ pub(super) struct Facts<'a> {
 }
 
 /// Returns the time from a thread's first sample to the end of its last one, without pauses.
-fn lifetime_ns(profile: &ProfileModel, thread: &Thread) -> u64 {
+fn lifetime_ns(profile: &ProfileModel, thread: &Thread, pauses: &[PausedRange]) -> u64 {
     let Some(last) = thread.samples.len().checked_sub(1) else {
         return 0;
     };
-    let (begin, end) = (
-        thread.samples.get(0).time_ns,
-        thread.samples.get(last).time_ns,
-    );
-    let process = profile.processes.get(thread.process);
-    let ranges = process.and_then(|process| process.paused_ranges.as_deref());
-    let ranges = ranges.and_then(|ranges| serde_json::from_str::<Vec<Value>>(ranges).ok());
-    let paused_ns = ranges.unwrap_or_default().into_iter().map(|range| {
-        let time_ns = |key: &str| range[key].as_f64().map(|ms| (ms * 1e6) as i64);
-        let paused_from = time_ns("startTime")
-            .unwrap_or(begin)
-            .clamp(begin, end.max(begin));
-        let paused_to = time_ns("endTime")
-            .unwrap_or(end)
-            .clamp(begin, end.max(begin));
-        paused_to.saturating_sub(paused_from).max(0).unsigned_abs()
-    });
-    let paused_ns = paused_ns.fold(0, u64::saturating_add);
+    let begin = thread.samples.get(0).time_ns;
+    let end = thread.samples.get(last).time_ns;
+    let paused_ns = pauses.iter().map(|pause| pause.ns_within(begin, end)).sum();
     let all_ns = end.abs_diff(begin).saturating_add(profile.meta.interval_ns);
     all_ns.saturating_sub(paused_ns)
 }
@@ -157,6 +142,7 @@ impl<'a> Facts<'a> {
             };
             times.functions.iter().map(row).collect()
         };
+        let pauses: Vec<_> = profile.processes.iter().map(PausedRange::all_of).collect();
         let threads = options.threads(profile);
         for (progress, index) in progress.loop_sub_loggers(threads, ProgressLocation::Samples) {
             let thread = &profile.threads[index];
@@ -172,7 +158,11 @@ impl<'a> Facts<'a> {
                 all: times.all,
                 cpu_ns: times.cpu_ns,
                 idle_samples: times.idle_samples,
-                lifetime_ns: lifetime_ns(profile, thread),
+                lifetime_ns: lifetime_ns(
+                    profile,
+                    thread,
+                    pauses.get(thread.process).map_or(&[], Vec::as_slice),
+                ),
                 hottest,
             });
             if let Some(last) = thread.samples.len().checked_sub(1) {

@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use serde_json::Value;
-
 use crate::export::options::ExportOptions;
+use crate::export::paused_ranges::PausedRange;
 use crate::export::write::gecko_process::{GeckoProcess, write_schema};
 use crate::export::write::gecko_thread::{write_placeholder_main_thread, write_thread};
 use crate::json::JsonWriter;
@@ -292,19 +291,14 @@ fn write_counters(json: &mut JsonWriter<'_>, process: &GeckoProcess<'_>) {
 /// Writes the paused ranges in the time of the process.
 fn write_paused_ranges(json: &mut JsonWriter<'_>, process: &GeckoProcess<'_>) {
     let facts = process.profile.processes.get(process.index);
-    let ranges = facts.and_then(|facts| facts.paused_ranges.as_deref());
-    let ranges: Option<Vec<Value>> = ranges.and_then(|ranges| serde_json::from_str(ranges).ok());
     json.array(|json| {
-        // The model has nothing else than a list of ranges.
-        for range in ranges.unwrap_or_default() {
+        for range in facts.map(PausedRange::all_of).unwrap_or_default() {
             json.object(|json| {
-                for key in ["startTime", "endTime"] {
-                    let time_ms = range[key].as_f64();
-                    json.key(key);
-                    process.optional_time(json, time_ms.map(|ms| (ms * 1e6).round() as i64));
-                }
-                let reason = range["reason"].as_str();
-                json.key("reason").string(reason.unwrap_or_default());
+                json.key("startTime");
+                process.optional_time(json, range.start_ns);
+                json.key("endTime");
+                process.optional_time(json, range.end_ns);
+                json.key("reason").string(&range.reason);
             });
         }
     });

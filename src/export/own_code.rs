@@ -96,6 +96,24 @@ fn crate_of(name: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::export::test_profile::TestProfile;
+
+    #[test]
+    fn functions_of_this_crate_are_the_profilers_in_another_program() {
+        let contains = |program: &str, name: &str| {
+            let profile = &mut TestProfile::new(1_000_000).profile;
+            profile.modules[0].name = program.to_owned();
+            let name = profile.intern(name);
+            let function = Function {
+                module: Some(ModuleId(0)),
+                file: Some(profile.intern("/home/me/gekkota/src/lib.rs")),
+                ..Function::new(name, FunctionKind::Native)
+            };
+            OwnCrates::of(profile).contain(&function)
+        };
+        assert!(contains("app", "app::main") && contains("gekkota", "gekkota::record"));
+        assert!(!contains("app", "gekkota::record"));
+    }
 
     #[test]
     fn own_sources_are_told_by_their_paths() {

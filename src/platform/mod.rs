@@ -86,7 +86,7 @@ pub(crate) use process_end::{
     set_variable_if_only_thread, signal_survived, take_end_signals, wait_for_request,
     wait_for_running_save, wait_for_save,
 };
-pub(crate) use procfs::{BlockedAt, thread_names};
+pub(crate) use procfs::BlockedAt;
 pub(crate) use sandbox::check_sandbox;
 pub(crate) use shared_file::SharedFile;
 pub(crate) use signal::{
@@ -105,6 +105,7 @@ pub(crate) use thread::{
     AGE_RESOLUTION_NS, OtherThreadsActivity, ProbeResult, ProcessCpuSum, ProfilerThread,
     ResidentMemory, Sender, SignalStack, StackBounds, TaskList, ThreadProbe, channel,
     current_stack_bounds, feed_own_descriptors, forget_own_threads_in_child, is_out_of_descriptors,
-    is_own_thread, is_own_thread_beginning, on_own_descriptors, other_threads_activity_by_rusage,
-    read_thread_name, share_jobs, spawn_profiler_thread, use_own_descriptors,
+    is_own_thread, is_own_thread_beginning, names_of_other_threads, on_own_descriptors,
+    other_threads_activity_by_rusage, read_thread_name, share_jobs, spawn_profiler_thread,
+    use_own_descriptors,
 };

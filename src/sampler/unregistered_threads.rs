@@ -36,6 +36,10 @@ const NAME_WAIT_FACTOR: u64 = 4;
 /// Time between two checks from which on the name of a thread that has not run in between is not
 /// read, in ns: such a thread cannot rename itself. Another one can, and mostly does so at once.
 const NAMED_BY_OTHERS_NS: u64 = 100_000_000;
+/// CPU time after which a new thread has surely named itself, and the time to wait for a thread that
+/// has run for less, in ns.
+const NAMED_CPU_NS: u64 = 200_000;
+const MAX_NAMING_NS: u64 = 20_000_000;
 /// Memory that a new thread takes in the lists of the sampler and of the session, in bytes. Each list
 /// doubles while its old memory is still in use.
 const NEW_THREAD_BYTES: usize = 1024;
@@ -223,7 +227,7 @@ impl UnregisteredThreads {
         }
         let samples = self.samples;
         // A new thread has the name of the one that created it, and gets its own soon. A filter that
-        // looks at names waits for the first check of it.
+        // looks at names waits for that.
         let selects_at_once =
             is_first || ThreadFilter::new(&session.settings.filters).selects_all();
         // If they are not sampled, no session has them.
@@ -272,7 +276,14 @@ impl UnregisteredThreads {
             let Some(thread) = thread.cloned() else {
                 continue;
             };
-            let cpu_ns = thread_cpu_ns(check.thread).unwrap_or(0);
+            let clock = thread_cpu_ns(check.thread);
+            let known_for_ns = now.since_ns(thread.unlocked_const_reader().info().registered_at);
+            if !check.is_selected && !is_named(clock, known_for_ns) {
+                let due = now.plus_ns(check.wait_ns);
+                self.names.push(Reverse(NameCheck { due, ..check }));
+                continue;
+            }
+            let cpu_ns = clock.unwrap_or(0);
             let is_renamed = check.may_have_another_name(cpu_ns) && read_name(&thread);
             if is_renamed || !check.is_selected {
                 renamed.push(thread);
@@ -387,6 +398,14 @@ fn found_thread(
     ))
 }
 
+/// Returns whether a new thread has had the time to name itself, which it does at once. `clock` is its
+/// CPU time, or `None` if the system does not tell it.
+fn is_named(clock: Option<u64>, known_for_ns: u64) -> bool {
+    clock.is_none_or(|cpu_ns| {
+        cpu_ns >= NAMED_CPU_NS || (cpu_ns > 0 && known_for_ns >= MAX_NAMING_NS)
+    })
+}
+
 /// Reads the name of a thread. Returns whether it is another one than before.
 fn read_name(thread: &OffThreadRef) -> bool {
     if thread.unlocked_const_reader().info().is_main {
@@ -427,6 +446,15 @@ mod tests {
             check = check.next(check.due, now_ns);
         }
         reads
+    }
+
+    #[test]
+    fn new_thread_is_named_when_it_has_run_for_a_while() {
+        assert!(!is_named(Some(0), u64::MAX), "it has not begun");
+        assert!(!is_named(Some(50_000), 1_000_000));
+        assert!(is_named(Some(50_000), 20_000_000), "it sleeps");
+        assert!(is_named(Some(200_000), 0));
+        assert!(is_named(None, 0), "nothing tells whether it has begun");
     }
 
     #[test]

@@ -5,9 +5,8 @@ use std::cell::Cell;
 use crate::backtrace::{preallocate_words, reset_lost_stacks};
 use crate::labels::set_closed_stack_hook;
 use crate::platform::{
-    current_process_id, install_handler, is_main_thread, is_own_thread, monotonic_now,
-    note_standard_streams, on_own_descriptors, prepare_handler, resolve_sampling_signal,
-    thread_names,
+    current_process_id, install_handler, is_main_thread, monotonic_now, names_of_other_threads,
+    note_standard_streams, prepare_handler, resolve_sampling_signal,
 };
 use crate::sampler::{capture_in_handler, spawn_sampler};
 use crate::session::callbacks::notify;
@@ -294,10 +293,8 @@ impl Drop for DeferredCleanup {
 
 /// Returns the names of these threads and of the others that a filter could have selected.
 fn names_of_threads(mut threads: Vec<(ThreadId, String)>) -> Vec<String> {
-    let is_registered = |id: ThreadId| threads.iter().any(|(known, _)| *known == id);
-    let mut others = on_own_descriptors(thread_names);
-    others.retain(|(id, _)| !is_registered(*id) && !is_own_thread(*id));
-    threads.append(&mut others);
+    let known = threads.iter().map(|(id, _)| *id).collect();
+    threads.extend(names_of_other_threads(known));
     let mut names: Vec<String> = threads.into_iter().map(|(_, name)| name).collect();
     names.sort_unstable();
     names.dedup();

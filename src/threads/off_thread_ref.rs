@@ -28,7 +28,7 @@ impl OffThreadRef {
         (tid, had_tid_at): (ThreadId, TimeStamp),
     ) -> Self {
         let data = ThreadRegistrationData::new(info, ThreadName::of_system(name), tid);
-        Self::new(data.had_tid_at(had_tid_at))
+        Self::new(data.with_tid_at(had_tid_at))
     }
 
     /// Returns all data of the thread.

@@ -135,8 +135,8 @@ impl ThreadRegistrationData {
         self.unregistered_at.store(at.0.max(1), Ordering::Release);
     }
 
-    /// Sets a time at which the thread had its id.
-    pub(crate) fn had_tid_at(self, time: TimeStamp) -> Self {
+    /// Sets a time at which the thread had its id, if that is not the time of its registration.
+    pub(crate) fn with_tid_at(self, time: TimeStamp) -> Self {
         self.had_tid_at.store(time.0, Ordering::Relaxed);
         self
     }

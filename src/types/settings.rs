@@ -159,7 +159,7 @@ impl StartParams {
     ///
     /// A thread that has not registered is selected by the name that the system has for it, of at
     /// most 15 bytes. A new thread has the name of the one that created it, so filters by name wait
-    /// for one interval before they select it. If it renames itself later, they are applied again
+    /// until it has run for a moment. If it renames itself later, they are applied again
     /// within moments, or within 10 s if the thread is old. A thread that was selected stays
     /// selected, unless its new name is excluded.
     #[must_use]

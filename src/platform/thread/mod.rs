@@ -33,5 +33,5 @@ pub(crate) use resident_memory::ResidentMemory;
 pub(crate) use shared_jobs::share_jobs;
 pub(crate) use signal_stack::SignalStack;
 pub(crate) use stack_bounds::{StackBounds, current_stack_bounds};
-pub(crate) use task_list::{TaskList, read_thread_name};
+pub(crate) use task_list::{TaskList, names_of_other_threads, read_thread_name};
 pub(crate) use thread_probe::{AGE_RESOLUTION_NS, ProbeResult, ThreadProbe};

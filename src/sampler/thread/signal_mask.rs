@@ -108,6 +108,14 @@ mod tests {
     }
 
     #[test]
+    fn thread_that_waits_in_step_with_the_ticks_masks_the_signal() {
+        // It is never seen in one of its waits, each of which takes 10 µs.
+        let awake = (2..=500).map(|tick| (PerhapsOpen, tick, Some(tick * 10)));
+        let seen: Vec<_> = [(Masked, 1, Some(10))].into_iter().chain(awake).collect();
+        assert!(answers(&seen).into_iter().all(|masks| masks));
+    }
+
+    #[test]
     fn thread_without_a_clock_is_asked_on_two_ticks() {
         let asked = [
             (Masked, 1, None),

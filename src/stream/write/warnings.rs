@@ -2,7 +2,7 @@
 
 use crate::counters::PROCESS_CPU;
 use crate::json::JsonWriter;
-use crate::platform::{is_own_thread, on_own_descriptors, thread_names};
+use crate::platform::names_of_other_threads;
 use crate::stream::decode::{ProcessStreamingContext, ProfileSource};
 use crate::symbols::is_stripped;
 use crate::threads::OffThreadRef;
@@ -129,10 +129,7 @@ fn other_threads(source: &ProfileSource) -> Vec<(ThreadId, String)> {
     let id = |thread: &OffThreadRef| thread.unlocked_const_reader_and_atomic_rw().tid();
     let mut known: Vec<ThreadId> = source.threads.iter().map(id).collect();
     known.extend(source.unselected_threads.iter().map(|(id, _)| *id));
-    known.sort_unstable();
-    let is_other = |id: ThreadId| known.binary_search(&id).is_err() && !is_own_thread(id);
-    let all = on_own_descriptors(thread_names).into_iter();
-    all.filter(|(id, _)| is_other(*id)).collect()
+    names_of_other_threads(known)
 }
 
 fn stripped(process: &ProcessStreamingContext) -> Option<Warning> {

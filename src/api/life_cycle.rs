@@ -118,11 +118,7 @@ impl AutoProfilerInitBuilder {
 
     /// Calls [`profiler_init`], and applies the options. Prints an error to standard error.
     pub fn init(self) -> AutoProfilerInit {
-        if self.file.is_some() || self.reports {
-            backend::init_with_end(self.file.as_deref(), self.reports);
-        } else {
-            backend::init();
-        }
+        backend::init_with_end(self.file.as_deref(), self.reports);
         AutoProfilerInit {
             begun: Instant::now(),
         }
@@ -211,11 +207,13 @@ pub struct Started;
 /// that have not registered are usually found on the first tick of their life, and have the system's
 /// name. [`Features::NO_UNREGISTERED_SAMPLING`](crate::Features::NO_UNREGISTERED_SAMPLING) leaves
 /// them out. A running thread receives the signal once per interval. The stack of a sleeping thread
-/// is read from outside. Three causes wake a sleeping thread nevertheless:
+/// is read from outside. These wake a sleeping thread nevertheless:
 /// - Its stack cannot be unwound without the frame pointer. The sampler wakes it once for each
 ///   place where it sleeps.
 /// - The kernel hides whether the thread sleeps. The sampler wakes it once after it has run.
 /// - The kernel hides the thread's CPU clock. The sampler wakes it on every tick.
+/// - The thread has not registered, and its stack is deeper than 64 KiB. The sampler wakes it once.
+/// - The thread ran since the last tick, and goes to sleep before the signal arrives.
 ///
 /// May be called from any thread. Returns when the sampler thread runs, after 0.1 to 0.5 ms, or 2.5
 /// ms in a process with 200 libraries. Most of that time reads the list of modules. Idea: Gecko's

@@ -11,7 +11,7 @@ use crate::session::env::environment_table::{FILTERS, HELP, REPORT, SHUTDOWN, ST
 use crate::session::notices;
 use crate::session::save::missing_folder;
 use crate::state::RacyFeatures;
-use crate::types::{Warning, unmatched_filters};
+use crate::types::{Warning, unmatched_filters, unregistered_main_thread};
 use crate::util::is_any_lock_held_on_current_thread;
 
 /// Prints the problems, with the usage of the affected variables only: the usage of all variables
@@ -45,11 +45,7 @@ pub(crate) fn notify_start(is_main_thread: bool) {
         ));
     }
     if !is_main_thread {
-        notices::notify(
-            "profiling, but the main thread is not registered: the program created its \
-             AutoProfilerInit, or called profiler_init, on another thread; expected it at the \
-             beginning of main",
-        );
+        notices::notify(&unregistered_main_thread().text);
     }
 }
 

@@ -319,17 +319,30 @@ fn filters_select_and_exclude_by_name_and_id() {
 }
 
 #[test]
-fn new_thread_is_not_selected_by_the_name_of_its_creator() {
+fn thread_with_the_excluded_name_of_its_creator_is_sampled_once_it_has_its_own() {
     isolated(|| {
         let params = StartParams::default().filters(["-excluded"]);
         let session = ProfilerSession::start(params).expect("start");
-        for _ in 0..100 {
-            let thread = Builder::new().name("excluded".to_owned());
-            let thread = thread.spawn(one_loop).expect("a thread");
-            thread.join().expect("no panic");
+        let (renames, is_told) = mpsc::channel::<()>();
+        let creator = Busy::start("excluded", move |end| {
+            let without_a_name = std::thread::spawn(move || {
+                while matches!(is_told.try_recv(), Err(mpsc::TryRecvError::Empty)) {
+                    one_loop();
+                }
+                // SAFETY: the name is a constant.
+                unsafe { libc::pthread_setname_np(libc::pthread_self(), c"worker".as_ptr()) };
+                spin_until_the_end(&end);
+            });
+            without_a_name.join().expect("no panic");
+        });
+        for _ in 0..30 {
+            one_loop();
         }
-        let read = Read::from_profile(&session.finish().expect("a profile"));
-        assert_eq!(other_names(&read), [""; 0]);
+        assert_eq!(other_names(&Read::of_running()), [""; 0]);
+        renames.send(()).expect("the thread waits");
+        let read = profile_with(session, "worker", 5);
+        drop(creator);
+        assert_eq!(other_names(&read), ["worker"]);
     });
 }
 
@@ -456,11 +469,54 @@ fn thread_that_awaits_the_sampling_signal_does_not_receive_it() {
     });
 }
 
+/// The generated code keeps a frame pointer, which the kernel does not report. A signal would supply it.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn thread_that_only_a_signal_wakes_is_not_woken() {
+    static HAS_RETURNED: AtomicI32 = AtomicI32::new(0);
+    extern "C" fn pause() {
+        // SAFETY: waits for a handler.
+        unsafe { libc::pause() };
+        HAS_RETURNED.store(1, Ordering::SeqCst);
+    }
+    extern "C" fn handle(_: libc::c_int) {}
+    /// Wakes the thread, so that a test that fails ends, too.
+    struct WokenAtTheEnd(Busy);
+    impl Drop for WokenAtTheEnd {
+        fn drop(&mut self) {
+            // SAFETY: the thread exists, since it has not been joined.
+            unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), self.0.id, libc::SIGUSR1) };
+        }
+    }
+    isolated(|| {
+        let action = nix::sys::signal::SigAction::new(
+            nix::sys::signal::SigHandler::Handler(handle),
+            nix::sys::signal::SaFlags::empty(),
+            nix::sys::signal::SigSet::empty(),
+        );
+        // SAFETY: the handler does nothing.
+        unsafe { nix::sys::signal::sigaction(nix::sys::signal::Signal::SIGUSR1, &action) }
+            .expect("a handler");
+        let (_, call) = crate::common::generated_call();
+        let thread = WokenAtTheEnd(Busy::start("pauses", move |_end| call(pause)));
+        let path = format!("/proc/self/task/{}/syscall", thread.0.id);
+        wait_until("it pauses", || {
+            let call = std::fs::read_to_string(&path).expect("its system call");
+            call.starts_with(&format!("{} ", libc::SYS_pause))
+        });
+        let session = start();
+        profile_with(session, "pauses", 20);
+        assert_eq!(HAS_RETURNED.load(Ordering::SeqCst), 0);
+        drop(thread);
+        assert_eq!(HAS_RETURNED.load(Ordering::SeqCst), 1);
+    });
+}
+
 /// A thread whose stack has no guard page, and which runs a coroutine in the memory below it.
 #[cfg(target_env = "gnu")]
 mod without_guard {
     use std::ptr::null_mut;
-    use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
     use super::*;
 
@@ -470,27 +526,28 @@ mod without_guard {
     const GAP_BYTES: usize = 64 << 10;
 
     static MEMORY: AtomicPtr<u8> = AtomicPtr::new(null_mut());
-    /// 1 when the thread runs on its own stack, 2 in the coroutine.
-    static PLACE: AtomicU32 = AtomicU32::new(0);
-    static LEAVES: AtomicBool = AtomicBool::new(false);
+    static LEAVES_OWN_STACK: AtomicBool = AtomicBool::new(false);
+    static UNMAPS_GAP: AtomicBool = AtomicBool::new(false);
+    static HAS_UNMAPPED_GAP: AtomicBool = AtomicBool::new(false);
     static ENDS: AtomicBool = AtomicBool::new(false);
 
-    fn spin_until(flag: &AtomicBool, place: u32) {
-        PLACE.store(place, Ordering::SeqCst);
+    fn spin_until(flag: &AtomicBool) {
         while !flag.load(Ordering::SeqCst) {
             work(1000);
         }
     }
 
     extern "C" fn coroutine() {
+        spin_until(&UNMAPS_GAP);
         let gap = MEMORY.load(Ordering::SeqCst).wrapping_add(COROUTINE_BYTES);
         // SAFETY: nothing uses the gap.
         assert_eq!(unsafe { libc::munmap(gap.cast(), GAP_BYTES) }, 0);
-        spin_until(&ENDS, 2);
+        HAS_UNMAPPED_GAP.store(true, Ordering::SeqCst);
+        spin_until(&ENDS);
     }
 
     extern "C" fn run(_: *mut libc::c_void) -> *mut libc::c_void {
-        spin_until(&LEAVES, 1);
+        spin_until(&LEAVES_OWN_STACK);
         // SAFETY: both contexts live until the coroutine has returned to this function, and its stack
         // is memory that nothing else uses.
         unsafe {
@@ -504,6 +561,14 @@ mod without_guard {
             libc::swapcontext(&raw mut own, &raw const other);
         }
         null_mut()
+    }
+
+    fn wait_for_more_samples() {
+        let before = sample_count("coroutines");
+        wait_until("the thread has more samples", || {
+            one_loop();
+            sample_count("coroutines") >= before + 20
+        });
     }
 
     #[test]
@@ -532,16 +597,17 @@ mod without_guard {
                 libc::pthread_setname_np(thread, c"coroutines".as_ptr());
             }
             let session = start();
-            wait_until("its own stack is sampled", || {
-                one_loop();
-                sample_count("coroutines") >= 20
+            // The sampler takes all of the memory to be the thread's stack, once it has seen the
+            // thread in the coroutine.
+            wait_for_more_samples();
+            LEAVES_OWN_STACK.store(true, Ordering::SeqCst);
+            wait_for_more_samples();
+            UNMAPS_GAP.store(true, Ordering::SeqCst);
+            wait_until("the gap is unmapped", || {
+                HAS_UNMAPPED_GAP.load(Ordering::SeqCst)
             });
-            LEAVES.store(true, Ordering::SeqCst);
-            wait_until("it is in the coroutine", || {
-                PLACE.load(Ordering::SeqCst) == 2
-            });
-            let before = sample_count("coroutines");
-            let read = profile_with(session, "coroutines", before + 20);
+            wait_for_more_samples();
+            let read = Read::from_profile(&session.finish().expect("a profile"));
             ENDS.store(true, Ordering::SeqCst);
             // SAFETY: the thread was made above, and is joined once.
             assert_eq!(unsafe { libc::pthread_join(thread, null_mut()) }, 0);

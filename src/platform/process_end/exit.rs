@@ -43,8 +43,7 @@ extern "C" fn run_hook(_: *mut c_void) {
 const EXITING_THREADS: usize = 8;
 
 /// Makes `exit`, and so the return from `main`, call `hook` on each thread that exits. Only the first
-/// call has an effect. The functions that the application registers later run before
-/// it.
+/// call has an effect. The functions that the application registers later run before it.
 pub(crate) fn install_exit_handler(hook: fn()) {
     static IS_INSTALLED: AtomicBool = AtomicBool::new(false);
     let _ = HOOK.set(Box::new(hook));

@@ -29,6 +29,20 @@ pub(super) const ENDS: &[(&str, End)] = &[
         // SAFETY: ends the process; the functions that were registered for that are whole.
         unsafe { libc::exit(9) };
     }),
+    ("exit of three threads of C", |_profiler| {
+        get_ready();
+        let all_begin = std::sync::Arc::new(std::sync::Barrier::new(3));
+        let exit = |_| {
+            let all_begin = std::sync::Arc::clone(&all_begin);
+            std::thread::spawn(move || {
+                all_begin.wait();
+                // SAFETY: as above. glibc lets several threads call it.
+                unsafe { libc::exit(14) };
+            })
+        };
+        let threads: Vec<_> = (0..3).map(exit).collect();
+        threads.into_iter().for_each(|thread| drop(thread.join()));
+    }),
     ("exit in a handler", |_profiler| {
         get_ready();
         set_handler(libc::SIGUSR1, exit_in_handler);
@@ -160,6 +174,7 @@ fn exit_saves_once_on_any_thread() {
         assert_eq!(code_of("exit"), 7);
         assert_eq!(code_of("exit of another thread"), 8);
         assert_eq!(code_of("exit of C"), 9);
+        assert_eq!(code_of("exit of three threads of C"), 14);
         assert_eq!(code_of("exit in a handler"), 13);
     });
 }

@@ -109,7 +109,10 @@ impl UnregisteredThreads {
         }
         let unseen_ns = self.read_at.map_or(0, |read_at| now.since_ns(read_at));
         if self.read_list(session, now) {
-            self.read_at = Some(now);
+            // A list of which threads were left for later does not count as read.
+            if !self.is_stale {
+                self.read_at = Some(now);
+            }
             let took_ns = monotonic_now().since_ns(now);
             self.not_before = now.plus_ns(took_ns * MIN_PAUSE_FACTOR);
             self.not_after = now.plus_ns((took_ns * MAX_PAUSE_FACTOR).max(MAX_PAUSE_NS));
@@ -230,28 +233,35 @@ impl UnregisteredThreads {
         // looks at names waits for that.
         let selects_at_once =
             is_first || ThreadFilter::new(&session.settings.filters).selects_all();
-        // If they are not sampled, no session has them.
-        let selected = ActivePs::with(session, |active, lock| {
+        let read_before = self.read_at.unwrap_or(session.started_at);
+        let known = ActivePs::with(session, |active, lock| {
             let mut threads = active.threads.borrow_mut();
-            // A thread may have registered since the list was read.
-            let selects = |thread: &OffThreadRef| {
+            let left = threads.unregistered_since(read_before);
+            let tell = |thread: OffThreadRef| {
                 let id = thread.unlocked_const_reader_and_atomic_rw().tid();
-                ThreadRegistry::find(id)
-                    .is_none()
-                    .then(|| samples && selects_at_once && threads.add(thread, lock))
-            };
-            found.iter().map(selects).collect::<Vec<_>>()
-        });
-        for (thread, is_selected) in found.into_iter().zip(selected.unwrap_or_default()) {
-            let id = thread.unlocked_const_reader_and_atomic_rw().tid();
-            let known = match is_selected {
-                None => Known::Registered,
-                Some(true) => {
+                // The thread may have registered since the list was read, and may have unregistered
+                // again.
+                let known = if ThreadRegistry::find(id).is_some() {
+                    Known::Registered
+                } else if left.contains(&id) {
+                    Known::Left
+                } else if samples && selects_at_once && threads.add(&thread, lock) {
                     SessionCounts::add(&session.counts.unregistered_threads, 1);
                     Known::Recorded(thread)
-                }
-                Some(false) => Known::NotSelected(thread),
+                } else {
+                    // If unregistered threads are not sampled, no session has them.
+                    Known::NotSelected(thread)
+                };
+                (id, known)
             };
+            found.into_iter().map(tell).collect::<Vec<_>>()
+        });
+        let Some(known) = known else {
+            // The session is not set up yet, or has ended.
+            self.is_stale = true;
+            return;
+        };
+        for (id, known) in known {
             self.known.insert(id, known);
             let wait_ns = session.settings.interval.as_nanos() as u64;
             self.names.push(Reverse(NameCheck {

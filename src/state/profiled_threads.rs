@@ -1,7 +1,7 @@
 //! The threads that a session records. Ended threads are kept while the buffer may hold their data,
 //! within limits of size and age.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -120,6 +120,18 @@ impl ProfiledThreads {
     /// Returns the live thread with this id that the sampler has found and that has not registered.
     pub(crate) fn find_unregistered(&self, tid: ThreadId) -> Option<OffThreadRef> {
         self.unregistered.get(&tid).cloned()
+    }
+
+    /// Returns the threads that have unregistered since this time.
+    pub(crate) fn unregistered_since(&self, since: TimeStamp) -> HashSet<ThreadId> {
+        let lists = [&self.ending, &self.empty, &self.dead];
+        let ended = lists.into_iter().flat_map(|list| {
+            let newest_first = list.iter().rev();
+            newest_first.take_while(move |ended| ended_at(ended) >= Some(since))
+        });
+        let ended = ended.map(OffThreadRef::unlocked_const_reader_and_atomic_rw);
+        let had_registered = ended.filter(|thread| thread.is_registered());
+        had_registered.map(|thread| thread.tid()).collect()
     }
 
     fn forget_unregistered(&mut self, thread: &OffThreadRef) {

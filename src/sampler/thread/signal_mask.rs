@@ -13,6 +13,9 @@ use crate::types::TimeStamp;
 /// in ns. One takes some 10 µs. But a thread that waits in step with the ticks may be seen awake on
 /// many ticks in a row.
 const MAX_CHANGE_NS: u64 = 5_000_000;
+/// The same for a thread that nobody has seen before. It is shorter, because most threads never wait
+/// for signals, and are not sampled until then.
+const MAX_FIRST_CHANGE_NS: u64 = 200_000;
 
 /// What the kernel reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,13 +31,16 @@ pub(super) enum SeenMask {
 /// What earlier questions have shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum SignalMask {
+    /// The thread began before the sampling, and was not seen yet.
+    Unknown,
     /// The thread was never seen to mask the signal since its last answer.
     #[default]
     Open,
     /// The thread masks the signal, or waits for it.
     Masked,
-    /// The thread masked the signal earlier, and did not at this time, with this CPU time.
-    Opening { since: TimeStamp, cpu_ns: u64 },
+    /// The thread perhaps masked the signal earlier, and did not at this time. It is taken to mask it
+    /// until its CPU time is larger than this.
+    Opening { since: TimeStamp, until_ns: u64 },
 }
 
 impl SignalMask {
@@ -42,24 +48,17 @@ impl SignalMask {
     /// time, or `None` if the kernel does not tell it. Returns whether the thread is to be taken to
     /// mask the signal.
     pub(super) fn note(&mut self, seen: SeenMask, now: TimeStamp, cpu_ns: Option<u64>) -> bool {
+        let opening = |change_ns| Self::Opening {
+            since: now,
+            until_ns: cpu_ns.unwrap_or(0).saturating_add(change_ns),
+        };
         *self = match (seen, *self) {
             (SeenMask::Masked, _) => Self::Masked,
             (SeenMask::Open, _) | (SeenMask::PerhapsOpen, Self::Open) => Self::Open,
-            (SeenMask::PerhapsOpen, Self::Masked) => Self::Opening {
-                since: now,
-                cpu_ns: cpu_ns.unwrap_or(0),
-            },
-            (
-                SeenMask::PerhapsOpen,
-                Self::Opening {
-                    since,
-                    cpu_ns: before_ns,
-                },
-            ) => {
-                let has_run = match cpu_ns {
-                    Some(cpu_ns) => cpu_ns > before_ns.saturating_add(MAX_CHANGE_NS),
-                    None => now > since,
-                };
+            (SeenMask::PerhapsOpen, Self::Unknown) => opening(MAX_FIRST_CHANGE_NS),
+            (SeenMask::PerhapsOpen, Self::Masked) => opening(MAX_CHANGE_NS),
+            (SeenMask::PerhapsOpen, Self::Opening { since, until_ns }) => {
+                let has_run = cpu_ns.map_or(now > since, |cpu_ns| cpu_ns > until_ns);
                 if has_run { Self::Open } else { *self }
             }
         };
@@ -74,7 +73,10 @@ mod tests {
 
     /// Returns the answers to questions: what the kernel reports, the tick and the CPU time in µs.
     fn answers(questions: &[(SeenMask, u64, Option<u64>)]) -> Vec<bool> {
-        let mut mask = SignalMask::default();
+        answers_from(SignalMask::default(), questions)
+    }
+
+    fn answers_from(mut mask: SignalMask, questions: &[(SeenMask, u64, Option<u64>)]) -> Vec<bool> {
         let mut ask = |&(seen, tick, cpu_us): &(SeenMask, u64, Option<u64>)| {
             mask.note(seen, TimeStamp(tick), cpu_us.map(|us| us * 1_000))
         };
@@ -87,6 +89,23 @@ mod tests {
             answers(&[(PerhapsOpen, 1, Some(0)), (PerhapsOpen, 1, None)]),
             [false, false]
         );
+    }
+
+    #[test]
+    fn thread_that_began_earlier_gets_it_when_it_has_run() {
+        let begins_to_wait = [
+            (PerhapsOpen, 1, Some(100)),
+            // It waits for a processor.
+            (PerhapsOpen, 2, Some(100)),
+            (Masked, 3, Some(110)),
+            (PerhapsOpen, 4, Some(400)),
+        ];
+        assert_eq!(
+            answers_from(SignalMask::Unknown, &begins_to_wait),
+            [true; 4]
+        );
+        let works = [(PerhapsOpen, 1, Some(100)), (PerhapsOpen, 2, Some(1_100))];
+        assert_eq!(answers_from(SignalMask::Unknown, &works), [true, false]);
     }
 
     #[test]

@@ -150,6 +150,8 @@ impl ThreadSampler {
         if slot.is_none() && records_stacks {
             SessionCounts::add(&session.counts.threads_without_stacks, 1);
         }
+        let began_earlier = is_found
+            && registration.unlocked_const_reader().info().registered_at <= session.started_at;
         let tid = unlocked.tid();
         let seen_cpu_ns = thread_cpu_ns(tid).unwrap_or(0);
         let cpu_ns = seen_cpu_ns.saturating_sub(unseen_ns);
@@ -165,7 +167,11 @@ impl ThreadSampler {
             hidden_until: None,
             has_no_clock: false,
             may_block_signal: true,
-            signal_mask: SignalMask::default(),
+            signal_mask: if began_earlier {
+                SignalMask::Unknown
+            } else {
+                SignalMask::Open
+            },
             fp_requested_at: None,
             frame_pointers: FramePointerCache::default(),
             timer: TimerState::default(),
@@ -318,6 +324,7 @@ impl ThreadSampler {
         context: &mut TickContext<'_>,
     ) {
         if at.awaits_signals {
+            self.signal_mask = SignalMask::Masked;
             // Between two signals, the timer would fire, and the thread would receive that one.
             self.timer.end();
         }

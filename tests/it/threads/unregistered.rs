@@ -391,6 +391,27 @@ fn feature_leaves_unregistered_threads_out() {
     });
 }
 
+/// The sampler sees nothing of the registration.
+#[test]
+fn thread_that_unregisters_before_it_is_found_is_left_alone() {
+    isolated(|| {
+        let params = StartParams::default().interval(Duration::from_millis(100));
+        let session = ProfilerSession::start(params).expect("start");
+        one_loop();
+        let thread = Busy::start("own name", |end| {
+            register_thread("given name");
+            gekkota::unregister_thread();
+            spin_until_the_end(&end);
+        });
+        for _ in 0..3 {
+            one_loop();
+        }
+        let read = Read::from_profile(&session.finish().expect("a profile"));
+        drop(thread);
+        assert_eq!(other_names(&read), ["given name"]);
+    });
+}
+
 #[test]
 fn thread_that_renames_itself_is_found_by_its_new_name() {
     isolated(|| {

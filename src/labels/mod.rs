@@ -25,7 +25,9 @@ mod profiling_stack_frame;
 mod script_functions;
 mod thread_labels;
 
-pub(crate) use profiling_stack::{LabelToken, ProfilingStack, RemoteStack, set_closed_stack_hook};
+pub(crate) use profiling_stack::{
+    LabelToken, ProfilingStack, RemoteStack, call_closed_stack_hook, set_closed_stack_hook,
+};
 pub(crate) use profiling_stack_frame::{ProfilingStackFrame, ScriptLocation, joined_label_text};
 pub(crate) use script_functions::{
     ScriptFunction, ScriptFunctions, hold_script_functions_for_fork, register_script_function,

@@ -27,7 +27,7 @@
 //!   texts follows from the labels that remain.
 
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, compiler_fence};
 
 use once_cell::race::OnceBox;
 
@@ -65,14 +65,23 @@ pub(crate) struct LabelToken {
     of_one_thread: LabelOfOneThread,
 }
 
+/// Whether a push on a closed stack calls the hook: a session runs that records every thread.
+static CALLS_HOOK: AtomicBool = AtomicBool::new(false);
+
 /// Called when a label is pushed on a closed stack, on that stack's thread.
 static CLOSED_STACK_HOOK: OnceBox<fn()> = OnceBox::new();
 
-/// Sets the function that is called when a label is pushed on a closed stack. It may open the stack,
-/// and must do nothing if it is called within itself. The first function stays.
+/// Sets the function that is called when a label is pushed on a closed stack, if
+/// [`call_closed_stack_hook`] asks for it. It may open the stack, and must do nothing if it is called
+/// within itself. The first function stays.
 pub(crate) fn set_closed_stack_hook(hook: fn()) {
     // A second one is dropped.
     let _ = CLOSED_STACK_HOOK.set(Box::new(hook));
+}
+
+/// Sets whether pushes on closed stacks call the hook. They cost a few instructions more then.
+pub(crate) fn call_closed_stack_hook(calls: bool) {
+    CALLS_HOOK.store(calls, Ordering::Relaxed);
 }
 
 impl LabelToken {
@@ -208,7 +217,8 @@ impl ProfilingStack {
         let capacity = self.frames.capacity();
         if depth >= capacity {
             cold_path();
-            if !self.make_room(depth) {
+            // Without a session, a label of a thread that has not registered costs no call.
+            if (capacity == 0 && !CALLS_HOOK.load(Ordering::Relaxed)) || !self.make_room(depth) {
                 return None;
             }
             depth = self.depth.load(Ordering::Relaxed);

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::labels::call_closed_stack_hook;
 use crate::platform::monotonic_now;
 use crate::types::{Features, TimeStamp};
 use crate::util::PsLock;
@@ -137,6 +138,7 @@ pub(crate) struct RacyFeatures;
 impl RacyFeatures {
     pub(crate) fn set_active(features: Features, _lock: &PsLock) {
         STATE.set_active(features);
+        call_closed_stack_hook(!features.contains(Features::NO_UNREGISTERED_SAMPLING));
     }
 
     pub(crate) fn set_inactive(_lock: &PsLock) {
@@ -146,6 +148,7 @@ impl RacyFeatures {
     /// Sets the profiler inactive in the child of a fork. Takes no lock: no other thread exists,
     /// and the calling thread may be exiting.
     pub(crate) fn set_inactive_in_child() {
+        call_closed_stack_hook(false);
         STATE.set_inactive();
     }
 

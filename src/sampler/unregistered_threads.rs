@@ -12,8 +12,8 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use crate::platform::{
-    TaskList, current_process_id, is_own_thread, is_own_thread_beginning, monotonic_now,
-    read_thread_name, thread_cpu_ns,
+    ProbeResult, TaskList, ThreadProbe, current_process_id, is_own_thread, is_own_thread_beginning,
+    monotonic_now, read_thread_name, thread_cpu_ns,
 };
 use crate::state::{ActivePs, Session, SessionCounts};
 use crate::threads::{MAIN_THREAD_NAME, OffThreadRef, ThreadRegistrationInfo, ThreadRegistry};
@@ -36,10 +36,11 @@ const NAME_WAIT_FACTOR: u64 = 4;
 /// Time between two checks from which on the name of a thread that has not run in between is not
 /// read, in ns: such a thread cannot rename itself. Another one can, and mostly does so at once.
 const NAMED_BY_OTHERS_NS: u64 = 100_000_000;
-/// CPU time after which a new thread has surely named itself, and the time to wait for a thread that
-/// has run for less, in ns.
+/// CPU time after which a new thread has surely named itself, in ns. A thread that has run for less
+/// and sleeps has done so, too, because threads name themselves first.
 const NAMED_CPU_NS: u64 = 200_000;
-const MAX_NAMING_NS: u64 = 20_000_000;
+/// Time until the sampler asks whether a new thread sleeps, in ns.
+const MIN_SLEEP_CHECK_NS: u64 = 20_000_000;
 /// Memory that a new thread takes in the lists of the sampler and of the session, in bytes. Each list
 /// doubles while its old memory is still in use.
 const NEW_THREAD_BYTES: usize = 1024;
@@ -288,7 +289,8 @@ impl UnregisteredThreads {
             };
             let clock = thread_cpu_ns(check.thread);
             let known_for_ns = now.since_ns(thread.unlocked_const_reader().info().registered_at);
-            if !check.is_selected && !is_named(clock, known_for_ns) {
+            let sleeps = || ThreadProbe::new(check.thread).probe() != ProbeResult::NotBlocked;
+            if !check.is_selected && !is_named(clock, known_for_ns, sleeps) {
                 let due = now.plus_ns(check.wait_ns);
                 self.names.push(Reverse(NameCheck { due, ..check }));
                 continue;
@@ -410,9 +412,10 @@ fn found_thread(
 
 /// Returns whether a new thread has had the time to name itself, which it does at once. `clock` is its
 /// CPU time, or `None` if the system does not tell it.
-fn is_named(clock: Option<u64>, known_for_ns: u64) -> bool {
+fn is_named(clock: Option<u64>, known_for_ns: u64, sleeps: impl FnOnce() -> bool) -> bool {
     clock.is_none_or(|cpu_ns| {
-        cpu_ns >= NAMED_CPU_NS || (cpu_ns > 0 && known_for_ns >= MAX_NAMING_NS)
+        // A thread without CPU time has not begun: it waits for a processor.
+        cpu_ns >= NAMED_CPU_NS || (cpu_ns > 0 && known_for_ns >= MIN_SLEEP_CHECK_NS && sleeps())
     })
 }
 
@@ -460,11 +463,19 @@ mod tests {
 
     #[test]
     fn new_thread_is_named_when_it_has_run_for_a_while() {
-        assert!(!is_named(Some(0), u64::MAX), "it has not begun");
-        assert!(!is_named(Some(50_000), 1_000_000));
-        assert!(is_named(Some(50_000), 20_000_000), "it sleeps");
-        assert!(is_named(Some(200_000), 0));
-        assert!(is_named(None, 0), "nothing tells whether it has begun");
+        let (sleeps, runs) = (|| true, || false);
+        assert!(!is_named(Some(0), u64::MAX, sleeps), "it has not begun");
+        assert!(!is_named(Some(50_000), 1_000_000, sleeps));
+        assert!(is_named(Some(50_000), 20_000_000, sleeps));
+        assert!(
+            !is_named(Some(50_000), u64::MAX, runs),
+            "it waits for a processor"
+        );
+        assert!(is_named(Some(200_000), 0, runs));
+        assert!(
+            is_named(None, 0, runs),
+            "nothing tells whether it has begun"
+        );
     }
 
     #[test]

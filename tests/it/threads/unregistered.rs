@@ -335,6 +335,8 @@ fn thread_with_the_excluded_name_of_its_creator_is_sampled_once_it_has_its_own()
             });
             without_a_name.join().expect("no panic");
         });
+        // Dropped before the thread, so that a test that fails ends, too.
+        let renames = renames;
         for _ in 0..30 {
             one_loop();
         }

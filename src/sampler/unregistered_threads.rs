@@ -221,24 +221,28 @@ impl UnregisteredThreads {
         }
         let is_first = self.read_at.is_none();
         let found_at = if is_first { session.started_at } else { now };
-        let found = new
-            .iter()
-            .filter_map(|&thread| found_thread(thread, found_at, listed_at));
+        // A new thread has the name of the one that created it, and gets its own soon. A filter that
+        // looks at names waits for that. Most threads of the first list are older.
+        let selects_all = ThreadFilter::new(&session.settings.filters).selects_all();
+        let is_known = |thread| {
+            is_first && is_named(thread_cpu_ns(thread), MIN_SLEEP_CHECK_NS, || sleeps(thread))
+        };
+        let found = new.iter().filter_map(|&thread| {
+            // Asked before the name is read.
+            let selects_at_once = selects_all || is_known(thread);
+            Some((selects_at_once, found_thread(thread, found_at, listed_at)?))
+        });
         // Their names are read without a lock.
         let found: Vec<_> = found.collect();
         if found.is_empty() {
             return;
         }
         let samples = self.samples;
-        // A new thread has the name of the one that created it, and gets its own soon. A filter that
-        // looks at names waits for that.
-        let selects_at_once =
-            is_first || ThreadFilter::new(&session.settings.filters).selects_all();
         let read_before = self.read_at.unwrap_or(session.started_at);
         let known = ActivePs::with(session, |active, lock| {
             let mut threads = active.threads.borrow_mut();
             let left = threads.unregistered_since(read_before);
-            let tell = |thread: OffThreadRef| {
+            let tell = |(selects_at_once, thread): (bool, OffThreadRef)| {
                 let id = thread.unlocked_const_reader_and_atomic_rw().tid();
                 // The thread may have registered since the list was read, and may have unregistered
                 // again.
@@ -253,7 +257,7 @@ impl UnregisteredThreads {
                     // If unregistered threads are not sampled, no session has them.
                     Known::NotSelected(thread)
                 };
-                (id, known)
+                (id, known, selects_at_once)
             };
             found.into_iter().map(tell).collect::<Vec<_>>()
         });
@@ -262,7 +266,7 @@ impl UnregisteredThreads {
             self.is_stale = true;
             return;
         };
-        for (id, known) in known {
+        for (id, known, is_selected) in known {
             self.known.insert(id, known);
             let wait_ns = session.settings.interval.as_nanos() as u64;
             self.names.push(Reverse(NameCheck {
@@ -270,7 +274,7 @@ impl UnregisteredThreads {
                 thread: id,
                 wait_ns,
                 cpu_ns: 0,
-                is_selected: selects_at_once,
+                is_selected,
             }));
         }
     }
@@ -289,8 +293,7 @@ impl UnregisteredThreads {
             };
             let clock = thread_cpu_ns(check.thread);
             let known_for_ns = now.since_ns(thread.unlocked_const_reader().info().registered_at);
-            let sleeps = || ThreadProbe::new(check.thread).probe() != ProbeResult::NotBlocked;
-            if !check.is_selected && !is_named(clock, known_for_ns, sleeps) {
+            if !check.is_selected && !is_named(clock, known_for_ns, || sleeps(check.thread)) {
                 let due = now.plus_ns(check.wait_ns);
                 self.names.push(Reverse(NameCheck { due, ..check }));
                 continue;
@@ -417,6 +420,12 @@ fn is_named(clock: Option<u64>, known_for_ns: u64, sleeps: impl FnOnce() -> bool
         // A thread without CPU time has not begun: it waits for a processor.
         cpu_ns >= NAMED_CPU_NS || (cpu_ns > 0 && known_for_ns >= MIN_SLEEP_CHECK_NS && sleeps())
     })
+}
+
+/// Returns whether a thread neither runs nor waits for a processor, or whether the system does not
+/// tell it.
+fn sleeps(thread: ThreadId) -> bool {
+    ThreadProbe::new(thread).probe() != ProbeResult::NotBlocked
 }
 
 /// Reads the name of a thread. Returns whether it is another one than before.

@@ -327,10 +327,10 @@ fn found_data(tid: ThreadId, hooks: RegistrationHooks) -> (Option<OffThreadRef>,
 /// same id and has ended unnoticed.
 fn is_calling_thread(found: &OffThreadRef) -> bool {
     let found_at = found.unlocked_const_reader_and_atomic_rw().had_tid_at();
+    // Read before the age: in between, the thread may wait long for a processor.
+    let found_for_ns = monotonic_now().since_ns(found_at);
     let age_ns = ThreadProbe::new(current_thread_id()).age_ns();
-    age_ns.is_none_or(|age_ns| {
-        age_ns.saturating_add(AGE_RESOLUTION_NS) >= monotonic_now().since_ns(found_at)
-    })
+    age_ns.is_none_or(|age_ns| age_ns.saturating_add(AGE_RESOLUTION_NS) >= found_for_ns)
 }
 
 /// Adds a thread to the registry and the session.

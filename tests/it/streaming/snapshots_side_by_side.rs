@@ -113,8 +113,16 @@ struct Row {
     what: u64,
 }
 
-/// Identifies a thread: its id, name and registration time.
-type Key = (u64, String, String);
+/// Identifies a thread: its id and registration time. Its name may change, when a thread registers
+/// that was found before.
+type Key = (u64, String);
+
+#[derive(Debug)]
+struct TakenThread {
+    name: String,
+    /// Samples and markers.
+    rows: [Vec<Row>; 2],
+}
 
 #[derive(Debug)]
 struct Taken {
@@ -123,8 +131,7 @@ struct Taken {
     /// Nothing later is missing. `None` if nothing at all is missing.
     complete_since_ms: Option<f64>,
     recycled_chunks: u64,
-    /// Samples and markers.
-    threads: BTreeMap<Key, [Vec<Row>; 2]>,
+    threads: BTreeMap<Key, TakenThread>,
 }
 
 fn samples(thread: &Value) -> Vec<Row> {
@@ -176,7 +183,6 @@ impl Taken {
             let name = thread["name"].as_str().expect("a name").to_owned();
             let key = (
                 thread["tid"].as_u64().expect("an id"),
-                name,
                 thread["registerTime"].to_string(),
             );
             let rows = [samples(thread), markers(thread)];
@@ -189,7 +195,11 @@ impl Taken {
                 rows[1].windows(2).all(|two| two[0].what + 1 == two[1].what),
                 "{key:?}: a marker is missing"
             );
-            assert!(threads.insert(key, rows).is_none(), "a thread occurs twice");
+            let taken = TakenThread { name, rows };
+            assert!(
+                threads.insert(key, taken).is_none(),
+                "a thread occurs twice"
+            );
         }
         Self {
             end_ms: meta["profilingEndTime"].as_f64().expect("a time"),
@@ -204,8 +214,8 @@ impl Taken {
     fn assert_continues(&self, earlier: &Self) {
         for (key, before) in &earlier.threads {
             let none = [Vec::new(), Vec::new()];
-            let after = self.threads.get(key).unwrap_or(&none);
-            for (before, after) in before.iter().zip(after) {
+            let after = self.threads.get(key).map_or(&none, |thread| &thread.rows);
+            for (before, after) in before.rows.iter().zip(after) {
                 let gone = match after.first() {
                     Some(first) => before
                         .iter()
@@ -256,13 +266,13 @@ fn has_all_threads(taken: &Taken) -> bool {
     ["marks 1", "marks 2", "runs", "sleeper", "short"]
         .iter()
         .all(|name| {
-            let mut threads = taken.threads.iter().filter(|(key, _)| key.1 == *name);
-            threads.any(|(_, rows)| has_rows(rows))
+            let mut threads = taken.threads.values().filter(|thread| thread.name == *name);
+            threads.any(has_rows)
         })
 }
 
-fn has_rows(rows: &[Vec<Row>; 2]) -> bool {
-    rows.iter().any(|rows| !rows.is_empty())
+fn has_rows(thread: &TakenThread) -> bool {
+    thread.rows.iter().any(|rows| !rows.is_empty())
 }
 
 /// Returns the number of profiles taken, and the number of recycled chunks in the last one.

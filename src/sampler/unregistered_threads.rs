@@ -110,7 +110,7 @@ impl UnregisteredThreads {
         }
         let unseen_ns = self.read_at.map_or(0, |read_at| now.since_ns(read_at));
         if self.read_list(session, now) {
-            // A list of which threads were left for later does not count as read.
+            // A list with threads that are left for a later one does not count.
             if !self.is_stale {
                 self.read_at = Some(now);
             }
@@ -224,12 +224,12 @@ impl UnregisteredThreads {
         // A new thread has the name of the one that created it, and gets its own soon. A filter that
         // looks at names waits for that. Most threads of the first list are older.
         let selects_all = ThreadFilter::new(&session.settings.filters).selects_all();
-        let is_known = |thread| {
+        let has_own_name = |thread| {
             is_first && is_named(thread_cpu_ns(thread), MIN_SLEEP_CHECK_NS, || sleeps(thread))
         };
         let found = new.iter().filter_map(|&thread| {
             // Asked before the name is read.
-            let selects_at_once = selects_all || is_known(thread);
+            let selects_at_once = selects_all || has_own_name(thread);
             Some((selects_at_once, found_thread(thread, found_at, listed_at)?))
         });
         // Their names are read without a lock.

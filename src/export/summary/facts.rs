@@ -87,7 +87,8 @@ fn lifetime_ns(profile: &ProfileModel, thread: &Thread, pauses: &[PausedRange]) 
     };
     let begin = thread.samples.get(0).time_ns;
     let end = thread.samples.get(last).time_ns;
-    let paused_ns = pauses.iter().map(|pause| pause.ns_within(begin, end)).sum();
+    let paused_ns = pauses.iter().map(|pause| pause.ns_within(begin, end));
+    let paused_ns = paused_ns.fold(0, u64::saturating_add);
     let all_ns = end.abs_diff(begin).saturating_add(profile.meta.interval_ns);
     all_ns.saturating_sub(paused_ns)
 }

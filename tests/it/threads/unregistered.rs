@@ -400,11 +400,14 @@ fn thread_that_unregisters_before_it_is_found_is_left_alone() {
         let params = StartParams::default().interval(Duration::from_millis(100));
         let session = ProfilerSession::start(params).expect("start");
         one_loop();
-        let thread = Busy::start("own name", |end| {
+        let (leaves, has_left) = mpsc::channel();
+        let thread = Busy::start("own name", move |end| {
             register_thread("given name");
             gekkota::unregister_thread();
+            leaves.send(()).expect("the test waits");
             spin_until_the_end(&end);
         });
+        has_left.recv().expect("the thread");
         for _ in 0..3 {
             one_loop();
         }

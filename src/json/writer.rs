@@ -172,22 +172,17 @@ impl<'a> JsonWriter<'a> {
     }
 
     #[inline]
-    fn nested(&mut self, open: u8, close: u8, body: impl FnOnce(&mut Self)) {
-        self.write_short(|text| text.push(open));
-        self.first = true;
-        body(self);
-        self.put_byte(close);
-        self.first = false;
-    }
-
-    #[inline]
     pub(crate) fn object(&mut self, body: impl FnOnce(&mut Self)) {
-        self.nested(b'{', b'}', body);
+        self.open(false);
+        body(self);
+        self.close(false);
     }
 
     #[inline]
     pub(crate) fn array(&mut self, body: impl FnOnce(&mut Self)) {
-        self.nested(b'[', b']', body);
+        self.open(true);
+        body(self);
+        self.close(true);
     }
 
     /// Starts an object or array, which [`Self::close`] ends.

@@ -158,6 +158,15 @@ impl<'a, 'p> Value<'a, 'p> {
         expected: &str,
         mut each: impl FnMut(usize, Value<'a, '_>) -> Result<(), ReadError>,
     ) -> Result<(), ReadError> {
+        self.each_dyn(expected, &mut each)
+    }
+
+    /// [`Self::each`], compiled once for all callers.
+    fn each_dyn(
+        &self,
+        expected: &str,
+        each: &mut dyn FnMut(usize, Value<'a, '_>) -> Result<(), ReadError>,
+    ) -> Result<(), ReadError> {
         if !self.text.starts_with('[') {
             return Err(self.error(expected));
         }

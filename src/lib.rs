@@ -289,6 +289,15 @@ pub mod category {
     pub use crate::types::{HostCategory, ProfilingCategory};
 }
 
+/// Numbers of the application over time, as tracks of the profile.
+pub mod counter {
+    pub use crate::api::{
+        OwnedProfilerCounter, OwnedProfilerCounterTotal, ProfilerCounter, ProfilerCounterTotal,
+    };
+    pub use crate::schema::GraphColor;
+    pub use crate::types::CounterUnit;
+}
+
 /// Measurement of how long events wait in a thread's event loop: the `eventDelay` of its samples.
 pub mod event_delay {
     pub use crate::api::{

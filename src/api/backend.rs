@@ -3,6 +3,7 @@
 //! `crate::disabled` replaces this module in other builds.
 
 pub(crate) use crate::backtrace::CapturedBacktrace;
+pub(crate) use crate::counters::{OwnedCounter, StaticCounter};
 pub(crate) use crate::event_loop::ProbeToken;
 pub(crate) use crate::export::Diff;
 pub(crate) use crate::labels::{

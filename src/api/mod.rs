@@ -11,7 +11,7 @@
 //! documentation.
 //!
 //! # Imports
-//! `backtrace`, `disabled`, `event_loop`, `export`, `labels`, `markers`, `platform`, `record`,
+//! `backtrace`, `counters`, `disabled`, `event_loop`, `export`, `labels`, `markers`, `platform`, `record`,
 //! `sampler`, `session`, `stream`, `types`, `unwind`, `util`
 //!
 //! # Invariants
@@ -19,12 +19,13 @@
 //! profiler's state does nothing.
 //!
 //! # Read next
-//! `life_cycle.rs`, `pause.rs`, `status.rs`, `callbacks.rs`, `session.rs`, `threads.rs`, `code.rs`,
+//! `life_cycle.rs`, `pause.rs`, `status.rs`, `callbacks.rs`, `session.rs`, `threads.rs`, `code.rs`, `counters.rs`,
 //! `event_delay.rs`, `labels.rs`, `thread_pools.rs`, `script_frames.rs`, `markers.rs`, `stacks.rs`,
 //! `remote_control.rs`.
 
 mod callbacks;
 mod code;
+mod counters;
 mod event_delay;
 mod label_text;
 mod labels;
@@ -50,6 +51,9 @@ pub use callbacks::{
     profiler_remove_state_change_callback,
 };
 pub use code::{CodeRange, profiler_register_code_range, profiler_register_script_code_range};
+pub use counters::{
+    OwnedProfilerCounter, OwnedProfilerCounterTotal, ProfilerCounter, ProfilerCounterTotal,
+};
 pub use event_delay::{
     AutoProfilerEvent, EventDelayProbe, EventLoopWatch, profiler_watch_event_loop,
 };

@@ -1,24 +1,32 @@
 //! Counters: numbers sampled over time.
 //!
 //! # Purpose
-//! Defines the counters, and reads their values for the sampler.
+//! Defines the counters of this crate and those of the application, and reads their values for the
+//! sampler.
 //!
 //! # Threads and locks
-//! Counters are read by the sampler thread, without a lock.
+//! The sampler thread reads the values without a lock; any thread changes those of the application.
+//! The list of the application's counters has a lock of its own.
 //!
 //! # Imports
-//! `model`, `platform`, `types`
+//! `model`, `platform`, `types`, `util`
 //!
 //! # Invariants
 //! A counter's value is absolute; the profile shows its growth from sample to sample.
 //!
 //! # Read next
-//! `process_cpu.rs`, then `crate::sampler`.
+//! `application_counters.rs`, `process_cpu.rs`, then `crate::sampler`.
 
+mod application_counters;
 mod description;
 mod process_cpu;
 mod resident_memory;
 
+pub(crate) use application_counters::{
+    ApplicationCounter, ApplicationCounters, CounterReading, CounterState, KnownCounter,
+    OwnedCounter, StaticCounter, application_counter_changes, for_each_application_counter,
+    forget_dropped_counters, hold_counters_for_fork,
+};
 pub(crate) use description::CounterDescription;
 pub(crate) use process_cpu::{PROCESS_CPU, sample_process_cpu_ns};
 pub(crate) use resident_memory::RESIDENT_MEMORY;

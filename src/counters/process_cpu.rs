@@ -1,19 +1,24 @@
 //! The CPU time of the whole process, including threads that are not registered.
 
-use crate::counters::description::CounterDescription;
+use std::borrow::Cow;
+
+use crate::counters::description::{CounterDescription, CounterKind, PROCESS_CPU_ID};
 use crate::model::{PROCESS_CPU_CATEGORY, PROCESS_CPU_NAME};
 use crate::platform::process_cpu_ns;
-use crate::types::Features;
+use crate::types::{CounterUnit, Features};
 
 /// The first counter of feature `processcpu`.
 #[doc(alias = "processCPU")]
 pub(crate) const PROCESS_CPU: CounterDescription = CounterDescription {
-    id: 1,
+    id: PROCESS_CPU_ID,
     feature: Features::PROCESS_CPU,
-    name: PROCESS_CPU_NAME,
-    category: PROCESS_CPU_CATEGORY,
-    description: "CPU time of the process, in ns",
-    is_level: false,
+    name: Cow::Borrowed(PROCESS_CPU_NAME),
+    category: Cow::Borrowed(PROCESS_CPU_CATEGORY),
+    description: Cow::Borrowed("CPU time of the process, in ns"),
+    kind: CounterKind::Total,
+    counts_operations: false,
+    unit: CounterUnit::Number,
+    color: None,
 };
 
 /// Returns the CPU time of the process since it began, in ns. Makes one system call.

@@ -8,10 +8,11 @@ use std::time::Duration;
 use crate::export::{ExportOptions, Format, ThreadSummary};
 use crate::markers::{MarkerTiming, ProfilerMarker};
 use crate::types::{
-    BufferInfo, ControlSignals, ExitProfileError, Features, FrameFlags, FunctionName,
-    LabelOfOneThread, NameOptions, Page, ProfilerTime, ProfilingCategoryPair, ProfilingState,
-    ProfilingStates, ReadError, SamplingState, SaveError, ScriptDescription, StackFeatures,
-    StackFrame, StartError, StartParams, SuspendError, ThreadId, ThreadProfilingFeatures,
+    BufferInfo, ControlSignals, CounterParams, ExitProfileError, Features, FrameFlags,
+    FunctionName, LabelOfOneThread, NameOptions, Page, ProfilerTime, ProfilingCategoryPair,
+    ProfilingState, ProfilingStates, ReadError, SamplingState, SaveError, ScriptDescription,
+    StackFeatures, StackFrame, StartError, StartParams, SuspendError, ThreadId,
+    ThreadProfilingFeatures,
 };
 use crate::util::{ProgressLocation, SharedProgress};
 
@@ -238,6 +239,38 @@ impl ScriptFunction {
     pub(crate) const fn number(&self) -> u32 {
         0
     }
+}
+
+/// A counter that counts nothing.
+#[derive(Debug)]
+pub(crate) struct StaticCounter;
+
+impl StaticCounter {
+    pub(crate) const fn new(_: CounterParams<&'static str>) -> Self {
+        Self
+    }
+
+    pub(crate) fn add(&'static self, _: i64) {}
+
+    pub(crate) fn add_operation(&'static self, _: i64) {}
+
+    pub(crate) fn set(&'static self, _: i64) {}
+}
+
+/// A counter that counts nothing.
+#[derive(Debug)]
+pub(crate) struct OwnedCounter;
+
+impl OwnedCounter {
+    pub(crate) fn new(_: &CounterParams<&str>) -> Self {
+        Self
+    }
+
+    pub(crate) fn add(&self, _: i64) {}
+
+    pub(crate) fn add_operation(&self, _: i64) {}
+
+    pub(crate) fn set(&self, _: i64) {}
 }
 
 pub(crate) fn register_thread(_: &str) {}

@@ -23,8 +23,8 @@ mod functions;
 pub(crate) use functions::destination_time;
 pub(crate) use functions::{
     CapturedBacktrace, CodeRangeToken, Diff, EventToken, EventWatchToken, FrozenProfile,
-    Generation, LabelToken, MarkerDestination, ProbeToken, ReadProfile, SampledStack,
-    ScriptFunction, SignalStack, StreamOptions, WhileOtherRuns, WriteOptions,
+    Generation, LabelToken, MarkerDestination, OwnedCounter, ProbeToken, ReadProfile, SampledStack,
+    ScriptFunction, SignalStack, StaticCounter, StreamOptions, WhileOtherRuns, WriteOptions,
     add_state_change_callback, add_text_marker_at, add_text_marker_now, add_typed_marker_at,
     add_typed_marker_now, add_untyped_marker_at, add_untyped_marker_now, announce_sleep,
     begin_event, buffer_info, callback_after_sampling, capture_backtrace, clear_all_pages,

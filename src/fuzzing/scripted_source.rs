@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::buffer::BufferSnapshot;
-use crate::counters::PROCESS_CPU;
+use crate::counters::{KnownCounter, PROCESS_CPU};
 use crate::platform::ProcessStart;
 use crate::state::{OpenPauses, Session, SessionSettings};
 use crate::stream::ProfileSource;
@@ -70,6 +70,7 @@ pub(crate) fn scripted_source(buffer: BufferSnapshot, kept_ns: Option<u64>) -> P
         open_pauses: OpenPauses::default(),
         modules: ModuleTable::default(),
         generated_code: NamedCode::default(),
+        counters: vec![KnownCounter::Own(&PROCESS_CPU)],
     }
 }
 

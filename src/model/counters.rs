@@ -19,10 +19,37 @@ pub(crate) struct Counter {
     /// Category of the counter, such as `Memory` or `CPU`: it selects the track in the viewer.
     pub(crate) category: String,
     pub(crate) description: String,
+    /// How the application wants the counter to be shown; `None` if the category tells it.
+    pub(crate) graph: Option<CounterGraph>,
     pub(crate) samples: Vec<CounterSample>,
 }
 
+/// How a counter of the application is shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct CounterGraph {
+    /// Whether the graph shows the value, and not its growth.
+    pub(crate) is_level: bool,
+    /// Whether the value is in bytes, and not a number of things.
+    pub(crate) is_bytes: bool,
+    /// The viewer's name of the color.
+    pub(crate) color: &'static str,
+}
+
 impl Counter {
+    /// Returns whether the values add up to what a graph shows, and not each for itself.
+    #[cfg(any(feature = "formats", feature = "protobuf"))]
+    pub(crate) fn is_level(&self) -> bool {
+        let is_memory = self.category == "Memory";
+        self.graph.map_or(is_memory, |graph| graph.is_level)
+    }
+
+    /// Returns whether the values are bytes.
+    #[cfg(feature = "protobuf")]
+    pub(crate) fn is_bytes(&self) -> bool {
+        let is_memory = self.category == "Memory";
+        is_memory || self.graph.is_some_and(|graph| graph.is_bytes)
+    }
+
     /// Returns whether the counter is the CPU time of its process, in a profile of gekkota or of
     /// Firefox.
     pub(crate) fn is_process_cpu(&self) -> bool {

@@ -35,7 +35,9 @@ mod unique_stacks;
 pub(crate) use call_nodes::CallNodes;
 #[cfg(feature = "formats")]
 pub(crate) use call_nodes::{CallNode, NodeId};
-pub(crate) use counters::{Counter, CounterSample, PROCESS_CPU_CATEGORY, PROCESS_CPU_NAME};
+pub(crate) use counters::{
+    Counter, CounterGraph, CounterSample, PROCESS_CPU_CATEGORY, PROCESS_CPU_NAME,
+};
 pub(crate) use ids::{CategoryPair, FrameId, FunctionId, ModuleId, StackId, TextId};
 pub(crate) use markers::{FieldValue, Marker, MarkerPayload, MarkerPhase, Markers};
 pub(crate) use placeholders::{

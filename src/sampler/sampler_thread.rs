@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::backtrace::has_pending_stacks;
-use crate::buffer::{ChunkedBuffer, EntryHead, EntryKind, LaneHandle};
-use crate::counters::{CounterDescription, PROCESS_CPU, RESIDENT_MEMORY, sample_process_cpu_ns};
+use crate::buffer::{ChunkedBuffer, LaneHandle};
+use crate::counters::{PROCESS_CPU, RESIDENT_MEMORY, sample_process_cpu_ns};
 use crate::platform::{
     HandlerCheck, ProfilerThread, ResidentMemory, WatchedThread, calibrate_clock, check_sandbox,
     current_process_id, current_thread_cpu_ns_in_handler, ensure_handler, monotonic_now,
@@ -24,6 +24,7 @@ use crate::sampler::tick::Schedule;
 use crate::sampler::tick::TickOverheads;
 use crate::sampler::tick::write_pending_stacks;
 use crate::sampler::tick::{ActivityHint, IdleChecks};
+use crate::sampler::tick::{CounterSampler, CounterWriter};
 use crate::sampler::tick::{Scratch, TickContext};
 use crate::sampler::unregistered_markers::UnregisteredMarkers;
 use crate::sampler::unregistered_threads::UnregisteredThreads;
@@ -167,6 +168,7 @@ struct SamplerThread {
     scratch: Scratch,
     last_handler: HandlerCheck,
     next_counters: TimeStamp,
+    counters: CounterSampler,
     next_housekeeping: TimeStamp,
     has_logged_lack_of_memory: bool,
     activity: ActivityHint,
@@ -202,6 +204,7 @@ impl SamplerThread {
             scratch: Scratch::default(),
             last_handler: HandlerCheck::InPlace,
             next_counters: TimeStamp(0),
+            counters: CounterSampler::default(),
             next_housekeeping: TimeStamp(0),
             has_logged_lack_of_memory: false,
             activity: ActivityHint::default(),
@@ -521,37 +524,34 @@ impl SamplerThread {
     }
 
     fn sample_counters(&mut self) {
-        if !self
-            .session
-            .settings
-            .features
-            .contains(Features::PROCESS_CPU)
-        {
-            return;
-        }
         let now = monotonic_now();
-        if now < self.next_counters {
+        let is_due = now >= self.next_counters
+            && (self.session.settings.features).contains(Features::PROCESS_CPU);
+        let own = is_due.then(|| {
+            self.next_counters = now.plus_ns(COUNTER_INTERVAL_NS);
+            let cpu_ns = sample_process_cpu_ns();
+            (cpu_ns, self.resident_memory.bytes())
+        });
+        // Skip the counters if a pause has begun during this tick.
+        if self.session.pauses.until(&self.pauses).is_some() {
             return;
         }
-        self.next_counters = now.plus_ns(COUNTER_INTERVAL_NS);
-        let cpu_ns = sample_process_cpu_ns() - self.process_cpu_ns - self.pauses.cpu_in_pauses_ns;
-        let memory = self.resident_memory.bytes().map(|bytes| bytes as i64);
-        // Skip the counters if a pause has begun during this tick.
-        if self.session.pauses.until(&self.pauses).is_none() {
-            self.write_counter(&PROCESS_CPU, now, cpu_ns);
+        let mut put = CounterWriter::of(&self.session, &self.lane);
+        if let Some((cpu_ns, memory)) = own {
+            let cpu_ns = cpu_ns - self.process_cpu_ns - self.pauses.cpu_in_pauses_ns;
+            put.value(&PROCESS_CPU, now, cpu_ns);
             memory
                 .into_iter()
-                .for_each(|bytes| self.write_counter(&RESIDENT_MEMORY, now, bytes));
+                .for_each(|bytes| put.value(&RESIDENT_MEMORY, now, bytes as i64));
         }
+        self.counters
+            .sample(&self.session, now, |row| put.row(&row));
     }
 
-    fn write_counter(&mut self, counter: &CounterDescription, now: TimeStamp, value: i64) {
-        let mut entry = EntryHead::new(EntryKind::Counter);
-        entry
-            .number(counter.id)
-            .number(now.since_ns(self.session.process_start))
-            .signed(value);
-        self.lane.put(self.session.generation, now, &entry);
+    /// Writes the counters that have not changed for some ticks.
+    fn write_resting_counters(&mut self) {
+        let mut put = CounterWriter::of(&self.session, &self.lane);
+        self.counters.write_rests(|row| put.row(&row));
     }
 
     fn sample_threads(&mut self) {
@@ -692,6 +692,7 @@ impl SamplerThread {
                     .for_each(|thread| thread.write_idle_samples(context));
                 write_pending_stacks(context);
             });
+            self.write_resting_counters();
             self.event_probes.record(&self.session, &self.lane, true);
             self.session.set_written(requested);
         }

@@ -9,6 +9,7 @@ use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 
 use crate::buffer::BufferForkGuard;
+use crate::counters::{ApplicationCounters, hold_counters_for_fork};
 use crate::event_loop::EventWatches;
 use crate::labels::{ScriptFunctions, hold_script_functions_for_fork};
 use crate::platform::{
@@ -34,6 +35,7 @@ use crate::util::{
 
 /// Guards of all locks, dropped innermost first.
 struct HeldLocks {
+    counters: Guard<'static, ApplicationCounters>,
     event_watches: Guard<'static, EventWatches>,
     script_functions: Guard<'static, Option<ScriptFunctions>>,
     code_ranges: Guard<'static, CodeRanges>,
@@ -81,7 +83,9 @@ fn prepare() {
     let code_ranges = hold_code_ranges_for_fork();
     let script_functions = hold_script_functions_for_fork();
     let event_watches = EventWatches::hold_for_fork();
+    let counters = hold_counters_for_fork();
     let held = HeldLocks {
+        counters,
         event_watches,
         script_functions,
         code_ranges,
@@ -123,6 +127,7 @@ fn child() {
     }
     if let Some(held) = held {
         let HeldLocks {
+            counters,
             event_watches,
             script_functions,
             code_ranges,
@@ -134,7 +139,8 @@ fn child() {
             _life_cycle,
         } = held;
         EventWatches::keep_only_current_thread(event_watches);
-        // These stay valid: the child has the same scripts and generated code.
+        // These stay valid: the child has the same counters, scripts and generated code.
+        drop(counters);
         drop(script_functions);
         drop(code_ranges);
         loader.reset_in_child();

@@ -2,8 +2,10 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::backtrace::lost_stacks;
+use crate::counters::{KnownCounter, for_each_application_counter};
 use crate::export::{
     ExportOptions, Format, Look, ThreadSummary, add_child, summarize, write_profile,
 };
@@ -115,14 +117,26 @@ pub(crate) fn freeze_unnoticed(only: Option<Generation>) -> Option<FrozenProfile
             since: None,
             modules: ModuleTable::default(),
             generated_code: NamedCode::default(),
+            counters: Vec::new(),
             session,
         }
     };
     // After the lock is released: these lists may be long.
     source.threads.shared_sort_by_key(OffThreadRef::serial);
+    source.counters = known_counters(&source.session);
     source.modules = source.session.modules();
     source.generated_code = source.session.generated_code();
     Some(FrozenProfile { source })
+}
+
+/// Returns the counters whose values the buffer may hold.
+fn known_counters(session: &Session) -> Vec<KnownCounter> {
+    let own = session.counters.iter().copied().map(KnownCounter::Own);
+    let mut known: Vec<_> = own.collect();
+    for_each_application_counter(|counter, _| {
+        known.push(KnownCounter::Application(Arc::clone(counter)));
+    });
+    known
 }
 
 /// Returns the registered threads that the session's filters do not select.

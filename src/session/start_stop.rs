@@ -1,8 +1,10 @@
 //! Begins and ends sessions.
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use crate::backtrace::{preallocate_words, reset_lost_stacks};
+use crate::counters::{for_each_application_counter, forget_dropped_counters};
 use crate::labels::set_closed_stack_hook;
 use crate::platform::{
     current_process_id, install_handler, is_main_thread, monotonic_now, names_of_other_threads,
@@ -204,6 +206,11 @@ impl SessionPlan {
         let process_start = CorePs::process_start().monotonic;
         let mut session = Session::new(settings, process_start, monotonic_now(), counters);
         session.unavailable_features = unavailable_features;
+        forget_dropped_counters();
+        for_each_application_counter(|counter, _| {
+            let counter = (Arc::clone(counter), counter.read());
+            session.counters_at_start.push(counter);
+        });
         let generation = session.generation;
         core_buffer().begin_session(generation, capacity_bytes);
         reset_lost_stacks();

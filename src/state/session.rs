@@ -3,11 +3,12 @@
 #[cfg(all(test, loom))]
 use loom::sync::atomic::AtomicBool as StopFlag;
 #[cfg(not(all(test, loom)))]
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool as StopFlag;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::counters::CounterDescription;
+use crate::counters::{ApplicationCounter, CounterDescription, CounterReading};
 use crate::state::after_sampling::AfterSampling;
 use crate::state::kept_shares::KeptKind;
 use crate::state::overheads::SamplerOverheads;
@@ -181,6 +182,8 @@ pub(crate) struct Session {
     pub(crate) process_start: TimeStamp,
     pub(crate) started_at: TimeStamp,
     pub(crate) counters: Vec<&'static CounterDescription>,
+    /// The application's counters when the session began, with their values.
+    pub(crate) counters_at_start: Vec<(Arc<ApplicationCounter>, CounterReading)>,
     pub(crate) counts: SessionCounts,
     pub(crate) overheads: SamplerOverheads,
     pub(crate) pauses: Pauses,
@@ -222,6 +225,7 @@ impl Session {
             process_start,
             started_at,
             counters,
+            counters_at_start: Vec::new(),
             counts: SessionCounts::default(),
             overheads: SamplerOverheads::default(),
             pauses: Pauses::new(counts_cpu),

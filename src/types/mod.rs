@@ -26,6 +26,8 @@ mod category;
 #[forbid(unsafe_code)]
 mod control_signals;
 #[forbid(unsafe_code)]
+mod counter_params;
+#[forbid(unsafe_code)]
 mod error;
 #[forbid(unsafe_code)]
 mod features;
@@ -34,6 +36,8 @@ mod frame_flags;
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]
 mod generation;
+#[forbid(unsafe_code)]
+mod graph_color;
 #[forbid(unsafe_code)]
 mod ids;
 #[cfg(has_profiler)]
@@ -87,6 +91,8 @@ pub use category::{
 #[cfg(has_profiler)]
 pub(crate) use category::{CategoryInfo, all_categories};
 pub use control_signals::ControlSignals;
+pub(crate) use counter_params::CounterParams;
+pub use counter_params::CounterUnit;
 pub use error::{
     ExitProfileError, ReadError, SaveError, StartError, StreamError, SuspendError, UnknownFeature,
 };
@@ -95,6 +101,7 @@ pub(crate) use frame_flags::FrameFlags;
 pub use frame_flags::LabelFlags;
 #[cfg(has_profiler)]
 pub(crate) use generation::Generation;
+pub use graph_color::GraphColor;
 pub use ids::{ProcessId, ThreadId};
 #[cfg(has_profiler)]
 pub(crate) use kept_limits::KeptLimits;

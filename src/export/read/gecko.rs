@@ -274,6 +274,7 @@ fn read_counters(
             name: counter.text("name")?,
             category: counter.text("category")?,
             description: counter.text("description")?,
+            graph: None,
             samples,
         });
         Ok(())

@@ -252,15 +252,15 @@ fn write_metadata(
     });
 }
 
-/// Writes the values of a counter. Memory is the sum of its changes. Other counters, such as CPU
-/// time, are shown by how much they change.
+/// Writes the values of a counter. A level, such as memory, is the sum of its changes. Other
+/// counters, such as CPU time, are shown by how much they change.
 fn write_counter(json: &mut JsonWriter<'_>, counter: &Counter, clock: MicroClock, pid: u64) {
     let mut sum = 0.0;
     for sample in &counter.samples {
         sum += sample.delta;
-        let value = match counter.category.as_str() {
-            "Memory" => sum,
-            _ => sample.delta,
+        let value = match counter.is_level() {
+            true => sum,
+            false => sample.delta,
         };
         json.object(|json| {
             json.key("name").string(&counter.name);

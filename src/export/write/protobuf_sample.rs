@@ -75,6 +75,7 @@ pub(crate) fn sample_profile() -> ProfileModel {
         name: "heap".into(),
         category: "Memory".into(),
         description: "Memory of the heap".into(),
+        graph: None,
         samples: vec![value(1_000, 100.0), value(2_000, -40.0)],
     });
     profile

@@ -2,7 +2,8 @@
 
 #[cfg(has_profiler)]
 use crate::json::JsonWriter;
-use crate::markers::schema::schema_keywords::{Format, GraphColor, GraphType, Location};
+use crate::markers::schema::schema_keywords::{Format, GraphType, Location};
+use crate::types::GraphColor;
 
 /// Whether the viewer's search covers a field. Current viewers search all fields, so gekkota
 /// ignores this.

@@ -3,7 +3,8 @@
 mod marker_schema;
 mod schema_keywords;
 
+pub use crate::types::GraphColor;
 #[cfg(has_profiler)]
 pub(crate) use marker_schema::data_key;
 pub use marker_schema::{MarkerSchema, PayloadFlags, Searchable};
-pub use schema_keywords::{Format, GraphColor, GraphType, Location};
+pub use schema_keywords::{Format, GraphType, Location};

@@ -115,32 +115,6 @@ keywords! {
     }
 }
 
-keywords! {
-    /// The color of a graph or marker.
-    GraphColor {
-        /// Blue.
-        Blue = "blue",
-        /// Green.
-        Green = "green",
-        /// Grey.
-        Grey = "grey",
-        /// Dark grey.
-        Ink = "ink",
-        /// Magenta.
-        Magenta = "magenta",
-        /// Orange.
-        Orange = "orange",
-        /// Purple.
-        Purple = "purple",
-        /// Red.
-        Red = "red",
-        /// Blue-green.
-        Teal = "teal",
-        /// Yellow.
-        Yellow = "yellow",
-    }
-}
-
 #[cfg(all(test, has_profiler))]
 mod tests {
     use super::*;
@@ -173,7 +147,7 @@ mod tests {
             "line bar line-filled"
         );
         let colors = joined(
-            GraphColor::ALL
+            crate::types::GraphColor::ALL
                 .iter()
                 .map(|color| color.keyword())
                 .collect(),

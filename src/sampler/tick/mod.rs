@@ -2,6 +2,7 @@
 //! and overheads.
 
 mod activity;
+mod counter_sampler;
 mod even_ticks;
 mod event_probe_recorder;
 mod marker_stacks;
@@ -11,6 +12,7 @@ mod tick_overheads;
 mod timers;
 
 pub(crate) use activity::{ActivityHint, IdleChecks};
+pub(crate) use counter_sampler::{CounterSampler, CounterWriter};
 pub(crate) use even_ticks::EvenTicks;
 pub(crate) use event_probe_recorder::EventProbeRecorder;
 pub(crate) use marker_stacks::write_pending_stacks;

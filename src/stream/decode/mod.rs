@@ -18,6 +18,7 @@ pub(crate) use chunk_stacks::FrameKey;
 pub(crate) use newest::decode_newest;
 #[cfg(any(test, fuzzing))]
 pub(crate) use plain_samples::{PlainSample, PlainSamples};
+pub(crate) use rows::CounterRows;
 #[cfg(any(test, fuzzing))]
 pub(crate) use rows::RowEvent;
 pub(crate) use source::ProfileSource;

@@ -1,6 +1,7 @@
 //! Stores samples and counter values between decoding and printing, in a few bytes each.
 
 use crate::buffer::{EntryReader, EntryWriter, unzigzag, zigzag};
+use crate::counters::CounterReading;
 use crate::util::vec_growth_bytes;
 
 /// The state of the thread's event loop at a sample.
@@ -431,21 +432,22 @@ impl Offset {
     }
 }
 
-/// The values of a counter: time in ns since the process began, and absolute value.
+/// The values of a counter: time in ns since the process began, value, and number of operations.
 #[derive(Debug, Default)]
 pub(crate) struct CounterRows {
     coded: EntryWriter,
-    last: (u64, i64),
+    last: (u64, CounterReading),
     count: usize,
 }
 
 impl CounterRows {
-    pub(crate) fn push(&mut self, time_ns: u64, value: i64) {
-        let (last_time, last_value) = self.last;
+    pub(crate) fn push(&mut self, time_ns: u64, reading: CounterReading) {
+        let (last_ns, last) = self.last;
         self.coded
-            .signed(time_ns.wrapping_sub(last_time) as i64)
-            .signed(value.wrapping_sub(last_value));
-        self.last = (time_ns, value);
+            .signed(time_ns.wrapping_sub(last_ns) as i64)
+            .signed(reading.count.wrapping_sub(last.count))
+            .number(reading.operations.wrapping_sub(last.operations));
+        self.last = (time_ns, reading);
         self.count += 1;
     }
 
@@ -458,14 +460,17 @@ impl CounterRows {
         self.coded.growth_bytes(more)
     }
 
-    /// Returns the times with the growth since the previous row. The first row has the absolute
-    /// value.
-    pub(crate) fn deltas(&self) -> impl Iterator<Item = (u64, i64)> {
+    /// Returns the times with the growth since the previous row. The first row has the value itself.
+    pub(crate) fn deltas(&self) -> impl Iterator<Item = (u64, CounterReading)> {
         let mut coded = EntryReader::new(self.coded.bytes());
         let mut time_ns = 0u64;
         std::iter::from_fn(move || {
             time_ns = time_ns.wrapping_add(coded.signed()? as u64);
-            Some((time_ns, coded.signed()?))
+            let growth = CounterReading {
+                count: coded.signed()?,
+                operations: coded.number()?,
+            };
+            Some((time_ns, growth))
         })
     }
 }
@@ -618,10 +623,15 @@ mod tests {
         assert!(counter.is_empty());
         [(10, 500), (20, 700), (30, 650)]
             .iter()
-            .for_each(|&(time, value)| counter.push(time, value));
+            .for_each(|&(time, count)| {
+                let operations = time / 10;
+                counter.push(time, CounterReading { count, operations });
+            });
+        let growth =
+            |(time, growth): (u64, CounterReading)| (time, growth.count, growth.operations);
         assert_eq!(
-            counter.deltas().collect::<Vec<_>>(),
-            [(10, 500), (20, 200), (30, -50)]
+            counter.deltas().map(growth).collect::<Vec<_>>(),
+            [(10, 500, 1), (20, 200, 1), (30, -50, 1)]
         );
     }
 }

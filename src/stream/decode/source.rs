@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::buffer::BufferSnapshot;
+use crate::counters::KnownCounter;
 use crate::platform::ProcessStart;
 use crate::state::{OpenPauses, OverheadStats, Session};
 use crate::threads::OffThreadRef;
@@ -43,6 +44,8 @@ pub(crate) struct ProfileSource {
     pub(crate) open_pauses: OpenPauses,
     pub(crate) modules: ModuleTable,
     pub(crate) generated_code: NamedCode,
+    /// The counters whose values the buffer may hold.
+    pub(crate) counters: Vec<KnownCounter>,
 }
 
 impl ProfileSource {

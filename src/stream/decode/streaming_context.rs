@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use crate::buffer::{Block, EntryKind, EntryReader, SampleFlags};
-use crate::counters::CounterDescription;
+use crate::counters::{CounterReading, KnownCounter};
 use crate::labels::joined_label_text;
 use crate::markers::{DecodedMarker, DecodedPayload};
 use crate::model::UniqueStacks;
@@ -116,7 +116,9 @@ pub(crate) struct ProcessStreamingContext {
     pub(crate) stacks: UniqueStacks<FrameKey>,
     /// The label texts of all threads.
     pub(crate) label_texts: TextTable,
-    pub(crate) counters: Vec<(&'static CounterDescription, CounterRows)>,
+    pub(crate) counters: Vec<(KnownCounter, CounterRows)>,
+    /// The index of each counter, by its id.
+    counter_index: NumberMap<usize>,
     /// All modules, sorted by address and without overlaps.
     pub(crate) modules: Vec<LoadedModule>,
     /// All categories that labels and markers may use.
@@ -225,17 +227,21 @@ impl ProcessStreamingContext {
             .map(ThreadStreamingContext::new)
             .collect();
         let thread_index = ThreadIndex::new(threads.iter().map(|context| context.thread.serial()));
-        let counters = source
-            .session
-            .counters
-            .iter()
-            .map(|&counter| (counter, CounterRows::default()))
+        let counters = source.counters.iter();
+        let counter_index = counters
+            .clone()
+            .enumerate()
+            .map(|(index, counter)| (counter.id, index))
+            .collect();
+        let counters = counters
+            .map(|counter| (counter.clone(), CounterRows::default()))
             .collect();
         let mut context = Self {
             threads,
             stacks: UniqueStacks::default(),
             label_texts: TextTable::default(),
             counters,
+            counter_index,
             modules: source.modules.all(),
             categories: all_categories(),
             marker_types: UsedMarkerTypes::default(),
@@ -426,13 +432,14 @@ impl ProcessStreamingContext {
                 Some(EntryClass::EventProbe)
             }
             EntryKind::Counter => {
-                let (id, time_ns, value) = (entry.number()?, entry.number()?, entry.signed()?);
-                let rows = self
-                    .counters
-                    .iter_mut()
-                    .find(|(counter, _)| counter.id == id);
-                if let Some((_, rows)) = rows.filter(|_| time_ns >= self.cut_ns) {
-                    rows.push(time_ns, value);
+                let (id, time_ns) = (entry.number()?, entry.number()?);
+                let reading = CounterReading {
+                    count: entry.signed()?,
+                    operations: entry.number().unwrap_or(0),
+                };
+                let index = self.counter_index.get(&id);
+                if let Some(&index) = index.filter(|_| time_ns >= self.cut_ns) {
+                    self.counters[index].1.push(time_ns, reading);
                 }
                 Some(EntryClass::Counter)
             }

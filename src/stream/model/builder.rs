@@ -6,11 +6,13 @@ use std::io;
 
 use serde_json::value::RawValue;
 
+use crate::counters::{CounterReading, KnownCounter};
 use crate::json::json_text;
 use crate::markers::{DecodedMarker, DecodedPayload, JSONWriter, MarkerPhase, PayloadFailure};
 use crate::model::{
-    Category, Counter, CounterSample, FieldValue, Marker, MarkerPayload, MarkerPhase as ModelPhase,
-    MarkerSchema, Markers, Meta, Process, ProfileModel, Sample, Samples, StackId, TextId, Thread,
+    Category, Counter, CounterGraph, CounterSample, FieldValue, Marker, MarkerPayload,
+    MarkerPhase as ModelPhase, MarkerSchema, Markers, Meta, Process, ProfileModel, Sample, Samples,
+    StackId, TextId, Thread,
 };
 use crate::stream::decode::{
     ProcessStreamingContext, ProfileSource, ThreadStreamingContext, decode_newest,
@@ -26,7 +28,7 @@ use crate::stream::write::{
     FoundProblems, MIN_BYTES_FOR_NAMES, StreamOptions, warnings_about, write_log, write_meta,
     write_pages,
 };
-use crate::types::{Features, Symbolicate, Warning};
+use crate::types::{CounterUnit, Features, GraphColor, Symbolicate, Warning};
 use crate::util::{ProgressLocation, ProgressLogger, SharedSort, run_callback};
 
 /// Progress at the end of each part of the job, from 0 to 1.
@@ -362,17 +364,31 @@ impl ModelBuilder<'_> {
         let begins_late = self.source.earliest_ns_of_process().is_some();
         let with_rows = self.process.counters.iter();
         for (counter, rows) in with_rows.filter(|(_, rows)| !rows.is_empty()) {
-            let is_older = |index| begins_late && index == 0 && !counter.is_level;
-            let sample = |(index, (time_ns, delta)): (usize, (u64, i64))| CounterSample {
-                time_ns: time(time_ns),
-                delta: if is_older(index) { 0 } else { delta } as f64,
-                operations: None,
+            let is_older = |index| begins_late && index == 0 && !counter.is_level();
+            let sample = |(index, (time_ns, growth)): (usize, (u64, CounterReading))| {
+                let growth = match is_older(index) {
+                    true => CounterReading::default(),
+                    false => growth,
+                };
+                CounterSample {
+                    time_ns: time(time_ns),
+                    delta: growth.count as f64,
+                    operations: counter.counts_operations.then_some(growth.operations),
+                }
             };
             profile.counters.push(Counter {
                 process: 0,
-                name: counter.name.to_owned(),
-                category: counter.category.to_owned(),
-                description: counter.description.to_owned(),
+                name: counter.name.to_string(),
+                category: counter.category.to_string(),
+                description: counter.description.to_string(),
+                graph: match counter {
+                    KnownCounter::Own(_) => None,
+                    KnownCounter::Application(_) => Some(CounterGraph {
+                        is_level: counter.is_level(),
+                        is_bytes: counter.unit == CounterUnit::Bytes,
+                        color: counter.color.map_or("grey", GraphColor::keyword),
+                    }),
+                },
                 samples: rows.deltas().enumerate().map(sample).collect(),
             });
         }

@@ -2,7 +2,9 @@
 
 use std::io::{self, Write};
 
+use crate::counters::{CounterDescription, CounterReading};
 use crate::json::JsonWriter;
+use crate::stream::decode::CounterRows;
 use crate::stream::decode::ProcessStreamingContext;
 use crate::stream::decode::ProfileSource;
 use crate::stream::decode::decode_newest;
@@ -240,30 +242,17 @@ fn write_counters(
     json.array(|json| {
         for (counter, rows) in process.counters.iter().filter(|(_, rows)| !rows.is_empty()) {
             json.object(|json| {
-                json.key("name").string(counter.name);
-                json.key("category").string(counter.category);
-                json.key("description").string(counter.description);
+                json.key("name").string(&counter.name);
+                json.key("category").string(&counter.category);
+                json.key("description").string(&counter.description);
                 json.key("samples").object(|json| {
-                    write_schema(json, &["time", "count"]);
+                    if counter.counts_operations {
+                        write_schema(json, &["time", "count", "number"]);
+                    } else {
+                        write_schema(json, &["time", "count"]);
+                    }
                     json.key("data").array(|json| {
-                        let mut skipped = None;
-                        let mut last_delta = None;
-                        for (index, (time_ns, delta)) in rows.deltas().enumerate() {
-                            let is_older = begins_late && index == 0 && !counter.is_level;
-                            let delta = if is_older { 0 } else { delta };
-                            if delta == 0 && last_delta == Some(0) {
-                                skipped = Some(time_ns);
-                                continue;
-                            }
-                            if let Some(skipped) = skipped.take() {
-                                write_counter_row(json, skipped, 0);
-                            }
-                            write_counter_row(json, time_ns, delta);
-                            last_delta = Some(delta);
-                        }
-                        if let Some(skipped) = skipped {
-                            write_counter_row(json, skipped, 0);
-                        }
+                        write_counter_rows(json, counter, rows, begins_late);
                     });
                 });
             });
@@ -271,11 +260,40 @@ fn write_counters(
     });
 }
 
-fn write_counter_row(json: &mut JsonWriter<'_>, time_ns: u64, delta: i64) {
-    json.row(|json| {
-        json.time_ms(time_ns);
-        json.signed(delta);
-    });
+fn write_counter_rows(
+    json: &mut JsonWriter<'_>,
+    counter: &CounterDescription,
+    rows: &CounterRows,
+    begins_late: bool,
+) {
+    let none = CounterReading::default();
+    let mut write = |time_ns, growth: CounterReading| {
+        json.row(|json| {
+            json.time_ms(time_ns);
+            json.signed(growth.count);
+            if counter.counts_operations {
+                json.unsigned(growth.operations);
+            }
+        });
+    };
+    let mut skipped = None;
+    let mut last = None;
+    for (index, (time_ns, growth)) in rows.deltas().enumerate() {
+        let is_older = begins_late && index == 0 && !counter.is_level();
+        let growth = if is_older { none } else { growth };
+        if growth == none && last == Some(none) {
+            skipped = Some(time_ns);
+            continue;
+        }
+        if let Some(skipped) = skipped.take() {
+            write(skipped, none);
+        }
+        write(time_ns, growth);
+        last = Some(growth);
+    }
+    if let Some(skipped) = skipped {
+        write(skipped, none);
+    }
 }
 
 /// Writes `profilingLog`: what the profiler did, lost and cost, under the id of the process.

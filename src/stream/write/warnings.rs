@@ -81,7 +81,9 @@ fn coverage(
     // Growth before the oldest remaining row belongs to no row.
     let begins_late = source.earliest_ns_of_process().is_some();
     let deltas = rows.deltas().skip(usize::from(begins_late));
-    let process_ns = deltas.map(|(_, delta)| delta.max(0).unsigned_abs()).sum();
+    let process_ns = deltas
+        .map(|(_, growth)| growth.count.max(0).unsigned_abs())
+        .sum();
     let threads = process.threads.iter();
     let sampled_ns = threads.map(|thread| thread.samples.cpu_ns()).sum();
     low_coverage((sampled_ns, process_ns, wall_ns), || {

@@ -47,6 +47,7 @@ pub(crate) enum LockRank {
     CodeRanges = 6,
     ScriptFunctions = 7,
     EventWatches = 8,
+    Counters = 9,
 }
 
 thread_local! {

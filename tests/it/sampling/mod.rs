@@ -5,6 +5,7 @@ pub(crate) mod places;
 mod alternating;
 mod announced;
 mod blocked_signal;
+mod counters;
 mod deep_kept;
 mod deep_limit;
 mod engines;

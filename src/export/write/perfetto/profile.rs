@@ -12,7 +12,7 @@ use crate::export::write::perfetto::messages::{
 };
 use crate::export::write::perfetto::packets::Packets;
 use crate::export::write::perfetto::tracks::{
-    counter_packet, counter_track, is_accumulated, process_packet, task_context, thread_packet,
+    counter_packet, counter_track, process_packet, task_context, thread_packet,
 };
 use crate::model::{Counter, ProfileModel, Sample, WeightUnit};
 use crate::util::{ProgressLocation, ProgressLogger};
@@ -125,7 +125,7 @@ fn write_counter(
     let mut sum = 0.0;
     for sample in &counter.samples {
         sum += sample.delta;
-        let value = match is_accumulated(counter) {
+        let value = match counter.is_level() {
             true => sum,
             false => sample.delta,
         };

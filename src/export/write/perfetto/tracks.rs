@@ -87,11 +87,6 @@ pub(super) fn lane_packet(index: usize, lane: usize) -> TracePacket {
     })
 }
 
-/// Returns whether a counter's values add up to the value that the track shows.
-pub(super) fn is_accumulated(counter: &Counter) -> bool {
-    counter.category == "Memory"
-}
-
 pub(super) fn counter_packet(counter: &Counter, index: usize) -> TracePacket {
     let categories = Some(counter.category.clone()).filter(|name| !name.is_empty());
     describe(TrackDescriptor {
@@ -101,7 +96,7 @@ pub(super) fn counter_packet(counter: &Counter, index: usize) -> TracePacket {
         description: Some(counter.description.clone()).filter(|text| !text.is_empty()),
         counter: Some(CounterDescriptor {
             categories: categories.into_iter().collect(),
-            unit: is_accumulated(counter).then_some(UNIT_SIZE_BYTES),
+            unit: counter.is_bytes().then_some(UNIT_SIZE_BYTES),
         }),
         ..TrackDescriptor::default()
     })

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::export::write::processed::columns::{column, time_deltas};
 use crate::export::write::processed::context::Context;
 use crate::json::JsonWriter;
-use crate::model::{Counter, PROCESS_CPU_NAME};
+use crate::model::{Counter, CounterGraph, PROCESS_CPU_NAME};
 
 /// How the viewer shows a counter.
 struct Display<'a> {
@@ -124,7 +124,50 @@ impl<'a> Display<'a> {
                 tooltip_rows: json!([value("cpu-ratio", "percent", Some("cpu"), "CPU")]),
                 ..plain
             },
-            _ => plain,
+            _ => match counter.graph {
+                Some(graph) => plain.as_application_wants(counter, graph),
+                None => plain,
+            },
+        }
+    }
+
+    /// Returns how a counter of the application is shown.
+    fn as_application_wants(self, counter: &Counter, graph: CounterGraph) -> Self {
+        let (unit, format) = match graph.is_bytes {
+            true => ("bytes", "bytes"),
+            false => ("", "number"),
+        };
+        let mut rows = match graph.is_level {
+            true => vec![value(
+                "accumulated",
+                format,
+                None,
+                "above the lowest value in this range",
+            )],
+            false => vec![value("count", format, None, "since the previous sample")],
+        };
+        if counter
+            .samples
+            .iter()
+            .any(|sample| sample.operations.is_some())
+        {
+            rows.push(value(
+                "sample-number",
+                "number",
+                None,
+                "operations since the previous sample",
+            ));
+        }
+        Self {
+            graph_type: if graph.is_level {
+                "line-accumulated"
+            } else {
+                "line-rate"
+            },
+            unit,
+            color: graph.color,
+            tooltip_rows: rows.into(),
+            ..self
         }
     }
 

@@ -282,6 +282,7 @@ fn counter(name: &str, category: &str, operations: Option<u64>) -> Counter {
         name: name.to_owned(),
         category: category.to_owned(),
         description: format!("about {name}"),
+        graph: None,
         samples: vec![sample(1, 4096.0), sample(2, -96.5)],
     }
 }

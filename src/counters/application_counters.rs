@@ -1,0 +1,369 @@
+//! The counters of the application.
+//!
+//! A counter is two numbers, which any thread of the application changes without a lock, and a place
+//! in one list, which the counter takes with its first change. The sampler reads the numbers of all
+//! counters in the list. A counter that has been dropped keeps a place in a second list, because the
+//! buffer may hold its values.
+//!
+//! A change may come from the application's allocator while the profiler allocates. So a change
+//! takes the list's lock only if its thread holds no lock of the profiler, and otherwise leaves that
+//! to a later change.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+
+use crate::counters::description::{CounterDescription, CounterKind, next_counter_id};
+use crate::platform::monotonic_now;
+use crate::types::{CounterParams, Features, TimeStamp};
+use crate::util::{
+    Guard, LockRank, NamedMutex, allocator_has, cut_at_character,
+    is_any_lock_held_on_current_thread, vec_growth_bytes,
+};
+
+/// Maximum number of counters that exist at once. Further ones are not recorded: each costs a few
+/// nanoseconds of each tick.
+const MAX_LIVE: usize = 10_000;
+/// Maximum number of dropped counters that are kept; the newest ones are.
+const MAX_ENDED: usize = 1_000;
+/// Maximum length of each text of a counter, in bytes. A longer text is cut.
+const MAX_TEXT_BYTES: usize = 512;
+/// Memory that a counter takes without its texts, in bytes.
+const COUNTER_BYTES: usize = 512;
+
+/// The value of a counter, and the number of changes that made it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct CounterReading {
+    pub(crate) count: i64,
+    pub(crate) operations: u64,
+}
+
+/// The numbers of a counter. They wrap around at the limits of their types.
+#[derive(Debug, Default)]
+pub(crate) struct CounterValues {
+    count: AtomicI64,
+    operations: AtomicU64,
+}
+
+impl CounterValues {
+    const fn new() -> Self {
+        Self {
+            count: AtomicI64::new(0),
+            operations: AtomicU64::new(0),
+        }
+    }
+
+    /// Reads both numbers. A change that happens meanwhile may be in only one of them.
+    fn read(&self) -> CounterReading {
+        CounterReading {
+            count: self.count.load(Ordering::Relaxed),
+            operations: self.operations.load(Ordering::Relaxed),
+        }
+    }
+
+    #[inline]
+    fn add(&self, number: i64) {
+        self.count.fetch_add(number, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn add_operation(&self, number: i64) {
+        self.add(number);
+        self.operations.fetch_add(1, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn set(&self, number: i64) {
+        self.count.store(number, Ordering::Relaxed);
+    }
+}
+
+/// Where the numbers of a counter are.
+#[derive(Debug)]
+enum ValuesPlace {
+    Static(&'static CounterValues),
+    Own(CounterValues),
+}
+
+/// A counter of the application, in the list of counters.
+#[derive(Debug)]
+pub(crate) struct ApplicationCounter {
+    pub(crate) description: CounterDescription,
+    values: ValuesPlace,
+    pub(crate) registered_at: TimeStamp,
+}
+
+impl ApplicationCounter {
+    fn values(&self) -> &CounterValues {
+        match &self.values {
+            ValuesPlace::Static(values) => values,
+            ValuesPlace::Own(values) => values,
+        }
+    }
+
+    pub(crate) fn read(&self) -> CounterReading {
+        self.values().read()
+    }
+}
+
+impl<Text> CounterParams<Text> {
+    fn to_description(&self, text: impl Fn(&Text) -> Cow<'static, str>) -> CounterDescription {
+        let kind = match self.is_total {
+            true => CounterKind::Total,
+            false => CounterKind::Level,
+        };
+        CounterDescription {
+            id: next_counter_id(),
+            feature: Features::NONE,
+            name: text(&self.label),
+            category: text(&self.category),
+            description: text(&self.description),
+            kind,
+            counts_operations: self.is_total,
+            unit: self.unit,
+            color: self.color,
+        }
+    }
+}
+
+/// A counter in a static variable of the application.
+#[derive(Debug)]
+pub(crate) struct StaticCounter {
+    params: CounterParams<&'static str>,
+    values: CounterValues,
+    is_listed: AtomicBool,
+}
+
+impl StaticCounter {
+    pub(crate) const fn new(params: CounterParams<&'static str>) -> Self {
+        Self {
+            params,
+            values: CounterValues::new(),
+            is_listed: AtomicBool::new(false),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn add(&'static self, number: i64) {
+        self.ensure_listed();
+        self.values.add(number);
+    }
+
+    #[inline]
+    pub(crate) fn add_operation(&'static self, number: i64) {
+        self.ensure_listed();
+        self.values.add_operation(number);
+    }
+
+    #[inline]
+    pub(crate) fn set(&'static self, number: i64) {
+        self.ensure_listed();
+        self.values.set(number);
+    }
+
+    #[inline]
+    fn ensure_listed(&'static self) {
+        if !self.is_listed.load(Ordering::Relaxed) {
+            self.list();
+        }
+    }
+
+    #[cold]
+    fn list(&'static self) {
+        if is_any_lock_held_on_current_thread() {
+            return;
+        }
+        let mut lists = LISTS.lock();
+        if self.is_listed.load(Ordering::Relaxed) {
+            return;
+        }
+        let listed = lists.add(0, || ApplicationCounter {
+            description: self.params.to_description(|text| Cow::Borrowed(text)),
+            values: ValuesPlace::Static(&self.values),
+            registered_at: monotonic_now(),
+        });
+        self.is_listed.store(listed.is_some(), Ordering::Relaxed);
+    }
+}
+
+/// A counter that the application owns.
+#[derive(Debug)]
+pub(crate) struct OwnedCounter(Result<Arc<ApplicationCounter>, CounterValues>);
+
+impl OwnedCounter {
+    /// Without memory for the list, the counter counts and is not recorded.
+    pub(crate) fn new(params: &CounterParams<&str>) -> Self {
+        let texts = [params.label, params.category, params.description];
+        let bytes = texts
+            .map(|text| text.len().min(MAX_TEXT_BYTES))
+            .iter()
+            .sum();
+        if is_any_lock_held_on_current_thread() {
+            return Self(Err(CounterValues::new()));
+        }
+        let text = |text: &&str| Cow::Owned(cut_at_character(text, MAX_TEXT_BYTES).to_owned());
+        let listed = LISTS.lock().add(bytes, || ApplicationCounter {
+            description: params.to_description(text),
+            values: ValuesPlace::Own(CounterValues::new()),
+            registered_at: monotonic_now(),
+        });
+        Self(listed.ok_or_else(CounterValues::new))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn id(&self) -> Option<u64> {
+        let counter = self.0.as_ref().ok()?;
+        Some(counter.description.id)
+    }
+
+    fn values(&self) -> &CounterValues {
+        match &self.0 {
+            Ok(counter) => counter.values(),
+            Err(values) => values,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn add(&self, number: i64) {
+        self.values().add(number);
+    }
+
+    #[inline]
+    pub(crate) fn add_operation(&self, number: i64) {
+        self.values().add_operation(number);
+    }
+
+    #[inline]
+    pub(crate) fn set(&self, number: i64) {
+        self.values().set(number);
+    }
+}
+
+impl Drop for OwnedCounter {
+    fn drop(&mut self) {
+        // A drop inside the profiler's own work leaves the counter in the list.
+        if let Ok(counter) = &self.0
+            && !is_any_lock_held_on_current_thread()
+        {
+            let dropped = LISTS.lock().end(counter);
+            drop(dropped);
+        }
+    }
+}
+
+/// The lists of counters.
+#[derive(Debug)]
+pub(crate) struct ApplicationCounters {
+    live: Vec<Arc<ApplicationCounter>>,
+    /// Dropped counters, in the order of their drops.
+    ended: VecDeque<Arc<ApplicationCounter>>,
+}
+
+static LISTS: NamedMutex<ApplicationCounters> = NamedMutex::new(
+    "counters",
+    LockRank::Counters,
+    ApplicationCounters {
+        live: Vec::new(),
+        ended: VecDeque::new(),
+    },
+);
+
+/// Number of changes of the lists. The sampler takes the lock only after a change.
+static CHANGES: AtomicU64 = AtomicU64::new(0);
+
+impl ApplicationCounters {
+    /// Adds a counter whose texts have this size. Returns `None` if there are too many or if there is
+    /// no memory.
+    fn add(
+        &mut self,
+        text_bytes: usize,
+        counter: impl FnOnce() -> ApplicationCounter,
+    ) -> Option<Arc<ApplicationCounter>> {
+        let needed_bytes = COUNTER_BYTES + text_bytes + vec_growth_bytes(&self.live, 1);
+        if self.live.len() >= MAX_LIVE || !allocator_has(needed_bytes) {
+            return None;
+        }
+        let counter = Arc::new(counter());
+        self.live.push(Arc::clone(&counter));
+        CHANGES.fetch_add(1, Ordering::Release);
+        Some(counter)
+    }
+
+    /// Moves a counter to the dropped ones. Returns one that is not kept any more.
+    fn end(&mut self, counter: &Arc<ApplicationCounter>) -> Option<Arc<ApplicationCounter>> {
+        let place = self
+            .live
+            .iter()
+            .position(|live| Arc::ptr_eq(live, counter))?;
+        let ended = self.live.swap_remove(place);
+        CHANGES.fetch_add(1, Ordering::Release);
+        let lost = if self.ended.len() >= MAX_ENDED {
+            self.ended.pop_front()
+        } else {
+            None
+        };
+        match self.ended.try_reserve(1) {
+            Ok(()) => {
+                self.ended.push_back(ended);
+                lost
+            }
+            Err(_) => Some(ended),
+        }
+    }
+}
+
+/// Returns the number of changes of the list of counters.
+pub(crate) fn application_counter_changes() -> u64 {
+    CHANGES.load(Ordering::Acquire)
+}
+
+/// Calls `visit` with all counters: first the dropped ones, then those that exist.
+pub(crate) fn for_each_application_counter(
+    mut visit: impl FnMut(&Arc<ApplicationCounter>, CounterState),
+) {
+    let lists = LISTS.lock();
+    for counter in &lists.ended {
+        visit(counter, CounterState::Dropped);
+    }
+    for counter in &lists.live {
+        visit(counter, CounterState::Exists);
+    }
+}
+
+/// Whether the application still has a counter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum CounterState {
+    Exists,
+    Dropped,
+}
+
+/// Forgets the dropped counters: a new session has none of their values.
+pub(crate) fn forget_dropped_counters() {
+    let dropped = std::mem::take(&mut LISTS.lock().ended);
+    drop(dropped);
+}
+
+/// Locks the counters while the process forks. The child has the same ones.
+pub(crate) fn hold_counters_for_fork() -> Guard<'static, ApplicationCounters> {
+    LISTS.lock()
+}
+
+/// A counter of this crate or of the application, with its description.
+#[derive(Clone, Debug)]
+pub(crate) enum KnownCounter {
+    Own(&'static CounterDescription),
+    Application(Arc<ApplicationCounter>),
+}
+
+impl Deref for KnownCounter {
+    type Target = CounterDescription;
+
+    fn deref(&self) -> &CounterDescription {
+        match self {
+            Self::Own(description) => description,
+            Self::Application(counter) => &counter.description,
+        }
+    }
+}

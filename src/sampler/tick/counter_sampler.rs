@@ -1,0 +1,354 @@
+//! Samples the counters of the application.
+//!
+//! A value is written only when it has changed. So that a viewer draws a change where it happened,
+//! the row of the tick before the change is written, too, and that of the tick after it.
+
+use std::sync::Arc;
+
+use crate::buffer::{EntryHead, EntryKind, LaneHandle};
+use crate::counters::{
+    ApplicationCounter, CounterDescription, CounterReading, CounterState,
+    application_counter_changes, for_each_application_counter,
+};
+use crate::state::Session;
+use crate::types::TimeStamp;
+
+/// A row of a counter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct CounterRow {
+    pub(crate) id: u64,
+    pub(crate) time: TimeStamp,
+    pub(crate) reading: CounterReading,
+}
+
+/// Writes rows of counters to the buffer.
+pub(crate) struct CounterWriter<'a> {
+    session: &'a Session,
+    lane: &'a LaneHandle<'static>,
+}
+
+impl<'a> CounterWriter<'a> {
+    pub(crate) fn of(session: &'a Session, lane: &'a LaneHandle<'static>) -> Self {
+        Self { session, lane }
+    }
+
+    /// Writes a value of one of this crate's counters.
+    pub(crate) fn value(&mut self, counter: &CounterDescription, time: TimeStamp, count: i64) {
+        let reading = CounterReading {
+            count,
+            operations: 0,
+        };
+        self.row(&CounterRow {
+            id: counter.id,
+            time,
+            reading,
+        });
+    }
+
+    pub(crate) fn row(&mut self, row: &CounterRow) {
+        let mut entry = EntryHead::new(EntryKind::Counter);
+        entry
+            .number(row.id)
+            .number(row.time.since_ns(self.session.process_start))
+            .signed(row.reading.count)
+            .number(row.reading.operations);
+        self.lane.put(self.session.generation, row.time, &entry);
+    }
+}
+
+/// A counter, and what was written of it.
+#[derive(Debug)]
+struct SampledCounter {
+    counter: Arc<ApplicationCounter>,
+    /// What it was when the session began, if it is a sum. The session counts from there.
+    base: CounterReading,
+    written: CounterReading,
+    written_at: TimeStamp,
+    /// Whether the last row repeats the value of the row before.
+    shows_rest: bool,
+}
+
+/// The counters that the sampler knows.
+#[derive(Debug, Default)]
+pub(crate) struct CounterSampler {
+    counters: Vec<SampledCounter>,
+    seen_changes: Option<u64>,
+    /// The largest id among the counters that are or were known.
+    newest_id: u64,
+    /// The time of the last samples.
+    sampled_at: TimeStamp,
+}
+
+impl SampledCounter {
+    fn new(counter: &Arc<ApplicationCounter>, base: CounterReading) -> Self {
+        let base = match counter.description.is_level() {
+            true => CounterReading::default(),
+            false => base,
+        };
+        Self {
+            counter: Arc::clone(counter),
+            base,
+            written: CounterReading::default(),
+            written_at: TimeStamp(0),
+            shows_rest: false,
+        }
+    }
+
+    fn read(&self) -> CounterReading {
+        let now = self.counter.read();
+        CounterReading {
+            count: now.count.wrapping_sub(self.base.count),
+            operations: now.operations.wrapping_sub(self.base.operations),
+        }
+    }
+
+    fn write(
+        &mut self,
+        time: TimeStamp,
+        reading: CounterReading,
+        put: &mut impl FnMut(CounterRow),
+    ) {
+        self.shows_rest = reading == self.written;
+        (self.written, self.written_at) = (reading, time);
+        put(CounterRow {
+            id: self.counter.description.id,
+            time,
+            reading,
+        });
+    }
+
+    #[inline]
+    fn sample(&mut self, before: TimeStamp, now: TimeStamp, put: &mut impl FnMut(CounterRow)) {
+        let reading = self.read();
+        if reading != self.written {
+            if self.written_at < before {
+                self.write(before, self.written, put);
+            }
+            self.write(now, reading, put);
+        } else if !self.shows_rest {
+            self.write(now, reading, put);
+        }
+    }
+}
+
+impl CounterSampler {
+    /// Samples all counters, and gives the rows to `put`.
+    pub(crate) fn sample(
+        &mut self,
+        session: &Session,
+        now: TimeStamp,
+        mut put: impl FnMut(CounterRow),
+    ) {
+        let before = std::mem::replace(&mut self.sampled_at, now);
+        let changes = application_counter_changes();
+        if self.seen_changes != Some(changes) {
+            self.follow_list(session, before, now, &mut put);
+            self.seen_changes = Some(changes);
+        }
+        for counter in &mut self.counters {
+            counter.sample(before, now, &mut put);
+        }
+    }
+
+    /// Writes the values that have not changed since, so that a profile has them to its end.
+    pub(crate) fn write_rests(&mut self, mut put: impl FnMut(CounterRow)) {
+        let now = self.sampled_at;
+        for counter in &mut self.counters {
+            if counter.written_at < now {
+                counter.write(now, counter.written, &mut put);
+            }
+        }
+    }
+
+    /// Adds new counters, and samples and forgets those that have been dropped. A counter that there
+    /// is no memory for is not recorded.
+    fn follow_list(
+        &mut self,
+        session: &Session,
+        before: TimeStamp,
+        now: TimeStamp,
+        put: &mut impl FnMut(CounterRow),
+    ) {
+        let is_first = self.seen_changes.is_none();
+        if is_first {
+            for (counter, base) in &session.counters_at_start {
+                let mut sampled = SampledCounter::new(counter, *base);
+                let at_start = match counter.description.is_level() {
+                    true => *base,
+                    false => CounterReading::default(),
+                };
+                sampled.write(session.started_at, at_start, put);
+                self.newest_id = self.newest_id.max(counter.description.id);
+                if self.counters.try_reserve(1).is_ok() {
+                    self.counters.push(sampled);
+                }
+            }
+        }
+        // A counter of this session began with 0 after the last samples.
+        let begin = before.max(session.started_at);
+        let mut newest_id = self.newest_id;
+        let mut dropped = Vec::new();
+        let mut new = Vec::new();
+        for_each_application_counter(|counter, state| {
+            let id = counter.description.id;
+            if id > self.newest_id && counter.registered_at >= session.started_at {
+                newest_id = newest_id.max(id);
+                if new.try_reserve(1).is_ok() {
+                    new.push(SampledCounter::new(counter, CounterReading::default()));
+                }
+            }
+            if state == CounterState::Dropped && dropped.try_reserve(1).is_ok() {
+                dropped.push(id);
+            }
+        });
+        self.newest_id = newest_id;
+        for mut counter in new {
+            counter.write(begin, CounterReading::default(), put);
+            if self.counters.try_reserve(1).is_ok() {
+                self.counters.push(counter);
+            }
+        }
+        dropped.sort_unstable();
+        self.counters.retain_mut(|counter| {
+            let id = counter.counter.description.id;
+            let is_dropped = dropped.binary_search(&id).is_ok();
+            if is_dropped {
+                counter.sample(before, now, put);
+            }
+            !is_dropped
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counters::OwnedCounter;
+    use crate::state::SessionSettings;
+    use crate::types::{CounterParams, CounterUnit};
+
+    fn new_counter(is_total: bool) -> OwnedCounter {
+        OwnedCounter::new(&CounterParams {
+            label: "tested",
+            category: "Tests",
+            description: "",
+            is_total,
+            unit: CounterUnit::Number,
+            color: None,
+        })
+    }
+
+    /// Returns the time, value and operations of rows of the counters that this test has made.
+    fn rows_of(ids: &[u64], rows: &[CounterRow]) -> Vec<(u64, i64, u64)> {
+        rows.iter()
+            .filter(|row| ids.contains(&row.id))
+            .map(|row| (row.time.0, row.reading.count, row.reading.operations))
+            .collect()
+    }
+
+    struct Test {
+        session: Session,
+        sampler: CounterSampler,
+        rows: Vec<CounterRow>,
+    }
+
+    impl Test {
+        fn new() -> Self {
+            let started_at = crate::platform::monotonic_now();
+            let mut session = Session::new(
+                SessionSettings::for_tests(),
+                started_at,
+                started_at,
+                Vec::new(),
+            );
+            for_each_application_counter(|counter, _| {
+                let counter = (Arc::clone(counter), counter.read());
+                session.counters_at_start.push(counter);
+            });
+            Self {
+                session,
+                sampler: CounterSampler::default(),
+                rows: Vec::new(),
+            }
+        }
+
+        /// Samples at this time after the start.
+        fn tick(&mut self, ns: u64) {
+            let now = self.session.started_at.plus_ns(ns);
+            let rows = &mut self.rows;
+            (self.sampler).sample(&self.session, now, |row| rows.push(row));
+        }
+
+        /// Returns the rows of this counter, with times after the start.
+        fn rows(&self, counter: &OwnedCounter) -> Vec<(u64, i64, u64)> {
+            let id = counter.id().expect("it is listed");
+            let rows = rows_of(&[id], &self.rows);
+            let start = self.session.started_at.0;
+            let since_start = |(time, count, operations)| (time - start, count, operations);
+            rows.into_iter().map(since_start).collect()
+        }
+    }
+
+    #[test]
+    fn value_is_written_when_it_changes_with_the_rows_around() {
+        let counter = new_counter(false);
+        counter.set(7);
+        let mut test = Test::new();
+        for tick in 1..=3 {
+            test.tick(tick);
+        }
+        counter.add(3);
+        for tick in 4..=8 {
+            test.tick(tick);
+        }
+        counter.add(-10);
+        test.tick(9);
+        let before = [(0, 7, 0), (1, 7, 0), (3, 7, 0), (4, 10, 0), (5, 10, 0)];
+        let after = [(8, 10, 0), (9, 0, 0)];
+        assert_eq!(test.rows(&counter), [&before[..], &after[..]].concat());
+        test.tick(10);
+        test.tick(11);
+        let rows = &mut test.rows;
+        rows.clear();
+        test.sampler.write_rests(|row| rows.push(row));
+        assert_eq!(test.rows(&counter), [(11, 0, 0)]);
+    }
+
+    #[test]
+    fn sum_begins_with_the_session_and_wraps_around() {
+        let counter = new_counter(true);
+        counter.add_operation(i64::MAX);
+        let mut test = Test::new();
+        test.tick(1);
+        counter.add_operation(5);
+        test.tick(2);
+        assert_eq!(test.rows(&counter), [(0, 0, 0), (1, 0, 0), (2, 5, 1)]);
+    }
+
+    #[test]
+    fn dropped_counter_is_sampled_once_more() {
+        let mut test = Test::new();
+        test.tick(1);
+        let counter = new_counter(true);
+        counter.add_operation(1);
+        test.tick(2);
+        counter.add_operation(1);
+        let id = counter.id().expect("it is listed");
+        drop(counter);
+        let brief = new_counter(true);
+        brief.add_operation(4);
+        let brief_id = brief.id().expect("it is listed");
+        drop(brief);
+        test.tick(3);
+        test.tick(4);
+        let start = test.session.started_at.0;
+        let rows = |id| {
+            let rows = rows_of(&[id], &test.rows);
+            let rows = rows.into_iter();
+            rows.map(|(time, count, _)| (time - start, count))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(rows(id), [(1, 0), (2, 1), (3, 2)]);
+        assert_eq!(rows(brief_id), [(2, 0), (3, 4)]);
+    }
+}

@@ -1,0 +1,178 @@
+//! Counters of the application are in the profile with each change.
+
+use gekkota::counter::{
+    CounterUnit, GraphColor, OwnedProfilerCounter, OwnedProfilerCounterTotal, ProfilerCounter,
+    ProfilerCounterTotal,
+};
+use gekkota::profile::Format;
+use gekkota::{ProfilerSession, StartParams, profiler_pause, profiler_resume};
+use serde_json::Value;
+
+use crate::common::{Read, isolated, one_loop};
+
+static LEVEL: ProfilerCounter = ProfilerCounter::new("queue", "Tests", "jobs that wait");
+static TOTAL: ProfilerCounterTotal = ProfilerCounterTotal::new("sent", "Tests", "bytes sent")
+    .with_unit(CounterUnit::Bytes)
+    .with_color(GraphColor::Teal);
+
+fn counters_of<'a>(profile: &'a Value, name: &str) -> Vec<&'a Value> {
+    let counters = profile["counters"].as_array().into_iter().flatten();
+    counters.filter(|counter| counter["name"] == name).collect()
+}
+
+/// Returns the only counter with this name.
+fn counter<'a>(profile: &'a Value, name: &str) -> &'a Value {
+    let found = counters_of(profile, name);
+    assert_eq!(found.len(), 1, "{name}");
+    found[0]
+}
+
+/// Returns the sums of the changes and of the operations of a counter.
+fn sums(counter: &Value) -> [i64; 2] {
+    let rows = counter["samples"]["data"].as_array().expect("rows");
+    let times: Vec<_> = rows
+        .iter()
+        .map(|row| row[0].as_f64().expect("a time"))
+        .collect();
+    assert!(times.is_sorted(), "{times:?}");
+    let sum = |index: usize| {
+        let values = rows.iter().filter_map(|row| row[index].as_i64());
+        values.fold(0i64, i64::wrapping_add)
+    };
+    [sum(1), sum(2)]
+}
+
+#[test]
+fn changes_of_counters_add_up_to_their_values() {
+    isolated(|| {
+        LEVEL.set(40);
+        TOTAL.add(1_000_000);
+        let session = ProfilerSession::start(StartParams::default()).expect("start");
+        for step in 1..=20 {
+            LEVEL.add(if step % 2 == 0 { 3 } else { -1 });
+            TOTAL.add(step);
+            one_loop();
+        }
+        let read = Read::from_profile(&session.finish().expect("a profile"));
+        assert_eq!(sums(counter(&read.0, "queue")), [40 + 20, 0]);
+        assert_eq!(sums(counter(&read.0, "sent")), [210, 20]);
+        let total = counter(&read.0, "sent");
+        assert_eq!(total["category"], "Tests");
+        assert_eq!(total["description"], "bytes sent");
+        let schema = serde_json::json!({"time": 0, "count": 1, "number": 2});
+        assert_eq!(total["samples"]["schema"], schema);
+    });
+}
+
+#[test]
+fn counters_of_all_threads_and_the_last_change_are_counted() {
+    isolated(|| {
+        let session = ProfilerSession::start(StartParams::default()).expect("start");
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..10_000).for_each(|_| TOTAL.add(2)));
+            }
+        });
+        let read = Read::from_profile(&session.finish().expect("a profile"));
+        assert_eq!(sums(counter(&read.0, "sent")), [80_000, 40_000]);
+    });
+}
+
+#[test]
+fn value_that_wraps_around_is_right() {
+    isolated(|| {
+        LEVEL.set(i64::MAX);
+        let session = ProfilerSession::start(StartParams::default()).expect("start");
+        one_loop();
+        LEVEL.add(5);
+        let read = Read::from_profile(&session.finish().expect("a profile"));
+        assert_eq!(sums(counter(&read.0, "queue"))[0], i64::MIN + 4);
+        let rows = counter(&read.0, "queue")["samples"]["data"].as_array();
+        let last_change = rows.into_iter().flatten().rev().find(|row| row[1] != 0);
+        assert_eq!(last_change.expect("a change")[1], 5);
+    });
+}
+
+#[test]
+fn dropped_counter_stays_and_a_new_one_is_another() {
+    isolated(|| {
+        let new = || OwnedProfilerCounterTotal::new("shard", "Tests", "entries");
+        let before = new();
+        before.add(100);
+        drop(before);
+        let session = ProfilerSession::start(StartParams::default()).expect("start");
+        let first = new();
+        first.add(3);
+        one_loop();
+        first.add(4);
+        drop(first);
+        let second = new();
+        second.add(10);
+        drop(second);
+        one_loop();
+        let third = OwnedProfilerCounter::new("shard", "Tests", "entries");
+        third.set(-2);
+        let read = Read::from_profile(&session.finish().expect("a profile"));
+        let mut all: Vec<_> = counters_of(&read.0, "shard")
+            .into_iter()
+            .map(sums)
+            .collect();
+        all.sort_unstable();
+        assert_eq!(all, [[-2, 0], [7, 2], [10, 1]]);
+        drop(third);
+        let session = ProfilerSession::start(StartParams::default()).expect("start");
+        one_loop();
+        let read = Read::from_profile(&session.finish().expect("a profile"));
+        assert!(counters_of(&read.0, "shard").is_empty());
+    });
+}
+
+#[test]
+fn counter_that_does_not_change_has_few_rows() {
+    isolated(|| {
+        let session = ProfilerSession::start(StartParams::default()).expect("start");
+        LEVEL.set(1);
+        for _ in 0..50 {
+            one_loop();
+        }
+        let read = Read::from_profile(&session.finish().expect("a profile"));
+        let rows = counter(&read.0, "queue")["samples"]["data"].as_array();
+        assert!(rows.expect("rows").len() <= 5, "{rows:?}");
+    });
+}
+
+#[test]
+fn growth_during_a_pause_is_in_the_first_row_after_it() {
+    isolated(|| {
+        let session = ProfilerSession::start(StartParams::default()).expect("start");
+        TOTAL.add(1);
+        one_loop();
+        profiler_pause();
+        TOTAL.add(10);
+        one_loop();
+        profiler_resume();
+        one_loop();
+        let read = Read::from_profile(&session.finish().expect("a profile"));
+        assert_eq!(sums(counter(&read.0, "sent")), [11, 2]);
+    });
+}
+
+#[test]
+fn processed_format_has_unit_color_and_kind() {
+    isolated(|| {
+        let session = ProfilerSession::start(StartParams::default()).expect("start");
+        LEVEL.set(5);
+        TOTAL.add(1);
+        one_loop();
+        let profile = session.finish().expect("a profile");
+        let mut bytes = Vec::new();
+        profile
+            .write(Format::Processed, &mut bytes)
+            .expect("a text");
+        let processed: Value = serde_json::from_slice(&bytes).expect("JSON");
+        let display = |name| &counter(&processed, name)["display"];
+        let looks = |name| ["graphType", "unit", "color", "label"].map(|key| &display(name)[key]);
+        assert_eq!(looks("queue"), ["line-accumulated", "", "grey", "queue"]);
+        assert_eq!(looks("sent"), ["line-rate", "bytes", "teal", "sent"]);
+    });
+}

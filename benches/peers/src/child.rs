@@ -41,6 +41,7 @@ const PARTS: &[(&str, Part)] = &[
     ("stream", crate::stream::run_part),
     ("summary", crate::summary::run_part),
     ("symbolicate", crate::symbolicate::run_part),
+    ("tick", crate::tick::run_part),
     ("tracing_layer", crate::tracing_layer::run_part),
     ("unregistered", crate::unregistered::run_part),
 ];

@@ -62,6 +62,7 @@ mod summary;
 mod symbolicate;
 mod symbolicate_arms;
 mod target;
+mod tick;
 mod tracing_layer;
 mod unregistered;
 mod unwind;
@@ -201,6 +202,11 @@ const MEASUREMENTS: &[Measurement] = &[
         name: "tracing_layer",
         description: "time for a span of `tracing` with ProfilerLayer, and with tracing-chrome",
         run: tracing_layer::measure,
+    },
+    Measurement {
+        name: "tick",
+        description: "time that the application's counters take of each tick",
+        run: tick::measure,
     },
     Measurement {
         name: "stream",

@@ -72,6 +72,7 @@
 //! | Announce that a thread sleeps; query threads | [`profiler_thread_sleep`], [`AutoProfilerThreadSleep`], [`thread`] |
 //! | Get a single stack, with or without a session | [`stack`] |
 //! | Show how long events wait in an event loop | [`event_delay`] |
+//! | Record file operations with their stacks | [`file_io`] |
 //! | Show the functions of scripts | [`script`] |
 //! | Unwind and name generated code | [`jit`] |
 //! | Record `log` and `tracing` | `ProfilerLogger`, `ProfilerLayer` |
@@ -303,6 +304,17 @@ pub mod event_delay {
     pub use crate::api::{
         AutoProfilerEvent, EventDelayProbe, EventLoopWatch, profiler_watch_event_loop,
     };
+}
+
+/// File operations of the application, as markers with stacks.
+///
+/// Needs one of the features [`Features::MAIN_THREAD_IO`], [`Features::FILE_IO`] and
+/// [`Features::FILE_IO_ALL`], of which a start by environment variables has the last. Unlike Gecko,
+/// the profiler does not intercept the calls of the C library: what is not wrapped is not recorded.
+/// An operation of a profiled thread is only on that thread's track, whereas Gecko repeats it on the
+/// main thread's.
+pub mod file_io {
+    pub use crate::api::{AutoProfilerFileIO, ProfiledFile, add_file_io_marker};
 }
 
 /// Machine code that the application generates: unwinding through it, and names for it.

@@ -5,8 +5,8 @@ use std::cell::Cell;
 use crate::backtrace::{BacktraceParts, add_pending_stack, count_lost_stack};
 use crate::buffer::Dropped;
 use crate::markers::{
-    Awake, MarkerEntry, MarkerTiming, NewMarker, NewPayload, NoPayload, ProfilerMarker,
-    TextPayload, TypedPayload,
+    Awake, BorrowedFileIO, FileIO, MarkerEntry, MarkerTiming, NewMarker, NewPayload, NoPayload,
+    ProfilerMarker, TextPayload, TypedPayload,
 };
 use crate::platform::{
     current_processor, current_stack_pointer, current_thread_cpu_ns_in_handler, monotonic_now,
@@ -156,6 +156,11 @@ pub(crate) fn session_that_records_markers(thread: ThreadId) -> Option<Generatio
         return None;
     }
     recorded_thread(thread).map(|(session, _)| session)
+}
+
+/// Returns the session that runs now, paused or not. It may have ended when this returns.
+pub(crate) fn running_session() -> Option<Generation> {
+    core_buffer().session()
 }
 
 /// Returns the session that records markers of a thread, and the serial number of the thread's
@@ -377,6 +382,27 @@ pub(crate) fn put_typed_marker<T: ProfilerMarker + 'static>(
             stack,
         },
         TypedPayload::new(payload),
+    );
+}
+
+/// Adds the marker of a file operation: see [`put_untyped_marker`].
+pub(crate) fn put_file_io_marker(
+    destination: &MarkerDestination,
+    name: &str,
+    category: CategoryIndices,
+    timing: &MarkerTiming,
+    stack: u64,
+    payload: &BorrowedFileIO<'_>,
+) {
+    put(
+        destination,
+        &NewMarker {
+            name,
+            category,
+            timing,
+            stack,
+        },
+        TypedPayload::borrowed::<FileIO>(payload),
     );
 }
 

@@ -20,13 +20,14 @@
 //!
 //! # Read next
 //! `life_cycle.rs`, `pause.rs`, `status.rs`, `callbacks.rs`, `session.rs`, `threads.rs`, `code.rs`, `counters.rs`,
-//! `event_delay.rs`, `labels.rs`, `thread_pools.rs`, `script_frames.rs`, `markers.rs`, `stacks.rs`,
+//! `event_delay.rs`, `file_io.rs`, `labels.rs`, `thread_pools.rs`, `script_frames.rs`, `markers.rs`, `stacks.rs`,
 //! `remote_control.rs`.
 
 mod callbacks;
 mod code;
 mod counters;
 mod event_delay;
+mod file_io;
 mod label_text;
 mod labels;
 mod life_cycle;
@@ -37,6 +38,7 @@ mod markers;
 mod pause;
 mod process;
 mod profile;
+mod profiled_file;
 mod remote_control;
 mod script_frames;
 mod session;
@@ -57,6 +59,7 @@ pub use counters::{
 pub use event_delay::{
     AutoProfilerEvent, EventDelayProbe, EventLoopWatch, profiler_watch_event_loop,
 };
+pub use file_io::{AutoProfilerFileIO, add_file_io_marker};
 pub use label_text::{IntoLabel, Label};
 pub use labels::{AutoProfilerLabel, labeled_future, labeled_future_with_dynamic};
 pub use life_cycle::{
@@ -80,6 +83,7 @@ pub use process::{
     profiler_set_process_name, profiler_set_version, profiler_unregister_page,
 };
 pub use profile::{Profile, ProfileDiff};
+pub use profiled_file::ProfiledFile;
 pub use remote_control::{profiler_control_by_signals, profiler_env_vars_for_child_process};
 pub use script_frames::{
     AutoProfilerScriptFrame, ScriptFunction, profiler_register_script_function,

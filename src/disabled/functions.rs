@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::export::{ExportOptions, Format, ThreadSummary};
-use crate::markers::{MarkerTiming, ProfilerMarker};
+use crate::markers::{BorrowedFileIO, MarkerTiming, ProfilerMarker};
 use crate::types::{
     BufferInfo, ControlSignals, CounterParams, ExitProfileError, Features, FrameFlags,
     FunctionName, LabelOfOneThread, NameOptions, Page, ProfilerTime, ProfilingCategoryPair,
@@ -359,6 +359,10 @@ pub(crate) fn session_that_records_markers(_: ThreadId) -> Option<Generation> {
     None
 }
 
+pub(crate) fn running_session() -> Option<Generation> {
+    None
+}
+
 #[cfg(feature = "tracing")]
 pub(crate) fn destination_time(destination: &MarkerDestination) -> ProfilerTime {
     match *destination {}
@@ -414,6 +418,17 @@ pub(crate) fn put_text_marker(
     _: &MarkerTiming,
     _: u64,
     _: &str,
+) {
+    match *destination {}
+}
+
+pub(crate) fn put_file_io_marker(
+    destination: &MarkerDestination,
+    _: &str,
+    _: (u8, u8),
+    _: &MarkerTiming,
+    _: u64,
+    _: &BorrowedFileIO<'_>,
 ) {
     match *destination {}
 }

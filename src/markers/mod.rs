@@ -31,11 +31,11 @@ mod options;
 mod profiler_marker;
 mod schema;
 
-#[cfg(has_profiler)]
-pub(crate) use built_in::Awake;
 #[cfg(any(feature = "log", feature = "tracing"))]
 pub(crate) use built_in::Log;
-pub(crate) use built_in::{CowString, FlowStackMarker, StackMarker, Tracing};
+#[cfg(has_profiler)]
+pub(crate) use built_in::{Awake, FileIO};
+pub(crate) use built_in::{BorrowedFileIO, CowString, FlowStackMarker, StackMarker, Tracing};
 #[cfg(has_profiler)]
 pub(crate) use codec::{
     DecodedMarker, DecodedPayload, MarkerDestination, MarkerEntry, MarkerType, NewMarker,

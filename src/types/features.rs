@@ -56,9 +56,9 @@ macro_rules! features {
 features! {
     0 JAVA "java" yes no "Android's Java sampler; never available here.";
     1 JS "js" yes yes "frames of script functions.";
-    2 MAIN_THREAD_IO "mainthreadio" no no "file I/O markers of the main thread.";
-    3 FILE_IO "fileio" no no "file I/O markers of all profiled threads.";
-    4 FILE_IO_ALL "fileioall" no no "file I/O markers of all threads.";
+    2 MAIN_THREAD_IO "mainthreadio" no yes "file I/O markers of the main thread.";
+    3 FILE_IO "fileio" no yes "file I/O markers of all profiled threads.";
+    4 FILE_IO_ALL "fileioall" no yes "file I/O markers of all threads, on the main thread's track if the thread is not profiled.";
     5 NO_MARKER_STACKS "nomarkerstacks" no yes "markers capture no stacks.";
     6 SCREENSHOTS "screenshots" yes no "screenshots of a browser's windows.";
     7 SEQ_STYLE "seqstyle" no no "no parallel style computation.";
@@ -148,7 +148,7 @@ impl Features {
         let unavailable = self.without(Self::available());
         let default = Self::default_set();
         match self.contains(default) {
-            true => unavailable.without(default | Self::FILE_IO_ALL | Self::IPC_MESSAGES),
+            true => unavailable.without(default | Self::IPC_MESSAGES),
             false => unavailable,
         }
     }

@@ -24,6 +24,26 @@ marker_type! {
     places = [MarkerChart, MarkerTable, TimelineFileIO];
 }
 
+/// The fields of a [`FileIO`], borrowed. They are encoded as those of a `FileIO` are.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(
+    not(has_profiler),
+    expect(dead_code, reason = "this build records nothing")
+)]
+pub(crate) struct BorrowedFileIO<'a> {
+    pub(crate) operation: &'a str,
+    pub(crate) source: &'a str,
+    pub(crate) filename: Option<&'a str>,
+    pub(crate) thread_id: Option<ThreadId>,
+}
+
+#[cfg(has_profiler)]
+impl serde::Serialize for BorrowedFileIO<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (self.operation, self.source, self.filename, self.thread_id).serialize(serializer)
+    }
+}
+
 marker_type! {
     /// The speed of a CPU core.
     #[doc(alias = "CPUSpeedMarker")]

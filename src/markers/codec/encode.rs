@@ -1,5 +1,7 @@
 //! Encodes a marker into the buffer.
 
+use serde::Serialize;
+
 use crate::buffer::{Entry, EntryCursor, EntryKind, large_bytes, number_bytes};
 use crate::markers::codec::payload::{payload_bytes, write_payload};
 use crate::markers::codec::type_registry::MarkerType;
@@ -98,6 +100,16 @@ impl<'a, T: ProfilerMarker + 'static> TypedPayload<'a, T> {
     }
 }
 
+impl<'a, T: Serialize> TypedPayload<'a, T> {
+    /// Creates a payload of type `M` from borrowed data, which must be serialized as an `M` is.
+    pub(crate) fn borrowed<M: ProfilerMarker + 'static>(payload: &'a T) -> Self {
+        Self {
+            payload,
+            number: MarkerType::number_of::<M>().into(),
+        }
+    }
+}
+
 #[cfg(test)]
 impl<T> TypedPayload<'_, T> {
     /// Replaces the number of the payload's type.
@@ -106,7 +118,7 @@ impl<T> TypedPayload<'_, T> {
     }
 }
 
-impl<T: ProfilerMarker> NewPayload for TypedPayload<'_, T> {
+impl<T: Serialize> NewPayload for TypedPayload<'_, T> {
     const KIND: u8 = PAYLOAD_TYPED;
     const HAS_CHEAP_LENGTH: bool = false;
 

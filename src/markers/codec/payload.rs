@@ -3,6 +3,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use serde::Serialize;
+
 use crate::buffer::EntryCursor;
 use crate::markers::codec::compact_error::{CompactError, CompactResult};
 use crate::markers::codec::compact_reader::CompactReader;
@@ -94,7 +96,7 @@ fn catch_application_panic<T>(body: impl FnOnce() -> CompactResult<T>) -> Option
 }
 
 /// Returns the length of the serialized payload, in bytes; 0 if it cannot be serialized.
-pub(crate) fn payload_bytes<T: ProfilerMarker>(payload: &T) -> usize {
+pub(crate) fn payload_bytes<T: Serialize>(payload: &T) -> usize {
     catch_application_panic(|| {
         let mut counter = CompactWriter(ByteCounter(0));
         payload.serialize(&mut counter)?;
@@ -106,7 +108,7 @@ pub(crate) fn payload_bytes<T: ProfilerMarker>(payload: &T) -> usize {
 /// Serializes the payload. Returns false if the output is incomplete: `Serialize` failed or
 /// panicked, or the space was too small.
 #[inline(always)]
-pub(crate) fn write_payload<T: ProfilerMarker>(payload: &T, out: &mut EntryCursor<'_>) -> bool {
+pub(crate) fn write_payload<T: Serialize>(payload: &T, out: &mut EntryCursor<'_>) -> bool {
     catch_application_panic(|| payload.serialize(&mut CompactWriter(CursorWriter(out)))).is_some()
 }
 
@@ -122,4 +124,53 @@ pub(crate) fn stream<T: ProfilerMarker>(
     }
     payload.stream_json_marker_data(json);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::markers::built_in::{BorrowedFileIO, FileIO};
+    use crate::types::ThreadId;
+
+    #[derive(Default)]
+    struct Bytes(Vec<u8>);
+
+    impl ByteSink for Bytes {
+        fn push(&mut self, byte: u8) -> CompactResult<()> {
+            self.extend(&[byte])
+        }
+
+        fn extend(&mut self, bytes: &[u8]) -> CompactResult<()> {
+            self.0.extend_from_slice(bytes);
+            Ok(())
+        }
+    }
+
+    fn bytes_of(payload: &impl Serialize) -> Vec<u8> {
+        let mut writer = CompactWriter(Bytes::default());
+        payload
+            .serialize(&mut writer)
+            .expect("a vector never fails");
+        writer.0.0
+    }
+
+    #[test]
+    fn borrowed_file_io_is_encoded_as_an_owned_one() {
+        for (filename, number) in [(None, None), (Some("a file"), Some(-300)), (Some(""), None)] {
+            let thread_id = number.map(ThreadId::from_number);
+            let borrowed = BorrowedFileIO {
+                operation: "read",
+                source: "test",
+                filename,
+                thread_id,
+            };
+            let owned = FileIO {
+                operation: "read".into(),
+                source: "test".into(),
+                filename: filename.map(str::to_owned),
+                threadId: thread_id,
+            };
+            assert_eq!(bytes_of(&borrowed), bytes_of(&owned));
+        }
+    }
 }

@@ -163,7 +163,8 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("  d          1 \"java\""), "{text}");
-        assert!(text.contains("  s         16 \"fileioall\""), "{text}");
+        assert!(text.contains("  S         16 \"fileioall\""), "{text}");
+        assert!(text.contains("  s       4096 \"ipcmessages\""), "{text}");
         assert!(
             text.contains("  -       1024 \"nostacksampling\""),
             "{text}"

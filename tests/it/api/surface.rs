@@ -18,6 +18,7 @@ use gekkota::callback::{
 use gekkota::event_delay::{
     AutoProfilerEvent, EventDelayProbe, EventLoopWatch, profiler_watch_event_loop,
 };
+use gekkota::file_io::{AutoProfilerFileIO, ProfiledFile, add_file_io_marker};
 use gekkota::jit::{CodeRange, profiler_register_code_range};
 use gekkota::label::{
     auto_profiler_label_dynamic_relevant_for_js, auto_profiler_label_relevant_for_js,
@@ -135,12 +136,28 @@ fn use_every_recording_function() {
         profiler_current_process_id().to_number(),
         std::process::id() as i32
     );
+    access_files();
     let _event = AutoProfilerEvent::queued_at(ProfilerTime::now());
     drop(AutoProfilerEvent::new());
     let watch: EventLoopWatch = profiler_watch_event_loop(|probe: EventDelayProbe| probe.run());
     drop(watch);
     profiler_watch_event_loop(drop).keep();
     unregister_thread();
+}
+
+fn access_files() {
+    use std::io::{Read as _, Seek as _, Write as _};
+    // The profiler's feature is off, or the profiler.
+    assert!(AutoProfilerFileIO::new("stat", "test", "a file").is_none());
+    let now = ProfilerTime::now();
+    add_file_io_marker("stat", "test", "a file", now, now);
+    let mut file = ProfiledFile::new(std::io::Cursor::new(vec![0; 2]), "memory");
+    file.write_all(b"abc").expect("memory");
+    file.rewind().expect("memory");
+    let mut text = String::new();
+    assert_eq!(file.read_to_string(&mut text).expect("memory"), 3);
+    assert_eq!(file.into_inner().into_inner(), b"abc");
+    assert!(ProfiledFile::open("/no such file").is_err());
 }
 
 fn run_a_script() {

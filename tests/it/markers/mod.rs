@@ -3,6 +3,7 @@
 mod across_restarts;
 mod awake;
 mod edges;
+mod file_io;
 mod flow_only;
 mod many_writers;
 mod schemas;

@@ -208,7 +208,7 @@ impl Place {
 mod tests {
     use super::*;
 
-    /// The sessions of other tests, which may run beside this one, do not have the features.
+    /// The sessions of other tests, which may run at the same time, do not have the features.
     #[test]
     fn without_the_features_no_operation_begins() {
         assert!(AutoProfilerFileIO::new("read", "test", "file").is_none());

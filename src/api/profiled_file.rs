@@ -192,12 +192,12 @@ impl<F> ProfiledFile<F> {
     ///
     /// ```
     /// # fn main() -> std::io::Result<()> {
-    /// use std::os::unix::fs::FileExt;
+    /// use std::io::Read;
     ///
     /// let file = gekkota::file_io::ProfiledFile::open("Cargo.toml")?;
-    /// let mut head = [0; 9];
-    /// file.record("pread", |file| file.read_exact_at(&mut head, 0))?;
-    /// # assert_eq!(&head, b"[package]");
+    /// let mut head = String::new();
+    /// file.record("read the head", |file| file.take(9).read_to_string(&mut head))?;
+    /// # assert_eq!(head, "[package]");
     /// # Ok(())
     /// # }
     /// ```

@@ -8,7 +8,7 @@ use crate::markers::schema::{Format, Location};
 use crate::types::ThreadId;
 
 marker_type! {
-    /// A file access.
+    /// A file access. The items of [`file_io`](crate::file_io) record such markers.
     #[derive(Clone, PartialEq, Eq, Debug)]
     #[allow(non_snake_case, reason = "the viewer's name")]
     pub struct FileIO {

@@ -8,7 +8,7 @@ use std::io::{
 use std::path::{Path, PathBuf};
 
 use crate::common::typed_markers::{TypedMarker, typed_markers};
-use crate::common::{Read, in_forked_child, isolated};
+use crate::common::{Read, in_forked_child, isolated, isolated_with};
 use gekkota::file_io::{AutoProfilerFileIO, ProfiledFile, add_file_io_marker};
 use gekkota::profile::Format;
 use gekkota::thread::profiler_current_thread_id;
@@ -453,6 +453,20 @@ fn guard_and_function_record_what_the_application_names() {
             text.contains(r#""operation":"rename""#),
             "the processed format has the marker"
         );
+    });
+}
+
+#[test]
+fn start_by_variables_records_operations_of_all_threads() {
+    isolated_with(&[("MOZ_PROFILER_STARTUP", "1")], || {
+        gekkota::profiler_init();
+        let features = gekkota::profiler_features_if_active().expect("the variable starts it");
+        let io = Features::FILE_IO_ALL | Features::FILE_IO | Features::MAIN_THREAD_IO;
+        assert!(features.contains(io), "{features:?}");
+        gekkota::register_thread("started");
+        drop(AutoProfilerFileIO::new("stat", "test", "a file"));
+        let markers = file_io(&Read::of_running(), "started");
+        assert_eq!(operations(&markers, Path::new("a file")), ["stat"]);
     });
 }
 

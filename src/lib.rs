@@ -63,6 +63,8 @@
 //! | Give an event typed fields | [`marker_type!`], [`add_marker`], [`lazy_add_marker!`], [`ProfilerMarker`], [`schema`] |
 //! | Set a marker's time, thread or stack | [`MarkerOptions`], [`MarkerTiming`], [`MarkerStack`] |
 //! | Use Gecko's marker types, or link the markers of one flow | [`marker`](mod@marker), [`FlowId`] |
+//! | Show numbers of the program as tracks | [`counter`] |
+//! | Show what allocates memory, and what is still alive | [`memory`] |
 //! | Choose a category, or define one | [`gecko_profiler_category!`], [`profiler_categories!`], [`category`] |
 //! | Pause and resume | [`profiler_pause`], [`profiler_resume`]; only the samples: [`profiler_pause_sampling`], [`profiler_resume_sampling`] |
 //! | Query the state | [`profiler_is_active`], [`profiler_is_paused`], [`profiler_get_buffer_info`] |
@@ -119,7 +121,9 @@
 // these macros.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+#[cfg(has_profiler)]
 #[forbid(unsafe_code)]
+mod allocations;
 mod api;
 #[cfg(has_profiler)]
 mod backtrace;
@@ -356,6 +360,11 @@ pub mod marker {
         __lazy_add_untyped_marker as lazy_add_untyped_marker,
         __profiler_marker_flow_only as profiler_marker_flow_only,
     };
+}
+
+/// The memory of the application: a counter, samples with the stacks that allocated, and what is alive.
+pub mod memory {
+    pub use crate::api::{ProfilerAllocator, profiler_heap_snapshot};
 }
 
 /// Name, version and pages of this process in the profile, and the profiles of its child processes.

@@ -1,5 +1,8 @@
 //! Registers threads, and records markers, their stacks, and announced sleep.
 
+mod allocations;
+mod heap_snapshot;
+
 use std::cell::Cell;
 
 use crate::backtrace::{BacktraceParts, add_pending_stack, count_lost_stack};
@@ -24,6 +27,8 @@ use crate::util::is_any_lock_held_on_current_thread;
 
 use crate::backtrace::CapturedBacktrace;
 pub(crate) use crate::markers::MarkerDestination;
+pub(crate) use allocations::{record_allocation, record_free, undo_free};
+pub(crate) use heap_snapshot::heap_snapshot;
 
 pub(crate) fn now() -> ProfilerTime {
     ProfilerTime::from_monotonic_ns(monotonic_now().0)

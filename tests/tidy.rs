@@ -15,7 +15,14 @@ use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 const LAYERS: &[&[&str]] = &[
     &["types", "util"],
     &["platform", "json", "buffer", "model"],
-    &["labels", "unwind", "markers", "counters", "export"],
+    &[
+        "labels",
+        "unwind",
+        "markers",
+        "counters",
+        "allocations",
+        "export",
+    ],
     &["capture", "symbols"],
     &["threads"],
     &["backtrace", "event_loop", "state"],
@@ -49,6 +56,7 @@ const SYSTEM_FOLDER: &str = "src/platform/";
 
 /// Files that may hold `unsafe`, by folder of `src`.
 const UNSAFE_FILES: &[&str] = &[
+    "api: allocator",
     "backtrace: copy pending pool",
     "buffer/chunks: chunk slab take_cell writing_cell",
     "capture: capture_slot captured_view found_stack remote_capture slot_model slot_pool",
@@ -60,7 +68,7 @@ const UNSAFE_FILES: &[&str] = &[
     "platform/modules: headers image loader needed row",
     "platform/process_end: exit gate signals",
     "platform/signal: control_pipe handler pipe_end thread_timer",
-    "platform/thread: other_threads_activity own_descriptors profiler_thread signal_stack stack_bounds task_list",
+    "platform/thread: other_threads_activity own_descriptors profiler_thread signal_stack stack_bounds task_list thread_exit",
     "util: polled_with",
     "util/lock: fork_safe ps_lock",
 ];

@@ -11,7 +11,7 @@
 //! documentation.
 //!
 //! # Imports
-//! `backtrace`, `counters`, `disabled`, `event_loop`, `export`, `labels`, `markers`, `platform`, `record`,
+//! `allocations`, `backtrace`, `counters`, `disabled`, `event_loop`, `export`, `labels`, `markers`, `platform`, `record`,
 //! `sampler`, `session`, `stream`, `types`, `unwind`, `util`
 //!
 //! # Invariants
@@ -23,6 +23,7 @@
 //! `event_delay.rs`, `file_io.rs`, `labels.rs`, `thread_pools.rs`, `script_frames.rs`, `markers.rs`, `stacks.rs`,
 //! `remote_control.rs`.
 
+mod allocator;
 mod callbacks;
 mod code;
 mod counters;
@@ -35,6 +36,7 @@ mod marker_guards;
 #[cfg(feature = "tracing")]
 mod marker_session;
 mod markers;
+mod memory;
 mod pause;
 mod process;
 mod profile;
@@ -48,6 +50,7 @@ mod status;
 mod thread_pools;
 mod threads;
 
+pub use allocator::ProfilerAllocator;
 pub use callbacks::{
     profiler_add_state_change_callback, profiler_callback_after_sampling,
     profiler_remove_state_change_callback,
@@ -75,6 +78,7 @@ pub use markers::{
     add_marker, add_text_marker, add_untyped_marker, records_flows,
     records_markers_of_current_thread, would_record,
 };
+pub use memory::profiler_heap_snapshot;
 pub use pause::{
     profiler_pause, profiler_pause_sampling, profiler_resume, profiler_resume_sampling,
 };

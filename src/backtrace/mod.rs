@@ -26,7 +26,7 @@ mod pool;
 
 pub(crate) use copy::{BacktraceLabel, BacktraceParts, CapturedBacktrace};
 pub(crate) use pending::{
-    PendingStack, add_pending_stack, count_lost_stack, has_pending_stacks, lost_stacks,
-    reset_lost_stacks, take_pending_stacks,
+    PendingStack, add_kept_stack, add_pending_stack, count_lost_stack, has_pending_stacks,
+    lost_stacks, reset_lost_stacks, take_pending_stacks,
 };
 pub(crate) use pool::{preallocate_words, refill_words};

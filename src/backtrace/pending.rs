@@ -29,6 +29,8 @@ pub(crate) struct PendingStack {
     pub(crate) number: u64,
     pub(crate) session: Generation,
     pub(crate) features: StackFeatures,
+    /// Whether the sampler keeps the stack when the buffer no longer has it.
+    pub(crate) is_kept: bool,
     pub(crate) backtrace: CapturedBacktrace,
 }
 
@@ -39,6 +41,7 @@ struct Node {
     number: u64,
     session: Generation,
     features: StackFeatures,
+    is_kept: bool,
     head: BacktraceHead,
 }
 const _: () =
@@ -52,9 +55,24 @@ static LOST: AtomicU64 = AtomicU64::new(0);
 /// Hands a stack to the session's sampler, and returns the number that identifies it there. Drops
 /// the stack and returns 0 when too many are pending.
 pub(crate) fn add_pending_stack(
+    backtrace: CapturedBacktrace,
+    session: Generation,
+    features: StackFeatures,
+) -> u64 {
+    add(backtrace, session, features, false)
+}
+
+/// Hands the whole stack of an allocation to the sampler, like [`add_pending_stack`]. The sampler
+/// keeps it while the allocation is alive.
+pub(crate) fn add_kept_stack(backtrace: CapturedBacktrace, session: Generation) -> u64 {
+    add(backtrace, session, StackFeatures::FULL, true)
+}
+
+fn add(
     mut backtrace: CapturedBacktrace,
     session: Generation,
     features: StackFeatures,
+    is_kept: bool,
 ) -> u64 {
     let words = backtrace.words.len();
     if PENDING_WORDS.fetch_add(words, Ordering::Relaxed) + words > MAX_PENDING_WORDS {
@@ -69,6 +87,7 @@ pub(crate) fn add_pending_stack(
         number,
         session,
         features,
+        is_kept,
         head: backtrace.head,
     };
     let node_address = Box::into_raw(std::mem::take(&mut backtrace.words)).cast::<Node>();
@@ -124,6 +143,7 @@ pub(crate) fn take_pending_stacks(mut body: impl FnMut(PendingStack)) {
             number,
             session,
             features,
+            is_kept,
             head,
         } = unsafe { oldest.read() };
         // SAFETY: *own memory*, and *all at once*.
@@ -135,6 +155,7 @@ pub(crate) fn take_pending_stacks(mut body: impl FnMut(PendingStack)) {
             number,
             session,
             features,
+            is_kept,
             backtrace: CapturedBacktrace { head, words },
         });
     }

@@ -8,7 +8,8 @@ use crate::types::{CounterUnit, Features, GraphColor};
 /// Numbers of the counters of this crate. Those of the application follow.
 pub(crate) const PROCESS_CPU_ID: u64 = 1;
 pub(crate) const RESIDENT_MEMORY_ID: u64 = 2;
-static NEXT_ID: AtomicU64 = AtomicU64::new(3);
+pub(crate) const ALLOCATED_MEMORY_ID: u64 = 3;
+static NEXT_ID: AtomicU64 = AtomicU64::new(64);
 
 /// What the value of a counter is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

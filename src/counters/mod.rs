@@ -17,11 +17,13 @@
 //! # Read next
 //! `application_counters.rs`, `process_cpu.rs`, then `crate::sampler`.
 
+mod allocated_memory;
 mod application_counters;
 mod description;
 mod process_cpu;
 mod resident_memory;
 
+pub(crate) use allocated_memory::ALLOCATED_MEMORY;
 pub(crate) use application_counters::{
     ApplicationCounter, ApplicationCounters, CounterReading, CounterState, KnownCounter,
     OwnedCounter, StaticCounter, application_counter_changes, for_each_application_counter,

@@ -180,6 +180,50 @@ pub(crate) fn freeze(_: Option<Generation>) -> Option<FrozenProfile> {
     None
 }
 
+pub(crate) fn heap_snapshot() -> Option<FrozenProfile> {
+    None
+}
+
+/// What a session records of allocations: nothing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AllocationModes;
+
+impl AllocationModes {
+    #[inline(always)]
+    pub(crate) fn is_off(self) -> bool {
+        true
+    }
+}
+
+/// A sampled allocation, which never exists.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SampledAllocation {}
+
+#[inline(always)]
+pub(crate) fn allocation_modes() -> AllocationModes {
+    AllocationModes
+}
+
+#[inline(always)]
+pub(crate) fn on_allocated(_: AllocationModes, _: u64, _: usize) -> Option<SampledAllocation> {
+    None
+}
+
+#[inline(always)]
+pub(crate) fn on_free(_: AllocationModes, _: u64, _: usize) -> Option<SampledAllocation> {
+    None
+}
+
+pub(crate) fn undo_free(_: usize, _: Option<SampledAllocation>) {}
+
+pub(crate) fn record_allocation(sampled: SampledAllocation) {
+    match sampled {}
+}
+
+pub(crate) fn record_free(freed: SampledAllocation) {
+    match freed {}
+}
+
 pub(crate) fn now() -> ProfilerTime {
     ProfilerTime::from_monotonic_ns(0)
 }

@@ -24,7 +24,7 @@
 //! stack itself, without a lock and with an unwinder that no other thread uses.
 //!
 //! # Imports
-//! `backtrace`, `buffer`, `capture`, `counters`, `event_loop`, `labels`, `markers`, `platform`, `state`,
+//! `allocations`, `backtrace`, `buffer`, `capture`, `counters`, `event_loop`, `labels`, `markers`, `platform`, `state`,
 //! `symbols`, `threads`, `types`, `unwind`, `util`
 //!
 //! # Invariants
@@ -40,6 +40,8 @@
 //! `sampler_thread.rs`, `thread_sampler.rs`, `handler.rs`, `merge.rs`, `suspend.rs`, then
 //! `crate::stream`.
 
+mod allocation_markers;
+mod allocation_stacks;
 mod encode;
 mod fork_gate;
 mod handler;
@@ -50,6 +52,8 @@ mod tick;
 mod unregistered_markers;
 mod unregistered_threads;
 
+pub(crate) use allocation_markers::write_allocation;
+pub(crate) use allocation_stacks::{forget_allocation_stacks, write_allocation_stacks};
 #[cfg(any(test, fuzzing))]
 pub(crate) use encode::{SampleScript, ScriptedFrame, ScriptedSample, ScriptedStack};
 pub(crate) use fork_gate::{
@@ -60,5 +64,6 @@ pub(crate) use on_demand::{
     IdleUnwinders, SampledStack, hold_unwinders_for_fork, suspend_and_capture,
 };
 pub(crate) use sampler_thread::spawn_sampler;
+pub(crate) use tick::less_own_chunks;
 #[cfg(feature = "unwind_benchmark")]
 pub use tick::repeat_unwinding;

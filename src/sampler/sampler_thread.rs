@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::allocations::count_no_operations_of_current_thread;
 use crate::backtrace::has_pending_stacks;
 use crate::buffer::{ChunkedBuffer, LaneHandle};
 use crate::counters::{PROCESS_CPU, RESIDENT_MEMORY, sample_process_cpu_ns};
@@ -14,12 +15,15 @@ use crate::platform::{
     prepare_sampler_thread, prepare_to_wait_as_loader_call, read_through_pipe, sleep_until,
     spawn_profiler_thread, use_own_descriptors, watch_loader_calls, with_signals_blocked,
 };
+use crate::sampler::allocation_markers::write_allocation_events;
+use crate::sampler::allocation_stacks::drop_freed;
 use crate::sampler::encode::Tick;
 use crate::sampler::encode::{SampleEncoder, SampleWriter};
 use crate::sampler::thread::ThreadSampler;
 use crate::sampler::thread::{Threads, find_outlived};
 use crate::sampler::tick::EvenTicks;
 use crate::sampler::tick::EventProbeRecorder;
+use crate::sampler::tick::MallocCounter;
 use crate::sampler::tick::Schedule;
 use crate::sampler::tick::TickOverheads;
 use crate::sampler::tick::write_pending_stacks;
@@ -169,6 +173,8 @@ struct SamplerThread {
     last_handler: HandlerCheck,
     next_counters: TimeStamp,
     counters: CounterSampler,
+    /// The counter of allocated memory, if the session has it.
+    malloc: Option<MallocCounter>,
     next_housekeeping: TimeStamp,
     has_logged_lack_of_memory: bool,
     activity: ActivityHint,
@@ -185,6 +191,8 @@ impl SamplerThread {
             time: monotonic_now(),
         };
         let interval_ns = session.settings.interval.as_nanos() as u64;
+        let counts_memory = session.settings.features.contains(Features::MEMORY);
+        let malloc = counts_memory.then(|| MallocCounter::new(&session));
         Self {
             session,
             process: current_process_id(),
@@ -205,6 +213,7 @@ impl SamplerThread {
             last_handler: HandlerCheck::InPlace,
             next_counters: TimeStamp(0),
             counters: CounterSampler::default(),
+            malloc,
             next_housekeeping: TimeStamp(0),
             has_logged_lack_of_memory: false,
             activity: ActivityHint::default(),
@@ -219,6 +228,7 @@ impl SamplerThread {
         if use_own_descriptors() {
             read_through_pipe();
         }
+        count_no_operations_of_current_thread();
         let nice = prepare_sampler_thread();
         self.session.set_sampler_nice(nice);
         let interval_ns = self.interval_ns();
@@ -515,6 +525,7 @@ impl SamplerThread {
     #[doc(alias = "ClearExpiredExitProfiles")]
     fn drop_expired(&self) {
         let now = monotonic_now();
+        drop_freed(now);
         let (in_memory, unread) = self.unwinder.perf_map_bytes();
         self.session.set_perf_map_bytes(in_memory, unread);
         drop_old_unregistered_code(now);
@@ -544,6 +555,9 @@ impl SamplerThread {
                 .into_iter()
                 .for_each(|bytes| put.value(&RESIDENT_MEMORY, now, bytes as i64));
         }
+        if let Some(counter) = &mut self.malloc {
+            counter.sample(now, |row| put.row(&row));
+        }
         self.counters
             .sample(&self.session, now, |row| put.row(&row));
     }
@@ -551,6 +565,9 @@ impl SamplerThread {
     /// Writes the counters that have not changed for some ticks.
     fn write_resting_counters(&mut self) {
         let mut put = CounterWriter::of(&self.session, &self.lane);
+        if let Some(counter) = &mut self.malloc {
+            counter.write_rest(|row| put.row(&row));
+        }
         self.counters.write_rests(|row| put.row(&row));
     }
 
@@ -676,6 +693,9 @@ impl SamplerThread {
     }
 
     fn write_pending_stacks(&mut self) {
+        if !self.session.is_stopping() {
+            write_allocation_events(&self.session, &self.lane);
+        }
         // After the session has stopped, pending stacks may belong to another one.
         if has_pending_stacks() && !self.session.is_stopping() {
             self.with_context(|_, context| write_pending_stacks(context));
@@ -692,6 +712,7 @@ impl SamplerThread {
                     .for_each(|thread| thread.write_idle_samples(context));
                 write_pending_stacks(context);
             });
+            write_allocation_events(&self.session, &self.lane);
             self.write_resting_counters();
             self.event_probes.record(&self.session, &self.lane, true);
             self.session.set_written(requested);

@@ -8,6 +8,7 @@
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 
+use crate::allocations::{HeldLive, forget_allocations_in_child, hold_live_for_fork};
 use crate::buffer::BufferForkGuard;
 use crate::counters::{ApplicationCounters, hold_counters_for_fork};
 use crate::event_loop::EventWatches;
@@ -35,6 +36,7 @@ use crate::util::{
 
 /// Guards of all locks, dropped innermost first.
 struct HeldLocks {
+    live_allocations: HeldLive,
     counters: Guard<'static, ApplicationCounters>,
     event_watches: Guard<'static, EventWatches>,
     script_functions: Guard<'static, Option<ScriptFunctions>>,
@@ -84,7 +86,9 @@ fn prepare() {
     let script_functions = hold_script_functions_for_fork();
     let event_watches = EventWatches::hold_for_fork();
     let counters = hold_counters_for_fork();
+    let live_allocations = hold_live_for_fork();
     let held = HeldLocks {
+        live_allocations,
         counters,
         event_watches,
         script_functions,
@@ -117,6 +121,7 @@ fn parent() {
 /// do.
 fn child() {
     RacyFeatures::set_inactive_in_child();
+    forget_allocations_in_child();
     disown_callbacks_in_child();
     reset_clock_calibration_in_child();
     forget_own_threads_in_child();
@@ -127,6 +132,7 @@ fn child() {
     }
     if let Some(held) = held {
         let HeldLocks {
+            live_allocations,
             counters,
             event_watches,
             script_functions,
@@ -140,6 +146,7 @@ fn child() {
         } = held;
         EventWatches::keep_only_current_thread(event_watches);
         // These stay valid: the child has the same counters, scripts and generated code.
+        drop(live_allocations);
         drop(counters);
         drop(script_functions);
         drop(code_ranges);

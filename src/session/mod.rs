@@ -21,7 +21,7 @@
 //!   never joined.
 //!
 //! # Imports
-//! `backtrace`, `buffer`, `capture`, `event_loop`, `labels`, `platform`, `sampler`, `state`,
+//! `allocations`, `backtrace`, `buffer`, `capture`, `event_loop`, `labels`, `platform`, `sampler`, `state`,
 //! `stream`, `symbols`, `threads`, `types`, `unwind`, `util`
 //!
 //! # Invariants
@@ -81,7 +81,7 @@ pub(crate) use process::{
 };
 pub(crate) use read_profile::ReadProfile;
 pub(crate) use signals::control_by_signals;
-pub(crate) use snapshot::{FrozenProfile, freeze};
+pub(crate) use snapshot::{FrozenProfile, freeze, freeze_for_heap};
 pub(crate) use stacks::{
     capture_backtrace, is_current_thread, own_thread_id, resolve_backtrace, suspend_and_sample,
 };

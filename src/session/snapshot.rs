@@ -4,7 +4,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::allocations::dropped_allocations;
 use crate::backtrace::lost_stacks;
+use crate::buffer::BufferSnapshot;
 use crate::counters::{KnownCounter, for_each_application_counter};
 use crate::export::{
     ExportOptions, Format, Look, ThreadSummary, add_child, summarize, write_profile,
@@ -129,6 +131,30 @@ pub(crate) fn freeze_unnoticed(only: Option<Generation>) -> Option<FrozenProfile
     Some(FrozenProfile { source })
 }
 
+/// Takes a snapshot of the running session for [`FrozenProfile::with_buffer`]. Returns the session,
+/// and the serial number of the thread that the markers of allocations belong to: the main thread,
+/// or any other if the session does not profile that.
+pub(crate) fn freeze_for_heap(main: ThreadId) -> Option<(Arc<Session>, u64, FrozenProfile)> {
+    /// Number of flushes to wait for the first list of threads.
+    const MAX_ATTEMPTS: u32 = 20;
+    let mut attempts = 0;
+    let mut frozen = loop {
+        let frozen = freeze_unnoticed(None)?;
+        attempts += 1;
+        if !frozen.source.threads.is_empty() || attempts >= MAX_ATTEMPTS {
+            break frozen;
+        }
+    };
+    let threads = &mut frozen.source.threads;
+    let is_main =
+        |thread: &OffThreadRef| thread.unlocked_const_reader_and_atomic_rw().tid() == main;
+    let place = threads.iter().position(is_main).unwrap_or(0);
+    threads.truncate(place + 1);
+    threads.drain(..place.min(threads.len()));
+    let serial = threads.first()?.serial();
+    Some((Arc::clone(&frozen.source.session), serial, frozen))
+}
+
 /// Returns the counters whose values the buffer may hold.
 fn known_counters(session: &Session) -> Vec<KnownCounter> {
     let own = session.counters.iter().copied().map(KnownCounter::Own);
@@ -185,6 +211,7 @@ fn session_counts(session: &Session) -> Vec<(&'static str, u64)> {
     let mut counts = session.counts.all();
     counts.push(("lost_marker_stacks", lost_stacks()));
     counts.push(("lost_code_names", lost_code_names()));
+    counts.push(("dropped_allocations", dropped_allocations()));
     counts
 }
 
@@ -228,6 +255,15 @@ fn noted(saved: Result<PathBuf, SaveError>) -> Result<PathBuf, SaveError> {
 }
 
 impl FrozenProfile {
+    /// Replaces the session's data by these entries.
+    pub(crate) fn with_buffer(mut self, buffer: BufferSnapshot) -> Self {
+        self.source.buffer = buffer;
+        self.source.counters.clear();
+        self.source.pages.clear();
+        self.source.exit_profiles.clear();
+        self
+    }
+
     /// Marks the profile as the last one of the process.
     pub(crate) fn at_shutdown(mut self) -> Self {
         self.source.is_shutting_down = true;

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
+use crate::allocations::{begin_allocations, end_allocations, is_hook_installed};
 use crate::backtrace::{preallocate_words, reset_lost_stacks};
 use crate::counters::{for_each_application_counter, forget_dropped_counters};
 use crate::labels::set_closed_stack_hook;
@@ -10,7 +11,9 @@ use crate::platform::{
     current_process_id, install_handler, is_main_thread, monotonic_now, names_of_other_threads,
     note_standard_streams, prepare_handler, resolve_sampling_signal,
 };
-use crate::sampler::{capture_in_handler, spawn_sampler};
+use crate::sampler::{
+    capture_in_handler, forget_allocation_stacks, less_own_chunks, spawn_sampler,
+};
 use crate::session::callbacks::notify;
 use crate::session::env::{env_notices, environment};
 use crate::session::event_watcher::ensure_event_watcher;
@@ -93,6 +96,7 @@ fn session_settings(params: &StartParams) -> Result<SessionSettings, StartError>
         signal: resolve_sampling_signal(params.signal)?,
         engine: params.engine,
         duration: params.duration,
+        allocation_interval_bytes: params.allocation_interval_bytes,
         active_tab_id: params.active_tab_id,
         records_overheads: environment::records_overheads(),
     })
@@ -195,6 +199,7 @@ impl SessionPlan {
             settings.capacity_bytes,
             settings.interval,
         );
+        let interval_bytes = settings.allocation_interval_bytes;
         let counters = {
             let lock = PsLock::acquire();
             let known = CORE_PS.get(&lock).iter().flat_map(|core| &core.counters);
@@ -213,11 +218,22 @@ impl SessionPlan {
         });
         let generation = session.generation;
         core_buffer().begin_session(generation, capacity_bytes);
+        forget_allocation_stacks();
+        session.allocated_at_start = less_own_chunks(begin_allocations(features, interval_bytes));
+        let of_allocator = Features::MEMORY | Features::NATIVE_ALLOCATIONS;
+        let of_allocator = features.without(features.without(of_allocator));
+        if of_allocator != Features::NONE && !is_hook_installed() {
+            session.unavailable_features |= of_allocator;
+            session.log.add(
+                "memory and nativeallocations record nothing: the global allocator is not a ProfilerAllocator",
+            );
+        }
         reset_lost_stacks();
         preallocate_words();
         let (session, sampler) = match spawn_sampler(session, core_buffer(), unwinder) {
             Ok(spawned) => spawned,
             Err(error) => {
+                end_allocations();
                 core_buffer().end_session();
                 return Err(error);
             }
@@ -319,9 +335,11 @@ pub(crate) fn end_session() -> DeferredCleanup {
     let Some(active) = ended else {
         return DeferredCleanup::default();
     };
+    end_allocations();
     active.session.request_stop();
     active.sampler.join();
     wake_waiting_guards();
+    forget_allocation_stacks();
     let refused_chunks = core_buffer().refused_chunks();
     core_buffer().end_session();
     // Profiles that were taken keep their own names.

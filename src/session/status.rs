@@ -53,6 +53,7 @@ pub(crate) fn start_params() -> Option<StartParams> {
         signal: Some(settings.signal),
         engine: settings.engine,
         duration: settings.duration,
+        allocation_interval_bytes: settings.allocation_interval_bytes,
         active_tab_id: settings.active_tab_id,
         control_signals: None,
     })

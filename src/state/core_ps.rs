@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use once_cell::race::OnceBox;
 
-use crate::counters::{CounterDescription, PROCESS_CPU, RESIDENT_MEMORY};
+use crate::counters::{ALLOCATED_MEMORY, CounterDescription, PROCESS_CPU, RESIDENT_MEMORY};
 use crate::platform::{ProcessStart, process_start, read_exe_path};
 use crate::types::Page;
 use crate::util::PsCell;
@@ -48,7 +48,7 @@ impl CorePs {
             process_name,
             version: None,
             etld1: None,
-            counters: vec![&PROCESS_CPU, &RESIDENT_MEMORY],
+            counters: vec![&PROCESS_CPU, &RESIDENT_MEMORY, &ALLOCATED_MEMORY],
             pages: Vec::new(),
         }
     }

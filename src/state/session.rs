@@ -2,12 +2,13 @@
 
 #[cfg(all(test, loom))]
 use loom::sync::atomic::AtomicBool as StopFlag;
-#[cfg(not(all(test, loom)))]
 use std::sync::Arc;
+#[cfg(not(all(test, loom)))]
 use std::sync::atomic::AtomicBool as StopFlag;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::allocations::AllocationCounts;
 use crate::counters::{ApplicationCounter, CounterDescription, CounterReading};
 use crate::state::after_sampling::AfterSampling;
 use crate::state::kept_shares::KeptKind;
@@ -33,6 +34,8 @@ pub(crate) struct SessionSettings {
     pub(crate) engine: SamplingEngine,
     /// Maximum age of the samples in a profile.
     pub(crate) duration: Option<Duration>,
+    /// Mean number of allocated bytes between two sampled allocations.
+    pub(crate) allocation_interval_bytes: u64,
     pub(crate) active_tab_id: u64,
     /// Whether each tick records how long its steps took.
     pub(crate) records_overheads: bool,
@@ -57,6 +60,7 @@ impl SessionSettings {
             signal: 0,
             engine: SamplingEngine::Auto,
             duration: None,
+            allocation_interval_bytes: 512 << 10,
             active_tab_id: 0,
             records_overheads: false,
         }
@@ -139,6 +143,9 @@ counts! {
     threads_without_stacks,
     /// 1 if the sampler panicked. No samples are taken afterwards.
     sampler_panics,
+    /// Sampled allocations and frees of a session that does not profile the main thread, which they
+    /// belong to.
+    allocations_without_track,
     /// Samples that were dropped because the buffer had no space.
     dropped_samples,
     /// Ended threads whose entries were dropped with them, because the session kept too many.
@@ -184,6 +191,8 @@ pub(crate) struct Session {
     pub(crate) counters: Vec<&'static CounterDescription>,
     /// The application's counters when the session began, with their values.
     pub(crate) counters_at_start: Vec<(Arc<ApplicationCounter>, CounterReading)>,
+    /// What the application's threads had allocated when the session began.
+    pub(crate) allocated_at_start: AllocationCounts,
     pub(crate) counts: SessionCounts,
     pub(crate) overheads: SamplerOverheads,
     pub(crate) pauses: Pauses,
@@ -226,6 +235,7 @@ impl Session {
             started_at,
             counters,
             counters_at_start: Vec::new(),
+            allocated_at_start: AllocationCounts::default(),
             counts: SessionCounts::default(),
             overheads: SamplerOverheads::default(),
             pauses: Pauses::new(counts_cpu),

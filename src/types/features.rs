@@ -65,7 +65,7 @@ features! {
     8 STACK_WALK "stackwalk" yes yes "native stacks; otherwise labels and the innermost address only.";
     9 JS_ALLOCATIONS "jsallocations" no no "allocations of a JavaScript engine.";
     10 NO_STACK_SAMPLING "nostacksampling" no yes "no stacks, only counters and CPU times.";
-    11 NATIVE_ALLOCATIONS "nativeallocations" no no "stacks of some allocations.";
+    11 NATIVE_ALLOCATIONS "nativeallocations" no yes "stacks of some allocations; needs ProfilerAllocator.";
     12 IPC_MESSAGES "ipcmessages" no no "markers of messages between processes.";
     13 AUDIO_CALLBACK_TRACING "audiocallbacktracing" no no "markers of audio callbacks.";
     14 CPU "cpu" yes yes "CPU time of each thread, per sample.";
@@ -78,7 +78,7 @@ features! {
     21 POWER "power" no no "energy counters.";
     22 CPU_FREQ "cpufreq" no no "CPU frequency markers.";
     23 BANDWIDTH "bandwidth" no no "a counter of network bytes.";
-    24 MEMORY "memory" no no "a counter of allocated memory.";
+    24 MEMORY "memory" no yes "a counter of allocated memory; needs ProfilerAllocator.";
     25 TRACING "tracing" no no "every entry and exit of a script function.";
     26 SANDBOX "sandbox" no no "markers of sandbox violations.";
     27 FLOWS "flows" no yes "all flow markers.";

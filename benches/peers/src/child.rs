@@ -18,6 +18,8 @@ pub(crate) const FLAG: &str = "--child";
 type Part = fn(&[String]) -> Result<Value, Box<dyn Error>>;
 
 const PARTS: &[(&str, Part)] = &[
+    ("alloc", crate::alloc::run_part),
+    ("alloc_truth", crate::alloc_truth::run_part),
     ("bytes_per_sample", crate::bytes_per_sample::run_part),
     ("capture", crate::capture::run_part),
     ("churn", crate::churn::run_part),
@@ -50,7 +52,8 @@ const PARTS: &[(&str, Part)] = &[
 /// not hang the parent.
 const RUN_TIMEOUT: Duration = Duration::from_secs(60);
 /// Parts with the longer timeout: they make long recordings.
-const LONG_PARTS: [&str; 7] = [
+const LONG_PARTS: [&str; 8] = [
+    "alloc_truth",
     "first_name",
     "formats",
     "hour",

@@ -8,6 +8,8 @@
 //! goal is reported and is not a failure: exit code 0 means that the measurement succeeded, 1 that
 //! it failed, 2 that the command line is invalid.
 
+mod alloc;
+mod alloc_truth;
 mod batch;
 mod built;
 mod busy;
@@ -202,6 +204,16 @@ const MEASUREMENTS: &[Measurement] = &[
         name: "tracing_layer",
         description: "time for a span of `tracing` with ProfilerLayer, and with tracing-chrome",
         run: tracing_layer::measure,
+    },
+    Measurement {
+        name: "alloc",
+        description: "time that ProfilerAllocator adds to an allocation and its free",
+        run: alloc::measure,
+    },
+    Measurement {
+        name: "alloc_truth",
+        description: "error of the bytes that sampled allocations estimate for each call site",
+        run: alloc_truth::measure,
     },
     Measurement {
         name: "tick",

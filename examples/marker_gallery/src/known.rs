@@ -317,6 +317,7 @@ fn add_allocation_marker(size: i64, memory_address: u64) {
         size,
         memory_address,
         thread_id: gekkota::thread::profiler_current_thread_id(),
+        sampled_size: 0,
     };
     add_marker(
         "Native allocation",

@@ -9,6 +9,15 @@
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Size of all slabs that exist, in bytes.
+static ALL_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns the size of all slabs that exist, in bytes.
+pub(crate) fn all_slab_bytes() -> usize {
+    ALL_BYTES.load(Ordering::Relaxed)
+}
 
 /// Zeroed memory of a fixed length.
 #[derive(Debug)]
@@ -25,8 +34,10 @@ unsafe impl Sync for Slab {}
 impl Slab {
     /// Allocates a slab whose pages the system has not mapped yet; `None` if there is no memory.
     pub(crate) fn try_new(length: usize) -> Option<Self> {
+        let bytes = zeroed(length)?;
+        ALL_BYTES.fetch_add(length, Ordering::Relaxed);
         Some(Self {
-            bytes: zeroed(length)?,
+            bytes,
             #[cfg(all(test, loom))]
             watched: (0..length)
                 .map(|_| loom::cell::UnsafeCell::new(()))
@@ -79,6 +90,12 @@ impl Slab {
         // SAFETY: `UnsafeCell<u8>` has the layout of `u8`, and by *no concurrent write* the bytes
         // are not written.
         unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast::<u8>(), length) }
+    }
+}
+
+impl Drop for Slab {
+    fn drop(&mut self) {
+        ALL_BYTES.fetch_sub(self.bytes.len(), Ordering::Relaxed);
     }
 }
 

@@ -18,12 +18,16 @@ pub struct NativeAllocation {
     pub memory_address: u64,
     /// The thread that allocated or freed the memory.
     pub thread_id: ThreadId,
+    /// Size of the memory itself in bytes, if `size` is an estimate of the bytes that this sample
+    /// stands for; 0 otherwise.
+    pub sampled_size: u64,
 }
 
 __marker_type_serde!(NativeAllocation {
     size: i64,
     memory_address: u64,
-    thread_id: ThreadId
+    thread_id: ThreadId,
+    sampled_size: u64
 });
 
 impl ProfilerMarker for NativeAllocation {
@@ -39,6 +43,9 @@ impl ProfilerMarker for NativeAllocation {
         json_writer.int_property("size", self.size);
         json_writer.uint_property("memoryAddress", self.memory_address);
         json_writer.int_property("threadId", self.thread_id.to_number().into());
+        if self.sampled_size > 0 {
+            json_writer.uint_property("sampledSize", self.sampled_size);
+        }
     }
 }
 

@@ -16,6 +16,7 @@ mod shared_jobs;
 mod signal_stack;
 mod stack_bounds;
 mod task_list;
+mod thread_exit;
 #[forbid(unsafe_code)]
 mod thread_probe;
 
@@ -34,4 +35,5 @@ pub(crate) use shared_jobs::share_jobs;
 pub(crate) use signal_stack::SignalStack;
 pub(crate) use stack_bounds::{StackBounds, current_stack_bounds};
 pub(crate) use task_list::{TaskList, names_of_other_threads, read_thread_name};
+pub(crate) use thread_exit::{AtThreadExit, ThreadExitKey};
 pub(crate) use thread_probe::{AGE_RESOLUTION_NS, ProbeResult, ThreadProbe};

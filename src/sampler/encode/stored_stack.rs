@@ -60,6 +60,11 @@ impl StoredStack {
         self.event_loop = event_loop;
     }
 
+    /// Returns the memory of its frames and labels, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of_val(&*self.frames) + self.labels.bytes().len()
+    }
+
     pub(crate) fn frames(&self) -> &[StoredFrame] {
         &self.frames
     }

@@ -56,16 +56,64 @@ impl<'a> CounterWriter<'a> {
     }
 }
 
+/// What was written of a counter.
+#[derive(Debug, Default)]
+pub(super) struct WrittenCounter {
+    reading: CounterReading,
+    at: TimeStamp,
+    /// Whether the last row repeats the value of the row before.
+    shows_rest: bool,
+}
+
+impl WrittenCounter {
+    fn write(
+        &mut self,
+        id: u64,
+        time: TimeStamp,
+        reading: CounterReading,
+        put: &mut impl FnMut(CounterRow),
+    ) {
+        self.shows_rest = reading == self.reading;
+        (self.reading, self.at) = (reading, time);
+        put(CounterRow { id, time, reading });
+    }
+
+    /// Writes what the tick at `now` has read of the counter with this id, if it has changed. The
+    /// tick before was at `before`.
+    #[inline]
+    pub(super) fn sample(
+        &mut self,
+        id: u64,
+        reading: CounterReading,
+        before: TimeStamp,
+        now: TimeStamp,
+        put: &mut impl FnMut(CounterRow),
+    ) {
+        if reading != self.reading {
+            if self.at < before {
+                self.write(id, before, self.reading, put);
+            }
+            self.write(id, now, reading, put);
+        } else if !self.shows_rest {
+            self.write(id, now, reading, put);
+        }
+    }
+
+    /// Writes the value at the last tick, which was at `now`, unless it has been written.
+    pub(super) fn write_rest(&mut self, id: u64, now: TimeStamp, put: &mut impl FnMut(CounterRow)) {
+        if self.at < now {
+            self.write(id, now, self.reading, put);
+        }
+    }
+}
+
 /// A counter, and what was written of it.
 #[derive(Debug)]
 struct SampledCounter {
     counter: Arc<ApplicationCounter>,
     /// What it was when the session began, if it is a sum. The session counts from there.
     base: CounterReading,
-    written: CounterReading,
-    written_at: TimeStamp,
-    /// Whether the last row repeats the value of the row before.
-    shows_rest: bool,
+    written: WrittenCounter,
 }
 
 /// The counters that the sampler knows.
@@ -88,10 +136,12 @@ impl SampledCounter {
         Self {
             counter: Arc::clone(counter),
             base,
-            written: CounterReading::default(),
-            written_at: TimeStamp(0),
-            shows_rest: false,
+            written: WrittenCounter::default(),
         }
+    }
+
+    fn id(&self) -> u64 {
+        self.counter.description.id
     }
 
     fn read(&self) -> CounterReading {
@@ -108,26 +158,13 @@ impl SampledCounter {
         reading: CounterReading,
         put: &mut impl FnMut(CounterRow),
     ) {
-        self.shows_rest = reading == self.written;
-        (self.written, self.written_at) = (reading, time);
-        put(CounterRow {
-            id: self.counter.description.id,
-            time,
-            reading,
-        });
+        self.written.write(self.id(), time, reading, put);
     }
 
     #[inline]
     fn sample(&mut self, before: TimeStamp, now: TimeStamp, put: &mut impl FnMut(CounterRow)) {
         let reading = self.read();
-        if reading != self.written {
-            if self.written_at < before {
-                self.write(before, self.written, put);
-            }
-            self.write(now, reading, put);
-        } else if !self.shows_rest {
-            self.write(now, reading, put);
-        }
+        self.written.sample(self.id(), reading, before, now, put);
     }
 }
 
@@ -154,9 +191,7 @@ impl CounterSampler {
     pub(crate) fn write_rests(&mut self, mut put: impl FnMut(CounterRow)) {
         let now = self.sampled_at;
         for counter in &mut self.counters {
-            if counter.written_at < now {
-                counter.write(now, counter.written, &mut put);
-            }
+            counter.written.write_rest(counter.id(), now, &mut put);
         }
     }
 
@@ -210,7 +245,7 @@ impl CounterSampler {
         }
         dropped.sort_unstable();
         self.counters.retain_mut(|counter| {
-            let id = counter.counter.description.id;
+            let id = counter.id();
             let is_dropped = dropped.binary_search(&id).is_ok();
             if is_dropped {
                 counter.sample(before, now, put);

@@ -1,6 +1,7 @@
 //! Unwinds and writes the stacks of markers. The thread that added a marker has copied its stack.
 
 use crate::backtrace::{PendingStack, count_lost_stack, refill_words, take_pending_stacks};
+use crate::sampler::allocation_stacks::keep_stack;
 use crate::sampler::tick::tick_context::{TickContext, captured_of_backtrace, unwind_counted};
 use crate::state::SessionCounts;
 use crate::types::{CodeAddress, Features, StackAddress, StackFeatures};
@@ -20,6 +21,7 @@ fn write_stack(context: &mut TickContext<'_>, pending: &PendingStack) -> bool {
     let PendingStack {
         number,
         features,
+        is_kept,
         backtrace,
         ..
     } = pending;
@@ -58,6 +60,9 @@ fn write_stack(context: &mut TickContext<'_>, pending: &PendingStack) -> bool {
         &mut scratch.merged,
     );
     SessionCounts::add(&context.session.counts.marker_stacks, 1);
+    if *is_kept {
+        keep_stack(*number, backtrace.time(), modules, &scratch.stack);
+    }
     context
         .writer
         .write_backtrace(*number, backtrace.time(), modules, &scratch.stack)

@@ -5,6 +5,7 @@ mod activity;
 mod counter_sampler;
 mod even_ticks;
 mod event_probe_recorder;
+mod malloc_counter;
 mod marker_stacks;
 mod schedule;
 mod tick_context;
@@ -15,6 +16,7 @@ pub(crate) use activity::{ActivityHint, IdleChecks};
 pub(crate) use counter_sampler::{CounterSampler, CounterWriter};
 pub(crate) use even_ticks::EvenTicks;
 pub(crate) use event_probe_recorder::EventProbeRecorder;
+pub(crate) use malloc_counter::{MallocCounter, less_own_chunks};
 pub(crate) use marker_stacks::write_pending_stacks;
 pub(crate) use schedule::Schedule;
 #[cfg(feature = "unwind_benchmark")]

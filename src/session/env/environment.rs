@@ -568,6 +568,7 @@ mod tests {
             signal: 27,
             engine: SamplingEngine::Auto,
             duration,
+            allocation_interval_bytes: 512 << 10,
             active_tab_id: u64::MAX,
             records_overheads: false,
         };

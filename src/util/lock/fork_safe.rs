@@ -109,16 +109,19 @@ pub(crate) fn prepare_to_wait() {
 #[cold]
 fn wait(try_lock: impl Fn() -> bool, park: impl FnOnce()) {
     if is_forked_child() || !MAY_PARK.get() {
-        poll(try_lock);
+        poll(|| try_lock().then_some(()));
     } else {
         park();
     }
 }
 
 /// Tries to take a lock until that succeeds.
-fn poll(try_lock: impl Fn() -> bool) {
+pub(super) fn poll<T>(try_lock: impl Fn() -> Option<T>) -> T {
     let backoff = Backoff::new();
-    while !try_lock() {
+    loop {
+        if let Some(locked) = try_lock() {
+            return locked;
+        }
         if backoff.is_completed() {
             std::thread::sleep(POLL_INTERVAL);
         } else {

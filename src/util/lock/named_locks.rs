@@ -2,7 +2,7 @@
 //!
 //! The order is life cycle → `PsLock` → `ThreadRegistry` → session data (the slot pool and the
 //! session's own lists) → chunk manager → idle unwinders → code ranges → script functions → event
-//! watches. Debug builds assert that a thread takes locks in that order, and at most one of each
+//! watches → counters → live allocations. Debug builds assert that a thread takes locks in that order, and at most one of each
 //! rank. The locks are never poisoned: every critical section leaves its data well formed, even if
 //! it panics. The signal handler takes no lock.
 //!
@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicUsize, Ordering, compiler_fence};
 
 use parking_lot::lock_api;
 
-use crate::util::lock::fork_safe::ForkSafe;
+use crate::util::lock::fork_safe::{ForkSafe, poll};
 
 type Mutex<T> = lock_api::Mutex<ForkSafe<parking_lot::RawMutex>, T>;
 type MutexGuard<'a, T> = lock_api::MutexGuard<'a, ForkSafe<parking_lot::RawMutex>, T>;
@@ -48,6 +48,8 @@ pub(crate) enum LockRank {
     ScriptFunctions = 7,
     EventWatches = 8,
     Counters = 9,
+    /// The last one: a free takes this lock, whatever its thread holds.
+    LiveAllocations = 10,
 }
 
 thread_local! {
@@ -71,6 +73,11 @@ pub(crate) fn is_any_lock_held_on_current_thread() -> bool {
 /// because of [`refuse_calls_of_current_thread`].
 pub(crate) fn holds_any_lock() -> bool {
     HELD_RANKS.get() & !OWN_WORK != 0
+}
+
+/// Returns whether the calling thread holds the lock of this rank.
+pub(crate) fn holds_rank(rank: LockRank) -> bool {
+    HELD_RANKS.get() & (1 << rank as u8) != 0
 }
 
 /// Makes [`is_any_lock_held_on_current_thread`] return true on this thread from now on, so that the
@@ -191,6 +198,19 @@ impl<T> NamedMutex<T> {
     pub(crate) fn lock(&self) -> Guard<'_, T> {
         let held = self.info.enter();
         let inner = self.inner.lock();
+        self.info.set_owner();
+        Guard {
+            info: &self.info,
+            inner,
+            _held: held,
+        }
+    }
+
+    /// Locks like [`Self::lock`], but waits by polling. For a lock that the application's allocator
+    /// takes: the application may be inside `parking_lot`, whose own locks a parking thread takes.
+    pub(crate) fn lock_by_polling(&self) -> Guard<'_, T> {
+        let held = self.info.enter();
+        let inner = poll(|| self.inner.try_lock());
         self.info.set_owner();
         Guard {
             info: &self.info,

@@ -7,6 +7,10 @@
 //! It is `cpu`, or `wall` without CPU times. All values are written, so `ExportOptions::weight`
 //! changes nothing.
 //!
+//! Sampled allocations add the values of a heap profile: `alloc_objects/count`, `alloc_space/bytes`,
+//! `inuse_objects/count` and `inuse_space/bytes`. They are first, or the only ones if the profile has
+//! no samples.
+//!
 //! Labels: `thread` and `thread_id`; `process` and `process_id` if the profile has several;
 //! `label`, the application's labels in the stack, joined by `;`, the outermost first; `marker`,
 //! the name of the innermost interval of the thread's markers that contains the sample; and
@@ -18,6 +22,7 @@
 //! `<`. No frame of the profiler is in the stacks, so none has to be dropped.
 
 mod contexts;
+mod heap;
 mod messages;
 mod profile;
 mod tables;

@@ -277,3 +277,66 @@ fn values_of_a_field_are_limited() {
     let after_all = of_thread.at(&mut contexts, 1_000);
     assert_eq!(contexts.get(after_all).marker, None);
 }
+
+#[test]
+fn sampled_allocations_have_the_values_of_a_heap_profile() {
+    let mut profile = sample_profile();
+    let mut names = ["Native allocation", "size", "memoryAddress", "sampledSize"]
+        .map(|text| profile.intern(text))
+        .into_iter();
+    let mut name = || names.next().expect("a name");
+    let (type_name, size, address, sampled_size) = (name(), name(), name(), name());
+    let stack = profile.threads[0].samples.get(0).stack.expect("a stack");
+    let mut markers = Markers::default();
+    // Bytes, address and size. The last free is of an allocation that is not in the profile.
+    let events = [
+        (1000, 16, 10),
+        (5000, 32, 2500),
+        (-1000, 16, 10),
+        (400, 16, 200),
+        (-70, 64, 7),
+    ];
+    for (time, (bytes, place, sampled)) in (0..).zip(events) {
+        let fields = [
+            (size, FieldValue::Integer(bytes)),
+            (address, FieldValue::Integer(place)),
+            (sampled_size, FieldValue::Integer(sampled)),
+        ];
+        markers.push(Marker {
+            name: type_name,
+            phase: MarkerPhase::Instant,
+            start_ns: Some(time),
+            end_ns: None,
+            category: 0,
+            payload: Some(MarkerPayload {
+                type_name,
+                fields: &fields,
+                stack: Some((stack, time)),
+            }),
+        });
+    }
+    profile.threads[0].markers = markers;
+    let of_heap = |profile: &Profile| -> Vec<Vec<i64>> {
+        let values = profile.sample.iter().map(|sample| sample.value.clone());
+        values.filter(|values| values[0] > 0).collect()
+    };
+    let whole = written(&profile, &ExportOptions::default());
+    assert_eq!(whole.sample_type.len(), 7);
+    assert_eq!(of_heap(&whole), [[104, 6400, 4, 5400, 0, 0, 0]]);
+    // A snapshot of the heap has no samples.
+    for thread in &mut profile.threads {
+        thread.samples = Default::default();
+    }
+    let heap = written(&profile, &ExportOptions::default());
+    let types = heap.sample_type.iter().map(|kind| heap.text(kind.kind));
+    let expected = [
+        "alloc_objects",
+        "alloc_space",
+        "inuse_objects",
+        "inuse_space",
+    ];
+    assert!(types.eq(expected));
+    assert_eq!(of_heap(&heap), [[104, 6400, 4, 5400]]);
+    assert_eq!(heap.sample.len(), 1);
+    assert_eq!(heap.stack(&heap.sample[0]).len(), 4);
+}

@@ -7,6 +7,7 @@ use flate2::write::GzEncoder;
 
 use crate::export::options::ExportOptions;
 use crate::export::write::pprof::contexts::{Context, Contexts};
+use crate::export::write::pprof::heap::{HEAP_VALUES, HeapValues, heap_rows};
 use crate::export::write::pprof::messages::{self, Label};
 use crate::export::write::pprof::tables::Tables;
 use crate::model::{ProfileModel, Sample, StackId, Thread, WeightUnit};
@@ -15,6 +16,10 @@ use crate::util::{NumberMap, ProgressLocation, ProgressLogger, pair_key};
 /// Which values samples have beside the number of samples and the wall time.
 #[derive(Clone, Copy)]
 struct ValueKinds {
+    /// Whether the profile has sampled allocations.
+    heap: bool,
+    /// Whether the profile has samples, or nothing else.
+    samples: bool,
     bytes: bool,
     cpu: bool,
 }
@@ -22,6 +27,7 @@ struct ValueKinds {
 /// The values of the samples with one stack in one context.
 #[derive(Clone, Copy, Default)]
 struct Values {
+    heap: HeapValues,
     samples: i64,
     bytes: i64,
     wall_ns: i64,
@@ -53,7 +59,15 @@ fn write_plain(
     let mut tables = Tables::new(profile, out);
     let threads = options.threads(profile);
     let unit_of = |index: &usize| profile.threads[*index].samples.weight_unit;
+    let heap: Vec<_> = threads
+        .iter()
+        .map(|index| heap_rows(profile, *index))
+        .collect();
+    let has_heap = heap.iter().any(|rows| !rows.is_empty());
+    let mut samples = threads.iter().map(|index| &profile.threads[*index].samples);
     let kinds = ValueKinds {
+        heap: has_heap,
+        samples: !has_heap || samples.any(|samples| !samples.is_empty()),
         bytes: threads
             .iter()
             .any(|index| unit_of(index) == WeightUnit::Bytes),
@@ -61,7 +75,8 @@ fn write_plain(
     };
     write_head(profile, &mut tables, kinds, &threads);
     let mut contexts = Contexts::new(profile);
-    for (progress, index) in progress.loop_sub_loggers(threads, ProgressLocation::Samples) {
+    let threads: Vec<_> = threads.into_iter().zip(heap).collect();
+    for (progress, (index, heap)) in progress.loop_sub_loggers(threads, ProgressLocation::Samples) {
         let thread = &profile.threads[index];
         let rows = merge_samples(profile, thread, &mut contexts, &progress);
         let labels = thread_labels(profile, thread, &mut tables);
@@ -79,6 +94,20 @@ fn write_plain(
             };
             tables.sample(sample)?;
         }
+        for (stack, values) in heap {
+            let mut label = labels.clone();
+            label.extend(stack_label(stack, &mut tables));
+            let sample = messages::Sample {
+                location_id: tables.stack(options, stack),
+                value: Values {
+                    heap: values,
+                    ..Values::default()
+                }
+                .list(kinds),
+                label,
+            };
+            tables.sample(sample)?;
+        }
     }
     tables.finish()
 }
@@ -90,15 +119,25 @@ fn write_head(
     kinds: ValueKinds,
     threads: &[usize],
 ) {
-    let mut types = vec![tables.value_type("samples", "count")];
-    if kinds.bytes {
-        types.push(tables.value_type("space", "bytes"));
+    let mut types = Vec::new();
+    if kinds.heap {
+        let values = HEAP_VALUES.iter();
+        types.extend(values.map(|(name, unit)| tables.value_type(name, unit)));
     }
-    types.push(tables.value_type("wall", "nanoseconds"));
-    if kinds.cpu {
-        types.push(tables.value_type("cpu", "nanoseconds"));
+    if kinds.samples {
+        types.push(tables.value_type("samples", "count"));
+        if kinds.bytes {
+            types.push(tables.value_type("space", "bytes"));
+        }
+        types.push(tables.value_type("wall", "nanoseconds"));
+        if kinds.cpu {
+            types.push(tables.value_type("cpu", "nanoseconds"));
+        }
     }
-    let period_type = tables.value_type("cpu", "nanoseconds");
+    let period_type = match kinds.samples {
+        true => tables.value_type("cpu", "nanoseconds"),
+        false => tables.value_type("space", "bytes"),
+    };
     let (start_ns, end_ns) = profile.meta.session_ns.unwrap_or_else(|| {
         let samples = threads.iter().map(|index| &profile.threads[*index].samples);
         let samples = samples.filter(|samples| !samples.is_empty());
@@ -163,10 +202,17 @@ impl Values {
     }
 
     fn list(&self, kinds: ValueKinds) -> Vec<i64> {
-        let bytes = kinds.bytes.then_some(self.bytes);
-        let cpu = kinds.cpu.then_some(self.cpu_ns);
-        let values = [Some(self.samples), bytes, Some(self.wall_ns), cpu];
-        values.into_iter().flatten().collect()
+        let mut values = Vec::new();
+        if kinds.heap {
+            values.extend(self.heap.0);
+        }
+        if kinds.samples {
+            let bytes = kinds.bytes.then_some(self.bytes);
+            let cpu = kinds.cpu.then_some(self.cpu_ns);
+            let of_samples = [Some(self.samples), bytes, Some(self.wall_ns), cpu];
+            values.extend(of_samples.into_iter().flatten());
+        }
+        values
     }
 }
 

@@ -41,6 +41,7 @@ pub(crate) fn every_type() {
         size: -16,
         memory_address: 32,
         thread_id: thread,
+        sampled_size: 0,
     });
     add(JsAllocation {
         class_name: "Function".into(),

@@ -1,0 +1,40 @@
+//! What the application's allocator allocates and frees.
+//!
+//! # Purpose
+//! Counts the bytes and calls of each thread ([`thread_counts`]), decides which allocations are
+//! sampled ([`poisson`]), and keeps the sampled ones that are alive ([`live`]). [`hook`] is what the
+//! allocator calls.
+//!
+//! # Threads and locks
+//! Each thread counts in a place of its own, without a lock. The list of live allocations has a lock,
+//! which only a sampled allocation and its free take.
+//!
+//! # Imports
+//! `platform`, `types`, `util`
+//!
+//! # Invariants
+//! - A call from inside the profiler's own work is counted, and never sampled.
+//! - A free finds its sampled allocation before the memory goes back to the allocator, so no other
+//!   allocation can have the same address in the list.
+//! - The room knows neither stacks nor markers. `record/allocations.rs` copies the stacks, and
+//!   `sampler/allocation_markers.rs` writes the markers.
+//!
+//! # Read next
+//! `hook.rs`, `thread_counts.rs`, `live.rs`.
+
+mod hook;
+mod live;
+mod poisson;
+mod thread_counts;
+
+pub(crate) use hook::{
+    HookUse, SampledAllocation, begin_allocations, end_allocations, forget_allocations_in_child,
+    is_hook_installed, modes, on_allocated, on_free, uncount_free,
+};
+pub(crate) use live::{
+    AllocationEvent, HeldLive, LiveAllocation, add_event, add_live, dropped_allocations,
+    hold_live_for_fork, live_allocations, take_events,
+};
+pub(crate) use thread_counts::{
+    AllocationCounts, all_counts, count_no_operations_of_current_thread,
+};

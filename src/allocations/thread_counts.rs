@@ -1,0 +1,316 @@
+//! The bytes and calls that each thread has allocated and freed.
+//!
+//! A thread writes a place of its own, so counting needs no atomic read-modify-write. The places of
+//! threads that have ended keep their numbers, and go to new threads, which add to them: what counts
+//! is the sum of all places.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+
+use crossbeam_utils::CachePadded;
+use once_cell::race::OnceBox;
+
+use crate::platform::{AtThreadExit, ThreadExitKey};
+use crate::util::allocator_has;
+
+/// Number of places in a block.
+const PLACES: usize = 64;
+
+/// Sums over the whole process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct AllocationCounts {
+    /// Allocated bytes, less freed ones.
+    pub(crate) bytes: i64,
+    /// Number of allocations and frees.
+    pub(crate) operations: u64,
+}
+
+/// The numbers of one thread, or of all threads that share a place.
+#[derive(Debug)]
+pub(super) struct ThreadCounts {
+    bytes: AtomicI64,
+    operations: AtomicU64,
+    /// Bytes that the thread may still allocate before an allocation is sampled.
+    bytes_to_sample: AtomicI64,
+    /// State of the thread's random numbers; 0 before the first one.
+    random: AtomicU64,
+    is_taken: AtomicBool,
+    sharing: Sharing,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Sharing {
+    /// Only the thread that took the place writes it.
+    OneThread,
+    /// Any thread writes it.
+    Shared,
+}
+
+impl ThreadCounts {
+    const fn new(sharing: Sharing) -> Self {
+        Self {
+            bytes: AtomicI64::new(0),
+            operations: AtomicU64::new(0),
+            bytes_to_sample: AtomicI64::new(0),
+            random: AtomicU64::new(0),
+            is_taken: AtomicBool::new(false),
+            sharing,
+        }
+    }
+
+    /// Adds bytes, and operations.
+    #[inline(always)]
+    pub(super) fn add(&self, bytes: i64, operations: u64) {
+        if self.sharing == Sharing::OneThread {
+            let sum = self.bytes.load(Ordering::Relaxed).wrapping_add(bytes);
+            self.bytes.store(sum, Ordering::Relaxed);
+            let sum = self.operations.load(Ordering::Relaxed);
+            self.operations
+                .store(sum.wrapping_add(operations), Ordering::Relaxed);
+        } else {
+            self.add_shared(bytes, operations);
+        }
+    }
+
+    #[cold]
+    fn add_shared(&self, bytes: i64, operations: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if !is_of_profiler(self) {
+            self.operations.fetch_add(operations, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns whether one of the next `bytes` bytes is chosen. If so, the caller then calls
+    /// [`Self::set_next`].
+    #[inline(always)]
+    pub(super) fn is_chosen(&self, bytes: i64) -> bool {
+        if self.sharing == Sharing::OneThread {
+            let left = self.bytes_to_sample.load(Ordering::Relaxed);
+            let left = left.saturating_sub(bytes);
+            self.bytes_to_sample.store(left, Ordering::Relaxed);
+            left <= 0
+        } else {
+            self.bytes_to_sample.fetch_sub(bytes, Ordering::Relaxed) <= bytes
+        }
+    }
+
+    /// Sets the number of bytes to the next sample. `next` returns it, and changes the state of the
+    /// random numbers. Returns false for the first number of a thread: the bytes before it were not
+    /// chosen by chance.
+    pub(super) fn set_next(&self, next: impl FnOnce(&mut u64) -> i64) -> bool {
+        let before = self.random.load(Ordering::Relaxed);
+        let mut random = match before {
+            // Each place has other numbers.
+            0 => std::ptr::from_ref(self) as u64 | 1,
+            state => state,
+        };
+        let distance = next(&mut random);
+        self.random.store(random.max(1), Ordering::Relaxed);
+        self.bytes_to_sample.store(distance, Ordering::Relaxed);
+        before != 0
+    }
+
+    /// Forgets the distance to the next sample, which depends on the session's interval.
+    fn restart(&self) {
+        self.bytes_to_sample.store(0, Ordering::Relaxed);
+        self.random.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Places for threads. A block stays for the rest of the process.
+#[derive(Debug)]
+struct Block {
+    places: [CachePadded<ThreadCounts>; PLACES],
+    next: OnceBox<Block>,
+}
+
+impl Block {
+    const fn new() -> Self {
+        Self {
+            places: [const { CachePadded::new(ThreadCounts::new(Sharing::OneThread)) }; PLACES],
+            next: OnceBox::new(),
+        }
+    }
+}
+
+static FIRST: Block = Block::new();
+/// The place of threads that cannot have one of their own: while they take one, and while they end.
+static SHARED: CachePadded<ThreadCounts> = CachePadded::new(ThreadCounts::new(Sharing::Shared));
+/// The place of the profiler's threads. Their operations are not counted.
+static OF_PROFILER: CachePadded<ThreadCounts> =
+    CachePadded::new(ThreadCounts::new(Sharing::Shared));
+
+thread_local! {
+    /// The place of this thread. It has no destructor, so destructors of other thread-locals can
+    /// still use it.
+    static OWN: Cell<Option<&'static ThreadCounts>> = const { Cell::new(None) };
+}
+
+/// Gives a place back when its thread ends. A thread-local with a destructor would wait for the
+/// loader, which another thread may hold while it waits for this one.
+static AT_EXIT: ThreadExitKey<ThreadCounts> = ThreadExitKey::new();
+
+impl AtThreadExit for ThreadCounts {
+    fn at_thread_exit(&'static self) {
+        OWN.set(Some(&SHARED));
+        self.is_taken.store(false, Ordering::Release);
+    }
+}
+
+/// Returns the place of the calling thread.
+#[inline(always)]
+pub(super) fn own_counts() -> &'static ThreadCounts {
+    match OWN.get() {
+        Some(own) => own,
+        None => take_place(),
+    }
+}
+
+#[cold]
+fn take_place() -> &'static ThreadCounts {
+    // The allocations of this function itself go there.
+    OWN.set(Some(&SHARED));
+    let Some(place) = free_place() else {
+        return &SHARED;
+    };
+    // Without this, the place would never be given back.
+    if !AT_EXIT.call(place) {
+        place.is_taken.store(false, Ordering::Release);
+        return &SHARED;
+    }
+    OWN.set(Some(place));
+    place
+}
+
+/// Takes a place that no thread has. Makes a block of places if there is none.
+fn free_place() -> Option<&'static ThreadCounts> {
+    let mut block = &FIRST;
+    loop {
+        for place in &block.places {
+            let taken =
+                place
+                    .is_taken
+                    .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
+            if taken.is_ok() {
+                return Some(place);
+            }
+        }
+        block = match block.next.get() {
+            Some(next) => next,
+            // The box cannot be allocated fallibly.
+            None if allocator_has(size_of::<Block>()) => {
+                block.next.get_or_init(|| Box::new(Block::new()))
+            }
+            None => return None,
+        };
+    }
+}
+
+/// Makes the calling thread one of the profiler's: its operations are not counted, and none of its
+/// allocations is sampled.
+pub(crate) fn count_no_operations_of_current_thread() {
+    OWN.set(Some(&OF_PROFILER));
+}
+
+/// Returns whether the calling thread is one of the profiler's.
+pub(super) fn is_of_profiler(counts: &ThreadCounts) -> bool {
+    std::ptr::eq(counts, &*OF_PROFILER)
+}
+
+fn for_each_place(mut visit: impl FnMut(&ThreadCounts)) {
+    visit(&SHARED);
+    visit(&OF_PROFILER);
+    let mut next = Some(&FIRST);
+    while let Some(block) = next {
+        block.places.iter().for_each(|place| visit(place));
+        next = block.next.get();
+    }
+}
+
+/// Returns the sums over all threads. Costs some nanoseconds for each thread that exists or existed
+/// at the same time as others.
+pub(crate) fn all_counts() -> AllocationCounts {
+    let mut sums = AllocationCounts::default();
+    for_each_place(|place| {
+        sums.bytes = sums.bytes.wrapping_add(place.bytes.load(Ordering::Relaxed));
+        let operations = place.operations.load(Ordering::Relaxed);
+        sums.operations = sums.operations.wrapping_add(operations);
+    });
+    sums
+}
+
+/// Prepares for threads to take places.
+pub(super) fn prepare_places() {
+    AT_EXIT.prepare();
+}
+
+/// Lets every thread begin anew with its distance to the next sample.
+pub(super) fn restart_sampling() {
+    for_each_place(ThreadCounts::restart);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn distance_of(counts: &ThreadCounts) -> (bool, bool) {
+        let first = counts.is_chosen(1);
+        (first, counts.set_next(|_| 100))
+    }
+
+    #[test]
+    fn first_distance_of_a_place_samples_nothing() {
+        for sharing in [Sharing::OneThread, Sharing::Shared] {
+            let counts = ThreadCounts::new(sharing);
+            assert_eq!(distance_of(&counts), (true, false));
+            assert!(!counts.is_chosen(99));
+            assert!(counts.is_chosen(1));
+            assert!(counts.set_next(|_| 5));
+            counts.restart();
+            assert_eq!(distance_of(&counts), (true, false));
+        }
+    }
+
+    #[test]
+    fn counts_of_ended_threads_stay_and_their_places_are_used_again() {
+        let count = || {
+            std::thread::spawn(|| {
+                let own = own_counts();
+                own.add(-3, 2);
+                std::ptr::from_ref(own) as usize
+            })
+            .join()
+            .expect("a thread")
+        };
+        prepare_places();
+        let before = all_counts();
+        let places: std::collections::HashSet<_> = (0..200).map(|_| count()).collect();
+        let after = all_counts();
+        // Other tests count nothing: no allocator of this binary calls the hook.
+        assert_eq!(after.bytes - before.bytes, -600);
+        assert_eq!(after.operations - before.operations, 400);
+        assert!(places.len() < 200, "{}", places.len());
+    }
+
+    #[test]
+    fn more_threads_than_places_of_a_block_have_places_of_their_own() {
+        prepare_places();
+        let barrier = std::sync::Barrier::new(2 * PLACES);
+        let places: Vec<_> = std::thread::scope(|scope| {
+            let spawn = |_| {
+                scope.spawn(|| {
+                    let own = std::ptr::from_ref(own_counts()) as usize;
+                    barrier.wait();
+                    own
+                })
+            };
+            let threads: Vec<_> = (0..2 * PLACES).map(spawn).collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().expect("a thread"))
+                .collect()
+        });
+        let distinct: std::collections::HashSet<_> = places.iter().collect();
+        assert_eq!(distinct.len(), places.len());
+    }
+}

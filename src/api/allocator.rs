@@ -1,0 +1,134 @@
+//! The allocator that tells the profiler about the application's memory.
+//!
+//! **Contract** (cited below):
+//! - *same call*: the caller of a method upholds what `GlobalAlloc` asks of it, and the inner
+//!   allocator is asked for the same with the same arguments;
+//! - *freed here*: the hook is told of a free before the inner allocator, and of an allocation after
+//!   it. It does not access the memory.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+
+use crate::api::backend;
+
+/// A global allocator that counts and samples what the program allocates. The work is done by the
+/// allocator inside, which is the system's unless another one is given.
+///
+/// ```
+/// use gekkota::memory::ProfilerAllocator;
+///
+/// #[global_allocator]
+/// static ALLOCATOR: ProfilerAllocator = ProfilerAllocator::system();
+/// # fn main() {}
+/// ```
+///
+/// With another allocator: `ProfilerAllocator::new(tikv_jemallocator::Jemalloc)`.
+///
+/// The features of a session say what is recorded:
+/// - `memory` ([`Features::MEMORY`](crate::Features::MEMORY)): the counter `malloc`, with the bytes
+///   that are allocated and the number of allocations and frees, without the profiler's own buffer.
+///   It begins with 0 when the session begins, and falls below 0 if the program frees more than it
+///   allocates;
+/// - `nativeallocations` ([`Features::NATIVE_ALLOCATIONS`](crate::Features::NATIVE_ALLOCATIONS)):
+///   samples of allocations, with the stacks that allocated and freed them. Each byte has the same
+///   chance to be sampled, once in 512 KiB on average
+///   ([`allocation_interval_bytes`](crate::StartParams::allocation_interval_bytes)). Each sample has
+///   the number of bytes that it stands for, so the sums in the profile estimate the true ones. In
+///   the viewer, choose “Retained memory”, “Allocated memory” or “Deallocated memory” above the call
+///   tree of the main thread, which has the samples of all threads, as in Gecko.
+///   [`profiler_heap_snapshot`](crate::memory::profiler_heap_snapshot) has what is alive now.
+///
+/// A reallocation counts as a free and an allocation. Memory that is not allocated through Rust's
+/// global allocator is not seen: that of C libraries, and that of `mmap`.
+///
+/// May be used on any thread, also in destructors of thread-locals and after a fork. Without a
+/// session: one load more for each call. With `memory`, two or three nanoseconds for an allocation
+/// and its free. A sample takes some microseconds. Idea: Gecko's `ProfilerMemoryHooks` and its native
+/// allocations; the countdown is that of tcmalloc.
+#[doc(alias = "nativeallocations", alias = "memory_hooks")]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProfilerAllocator<A = System>(A);
+
+impl ProfilerAllocator<System> {
+    /// Creates an allocator around the system's.
+    pub const fn system() -> Self {
+        Self(System)
+    }
+}
+
+impl<A> ProfilerAllocator<A> {
+    /// Creates an allocator around another one.
+    pub const fn new(inner: A) -> Self {
+        Self(inner)
+    }
+
+    /// Returns the allocator inside.
+    pub const fn inner(&self) -> &A {
+        &self.0
+    }
+}
+
+/// Tells the hook of an allocation, unless it has failed.
+#[inline(always)]
+fn note_allocated(address: *mut u8, size: usize) {
+    let modes = backend::allocation_modes();
+    if modes.is_off() || address.is_null() {
+        return;
+    }
+    if let Some(sampled) = backend::on_allocated(modes, address as u64, size) {
+        backend::record_allocation(sampled);
+    }
+}
+
+// SAFETY: all memory comes from the inner allocator, which is a `GlobalAlloc`: *same call*.
+unsafe impl<A: GlobalAlloc> GlobalAlloc for ProfilerAllocator<A> {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: *same call*.
+        let address = unsafe { self.0.alloc(layout) };
+        note_allocated(address, layout.size());
+        address
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: *same call*.
+        let address = unsafe { self.0.alloc_zeroed(layout) };
+        note_allocated(address, layout.size());
+        address
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, address: *mut u8, layout: Layout) {
+        let modes = backend::allocation_modes();
+        if !modes.is_off()
+            && let Some(freed) = backend::on_free(modes, address as u64, layout.size())
+        {
+            backend::record_free(freed);
+        }
+        // SAFETY: *same call*, *freed here*.
+        unsafe { self.0.dealloc(address, layout) }
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, address: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        let modes = backend::allocation_modes();
+        if modes.is_off() {
+            // SAFETY: *same call*.
+            return unsafe { self.0.realloc(address, layout, new_size) };
+        }
+        let freed = backend::on_free(modes, address as u64, layout.size());
+        if let Some(freed) = freed {
+            backend::record_free(freed);
+        }
+        // SAFETY: *same call*, *freed here*.
+        let new = unsafe { self.0.realloc(address, layout, new_size) };
+        if new.is_null() {
+            backend::undo_free(layout.size(), freed);
+            return new;
+        }
+        if let Some(sampled) = backend::on_allocated(modes, new as u64, new_size) {
+            backend::record_allocation(sampled);
+        }
+        new
+    }
+}

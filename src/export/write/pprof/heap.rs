@@ -1,0 +1,96 @@
+//! The values of a heap profile, from the markers of sampled allocations and frees.
+//!
+//! Names and order are those of Go's heap profile. A free belongs to the stack that allocated, so
+//! what is in use is what was allocated, less what was freed. A free whose allocation is not in the
+//! profile counts for nothing.
+
+use crate::model::{FieldValue, Marker, ProfileModel, StackId};
+use crate::util::{NumberMap, SharedSort};
+
+/// Types and units of the values, in their order.
+pub(super) const HEAP_VALUES: [(&str, &str); 4] = [
+    ("alloc_objects", "count"),
+    ("alloc_space", "bytes"),
+    ("inuse_objects", "count"),
+    ("inuse_space", "bytes"),
+];
+
+/// The allocations with one stack, in the order of [`HEAP_VALUES`].
+#[derive(Clone, Copy, Default)]
+pub(super) struct HeapValues(pub(super) [i64; 4]);
+
+/// The allocations of a thread's track by stack, in the order of their first allocations.
+pub(super) type HeapRows = Vec<(Option<StackId>, HeapValues)>;
+
+/// An allocation, or with negative bytes a free.
+struct Event {
+    time_ns: i64,
+    address: u64,
+    bytes: i64,
+    objects: i64,
+    stack: Option<StackId>,
+}
+
+impl Event {
+    fn of(profile: &ProfileModel, marker: &Marker<'_>) -> Option<Self> {
+        let payload = marker.payload?;
+        if profile.text(payload.type_name) != "Native allocation" {
+            return None;
+        }
+        let field = |key: &str| {
+            let mut fields = payload.fields.iter();
+            let found = fields.find(|(known, _)| profile.text(*known) == key)?;
+            match found.1 {
+                FieldValue::Integer(number) => Some(number),
+                FieldValue::Number(number) => Some(number as i64),
+                _ => None,
+            }
+        };
+        let bytes = field("size")?;
+        let sampled = field("sampledSize").filter(|size| *size > 0);
+        let objects = sampled.map_or(1.0, |size| (bytes as f64 / size as f64).abs());
+        Some(Self {
+            time_ns: marker.start_ns.or(marker.end_ns)?,
+            address: field("memoryAddress").unwrap_or(0).cast_unsigned(),
+            bytes,
+            objects: objects.round() as i64,
+            stack: payload.stack.map(|(stack, _)| stack),
+        })
+    }
+}
+
+/// Returns the allocations of the thread with this index.
+pub(super) fn heap_rows(profile: &ProfileModel, thread: usize) -> HeapRows {
+    let markers = profile.threads[thread].markers.iter();
+    let mut events: Vec<_> = markers
+        .filter_map(|marker| Event::of(profile, &marker))
+        .collect();
+    // Threads hand over their events one by one, but not in the order of their times.
+    events.shared_sort_by_key(|event| event.time_ns);
+    let mut rows = HeapRows::new();
+    let mut row_of_stack = NumberMap::<usize>::default();
+    // For each address in use, the row, bytes and objects of its allocation.
+    let mut in_use = NumberMap::<(usize, i64, i64)>::default();
+    for event in events {
+        if event.bytes < 0 {
+            if let Some((row, bytes, objects)) = in_use.remove(&event.address) {
+                let [_, _, in_use_objects, in_use_bytes] = &mut rows[row].1.0;
+                *in_use_objects -= objects;
+                *in_use_bytes -= bytes;
+            }
+            continue;
+        }
+        let key = event.stack.map_or(0, |stack| u64::from(stack.0) + 1);
+        let row = *row_of_stack.entry(key).or_insert_with(|| {
+            rows.push((event.stack, HeapValues::default()));
+            rows.len() - 1
+        });
+        let values = &mut rows[row].1.0;
+        let added = [event.objects, event.bytes, event.objects, event.bytes];
+        for (sum, value) in values.iter_mut().zip(added) {
+            *sum = sum.saturating_add(value);
+        }
+        in_use.insert(event.address, (row, event.bytes, event.objects));
+    }
+    rows
+}

@@ -35,6 +35,7 @@ mod memory;
 mod modules;
 #[forbid(unsafe_code)]
 mod output;
+mod perf_event;
 mod pinned_library;
 #[forbid(unsafe_code)]
 mod private_file;

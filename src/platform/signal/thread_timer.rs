@@ -25,26 +25,10 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use nix::sys::resource::{Resource, getrlimit};
 
+use crate::platform::perf_event::{EventAttributes, EventPlace, open_event};
 use crate::platform::sandbox::may_make_uncommon_call;
 use crate::platform::thread::has_own_descriptors;
 use crate::types::ThreadId;
-
-/// The kernel's `struct perf_event_attr`, in its first published version.
-#[repr(C)]
-#[derive(Default)]
-struct EventAttributes {
-    kind: u32,
-    size: u32,
-    config: u64,
-    sample_period: u64,
-    sample_type: u64,
-    read_format: u64,
-    flags: u64,
-    wakeup_events: u32,
-    breakpoint_type: u32,
-    breakpoint_address: u64,
-}
-const _: () = assert!(size_of::<EventAttributes>() == 64);
 
 /// `PERF_TYPE_SOFTWARE`.
 const SOFTWARE: u32 = 1;
@@ -59,8 +43,6 @@ const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
 /// which is free again once the event is mapped. A number near the middle is unlikely to be a
 /// descriptor of the application.
 const MAX_LIMIT: u64 = 1024;
-/// `PERF_FLAG_FD_CLOEXEC`.
-const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
 /// `PERF_EVENT_IOC_ENABLE`.
 const ENABLE: libc::Ioctl = 0x2400;
 const PAGE: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
@@ -115,10 +97,10 @@ impl ThreadTimer {
             wakeup_events: 1,
             ..EventAttributes::default()
         };
-        let event = open_event(&attributes, thread).or_else(|error| {
+        let event = open_timer_event(&attributes, thread).or_else(|error| {
             attributes.flags |= EXCLUDE_KERNEL;
             match error {
-                Errno::EACCES | Errno::EPERM => open_event(&attributes, thread),
+                Errno::EACCES | Errno::EPERM => open_timer_event(&attributes, thread),
                 _ => Err(error),
             }
         })?;
@@ -151,22 +133,8 @@ fn min_descriptor(limit: u64) -> libc::c_int {
 ///
 /// # Errors
 /// The kernel refuses the event, or no such descriptor is free.
-fn open_event(attributes: &EventAttributes, thread: ThreadId) -> nix::Result<OwnedFd> {
-    let (any_cpu, no_group) = (-1, -1);
-    let attributes: *const EventAttributes = attributes;
-    // SAFETY: *kernel's layouts*.
-    let event = Errno::result(unsafe {
-        libc::syscall(
-            libc::SYS_perf_event_open,
-            attributes,
-            thread.to_number(),
-            any_cpu,
-            no_group,
-            CLOSE_ON_EXEC,
-        )
-    })? as i32;
-    // SAFETY: *just opened*.
-    let event = unsafe { OwnedFd::from_raw_fd(event) };
+fn open_timer_event(attributes: &EventAttributes, thread: ThreadId) -> nix::Result<OwnedFd> {
+    let event = open_event(attributes, EventPlace::Thread(thread.to_number()))?;
     let (limit, _) = getrlimit(Resource::RLIMIT_NOFILE)?;
     let high = fcntl(&event, FcntlArg::F_DUPFD_CLOEXEC(min_descriptor(limit)))?;
     // SAFETY: *just opened*.

@@ -27,6 +27,8 @@
 
 mod arch;
 mod clock;
+#[forbid(unsafe_code)]
+mod cpu_frequency;
 mod fork;
 mod identity;
 #[forbid(unsafe_code)]
@@ -38,6 +40,8 @@ mod output;
 mod perf_event;
 mod pinned_library;
 #[forbid(unsafe_code)]
+mod power;
+#[forbid(unsafe_code)]
 mod private_file;
 mod process_end;
 #[forbid(unsafe_code)]
@@ -47,6 +51,8 @@ mod sandbox;
 mod shared_file;
 mod signal;
 mod standard_streams;
+#[forbid(unsafe_code)]
+mod sysfs;
 #[forbid(unsafe_code)]
 pub(crate) mod system_info;
 #[cfg(test)]
@@ -61,6 +67,7 @@ pub(crate) use clock::{
     ProcessStart, calibrate_clock, current_thread_cpu_ns_in_handler, monotonic_now, process_cpu_ns,
     process_start, reset_clock_calibration_in_child, sleep_until, thread_cpu_ns,
 };
+pub(crate) use cpu_frequency::CpuFrequencies;
 pub(crate) use fork::{ForkHooks, install_fork_handlers};
 pub(crate) use identity::{
     current_process_id, current_processor, current_thread_id, has_rights_of_another_user,
@@ -80,6 +87,7 @@ pub(crate) use output::{
     ExistingFile, SpecialFile, TemporaryFile, follow_links, remove_stale_files,
 };
 pub(crate) use pinned_library::pin_own_library;
+pub(crate) use power::{EnergyCounter, EnergyDomain, find_energy_counters};
 pub(crate) use private_file::{OwnFile, open_own_file, read_exe_path, to_path_bytes};
 pub(crate) use process_end::{
     EndRequest, WaitEnd, begin_save, close_gate, die_by_signal, finish_save, install_exit_handler,
@@ -99,6 +107,9 @@ pub(crate) use signal::{
 pub(crate) use standard_streams::{
     StandardStream, is_terminal, note_standard_streams, terminal_columns, write_to_standard,
 };
+pub(crate) use sysfs::SYS_FOLDER;
+#[cfg(test)]
+pub(crate) use sysfs::TestTree;
 pub(crate) use system_info::{current_thread_os_name, system_info, usable_processors};
 #[cfg(test)]
 pub(crate) use test_library::{TestFolder, TestLibrary};

@@ -1,4 +1,4 @@
-//! A file in `/proc` that one thread reads again and again.
+//! A file in `/proc` or `/sys` that one thread reads again and again.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -18,7 +18,7 @@ const MAX_KEPT: i32 = 160;
 /// On a thread with a descriptor table of its own, the file stays open after the first read if few
 /// files are open there. In the application's table it does not stay open.
 #[derive(Debug, Default)]
-pub(super) struct KeptFile(Option<File>);
+pub(in crate::platform) struct KeptFile(Option<File>);
 
 impl KeptFile {
     /// Reads the beginning of the file. `path` returns its path, and is called only to open it.
@@ -31,10 +31,24 @@ impl KeptFile {
         path: impl FnOnce() -> P,
         text: &mut [u8],
     ) -> io::Result<usize> {
+        self.read_below(MAX_KEPT, path, text)
+    }
+
+    /// Like [`KeptFile::read`], but the file stays open only if its descriptor is below
+    /// `first_closed`.
+    ///
+    /// # Errors
+    /// The error of the operating system.
+    pub(in crate::platform) fn read_below<P: AsRef<Path>>(
+        &mut self,
+        first_closed: i32,
+        path: impl FnOnce() -> P,
+        text: &mut [u8],
+    ) -> io::Result<usize> {
         if let Some(file) = &self.0 {
             return file.read_at(text, 0);
         }
-        let numbers_to_keep = first_number_to_close(MAX_KEPT);
+        let numbers_to_keep = first_number_to_close(first_closed);
         if numbers_to_keep == 0 {
             let file = SharedFile::open(OpenOptions::new().read(true), path().as_ref())?;
             return file.read_at(text, 0);

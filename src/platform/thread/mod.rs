@@ -21,9 +21,11 @@ mod thread_exit;
 mod thread_probe;
 
 pub(crate) use channel::{Sender, channel};
+pub(super) use kept_file::KeptFile;
 pub(crate) use other_threads_activity::{
     OtherThreadsActivity, ProcessCpuSum, other_threads_activity_by_rusage,
 };
+pub(super) use own_descriptors::first_number_to_close;
 pub(crate) use own_descriptors::{
     feed_own_descriptors, has_own_descriptors, is_out_of_descriptors, on_own_descriptors,
     use_own_descriptors,

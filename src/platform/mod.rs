@@ -26,6 +26,8 @@
 //! `signal/handler.rs`, then `crate::sampler`.
 
 mod arch;
+#[forbid(unsafe_code)]
+mod availability;
 mod clock;
 #[forbid(unsafe_code)]
 mod cpu_frequency;
@@ -63,6 +65,7 @@ pub(crate) use arch::{
     GENERAL_REGISTERS, Registers, copy_words_in_handler, current_registers, current_stack_pointer,
     registers_in_handler, thread_pointer,
 };
+pub(crate) use availability::lacking_features;
 pub(crate) use clock::{
     ProcessStart, calibrate_clock, current_thread_cpu_ns_in_handler, monotonic_now, process_cpu_ns,
     process_start, reset_clock_calibration_in_child, sleep_until, thread_cpu_ns,

@@ -8,8 +8,8 @@ use crate::backtrace::{preallocate_words, reset_lost_stacks};
 use crate::counters::{for_each_application_counter, forget_dropped_counters};
 use crate::labels::set_closed_stack_hook;
 use crate::platform::{
-    current_process_id, install_handler, is_main_thread, monotonic_now, names_of_other_threads,
-    note_standard_streams, prepare_handler, resolve_sampling_signal,
+    current_process_id, install_handler, is_main_thread, lacking_features, monotonic_now,
+    names_of_other_threads, note_standard_streams, prepare_handler, resolve_sampling_signal,
 };
 use crate::sampler::{
     capture_in_handler, forget_allocation_stacks, less_own_chunks, spawn_sampler,
@@ -28,6 +28,7 @@ use crate::state::{
 use crate::threads::{ThreadRegistry, register_current_thread};
 use crate::types::{
     Features, Generation, ProfilingState, StartError, StartParams, ThreadFilter, ThreadId,
+    UnavailableFeature,
 };
 use crate::unwind::{Unwinder, forget_unregistered_code};
 use crate::util::{PsLock, is_any_lock_held_on_current_thread};
@@ -105,7 +106,7 @@ fn session_settings(params: &StartParams) -> Result<SessionSettings, StartError>
 /// A session with valid settings that has not begun.
 pub(crate) struct SessionPlan {
     settings: SessionSettings,
-    unavailable_features: Features,
+    unavailable_features: Vec<UnavailableFeature>,
     filter: ThreadFilter,
 }
 
@@ -129,20 +130,32 @@ impl SessionPlan {
         }
         Ok(Self {
             settings,
-            unavailable_features: params.features.chosen_unavailable(),
+            unavailable_features: UnavailableFeature::not_in_this_build(
+                params.features.chosen_unavailable(),
+            ),
             filter,
         })
+    }
+
+    /// Leaves out the features that this machine has no data for.
+    fn leave_out_lacking_features(&mut self) {
+        for lack in lacking_features(self.settings.features) {
+            self.settings.features = self.settings.features.without(lack.feature);
+            self.unavailable_features.push(lack);
+        }
     }
 
     /// Starts the session, unless `keeps` decides to keep the running one. The argument of `keeps`
     /// is whether the running session has the same settings.
     pub(crate) fn start_unless(
-        self,
+        mut self,
         keeps: impl Fn(bool) -> bool,
     ) -> Result<StartOutcome, StartError> {
         // Without a lock: installing fork handlers waits for a fork in progress, which may wait for
         // the life-cycle lock.
         ensure_core();
+        // Without a lock: another thread may ask the machine.
+        self.leave_out_lacking_features();
         if let Some(kept) = self.kept_session(&keeps) {
             return Ok(kept);
         }
@@ -220,13 +233,13 @@ impl SessionPlan {
         core_buffer().begin_session(generation, capacity_bytes);
         forget_allocation_stacks();
         session.allocated_at_start = less_own_chunks(begin_allocations(features, interval_bytes));
-        let of_allocator = Features::MEMORY | Features::NATIVE_ALLOCATIONS;
-        let of_allocator = features.without(features.without(of_allocator));
-        if of_allocator != Features::NONE && !is_hook_installed() {
-            session.unavailable_features |= of_allocator;
-            session.log.add(
-                "memory and nativeallocations record nothing: the global allocator is not a ProfilerAllocator",
-            );
+        for feature in [Features::MEMORY, Features::NATIVE_ALLOCATIONS] {
+            if features.contains(feature) && !is_hook_installed() {
+                session.unavailable_features.push(UnavailableFeature {
+                    feature,
+                    reason: "the global allocator is not a ProfilerAllocator".to_owned(),
+                });
+            }
         }
         reset_lost_stacks();
         preallocate_words();

@@ -19,6 +19,7 @@ use crate::state::session_log::SessionLog;
 use crate::symbols::NameCache;
 use crate::types::{
     Features, Generation, KeptLimits, SamplingEngine, ThreadProfilingFeatures, TimeStamp,
+    UnavailableFeature,
 };
 use crate::unwind::{CodeMap, ModuleTable, NamedCode, registered_code};
 use crate::util::{ChangeCount, LockRank, NamedMutex};
@@ -185,7 +186,7 @@ pub(crate) struct Session {
     pub(crate) generation: Generation,
     pub(crate) settings: SessionSettings,
     /// The features that the caller asked for and that record nothing here.
-    pub(crate) unavailable_features: Features,
+    pub(crate) unavailable_features: Vec<UnavailableFeature>,
     pub(crate) process_start: TimeStamp,
     pub(crate) started_at: TimeStamp,
     pub(crate) counters: Vec<&'static CounterDescription>,
@@ -193,6 +194,8 @@ pub(crate) struct Session {
     pub(crate) counters_at_start: Vec<(Arc<ApplicationCounter>, CounterReading)>,
     /// What the application's threads had allocated when the session began.
     pub(crate) allocated_at_start: AllocationCounts,
+    /// The counters of this crate that the sampler has found on this machine.
+    found_counters: NamedMutex<Vec<Arc<CounterDescription>>>,
     pub(crate) counts: SessionCounts,
     pub(crate) overheads: SamplerOverheads,
     pub(crate) pauses: Pauses,
@@ -230,12 +233,13 @@ impl Session {
         Self {
             generation: Generation::next(),
             settings,
-            unavailable_features: Features::NONE,
+            unavailable_features: Vec::new(),
             process_start,
             started_at,
             counters,
             counters_at_start: Vec::new(),
             allocated_at_start: AllocationCounts::default(),
+            found_counters: NamedMutex::new("session counters", LockRank::SessionData, Vec::new()),
             counts: SessionCounts::default(),
             overheads: SamplerOverheads::default(),
             pauses: Pauses::new(counts_cpu),
@@ -306,6 +310,16 @@ impl Session {
 
     pub(crate) fn modules(&self) -> ModuleTable {
         self.modules.lock().clone()
+    }
+
+    /// Adds counters that the sampler has found, before their first values are written.
+    pub(crate) fn add_found_counters(&self, counters: Vec<Arc<CounterDescription>>) {
+        self.found_counters.lock().extend(counters);
+    }
+
+    /// Returns the counters that the sampler has found.
+    pub(crate) fn found_counters(&self) -> Vec<Arc<CounterDescription>> {
+        self.found_counters.lock().clone()
     }
 
     /// Calls `body` with the names that earlier profiles have looked up.

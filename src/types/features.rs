@@ -75,8 +75,8 @@ features! {
     18 MARKERS_ALL_THREADS "markersallthreads" no yes "markers of all threads.";
     19 UNREGISTERED_THREADS "unregisteredthreads" no yes "CPU use of unregistered threads as markers of the main thread.";
     20 PROCESS_CPU "processcpu" yes yes "counters of the process's CPU time and memory.";
-    21 POWER "power" no no "energy counters.";
-    22 CPU_FREQ "cpufreq" no no "CPU frequency markers.";
+    21 POWER "power" no yes "counters of the energy that the machine uses.";
+    22 CPU_FREQ "cpufreq" no yes "markers of the main thread for the frequency of each CPU core.";
     23 BANDWIDTH "bandwidth" no no "a counter of network bytes.";
     24 MEMORY "memory" no yes "a counter of allocated memory; needs ProfilerAllocator.";
     25 TRACING "tracing" no no "every entry and exit of a script function.";
@@ -117,7 +117,10 @@ impl Features {
         Self::from_rows(|row| row.default)
     }
 
-    /// Returns the features that this build can record.
+    /// Returns the features that this build can record. The features `power` and `cpufreq` also
+    /// depend on the machine, which is asked when a session starts with them: a machine without
+    /// energy counters, or a user who may not read them, gets a warning with the reason in the
+    /// profile.
     #[doc(alias = "AvailableFeatures")]
     pub fn available() -> Self {
         if cfg!(has_profiler) {
@@ -140,7 +143,7 @@ impl Features {
         self.adjusted_to(Self::available())
     }
 
-    /// Returns the features of the set that are not available and that the caller chose. A set with
+    /// Returns the features of the set that this build does not have and that the caller chose. A set with
     /// all of Gecko's default features was made from these, so it chooses only the others. The
     /// features that a start by variables adds count as chosen by nobody.
     #[cfg(has_profiler)]
@@ -201,6 +204,33 @@ impl Features {
                 .filter(|row| wanted(row))
                 .fold(0, |bits, row| bits | row.bit),
         )
+    }
+}
+
+/// A feature that was asked for and records nothing here.
+#[cfg(has_profiler)]
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct UnavailableFeature {
+    pub(crate) feature: Features,
+    /// Why, for the user.
+    pub(crate) reason: String,
+}
+
+#[cfg(has_profiler)]
+impl UnavailableFeature {
+    /// Returns the features of the set, all of which this build does not have.
+    pub(crate) fn not_in_this_build(features: Features) -> Vec<Self> {
+        let rows = ROWS.iter().filter(|row| features.0 & row.bit != 0);
+        rows.map(|row| Self {
+            feature: Features(row.bit),
+            reason: "this build of the profiler does not record it".to_owned(),
+        })
+        .collect()
+    }
+
+    /// Returns the name of the feature.
+    pub(crate) fn name(&self) -> &'static str {
+        self.feature.names().next().unwrap_or_default()
     }
 }
 

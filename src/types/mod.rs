@@ -97,6 +97,8 @@ pub use error::{
     ExitProfileError, ReadError, SaveError, StartError, StreamError, SuspendError, UnknownFeature,
 };
 pub use features::Features;
+#[cfg(has_profiler)]
+pub(crate) use features::UnavailableFeature;
 pub(crate) use frame_flags::FrameFlags;
 pub use frame_flags::LabelFlags;
 #[cfg(has_profiler)]

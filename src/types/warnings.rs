@@ -3,6 +3,8 @@
 //! They are made here, and printed in three places: in the report, in the profile's `meta.warnings`,
 //! and on standard error.
 
+use crate::types::features::UnavailableFeature;
+
 /// Title of the section of `meta.extra` about the profiler itself.
 pub(crate) const PROFILER_SECTION: &str = "Profiler";
 /// Labels of values in that section.
@@ -203,15 +205,20 @@ pub(crate) fn unmatched_filters(filters: &[String], threads: &[String]) -> Optio
     })
 }
 
-/// Warns of features that the caller asked for and this build or system does not have.
-pub(crate) fn unavailable_features(names: &[&str]) -> Option<Warning> {
-    (!names.is_empty()).then(|| {
+/// Warns of features that the caller asked for and this build or machine does not have.
+pub(crate) fn unavailable_features(features: &[UnavailableFeature]) -> Option<Warning> {
+    let names: Vec<&str> = features.iter().map(UnavailableFeature::name).collect();
+    let reasons = features.iter();
+    let reasons = reasons.map(|feature| format!("{}: {}", feature.name(), feature.reason));
+    let reasons: Vec<String> = reasons.collect();
+    (!features.is_empty()).then(|| {
         Warning::new(
             "features",
             format!(
-                "the features {} record nothing here: this system does not have what they record; \
-                 MOZ_PROFILER_HELP=1 lists those that it has",
-                names.join(", ")
+                "the features {} record nothing here ({}); MOZ_PROFILER_HELP=1 lists those that are \
+                 available",
+                names.join(", "),
+                reasons.join("; ")
             ),
         )
     })
@@ -232,6 +239,7 @@ pub(crate) fn stripped_program(path: &str) -> Warning {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::features::Features;
 
     fn names(names: &[&str]) -> Vec<String> {
         names.iter().map(ToString::to_string).collect()
@@ -304,7 +312,14 @@ mod tests {
         assert_eq!(unavailable_features(&[]), None);
         let filters = unmatched_filters(&names(&["a", "b"]), &[]).expect("a warning");
         assert!(filters.text.contains("\"a,b\"") && filters.text.contains("there are none"));
-        let features = unavailable_features(&["power", "java"]).expect("a warning");
-        assert!(features.text.contains("power, java"));
+        let power = UnavailableFeature {
+            feature: Features::POWER,
+            reason: "cannot read x".to_owned(),
+        };
+        let java = UnavailableFeature::not_in_this_build(Features::JAVA);
+        let features = unavailable_features(&[&[power], &java[..]].concat()).expect("a warning");
+        let expected = "the features power, java record nothing here (power: cannot read x; java: \
+                        this build of the profiler does not record it); ";
+        assert!(features.text.starts_with(expected), "{}", features.text);
     }
 }

@@ -16,11 +16,12 @@
 //! ignored. Variables with other prefixes (`MOZ_LOG`, `MOZ_BASE_PROFILER_…`, `XPCOM_MEM_BLOAT_LOG`,
 //! …) belong to other systems and are not read.
 
+use crate::platform::lacking_features;
 use crate::session::env::environment_values::{
     Apply, apply_active_tab_id, apply_duration, apply_entries, apply_features,
     apply_features_bitfield, apply_filters, apply_interval, startup_features,
 };
-use crate::types::Features;
+use crate::types::{Features, UnavailableFeature};
 
 /// An environment variable.
 pub(crate) struct Variable {
@@ -123,7 +124,8 @@ impl Variable {
     }
 }
 
-/// Returns the usage of all variables, and the list of features.
+/// Returns the usage of all variables, and the list of features. Asks the machine for those that
+/// depend on it.
 pub(crate) fn help_text() -> String {
     let mut text = "Environment variables of the profiler:\n".to_owned();
     for variable in VARIABLES {
@@ -131,8 +133,15 @@ pub(crate) fn help_text() -> String {
     }
     text += "\nFeatures, with their bits. D: default, S: default for a start by variables, \
         -: other available feature. d, s, x: like D, S and -, but not available here.\n";
+    text + &feature_list(&lacking_features(Features::available()))
+}
+
+/// Returns a line for each feature, with the reason if the machine lacks it.
+fn feature_list(lacking: &[UnavailableFeature]) -> String {
+    let mut text = String::new();
     for (feature, name, description) in Features::described() {
-        let is_available = Features::available().contains(feature);
+        let lack = lacking.iter().find(|lack| lack.feature == feature);
+        let is_available = Features::available().contains(feature) && lack.is_none();
         let mark = match (
             Features::default_set().contains(feature),
             startup_features().contains(feature),
@@ -141,7 +150,9 @@ pub(crate) fn help_text() -> String {
             (false, true) => ['s', 'S'],
             (false, false) => ['x', '-'],
         }[usize::from(is_available)];
-        text += &format!("  {mark} {:>10} \"{name}\" {description}\n", feature.bits());
+        let reason = lack.map_or(String::new(), |lack| format!(" Not here: {}.", lack.reason));
+        let bits = feature.bits();
+        text += &format!("  {mark} {bits:>10} \"{name}\" {description}{reason}\n");
     }
     text
 }
@@ -173,5 +184,24 @@ mod tests {
             text.contains("  x       8192 \"audiocallbacktracing\""),
             "{text}"
         );
+    }
+
+    #[test]
+    fn feature_that_the_machine_lacks_is_listed_with_the_reason() {
+        let lack = UnavailableFeature {
+            feature: Features::POWER,
+            reason: "cannot read x".to_owned(),
+        };
+        let list = feature_list(&[lack]);
+        let lines: Vec<&str> = list
+            .lines()
+            .filter(|line| line.contains("\"power\""))
+            .collect();
+        assert!(
+            matches!(&lines[..], [line] if line.starts_with("  x    2097152 \"power\" ")
+                && line.ends_with(" Not here: cannot read x.")),
+            "{list}"
+        );
+        assert!(feature_list(&[]).contains("  -    2097152 \"power\" "));
     }
 }

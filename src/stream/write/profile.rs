@@ -318,6 +318,14 @@ pub(crate) fn write_log(
                         }
                     });
                 }
+                let unavailable = &source.session.unavailable_features;
+                if !unavailable.is_empty() {
+                    json.key("unavailableFeatures").object(|json| {
+                        for feature in unavailable {
+                            json.key(feature.name()).string(&feature.reason);
+                        }
+                    });
+                }
                 // Functions in these have no names, except in the module's separate debug file.
                 json.key("modulesWithoutNames").array(|json| {
                     for UnreadFile { path, reason, .. } in unread_files {

@@ -22,13 +22,12 @@ pub(crate) fn warnings_about(
     let settings = &source.session.settings;
     let wall_ns = source.taken_at.since_ns(source.session.started_at);
     let interval_ns = settings.interval.as_nanos() as u64;
-    let unavailable: Vec<&str> = source.session.unavailable_features.names().collect();
     let warnings = [
         coverage(source, process, wall_ns),
         missed_ticks(count(source, "missed_ticks"), wall_ns, interval_ns),
         unmatched_filters(&source.unmatched_filters, &names_of_threads(source)),
         has_unregistered_main_thread(source).then(unregistered_main_thread),
-        unavailable_features(&unavailable),
+        unavailable_features(&source.session.unavailable_features),
         stripped(process).filter(|_| wants_names),
     ];
     warnings.into_iter().flatten().collect()

@@ -354,6 +354,8 @@ pub(crate) fn hold_counters_for_fork() -> Guard<'static, ApplicationCounters> {
 #[derive(Clone, Debug)]
 pub(crate) enum KnownCounter {
     Own(&'static CounterDescription),
+    /// A counter of this crate for something that this machine has.
+    Found(Arc<CounterDescription>),
     Application(Arc<ApplicationCounter>),
 }
 
@@ -363,6 +365,7 @@ impl Deref for KnownCounter {
     fn deref(&self) -> &CounterDescription {
         match self {
             Self::Own(description) => description,
+            Self::Found(description) => description,
             Self::Application(counter) => &counter.description,
         }
     }

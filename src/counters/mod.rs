@@ -15,11 +15,12 @@
 //! A counter's value is absolute; the profile shows its growth from sample to sample.
 //!
 //! # Read next
-//! `application_counters.rs`, `process_cpu.rs`, then `crate::sampler`.
+//! `application_counters.rs`, `process_cpu.rs`, `energy.rs`, then `crate::sampler`.
 
 mod allocated_memory;
 mod application_counters;
 mod description;
+mod energy;
 mod process_cpu;
 mod resident_memory;
 
@@ -30,5 +31,6 @@ pub(crate) use application_counters::{
     forget_dropped_counters, hold_counters_for_fork,
 };
 pub(crate) use description::CounterDescription;
+pub(crate) use energy::energy_descriptions;
 pub(crate) use process_cpu::{PROCESS_CPU, sample_process_cpu_ns};
 pub(crate) use resident_memory::RESIDENT_MEMORY;

@@ -42,9 +42,11 @@
 
 mod allocation_markers;
 mod allocation_stacks;
+mod cpu_speed_markers;
 mod encode;
 mod fork_gate;
 mod handler;
+mod main_thread_track;
 mod on_demand;
 mod sampler_thread;
 mod thread;

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -10,17 +11,20 @@ use crate::backtrace::has_pending_stacks;
 use crate::buffer::{ChunkedBuffer, LaneHandle};
 use crate::counters::{PROCESS_CPU, RESIDENT_MEMORY, sample_process_cpu_ns};
 use crate::platform::{
-    HandlerCheck, ProfilerThread, ResidentMemory, WatchedThread, calibrate_clock, check_sandbox,
-    current_process_id, current_thread_cpu_ns_in_handler, ensure_handler, monotonic_now,
-    prepare_sampler_thread, prepare_to_wait_as_loader_call, read_through_pipe, sleep_until,
-    spawn_profiler_thread, use_own_descriptors, watch_loader_calls, with_signals_blocked,
+    HandlerCheck, ProfilerThread, ResidentMemory, SYS_FOLDER, WatchedThread, calibrate_clock,
+    check_sandbox, current_process_id, current_thread_cpu_ns_in_handler, ensure_handler,
+    monotonic_now, prepare_sampler_thread, prepare_to_wait_as_loader_call, read_through_pipe,
+    sleep_until, spawn_profiler_thread, use_own_descriptors, watch_loader_calls,
+    with_signals_blocked,
 };
 use crate::sampler::allocation_markers::write_allocation_events;
 use crate::sampler::allocation_stacks::drop_freed;
+use crate::sampler::cpu_speed_markers::CpuSpeedMarkers;
 use crate::sampler::encode::Tick;
 use crate::sampler::encode::{SampleEncoder, SampleWriter};
 use crate::sampler::thread::ThreadSampler;
 use crate::sampler::thread::{Threads, find_outlived};
+use crate::sampler::tick::EnergySampler;
 use crate::sampler::tick::EvenTicks;
 use crate::sampler::tick::EventProbeRecorder;
 use crate::sampler::tick::MallocCounter;
@@ -52,6 +56,8 @@ const HOUSEKEEPING_INTERVAL_NS: u64 = 1_000_000_000;
 /// threads, which may be long, are made only if there is memory for them. glibc consolidates its
 /// memory whenever 64 KiB or more are freed.
 const TICK_BYTES: usize = 32 << 10;
+/// Memory for what the sampler knows of the machine, in bytes: the paths of 1,024 cores.
+const MACHINE_BYTES: usize = 256 << 10;
 /// Bounds of one sleep step, in ns. A long sleep is split into steps of one interval within these
 /// bounds, so that the sampler notices the end of the session soon.
 const SLEEP_STEPS_NS: std::ops::RangeInclusive<u64> = 2_000_000..=50_000_000;
@@ -175,6 +181,8 @@ struct SamplerThread {
     counters: CounterSampler,
     /// The counter of allocated memory, if the session has it.
     malloc: Option<MallocCounter>,
+    energy: EnergySampler,
+    cpu_speeds: CpuSpeedMarkers,
     next_housekeeping: TimeStamp,
     has_logged_lack_of_memory: bool,
     activity: ActivityHint,
@@ -214,6 +222,8 @@ impl SamplerThread {
             next_counters: TimeStamp(0),
             counters: CounterSampler::default(),
             malloc,
+            energy: EnergySampler::default(),
+            cpu_speeds: CpuSpeedMarkers::default(),
             next_housekeeping: TimeStamp(0),
             has_logged_lack_of_memory: false,
             activity: ActivityHint::default(),
@@ -229,6 +239,7 @@ impl SamplerThread {
             read_through_pipe();
         }
         count_no_operations_of_current_thread();
+        self.find_machine_counters();
         let nice = prepare_sampler_thread();
         self.session.set_sampler_nice(nice);
         let interval_ns = self.interval_ns();
@@ -267,6 +278,27 @@ impl SamplerThread {
                 .all()
                 .for_each(|thread| thread.end(context.tick, context))
         });
+    }
+
+    /// Finds what the session records of the machine. Without memory, that is not recorded, and the
+    /// session's log says so.
+    fn find_machine_counters(&mut self) {
+        let features = self.session.settings.features;
+        let is_asked = [Features::POWER, Features::CPU_FREQ]
+            .iter()
+            .any(|feature| features.contains(*feature));
+        if !is_asked {
+            return;
+        }
+        if allocator_has(MACHINE_BYTES) {
+            let sys = Path::new(SYS_FOLDER);
+            self.energy = EnergySampler::find(&self.session, sys);
+            self.cpu_speeds = CpuSpeedMarkers::find(&self.session, sys);
+        } else {
+            self.session
+                .log
+                .add("no memory to read the machine's energy and frequencies");
+        }
     }
 
     fn interval_ns(&self) -> u64 {
@@ -402,6 +434,7 @@ impl SamplerThread {
             self.threads.all().for_each(|thread| thread.resume(tick));
             self.threads.regroup(tick, true);
             self.next_counters = tick.time;
+            self.energy.skip_pause();
         }
     }
 
@@ -560,6 +593,8 @@ impl SamplerThread {
         }
         self.counters
             .sample(&self.session, now, |row| put.row(&row));
+        self.energy.sample(now, |row| put.row(&row));
+        self.cpu_speeds.add(now, &self.session, &self.lane);
     }
 
     /// Writes the counters that have not changed for some ticks.

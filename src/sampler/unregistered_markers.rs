@@ -7,15 +7,12 @@ use std::collections::HashMap;
 
 use crate::buffer::LaneHandle;
 use crate::markers::built_in::{UnregisteredThreadCPU, UnregisteredThreadLifetime};
-use crate::markers::{
-    MarkerDestination, MarkerEntry, MarkerTiming, NewMarker, ProfilerMarker, TypedPayload,
-};
-use crate::platform::{current_process_id, monotonic_now, thread_cpu_ns};
-use crate::state::{Session, find_thread};
+use crate::markers::{MarkerTiming, ProfilerMarker, TypedPayload};
+use crate::platform::{monotonic_now, thread_cpu_ns};
+use crate::sampler::main_thread_track::MainThreadTrack;
+use crate::state::Session;
 use crate::threads::OffThreadRef;
-use crate::types::{
-    ProfilerTime, ProfilingCategoryPair, ThreadId, ThreadProfilingFeatures, TimeStamp,
-};
+use crate::types::{ProfilerTime, ProfilingCategoryPair, ThreadId, TimeStamp};
 
 /// What the last tick has seen of an unregistered thread.
 #[derive(Debug)]
@@ -38,18 +35,11 @@ impl UnregisteredMarkers {
         &mut self,
         threads: impl Iterator<Item = &'t OffThreadRef>,
         session: &Session,
-        lane: &LaneHandle<'_>,
+        lane: &LaneHandle<'static>,
     ) {
         let now = monotonic_now();
-        let main = ThreadId::from_number(current_process_id().to_number());
-        let Some(main) = find_thread(main) else {
+        let Some(track) = MainThreadTrack::find(session, lane, now).map(Track) else {
             return;
-        };
-        let track = Track {
-            session,
-            lane,
-            main: &main,
-            now,
         };
         let mut gone = std::mem::take(&mut self.watched);
         for thread in threads {
@@ -79,16 +69,11 @@ impl UnregisteredMarkers {
 }
 
 /// Where the markers go.
-struct Track<'a> {
-    session: &'a Session,
-    lane: &'a LaneHandle<'a>,
-    main: &'a OffThreadRef,
-    now: TimeStamp,
-}
+struct Track<'a>(MainThreadTrack<'a>);
 
 impl Track<'_> {
     fn add_cpu(&self, watched: &Watched, ran_ns: u64) {
-        let elapsed_ns = self.now.since_ns(watched.seen_at).max(1);
+        let elapsed_ns = self.0.now.since_ns(watched.seen_at).max(1);
         let marker = UnregisteredThreadCPU {
             thread_id: self.id_of(watched),
             cpu_time_ns: ran_ns,
@@ -119,27 +104,11 @@ impl Track<'_> {
     }
 
     fn put<T: ProfilerMarker + 'static>(&self, watched: &Watched, start: TimeStamp, payload: &T) {
-        let main = self.main.unlocked_const_reader_and_atomic_rw();
-        if main.begin_entry(ThreadProfilingFeatures::MARKERS) != Some(self.session.generation) {
-            return;
-        }
-        let destination = MarkerDestination {
-            session: self.session.generation,
-            thread: self.main.serial(),
-            now: self.now,
-        };
         let thread = watched.thread.unlocked_const_reader_and_atomic_rw();
         let name = format!("tid {} {}", thread.tid().to_number(), thread.name());
         let time = |at: TimeStamp| ProfilerTime::from_monotonic_ns(at.0);
-        let marker = NewMarker {
-            name: &name,
-            category: ProfilingCategoryPair::Profiler(None).indices(),
-            timing: &MarkerTiming::interval(time(start), time(self.now)),
-            stack: 0,
-        };
-        let process_start = self.session.process_start;
-        let payload = TypedPayload::new(payload);
-        let entry = MarkerEntry::new(&destination, process_start, &marker, payload);
-        self.lane.put(self.session.generation, self.now, &entry);
+        let timing = MarkerTiming::interval(time(start), time(self.0.now));
+        let category = ProfilingCategoryPair::Profiler(None);
+        (self.0).put(&name, category, &timing, TypedPayload::new(payload));
     }
 }

@@ -158,7 +158,8 @@ pub(crate) fn freeze_for_heap(main: ThreadId) -> Option<(Arc<Session>, u64, Froz
 /// Returns the counters whose values the buffer may hold.
 fn known_counters(session: &Session) -> Vec<KnownCounter> {
     let own = session.counters.iter().copied().map(KnownCounter::Own);
-    let mut known: Vec<_> = own.collect();
+    let found = session.found_counters().into_iter();
+    let mut known: Vec<_> = own.chain(found.map(KnownCounter::Found)).collect();
     for_each_application_counter(|counter, _| {
         known.push(KnownCounter::Application(Arc::clone(counter)));
     });

@@ -49,8 +49,8 @@ marker_type! {
     #[doc(alias = "CPUSpeedMarker")]
     #[derive(Clone, Copy, PartialEq, Debug)]
     pub struct CPUSpeed {
-        /// Speed in GHz.
-        pub speed: f64 => "CPU Speed (GHz)", String;
+        /// Speed in GHz. A number, so that the viewer can draw it as a graph.
+        pub speed: f64 => "CPU Speed (GHz)", Decimal;
     }
     chart_label = "{marker.data.speed}GHz";
     table_label = "{marker.name} - Speed = {marker.data.speed}GHz";

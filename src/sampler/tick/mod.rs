@@ -3,6 +3,7 @@
 
 mod activity;
 mod counter_sampler;
+mod energy_sampler;
 mod even_ticks;
 mod event_probe_recorder;
 mod malloc_counter;
@@ -14,6 +15,7 @@ mod timers;
 
 pub(crate) use activity::{ActivityHint, IdleChecks};
 pub(crate) use counter_sampler::{CounterSampler, CounterWriter};
+pub(crate) use energy_sampler::EnergySampler;
 pub(crate) use even_ticks::EvenTicks;
 pub(crate) use event_probe_recorder::EventProbeRecorder;
 pub(crate) use malloc_counter::{MallocCounter, less_own_chunks};

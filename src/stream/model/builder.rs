@@ -382,7 +382,7 @@ impl ModelBuilder<'_> {
                 category: counter.category.to_string(),
                 description: counter.description.to_string(),
                 graph: match counter {
-                    KnownCounter::Own(_) => None,
+                    KnownCounter::Own(_) | KnownCounter::Found(_) => None,
                     KnownCounter::Application(_) => Some(CounterGraph {
                         is_level: counter.is_level(),
                         is_bytes: counter.unit == CounterUnit::Bytes,

@@ -298,6 +298,7 @@ pub mod category {
 pub mod counter {
     pub use crate::api::{
         OwnedProfilerCounter, OwnedProfilerCounterTotal, ProfilerCounter, ProfilerCounterTotal,
+        profiler_count_bandwidth_bytes,
     };
     pub use crate::schema::GraphColor;
     pub use crate::types::CounterUnit;

@@ -1,7 +1,8 @@
 //! Counters of the application.
 
 use crate::api::backend;
-use crate::types::{CounterParams, CounterUnit, GraphColor};
+use crate::api::status::profiler_feature_active;
+use crate::types::{CounterParams, CounterUnit, Features, GraphColor};
 
 /// A level that goes up and down, as a track of the profile: jobs that wait, open connections, bytes
 /// in a cache.
@@ -201,5 +202,32 @@ impl OwnedProfilerCounterTotal {
     #[inline]
     pub fn add(&self, number: i64) {
         self.0.add_operation(number);
+    }
+}
+
+static BANDWIDTH: ProfilerCounterTotal =
+    ProfilerCounterTotal::new("bandwidth", "Bandwidth", "bytes sent and received")
+        .with_unit(CounterUnit::Bytes)
+        .with_color(GraphColor::Blue);
+
+/// Adds bytes that the application has sent or received to the counter of the feature `bandwidth`.
+/// Does nothing in a session without it.
+///
+/// ```
+/// use gekkota::counter::profiler_count_bandwidth_bytes;
+///
+/// profiler_count_bandwidth_bytes(1500);
+/// ```
+///
+/// The viewer shows the counter as its track of the bandwidth, with the number of transfers. After a
+/// session with the feature, later sessions have the track, too; without the feature it is empty.
+///
+/// May be called from any thread, but not by a signal handler. Cost: one relaxed load without the
+/// feature, otherwise also that of [`ProfilerCounterTotal::add`]. Idea: Gecko's function of this
+/// name.
+#[inline]
+pub fn profiler_count_bandwidth_bytes(count: i64) {
+    if profiler_feature_active(Features::BANDWIDTH) {
+        BANDWIDTH.add(count);
     }
 }

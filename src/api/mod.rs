@@ -58,6 +58,7 @@ pub use callbacks::{
 pub use code::{CodeRange, profiler_register_code_range, profiler_register_script_code_range};
 pub use counters::{
     OwnedProfilerCounter, OwnedProfilerCounterTotal, ProfilerCounter, ProfilerCounterTotal,
+    profiler_count_bandwidth_bytes,
 };
 pub use event_delay::{
     AutoProfilerEvent, EventDelayProbe, EventLoopWatch, profiler_watch_event_loop,

@@ -14,6 +14,7 @@ mod entered_sandbox;
 mod few_descriptors;
 mod few_processors;
 mod idle_bytes;
+mod machine;
 mod missed;
 mod not_dumpable;
 mod restarted;

@@ -300,7 +300,6 @@ pub mod counter {
         OwnedProfilerCounter, OwnedProfilerCounterTotal, ProfilerCounter, ProfilerCounterTotal,
         profiler_count_bandwidth_bytes,
     };
-    pub use crate::schema::GraphColor;
     pub use crate::types::CounterUnit;
 }
 

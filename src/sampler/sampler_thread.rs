@@ -588,17 +588,28 @@ impl SamplerThread {
                 .into_iter()
                 .for_each(|bytes| put.value(&RESIDENT_MEMORY, now, bytes as i64));
         }
+        self.sample_changing_counters(now);
+        let mut put = CounterWriter::of(&self.session, &self.lane);
+        self.energy.sample(now, |row| put.row(&row));
+        self.cpu_speeds.add(now, &self.session, &self.lane);
+    }
+
+    /// Samples the counters that are read on each tick.
+    fn sample_changing_counters(&mut self, now: TimeStamp) {
+        let mut put = CounterWriter::of(&self.session, &self.lane);
         if let Some(counter) = &mut self.malloc {
             counter.sample(now, |row| put.row(&row));
         }
         self.counters
             .sample(&self.session, now, |row| put.row(&row));
-        self.energy.sample(now, |row| put.row(&row));
-        self.cpu_speeds.add(now, &self.session, &self.lane);
     }
 
-    /// Writes the counters that have not changed for some ticks.
-    fn write_resting_counters(&mut self) {
+    /// Writes the values that these counters have now.
+    fn write_current_counters(&mut self) {
+        let is_paused = self.pauses.is_paused || self.session.pauses.until(&self.pauses).is_some();
+        if !is_paused {
+            self.sample_changing_counters(monotonic_now());
+        }
         let mut put = CounterWriter::of(&self.session, &self.lane);
         if let Some(counter) = &mut self.malloc {
             counter.write_rest(|row| put.row(&row));
@@ -748,7 +759,7 @@ impl SamplerThread {
                 write_pending_stacks(context);
             });
             write_allocation_events(&self.session, &self.lane);
-            self.write_resting_counters();
+            self.write_current_counters();
             self.event_probes.record(&self.session, &self.lane, true);
             self.session.set_written(requested);
         }

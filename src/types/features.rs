@@ -77,10 +77,8 @@ features! {
     20 PROCESS_CPU "processcpu" yes yes "counters of the process's CPU time and memory.";
     21 POWER "power" no yes "counters of the energy that the machine uses.";
     22 CPU_FREQ "cpufreq" no yes "markers of the main thread for the frequency of each CPU core.";
-    23 BANDWIDTH "bandwidth" no no "a counter of network bytes.";
-    24 MEMORY "memory" no yes "a counter of allocated memory; needs ProfilerAllocator.";
     23 BANDWIDTH "bandwidth" no yes "a counter of the network bytes that the application reports.";
-    24 MEMORY "memory" no no "a counter of allocated memory.";
+    24 MEMORY "memory" no yes "a counter of allocated memory; needs ProfilerAllocator.";
     25 TRACING "tracing" no no "every entry and exit of a script function.";
     26 SANDBOX "sandbox" no no "markers of sandbox violations.";
     27 FLOWS "flows" no yes "all flow markers.";

@@ -1,10 +1,11 @@
 //! Counters of the application are in the profile with each change.
 
 use gekkota::counter::{
-    CounterUnit, GraphColor, OwnedProfilerCounter, OwnedProfilerCounterTotal, ProfilerCounter,
+    CounterUnit, OwnedProfilerCounter, OwnedProfilerCounterTotal, ProfilerCounter,
     ProfilerCounterTotal,
 };
 use gekkota::profile::Format;
+use gekkota::schema::GraphColor;
 use gekkota::{ProfilerSession, StartParams, profiler_pause, profiler_resume};
 use serde_json::Value;
 

@@ -125,14 +125,14 @@ impl<'a> Display<'a> {
                 ..plain
             },
             _ => match counter.graph {
-                Some(graph) => plain.as_application_wants(counter, graph),
+                Some(graph) => plain.with_looks_of(counter, graph),
                 None => plain,
             },
         }
     }
 
     /// Returns how a counter of the application is shown.
-    fn as_application_wants(self, counter: &Counter, graph: CounterGraph) -> Self {
+    fn with_looks_of(self, counter: &Counter, graph: CounterGraph) -> Self {
         let (unit, format) = match graph.is_bytes {
             true => ("bytes", "bytes"),
             false => ("", "number"),

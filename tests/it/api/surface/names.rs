@@ -16,10 +16,9 @@ const NAMES: &[(&str, &str)] = &[
          SaveError StartError StartParams Started StreamError ThreadGuard UnknownFeature \
          add_marker add_text_marker add_untyped_marker auto_profiler_label \
          auto_profiler_label_dynamic auto_profiler_marker auto_profiler_marker_text callback \
-         category event_delay file_io gecko_profiler gecko_profiler_category gecko_profiler_fn_label \
-         category counter event_delay gecko_profiler gecko_profiler_category gecko_profiler_fn_label \
-         jit label labeled_future labeled_future_with_dynamic lazy_add_marker marker marker! \
-         marker_type process profile profiler_categories profiler_control_by_signals \
+         category counter event_delay file_io gecko_profiler gecko_profiler_category \
+         gecko_profiler_fn_label jit label labeled_future labeled_future_with_dynamic \
+         lazy_add_marker marker marker! marker_type memory process profile profiler_categories profiler_control_by_signals \
          profiler_ensure_started profiler_feature_active profiler_features_if_active \
          profiler_features_if_active_and_unpaused profiler_get_available_features \
          profiler_get_buffer_info profiler_get_profile profiler_get_start_params profiler_init \
@@ -36,15 +35,17 @@ const NAMES: &[(&str, &str)] = &[
     ),
     ("category", "* HostCategory ProfilingCategory"),
     (
+        "counter",
+        "CounterUnit OwnedProfilerCounter OwnedProfilerCounterTotal ProfilerCounter \
+         ProfilerCounterTotal profiler_count_bandwidth_bytes",
+    ),
+    (
         "event_delay",
         "AutoProfilerEvent EventDelayProbe EventLoopWatch profiler_watch_event_loop",
     ),
     (
         "file_io",
         "AutoProfilerFileIO ProfiledFile add_file_io_marker",
-        "counter",
-        "CounterUnit GraphColor OwnedProfilerCounter OwnedProfilerCounterTotal ProfilerCounter \
-         ProfilerCounterTotal profiler_count_bandwidth_bytes",
     ),
     ("jit", "CodeRange profiler_register_code_range"),
     (
@@ -61,6 +62,7 @@ const NAMES: &[(&str, &str)] = &[
         "AutoProfilerFlowMarker MarkerBacktrace add_text_marker_fmt auto_profiler_flow_marker \
          built_in lazy_add_text_marker lazy_add_untyped_marker profiler_marker_flow_only",
     ),
+    ("memory", "ProfilerAllocator profiler_heap_snapshot"),
     (
         "process",
         "ExitProfileError Page ProcessId profiler_clear_all_pages profiler_current_process_id \

@@ -722,40 +722,55 @@ impl ThreadSampler {
         true
     }
 
-    /// Collects a capture that has arrived: unwinds, merges and writes it. Keeps the state if none
-    /// has arrived.
+    /// Collects a capture that has arrived, and leaves the handler's time out of the thread's CPU
+    /// times. Keeps the state if none has arrived.
     fn collect_capture(
         &mut self,
         slot: &SlotHandle,
         cpu_ns: Option<u64>,
         context: &mut TickContext<'_>,
     ) {
+        if let Some(handler_ns) = self.write_capture(slot, cpu_ns, context) {
+            let own_ns = self.samples.leave_out(handler_ns, cpu_ns);
+            SessionCounts::add(&context.session.counts.stopped_ns, own_ns);
+        }
+    }
+
+    /// Unwinds, merges and writes a capture that has arrived. Returns how long the handler took, in
+    /// ns; `None` if no capture has arrived.
+    fn write_capture(
+        &mut self,
+        slot: &SlotHandle,
+        cpu_ns: Option<u64>,
+        context: &mut TickContext<'_>,
+    ) -> Option<u64> {
         let Some(mut view) = slot.captured() else {
             if slot.phase() == SlotPhase::Idle {
                 // The request was not sent.
                 self.drop_request();
             }
-            return;
+            return None;
         };
         let state = std::mem::take(&mut self.state);
         self.may_block_signal = false;
         self.signal_mask = SignalMask::default();
         let header = *view.header();
+        let handler_ns = Some(header.handler_ns);
         if self.is_better_repeated(slot, &header) {
             drop(view);
             let count = &context.session.counts.repeated_captures;
             state.count_unused_capture(slot, header.time, cpu_ns, context, count);
-            return;
+            return handler_ns;
         }
         if view.enlarge_slot() {
             let count = &context.session.counts.repeated_captures;
             state.count_unused_capture(slot, header.time, cpu_ns, context, count);
-            return;
+            return handler_ns;
         }
         if !context.scratch.try_reserve(&view) {
             let count = &context.session.counts.dropped_samples;
             state.count_unused_capture(slot, header.time, cpu_ns, context, count);
-            return;
+            return handler_ns;
         }
         let captured = captured_by(&view);
         let unwound = unwind_counted(context, |unwinder, native| {
@@ -795,14 +810,14 @@ impl ThreadSampler {
                 SessionCounts::add(&counts.unanswered_ticks, request.ticks());
                 let answered_cpu_ns = match header.cpu_ns {
                     0 => at_answer_ns(request.cpu_ns()),
-                    handler_cpu_ns => Some(handler_cpu_ns),
+                    read_at_end_ns => Some(read_at_end_ns.saturating_sub(header.handler_ns)),
                 };
                 self.samples
                     .write_captured(header.time, answered_cpu_ns, context);
-                return;
+                return handler_ns;
             }
             // Without a request the slot has no capture of this session.
-            ThreadState::Running | ThreadState::Idle(_) => return,
+            ThreadState::Running | ThreadState::Idle(_) => return handler_ns,
         };
         if !context.session.is_stopping() {
             slot.clear_canceled_request();
@@ -832,6 +847,7 @@ impl ThreadSampler {
             // The thread went back to sleep, or is about to.
             self.begin_idle_period(cpu_ns, self.announced_sleep(), context);
         }
+        handler_ns
     }
 
     /// Searches for the bounds of the stack of a thread that has not registered, with what its handler

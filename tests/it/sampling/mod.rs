@@ -6,6 +6,7 @@ mod alternating;
 mod announced;
 mod blocked_signal;
 mod counters;
+mod cpu_sums;
 mod deep_kept;
 mod deep_limit;
 mod engines;

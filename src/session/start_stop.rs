@@ -99,7 +99,7 @@ fn session_settings(params: &StartParams) -> Result<SessionSettings, StartError>
         duration: params.duration,
         allocation_interval_bytes: params.allocation_interval_bytes,
         active_tab_id: params.active_tab_id,
-        records_overheads: environment::records_overheads(),
+        records_overheads: params.record_overheads || environment::records_overheads(),
     })
 }
 

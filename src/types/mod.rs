@@ -134,6 +134,7 @@ pub(crate) use time::TimeStamp;
 pub(crate) use wait::{IDLE_INDEX, Wait};
 #[cfg(has_profiler)]
 pub(crate) use warnings::{
-    BUFFER_MEMORY, PROFILER_SECTION, SAMPLER_CPU, Uncovered, Warning, low_coverage, missed_ticks,
-    stripped_program, unavailable_features, unmatched_filters, unregistered_main_thread,
+    BUFFER_MEMORY, PROFILER_SECTION, SAMPLER_CPU, STOP_TIME, Uncovered, Warning, low_coverage,
+    missed_ticks, stripped_program, unavailable_features, unmatched_filters,
+    unregistered_main_thread,
 };

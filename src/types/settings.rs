@@ -73,6 +73,8 @@ pub struct StartParams {
     pub duration: Option<Duration>,
     /// Id of a browser's tab; 0 for none.
     pub active_tab_id: u64,
+    /// Whether the profile has the cost of each tick of the sampler.
+    pub record_overheads: bool,
     /// The signals that start and stop the profiler from now on; `None` keeps the current setting.
     pub control_signals: Option<ControlSignals>,
 }
@@ -89,6 +91,7 @@ impl Default for StartParams {
             allocation_interval_bytes: 512 << 10,
             duration: None,
             active_tab_id: 0,
+            record_overheads: false,
             control_signals: None,
         }
     }
@@ -138,6 +141,19 @@ impl StartParams {
     #[must_use]
     pub fn active_tab_id(mut self, id: u64) -> Self {
         self.active_tab_id = id;
+        self
+    }
+
+    /// Records the cost of each tick of the sampler, as rows of Gecko's `profilerOverhead` in the
+    /// profile: when it was, and how long each of its steps took. Costs some 15 bytes of the buffer a
+    /// tick.
+    ///
+    /// The statistics of all ticks are in each profile, and in
+    /// [`BufferInfo`](crate::profile::BufferInfo), without this.
+    #[doc(alias = "MOZ_PROFILER_RECORD_OVERHEADS")]
+    #[must_use]
+    pub fn record_overheads(mut self, records: bool) -> Self {
+        self.record_overheads = records;
         self
     }
 

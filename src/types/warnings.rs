@@ -10,6 +10,7 @@ pub(crate) const PROFILER_SECTION: &str = "Profiler";
 /// Labels of values in that section.
 pub(crate) const SAMPLER_CPU: &str = "CPU time of the sampler";
 pub(crate) const BUFFER_MEMORY: &str = "Memory of the buffer";
+pub(crate) const STOP_TIME: &str = "Time in which threads were stopped";
 
 const FILTERS: &str = "filters";
 const MAIN_THREAD: &str = "main thread";

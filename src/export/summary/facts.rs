@@ -11,7 +11,7 @@ use crate::export::options::ExportOptions;
 use crate::export::own_code::OwnCrates;
 use crate::export::paused_ranges::PausedRange;
 use crate::model::{Counter, FunctionId, FunctionKind, ProfileModel, TextId, Thread};
-use crate::types::{BUFFER_MEMORY, PROFILER_SECTION, SAMPLER_CPU};
+use crate::types::{BUFFER_MEMORY, PROFILER_SECTION, SAMPLER_CPU, STOP_TIME};
 use crate::util::{ProgressLocation, ProgressLogger, SharedSort};
 use serde::de::DeserializeOwned;
 
@@ -58,6 +58,8 @@ pub(super) struct Cost {
     /// CPU time of the sampler thread.
     pub(super) cpu_ns: u64,
     pub(super) buffer_bytes: u64,
+    /// Time in which threads were stopped for their samples; `None` in an older profile.
+    pub(super) stopped_ns: Option<u64>,
 }
 
 /// What the summary says.
@@ -250,8 +252,10 @@ fn cost(profile: &ProfileModel) -> Option<Cost> {
         let entry = entries.iter().find(|entry| entry["label"] == label)?;
         entry["value"].as_f64().filter(|value| *value >= 0.0)
     };
+    let ns = |label| Some((value(label)? * 1e6).round() as u64);
     Some(Cost {
-        cpu_ns: (value(SAMPLER_CPU)? * 1e6) as u64,
+        cpu_ns: ns(SAMPLER_CPU)?,
+        stopped_ns: ns(STOP_TIME),
         buffer_bytes: value(BUFFER_MEMORY)? as u64,
     })
 }

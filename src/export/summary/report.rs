@@ -199,9 +199,12 @@ fn head(profile: &ProfileModel, options: &ExportOptions, facts: &Facts<'_>) -> S
     if let Some(cost) = facts.cost {
         let share = share_text(cost.cpu_ns as f64 / (wall_ns as f64).max(1.0));
         let (cpu, bytes) = (time_text(cost.cpu_ns), bytes_text(cost.buffer_bytes));
-        let value = format!(
+        let mut value = format!(
             "{cpu} of CPU time for sampling ({share} of one core), {bytes} of memory for the data"
         );
+        if let Some(stopped_ns) = cost.stopped_ns {
+            value += &format!(", threads stopped for {}", time_text(stopped_ns));
+        }
         head.line("cost", &value);
     }
     let coverage = counted.filter(|_| profile.meta.has_cpu_deltas);

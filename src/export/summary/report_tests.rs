@@ -135,13 +135,15 @@ fn warnings_and_cost_come_from_the_profiler() {
         "extra",
         r#"[{"label":"Program","entries":[]},{"label":"Profiler","entries":[
             {"label":"CPU time of the sampler","format":"duration","value":0.5},
-            {"label":"Memory of the buffer","format":"bytes","value":2500000}]}]"#,
+            {"label":"Memory of the buffer","format":"bytes","value":2500000},
+            {"label":"Time in which threads were stopped","format":"duration","value":0.07}]}]"#,
     );
     let text = summary(&test, &by_cpu());
     let lines = text.lines().filter(|line| line.starts_with("warning "));
     let lines: Vec<&str> = lines.collect();
     assert_eq!(lines, ["warning   first line", "warning   second"]);
-    let cost = "\ncost      500µs of CPU time for sampling (5.0% of one core), 2.5MB of memory";
+    let cost = "\ncost      500µs of CPU time for sampling (5.0% of one core), 2.5MB of memory \
+                for the data, threads stopped for 70.0µs\n";
     assert!(text.contains(cost), "{text}");
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::json::JsonWriter;
 use crate::stream::decode::{ProcessStreamingContext, ProfileSource};
 use crate::stream::resolve::{code_id, library_name};
-use crate::types::{BUFFER_MEMORY, PROFILER_SECTION, SAMPLER_CPU, Warning};
+use crate::types::{BUFFER_MEMORY, PROFILER_SECTION, SAMPLER_CPU, STOP_TIME, Warning};
 
 /// A value, with the format in which the viewer shows it.
 enum Value<'a> {
@@ -87,10 +87,14 @@ pub(super) fn write_extra(json: &mut JsonWriter<'_>, source: &ProfileSource, war
                 .map_or(0, |count| count.1)
         };
         let memory = source.buffer.chunk_memory();
+        let memory_bytes = memory.unreleased_bytes + memory.released_bytes;
         let cpu_ns = count("sampler_cpu_ns");
+        let stopped_ns = count("stopped_ns");
+        let cost = cost_text(cpu_ns, memory_bytes, stopped_ns);
         let session_ns = source.taken_at.since_ns(source.session.started_at);
         let entries = [
             ("Version of gekkota", Value::Text(env!("CARGO_PKG_VERSION"))),
+            ("Cost", Value::Text(&cost)),
             (SAMPLER_CPU, Value::DurationNs(cpu_ns)),
             (
                 "Share of one processor",
@@ -102,13 +106,23 @@ pub(super) fn write_extra(json: &mut JsonWriter<'_>, source: &ProfileSource, war
                 "Missed samples of running threads",
                 Value::Count(count("unanswered_ticks")),
             ),
-            (
-                BUFFER_MEMORY,
-                Value::Bytes(memory.unreleased_bytes + memory.released_bytes),
-            ),
+            (BUFFER_MEMORY, Value::Bytes(memory_bytes)),
+            (STOP_TIME, Value::DurationNs(stopped_ns)),
         ];
         section(json, PROFILER_SECTION, &entries);
     });
+}
+
+/// Returns in one line what the profiler cost the process.
+fn cost_text(cpu_ns: u64, memory_bytes: u64, stopped_ns: u64) -> String {
+    let ms = |ns: u64| ns as f64 / 1e6;
+    format!(
+        "{:.1} ms of CPU time for sampling, {:.1} MB of memory for the data, and threads stopped \
+         for {:.1} ms",
+        ms(cpu_ns),
+        memory_bytes as f64 / 1e6,
+        ms(stopped_ns)
+    )
 }
 
 fn section(json: &mut JsonWriter<'_>, label: &str, entries: &[(&str, Value<'_>)]) {
@@ -125,6 +139,15 @@ fn section(json: &mut JsonWriter<'_>, label: &str, entries: &[(&str, Value<'_>)]
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cost_text_has_the_three_costs_in_one_line() {
+        assert_eq!(
+            cost_text(12_345_678, 2_500_000, 940_000),
+            "12.3 ms of CPU time for sampling, 2.5 MB of memory for the data, and threads stopped \
+             for 0.9 ms"
+        );
+    }
 
     #[test]
     fn number_of_version_ends_before_other_text() {

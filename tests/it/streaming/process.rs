@@ -191,6 +191,14 @@ fn profile_has_the_overhead_of_the_profiler() {
             let cpu_ms = number("CPU time of the sampler");
             let share = cpu_ms / (session_ms[1] - session_ms[0]);
             assert!((number("Share of one processor") - share).abs() < 1e-3);
+            let stopped_ns = (number("Time in which threads were stopped") * 1e6).round();
+            assert_eq!(stopped_ns, read.count("stopped_ns") as f64);
+            let line = value("Cost");
+            let line = line.as_str().expect("a text");
+            assert!(
+                line.starts_with(&format!("{cpu_ms:.1} ms of CPU time")),
+                "{line}"
+            );
             let statistics = read.0["profilerOverhead"]["statistics"].clone();
             (cpu_ms, statistics["overheadPercentage"].as_f64())
         };

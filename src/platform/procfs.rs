@@ -222,6 +222,34 @@ pub(crate) fn parse_resident_pages(text: &[u8]) -> Option<u64> {
     text.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
+/// Parses from a `schedstat` file how long the thread has waited for a processor, in ns; `None` if
+/// the kernel does not measure it, or if the thread has not run yet: then all three numbers are 0.
+pub(crate) fn parse_waited_ns(text: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let mut numbers = text.split_ascii_whitespace().map(str::parse::<u64>);
+    let mut number = || numbers.next()?.ok();
+    let [ran_ns, waited_ns, timeslices] = [number()?, number()?, number()?];
+    (ran_ns > 0 || timeslices > 0).then_some(waited_ns)
+}
+
+/// Parses from a `status` file how often the thread has left its processor to wait for something,
+/// and how often the kernel has taken the processor from it.
+pub(crate) fn parse_switches(text: &[u8]) -> Option<(u64, u64)> {
+    let value = |key: &[u8]| {
+        let mut lines = text.split(|&byte| byte == b'\n');
+        let value = lines.find_map(|line| line.strip_prefix(key))?;
+        std::str::from_utf8(value).ok()?.trim().parse().ok()
+    };
+    let voluntary = value(b"voluntary_ctxt_switches:")?;
+    Some((voluntary, value(b"nonvoluntary_ctxt_switches:")?))
+}
+
+/// Parses from a `status` file whether the thread runs or waits for a processor.
+pub(crate) fn parse_is_runnable(text: &[u8]) -> bool {
+    text.split(|&byte| byte == b'\n')
+        .any(|line| line.starts_with(b"State:\tR"))
+}
+
 /// Returns the path of the file that is mapped at `address`, from the text of a `maps` file.
 pub(crate) fn mapped_file_at(maps: &[u8], address: u64) -> Option<&[u8]> {
     let line = maps.split(|&byte| byte == b'\n').find(|line| {
@@ -405,6 +433,30 @@ mod tests {
         assert!(!may_wait_for_peer(b"running\n") && !may_wait_for_peer(b"-1 0x1 0x2"));
         assert_eq!(parse_sleeps(b"77 (a) S) S 1"), Some(true));
         assert_eq!(parse_sleeps(b"77 (a) D 1"), Some(false));
+    }
+
+    #[test]
+    fn parse_waited_ns_reads_the_second_number() {
+        assert_eq!(
+            parse_waited_ns(b"1426050580 695679575 236\n"),
+            Some(695_679_575)
+        );
+        assert_eq!(parse_waited_ns(b"500 0 1\n"), Some(0));
+        for text in [&b"0 0 0\n"[..], b"", b"1 2", b"1 x 3"] {
+            assert_eq!(parse_waited_ns(text), None);
+        }
+    }
+
+    #[test]
+    fn parse_switches_reads_both_counts() {
+        let text = b"Name:\ta\nvoluntary_ctxt_switches:\t150\nnonvoluntary_ctxt_switches:\t545\n";
+        assert_eq!(parse_switches(text), Some((150, 545)));
+        assert_eq!(parse_switches(&text[..40]), None);
+        assert!(
+            !parse_is_runnable(text) && !parse_is_runnable(b"Name:\ta\nState:\tS (sleeping)\n")
+        );
+        assert!(parse_is_runnable(b"Name:\ta\nState:\tR (running)\n"));
+        assert_eq!(parse_switches(b"nonvoluntary_ctxt_switches:\t545\n"), None);
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::sampler::cpu_speed_markers::CpuSpeedMarkers;
 use crate::sampler::encode::Tick;
 use crate::sampler::encode::{SampleEncoder, SampleWriter};
 use crate::sampler::thread::ThreadSampler;
+use crate::sampler::thread::{SwitchReadings, Threads, find_outlived};
 use crate::sampler::thread::{Threads, find_outlived};
 use crate::sampler::tick::EnergySampler;
 use crate::sampler::tick::EvenTicks;
@@ -190,6 +191,7 @@ struct SamplerThread {
     /// The process's CPU time when the session began, from which the counter counts.
     process_cpu_ns: i64,
     resident_memory: ResidentMemory,
+    switch_readings: SwitchReadings,
 }
 
 impl SamplerThread {
@@ -230,6 +232,7 @@ impl SamplerThread {
             event_probes: EventProbeRecorder::default(),
             process_cpu_ns: sample_process_cpu_ns(),
             resident_memory: ResidentMemory::default(),
+            switch_readings: SwitchReadings::default(),
         }
     }
 
@@ -629,6 +632,11 @@ impl SamplerThread {
         let mut dead = std::mem::take(&mut self.outlived);
         let mut any_woke = false;
         let session = Arc::clone(&self.session);
+        let features = session.settings.features;
+        let mut readings = match features.contains(Features::CONTEXT_SWITCHES) {
+            true => self.switch_readings.allowed_at(self.tick.time),
+            false => 0,
+        };
         self.with_context(|threads, context| {
             let mut step = |thread: &mut ThreadSampler| {
                 // Without memory, a later tick finds the thread dead.
@@ -656,6 +664,12 @@ impl SamplerThread {
                     }
                     any_woke |= !step(thread);
                 }
+            }
+            for thread in &mut threads.active {
+                if readings == 0 || session.is_stopping() {
+                    break;
+                }
+                readings -= u64::from(thread.record_due_switches(context));
             }
             let turn = (number as usize).checked_rem(threads.idle.len());
             if let Some(thread) = turn.and_then(|turn| threads.idle.get_mut(turn)) {
@@ -753,9 +767,10 @@ impl SamplerThread {
         if let Some(requested) = requested.filter(|_| !self.session.is_stopping()) {
             self.unregistered.read_all_names(&self.session);
             self.with_context(|threads, context| {
-                threads
-                    .all()
-                    .for_each(|thread| thread.write_idle_samples(context));
+                threads.all().for_each(|thread| {
+                    thread.write_idle_samples(context);
+                    thread.record_last_switches(context);
+                });
                 write_pending_stacks(context);
             });
             write_allocation_events(&self.session, &self.lane);

@@ -110,6 +110,11 @@ counts! {
     /// Threads whose CPU clock the kernel refuses to read. They have no CPU times, and a signal
     /// interrupts them on every tick, even while they sleep.
     threads_without_clock,
+    /// Threads whose context switches the kernel does not report. Counted with the feature
+    /// `contextswitches` only.
+    threads_without_switches,
+    /// Threads whose waits for a processor the kernel does not report, likewise.
+    threads_without_waits,
     /// Samples of a stack other than the thread's own: a signal stack or the stack of a coroutine,
     /// for example.
     samples_on_other_stacks,

@@ -84,6 +84,7 @@ features! {
     27 FLOWS "flows" no yes "all flow markers.";
     28 JS_SOURCES "jssources" no no "sources of scripts.";
     32 NO_UNREGISTERED_SAMPLING "nounregisteredsampling" no yes "no samples of unregistered threads.";
+    33 CONTEXT_SWITCHES "contextswitches" no yes "context switches of each thread, and its waits for a processor, as markers.";
 }
 
 impl Features {

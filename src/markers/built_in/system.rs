@@ -58,6 +58,34 @@ marker_type! {
     graph = (speed, Bar, Ink);
 }
 
+marker_type! {
+    /// How a thread used its time, and how often it left its processor: the feature
+    /// [`CONTEXT_SWITCHES`](crate::Features::CONTEXT_SWITCHES) adds such a marker to the track of a
+    /// thread that has run, for each 100 ms or more.
+    ///
+    /// `ran`, `waited` and `slept` add up to the length of the marker. The viewer draws `waited` over
+    /// time. These are markers because the viewer shows a marker on the track of its thread. A counter
+    /// would be a track of the process: three for each thread.
+    #[doc(alias = "schedstat")]
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct ContextSwitches {
+        /// Time on a processor, in ns.
+        pub ran: u64 => "Ran", Nanoseconds;
+        /// Time in which the thread could have run and had no processor, in ns; `None` if the kernel
+        /// does not report it.
+        pub waited: Option<u64> => "Waited for a processor", Nanoseconds;
+        /// The rest of the time, in ns: the thread waited for something else. `None` without `waited`.
+        pub slept: Option<u64> => "Slept", Nanoseconds;
+        /// How often the thread left its processor to wait for something.
+        pub voluntary: u64 => "Voluntary switches", Integer;
+        /// How often the kernel took the processor from the thread.
+        pub involuntary: u64 => "Involuntary switches", Integer;
+    }
+    chart_label = "waited {marker.data.waited} for a processor";
+    table_label = "ran {marker.data.ran}, waited {marker.data.waited} for a processor, slept {marker.data.slept}";
+    graph = (waited, Bar, Orange);
+}
+
 /// An interval in which a thread is awake. Its start marker has the core, its end marker the CPU
 /// time used.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -38,4 +38,7 @@ pub(crate) use signal_stack::SignalStack;
 pub(crate) use stack_bounds::{StackBounds, current_stack_bounds};
 pub(crate) use task_list::{TaskList, names_of_other_threads, read_thread_name};
 pub(crate) use thread_exit::{AtThreadExit, ThreadExitKey};
+pub(crate) use thread_probe::{
+    AGE_RESOLUTION_NS, ProbeResult, SwitchCounts, SwitchResult, ThreadProbe,
+};
 pub(crate) use thread_probe::{AGE_RESOLUTION_NS, ProbeResult, ThreadProbe};

@@ -8,7 +8,7 @@ use crate::platform::clock::age_of_start_ns;
 use crate::platform::identity::{current_process_id, thread_exists};
 use crate::platform::procfs::{
     BlockedAt, may_wait_for_peer, parse_all_blocked_signals, parse_blocked, parse_blocked_signals,
-    parse_sleeps, parse_stat,
+    parse_is_runnable, parse_sleeps, parse_stat, parse_switches, parse_waited_ns,
 };
 use crate::platform::thread::kept_file::KeptFile;
 use crate::types::{ThreadId, Wait};
@@ -37,14 +37,39 @@ pub(crate) enum ProbeResult {
     Hidden,
 }
 
-/// A probe of one thread of this process, which reads the thread's files `syscall`, and `stat` or
-/// `status`, in `/proc`.
+/// What the kernel has counted of a thread since the thread began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SwitchCounts {
+    /// How often the thread has left its processor to wait for something.
+    pub(crate) voluntary: u64,
+    /// How often the kernel has taken the processor from the thread.
+    pub(crate) involuntary: u64,
+    /// Time in which the thread could have run and had no processor, in ns; `None` if the kernel does
+    /// not report it. The kernel adds a wait when it ends.
+    pub(crate) waited_ns: Option<u64>,
+    /// Whether the thread runs or waits for a processor now.
+    pub(crate) is_runnable: bool,
+}
+
+/// The answer to the question for a thread's context switches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SwitchResult {
+    Counted(SwitchCounts),
+    /// The thread has exited, or its file cannot be read at the moment.
+    Missing,
+    /// The file cannot be read: see [`ProbeResult::Hidden`].
+    Hidden,
+}
+
+/// A probe of one thread of this process, which reads the thread's files `syscall`, `stat`, `status`
+/// and `schedstat` in `/proc`.
 #[derive(Debug)]
 pub(crate) struct ThreadProbe {
     thread: ThreadId,
     syscall: KeptFile,
     stat: KeptFile,
     status: KeptFile,
+    schedstat: KeptFile,
 }
 
 impl ThreadProbe {
@@ -54,6 +79,7 @@ impl ThreadProbe {
             syscall: KeptFile::default(),
             stat: KeptFile::default(),
             status: KeptFile::default(),
+            schedstat: KeptFile::default(),
         }
     }
 
@@ -103,6 +129,42 @@ impl ThreadProbe {
             _ => None,
         };
         blocked.is_some_and(|blocked| blocked & 1 << (signal - 1) != 0)
+    }
+
+    /// Returns how often the thread has left its processor, and how long it has waited for one. Called
+    /// by the same thread as [`probe`](Self::probe). Cost: some 20 µs if the files are open, otherwise
+    /// 50 µs.
+    pub(crate) fn switches(&mut self) -> SwitchResult {
+        let mut text = [0; STATUS_BYTES];
+        let read = self
+            .status
+            .read(|| file_of(self.thread, "status"), &mut text);
+        let counts = match read {
+            Ok(length) => {
+                let text = &text[..length];
+                parse_switches(text).map(|counts| (counts, parse_is_runnable(text)))
+            }
+            Err(error) if is_temporary(&error) => return SwitchResult::Missing,
+            Err(_) => None,
+        };
+        let Some(((voluntary, involuntary), is_runnable)) = counts else {
+            return match thread_exists(current_process_id(), self.thread) {
+                true => SwitchResult::Hidden,
+                false => SwitchResult::Missing,
+            };
+        };
+        let mut text = [0; FILE_BYTES];
+        let read = self
+            .schedstat
+            .read(|| file_of(self.thread, "schedstat"), &mut text);
+        SwitchResult::Counted(SwitchCounts {
+            voluntary,
+            involuntary,
+            is_runnable,
+            waited_ns: read
+                .ok()
+                .and_then(|length| parse_waited_ns(&text[..length])),
+        })
     }
 
     /// Returns whether the thread sleeps until something happens that is not the work of a disk.
@@ -199,6 +261,31 @@ mod tests {
             probe_sleeping_and_spinning();
         });
         beside_own_descriptors.join().expect("thread");
+    }
+
+    #[test]
+    fn thread_probe_counts_the_switches_of_a_thread() {
+        let mut probe = ThreadProbe::new(current_thread_id());
+        let mut counts = || match probe.switches() {
+            SwitchResult::Counted(counts) => counts,
+            other => panic!("{other:?}"),
+        };
+        let before = counts();
+        for _ in 0..5 {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        let after = counts();
+        assert!(
+            after.voluntary >= before.voluntary + 5,
+            "{before:?} {after:?}"
+        );
+        assert!(after.is_runnable);
+        assert!(after.involuntary >= before.involuntary && after.waited_ns >= before.waited_ns);
+        let no_thread = ThreadId::from_number(i32::MAX);
+        assert_eq!(
+            ThreadProbe::new(no_thread).switches(),
+            SwitchResult::Missing
+        );
     }
 
     #[test]

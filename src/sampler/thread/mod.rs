@@ -7,9 +7,11 @@ mod sample_recorder;
 mod signal_mask;
 #[cfg(test)]
 mod stopped_session_tests;
+mod switch_recorder;
 mod thread_lists;
 mod thread_sampler;
 mod thread_state;
 
+pub(crate) use switch_recorder::SwitchReadings;
 pub(crate) use thread_lists::{Threads, find_outlived};
 pub(crate) use thread_sampler::ThreadSampler;

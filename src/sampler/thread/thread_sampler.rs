@@ -55,12 +55,13 @@ use crate::sampler::thread::identity::Identity;
 use crate::sampler::thread::pending_request::{SignalRequest, TimerRequest, Unanswered};
 use crate::sampler::thread::sample_recorder::SampleRecorder;
 use crate::sampler::thread::signal_mask::{SeenMask, SignalMask};
+use crate::sampler::thread::switch_recorder::SwitchRecorder;
 use crate::sampler::thread::thread_state::ThreadState;
 use crate::sampler::tick::TimerState;
 use crate::sampler::tick::{Scratch, TickContext, captured_by, unwind_counted};
 use crate::state::{Session, SessionCounts};
 use crate::threads::OffThreadRef;
-use crate::types::{ThreadId, TimeStamp};
+use crate::types::{Features, ThreadId, TimeStamp};
 
 /// Maximum CPU time that a thread needs from the end of its handler back to sleep, in ns. Used
 /// where the sampler cannot see whether a thread sleeps.
@@ -130,6 +131,8 @@ pub(crate) struct ThreadSampler {
     seen_cpu_ns: u64,
     seen_at: TimeStamp,
     samples: SampleRecorder,
+    /// `None` if the session does not record context switches.
+    switches: Option<SwitchRecorder>,
 }
 
 impl ThreadSampler {
@@ -177,6 +180,9 @@ impl ThreadSampler {
             timer: TimerState::default(),
             seen_cpu_ns,
             seen_at: TimeStamp(0),
+            switches: (session.settings.features)
+                .contains(Features::CONTEXT_SWITCHES)
+                .then(SwitchRecorder::default),
         }
     }
 
@@ -201,9 +207,13 @@ impl ThreadSampler {
         matches!(self.state, ThreadState::Idle(_))
     }
 
-    /// Returns whether the thread has been idle for long.
+    /// Returns whether the thread has been idle for long, and its context switches are recorded.
     pub(crate) fn is_long_idle(&self, tick: Tick) -> bool {
-        matches!(&self.state, ThreadState::Idle(idle) if idle.is_long(tick))
+        let ThreadState::Idle(idle) = &self.state else {
+            return false;
+        };
+        let has_read = |switches: &SwitchRecorder| switches.has_read(idle.cpu_ns());
+        idle.is_long(tick) && self.switches.as_ref().is_none_or(has_read)
     }
 
     /// Runs one tick of this thread. Ticks of an idle thread may be skipped.
@@ -898,6 +908,9 @@ impl ThreadSampler {
     /// Ends the idle period of a thread that has run: its last sample is on the previous tick.
     fn end_idle_period(&mut self, context: &TickContext<'_>) {
         self.write_idle_until(context.tick_before, context);
+        if let (ThreadState::Idle(idle), Some(switches)) = (&self.state, &mut self.switches) {
+            switches.rest(idle.cpu_ns(), context.tick_before.time);
+        }
         self.state = ThreadState::Running;
     }
 
@@ -952,6 +965,9 @@ impl ThreadSampler {
         }
         self.abandon_request();
         self.samples.pause(cpu_ns, since_then_ns);
+        if let Some(switches) = &mut self.switches {
+            switches.forget();
+        }
     }
 
     /// Resumes sampling on this tick. A thread that has not run during the pause stays idle.
@@ -966,6 +982,35 @@ impl ThreadSampler {
             }
             state => *state = ThreadState::Running,
         }
+    }
+
+    /// Records the thread's context switches if that is due and it has run. Returns whether its files
+    /// were read.
+    pub(crate) fn record_due_switches(&mut self, context: &TickContext<'_>) -> bool {
+        let is_due = |switches: &SwitchRecorder| switches.is_due(context.tick.time);
+        self.switches.as_ref().is_some_and(is_due) && self.record_switches(context)
+    }
+
+    /// Records the thread's context switches since the last reading, so that a profile has them.
+    pub(crate) fn record_last_switches(&mut self, context: &TickContext<'_>) {
+        let has_begun = self
+            .switches
+            .as_ref()
+            .is_some_and(SwitchRecorder::has_begun);
+        if has_begun && !context.pauses.is_paused {
+            self.record_switches(context);
+        }
+    }
+
+    fn record_switches(&mut self, context: &TickContext<'_>) -> bool {
+        let cpu_ns = match &self.state {
+            ThreadState::Idle(idle) => Some(idle.cpu_ns()),
+            _ => thread_cpu_ns(self.tid()),
+        };
+        let Some(switches) = &mut self.switches else {
+            return false;
+        };
+        switches.record(&self.registration, &mut self.probe, cpu_ns, context)
     }
 
     /// Ends the thread's timer and cancels a request that the timer was to answer, so that the next

@@ -1,10 +1,10 @@
 //! The built-in marker types.
 
 use gekkota::marker::built_in::{
-    Awake, CPUSpeed, CompositorScreenshot, DOMEvent, DetectedHang, FileIO, HttpVersion, IPCMarker,
-    IPCSide, IPCStep, JsAllocation, Log, MainThreadLongTask, MediaSample, NativeAllocation,
-    NetworkCache, NetworkMarker, NetworkRedirect, NetworkStatus, PreferenceRead, StackMarker,
-    TextStack, UserTiming, VideoFallingBehind, VideoSinkRender, WakeUpCount,
+    Awake, CPUSpeed, CompositorScreenshot, ContextSwitches, DOMEvent, DetectedHang, FileIO,
+    HttpVersion, IPCMarker, IPCSide, IPCStep, JsAllocation, Log, MainThreadLongTask, MediaSample,
+    NativeAllocation, NetworkCache, NetworkMarker, NetworkRedirect, NetworkStatus, PreferenceRead,
+    StackMarker, TextStack, UserTiming, VideoFallingBehind, VideoSinkRender, WakeUpCount,
 };
 use gekkota::process::ProcessId;
 use gekkota::thread::ThreadId;
@@ -57,6 +57,13 @@ pub(crate) fn every_type() {
         window_height: 480,
     });
     add(CPUSpeed { speed: 3.5 });
+    add(ContextSwitches {
+        ran: 1,
+        waited: Some(2),
+        slept: None,
+        voluntary: 3,
+        involuntary: 4,
+    });
     add(Awake {
         cpu_time_ns: Some(7),
         cpu_id: Some(0),

@@ -147,7 +147,8 @@ impl Profile {
     ///
     /// Of a thread, `sampled` is the number of its samples times the interval, and `cpu` its CPU time.
     /// `off-cpu` is the rest of the time from its first sample to its last one: it waited, or got no
-    /// processor.
+    /// processor. With the feature `contextswitches`, `queued` is the part of it in which it could have
+    /// run and got no processor.
     ///
     /// ```no_run
     /// # fn work() {}

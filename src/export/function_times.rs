@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::export::function_groups::{FunctionGroups, GroupNumbers, Grouping};
 use crate::export::options::{ExportOptions, SampleWeight};
 use crate::export::run_loops::runtime_frames_end;
+use crate::export::switch_totals::SwitchTotals;
 use crate::export::thread_summary::{HotFunction, ThreadSummary};
 use crate::model::{FunctionKind, LABELS_LEFT_OUT, ProfileModel, StackId, TRUNCATED, Thread};
 use crate::util::SharedSort;
@@ -230,11 +231,15 @@ pub(crate) fn summarize(profile: &ProfileModel) -> Vec<ThreadSummary> {
     let summary = |thread: &Thread| {
         let times = counter.count(thread);
         let sampled_ns = profile.meta.interval_ns.saturating_mul(times.all.samples);
+        let switches = SwitchTotals::of(profile, thread);
         ThreadSummary {
             name: thread.name.clone(),
             samples: times.all.samples as usize,
             sampled: Duration::from_nanos(sampled_ns),
             cpu: Duration::from_nanos(times.cpu_ns),
+            waited_for_processor: switches.and_then(|switches| switches.waited()),
+            voluntary_switches: switches.map(|switches| switches.voluntary),
+            involuntary_switches: switches.map(|switches| switches.involuntary),
             truncated_samples: times.truncated_samples as usize,
             functions: hot_functions(&groups, &times, FunctionKind::Native),
             script_functions: hot_functions(&groups, &times, FunctionKind::Script),

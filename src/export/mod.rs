@@ -53,6 +53,8 @@ mod run_loops;
 mod sample_profile;
 #[cfg(has_profiler)]
 mod summary;
+#[cfg(has_profiler)]
+mod switch_totals;
 #[cfg(all(test, has_profiler))]
 mod test_profile;
 mod thread_summary;

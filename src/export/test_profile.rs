@@ -1,8 +1,9 @@
 //! Builds small profiles for the tests of the texts.
 
 use crate::model::{
-    Category, CategoryPair, Frame, Function, FunctionKind, Marker, MarkerPhase, Markers, Module,
-    ModuleId, Process, ProfileModel, Sample, Samples, StackId, Thread,
+    Category, CategoryPair, FieldValue, Frame, Function, FunctionKind, Marker, MarkerPayload,
+    MarkerPhase, Markers, Module, ModuleId, Process, ProfileModel, Sample, Samples, StackId,
+    Thread,
 };
 
 /// A profile whose samples follow each other at its interval.
@@ -119,6 +120,39 @@ impl TestProfile {
             cpu_delta_ns,
             event_delay_ns: None,
             weight: 1,
+        });
+    }
+
+    /// Adds a marker of context switches, with the wait in ns and both numbers of switches.
+    pub(super) fn switches(
+        &mut self,
+        thread: usize,
+        (start_ns, end_ns): (i64, i64),
+        waited_ns: Option<i64>,
+        [voluntary, involuntary]: [i64; 2],
+    ) {
+        let type_name = self.profile.intern("ContextSwitches");
+        let mut field = |key: &str, number| {
+            let key = self.profile.intern(key);
+            (key, FieldValue::Integer(number))
+        };
+        let mut fields = vec![
+            field("voluntary", voluntary),
+            field("involuntary", involuntary),
+        ];
+        fields.extend(waited_ns.map(|ns| field("waited", ns)));
+        let name = self.profile.intern("Context switches");
+        self.profile.threads[thread].markers.push(Marker {
+            name,
+            phase: MarkerPhase::Interval,
+            start_ns: Some(start_ns),
+            end_ns: Some(end_ns),
+            category: 0,
+            payload: Some(MarkerPayload {
+                type_name,
+                fields: &fields,
+                stack: None,
+            }),
         });
     }
 

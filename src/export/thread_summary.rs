@@ -15,6 +15,14 @@ pub struct ThreadSummary {
     pub sampled: Duration,
     /// CPU time of the thread in the samples; zero without the feature `cpu`.
     pub cpu: Duration,
+    /// Time in which the thread could have run and had no processor. `None` without the feature
+    /// `contextswitches`, if the thread has no such marker, or if the kernel does not report it.
+    pub waited_for_processor: Option<Duration>,
+    /// How often the thread left its processor to wait for something. `None` without the feature
+    /// `contextswitches`, or if the thread has no such marker.
+    pub voluntary_switches: Option<u64>,
+    /// How often the kernel took the processor from the thread; `None` likewise.
+    pub involuntary_switches: Option<u64>,
     /// Number of samples whose stack could not be unwound to its root.
     pub truncated_samples: usize,
     /// The functions in the thread's stacks, by self time, the greatest first.

@@ -10,6 +10,7 @@ use crate::export::marker_pairs::MarkerPairs;
 use crate::export::options::ExportOptions;
 use crate::export::own_code::OwnCrates;
 use crate::export::paused_ranges::PausedRange;
+use crate::export::switch_totals::{SwitchTotals, is_of_switches};
 use crate::model::{Counter, FunctionId, FunctionKind, ProfileModel, TextId, Thread};
 use crate::types::{BUFFER_MEMORY, PROFILER_SECTION, SAMPLER_CPU, STOP_TIME};
 use crate::util::{ProgressLocation, ProgressLogger, SharedSort};
@@ -37,6 +38,8 @@ pub(super) struct ThreadRow<'a> {
     pub(super) all: Time,
     pub(super) cpu_ns: u64,
     pub(super) idle_samples: u64,
+    /// Time in which it waited for a processor; `None` if the profile does not say.
+    pub(super) queued_ns: Option<u64>,
     /// Time from the thread's first sample to the end of its last one, without pauses.
     pub(super) lifetime_ns: u64,
     /// The functions with the most self time.
@@ -161,6 +164,7 @@ impl<'a> Facts<'a> {
                 all: times.all,
                 cpu_ns: times.cpu_ns,
                 idle_samples: times.idle_samples,
+                queued_ns: SwitchTotals::of(profile, thread).and_then(|totals| totals.waited_ns),
                 lifetime_ns: lifetime_ns(
                     profile,
                     thread,
@@ -199,6 +203,10 @@ impl<'a> Facts<'a> {
             let Some((start_ns, end_ns)) = pair.start_ns.zip(pair.end_ns) else {
                 continue;
             };
+            // They are as long as the sampler's period.
+            if is_of_switches(profile, &markers.get(pair.first)) {
+                continue;
+            }
             self.interval_count += 1;
             self.markers.push(SlowMarker {
                 duration_ns: end_ns.saturating_sub(start_ns).max(0).unsigned_abs(),

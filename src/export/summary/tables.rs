@@ -54,13 +54,17 @@ fn thread_name(profile: &ProfileModel, index: usize) -> String {
 }
 
 pub(super) fn threads(profile: &ProfileModel, facts: &Facts<'_>) -> Section {
-    let headings = [
+    let mut headings = vec![
         (Right, "samples"),
         (Right, "sampled"),
         (Right, "cpu"),
         (Right, "off-cpu"),
-        (Left, "thread"),
     ];
+    let has_queued = facts.threads.iter().any(|row| row.queued_ns.is_some());
+    if has_queued {
+        headings.push((Right, "queued"));
+    }
+    headings.push((Left, "thread"));
     let mut columns = Columns::new(&headings);
     for row in facts.threads.iter().take(MAX_THREADS) {
         let samples_ns = |count: u64| profile.meta.interval_ns.saturating_mul(count);
@@ -71,7 +75,7 @@ pub(super) fn threads(profile: &ProfileModel, facts: &Facts<'_>) -> Section {
             true => (row.lifetime_ns.max(sampled_ns)).saturating_sub(row.cpu_ns),
             false => samples_ns(row.idle_samples),
         };
-        columns.push(vec![
+        let mut cells = vec![
             row.all.samples.to_string(),
             time_text(sampled_ns),
             if has_cpu {
@@ -80,8 +84,12 @@ pub(super) fn threads(profile: &ProfileModel, facts: &Facts<'_>) -> Section {
                 "-".to_owned()
             },
             time_text(off_cpu_ns),
-            thread_name(profile, row.thread),
-        ]);
+        ];
+        if has_queued {
+            cells.push(row.queued_ns.map_or("-".to_owned(), time_text));
+        }
+        cells.push(thread_name(profile, row.thread));
+        columns.push(cells);
     }
     let (title, all) = ("threads", facts.threads.len());
     Section {

@@ -5,6 +5,7 @@ pub(crate) mod places;
 mod alternating;
 mod announced;
 mod blocked_signal;
+mod context_switches;
 mod counters;
 mod cpu_sums;
 mod deep_kept;

@@ -1,0 +1,89 @@
+//! The context switches of a thread, from the markers that the feature `contextswitches` adds.
+
+use std::time::Duration;
+
+use crate::model::{FieldValue, Marker, ProfileModel, Thread};
+
+/// The type of the markers.
+const TYPE: &str = "ContextSwitches";
+
+/// Sums over the markers of one thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct SwitchTotals {
+    /// Time in which the thread waited for a processor, in ns; `None` if the kernel did not report it.
+    pub(super) waited_ns: Option<u64>,
+    pub(super) voluntary: u64,
+    pub(super) involuntary: u64,
+}
+
+impl SwitchTotals {
+    /// Returns the sums of a thread; `None` if it has no such marker.
+    pub(super) fn of(profile: &ProfileModel, thread: &Thread) -> Option<Self> {
+        let mut totals = None;
+        for marker in thread
+            .markers
+            .iter()
+            .filter(|marker| is_of_switches(profile, marker))
+        {
+            let totals: &mut Self = totals.get_or_insert_default();
+            let fields = marker.payload.map_or(&[][..], |payload| payload.fields);
+            for (key, value) in fields {
+                let value = match *value {
+                    FieldValue::Integer(number) => number.max(0).unsigned_abs(),
+                    FieldValue::Number(number) => number.max(0.0) as u64,
+                    _ => continue,
+                };
+                let sum = match profile.text(*key) {
+                    "waited" => totals.waited_ns.get_or_insert_default(),
+                    "voluntary" => &mut totals.voluntary,
+                    "involuntary" => &mut totals.involuntary,
+                    _ => continue,
+                };
+                *sum = sum.saturating_add(value);
+            }
+        }
+        totals
+    }
+
+    pub(super) fn waited(&self) -> Option<Duration> {
+        self.waited_ns.map(Duration::from_nanos)
+    }
+}
+
+/// Returns whether a marker is one of these.
+pub(super) fn is_of_switches(profile: &ProfileModel, marker: &Marker<'_>) -> bool {
+    let of_type = |type_name| profile.text(type_name) == TYPE;
+    marker
+        .payload
+        .is_some_and(|payload| of_type(payload.type_name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::export::test_profile::TestProfile;
+
+    #[test]
+    fn totals_are_the_sums_over_all_markers_of_the_type() {
+        let mut test = TestProfile::new(1_000_000);
+        let thread = test.thread("main");
+        test.interval(thread, "other", 0, 5);
+        let totals = |test: &TestProfile| SwitchTotals::of(&test.profile, &test.profile.threads[0]);
+        assert_eq!(totals(&test), None);
+        test.switches(thread, (0, 100), None, [1, 2]);
+        let without_waits = SwitchTotals {
+            waited_ns: None,
+            voluntary: 1,
+            involuntary: 2,
+        };
+        assert_eq!(totals(&test), Some(without_waits));
+        test.switches(thread, (100, 200), Some(30), [10, 20]);
+        test.switches(thread, (200, 300), Some(5), [0, 0]);
+        let all = SwitchTotals {
+            waited_ns: Some(35),
+            voluntary: 11,
+            involuntary: 22,
+        };
+        assert_eq!(totals(&test), Some(all));
+    }
+}

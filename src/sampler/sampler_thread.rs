@@ -24,7 +24,6 @@ use crate::sampler::encode::Tick;
 use crate::sampler::encode::{SampleEncoder, SampleWriter};
 use crate::sampler::thread::ThreadSampler;
 use crate::sampler::thread::{SwitchReadings, Threads, find_outlived};
-use crate::sampler::thread::{Threads, find_outlived};
 use crate::sampler::tick::EnergySampler;
 use crate::sampler::tick::EvenTicks;
 use crate::sampler::tick::EventProbeRecorder;

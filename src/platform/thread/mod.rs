@@ -41,4 +41,3 @@ pub(crate) use thread_exit::{AtThreadExit, ThreadExitKey};
 pub(crate) use thread_probe::{
     AGE_RESOLUTION_NS, ProbeResult, SwitchCounts, SwitchResult, ThreadProbe,
 };
-pub(crate) use thread_probe::{AGE_RESOLUTION_NS, ProbeResult, ThreadProbe};

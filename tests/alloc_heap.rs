@@ -11,8 +11,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use common::{Read, one_loop};
 use gekkota::memory::{ProfilerAllocator, profiler_heap_snapshot};
-use gekkota::profile::Format;
-use gekkota::{Features, Profile, ProfilerSession, StartParams};
+use gekkota::{Features, Profile, ProfilerSession, StartParams, profiler_pause, profiler_resume};
 use serde_json::Value;
 
 #[global_allocator]
@@ -215,19 +214,63 @@ fn each_free_of_a_sampled_allocation_is_recorded_once() {
 }
 
 #[test]
-fn pprof_has_the_values_of_a_heap_profile() {
+fn frees_during_a_pause_and_restarts_are_seen() {
     let _alone = alone();
-    let session = session(Features::NATIVE_ALLOCATIONS, 64 << 10);
-    let kept = leaks(100, 100_000);
-    churns(100, 100_000);
-    one_loop();
-    let heap = profiler_heap_snapshot().expect("a snapshot");
-    drop(kept);
-    drop(session);
-    let mut text = Vec::new();
-    heap.write(Format::Text, &mut text).expect("a text");
-    let alive = events(&heap);
-    assert_near(bytes_of(&alive, "leaks"), 10_000_000, 0.4);
+    let ends = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ends.load(std::sync::atomic::Ordering::Relaxed) {
+                churns(10, 10_000);
+            }
+        });
+        for _ in 0..10 {
+            let session = session(Features::MEMORY | Features::NATIVE_ALLOCATIONS, 1024);
+            let before = leaks(100, 20_000);
+            profiler_pause();
+            drop(before);
+            let during = leaks(100, 20_000);
+            profiler_resume();
+            one_loop();
+            let alive = events(&profiler_heap_snapshot().expect("a snapshot"));
+            assert_eq!(
+                bytes_of(&alive, "leaks"),
+                0,
+                "nothing is sampled in a pause"
+            );
+            drop(during);
+            drop(session);
+        }
+        ends.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn forked_child_has_a_session_of_its_own() {
+    let _alone = alone();
+    let parents = session(Features::NATIVE_ALLOCATIONS, 1024);
+    let ends = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Holds the locks of the live allocations and of their stacks most of the time.
+        scope.spawn(|| {
+            while !ends.load(std::sync::atomic::Ordering::Relaxed) {
+                drop(leaks(100, 5000));
+                drop(profiler_heap_snapshot());
+            }
+        });
+        for _ in 0..10 {
+            common::assert_in_forked_child(|| {
+                let session = session(Features::NATIVE_ALLOCATIONS, 1024);
+                let kept = leaks(10, 20_000);
+                one_loop();
+                let alive = events(&profiler_heap_snapshot().expect("a snapshot"));
+                drop(kept);
+                drop(session);
+                (150_000..300_000).contains(&bytes_of(&alive, "leaks"))
+            });
+        }
+        ends.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    drop(parents);
 }
 
 thread_local! {

@@ -6,25 +6,29 @@
 
 use std::cell::Cell;
 use std::hint::black_box;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-use crate::allocations::live::{LiveAllocation, forget_live, may_be_live, take_live};
+use crate::allocations::live::{
+    LiveAllocation, forget_live, forget_live_in_child, may_be_live, prepare_live, take_live,
+};
 use crate::allocations::poisson::{estimated_bytes, next_distance};
 use crate::allocations::thread_counts::{
-    AllocationCounts, ThreadCounts, all_counts, is_of_profiler, own_counts, prepare_places,
-    restart_sampling,
+    AllocationCounts, ThreadCounts, all_counts, free_places_of_other_threads, is_of_profiler,
+    own_counts, prepare_places, restart_sampling,
 };
+use crate::platform::{KeptErrno, monotonic_now};
 use crate::types::Features;
-use crate::util::{LockRank, holds_rank, is_any_lock_held_on_current_thread};
+use crate::util::is_any_lock_held_on_current_thread;
 
 /// What the running session records of allocations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct AllocationModes(u8);
 
 impl AllocationModes {
-    const NONE: Self = Self(0);
     const COUNT: u8 = 1;
     const SAMPLE: u8 = 2;
+    /// Asks whether the hook is called, while no session records allocations.
+    const PROBE: u8 = 4;
 
     fn of(features: Features) -> Self {
         let samples = features.contains(Features::NATIVE_ALLOCATIONS);
@@ -45,6 +49,8 @@ impl AllocationModes {
 }
 
 static MODES: AtomicU8 = AtomicU8::new(0);
+/// Whether the hook was called during the last probe.
+static IS_PROBED: AtomicBool = AtomicBool::new(false);
 /// Mean number of bytes from one sample to the next.
 static INTERVAL: AtomicU64 = AtomicU64::new(1);
 
@@ -87,6 +93,7 @@ pub(crate) struct SampledAllocation {
     pub(crate) size: u64,
     pub(crate) estimated_bytes: u64,
     pub(crate) in_use: HookUse,
+    pub(crate) errno: KeptErrno,
 }
 
 /// Counts an allocation that has succeeded. Returns it if it is chosen as a sample.
@@ -96,6 +103,10 @@ pub(crate) fn on_allocated(
     address: u64,
     size: usize,
 ) -> Option<SampledAllocation> {
+    if modes.0 == AllocationModes::PROBE {
+        answer_probe();
+        return None;
+    }
     let counts = own_counts();
     counts.add(size as i64, 1);
     if modes.samples() && counts.is_chosen(size as i64) {
@@ -107,6 +118,8 @@ pub(crate) fn on_allocated(
 #[cold]
 #[inline(never)]
 fn choose(counts: &ThreadCounts, address: u64, size: usize) -> Option<SampledAllocation> {
+    // The caller of an allocator may look at `errno` afterwards.
+    let errno = KeptErrno::new();
     let interval = INTERVAL.load(Ordering::Relaxed);
     let next = |random: &mut u64| next_distance(random, interval);
     let was_distance = counts.set_next(next);
@@ -125,6 +138,7 @@ fn choose(counts: &ThreadCounts, address: u64, size: usize) -> Option<SampledAll
         size: size as u64,
         estimated_bytes: estimated_bytes(size as u64, interval),
         in_use: HookUse::begin()?,
+        errno,
     })
 }
 
@@ -136,6 +150,9 @@ pub(crate) fn on_free(
     address: u64,
     size: usize,
 ) -> Option<(u64, LiveAllocation)> {
+    if modes.0 == AllocationModes::PROBE {
+        return None;
+    }
     own_counts().add((size as i64).wrapping_neg(), 1);
     if modes.samples() && may_be_live(address) {
         return find(address);
@@ -146,32 +163,33 @@ pub(crate) fn on_free(
 #[cold]
 #[inline(never)]
 fn find(address: u64) -> Option<(u64, LiveAllocation)> {
-    // The list's own memory is never sampled.
-    if holds_rank(LockRank::LiveAllocations) {
-        return None;
-    }
+    let _errno = KeptErrno::new();
     take_live(address).map(|allocation| (address, allocation))
 }
 
 /// Takes back the count of a free: the allocator could not move the memory, so it is still allocated.
 pub(crate) fn uncount_free(size: usize) {
-    own_counts().add(size as i64, 0);
+    own_counts().add(size as i64, 1u64.wrapping_neg());
 }
 
 /// Begins to count and sample for a session with these features. The bytes between two samples are
-/// `interval` on average. Returns what has been counted before.
+/// `interval` on average. Returns what has been counted before. Without memory for samples, begins
+/// without them.
 pub(crate) fn begin_allocations(features: Features, interval: u64) -> AllocationCounts {
-    let modes = AllocationModes::of(features);
-    INTERVAL.store(interval.max(1), Ordering::Relaxed);
-    if modes.samples() {
-        forget_live();
-        restart_sampling();
-    }
+    let mut modes = AllocationModes::of(features);
     if !modes.is_off() {
         prepare_places();
     }
+    INTERVAL.store(interval.max(1), Ordering::Relaxed);
+    if modes.samples() {
+        if prepare_live() {
+            restart_sampling(monotonic_now().0);
+        } else {
+            modes = AllocationModes(modes.0 & !AllocationModes::SAMPLE);
+        }
+    }
     let before = all_counts();
-    MODES.store(modes.0, Ordering::Relaxed);
+    MODES.store(modes.0, Ordering::Release);
     before
 }
 
@@ -184,13 +202,38 @@ pub(crate) fn end_allocations() {
 }
 
 /// Ends counting and sampling in the child of a fork. Takes no lock.
-pub(crate) fn forget_allocations_in_child() {
-    MODES.store(AllocationModes::NONE.0, Ordering::Relaxed);
+pub(crate) fn end_allocations_in_child() {
+    MODES.store(0, Ordering::Relaxed);
 }
 
-/// Returns whether the program's allocator calls this hook. Ask while the session counts or samples.
+/// Forgets the parent's threads and samples in the child of a fork.
+pub(crate) fn forget_allocations_in_child() {
+    free_places_of_other_threads();
+    forget_live_in_child();
+}
+
+/// Returns whether the program's allocator calls this hook. Costs an allocation.
 pub(crate) fn is_hook_installed() -> bool {
-    let before = all_counts().operations;
+    let set = |from, to| {
+        let set = MODES.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
+        set.is_ok()
+    };
+    while !set(0, AllocationModes::PROBE) {
+        // Only a program with the hook has modes. Another thread may be asking the same.
+        if MODES.load(Ordering::Relaxed) & !AllocationModes::PROBE != 0 {
+            return true;
+        }
+        std::thread::yield_now();
+    }
+    IS_PROBED.store(false, Ordering::Relaxed);
     drop(black_box(Box::new(0u64)));
-    all_counts().operations != before
+    set(AllocationModes::PROBE, 0);
+    IS_PROBED.load(Ordering::Relaxed)
+}
+
+/// Answers [`is_hook_installed`].
+#[cold]
+#[inline(never)]
+fn answer_probe() {
+    IS_PROBED.store(true, Ordering::Relaxed);
 }

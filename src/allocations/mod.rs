@@ -7,7 +7,7 @@
 //!
 //! # Threads and locks
 //! Each thread counts in a place of its own, without a lock. The list of live allocations has a lock,
-//! which only a sampled allocation and its free take.
+//! which sampled allocations, their frees, the sampler and snapshots take, and a few other frees.
 //!
 //! # Imports
 //! `platform`, `types`, `util`
@@ -28,12 +28,12 @@ mod poisson;
 mod thread_counts;
 
 pub(crate) use hook::{
-    HookUse, SampledAllocation, begin_allocations, end_allocations, forget_allocations_in_child,
-    is_hook_installed, modes, on_allocated, on_free, uncount_free,
+    HookUse, SampledAllocation, begin_allocations, end_allocations, end_allocations_in_child,
+    forget_allocations_in_child, is_hook_installed, modes, on_allocated, on_free, uncount_free,
 };
 pub(crate) use live::{
-    AllocationEvent, HeldLive, LiveAllocation, add_event, add_live, dropped_allocations,
-    hold_live_for_fork, live_allocations, take_events,
+    AllocationEvent, LiveAllocation, add_free, add_live, dropped_allocations, live_allocations,
+    swap_events,
 };
 pub(crate) use thread_counts::{
     AllocationCounts, all_counts, count_no_operations_of_current_thread,

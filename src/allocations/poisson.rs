@@ -21,7 +21,8 @@ pub(crate) fn next_distance(random: &mut u64, interval: u64) -> i64 {
     // From the upper 53 bits, a number above 0 and at most 1.
     let uniform = ((next_random(random) >> 11) + 1) as f64 / (1u64 << 53) as f64;
     let distance = -uniform.ln() * interval as f64;
-    (distance as i64).max(1)
+    // Rounded up, so that a sample of `size` bytes has exactly its probability.
+    (distance.ceil() as i64).max(1)
 }
 
 /// Returns the next number of a SplitMix64 generator.

@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 use once_cell::race::OnceBox;
 
-use crate::platform::{AtThreadExit, ThreadExitKey};
+use crate::platform::{AtThreadExit, KeptErrno, ThreadExitKey, current_thread_id, is_own_thread};
 use crate::util::allocator_has;
 
 /// Number of places in a block.
-const PLACES: usize = 64;
+const PLACES: usize = 16;
 
 /// Sums over the whole process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -32,7 +32,9 @@ pub(super) struct ThreadCounts {
     operations: AtomicU64,
     /// Bytes that the thread may still allocate before an allocation is sampled.
     bytes_to_sample: AtomicI64,
-    /// State of the thread's random numbers; 0 before the first one.
+    /// Whether the thread has such a number.
+    has_distance: AtomicBool,
+    /// State of the random numbers of the place; 0 before the first one.
     random: AtomicU64,
     is_taken: AtomicBool,
     sharing: Sharing,
@@ -52,6 +54,7 @@ impl ThreadCounts {
             bytes: AtomicI64::new(0),
             operations: AtomicU64::new(0),
             bytes_to_sample: AtomicI64::new(0),
+            has_distance: AtomicBool::new(false),
             random: AtomicU64::new(0),
             is_taken: AtomicBool::new(false),
             sharing,
@@ -80,8 +83,8 @@ impl ThreadCounts {
         }
     }
 
-    /// Returns whether one of the next `bytes` bytes is chosen. If so, the caller then calls
-    /// [`Self::set_next`].
+    /// Returns whether one of the next `bytes` bytes is chosen. If so, the caller calls
+    /// [`Self::set_next`] afterwards.
     #[inline(always)]
     pub(super) fn is_chosen(&self, bytes: i64) -> bool {
         if self.sharing == Sharing::OneThread {
@@ -98,24 +101,26 @@ impl ThreadCounts {
     /// random numbers. Returns false for the first number of a thread: the bytes before it were not
     /// chosen by chance.
     pub(super) fn set_next(&self, next: impl FnOnce(&mut u64) -> i64) -> bool {
-        let before = self.random.load(Ordering::Relaxed);
-        let mut random = match before {
-            // Each place has other numbers.
-            0 => std::ptr::from_ref(self) as u64 | 1,
+        let mut random = match self.random.load(Ordering::Relaxed) {
+            // Each place, process and session has other numbers.
+            0 => std::ptr::from_ref(self) as u64 ^ SEED.load(Ordering::Relaxed),
             state => state,
         };
         let distance = next(&mut random);
         self.random.store(random.max(1), Ordering::Relaxed);
         self.bytes_to_sample.store(distance, Ordering::Relaxed);
-        before != 0
+        self.has_distance.swap(true, Ordering::Relaxed)
     }
 
     /// Forgets the distance to the next sample, which depends on the session's interval.
     fn restart(&self) {
         self.bytes_to_sample.store(0, Ordering::Relaxed);
-        self.random.store(0, Ordering::Relaxed);
+        self.has_distance.store(false, Ordering::Relaxed);
     }
 }
+
+/// Makes the random numbers of places differ between processes.
+static SEED: AtomicU64 = AtomicU64::new(0);
 
 /// Places for threads. A block stays for the rest of the process.
 #[derive(Debug)]
@@ -170,6 +175,11 @@ pub(super) fn own_counts() -> &'static ThreadCounts {
 fn take_place() -> &'static ThreadCounts {
     // The allocations of this function itself go there.
     OWN.set(Some(&SHARED));
+    let _errno = KeptErrno::new();
+    if is_own_thread(current_thread_id()) {
+        OWN.set(Some(&OF_PROFILER));
+        return &OF_PROFILER;
+    }
     let Some(place) = free_place() else {
         return &SHARED;
     };
@@ -245,8 +255,20 @@ pub(super) fn prepare_places() {
 }
 
 /// Lets every thread begin anew with its distance to the next sample.
-pub(super) fn restart_sampling() {
+pub(super) fn restart_sampling(seed: u64) {
+    SEED.store(seed, Ordering::Relaxed);
     for_each_place(ThreadCounts::restart);
+}
+
+/// Frees the places of the parent's other threads, in the child of a fork.
+pub(super) fn free_places_of_other_threads() {
+    let own = OWN.get();
+    for_each_place(|place| {
+        place.random.store(0, Ordering::Relaxed);
+        if !own.is_some_and(|own| std::ptr::eq(own, place)) {
+            place.is_taken.store(false, Ordering::Relaxed);
+        }
+    });
 }
 
 #[cfg(test)]

@@ -40,8 +40,11 @@ use crate::api::backend;
 /// A reallocation counts as a free and an allocation. Memory that is not allocated through Rust's
 /// global allocator is not seen: that of C libraries, and that of `mmap`.
 ///
-/// May be used on any thread, also in destructors of thread-locals and after a fork. Without a
-/// session: one load more for each call. With `memory`, two or three nanoseconds for an allocation
+/// May be used on any thread, also in destructors of thread-locals and after a fork. `errno` is kept.
+/// Of the profiler's own memory, only the buffer is left out of the counter. Nothing is sampled while
+/// the session is paused.
+///
+/// Without a session: one load more for each call. With `memory`, two or three nanoseconds for an allocation
 /// and its free. A sample takes some microseconds. Idea: Gecko's `ProfilerMemoryHooks` and its native
 /// allocations; the countdown is that of tcmalloc.
 #[doc(alias = "nativeallocations", alias = "memory_hooks")]

@@ -31,6 +31,8 @@ mod availability;
 mod clock;
 #[forbid(unsafe_code)]
 mod cpu_frequency;
+#[forbid(unsafe_code)]
+mod errno;
 mod fork;
 mod identity;
 #[forbid(unsafe_code)]
@@ -71,6 +73,7 @@ pub(crate) use clock::{
     process_start, reset_clock_calibration_in_child, sleep_until, thread_cpu_ns,
 };
 pub(crate) use cpu_frequency::CpuFrequencies;
+pub(crate) use errno::KeptErrno;
 pub(crate) use fork::{ForkHooks, install_fork_handlers};
 pub(crate) use identity::{
     current_process_id, current_processor, current_thread_id, has_rights_of_another_user,

@@ -1,14 +1,15 @@
 //! Copies the stacks of sampled allocations and their frees, and hands both to the sampler.
 //!
-//! This code runs inside the application's allocator. So it takes no lock but that of the live
-//! allocations, and what it allocates itself is never sampled.
+//! This code runs inside the application's allocator. So it takes no lock of the profiler but that of
+//! the live allocations, and what it allocates itself is never sampled. The first copy on a thread
+//! asks the system for the bounds of the stack.
 
 use crate::allocations::{
-    AllocationEvent, HookUse, LiveAllocation, SampledAllocation, add_event, add_live, uncount_free,
+    AllocationEvent, HookUse, LiveAllocation, SampledAllocation, add_free, add_live, uncount_free,
 };
 use crate::backtrace::count_lost_stack;
 use crate::backtrace::{BacktraceParts, CapturedBacktrace, add_kept_stack, add_pending_stack};
-use crate::platform::{current_thread_id, monotonic_now};
+use crate::platform::{KeptErrno, current_thread_id, monotonic_now};
 use crate::record::records_stacks;
 use crate::state::{RacyFeatures, core_buffer};
 use crate::types::StackFeatures;
@@ -35,6 +36,7 @@ fn finish_allocation(sampled: SampledAllocation, stack: u64) {
         size,
         estimated_bytes,
         in_use: _in_use,
+        errno: _errno,
     } = sampled;
     let allocation = LiveAllocation {
         size,
@@ -43,29 +45,28 @@ fn finish_allocation(sampled: SampledAllocation, stack: u64) {
         time: monotonic_now(),
         thread: current_thread_id(),
     };
-    if add_live(address, allocation) {
-        add_event(AllocationEvent {
-            address,
-            size,
-            estimated_bytes: signed(estimated_bytes),
-            stack,
-            time: allocation.time,
-            thread: allocation.thread,
-        });
-    }
+    add_live(address, allocation);
 }
 
 /// Records the free of a sampled allocation, with the stack of the function that this one is inlined
 /// into. While the session is paused, and inside the profiler's own work, without a stack.
 #[inline(always)]
 pub(crate) fn record_free((address, allocation): (u64, LiveAllocation)) {
+    let errno = KeptErrno::new();
     let in_use = HookUse::begin();
     let parts = BacktraceParts::LabelsAndStack;
     let stack = match in_use.is_some() && records_stacks() {
         true => hand_over(CapturedBacktrace::capture_here(parts), false),
         false => 0,
     };
-    finish_free(address, &allocation, stack, in_use);
+    finish_free(address, &allocation, stack);
+    drop((in_use, errno));
+}
+
+#[inline(never)]
+fn finish_free(address: u64, allocation: &LiveAllocation, stack: u64) {
+    let thread = current_thread_id();
+    add_free(AllocationEvent::free(address, allocation, stack, thread));
 }
 
 /// Takes back a free that has been recorded: the allocator could not move the memory, which has this
@@ -73,35 +74,11 @@ pub(crate) fn record_free((address, allocation): (u64, LiveAllocation)) {
 #[cold]
 #[inline(never)]
 pub(crate) fn undo_free(size: usize, freed: Option<(u64, LiveAllocation)>) {
+    let _errno = KeptErrno::new();
     uncount_free(size);
-    if let Some((address, allocation)) = freed
-        && add_live(address, allocation)
-    {
-        add_event(AllocationEvent {
-            address,
-            size: allocation.size,
-            estimated_bytes: signed(allocation.estimated_bytes),
-            stack: allocation.stack,
-            time: monotonic_now(),
-            thread: allocation.thread,
-        });
+    if let Some((address, allocation)) = freed {
+        add_live(address, allocation);
     }
-}
-
-#[inline(never)]
-fn finish_free(address: u64, allocation: &LiveAllocation, stack: u64, _in_use: Option<HookUse>) {
-    add_event(AllocationEvent {
-        address,
-        size: allocation.size,
-        estimated_bytes: -signed(allocation.estimated_bytes),
-        stack,
-        time: monotonic_now(),
-        thread: current_thread_id(),
-    });
-}
-
-fn signed(bytes: u64) -> i64 {
-    i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
 /// Hands a stack to the sampler, and returns its number, or 0 if it was lost.

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::allocations::{AllocationEvent, take_events};
+use crate::allocations::{AllocationEvent, swap_events};
 use crate::buffer::LaneHandle;
 use crate::markers::built_in::NativeAllocation;
 use crate::markers::{MarkerDestination, MarkerEntry, MarkerTiming, NewMarker, TypedPayload};
@@ -15,11 +15,21 @@ use crate::types::{
 
 /// Writes the events that have happened since the last call. Those that belong to no track are
 /// counted.
-pub(super) fn write_allocation_events(session: &Session, lane: &LaneHandle<'_>) {
-    let events = take_events();
-    if events.is_empty() {
+///
+/// `events` is empty before and after. It keeps its memory for the next call.
+pub(super) fn write_allocation_events(
+    session: &Session,
+    lane: &LaneHandle<'_>,
+    events: &mut Vec<AllocationEvent>,
+) {
+    if !swap_events(events) {
         return;
     }
+    write_all(session, lane, events);
+    events.clear();
+}
+
+fn write_all(session: &Session, lane: &LaneHandle<'_>, events: &[AllocationEvent]) {
     let main = ThreadId::from_number(current_process_id().to_number());
     let thread = find_thread(main).filter(|thread| {
         let reader = thread.unlocked_const_reader_and_atomic_rw();
@@ -34,7 +44,7 @@ pub(super) fn write_allocation_events(session: &Session, lane: &LaneHandle<'_>) 
         return SessionCounts::add(count, events.len() as u64);
     };
     let now = monotonic_now();
-    for event in &events {
+    for event in events {
         write_allocation(session, lane, thread.serial(), now, event);
     }
 }

@@ -1,7 +1,7 @@
 //! The stacks of sampled allocations that are alive.
 //!
 //! The buffer loses its oldest entries, and memory may be alive for longer. So the sampler keeps the
-//! unwound stack of each sampled allocation until the memory is freed.
+//! unwound stack of each sampled allocation until the memory is freed, up to a limit.
 
 use std::cell::RefCell;
 use std::sync::atomic::AtomicU64;
@@ -18,6 +18,8 @@ use crate::util::{LockRank, NamedMutex, NumberMap};
 const MAX_BYTES: usize = 64 << 20;
 /// Memory that a stack takes beside its frames and labels, in bytes.
 const STACK_BYTES: usize = 256;
+/// Number of stacks that a snapshot of the heap reads under the lock.
+const STACKS_AT_ONCE: usize = 256;
 /// Minimum age of a stack that is dropped because its memory is not alive, in ns. The thread hands
 /// over the stack before it lists the allocation.
 const MIN_AGE_NS: u64 = 1_000_000_000;
@@ -47,11 +49,11 @@ static KEPT: NamedMutex<KeptStacks> = NamedMutex::new(
     },
 );
 
-/// Keeps the stack of a sampled allocation. Without memory for it, does nothing.
-pub(super) fn keep_stack(number: u64, time: TimeStamp, modules: u64, stack: &StoredStack) {
+/// Keeps the stack of a sampled allocation. Returns false if there is no memory for it.
+pub(super) fn keep_stack(number: u64, time: TimeStamp, modules: u64, stack: &StoredStack) -> bool {
     let mut copy = StoredStack::default();
     if !copy.try_copy_from(stack) {
-        return;
+        return false;
     }
     let bytes = STACK_BYTES + copy.bytes();
     let mut kept = KEPT.lock();
@@ -61,7 +63,7 @@ pub(super) fn keep_stack(number: u64, time: TimeStamp, modules: u64, stack: &Sto
     } = &mut *kept;
     let by_number = by_number.get_or_insert_default();
     if *all_bytes + bytes > MAX_BYTES || by_number.try_reserve(1).is_err() {
-        return;
+        return false;
     }
     *all_bytes += bytes;
     by_number.insert(
@@ -73,6 +75,7 @@ pub(super) fn keep_stack(number: u64, time: TimeStamp, modules: u64, stack: &Sto
             stack: copy,
         },
     );
+    true
 }
 
 /// Drops the stacks of allocations that have been freed. Without memory for the list of those that
@@ -99,6 +102,19 @@ pub(super) fn drop_freed(now: TimeStamp) {
         }
         stays
     });
+}
+
+/// Forgets the parent's stacks in the child of a fork.
+pub(crate) fn forget_allocation_stacks_in_child() {
+    KEPT.renew_in_child(KeptStacks {
+        by_number: None,
+        bytes: 0,
+    });
+}
+
+/// Returns the memory of all stacks, in bytes.
+pub(crate) fn allocation_stack_bytes() -> u64 {
+    KEPT.lock().bytes as u64
 }
 
 /// Drops all stacks.
@@ -128,12 +144,18 @@ pub(crate) fn write_allocation_stacks(
         dropped: &dropped,
     };
     let mut written = NumberMap::default();
-    let kept = KEPT.lock();
-    for number in numbers {
-        let found = kept.by_number.as_ref().and_then(|all| all.get(&number));
-        let Some(found) = found else { continue };
-        if writer.write_backtrace(number, found.time, found.modules, &found.stack) {
-            written.insert(number, ());
+    let mut numbers = numbers.peekable();
+    while numbers.peek().is_some() {
+        // Not all at once: the sampler waits for the lock.
+        let kept = KEPT.lock();
+        for number in numbers.by_ref().take(STACKS_AT_ONCE) {
+            let found = kept.by_number.as_ref().and_then(|all| all.get(&number));
+            let Some(found) = found else { continue };
+            if written.try_reserve(1).is_ok()
+                && writer.write_backtrace(number, found.time, found.modules, &found.stack)
+            {
+                written.insert(number, ());
+            }
         }
     }
     buffer.maintain();

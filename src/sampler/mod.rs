@@ -55,7 +55,10 @@ mod unregistered_markers;
 mod unregistered_threads;
 
 pub(crate) use allocation_markers::write_allocation;
-pub(crate) use allocation_stacks::{forget_allocation_stacks, write_allocation_stacks};
+pub(crate) use allocation_stacks::{
+    allocation_stack_bytes, forget_allocation_stacks, forget_allocation_stacks_in_child,
+    write_allocation_stacks,
+};
 #[cfg(any(test, fuzzing))]
 pub(crate) use encode::{SampleScript, ScriptedFrame, ScriptedSample, ScriptedStack};
 pub(crate) use fork_gate::{

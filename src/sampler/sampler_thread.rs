@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::allocations::count_no_operations_of_current_thread;
+use crate::allocations::{AllocationEvent, count_no_operations_of_current_thread};
 use crate::backtrace::has_pending_stacks;
 use crate::buffer::{ChunkedBuffer, LaneHandle};
 use crate::counters::{PROCESS_CPU, RESIDENT_MEMORY, sample_process_cpu_ns};
@@ -179,6 +179,8 @@ struct SamplerThread {
     last_handler: HandlerCheck,
     next_counters: TimeStamp,
     counters: CounterSampler,
+    /// Memory for events of allocations; empty between two calls.
+    allocation_events: Vec<AllocationEvent>,
     /// The counter of allocated memory, if the session has it.
     malloc: Option<MallocCounter>,
     energy: EnergySampler,
@@ -222,6 +224,7 @@ impl SamplerThread {
             last_handler: HandlerCheck::InPlace,
             next_counters: TimeStamp(0),
             counters: CounterSampler::default(),
+            allocation_events: Vec::new(),
             malloc,
             energy: EnergySampler::default(),
             cpu_speeds: CpuSpeedMarkers::default(),
@@ -753,7 +756,7 @@ impl SamplerThread {
 
     fn write_pending_stacks(&mut self) {
         if !self.session.is_stopping() {
-            write_allocation_events(&self.session, &self.lane);
+            write_allocation_events(&self.session, &self.lane, &mut self.allocation_events);
         }
         // After the session has stopped, pending stacks may belong to another one.
         if has_pending_stacks() && !self.session.is_stopping() {
@@ -765,6 +768,8 @@ impl SamplerThread {
         let requested = self.session.pending_flush();
         if let Some(requested) = requested.filter(|_| !self.session.is_stopping()) {
             self.unregistered.read_all_names(&self.session);
+            // Before the stacks, so that each event that the profile has has its stack there.
+            write_allocation_events(&self.session, &self.lane, &mut self.allocation_events);
             self.with_context(|threads, context| {
                 threads.all().for_each(|thread| {
                     thread.write_idle_samples(context);
@@ -772,7 +777,6 @@ impl SamplerThread {
                 });
                 write_pending_stacks(context);
             });
-            write_allocation_events(&self.session, &self.lane);
             self.write_current_counters();
             self.event_probes.record(&self.session, &self.lane, true);
             self.session.set_written(requested);

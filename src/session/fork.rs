@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 
-use crate::allocations::{HeldLive, forget_allocations_in_child, hold_live_for_fork};
+use crate::allocations::{end_allocations_in_child, forget_allocations_in_child};
 use crate::buffer::BufferForkGuard;
 use crate::counters::{ApplicationCounters, hold_counters_for_fork};
 use crate::event_loop::EventWatches;
@@ -18,8 +18,8 @@ use crate::platform::{
     install_fork_handlers, reset_clock_calibration_in_child,
 };
 use crate::sampler::{
-    IdleUnwinders, close_fork_gate, hold_unwinders_for_fork, open_fork_gate,
-    reopen_fork_gate_in_child,
+    IdleUnwinders, close_fork_gate, forget_allocation_stacks_in_child, hold_unwinders_for_fork,
+    open_fork_gate, reopen_fork_gate_in_child,
 };
 use crate::session::control_state::forget_control_in_child;
 use crate::session::running::LIFE_CYCLE;
@@ -31,12 +31,14 @@ use crate::state::{
 use crate::threads::{OnThreadRef, RegistryForkGuard, ThreadRegistry};
 use crate::unwind::{CodeRanges, hold_code_ranges_for_fork};
 use crate::util::{
-    Guard, PsLock, is_any_lock_held_on_current_thread, refuse_calls_of_current_thread,
+    Guard, LockRank, MarkedRank, PsLock, is_any_lock_held_on_current_thread, mark_rank,
+    refuse_calls_of_current_thread,
 };
 
 /// Guards of all locks, dropped innermost first.
 struct HeldLocks {
-    live_allocations: HeldLive,
+    /// Not the lock: the application's own fork handlers may wait for a thread that waits for it.
+    live_allocations: MarkedRank,
     counters: Guard<'static, ApplicationCounters>,
     event_watches: Guard<'static, EventWatches>,
     script_functions: Guard<'static, Option<ScriptFunctions>>,
@@ -86,7 +88,7 @@ fn prepare() {
     let script_functions = hold_script_functions_for_fork();
     let event_watches = EventWatches::hold_for_fork();
     let counters = hold_counters_for_fork();
-    let live_allocations = hold_live_for_fork();
+    let live_allocations = mark_rank(LockRank::LiveAllocations);
     let held = HeldLocks {
         live_allocations,
         counters,
@@ -121,7 +123,7 @@ fn parent() {
 /// do.
 fn child() {
     RacyFeatures::set_inactive_in_child();
-    forget_allocations_in_child();
+    end_allocations_in_child();
     disown_callbacks_in_child();
     reset_clock_calibration_in_child();
     forget_own_threads_in_child();
@@ -144,9 +146,11 @@ fn child() {
             mut ps,
             _life_cycle,
         } = held;
+        drop(live_allocations);
+        forget_allocations_in_child();
+        forget_allocation_stacks_in_child();
         EventWatches::keep_only_current_thread(event_watches);
         // These stay valid: the child has the same counters, scripts and generated code.
-        drop(live_allocations);
         drop(counters);
         drop(script_functions);
         drop(code_ranges);

@@ -42,6 +42,7 @@ mod event_loops;
 mod event_watcher;
 mod exit_profile;
 mod fork;
+mod lacking_features;
 mod last_profile;
 mod life_cycle;
 mod notices;

@@ -3,13 +3,13 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use crate::allocations::{begin_allocations, end_allocations, is_hook_installed};
+use crate::allocations::{begin_allocations, end_allocations};
 use crate::backtrace::{preallocate_words, reset_lost_stacks};
 use crate::counters::{for_each_application_counter, forget_dropped_counters};
 use crate::labels::set_closed_stack_hook;
 use crate::platform::{
-    current_process_id, install_handler, is_main_thread, lacking_features, monotonic_now,
-    names_of_other_threads, note_standard_streams, prepare_handler, resolve_sampling_signal,
+    current_process_id, install_handler, is_main_thread, monotonic_now, names_of_other_threads,
+    note_standard_streams, prepare_handler, resolve_sampling_signal,
 };
 use crate::sampler::{
     capture_in_handler, forget_allocation_stacks, less_own_chunks, spawn_sampler,
@@ -18,6 +18,7 @@ use crate::session::callbacks::notify;
 use crate::session::env::{env_notices, environment};
 use crate::session::event_watcher::ensure_event_watcher;
 use crate::session::fork::ensure_fork_handlers;
+use crate::session::lacking_features::lacking_features_of_program;
 use crate::session::own_registration::register_if_recorded;
 use crate::session::running::{LIFE_CYCLE, reentrancy_error, running_session};
 use crate::session::turn::wake_waiting_guards;
@@ -27,8 +28,7 @@ use crate::state::{
 };
 use crate::threads::{ThreadRegistry, register_current_thread};
 use crate::types::{
-    Features, Generation, ProfilingState, StartError, StartParams, ThreadFilter, ThreadId,
-    UnavailableFeature,
+    Generation, ProfilingState, StartError, StartParams, ThreadFilter, ThreadId, UnavailableFeature,
 };
 use crate::unwind::{Unwinder, forget_unregistered_code};
 use crate::util::{PsLock, is_any_lock_held_on_current_thread};
@@ -139,7 +139,7 @@ impl SessionPlan {
 
     /// Leaves out the features that this machine has no data for.
     fn leave_out_lacking_features(&mut self) {
-        for lack in lacking_features(self.settings.features) {
+        for lack in lacking_features_of_program(self.settings.features) {
             self.settings.features = self.settings.features.without(lack.feature);
             self.unavailable_features.push(lack);
         }
@@ -233,14 +233,6 @@ impl SessionPlan {
         core_buffer().begin_session(generation, capacity_bytes);
         forget_allocation_stacks();
         session.allocated_at_start = less_own_chunks(begin_allocations(features, interval_bytes));
-        for feature in [Features::MEMORY, Features::NATIVE_ALLOCATIONS] {
-            if features.contains(feature) && !is_hook_installed() {
-                session.unavailable_features.push(UnavailableFeature {
-                    feature,
-                    reason: "the global allocator is not a ProfilerAllocator".to_owned(),
-                });
-            }
-        }
         reset_lost_stacks();
         preallocate_words();
         let (session, sampler) = match spawn_sampler(session, core_buffer(), unwinder) {

@@ -149,6 +149,9 @@ counts! {
     threads_without_stacks,
     /// 1 if the sampler panicked. No samples are taken afterwards.
     sampler_panics,
+    /// Stacks of sampled allocations that a snapshot of the heap lacks, because there is no space for
+    /// them.
+    unkept_allocation_stacks,
     /// Sampled allocations and frees of a session that does not profile the main thread, which they
     /// belong to.
     allocations_without_track,

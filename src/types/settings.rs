@@ -105,7 +105,8 @@ impl StartParams {
 
     /// Sets how many allocated bytes are between two sampled allocations on average, for the feature
     /// [`NATIVE_ALLOCATIONS`](Features::NATIVE_ALLOCATIONS). The default, 512 KiB, costs a program
-    /// that allocates 1 GB/s about 2,000 stacks per second. A smaller number finds smaller amounts.
+    /// that allocates 1 GB/s about 2,000 stacks per second. A smaller number finds smaller amounts. The
+    /// samples that are alive, and their stacks, take up to 90 MB beside the buffer.
     #[must_use]
     pub fn allocation_interval_bytes(mut self, bytes: u64) -> Self {
         self.allocation_interval_bytes = bytes;

@@ -1,5 +1,7 @@
 //! Unwinds and writes the stacks of markers. The thread that added a marker has copied its stack.
 
+use std::sync::atomic::Ordering;
+
 use crate::backtrace::{PendingStack, count_lost_stack, refill_words, take_pending_stacks};
 use crate::sampler::allocation_stacks::keep_stack;
 use crate::sampler::tick::tick_context::{TickContext, captured_of_backtrace, unwind_counted};
@@ -60,8 +62,14 @@ fn write_stack(context: &mut TickContext<'_>, pending: &PendingStack) -> bool {
         &mut scratch.merged,
     );
     SessionCounts::add(&context.session.counts.marker_stacks, 1);
-    if *is_kept {
-        keep_stack(*number, backtrace.time(), modules, &scratch.stack);
+    if *is_kept && !keep_stack(*number, backtrace.time(), modules, &scratch.stack) {
+        let count = &context.session.counts.unkept_allocation_stacks;
+        if count.fetch_add(1, Ordering::Relaxed) == 0 {
+            context
+                .session
+                .log
+                .add("no space for the stacks of more allocations");
+        }
     }
     context
         .writer

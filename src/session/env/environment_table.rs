@@ -16,11 +16,11 @@
 //! ignored. Variables with other prefixes (`MOZ_LOG`, `MOZ_BASE_PROFILER_…`, `XPCOM_MEM_BLOAT_LOG`,
 //! …) belong to other systems and are not read.
 
-use crate::platform::lacking_features;
 use crate::session::env::environment_values::{
     Apply, apply_active_tab_id, apply_duration, apply_entries, apply_features,
     apply_features_bitfield, apply_filters, apply_interval, startup_features,
 };
+use crate::session::lacking_features::lacking_features_of_program;
 use crate::types::{Features, UnavailableFeature};
 
 /// An environment variable.
@@ -133,7 +133,7 @@ pub(crate) fn help_text() -> String {
     }
     text += "\nFeatures, with their bits. D: default, S: default for a start by variables, \
         -: other available feature. d, s, x: like D, S and -, but not available here.\n";
-    text + &feature_list(&lacking_features(Features::available()))
+    text + &feature_list(&lacking_features_of_program(Features::available()))
 }
 
 /// Returns a line for each feature, with the reason if the machine lacks it.

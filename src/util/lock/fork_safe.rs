@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crossbeam_utils::Backoff;
-use parking_lot::lock_api::{RawMutex, RawRwLock};
+use parking_lot::lock_api::{self, RawMutex, RawRwLock};
 
 /// Whether the process is the child of a fork, where waiting threads poll.
 static IS_FORKED_CHILD: AtomicBool = AtomicBool::new(false);
@@ -113,6 +113,22 @@ fn wait(try_lock: impl Fn() -> bool, park: impl FnOnce()) {
     } else {
         park();
     }
+}
+
+/// Replaces the value of a mutex in the child of a fork, whoever held the mutex, and leaks the old
+/// value, which a thread that the child lacks may have been changing. Does nothing, and returns
+/// false, unless a [`LocksInChild`] exists.
+pub(super) fn renew_mutex<T>(
+    mutex: &lock_api::Mutex<ForkSafe<parking_lot::RawMutex>, T>,
+    value: T,
+) -> bool {
+    if !RENEWS.load(Ordering::Relaxed) {
+        return false;
+    }
+    // SAFETY: *single thread*: the threads that used the mutex do not exist.
+    unsafe { mutex.raw() }.renew(parking_lot::RawMutex::INIT);
+    std::mem::forget(std::mem::replace(&mut *mutex.lock(), value));
+    true
 }
 
 /// Tries to take a lock until that succeeds.

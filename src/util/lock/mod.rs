@@ -14,8 +14,9 @@ pub(crate) use fork_safe::ForkSafe;
 pub(crate) use fork_safe::{LocksInChild, is_forked_child, prepare_to_wait};
 #[cfg(has_profiler)]
 pub(crate) use named_locks::{
-    ExclusiveGuard, Guard, LockRank, NamedMutex, NamedRwLock, as_profiler_work, holds_any_lock,
-    holds_rank, is_any_lock_held_on_current_thread, refuse_calls_of_current_thread,
+    ExclusiveGuard, Guard, LockRank, MarkedRank, NamedMutex, NamedRwLock, as_profiler_work,
+    holds_any_lock, holds_rank, is_any_lock_held_on_current_thread, mark_rank,
+    refuse_calls_of_current_thread,
 };
 #[cfg(has_profiler)]
 pub(crate) use ps_lock::{PsCell, PsLock};

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicUsize, Ordering, compiler_fence};
 
 use parking_lot::lock_api;
 
-use crate::util::lock::fork_safe::{ForkSafe, poll};
+use crate::util::lock::fork_safe::{ForkSafe, poll, renew_mutex};
 
 type Mutex<T> = lock_api::Mutex<ForkSafe<parking_lot::RawMutex>, T>;
 type MutexGuard<'a, T> = lock_api::MutexGuard<'a, ForkSafe<parking_lot::RawMutex>, T>;
@@ -78,6 +78,21 @@ pub(crate) fn holds_any_lock() -> bool {
 /// Returns whether the calling thread holds the lock of this rank.
 pub(crate) fn holds_rank(rank: LockRank) -> bool {
     HELD_RANKS.get() & (1 << rank as u8) != 0
+}
+
+/// Makes [`holds_rank`] return true on this thread until the result is dropped, without a lock.
+pub(crate) fn mark_rank(rank: LockRank) -> MarkedRank {
+    let bit = 1 << rank as u8;
+    let before = HELD_RANKS.with(|held| held.replace(held.get() | bit));
+    MarkedRank {
+        _held: Held(bit & !before),
+    }
+}
+
+/// See [`mark_rank`].
+#[derive(Debug)]
+pub(crate) struct MarkedRank {
+    _held: Held,
 }
 
 /// Makes [`is_any_lock_held_on_current_thread`] return true on this thread from now on, so that the
@@ -137,7 +152,7 @@ impl LockInfo {
         let bit = 1 << self.rank as u8;
         let held = HELD_RANKS.with(|held| held.replace(held.get() | bit));
         debug_assert!(
-            (held & !OWN_WORK) >> self.rank as u8 == 0,
+            (held & !(OWN_WORK | REFUSED)) >> self.rank as u8 == 0,
             "lock order: {} taken while holding ranks {held:#b}",
             self.name
         );
@@ -216,6 +231,14 @@ impl<T> NamedMutex<T> {
             info: &self.info,
             inner,
             _held: held,
+        }
+    }
+
+    /// Replaces the value in the child of a fork, whoever held the lock, and leaks the old value. Does
+    /// nothing anywhere else. The calling thread must not hold the lock.
+    pub(crate) fn renew_in_child(&self, value: T) {
+        if renew_mutex(&self.inner, value) {
+            self.info.clear_owner();
         }
     }
 

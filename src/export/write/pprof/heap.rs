@@ -19,6 +19,43 @@ pub(super) const HEAP_VALUES: [(&str, &str); 4] = [
 #[derive(Clone, Copy, Default)]
 pub(super) struct HeapValues(pub(super) [i64; 4]);
 
+/// Sums of allocations, not rounded: a sample stands for a number of objects that need not be whole.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    allocated: Amount,
+    in_use: Amount,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Amount {
+    objects: f64,
+    bytes: i64,
+}
+
+impl Amount {
+    fn add(&mut self, other: Self) {
+        self.objects += other.objects;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+    }
+
+    fn subtract(&mut self, other: Self) {
+        self.objects -= other.objects;
+        self.bytes = self.bytes.saturating_sub(other.bytes);
+    }
+}
+
+impl Sums {
+    fn values(&self) -> HeapValues {
+        let [allocated, in_use] = [self.allocated, self.in_use];
+        HeapValues([
+            allocated.objects.round() as i64,
+            allocated.bytes,
+            in_use.objects.round() as i64,
+            in_use.bytes,
+        ])
+    }
+}
+
 /// The allocations of a thread's track by stack, in the order of their first allocations.
 pub(super) type HeapRows = Vec<(Option<StackId>, HeapValues)>;
 
@@ -27,7 +64,7 @@ struct Event {
     time_ns: i64,
     address: u64,
     bytes: i64,
-    objects: i64,
+    objects: f64,
     stack: Option<StackId>,
 }
 
@@ -53,7 +90,7 @@ impl Event {
             time_ns: marker.start_ns.or(marker.end_ns)?,
             address: field("memoryAddress").unwrap_or(0).cast_unsigned(),
             bytes,
-            objects: objects.round() as i64,
+            objects,
             stack: payload.stack.map(|(stack, _)| stack),
         })
     }
@@ -65,32 +102,35 @@ pub(super) fn heap_rows(profile: &ProfileModel, thread: usize) -> HeapRows {
     let mut events: Vec<_> = markers
         .filter_map(|marker| Event::of(profile, &marker))
         .collect();
-    // Threads hand over their events one by one, but not in the order of their times.
+    // The sampler has written them in the order in which they happened. A file may have another one.
     events.shared_sort_by_key(|event| event.time_ns);
-    let mut rows = HeapRows::new();
+    let mut rows: Vec<(Option<StackId>, Sums)> = Vec::new();
     let mut row_of_stack = NumberMap::<usize>::default();
-    // For each address in use, the row, bytes and objects of its allocation.
-    let mut in_use = NumberMap::<(usize, i64, i64)>::default();
+    // For each address in use, the row and the amount of its allocation.
+    let mut in_use = NumberMap::<(usize, Amount)>::default();
     for event in events {
-        if event.bytes < 0 {
-            if let Some((row, bytes, objects)) = in_use.remove(&event.address) {
-                let [_, _, in_use_objects, in_use_bytes] = &mut rows[row].1.0;
-                *in_use_objects -= objects;
-                *in_use_bytes -= bytes;
-            }
-            continue;
+        let before = if event.bytes < 0 {
+            in_use.remove(&event.address)
+        } else {
+            let key = event.stack.map_or(0, |stack| u64::from(stack.0) + 1);
+            let row = *row_of_stack.entry(key).or_insert_with(|| {
+                rows.push((event.stack, Sums::default()));
+                rows.len() - 1
+            });
+            let amount = Amount {
+                objects: event.objects,
+                bytes: event.bytes,
+            };
+            let sums = &mut rows[row].1;
+            sums.allocated.add(amount);
+            sums.in_use.add(amount);
+            // The older one at this address has been freed in between, which the profile lacks.
+            in_use.insert(event.address, (row, amount))
+        };
+        if let Some((row, amount)) = before {
+            rows[row].1.in_use.subtract(amount);
         }
-        let key = event.stack.map_or(0, |stack| u64::from(stack.0) + 1);
-        let row = *row_of_stack.entry(key).or_insert_with(|| {
-            rows.push((event.stack, HeapValues::default()));
-            rows.len() - 1
-        });
-        let values = &mut rows[row].1.0;
-        let added = [event.objects, event.bytes, event.objects, event.bytes];
-        for (sum, value) in values.iter_mut().zip(added) {
-            *sum = sum.saturating_add(value);
-        }
-        in_use.insert(event.address, (row, event.bytes, event.objects));
     }
-    rows
+    let rows = rows.iter().map(|(stack, sums)| (*stack, sums.values()));
+    rows.collect()
 }

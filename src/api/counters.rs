@@ -30,8 +30,10 @@ use crate::types::{CounterParams, CounterUnit, Features, GraphColor};
 /// The categories `Memory`, `Bandwidth` and `power` select the viewer's own tracks for these, of
 /// which the first has bytes, and the last picowatt hours.
 ///
-/// May be changed on any thread, also by an allocator, but not by a signal handler. Cost: one atomic
-/// addition; the first change takes a lock. Idea: Gecko's `ProfilerCounter`.
+/// May be changed on any thread, also by an allocator, but not by a signal handler. The first change
+/// takes a lock and allocates. So an allocator that is not re-entrant, because it holds a lock of its
+/// own, changes the counter once before it serves. Cost: one atomic addition. Idea: Gecko's
+/// `ProfilerCounter`.
 #[doc(alias = "AtomicProfilerCount", alias = "PROFILER_DEFINE_COUNT")]
 #[derive(Debug)]
 pub struct ProfilerCounter(backend::StaticCounter, StaticParams);
@@ -70,10 +72,12 @@ pub struct ProfilerCounterTotal(backend::StaticCounter, StaticParams);
 /// ```
 ///
 /// The values of a dropped counter stay in the profile. Another counter with the same texts is
-/// another track. The profile has at most 10,000 counters that exist and the 1,000 that were dropped
-/// last; texts are cut at 512 bytes.
+/// another track. The profile has at most 10,000 counters that exist, with the `static` ones, and the
+/// 1,000 that were dropped last; texts are cut at 512 bytes. A counter that is dropped while no
+/// session runs is in no profile.
 ///
-/// Making and dropping one takes a lock, and about 400 bytes. Without memory, a counter counts and is
+/// Making one takes a lock, and memory: about 500 bytes, and the texts. Dropping one takes the lock,
+/// and searches the list of counters. Without memory, or beside 10,000 others, a counter counts and is
 /// not recorded.
 #[derive(Debug)]
 pub struct OwnedProfilerCounter(backend::OwnedCounter);

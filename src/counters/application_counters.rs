@@ -2,8 +2,8 @@
 //!
 //! A counter is two numbers, which any thread of the application changes without a lock, and a place
 //! in one list, which the counter takes with its first change. The sampler reads the numbers of all
-//! counters in the list. A counter that has been dropped keeps a place in a second list, because the
-//! buffer may hold its values.
+//! counters in the list. While a session runs, a counter that has been dropped keeps a place in a
+//! second list, because the buffer may hold its values.
 //!
 //! A change may come from the application's allocator while the profiler allocates. So a change
 //! takes the list's lock only if its thread holds no lock of the profiler, and otherwise leaves that
@@ -93,9 +93,25 @@ pub(crate) struct ApplicationCounter {
     pub(crate) description: CounterDescription,
     values: ValuesPlace,
     pub(crate) registered_at: TimeStamp,
+    /// Set once. The sampler reads the counter once more, and forgets it.
+    is_dropped: AtomicBool,
 }
 
 impl ApplicationCounter {
+    fn new(description: CounterDescription, values: ValuesPlace) -> Self {
+        Self {
+            description,
+            values,
+            registered_at: monotonic_now(),
+            is_dropped: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns whether the application has dropped the counter. Its values do not change any more.
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.is_dropped.load(Ordering::Acquire)
+    }
+
     fn values(&self) -> &CounterValues {
         match &self.values {
             ValuesPlace::Static(values) => values,
@@ -134,6 +150,9 @@ pub(crate) struct StaticCounter {
     params: CounterParams<&'static str>,
     values: CounterValues,
     is_listed: AtomicBool,
+    /// The number of changes of the lists at which the counter got no place, plus 1; 0 before that.
+    /// Before another change, it would get none again.
+    refused_at: AtomicU64,
 }
 
 impl StaticCounter {
@@ -142,6 +161,7 @@ impl StaticCounter {
             params,
             values: CounterValues::new(),
             is_listed: AtomicBool::new(false),
+            refused_at: AtomicU64::new(0),
         }
     }
 
@@ -172,19 +192,25 @@ impl StaticCounter {
 
     #[cold]
     fn list(&'static self) {
-        if is_any_lock_held_on_current_thread() {
+        let refusal = || application_counter_changes() + 1;
+        let was_refused = self.refused_at.load(Ordering::Relaxed) == refusal();
+        if was_refused || is_any_lock_held_on_current_thread() {
             return;
         }
-        let mut lists = LISTS.lock();
+        // The caller may be an allocator, inside `parking_lot` even.
+        let mut lists = LISTS.lock_by_polling();
         if self.is_listed.load(Ordering::Relaxed) {
             return;
         }
-        let listed = lists.add(0, || ApplicationCounter {
-            description: self.params.to_description(|text| Cow::Borrowed(text)),
-            values: ValuesPlace::Static(&self.values),
-            registered_at: monotonic_now(),
+        let refusal = refusal();
+        let listed = lists.add(0, || {
+            let description = self.params.to_description(|text| Cow::Borrowed(text));
+            ApplicationCounter::new(description, ValuesPlace::Static(&self.values))
         });
-        self.is_listed.store(listed.is_some(), Ordering::Relaxed);
+        match listed {
+            Some(_) => self.is_listed.store(true, Ordering::Relaxed),
+            None => self.refused_at.store(refusal, Ordering::Relaxed),
+        }
     }
 }
 
@@ -204,10 +230,9 @@ impl OwnedCounter {
             return Self(Err(CounterValues::new()));
         }
         let text = |text: &&str| Cow::Owned(cut_at_character(text, MAX_TEXT_BYTES).to_owned());
-        let listed = LISTS.lock().add(bytes, || ApplicationCounter {
-            description: params.to_description(text),
-            values: ValuesPlace::Own(CounterValues::new()),
-            registered_at: monotonic_now(),
+        let listed = LISTS.lock().add(bytes, || {
+            let values = ValuesPlace::Own(CounterValues::new());
+            ApplicationCounter::new(params.to_description(text), values)
         });
         Self(listed.ok_or_else(CounterValues::new))
     }
@@ -243,13 +268,18 @@ impl OwnedCounter {
 
 impl Drop for OwnedCounter {
     fn drop(&mut self) {
-        // A drop inside the profiler's own work leaves the counter in the list.
-        if let Ok(counter) = &self.0
-            && !is_any_lock_held_on_current_thread()
-        {
-            let dropped = LISTS.lock().end(counter);
-            drop(dropped);
+        let Ok(counter) = &self.0 else {
+            return;
+        };
+        counter.is_dropped.store(true, Ordering::Release);
+        if is_any_lock_held_on_current_thread() {
+            // Inside the profiler's own work: the counter keeps its place until that is needed, or
+            // until another session begins.
+            CHANGES.fetch_add(1, Ordering::Release);
+            return;
         }
+        let lost = LISTS.lock().end(counter);
+        drop(lost);
     }
 }
 
@@ -259,6 +289,8 @@ pub(crate) struct ApplicationCounters {
     live: Vec<Arc<ApplicationCounter>>,
     /// Dropped counters, in the order of their drops.
     ended: VecDeque<Arc<ApplicationCounter>>,
+    /// Whether a session runs, whose buffer may hold values of dropped counters.
+    keeps_ended: bool,
 }
 
 static LISTS: NamedMutex<ApplicationCounters> = NamedMutex::new(
@@ -267,6 +299,7 @@ static LISTS: NamedMutex<ApplicationCounters> = NamedMutex::new(
     ApplicationCounters {
         live: Vec::new(),
         ended: VecDeque::new(),
+        keeps_ended: false,
     },
 );
 
@@ -281,6 +314,9 @@ impl ApplicationCounters {
         text_bytes: usize,
         counter: impl FnOnce() -> ApplicationCounter,
     ) -> Option<Arc<ApplicationCounter>> {
+        if self.live.len() >= MAX_LIVE {
+            self.live.retain(|counter| !counter.is_dropped());
+        }
         let needed_bytes = COUNTER_BYTES + text_bytes + vec_growth_bytes(&self.live, 1);
         if self.live.len() >= MAX_LIVE || !allocator_has(needed_bytes) {
             return None;
@@ -299,6 +335,9 @@ impl ApplicationCounters {
             .position(|live| Arc::ptr_eq(live, counter))?;
         let ended = self.live.swap_remove(place);
         CHANGES.fetch_add(1, Ordering::Release);
+        if !self.keeps_ended {
+            return Some(ended);
+        }
         let lost = if self.ended.len() >= MAX_ENDED {
             self.ended.pop_front()
         } else {
@@ -320,28 +359,28 @@ pub(crate) fn application_counter_changes() -> u64 {
 }
 
 /// Calls `visit` with all counters: first the dropped ones, then those that exist.
-pub(crate) fn for_each_application_counter(
-    mut visit: impl FnMut(&Arc<ApplicationCounter>, CounterState),
-) {
+pub(crate) fn for_each_application_counter(visit: impl FnMut(&Arc<ApplicationCounter>)) {
     let lists = LISTS.lock();
-    for counter in &lists.ended {
-        visit(counter, CounterState::Dropped);
-    }
-    for counter in &lists.live {
-        visit(counter, CounterState::Exists);
-    }
+    lists.ended.iter().chain(&lists.live).for_each(visit);
 }
 
-/// Whether the application still has a counter.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum CounterState {
-    Exists,
-    Dropped,
+/// Keeps the counters that are dropped from now on, because a session begins.
+pub(crate) fn keep_dropped_counters() {
+    forget_dropped(true);
 }
 
-/// Forgets the dropped counters: a new session has none of their values.
+/// Forgets the dropped counters, and keeps no further ones, because the session has ended.
 pub(crate) fn forget_dropped_counters() {
-    let dropped = std::mem::take(&mut LISTS.lock().ended);
+    forget_dropped(false);
+}
+
+fn forget_dropped(keeps_ended: bool) {
+    let mut lists = LISTS.lock();
+    let dropped = std::mem::take(&mut lists.ended);
+    lists.live.retain(|counter| !counter.is_dropped());
+    lists.keeps_ended = keeps_ended;
+    CHANGES.fetch_add(1, Ordering::Release);
+    drop(lists);
     drop(dropped);
 }
 

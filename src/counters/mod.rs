@@ -26,9 +26,9 @@ mod resident_memory;
 
 pub(crate) use allocated_memory::ALLOCATED_MEMORY;
 pub(crate) use application_counters::{
-    ApplicationCounter, ApplicationCounters, CounterReading, CounterState, KnownCounter,
-    OwnedCounter, StaticCounter, application_counter_changes, for_each_application_counter,
-    forget_dropped_counters, hold_counters_for_fork,
+    ApplicationCounter, ApplicationCounters, CounterReading, KnownCounter, OwnedCounter,
+    StaticCounter, application_counter_changes, for_each_application_counter,
+    forget_dropped_counters, hold_counters_for_fork, keep_dropped_counters,
 };
 pub(crate) use description::CounterDescription;
 pub(crate) use energy::energy_descriptions;

@@ -160,7 +160,7 @@ fn known_counters(session: &Session) -> Vec<KnownCounter> {
     let own = session.counters.iter().copied().map(KnownCounter::Own);
     let found = session.found_counters().into_iter();
     let mut known: Vec<_> = own.chain(found.map(KnownCounter::Found)).collect();
-    for_each_application_counter(|counter, _| {
+    for_each_application_counter(|counter| {
         known.push(KnownCounter::Application(Arc::clone(counter)));
     });
     known

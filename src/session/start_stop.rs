@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use crate::allocations::{begin_allocations, end_allocations};
 use crate::backtrace::{preallocate_words, reset_lost_stacks};
-use crate::counters::{for_each_application_counter, forget_dropped_counters};
+use crate::counters::{
+    for_each_application_counter, forget_dropped_counters, keep_dropped_counters,
+};
 use crate::labels::set_closed_stack_hook;
 use crate::platform::{
     current_process_id, install_handler, is_main_thread, monotonic_now, names_of_other_threads,
@@ -224,8 +226,8 @@ impl SessionPlan {
         let process_start = CorePs::process_start().monotonic;
         let mut session = Session::new(settings, process_start, monotonic_now(), counters);
         session.unavailable_features = unavailable_features;
-        forget_dropped_counters();
-        for_each_application_counter(|counter, _| {
+        keep_dropped_counters();
+        for_each_application_counter(|counter| {
             let counter = (Arc::clone(counter), counter.read());
             session.counters_at_start.push(counter);
         });
@@ -240,6 +242,7 @@ impl SessionPlan {
             Err(error) => {
                 end_allocations();
                 core_buffer().end_session();
+                forget_dropped_counters();
                 return Err(error);
             }
         };
@@ -347,7 +350,8 @@ pub(crate) fn end_session() -> DeferredCleanup {
     forget_allocation_stacks();
     let refused_chunks = core_buffer().refused_chunks();
     core_buffer().end_session();
-    // Profiles that were taken keep their own names.
+    // Profiles that were taken keep their own names and counters.
+    forget_dropped_counters();
     forget_unregistered_code();
     let unmatched_filters = active.threads.borrow().unmatched_filters();
     let mut registered_threads = Vec::new();

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use crate::buffer::{EntryHead, EntryKind, LaneHandle};
 use crate::counters::{
-    ApplicationCounter, CounterDescription, CounterReading, CounterState,
-    application_counter_changes, for_each_application_counter,
+    ApplicationCounter, CounterDescription, CounterReading, application_counter_changes,
+    for_each_application_counter,
 };
 use crate::state::Session;
 use crate::types::TimeStamp;
@@ -222,18 +222,14 @@ impl CounterSampler {
         // A counter of this session began with 0 after the last samples.
         let begin = before.max(session.started_at);
         let mut newest_id = self.newest_id;
-        let mut dropped = Vec::new();
         let mut new = Vec::new();
-        for_each_application_counter(|counter, state| {
+        for_each_application_counter(|counter| {
             let id = counter.description.id;
             if id > self.newest_id && counter.registered_at >= session.started_at {
                 newest_id = newest_id.max(id);
                 if new.try_reserve(1).is_ok() {
                     new.push(SampledCounter::new(counter, CounterReading::default()));
                 }
-            }
-            if state == CounterState::Dropped && dropped.try_reserve(1).is_ok() {
-                dropped.push(id);
             }
         });
         self.newest_id = newest_id;
@@ -243,10 +239,8 @@ impl CounterSampler {
                 self.counters.push(counter);
             }
         }
-        dropped.sort_unstable();
         self.counters.retain_mut(|counter| {
-            let id = counter.id();
-            let is_dropped = dropped.binary_search(&id).is_ok();
+            let is_dropped = counter.counter.is_dropped();
             if is_dropped {
                 counter.sample(before, now, put);
             }
@@ -257,10 +251,13 @@ impl CounterSampler {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
     use super::*;
-    use crate::counters::OwnedCounter;
+    use crate::counters::{OwnedCounter, keep_dropped_counters};
     use crate::state::SessionSettings;
     use crate::types::{CounterParams, CounterUnit};
+    use crate::util::as_profiler_work;
 
     fn new_counter(is_total: bool) -> OwnedCounter {
         OwnedCounter::new(&CounterParams {
@@ -281,7 +278,11 @@ mod tests {
             .collect()
     }
 
+    /// One test at a time drops counters, because only the newest dropped ones are kept.
+    static TESTS: Mutex<()> = Mutex::new(());
+
     struct Test {
+        _only: MutexGuard<'static, ()>,
         session: Session,
         sampler: CounterSampler,
         rows: Vec<CounterRow>,
@@ -289,6 +290,8 @@ mod tests {
 
     impl Test {
         fn new() -> Self {
+            let only = TESTS.lock().unwrap_or_else(PoisonError::into_inner);
+            keep_dropped_counters();
             let started_at = crate::platform::monotonic_now();
             let mut session = Session::new(
                 SessionSettings::for_tests(),
@@ -296,11 +299,12 @@ mod tests {
                 started_at,
                 Vec::new(),
             );
-            for_each_application_counter(|counter, _| {
+            for_each_application_counter(|counter| {
                 let counter = (Arc::clone(counter), counter.read());
                 session.counters_at_start.push(counter);
             });
             Self {
+                _only: only,
                 session,
                 sampler: CounterSampler::default(),
                 rows: Vec::new(),
@@ -385,5 +389,51 @@ mod tests {
         };
         assert_eq!(rows(id), [(1, 0), (2, 1), (3, 2)]);
         assert_eq!(rows(brief_id), [(2, 0), (3, 4)]);
+    }
+
+    #[test]
+    fn more_dropped_counters_than_are_kept_are_sampled_once_more_and_forgotten() {
+        let mut test = Test::new();
+        let counters: Vec<_> = (0..2_500).map(|_| new_counter(true)).collect();
+        let ids: Vec<_> = counters.iter().flat_map(OwnedCounter::id).collect();
+        assert_eq!(ids.len(), 2_500);
+        test.tick(1);
+        let known = |test: &Test| {
+            let known = test.sampler.counters.iter();
+            known.filter(|known| ids.contains(&known.id())).count()
+        };
+        assert_eq!(known(&test), 2_500);
+        counters.iter().for_each(|counter| counter.add_operation(3));
+        drop(counters);
+        test.tick(2);
+        assert_eq!(known(&test), 0);
+        let last = rows_of(&ids, &test.rows).into_iter();
+        let is_last = |(time, ..): &(u64, i64, u64)| *time == test.session.started_at.0 + 2;
+        let last: Vec<_> = last.filter(is_last).collect();
+        assert_eq!(last.len(), 2_500);
+        assert!(last.iter().all(|row| (row.1, row.2) == (3, 1)));
+    }
+
+    #[test]
+    fn counter_that_is_dropped_within_the_profilers_work_is_forgotten() {
+        let mut test = Test::new();
+        let counter = new_counter(true);
+        let id = counter.id().expect("it is listed");
+        test.tick(1);
+        counter.add_operation(3);
+        as_profiler_work(|| drop(counter));
+        test.tick(2);
+        assert!(test.sampler.counters.iter().all(|known| known.id() != id));
+        let start = test.session.started_at.0;
+        let rows = rows_of(&[id], &test.rows);
+        assert_eq!(rows.last(), Some(&(start + 2, 3, 1)));
+        let is_listed = || {
+            let mut is_listed = false;
+            for_each_application_counter(|counter| is_listed |= counter.description.id == id);
+            is_listed
+        };
+        assert!(is_listed());
+        keep_dropped_counters();
+        assert!(!is_listed());
     }
 }

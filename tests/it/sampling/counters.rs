@@ -9,7 +9,7 @@ use gekkota::schema::GraphColor;
 use gekkota::{ProfilerSession, StartParams, profiler_pause, profiler_resume};
 use serde_json::Value;
 
-use crate::common::{Read, isolated, one_loop};
+use crate::common::{Read, in_forked_child, isolated, one_loop};
 
 static LEVEL: ProfilerCounter = ProfilerCounter::new("queue", "Tests", "jobs that wait");
 static TOTAL: ProfilerCounterTotal = ProfilerCounterTotal::new("sent", "Tests", "bytes sent")
@@ -155,6 +155,107 @@ fn growth_during_a_pause_is_in_the_first_row_after_it() {
         one_loop();
         let read = Read::from_profile(&session.finish().expect("a profile"));
         assert_eq!(sums(counter(&read.0, "sent")), [11, 2]);
+        let pause = &read.0["pausedRanges"][0];
+        let [begin, end] = ["startTime", "endTime"].map(|key| pause[key].as_f64().expect("a time"));
+        let rows = counter(&read.0, "sent")["samples"]["data"].as_array();
+        let rows = rows.expect("rows").iter();
+        let rows: Vec<_> = rows
+            .map(|row| (row[0].as_f64().expect("a time"), row[1].as_i64()))
+            .collect();
+        let after = rows.iter().position(|row| row.0 >= end).expect("a row");
+        assert_eq!(rows[after].1, Some(10), "{rows:?}");
+        assert!(rows[..after].iter().all(|row| row.0 <= begin), "{rows:?}");
+    });
+}
+
+#[test]
+fn counters_count_in_a_forked_child() {
+    isolated(|| {
+        let owned = OwnedProfilerCounterTotal::new("shard", "Tests", "entries");
+        owned.add(5);
+        LEVEL.set(40);
+        let session = ProfilerSession::start(StartParams::default()).expect("start");
+        one_loop();
+        let record = || {
+            let session = ProfilerSession::start(StartParams::default()).expect("start");
+            LEVEL.add(2);
+            TOTAL.add(7);
+            owned.add(3);
+            let read = Read::from_profile(&session.finish().expect("a profile"));
+            let of = |name| sums(counter(&read.0, name));
+            format!("{:?} {:?} {:?}", of("queue"), of("sent"), of("shard"))
+        };
+        assert_eq!(in_forked_child(record), "[42, 0] [7, 1] [3, 1]");
+        owned.add(1);
+        let read = Read::from_profile(&session.finish().expect("a profile"));
+        assert_eq!(sums(counter(&read.0, "queue")), [40, 0]);
+        assert_eq!(sums(counter(&read.0, "shard")), [1, 1]);
+        assert!(counters_of(&read.0, "sent").is_empty());
+    });
+}
+
+#[test]
+fn long_texts_are_cut() {
+    isolated(|| {
+        const MAX_TEXT_BYTES: usize = 512;
+        let session = ProfilerSession::start(StartParams::default()).expect("start");
+        // The last character that fits in part is left out.
+        let text = "ü".repeat(MAX_TEXT_BYTES);
+        let category = format!("x{text}");
+        let owned = OwnedProfilerCounterTotal::new(&text, &category, "d");
+        owned.add(5);
+        let read = Read::from_profile(&session.finish().expect("a profile"));
+        let cut = counter(&read.0, &"ü".repeat(MAX_TEXT_BYTES / 2));
+        let cut_category = format!("x{}", "ü".repeat(MAX_TEXT_BYTES / 2 - 1));
+        assert_eq!(cut["category"], cut_category.as_str());
+        assert_eq!(sums(cut), [5, 1]);
+    });
+}
+
+/// The name of a counter that is one of many.
+const MANY: &str = "one of many";
+
+fn many(count: usize) -> Vec<OwnedProfilerCounter> {
+    let one = |_| OwnedProfilerCounter::new(MANY, "Tests", "");
+    let counters: Vec<_> = (0..count).map(one).collect();
+    counters.iter().for_each(|counter| counter.set(1));
+    counters
+}
+
+#[test]
+fn counters_beyond_the_limits_are_not_recorded() {
+    const MAX_LIVE: usize = 10_000;
+    const MAX_ENDED: usize = 1_000;
+    isolated(|| {
+        let session = ProfilerSession::start(StartParams::default()).expect("start");
+        let mut counters = many(MAX_LIVE + 5);
+        LEVEL.set(40);
+        one_loop();
+        let recorded = |read: &Read| {
+            let counters = ["queue", MANY].map(|name| counters_of(&read.0, name));
+            counters.map(|counters| counters.into_iter().map(sums).collect::<Vec<_>>())
+        };
+        let [level, all] = recorded(&Read::of_running());
+        assert!(level.is_empty());
+        assert_eq!(all, vec![[1, 0]; MAX_LIVE]);
+        // The last counters were refused, and their drops leave no place.
+        counters.truncate(MAX_LIVE);
+        LEVEL.add(1);
+        // These drops leave places, and only the newest dropped counters are kept.
+        counters.truncate(MAX_LIVE - MAX_ENDED - 500);
+        LEVEL.add(1);
+        one_loop();
+        let [level, all] = recorded(&Read::of_running());
+        assert_eq!(level, [[42, 0]]);
+        assert_eq!(all, vec![[1, 0]; MAX_LIVE - 500]);
+        let read = Read::from_profile(&session.finish().expect("a profile"));
+        let [level, all] = recorded(&read);
+        assert_eq!((level, all.len()), (vec![[42, 0]], MAX_LIVE - 500));
+        // Those that were dropped are not kept for the next session.
+        let session = ProfilerSession::start(StartParams::default()).expect("start");
+        let read = Read::from_profile(&session.finish().expect("a profile"));
+        let [_, all] = recorded(&read);
+        assert_eq!(all.len(), MAX_LIVE - MAX_ENDED - 500);
     });
 }
 

@@ -9,8 +9,8 @@ use crate::platform::thread::on_own_descriptors;
 use crate::types::{Features, UnavailableFeature};
 
 /// Returns those of the features that this machine has no data for, with the reasons. Only `power`
-/// and `cpufreq` depend on the machine. Cost: up to some 100 µs on another thread if the features
-/// contain one of these, otherwise none.
+/// and `cpufreq` depend on the machine. Cost: some 100 µs on another thread if the features contain
+/// one of these, otherwise none. A kernel before 5.18 may sleep for 10 ms to tell a frequency.
 pub(crate) fn lacking_features(features: Features) -> Vec<UnavailableFeature> {
     const DEPENDENT: [Features; 2] = [Features::POWER, Features::CPU_FREQ];
     if !DEPENDENT.iter().any(|one| features.contains(*one)) {
@@ -22,7 +22,7 @@ pub(crate) fn lacking_features(features: Features) -> Vec<UnavailableFeature> {
 
 fn lacking_in(features: Features, sys: &Path) -> Vec<UnavailableFeature> {
     let power = || find_energy_counters(sys).err();
-    let frequency = || CpuFrequencies::find(sys).err();
+    let frequency = || CpuFrequencies::are_readable(sys).err();
     let asked: [(Features, &dyn Fn() -> Option<String>); 2] =
         [(Features::POWER, &power), (Features::CPU_FREQ, &frequency)];
     let chosen = asked

@@ -7,6 +7,9 @@ use crate::platform::sysfs::{NumberAttribute, parse_list, read_attribute, unread
 
 /// Maximum number of cores whose frequency is read.
 const MAX_CORES: usize = 1024;
+/// Maximum number of cores that are asked whether they tell their frequency. The first ones may be
+/// switched off.
+const MAX_ASKED: usize = 8;
 
 #[derive(Debug)]
 struct Core {
@@ -21,13 +24,26 @@ pub(crate) struct CpuFrequencies {
 }
 
 impl CpuFrequencies {
-    /// Finds the cores. `sys` is the folder of the system's attributes. Reads the frequency of the
-    /// first core that has one: a kernel before 5.18 may sleep for 10 ms in the first read of a
-    /// core.
+    /// Returns whether the first cores tell a frequency. Cost: some µs for each of at most eight. A
+    /// kernel before 5.18 may sleep for 10 ms in the first read of a core.
+    ///
+    /// # Errors
+    /// The reason why no frequency can be read, for the user.
+    pub(crate) fn are_readable(sys: &Path) -> Result<(), String> {
+        Self::of_cores(sys, MAX_ASKED).map(drop)
+    }
+
+    /// Finds the cores. `sys` is the folder of the system's attributes. Costs as much as
+    /// [`Self::are_readable`], and a path for each core.
     ///
     /// # Errors
     /// The reason why no frequency can be read, for the user.
     pub(crate) fn find(sys: &Path) -> Result<Self, String> {
+        Self::of_cores(sys, MAX_CORES)
+    }
+
+    /// Finds at most this number of cores.
+    fn of_cores(sys: &Path, max_cores: usize) -> Result<Self, String> {
         let folder = sys.join("devices/system/cpu");
         let path = folder.join("present");
         let list = read_attribute(&path).map_err(|error| unreadable(&path, &error))?;
@@ -38,16 +54,19 @@ impl CpuFrequencies {
                 khz: NumberAttribute::new(path),
             }
         };
-        let cores = parse_list(&list, MAX_CORES).into_iter().map(core);
+        let cores = parse_list(&list, max_cores).into_iter().map(core);
         let mut cores: Vec<Core> = cores.collect();
         let mut reason = None;
-        let is_readable = cores.iter_mut().any(|core| match core.khz.read() {
-            Ok(_) => true,
-            Err(error) => {
-                reason.get_or_insert(error);
-                false
-            }
-        });
+        let is_readable = cores
+            .iter_mut()
+            .take(MAX_ASKED)
+            .any(|core| match core.khz.read() {
+                Ok(_) => true,
+                Err(error) => {
+                    reason.get_or_insert(error);
+                    false
+                }
+            });
         match is_readable {
             true => Ok(Self { cores }),
             false => Err(reason.unwrap_or_else(|| format!("no processor in {}", path.display()))),
@@ -127,5 +146,13 @@ mod tests {
         tree.set(&frequency_of(0), "1000000");
         let found = CpuFrequencies::find(tree.root()).expect("frequencies");
         assert_eq!(found.len(), MAX_CORES);
+        // Of many cores, only the first ones are asked.
+        tree.remove(&frequency_of(0));
+        tree.set(&frequency_of(7), "1000000");
+        assert_eq!(CpuFrequencies::are_readable(tree.root()), Ok(()));
+        tree.remove(&frequency_of(7));
+        tree.set(&frequency_of(8), "1000000");
+        assert!(CpuFrequencies::are_readable(tree.root()).is_err());
+        assert!(CpuFrequencies::find(tree.root()).is_err());
     }
 }

@@ -156,11 +156,11 @@ impl SessionPlan {
         // Without a lock: installing fork handlers waits for a fork in progress, which may wait for
         // the life-cycle lock.
         ensure_core();
-        // Without a lock: another thread may ask the machine.
-        self.leave_out_lacking_features();
         if let Some(kept) = self.kept_session(&keeps) {
             return Ok(kept);
         }
+        // Without a lock: another thread may ask the machine.
+        self.leave_out_lacking_features();
         // Without a lock: both wait for the loader, whose lock another thread of the application
         // may hold while it starts the profiler.
         prepare_handler();
@@ -180,7 +180,14 @@ impl SessionPlan {
     /// Returns the running session if `keeps` decides to keep it.
     fn kept_session(&self, keeps: impl Fn(bool) -> bool) -> Option<StartOutcome> {
         let (generation, session) = running_session()?;
-        keeps(session.settings == self.settings).then_some(StartOutcome::Kept(generation))
+        let mut settings = self.settings.clone();
+        // What the machine lacked when that session began is not asked again.
+        for lack in &session.unavailable_features {
+            if !session.settings.features.contains(lack.feature) {
+                settings.features = settings.features.without(lack.feature);
+            }
+        }
+        keeps(session.settings == settings).then_some(StartOutcome::Kept(generation))
     }
 
     fn start_under_lock(

@@ -75,9 +75,11 @@ impl<'a> AutoProfilerFileIO<'a> {
 impl Drop for AutoProfilerFileIO<'_> {
     #[inline(always)]
     fn drop(&mut self) {
+        // First: what follows is not part of the operation.
+        let end = ProfilerTime::now();
         if let Some(place) = Place::find(self.session) {
             let stack = backend::record_own_stack(&place.destination, StackFeatures::FULL);
-            let timing = MarkerTiming::interval_until_now_from(self.start);
+            let timing = MarkerTiming::interval(self.start, end);
             place.put(&timing, stack, self.operation, self.source, self.filename);
         }
     }

@@ -23,7 +23,7 @@ use crate::sampler::cpu_speed_markers::CpuSpeedMarkers;
 use crate::sampler::encode::Tick;
 use crate::sampler::encode::{SampleEncoder, SampleWriter};
 use crate::sampler::thread::ThreadSampler;
-use crate::sampler::thread::{SwitchReadings, Threads, find_outlived};
+use crate::sampler::thread::{DueThreads, SwitchReadings, Threads, find_outlived};
 use crate::sampler::tick::EnergySampler;
 use crate::sampler::tick::EvenTicks;
 use crate::sampler::tick::EventProbeRecorder;
@@ -667,11 +667,17 @@ impl SamplerThread {
                     any_woke |= !step(thread);
                 }
             }
-            for thread in &mut threads.active {
-                if readings == 0 || session.is_stopping() {
-                    break;
+            if readings > 0 {
+                let active = &mut threads.active;
+                let due_since =
+                    |thread: &ThreadSampler| thread.switches_due_since(context.tick.time);
+                let due = DueThreads::find(active.iter().map(due_since));
+                for place in due.places() {
+                    if readings == 0 || session.is_stopping() {
+                        break;
+                    }
+                    readings -= u64::from(active[place].record_switches(context));
                 }
-                readings -= u64::from(thread.record_due_switches(context));
             }
             let turn = (number as usize).checked_rem(threads.idle.len());
             if let Some(thread) = turn.and_then(|turn| threads.idle.get_mut(turn)) {

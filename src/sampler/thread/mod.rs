@@ -12,6 +12,6 @@ mod thread_lists;
 mod thread_sampler;
 mod thread_state;
 
-pub(crate) use switch_recorder::SwitchReadings;
+pub(crate) use switch_recorder::{DueThreads, SwitchReadings};
 pub(crate) use thread_lists::{Threads, find_outlived};
 pub(crate) use thread_sampler::ThreadSampler;

@@ -5,9 +5,10 @@
 //! leaves a processor. These numbers cannot change without the thread's CPU clock. So the files that
 //! have them, which take some 20 µs to read, are read only for a thread that has run.
 //! Each such thread is read once in 100 ms, and all threads together once in 2 ms, which costs 1 % of
-//! a core. If more than 50 threads run, their markers are longer.
+//! a core. If more than 50 threads run, those that have waited longest are read first, and their
+//! markers are longer: 400 ms beside 200 threads.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::markers::built_in::ContextSwitches;
 use crate::markers::{MarkerDestination, MarkerEntry, MarkerTiming, NewMarker, TypedPayload};
@@ -22,6 +23,10 @@ const PERIOD_NS: u64 = 100_000_000;
 const READING_INTERVAL_NS: u64 = 2_000_000;
 /// Maximum number of readings on one tick.
 const MAX_READINGS: u64 = 16;
+/// Maximum number of threads that are checked on one tick. Those that have not run are not read.
+const MAX_CHECKS: usize = MAX_READINGS as usize;
+/// Time until a thread is read again whose switches the system has refused to report, in ns.
+const HIDDEN_NS: u64 = 1_000_000_000;
 
 /// Limits how many threads are read on a tick.
 #[derive(Debug, Default)]
@@ -42,6 +47,43 @@ impl SwitchReadings {
     }
 }
 
+/// The threads to check on a tick.
+#[derive(Debug, Default)]
+pub(crate) struct DueThreads {
+    /// The time from which on each is due, and its place in the list of threads, in this order.
+    found: [(TimeStamp, usize); MAX_CHECKS],
+    count: usize,
+}
+
+impl DueThreads {
+    /// Finds those that have been due for the longest time, so that each has its turn. The argument
+    /// has for each thread since when it is due, if it is.
+    pub(crate) fn find(threads: impl Iterator<Item = Option<TimeStamp>>) -> Self {
+        let mut due = Self::default();
+        for (place, since) in threads.enumerate() {
+            if let Some(since) = since {
+                due.add(since, place);
+            }
+        }
+        due
+    }
+
+    fn add(&mut self, since: TimeStamp, place: usize) {
+        let found = &self.found[..self.count];
+        let at = found.partition_point(|(other, _)| *other <= since);
+        if at == MAX_CHECKS {
+            return;
+        }
+        self.count = (self.count + 1).min(MAX_CHECKS);
+        self.found[at..self.count].rotate_right(1);
+        self.found[at] = (since, place);
+    }
+
+    pub(crate) fn places(&self) -> impl Iterator<Item = usize> {
+        self.found[..self.count].iter().map(|(_, place)| *place)
+    }
+}
+
 /// What the kernel has counted of a thread at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct SwitchReading {
@@ -59,19 +101,28 @@ pub(crate) struct SwitchRecorder {
     next: TimeStamp,
     /// Until when the thread is known not to have run since the last reading.
     rested_until: TimeStamp,
-    /// Whether the kernel does not report the thread's switches.
+    /// Whether the system refused to report the thread's switches at the last attempt.
     is_hidden: bool,
+    /// Whether the thread counts as one without switches, and as one without waits.
+    counts_as_hidden: bool,
+    counts_as_without_waits: bool,
 }
 
 impl SwitchRecorder {
     /// Returns whether a thread whose CPU clock reads `cpu_ns` has not run since the last reading.
     pub(crate) fn has_read(&self, cpu_ns: u64) -> bool {
-        self.is_hidden || self.before.is_some_and(|before| before.cpu_ns == cpu_ns)
+        self.before.is_some_and(|before| before.cpu_ns == cpu_ns)
     }
 
-    /// Returns whether the thread's CPU clock is to be checked.
-    pub(crate) fn is_due(&self, now: TimeStamp) -> bool {
-        now >= self.next && !self.is_hidden
+    /// Returns whether a thread whose CPU clock reads `cpu_ns` need not be read before it runs again:
+    /// it has not run since the last reading, or the last attempt failed.
+    pub(crate) fn may_rest(&self, cpu_ns: u64) -> bool {
+        self.is_hidden || self.has_read(cpu_ns)
+    }
+
+    /// Returns since when the thread's CPU clock is to be checked; `None` if that is not due.
+    pub(crate) fn due_since(&self, now: TimeStamp) -> Option<TimeStamp> {
+        Some(self.next).filter(|next| now >= *next)
     }
 
     /// Returns whether a reading gives a marker.
@@ -131,9 +182,11 @@ impl SwitchRecorder {
                     cpu_ns,
                     counts,
                 };
-                let lacks_waits = counts.waited_ns.is_none() && !self.has_begun();
-                let unreported = &session.counts.threads_without_waits;
-                if lacks_waits && unreported.fetch_add(1, Ordering::Relaxed) == 0 {
+                self.is_hidden = false;
+                if counts.waited_ns.is_none()
+                    && !std::mem::replace(&mut self.counts_as_without_waits, true)
+                    && is_first(&session.counts.threads_without_waits)
+                {
                     session
                         .log
                         .add("the kernel does not report waits for a processor");
@@ -145,8 +198,10 @@ impl SwitchRecorder {
             SwitchResult::Missing => self.postpone(context.tick.time),
             SwitchResult::Hidden => {
                 self.is_hidden = true;
-                let unreported = &session.counts.threads_without_switches;
-                if unreported.fetch_add(1, Ordering::Relaxed) == 0 {
+                self.next = context.tick.time.plus_ns(HIDDEN_NS);
+                if !std::mem::replace(&mut self.counts_as_hidden, true)
+                    && is_first(&session.counts.threads_without_switches)
+                {
                     session
                         .log
                         .add("the kernel hides the context switches of threads");
@@ -187,6 +242,11 @@ impl SwitchRecorder {
         };
         Some(([start, end], switches))
     }
+}
+
+/// Counts a thread, and returns whether it is the first one.
+fn is_first(count: &AtomicU64) -> bool {
+    count.fetch_add(1, Ordering::Relaxed) == 0
 }
 
 /// Writes a marker for what a thread has done from `start` to `end`.
@@ -255,10 +315,14 @@ mod tests {
     #[test]
     fn intervals_have_the_differences_of_two_readings() {
         let mut recorder = SwitchRecorder::default();
-        assert!(recorder.is_due(TimeStamp(0)) && !recorder.has_read(5 * MS));
+        assert!(recorder.due_since(TimeStamp(0)).is_some() && !recorder.has_read(5 * MS));
         assert_eq!(taken(&mut recorder, reading(10, 5, Some(3), [7, 1])), None);
         assert!(recorder.has_read(5 * MS));
-        assert!(!recorder.is_due(TimeStamp(109 * MS)) && recorder.is_due(TimeStamp(110 * MS)));
+        let due = [109, 110, 150].map(|ms| recorder.due_since(TimeStamp(ms * MS)));
+        assert_eq!(
+            due,
+            [None, Some(110), Some(110)].map(|ms| ms.map(|ms| TimeStamp(ms * MS)))
+        );
         let second = reading(110, 25, Some(33), [9, 5]);
         let expected = [10, 20, 30, 50, 2, 4];
         assert_eq!(taken(&mut recorder, second), Some(expected));
@@ -301,6 +365,53 @@ mod tests {
         assert_eq!(taken(206, 6, 160, true), Some([13, 166, 150, 0]));
         recorder.rest(6 * MS, TimeStamp(299 * MS));
         assert_eq!(recorder.rested_until, TimeStamp(0), "it may have waited");
+    }
+
+    /// Records threads that all run all the time, tick by tick, as the sampler does: it begins each
+    /// tick with another thread. Returns how often each thread was read.
+    fn readings_of_busy_threads(count: u64, ms: u64) -> Vec<u64> {
+        let mut threads: Vec<_> = (0..count)
+            .map(|id| (id, SwitchRecorder::default()))
+            .collect();
+        let mut readings = vec![0; count as usize];
+        let mut limit = SwitchReadings::default();
+        for tick in 1..=ms {
+            threads.rotate_left(1);
+            let now = TimeStamp(tick * MS);
+            let allowed = limit.allowed_at(now) as usize;
+            let due = threads.iter().map(|(_, thread)| thread.due_since(now));
+            for place in DueThreads::find(due).places().take(allowed) {
+                let (id, thread) = &mut threads[place];
+                thread.take(reading(tick, tick, Some(0), [0, 0]));
+                readings[*id as usize] += 1;
+            }
+        }
+        readings
+    }
+
+    #[test]
+    fn threads_are_read_in_turns() {
+        // One in 2 ms: 500 in a second.
+        for (count, expected) in [(128, 3..=4), (127, 3..=4), (250, 2..=2), (1, 10..=10)] {
+            let readings = readings_of_busy_threads(count, 1_000);
+            let all_in_turn = readings.iter().all(|number| expected.contains(number));
+            assert!(all_in_turn, "{count}: {readings:?}");
+        }
+    }
+
+    #[test]
+    fn those_that_were_due_first_are_checked_first() {
+        let due = |times: &[Option<u64>]| -> Vec<usize> {
+            let times = times.iter().map(|time| time.map(TimeStamp));
+            DueThreads::find(times).places().collect()
+        };
+        assert!(due(&[]).is_empty());
+        assert_eq!(
+            due(&[Some(7), None, Some(3), Some(7), Some(5)]),
+            [2, 4, 0, 3]
+        );
+        let falling: Vec<_> = (0..100).map(|place| Some(100 - place)).collect();
+        assert_eq!(due(&falling), (84..100).rev().collect::<Vec<_>>());
     }
 
     #[test]

@@ -207,13 +207,14 @@ impl ThreadSampler {
         matches!(self.state, ThreadState::Idle(_))
     }
 
-    /// Returns whether the thread has been idle for long, and its context switches are recorded.
+    /// Returns whether the thread has been idle for long, and all its context switches have been read,
+    /// if the session records them.
     pub(crate) fn is_long_idle(&self, tick: Tick) -> bool {
         let ThreadState::Idle(idle) = &self.state else {
             return false;
         };
-        let has_read = |switches: &SwitchRecorder| switches.has_read(idle.cpu_ns());
-        idle.is_long(tick) && self.switches.as_ref().is_none_or(has_read)
+        let may_rest = |switches: &SwitchRecorder| switches.may_rest(idle.cpu_ns());
+        idle.is_long(tick) && self.switches.as_ref().is_none_or(may_rest)
     }
 
     /// Runs one tick of this thread. Ticks of an idle thread may be skipped.
@@ -984,11 +985,9 @@ impl ThreadSampler {
         }
     }
 
-    /// Records the thread's context switches if that is due and it has run. Returns whether its files
-    /// were read.
-    pub(crate) fn record_due_switches(&mut self, context: &TickContext<'_>) -> bool {
-        let is_due = |switches: &SwitchRecorder| switches.is_due(context.tick.time);
-        self.switches.as_ref().is_some_and(is_due) && self.record_switches(context)
+    /// Returns since when it is due to record the thread's context switches; `None` if it is not.
+    pub(crate) fn switches_due_since(&self, now: TimeStamp) -> Option<TimeStamp> {
+        self.switches.as_ref()?.due_since(now)
     }
 
     /// Records the thread's context switches since the last reading, so that a profile has them.
@@ -1002,7 +1001,8 @@ impl ThreadSampler {
         }
     }
 
-    fn record_switches(&mut self, context: &TickContext<'_>) -> bool {
+    /// Records the thread's context switches if it has run. Returns whether its files were read.
+    pub(crate) fn record_switches(&mut self, context: &TickContext<'_>) -> bool {
         let cpu_ns = match &self.state {
             ThreadState::Idle(idle) => Some(idle.cpu_ns()),
             _ => thread_cpu_ns(self.tid()),

@@ -26,6 +26,8 @@ struct SampledEnergy {
     last: i64,
     /// Energy that was used while sampling was paused, in pWh.
     in_pauses: i64,
+    /// Whether sampling was paused since the last reading.
+    was_paused: bool,
 }
 
 /// The energy counters of a session. Only the sampler thread uses them.
@@ -33,8 +35,6 @@ struct SampledEnergy {
 pub(crate) struct EnergySampler {
     counters: Vec<SampledEnergy>,
     next: TimeStamp,
-    /// Whether sampling was paused since the last readings.
-    was_paused: bool,
 }
 
 impl EnergySampler {
@@ -62,6 +62,7 @@ impl EnergySampler {
                 written: None,
                 last: 0,
                 in_pauses: 0,
+                was_paused: false,
             })
             .collect();
         session.add_found_counters(descriptions);
@@ -73,7 +74,9 @@ impl EnergySampler {
 
     /// Leaves out the energy that is used until the next readings, because sampling was paused.
     pub(crate) fn skip_pause(&mut self) {
-        self.was_paused = true;
+        for counter in &mut self.counters {
+            counter.was_paused = true;
+        }
         self.next = TimeStamp(0);
     }
 
@@ -85,17 +88,17 @@ impl EnergySampler {
         }
         self.next = now.plus_ns(INTERVAL_NS);
         for counter in &mut self.counters {
-            counter.sample(now, self.was_paused, &mut put);
+            counter.sample(now, &mut put);
         }
-        self.was_paused = false;
     }
 }
 
 impl SampledEnergy {
-    fn sample(&mut self, now: TimeStamp, was_paused: bool, put: &mut impl FnMut(CounterRow)) {
+    fn sample(&mut self, now: TimeStamp, put: &mut impl FnMut(CounterRow)) {
         let Some(reading) = self.counter.read() else {
             return;
         };
+        let was_paused = std::mem::take(&mut self.was_paused);
         if was_paused {
             self.in_pauses += reading - self.last;
         }
@@ -178,6 +181,14 @@ mod tests {
         assert_eq!(rows(&mut sampler, 82), []);
         tree.set(PACKAGE, "144");
         assert_eq!(rows(&mut sampler, 102), [(0, 30_000)]);
+        // A counter that cannot be read at the end of a pause leaves out its energy later.
+        sampler.skip_pause();
+        tree.set(PACKAGE, "?");
+        tree.set(MEMORY, "72");
+        assert_eq!(rows(&mut sampler, 103), [(1, 10_000)]);
+        tree.set(PACKAGE, "180");
+        tree.set(MEMORY, "108");
+        assert_eq!(rows(&mut sampler, 123), [(0, 30_000), (1, 20_000)]);
     }
 
     #[test]

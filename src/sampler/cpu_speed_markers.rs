@@ -20,6 +20,11 @@ const MIN_CORE_INTERVAL_NS: u64 = 10_000_000;
 const MIN_STEP_NS: u64 = 2_000_000;
 /// Time after which a tick reads no further core, in ns. An old kernel may sleep in a reading.
 const MAX_TICK_NS: u64 = 200_000;
+/// Maximum time between two attempts to find the main thread's track, in ns.
+const MAX_SEARCH_NS: u64 = 1_000_000_000;
+/// Time after which the session's log has that there is none, in ns. At its beginning, a session may
+/// not have chosen its threads yet.
+const LACK_NS: u64 = 100_000_000;
 /// Smallest change that is written: one hundredth. A frequency that the processor measures differs a
 /// little on each reading.
 const CHANGE_DIVISOR: u64 = 100;
@@ -51,6 +56,9 @@ pub(crate) struct CpuSpeedMarkers {
     /// The core that is read next, and when.
     turn: usize,
     next: TimeStamp,
+    /// Since when there is no track of the main thread, and whether the log has it.
+    without_track_since: Option<TimeStamp>,
+    has_logged_lack: bool,
 }
 
 impl CpuSpeedMarkers {
@@ -75,15 +83,35 @@ impl CpuSpeedMarkers {
     /// Reads the cores whose turn it is, and adds markers for what has changed. Cost: some µs for
     /// each core that is read.
     pub(crate) fn add(&mut self, now: TimeStamp, session: &Session, lane: &LaneHandle<'static>) {
-        let mut track = None;
+        let (mut track, mut has_put, mut lacks) = (None, false, false);
         self.read(now, |core, edge| {
-            if track.is_none() {
+            // Without a track, the search is not repeated for each core.
+            if track.is_none() && !lacks {
                 track = MainThreadTrack::find(session, lane, now);
             }
-            track
+            let is_put = track
                 .as_ref()
-                .is_some_and(|track| add_edge(track, core, edge))
+                .is_some_and(|track| add_edge(track, core, edge));
+            (has_put, lacks) = (has_put || is_put, lacks || !is_put);
+            is_put
         });
+        if lacks {
+            self.wait_for_track(now, session);
+        } else if has_put {
+            self.without_track_since = None;
+        }
+    }
+
+    /// Reads nothing for a while, because nothing can be recorded. The main thread may register later.
+    fn wait_for_track(&mut self, now: TimeStamp, session: &Session) {
+        let since = *self.without_track_since.get_or_insert(now);
+        let age_ns = now.since_ns(since);
+        self.next = now.plus_ns(age_ns.clamp(MIN_CORE_INTERVAL_NS, MAX_SEARCH_NS));
+        if age_ns >= LACK_NS && !std::mem::replace(&mut self.has_logged_lack, true) {
+            session
+                .log
+                .add("no track of the main thread for the CPU frequencies");
+        }
     }
 
     /// Reads the cores whose turn it is. `put` gets what has changed, and returns whether it was
@@ -271,6 +299,36 @@ mod tests {
         );
         // After a pause, each core is read at most once.
         assert!(read(&mut markers, 100_000).len() <= 400);
+    }
+
+    #[test]
+    fn lack_of_the_main_thread_is_logged_once() {
+        let tree = machine("speed-no-track", 1);
+        let session = session();
+        let mut markers = CpuSpeedMarkers::find(&session, tree.root());
+        // Each attempt fails, until the main thread registers.
+        let mut attempts = Vec::new();
+        for ms in 0..10_000 {
+            let now = at(ms);
+            let mut fails = false;
+            markers.read(now, |_, _| {
+                fails = true;
+                false
+            });
+            if fails {
+                attempts.push(ms);
+                markers.wait_for_track(now, &session);
+            }
+        }
+        assert_eq!(attempts[..6], [0, 10, 20, 40, 80, 160]);
+        assert!(attempts.len() < 20, "{attempts:?}");
+        let events = session.log.all().events;
+        let events: Vec<_> = events.iter().map(|(_, event)| *event).collect();
+        assert_eq!(
+            events,
+            ["no track of the main thread for the CPU frequencies"]
+        );
+        assert_eq!(read(&mut markers, 20_000), [(0, Edge::Begin(2_000_000))]);
     }
 
     #[test]

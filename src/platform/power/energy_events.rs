@@ -194,9 +194,9 @@ mod tests {
             assert_eq!(first, 0);
             std::thread::sleep(std::time::Duration::from_millis(20));
             let pwh = found[0].read().expect("a reading");
-            // 3.6 nJ for each ns are 1 pWh for each µs. The clock of a processor does not stop.
-            let elapsed_us = begin.elapsed().as_micros() as i64;
-            assert!((19_000..=elapsed_us * 1_000).contains(&pwh), "{pwh} pWh");
+            // 3.6 nJ are 1 pWh, so each ns counts as 1 pWh. The clock of a processor does not stop.
+            let elapsed_ns = begin.elapsed().as_nanos() as i64;
+            assert!((19_000_000..=elapsed_ns).contains(&pwh), "{pwh} pWh");
         });
     }
 

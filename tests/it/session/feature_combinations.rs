@@ -1,9 +1,15 @@
-//! Every combination of up to three features starts, samples and streams.
+//! Every combination of up to three features starts, samples and streams, and every pair of all
+//! features.
 
 use super::{read_until, sample_count};
-use crate::common::{Sleeper, isolated, one_loop};
+use crate::common::{Read, Sleeper, isolated, one_loop};
 use gekkota::callback::SamplingState;
-use gekkota::{Features, StartParams, profiler_features_if_active, profiler_start, profiler_stop};
+use gekkota::profile::{Format, SnapshotOptions, Symbolicate};
+use gekkota::{
+    Features, ProfilerSession, StartParams, add_untyped_marker, gecko_profiler_category,
+    profiler_features_if_active, profiler_start, profiler_stop, register_thread,
+};
+use serde_json::Value;
 
 /// The features to combine. Other tests use the default features together.
 const FEATURES: [Features; 10] = [
@@ -72,5 +78,66 @@ fn every_combination_starts_samples_and_streams() {
             seen += 1;
         }
         assert_eq!(seen, 1 + 10 + 45 + 120);
+    });
+}
+
+/// Writes a profile without names of functions, which the features do not change.
+fn written(profile: &gekkota::Profile, format: Format) -> Value {
+    let options = SnapshotOptions::default().symbolicate(Symbolicate::No);
+    let mut text = Vec::new();
+    profile
+        .write_with(format, &mut text, &options)
+        .expect("a vector never fails");
+    serde_json::from_slice(&text).expect("JSON")
+}
+
+#[test]
+fn every_pair_of_features_records_and_streams() {
+    isolated(|| {
+        register_thread("tested");
+        let all: Vec<Features> = Features::available()
+            .names()
+            .map(|name| Features::from_name(name).expect("a feature"))
+            .collect();
+        assert!(all.len() > FEATURES.len());
+        for (index, first) in all.iter().enumerate() {
+            for second in &all[index..] {
+                let features = *first | *second;
+                let params = StartParams::default().features(features);
+                let session = ProfilerSession::start(params)
+                    .unwrap_or_else(|error| panic!("{features:?}: {error}"));
+                let category = gecko_profiler_category!(Other);
+                add_untyped_marker("recorded", category, Default::default());
+                one_loop();
+                let active = profiler_features_if_active().expect("active");
+                let profile = session.finish().expect("a profile");
+                let read = Read(written(&profile, Format::Gecko));
+                let recorded: Vec<&str> = read.0["meta"]["configuration"]["features"]
+                    .as_array()
+                    .expect("features")
+                    .iter()
+                    .filter_map(Value::as_str)
+                    .collect();
+                assert_eq!(recorded, active.names().collect::<Vec<_>>(), "{features:?}");
+                let log = &read.0["profilingLog"][std::process::id().to_string()];
+                for name in features.names() {
+                    let is_lacking = log["unavailableFeatures"][name].is_string();
+                    assert!(
+                        recorded.contains(&name) || is_lacking,
+                        "{features:?}: {name}"
+                    );
+                }
+                assert!(sample_count(&read, "tested") > 0, "{features:?}");
+                let markers = read.markers("tested");
+                let has_marker = markers.iter().any(|(name, ..)| name == "recorded");
+                assert!(has_marker, "{features:?}");
+                let processed = written(&profile, Format::Processed);
+                let mut threads = processed["threads"].as_array().expect("threads").iter();
+                assert!(
+                    threads.any(|thread| thread["name"] == "tested"),
+                    "{features:?}"
+                );
+            }
+        }
     });
 }

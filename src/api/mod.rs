@@ -11,43 +11,68 @@
 //! documentation.
 //!
 //! # Imports
-//! `allocations`, `backtrace`, `counters`, `disabled`, `event_loop`, `export`, `labels`, `markers`, `platform`, `record`,
-//! `sampler`, `session`, `stream`, `types`, `unwind`, `util`
+//! `allocations`, `backtrace`, `counters`, `disabled`, `event_loop`, `export`, `labels`, `markers`,
+//! `platform`, `record`, `sampler`, `session`, `stream`, `types`, `unwind`, `util`
 //!
 //! # Invariants
 //! No function panics because of a mistake of the application. A call that does not fit the
 //! profiler's state does nothing.
 //!
 //! # Read next
-//! `life_cycle.rs`, `pause.rs`, `status.rs`, `callbacks.rs`, `session.rs`, `threads.rs`, `code.rs`, `counters.rs`,
-//! `event_delay.rs`, `file_io.rs`, `labels.rs`, `thread_pools.rs`, `script_frames.rs`, `markers.rs`, `stacks.rs`,
+//! `life_cycle.rs`, `pause.rs`, `status.rs`, `callbacks.rs`, `session.rs`, `threads.rs`, `code.rs`,
+//! `counters.rs`, `allocator.rs`, `memory.rs`, `event_delay.rs`, `file_io.rs`, `profiled_file.rs`,
+//! `labels.rs`, `thread_pools.rs`, `script_frames.rs`, `markers.rs`, `stacks.rs`,
 //! `remote_control.rs`.
 
 mod allocator;
+#[forbid(unsafe_code)]
 mod callbacks;
+#[forbid(unsafe_code)]
 mod code;
+#[forbid(unsafe_code)]
 mod counters;
+#[forbid(unsafe_code)]
 mod event_delay;
+#[forbid(unsafe_code)]
 mod file_io;
+#[forbid(unsafe_code)]
 mod label_text;
+#[forbid(unsafe_code)]
 mod labels;
+#[forbid(unsafe_code)]
 mod life_cycle;
+#[forbid(unsafe_code)]
 mod marker_guards;
 #[cfg(feature = "tracing")]
+#[forbid(unsafe_code)]
 mod marker_session;
+#[forbid(unsafe_code)]
 mod markers;
+#[forbid(unsafe_code)]
 mod memory;
+#[forbid(unsafe_code)]
 mod pause;
+#[forbid(unsafe_code)]
 mod process;
+#[forbid(unsafe_code)]
 mod profile;
+#[forbid(unsafe_code)]
 mod profiled_file;
+#[forbid(unsafe_code)]
 mod remote_control;
+#[forbid(unsafe_code)]
 mod script_frames;
+#[forbid(unsafe_code)]
 mod session;
+#[forbid(unsafe_code)]
 mod snapshot;
+#[forbid(unsafe_code)]
 mod stacks;
+#[forbid(unsafe_code)]
 mod status;
+#[forbid(unsafe_code)]
 mod thread_pools;
+#[forbid(unsafe_code)]
 mod threads;
 
 pub use allocator::ProfilerAllocator;
@@ -120,6 +145,7 @@ pub use threads::{
     unregister_thread,
 };
 #[cfg(has_profiler)]
+#[forbid(unsafe_code)]
 mod backend;
 #[cfg(not(has_profiler))]
 use crate::disabled as backend;

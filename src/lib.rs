@@ -65,6 +65,9 @@
 //! | Use Gecko's marker types, or link the markers of one flow | [`marker`](mod@marker), [`FlowId`] |
 //! | Show numbers of the program as tracks | [`counter`] |
 //! | Show what allocates memory, and what is still alive | [`memory`] |
+//! | Show the energy that the machine uses, and the frequencies of its cores | [`Features::POWER`], [`Features::CPU_FREQ`] |
+//! | Tell a wait for a processor from a sleep, and count context switches | [`Features::CONTEXT_SWITCHES`] |
+//! | Show what the profiler costs | [`StartParams::record_overheads`], [`profiler_get_buffer_info`], [`Profile::summary`] |
 //! | Choose a category, or define one | [`gecko_profiler_category!`], [`profiler_categories!`], [`category`] |
 //! | Pause and resume | [`profiler_pause`], [`profiler_resume`]; only the samples: [`profiler_pause_sampling`], [`profiler_resume_sampling`] |
 //! | Query the state | [`profiler_is_active`], [`profiler_is_paused`], [`profiler_get_buffer_info`] |

@@ -24,8 +24,8 @@
 //! stack itself, without a lock and with an unwinder that no other thread uses.
 //!
 //! # Imports
-//! `allocations`, `backtrace`, `buffer`, `capture`, `counters`, `event_loop`, `labels`, `markers`, `platform`, `state`,
-//! `symbols`, `threads`, `types`, `unwind`, `util`
+//! `allocations`, `backtrace`, `buffer`, `capture`, `counters`, `event_loop`, `labels`, `markers`,
+//! `platform`, `state`, `symbols`, `threads`, `types`, `unwind`, `util`
 //!
 //! # Invariants
 //! - A thread is interrupted only while its own handler copies its stack.

@@ -21,8 +21,8 @@
 //!   never joined.
 //!
 //! # Imports
-//! `allocations`, `backtrace`, `buffer`, `capture`, `event_loop`, `labels`, `platform`, `sampler`, `state`,
-//! `stream`, `symbols`, `threads`, `types`, `unwind`, `util`
+//! `allocations`, `backtrace`, `buffer`, `capture`, `event_loop`, `labels`, `platform`, `sampler`,
+//! `state`, `stream`, `symbols`, `threads`, `types`, `unwind`, `util`
 //!
 //! # Invariants
 //! Before a session's sampler begins, the previous one has ended or no longer touches shared data.

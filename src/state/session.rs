@@ -170,8 +170,7 @@ counts! {
     unread_perf_map_bytes,
     /// CPU time of the sampler thread, in ns.
     sampler_cpu_ns,
-    /// Time that threads spent in the profiler's signal handler for samples, in ns. No sample has it
-    /// in its CPU time.
+    /// Time that the handler took for samples, in ns. It is left out of the threads' CPU times.
     stopped_ns,
     /// Unwound stacks, their native frames, and the time for unwinding them, in ns.
     unwound_stacks,

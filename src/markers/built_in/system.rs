@@ -64,7 +64,10 @@ marker_type! {
     /// thread that has run, for each 100 ms or more.
     ///
     /// `ran`, `waited` and `slept` add up to the length of the marker. The viewer draws `waited` over
-    /// time. These are markers because the viewer shows a marker on the track of its thread. A counter
+    /// time. If the kernel does not report waits, a marker has `ran` and both counts, the other two
+    /// times are empty in its labels, there is no graph, and `profilingLog` says so.
+    ///
+    /// These are markers because the viewer shows a marker on the track of its thread. A counter
     /// would be a track of the process: three for each thread.
     #[doc(alias = "schedstat")]
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]

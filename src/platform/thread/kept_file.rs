@@ -9,8 +9,9 @@ use std::path::Path;
 use crate::platform::shared_file::SharedFile;
 use crate::platform::thread::own_descriptors::first_number_to_close;
 
-/// Maximum number of descriptors that stay open: enough for both files of 64 threads that share few
-/// processors, whose files are read on most ticks. Each costs about 5 KiB of the kernel's memory.
+/// Maximum number of descriptors that stay open: enough for two files of 64 threads that share few
+/// processors, whose files are read on most ticks. A thread may have up to four. Each costs about 5
+/// KiB of the kernel's memory.
 const MAX_KEPT: i32 = 160;
 
 /// A file that one thread reads from the beginning each time.

@@ -150,7 +150,7 @@ impl StartParams {
     /// tick.
     ///
     /// The statistics of all ticks are in each profile, and in
-    /// [`BufferInfo`](crate::profile::BufferInfo), without this.
+    /// [`BufferInfo`](crate::BufferInfo), without this.
     #[doc(alias = "MOZ_PROFILER_RECORD_OVERHEADS")]
     #[must_use]
     pub fn record_overheads(mut self, records: bool) -> Self {

@@ -7,9 +7,8 @@
 //! `ours` counts (feature `memory`); `off` has no session, and `sampling` counts and samples once in
 //! 512 KiB (`memory` and `nativeallocations`), its samples included.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+use std::alloc::{GlobalAlloc, System};
 use std::error::Error;
-use std::hint::black_box;
 use std::time::Instant;
 
 use gekkota::memory::ProfilerAllocator;
@@ -17,6 +16,7 @@ use gekkota::{Features, ProfilerSession, StartParams};
 use serde_json::{Value, json};
 
 use crate::machine::{self, load_note};
+use crate::raw_alloc::{allocate, free};
 use crate::report::{Arm, Report, median};
 use crate::{Effort, Outcome, child};
 
@@ -72,14 +72,9 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
 
 /// Returns the nanoseconds of an allocation and its free.
 fn batch(allocator: &impl GlobalAlloc) -> f64 {
-    let layout = Layout::from_size_align(64, 16).expect("a valid layout");
     let begin = Instant::now();
     for _ in 0..PAIRS {
-        // SAFETY: the layout is not empty, and the memory is freed once, with the same layout.
-        unsafe {
-            let address = black_box(allocator.alloc(black_box(layout)));
-            allocator.dealloc(address, layout);
-        }
+        free(allocator, allocate(allocator, 64));
     }
     begin.elapsed().as_nanos() as f64 / f64::from(PAIRS)
 }

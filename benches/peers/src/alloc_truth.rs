@@ -5,9 +5,7 @@
 //! than 1 % of the bytes; `alive` is that of the bytes that stay alive, and `total` the error of all
 //! sites together. A profile has the allocations, and a snapshot of the heap those that are alive.
 
-use std::alloc::{GlobalAlloc, Layout};
 use std::error::Error;
-use std::hint::black_box;
 
 use gekkota::memory::{ProfilerAllocator, profiler_heap_snapshot};
 use gekkota::profile::Format;
@@ -15,6 +13,7 @@ use gekkota::{Features, Profile, ProfilerSession, StartParams, register_thread};
 use serde_json::{Value, json};
 
 use crate::machine::{self, load_note};
+use crate::raw_alloc::{Memory, allocate, free};
 use crate::report::{Arm, Report};
 use crate::{Effort, Outcome, child};
 
@@ -67,12 +66,13 @@ struct Site {
 
 /// One call site for each number.
 #[inline(never)]
-fn site<const NUMBER: usize>(layout: Layout) -> *mut u8 {
-    // SAFETY: the layout is not empty.
-    black_box(unsafe { OURS.alloc(layout) })
+fn site<const NUMBER: usize>(bytes: usize) -> Memory {
+    // Keeps the sites apart: the compiler merges equal functions.
+    std::hint::black_box(NUMBER);
+    allocate(&OURS, bytes)
 }
 
-type Allocate = fn(Layout) -> *mut u8;
+type Allocate = fn(usize) -> Memory;
 
 const ALLOCATE: [Allocate; SITES] = [
     site::<0>, site::<1>, site::<2>, site::<3>, site::<4>, site::<5>, site::<6>, site::<7>,
@@ -87,7 +87,7 @@ fn next_random(state: &mut u64) -> u64 {
 }
 
 /// Makes the allocations, and returns the true bytes of each site, and what stays alive.
-fn allocate() -> (Vec<Site>, Vec<(*mut u8, Layout)>) {
+fn run_sites() -> (Vec<Site>, Vec<Memory>) {
     let mut sites: Vec<_> = (0..SITES)
         .map(|_| Site {
             allocated: 0,
@@ -101,15 +101,13 @@ fn allocate() -> (Vec<Site>, Vec<(*mut u8, Layout)>) {
         // The first sites allocate more often than the last ones.
         let index = (number % SITES as u64).min(number >> 8 & 15) as usize;
         let size = 16usize << (number >> 16 & 7) | (number >> 24 & 15) as usize;
-        let layout = Layout::from_size_align(size, 8).expect("a valid layout");
-        let address = ALLOCATE[index](layout);
+        let memory = ALLOCATE[index](size);
         sites[index].allocated += size as u64;
         if number >> 32 & 15 == 0 {
             sites[index].alive += size as u64;
-            kept.push((address, layout));
+            kept.push(memory);
         } else {
-            // SAFETY: allocated above with this layout.
-            unsafe { OURS.dealloc(address, layout) };
+            free(&OURS, memory);
         }
     }
     (sites, kept)
@@ -177,17 +175,14 @@ pub(crate) fn run_part(_: &[String]) -> Result<Value, Box<dyn Error>> {
         .capacity_bytes(2 << 30)
         .allocation_interval_bytes(INTERVAL_BYTES);
     let session = ProfilerSession::start(params)?;
-    let (sites, kept) = allocate();
+    let (sites, kept) = run_sites();
     let heap = profiler_heap_snapshot().ok_or("no snapshot of the heap")?;
-    let profile = session.finish().ok_or("no profile")?;
+    let profile = session.finish()?;
     let truth =
         |of: fn(&Site) -> u64| -> Vec<f64> { sites.iter().map(|site| of(site) as f64).collect() };
     let (site, total) = errors(&estimates(&profile)?, &truth(|site| site.allocated));
     let (alive, alive_total) = errors(&estimates(&heap)?, &truth(|site| site.alive));
-    for (address, layout) in kept {
-        // SAFETY: allocated by `allocate` with this layout.
-        unsafe { OURS.dealloc(address, layout) };
-    }
+    kept.into_iter().for_each(|memory| free(&OURS, memory));
     let large = sites.len();
     Ok(json!({
         "site": site,

@@ -45,6 +45,7 @@ mod profile;
 mod put;
 mod rate;
 mod raw;
+mod raw_alloc;
 mod raw_threads;
 mod recording;
 mod report;

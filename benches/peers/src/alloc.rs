@@ -11,7 +11,6 @@ use std::alloc::{GlobalAlloc, System};
 use std::error::Error;
 use std::time::Instant;
 
-use gekkota::memory::ProfilerAllocator;
 use gekkota::{Features, ProfilerSession, StartParams};
 use serde_json::{Value, json};
 
@@ -19,8 +18,6 @@ use crate::machine::{self, load_note};
 use crate::raw_alloc::{allocate, free};
 use crate::report::{Arm, Report, median};
 use crate::{Effort, Outcome, child};
-
-static OURS: ProfilerAllocator = ProfilerAllocator::system();
 
 const PAIRS: u32 = 500_000;
 const GOAL_OFF: f64 = 0.3;
@@ -98,7 +95,7 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     let (mut bare, mut wrapped) = (Vec::new(), Vec::new());
     for _ in 0..batches.parse::<u32>()? {
         bare.push(batch(&System));
-        wrapped.push(batch(&OURS));
+        wrapped.push(batch(&crate::ALLOCATOR));
     }
     drop(session);
     Ok(json!({ "bare": median(&bare), "wrapped": median(&wrapped) }))

@@ -7,7 +7,7 @@
 
 use std::error::Error;
 
-use gekkota::memory::{ProfilerAllocator, profiler_heap_snapshot};
+use gekkota::memory::profiler_heap_snapshot;
 use gekkota::profile::Format;
 use gekkota::{Features, Profile, ProfilerSession, StartParams, register_thread};
 use serde_json::{Value, json};
@@ -16,8 +16,6 @@ use crate::machine::{self, load_note};
 use crate::raw_alloc::{Memory, allocate, free};
 use crate::report::{Arm, Report};
 use crate::{Effort, Outcome, child};
-
-static OURS: ProfilerAllocator = ProfilerAllocator::system();
 
 const ALLOCATIONS: u64 = 10_000_000;
 const SITES: usize = 16;
@@ -64,20 +62,27 @@ struct Site {
     alive: u64,
 }
 
-/// One call site for each number.
-#[inline(never)]
-fn site<const NUMBER: usize>(bytes: usize) -> Memory {
-    // Keeps the sites apart: the compiler merges equal functions.
-    std::hint::black_box(NUMBER);
-    allocate(&OURS, bytes)
-}
-
 type Allocate = fn(usize) -> Memory;
 
-const ALLOCATE: [Allocate; SITES] = [
-    site::<0>, site::<1>, site::<2>, site::<3>, site::<4>, site::<5>, site::<6>, site::<7>,
-    site::<8>, site::<9>, site::<10>, site::<11>, site::<12>, site::<13>, site::<14>, site::<15>,
-];
+/// Defines functions that allocate, one for each call site.
+macro_rules! sites {
+    ($($name:ident)*) => {
+        $(
+            #[inline(never)]
+            fn $name(bytes: usize) -> Memory {
+                // Keeps the sites apart: the compiler merges equal functions.
+                std::hint::black_box(stringify!($name));
+                allocate(&crate::ALLOCATOR, bytes)
+            }
+        )*
+        const ALLOCATE: [Allocate; SITES] = [$($name),*];
+    };
+}
+
+sites! {
+    site_0 site_1 site_2 site_3 site_4 site_5 site_6 site_7 site_8 site_9 site_10 site_11 site_12
+    site_13 site_14 site_15
+}
 
 fn next_random(state: &mut u64) -> u64 {
     *state ^= *state << 13;
@@ -107,7 +112,7 @@ fn run_sites() -> (Vec<Site>, Vec<Memory>) {
             sites[index].alive += size as u64;
             kept.push(memory);
         } else {
-            free(&OURS, memory);
+            free(&crate::ALLOCATOR, memory);
         }
     }
     (sites, kept)
@@ -132,9 +137,11 @@ fn estimates(profile: &Profile) -> Result<Vec<f64>, Box<dyn Error>> {
                 let row = &stacks[index as usize];
                 let frame = &frames[row[1].as_u64()? as usize];
                 let name = strings[frame[0].as_u64()? as usize].as_str()?;
-                let number = name.split("site::<").nth(1);
-                if let Some(number) = number.and_then(|rest| rest.split('>').next()) {
-                    return number.parse::<usize>().ok();
+                // The name of the module follows.
+                let number = name.split("::site_").nth(1);
+                let number = number.and_then(|rest| rest.split(' ').next());
+                if let Some(site) = number.and_then(|number| number.parse::<usize>().ok()) {
+                    return Some(site);
                 }
                 next = row[0].as_u64();
             }
@@ -182,7 +189,8 @@ pub(crate) fn run_part(_: &[String]) -> Result<Value, Box<dyn Error>> {
         |of: fn(&Site) -> u64| -> Vec<f64> { sites.iter().map(|site| of(site) as f64).collect() };
     let (site, total) = errors(&estimates(&profile)?, &truth(|site| site.allocated));
     let (alive, alive_total) = errors(&estimates(&heap)?, &truth(|site| site.alive));
-    kept.into_iter().for_each(|memory| free(&OURS, memory));
+    kept.into_iter()
+        .for_each(|memory| free(&crate::ALLOCATOR, memory));
     let large = sites.len();
     Ok(json!({
         "site": site,

@@ -80,6 +80,10 @@ mod progress;
 #[path = "../../../examples/quick_start/workload.rs"]
 mod workload;
 
+/// Counts and samples only in `alloc` and `alloc_truth`. Elsewhere it costs every arm the same load.
+#[global_allocator]
+static ALLOCATOR: gekkota::memory::ProfilerAllocator = gekkota::memory::ProfilerAllocator::system();
+
 use std::process::ExitCode;
 
 use report::Report;

@@ -35,7 +35,8 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     )];
     for round in 1..=rounds {
         let run = |counters: usize, changes: bool| {
-            let arguments = [counters, usize::from(changes), seconds].map(|value| value.to_string());
+            let arguments =
+                [counters, usize::from(changes), seconds].map(|value| value.to_string());
             let answer = child::run("tick", &arguments)?;
             let ns = answer["step_ns"].as_f64();
             ns.ok_or_else(|| Box::<dyn Error>::from("the child's answer lacks the figure"))

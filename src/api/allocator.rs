@@ -44,7 +44,7 @@ use crate::api::backend;
 /// Of the profiler's own memory, only the buffer is left out of the counter. Nothing is sampled while
 /// the session is paused.
 ///
-/// Without a session: one load more for each call. With `memory`, two or three nanoseconds for an allocation
+/// Without a session: one load more for each call. With `memory`, some nanoseconds for an allocation
 /// and its free. A sample takes some microseconds. Idea: Gecko's `ProfilerMemoryHooks` and its native
 /// allocations; the countdown is that of tcmalloc.
 #[doc(alias = "nativeallocations", alias = "memory_hooks")]

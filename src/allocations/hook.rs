@@ -173,14 +173,14 @@ pub(crate) fn uncount_free(size: usize) {
 }
 
 /// Begins to count and sample for a session with these features. The bytes between two samples are
-/// `interval` on average. Returns what has been counted before. Without memory for samples, begins
+/// `interval` on average, which is not 0. Returns what has been counted before. Without memory for samples, begins
 /// without them.
 pub(crate) fn begin_allocations(features: Features, interval: u64) -> AllocationCounts {
     let mut modes = AllocationModes::of(features);
     if !modes.is_off() {
         prepare_places();
     }
-    INTERVAL.store(interval.max(1), Ordering::Relaxed);
+    INTERVAL.store(interval, Ordering::Relaxed);
     if modes.samples() {
         if prepare_live() {
             restart_sampling(monotonic_now().0);

@@ -67,7 +67,7 @@ fn write_live(
             ..*allocation
         };
         let event = AllocationEvent::allocation(*address, &allocation);
-        write_allocation(session, &lane, main_serial, now, &event);
+        write_allocation(session, &lane, (main_serial, now), &event);
     }
     drop(lane);
     buffer.snapshot()

@@ -6,12 +6,11 @@ use std::sync::atomic::Ordering;
 use crate::allocations::{AllocationEvent, swap_events};
 use crate::buffer::LaneHandle;
 use crate::markers::built_in::NativeAllocation;
-use crate::markers::{MarkerDestination, MarkerEntry, MarkerTiming, NewMarker, TypedPayload};
-use crate::platform::{current_process_id, monotonic_now};
-use crate::state::{Session, SessionCounts, find_thread};
-use crate::types::{
-    ProfilerTime, ProfilingCategoryPair, ThreadId, ThreadProfilingFeatures, TimeStamp,
-};
+use crate::markers::{MarkerTiming, NewMarker, TypedPayload};
+use crate::platform::monotonic_now;
+use crate::sampler::main_thread_track::{MainThreadTrack, put_marker};
+use crate::state::{Session, SessionCounts};
+use crate::types::{ProfilerTime, ProfilingCategoryPair, TimeStamp};
 
 /// Writes the events that have happened since the last call. Those that belong to no track are
 /// counted.
@@ -19,7 +18,7 @@ use crate::types::{
 /// `events` is empty before and after. It keeps its memory for the next call.
 pub(super) fn write_allocation_events(
     session: &Session,
-    lane: &LaneHandle<'_>,
+    lane: &LaneHandle<'static>,
     events: &mut Vec<AllocationEvent>,
 ) {
     if !swap_events(events) {
@@ -29,13 +28,10 @@ pub(super) fn write_allocation_events(
     events.clear();
 }
 
-fn write_all(session: &Session, lane: &LaneHandle<'_>, events: &[AllocationEvent]) {
-    let main = ThreadId::from_number(current_process_id().to_number());
-    let thread = find_thread(main).filter(|thread| {
-        let reader = thread.unlocked_const_reader_and_atomic_rw();
-        reader.begin_entry(ThreadProfilingFeatures::MARKERS) == Some(session.generation)
-    });
-    let Some(thread) = thread else {
+fn write_all(session: &Session, lane: &LaneHandle<'static>, events: &[AllocationEvent]) {
+    let now = monotonic_now();
+    let track = MainThreadTrack::find(session, lane, now);
+    let Some(thread) = track.and_then(|track| track.recorded_thread()) else {
         let count = &session.counts.allocations_without_track;
         if count.load(Ordering::Relaxed) == 0 {
             let why = "allocations have no track: the main thread is not profiled";
@@ -43,9 +39,8 @@ fn write_all(session: &Session, lane: &LaneHandle<'_>, events: &[AllocationEvent
         }
         return SessionCounts::add(count, events.len() as u64);
     };
-    let now = monotonic_now();
     for event in events {
-        write_allocation(session, lane, thread.serial(), now, event);
+        write_allocation(session, lane, (thread, now), event);
     }
 }
 
@@ -53,20 +48,13 @@ fn write_all(session: &Session, lane: &LaneHandle<'_>, events: &[AllocationEvent
 pub(crate) fn write_allocation(
     session: &Session,
     lane: &LaneHandle<'_>,
-    thread: u64,
-    now: TimeStamp,
+    thread_and_now: (u64, TimeStamp),
     event: &AllocationEvent,
 ) {
-    let destination = MarkerDestination {
-        session: session.generation,
-        thread,
-        now,
-    };
-    let timing = MarkerTiming::instant_at(ProfilerTime::from_monotonic_ns(event.time.0));
     let marker = NewMarker {
         name: "Native allocation",
         category: ProfilingCategoryPair::Other(None).indices(),
-        timing: &timing,
+        timing: &MarkerTiming::instant_at(ProfilerTime::from_monotonic_ns(event.time.0)),
         stack: event.stack,
     };
     let payload = NativeAllocation {
@@ -76,6 +64,5 @@ pub(crate) fn write_allocation(
         sampled_size: event.size,
     };
     let payload = TypedPayload::new(&payload);
-    let entry = MarkerEntry::new(&destination, session.process_start, &marker, payload);
-    lane.put(session.generation, now, &entry);
+    put_marker(session, lane, thread_and_now, &marker, payload);
 }

@@ -31,6 +31,13 @@ impl<'a> MainThreadTrack<'a> {
         })
     }
 
+    /// Returns the serial number of the main thread if the session records its markers.
+    pub(super) fn recorded_thread(&self) -> Option<u64> {
+        let main = self.main.unlocked_const_reader_and_atomic_rw();
+        let session = main.begin_entry(ThreadProfilingFeatures::MARKERS);
+        (session == Some(self.session.generation)).then(|| self.main.serial())
+    }
+
     /// Adds a marker. Returns false if the session records no markers of the main thread.
     pub(super) fn put(
         &self,
@@ -39,14 +46,8 @@ impl<'a> MainThreadTrack<'a> {
         timing: &MarkerTiming,
         payload: impl NewPayload,
     ) -> bool {
-        let main = self.main.unlocked_const_reader_and_atomic_rw();
-        if main.begin_entry(ThreadProfilingFeatures::MARKERS) != Some(self.session.generation) {
+        let Some(thread) = self.recorded_thread() else {
             return false;
-        }
-        let destination = MarkerDestination {
-            session: self.session.generation,
-            thread: self.main.serial(),
-            now: self.now,
         };
         let marker = NewMarker {
             name,
@@ -54,9 +55,30 @@ impl<'a> MainThreadTrack<'a> {
             timing,
             stack: 0,
         };
-        let process_start = self.session.process_start;
-        let entry = MarkerEntry::new(&destination, process_start, &marker, payload);
-        self.lane.put(self.session.generation, self.now, &entry);
+        put_marker(
+            self.session,
+            self.lane,
+            (thread, self.now),
+            &marker,
+            payload,
+        );
         true
     }
+}
+
+/// Writes a marker to the track of the thread with this serial number, at this time.
+pub(super) fn put_marker(
+    session: &Session,
+    lane: &LaneHandle<'_>,
+    (thread, now): (u64, TimeStamp),
+    marker: &NewMarker<'_>,
+    payload: impl NewPayload,
+) {
+    let destination = MarkerDestination {
+        session: session.generation,
+        thread,
+        now,
+    };
+    let entry = MarkerEntry::new(&destination, session.process_start, marker, payload);
+    lane.put(session.generation, now, &entry);
 }

@@ -279,6 +279,13 @@ impl StartParams {
                 format!("{min} bytes (256 KiB) to {max} bytes (64 GiB)"),
             );
         }
+        if self.allocation_interval_bytes == 0 {
+            return bad(
+                "allocation_interval_bytes",
+                "0 bytes".to_owned(),
+                "at least 1 byte".to_owned(),
+            );
+        }
         match self.features.unknown_bits() {
             0 => Ok(()),
             unknown => bad(

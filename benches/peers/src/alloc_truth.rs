@@ -1,6 +1,6 @@
 //! `alloc_truth`: the bytes that the samples estimate for each call site, against the true ones.
 //!
-//! 10,000,000 allocations of 16 to 4,096 bytes at 16 call sites. One in 16 stays alive. The call
+//! 10,000,000 allocations of 16 to 4,096 bytes at 16 call sites. One in 4 stays alive. The call
 //! sites count what they allocate. The figure of `ours` is the largest error of a site with more
 //! than 1 % of the bytes; `alive` is that of the bytes that stay alive, and `total` the error of all
 //! sites together. A profile has the allocations, and a snapshot of the heap those that are alive.
@@ -19,7 +19,7 @@ use crate::{Effort, Outcome, child};
 
 const ALLOCATIONS: u64 = 10_000_000;
 const SITES: usize = 16;
-const INTERVAL_BYTES: u64 = 32 << 10;
+const INTERVAL_BYTES: u64 = 16 << 10;
 /// A site with a smaller share of the bytes is not compared.
 const MIN_SHARE: f64 = 0.01;
 const GOAL_SITE: f64 = 5.0;
@@ -108,7 +108,7 @@ fn run_sites() -> (Vec<Site>, Vec<Memory>) {
         let size = 16usize << (number >> 16 & 7) | (number >> 24 & 15) as usize;
         let memory = ALLOCATE[index](size);
         sites[index].allocated += size as u64;
-        if number >> 32 & 15 == 0 {
+        if number >> 32 & 3 == 0 {
             sites[index].alive += size as u64;
             kept.push(memory);
         } else {

@@ -49,6 +49,11 @@ fn error_of_a_bad_setting_names_its_value_and_range() {
             text.contains("features is") && text.contains("0x80000000"),
             "{text}"
         );
+        let text = error_of_start(StartParams::default().allocation_interval_bytes(0));
+        assert!(
+            text.contains("allocation_interval_bytes is 0 bytes") && text.contains("at least 1"),
+            "{text}"
+        );
         let text = error_of_start(StartParams::default().signal(libc::SIGKILL));
         assert!(
             text.contains("signal is SIGKILL") && text.contains("SIGURG"),

@@ -35,6 +35,4 @@ pub(crate) use live::{
     AllocationEvent, LiveAllocation, add_free, add_live, dropped_allocations, live_allocations,
     swap_events,
 };
-pub(crate) use thread_counts::{
-    AllocationCounts, all_counts, count_no_operations_of_current_thread,
-};
+pub(crate) use thread_counts::{AllocationCounts, all_counts};

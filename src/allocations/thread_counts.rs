@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 use once_cell::race::OnceBox;
 
-use crate::platform::{AtThreadExit, KeptErrno, ThreadExitKey, current_thread_id, is_own_thread};
+use crate::platform::{AtThreadExit, KeptErrno, ThreadExitKey, is_current_thread_own};
 use crate::util::allocator_has;
 
 /// Number of places in a block.
@@ -176,7 +176,7 @@ fn take_place() -> &'static ThreadCounts {
     // The allocations of this function itself go there.
     OWN.set(Some(&SHARED));
     let _errno = KeptErrno::new();
-    if is_own_thread(current_thread_id()) {
+    if is_current_thread_own() {
         OWN.set(Some(&OF_PROFILER));
         return &OF_PROFILER;
     }
@@ -214,12 +214,6 @@ fn free_place() -> Option<&'static ThreadCounts> {
             None => return None,
         };
     }
-}
-
-/// Makes the calling thread one of the profiler's: its operations are not counted, and none of its
-/// allocations is sampled.
-pub(crate) fn count_no_operations_of_current_thread() {
-    OWN.set(Some(&OF_PROFILER));
 }
 
 /// Returns whether the calling thread is one of the profiler's.

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::allocations::{AllocationEvent, count_no_operations_of_current_thread};
+use crate::allocations::AllocationEvent;
 use crate::backtrace::has_pending_stacks;
 use crate::buffer::{ChunkedBuffer, LaneHandle};
 use crate::counters::{PROCESS_CPU, RESIDENT_MEMORY, sample_process_cpu_ns};
@@ -243,7 +243,6 @@ impl SamplerThread {
         if use_own_descriptors() {
             read_through_pipe();
         }
-        count_no_operations_of_current_thread();
         self.find_machine_counters();
         let nice = prepare_sampler_thread();
         self.session.set_sampler_nice(nice);

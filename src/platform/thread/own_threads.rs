@@ -1,5 +1,6 @@
 //! The ids of the profiler's own threads, which are not sampled.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use crate::platform::clock::monotonic_now;
@@ -98,6 +99,22 @@ impl Drop for OwnThread {
 /// the profiler that a list contained which was read before this call is known.
 pub(crate) fn is_own_thread_beginning() -> bool {
     BEGINNING.load(Ordering::SeqCst) > 0
+}
+
+thread_local! {
+    /// Whether this thread is one of the profiler's. It has no destructor, so that the application's
+    /// allocator can still read it while the thread ends.
+    static IS_OWN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Makes the calling thread one of the profiler's, before it frees anything.
+pub(super) fn mark_current_thread() {
+    IS_OWN.set(true);
+}
+
+/// Returns whether the calling thread is one of the profiler's. Makes no system call.
+pub(crate) fn is_current_thread_own() -> bool {
+    IS_OWN.get()
 }
 
 /// Returns whether this is a thread of the profiler, or one that has ended within the last second.

@@ -21,7 +21,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::platform::thread::own_threads::BeginningThread;
+use crate::platform::thread::own_threads::{BeginningThread, mark_current_thread};
 
 type Body = Box<dyn FnOnce() + Send>;
 
@@ -44,6 +44,7 @@ pub(crate) struct ProfilerThread(Option<libc::pthread_t>);
 unsafe impl Send for ProfilerThread {}
 
 extern "C" fn run(start: *mut c_void) -> *mut c_void {
+    mark_current_thread();
     // SAFETY: *ours*.
     let start = *unsafe { Box::from_raw(start.cast::<Start>()) };
     let Start {
@@ -119,6 +120,7 @@ mod tests {
 
     use super::*;
     use crate::platform::system_info::current_thread_os_name;
+    use crate::platform::thread::own_threads::is_current_thread_own;
 
     #[test]
     fn profiler_thread_has_its_name_and_contains_panics() {
@@ -126,13 +128,14 @@ mod tests {
         let name_sender = sender.clone();
         let named = move || {
             name_sender
-                .send(current_thread_os_name())
+                .send((current_thread_os_name(), is_current_thread_own()))
                 .expect("the receiver is alive")
         };
         spawn_profiler_thread(c"Named", named)
             .expect("a thread")
             .join();
-        assert_eq!(receiver.recv().expect("a name"), "Named");
+        assert_eq!(receiver.recv().expect("a name"), ("Named".to_owned(), true));
+        assert!(!is_current_thread_own());
         spawn_profiler_thread(c"Panics", || panic!("on purpose"))
             .expect("a thread")
             .join();

@@ -123,8 +123,7 @@ pub(crate) use thread::{
     AGE_RESOLUTION_NS, AtThreadExit, OtherThreadsActivity, ProbeResult, ProcessCpuSum,
     ProfilerThread, ResidentMemory, Sender, SignalStack, StackBounds, SwitchCounts, SwitchResult,
     TaskList, ThreadExitKey, ThreadProbe, channel, current_stack_bounds, feed_own_descriptors,
-    forget_own_threads_in_child, is_current_thread_own, is_out_of_descriptors, is_own_thread,
-    is_own_thread_beginning, names_of_other_threads, on_own_descriptors,
-    other_threads_activity_by_rusage, read_thread_name, share_jobs, spawn_profiler_thread,
-    use_own_descriptors,
+    forget_own_threads_in_child, is_out_of_descriptors, is_own_thread, is_own_thread_beginning,
+    names_of_other_threads, on_own_descriptors, other_threads_activity_by_rusage, read_thread_name,
+    share_jobs, spawn_profiler_thread, use_own_descriptors,
 };

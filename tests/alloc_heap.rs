@@ -126,7 +126,7 @@ fn counter_has_the_growth_and_the_operations() {
             .filter_map(|row| row[column].as_i64())
             .sum::<i64>()
     };
-    // The threads of the test harness and of the profiler allocate a little, too.
+    // The threads of the test harness allocate a little, too.
     assert_near(sum(1), 100_000_000, 0.02);
     assert!((11_000..13_000).contains(&sum(2)), "{}", sum(2));
     drop(kept);

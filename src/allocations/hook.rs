@@ -4,7 +4,6 @@
 //! on the same thread, or while the thread ends. So this code takes no lock but that of the live
 //! allocations, which is the last in the order of the locks, and panics nowhere.
 
-use std::cell::Cell;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
@@ -13,7 +12,7 @@ use crate::allocations::live::{
 };
 use crate::allocations::poisson::{estimated_bytes, next_distance};
 use crate::allocations::thread_counts::{
-    AllocationCounts, ThreadCounts, all_counts, free_places_of_other_threads, is_of_profiler,
+    AllocationCounts, ProfilerPlace, ThreadCounts, all_counts, free_places_of_other_threads,
     own_counts, prepare_places, restart_sampling,
 };
 use crate::platform::{KeptErrno, monotonic_now};
@@ -54,35 +53,26 @@ static IS_PROBED: AtomicBool = AtomicBool::new(false);
 /// Mean number of bytes from one sample to the next.
 static INTERVAL: AtomicU64 = AtomicU64::new(1);
 
-thread_local! {
-    /// Whether this thread records a sample. It has no destructor, so destructors of other
-    /// thread-locals can still use it.
-    static IS_RECORDING: Cell<bool> = const { Cell::new(false) };
-}
-
 /// Returns what the running session records of allocations.
 #[inline(always)]
 pub(crate) fn modes() -> AllocationModes {
     AllocationModes(MODES.load(Ordering::Relaxed))
 }
 
-/// Keeps allocations of the thread from being sampled while it records one.
+/// Keeps allocations of the thread from being counted and sampled while it records one.
 #[derive(Debug)]
-pub(crate) struct HookUse(());
+pub(crate) struct HookUse {
+    _place: ProfilerPlace,
+}
 
 impl HookUse {
     /// Returns `None` inside the profiler's own work.
     pub(crate) fn begin() -> Option<Self> {
-        if is_any_lock_held_on_current_thread() || IS_RECORDING.replace(true) {
+        if is_any_lock_held_on_current_thread() {
             return None;
         }
-        Some(Self(()))
-    }
-}
-
-impl Drop for HookUse {
-    fn drop(&mut self) {
-        IS_RECORDING.set(false);
+        let _place = ProfilerPlace::take()?;
+        Some(Self { _place })
     }
 }
 
@@ -130,9 +120,6 @@ fn choose(counts: &ThreadCounts, address: u64, size: usize) -> Option<SampledAll
         }
         counts.set_next(next);
     }
-    if is_of_profiler(counts) {
-        return None;
-    }
     Some(SampledAllocation {
         address,
         size: size as u64,
@@ -173,8 +160,8 @@ pub(crate) fn uncount_free(size: usize) {
 }
 
 /// Begins to count and sample for a session with these features. The bytes between two samples are
-/// `interval` on average, which is not 0. Returns what has been counted before. Without memory for samples, begins
-/// without them.
+/// `interval` on average, which is not 0. Returns what has been counted before. Without memory for
+/// samples, begins without them.
 pub(crate) fn begin_allocations(features: Features, interval: u64) -> AllocationCounts {
     let mut modes = AllocationModes::of(features);
     if !modes.is_off() {

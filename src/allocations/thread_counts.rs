@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 use once_cell::race::OnceBox;
 
-use crate::platform::{AtThreadExit, KeptErrno, ThreadExitKey, is_current_thread_own};
-use crate::util::allocator_has;
+use crate::platform::{AtThreadExit, KeptErrno, ThreadExitKey};
+use crate::util::{allocator_has, is_current_thread_own};
 
 /// Number of places in a block.
 const PLACES: usize = 16;
 
-/// Sums over the whole process.
+/// Sums over all threads of the application.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct AllocationCounts {
     /// Allocated bytes, less freed ones.
@@ -78,9 +78,7 @@ impl ThreadCounts {
     #[cold]
     fn add_shared(&self, bytes: i64, operations: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        if !is_of_profiler(self) {
-            self.operations.fetch_add(operations, Ordering::Relaxed);
-        }
+        self.operations.fetch_add(operations, Ordering::Relaxed);
     }
 
     /// Returns whether one of the next `bytes` bytes is chosen. If so, the caller calls
@@ -141,7 +139,7 @@ impl Block {
 static FIRST: Block = Block::new();
 /// The place of threads that cannot have one of their own: while they take one, and while they end.
 static SHARED: CachePadded<ThreadCounts> = CachePadded::new(ThreadCounts::new(Sharing::Shared));
-/// The place of the profiler's threads. Their operations are not counted.
+/// The place of the profiler's threads, and of others while they do its work. It is in no sum.
 static OF_PROFILER: CachePadded<ThreadCounts> =
     CachePadded::new(ThreadCounts::new(Sharing::Shared));
 
@@ -216,14 +214,30 @@ fn free_place() -> Option<&'static ThreadCounts> {
     }
 }
 
-/// Returns whether the calling thread is one of the profiler's.
-pub(super) fn is_of_profiler(counts: &ThreadCounts) -> bool {
-    std::ptr::eq(counts, &*OF_PROFILER)
+/// Gives the calling thread the place of the profiler's threads until this is dropped.
+#[derive(Debug)]
+pub(super) struct ProfilerPlace {
+    before: &'static ThreadCounts,
+}
+
+impl ProfilerPlace {
+    /// Returns `None` if the thread has that place already.
+    pub(super) fn take() -> Option<Self> {
+        let before = own_counts();
+        let is_taken = std::ptr::eq(before, &*OF_PROFILER);
+        OWN.set(Some(&OF_PROFILER));
+        (!is_taken).then_some(Self { before })
+    }
+}
+
+impl Drop for ProfilerPlace {
+    fn drop(&mut self) {
+        OWN.set(Some(self.before));
+    }
 }
 
 fn for_each_place(mut visit: impl FnMut(&ThreadCounts)) {
     visit(&SHARED);
-    visit(&OF_PROFILER);
     let mut next = Some(&FIRST);
     while let Some(block) = next {
         block.places.iter().for_each(|place| visit(place));
@@ -231,7 +245,7 @@ fn for_each_place(mut visit: impl FnMut(&ThreadCounts)) {
     }
 }
 
-/// Returns the sums over all threads. Costs some nanoseconds for each thread that exists or existed
+/// Returns the sums over all threads but the profiler's. Costs some nanoseconds for each thread that exists or existed
 /// at the same time as others.
 pub(crate) fn all_counts() -> AllocationCounts {
     let mut sums = AllocationCounts::default();
@@ -306,6 +320,20 @@ mod tests {
         assert_eq!(after.bytes - before.bytes, -600);
         assert_eq!(after.operations - before.operations, 400);
         assert!(places.len() < 200, "{}", places.len());
+    }
+
+    #[test]
+    fn profiler_place_is_in_no_sum_and_taken_once() {
+        prepare_places();
+        let is_profilers = |place: &ThreadCounts| std::ptr::eq(place, &*OF_PROFILER);
+        for_each_place(|place| assert!(!is_profilers(place)));
+        let before = own_counts();
+        let place = ProfilerPlace::take().expect("not taken before");
+        assert!(is_profilers(own_counts()));
+        assert!(ProfilerPlace::take().is_none());
+        assert!(is_profilers(own_counts()));
+        drop(place);
+        assert!(std::ptr::eq(own_counts(), before));
     }
 
     #[test]

@@ -25,8 +25,8 @@ use crate::api::backend;
 ///
 /// The features of a session say what is recorded:
 /// - `memory` ([`Features::MEMORY`](crate::Features::MEMORY)): the counter `malloc`, with the bytes
-///   that are allocated and the number of allocations and frees, without the profiler's own buffer.
-///   It begins with 0 when the session begins, and falls below 0 if the program frees more than it
+///   that are allocated and the number of allocations and frees, without those of the profiler's
+///   threads and its buffer. It begins with 0 when the session begins, and falls below 0 if the program frees more than it
 ///   allocates;
 /// - `nativeallocations` ([`Features::NATIVE_ALLOCATIONS`](crate::Features::NATIVE_ALLOCATIONS)):
 ///   samples of allocations, with the stacks that allocated and freed them. Each byte has the same
@@ -41,8 +41,8 @@ use crate::api::backend;
 /// global allocator is not seen: that of C libraries, and that of `mmap`.
 ///
 /// May be used on any thread, also in destructors of thread-locals and after a fork. `errno` is kept.
-/// Of the profiler's own memory, only the buffer is left out of the counter. Nothing is sampled while
-/// the session is paused.
+/// What the profiler allocates on the application's threads, when they start a session or ask for a
+/// profile, is counted, except its buffer. Nothing is sampled while the session is paused.
 ///
 /// Without a session: one load more for each call. With `memory`, some nanoseconds for an allocation
 /// and its free. A sample takes some microseconds. Idea: Gecko's `ProfilerMemoryHooks` and its native

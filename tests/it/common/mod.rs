@@ -8,6 +8,7 @@
 
 pub mod controlled;
 pub mod coroutine;
+pub mod counters;
 mod isolated;
 pub mod left_behind;
 pub mod moving_task;

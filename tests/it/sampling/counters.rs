@@ -9,39 +9,13 @@ use gekkota::schema::GraphColor;
 use gekkota::{ProfilerSession, StartParams, profiler_pause, profiler_resume};
 use serde_json::Value;
 
+use crate::common::counters::{counter, counters_of, sums};
 use crate::common::{Read, in_forked_child, isolated, one_loop};
 
 static LEVEL: ProfilerCounter = ProfilerCounter::new("queue", "Tests", "jobs that wait");
 static TOTAL: ProfilerCounterTotal = ProfilerCounterTotal::new("sent", "Tests", "bytes sent")
     .with_unit(CounterUnit::Bytes)
     .with_color(GraphColor::Teal);
-
-fn counters_of<'a>(profile: &'a Value, name: &str) -> Vec<&'a Value> {
-    let counters = profile["counters"].as_array().into_iter().flatten();
-    counters.filter(|counter| counter["name"] == name).collect()
-}
-
-/// Returns the only counter with this name.
-fn counter<'a>(profile: &'a Value, name: &str) -> &'a Value {
-    let found = counters_of(profile, name);
-    assert_eq!(found.len(), 1, "{name}");
-    found[0]
-}
-
-/// Returns the sums of the changes and of the operations of a counter.
-fn sums(counter: &Value) -> [i64; 2] {
-    let rows = counter["samples"]["data"].as_array().expect("rows");
-    let times: Vec<_> = rows
-        .iter()
-        .map(|row| row[0].as_f64().expect("a time"))
-        .collect();
-    assert!(times.is_sorted(), "{times:?}");
-    let sum = |index: usize| {
-        let values = rows.iter().filter_map(|row| row[index].as_i64());
-        values.fold(0i64, i64::wrapping_add)
-    };
-    [sum(1), sum(2)]
-}
 
 #[test]
 fn changes_of_counters_add_up_to_their_values() {

@@ -4,6 +4,8 @@
 
 pub(crate) use crate::allocations::{modes as allocation_modes, on_allocated, on_free};
 pub(crate) use crate::backtrace::CapturedBacktrace;
+#[cfg(feature = "metrics")]
+pub(crate) use crate::counters::{FloatValues, ScaledFloat, may_list_counters};
 pub(crate) use crate::counters::{OwnedCounter, StaticCounter};
 pub(crate) use crate::event_loop::ProbeToken;
 pub(crate) use crate::export::Diff;

@@ -16,6 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use crate::counters::description::{CounterDescription, CounterKind, next_counter_id};
+#[cfg(any(feature = "metrics", test))]
+use crate::counters::float_values::ScaledFloat;
 use crate::platform::monotonic_now;
 use crate::types::{CounterParams, Features, TimeStamp};
 use crate::util::{
@@ -85,6 +87,9 @@ impl CounterValues {
 enum ValuesPlace {
     Static(&'static CounterValues),
     Own(CounterValues),
+    /// In a number with a fraction, which several counters may show.
+    #[cfg(any(feature = "metrics", test))]
+    Scaled(ScaledFloat),
 }
 
 /// A counter of the application, in the list of counters.
@@ -112,15 +117,23 @@ impl ApplicationCounter {
         self.is_dropped.load(Ordering::Acquire)
     }
 
-    fn values(&self) -> &CounterValues {
+    /// Returns the numbers that changes of the counter itself go to.
+    fn values(&self) -> Option<&CounterValues> {
         match &self.values {
-            ValuesPlace::Static(values) => values,
-            ValuesPlace::Own(values) => values,
+            ValuesPlace::Static(values) => Some(values),
+            ValuesPlace::Own(values) => Some(values),
+            #[cfg(any(feature = "metrics", test))]
+            ValuesPlace::Scaled(_) => None,
         }
     }
 
     pub(crate) fn read(&self) -> CounterReading {
-        self.values().read()
+        match &self.values {
+            ValuesPlace::Static(values) => values.read(),
+            ValuesPlace::Own(values) => values.read(),
+            #[cfg(any(feature = "metrics", test))]
+            ValuesPlace::Scaled(scaled) => scaled.read(),
+        }
     }
 }
 
@@ -221,6 +234,17 @@ pub(crate) struct OwnedCounter(Result<Arc<ApplicationCounter>, CounterValues>);
 impl OwnedCounter {
     /// Without memory for the list, the counter counts and is not recorded.
     pub(crate) fn new(params: &CounterParams<&str>) -> Self {
+        Self::with_place(params, ValuesPlace::Own(CounterValues::new()))
+    }
+
+    /// Creates a counter that shows a number with a fraction. Changes go to that number, not to the
+    /// counter.
+    #[cfg(any(feature = "metrics", test))]
+    pub(crate) fn of_float(params: &CounterParams<&str>, scaled: ScaledFloat) -> Self {
+        Self::with_place(params, ValuesPlace::Scaled(scaled))
+    }
+
+    fn with_place(params: &CounterParams<&str>, values: ValuesPlace) -> Self {
         let texts = [params.label, params.category, params.description];
         let bytes = texts
             .map(|text| text.len().min(MAX_TEXT_BYTES))
@@ -231,7 +255,6 @@ impl OwnedCounter {
         }
         let text = |text: &&str| Cow::Owned(cut_at_character(text, MAX_TEXT_BYTES).to_owned());
         let listed = LISTS.lock().add(bytes, || {
-            let values = ValuesPlace::Own(CounterValues::new());
             ApplicationCounter::new(params.to_description(text), values)
         });
         Self(listed.ok_or_else(CounterValues::new))
@@ -243,26 +266,38 @@ impl OwnedCounter {
         Some(counter.description.id)
     }
 
-    fn values(&self) -> &CounterValues {
+    /// Whether the counter is in the list, so that sessions record it.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn is_listed(&self) -> bool {
+        self.0.is_ok()
+    }
+
+    fn values(&self) -> Option<&CounterValues> {
         match &self.0 {
             Ok(counter) => counter.values(),
-            Err(values) => values,
+            Err(values) => Some(values),
         }
     }
 
     #[inline]
     pub(crate) fn add(&self, number: i64) {
-        self.values().add(number);
+        if let Some(values) = self.values() {
+            values.add(number);
+        }
     }
 
     #[inline]
     pub(crate) fn add_operation(&self, number: i64) {
-        self.values().add_operation(number);
+        if let Some(values) = self.values() {
+            values.add_operation(number);
+        }
     }
 
     #[inline]
     pub(crate) fn set(&self, number: i64) {
-        self.values().set(number);
+        if let Some(values) = self.values() {
+            values.set(number);
+        }
     }
 }
 
@@ -382,6 +417,12 @@ fn forget_dropped(keeps_ended: bool) {
     CHANGES.fetch_add(1, Ordering::Release);
     drop(lists);
     drop(dropped);
+}
+
+/// Whether a counter that the calling thread makes now would be listed, if there is space.
+#[cfg(feature = "metrics")]
+pub(crate) fn may_list_counters() -> bool {
+    !is_any_lock_held_on_current_thread()
 }
 
 /// Locks the counters while the process forks. The child has the same ones.

@@ -3,6 +3,8 @@
 use std::io::Write;
 use std::panic::Location;
 use std::path::{Path, PathBuf};
+#[cfg(feature = "metrics")]
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::export::{ExportOptions, Format, ThreadSummary};
@@ -315,6 +317,51 @@ impl OwnedCounter {
     pub(crate) fn add_operation(&self, _: i64) {}
 
     pub(crate) fn set(&self, _: i64) {}
+
+    #[cfg(feature = "metrics")]
+    pub(crate) fn of_float(_: &CounterParams<&str>, _: ScaledFloat) -> Self {
+        Self
+    }
+
+    #[cfg(feature = "metrics")]
+    pub(crate) fn is_listed(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(feature = "metrics")]
+pub(crate) fn may_list_counters() -> bool {
+    false
+}
+
+/// A number that nobody reads.
+#[cfg(feature = "metrics")]
+#[derive(Debug, Default)]
+pub(crate) struct FloatValues;
+
+#[cfg(feature = "metrics")]
+impl FloatValues {
+    pub(crate) fn add(&self, _: f64) {}
+
+    pub(crate) fn add_operations(&self, _: f64, _: u64) {}
+
+    pub(crate) fn set(&self, _: f64) {}
+}
+
+/// A view of a number that nobody reads.
+#[cfg(feature = "metrics")]
+#[derive(Debug)]
+pub(crate) struct ScaledFloat;
+
+#[cfg(feature = "metrics")]
+impl ScaledFloat {
+    pub(crate) fn new(_: &Arc<FloatValues>, _: f64) -> Self {
+        Self
+    }
+
+    pub(crate) fn from_now(_: &Arc<FloatValues>, _: f64) -> Self {
+        Self
+    }
 }
 
 pub(crate) fn register_thread(_: &str) {}

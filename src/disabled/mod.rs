@@ -45,3 +45,5 @@ pub(crate) use functions::{
     suspend_and_sample, undo_free, unregister_code_range, unregister_page, unregister_thread,
     unwatch_event_loop, watch_event_loop,
 };
+#[cfg(feature = "metrics")]
+pub(crate) use functions::{FloatValues, ScaledFloat, may_list_counters};

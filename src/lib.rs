@@ -80,7 +80,7 @@
 //! | Record file operations with their stacks | [`file_io`] |
 //! | Show the functions of scripts | [`script`] |
 //! | Unwind and name generated code | [`jit`] |
-//! | Record `log` and `tracing` | `ProfilerLogger`, `ProfilerLayer` |
+//! | Record `log` and `tracing`; show `metrics` as tracks | `ProfilerLogger`, `ProfilerLayer`; `ProfilerRecorder` |
 //! | Handle errors | [`StartError`], [`SaveError`], [`ReadError`], [`StreamError`], [`UnknownFeature`], [`ExitProfileError`](process::ExitProfileError), [`SuspendError`](stack::SuspendError) |
 //! | Compile code that was written for Mozilla's crate | [`gecko_profiler`] |
 //!
@@ -111,11 +111,12 @@
 //!   application that depends on `serde` with its own feature `derive`.
 //! - `backtrace`: converts a `backtrace::Backtrace` into the stack of a marker, on Linux.
 //! - `log`: `ProfilerLogger`, which records `log` records as markers.
+//! - `metrics`: `ProfilerRecorder`, which shows counters, gauges and histograms of `metrics` as tracks.
 //! - `tracing`: `ProfilerLayer`, which records `tracing` spans and events as labels and markers.
 //!
 //! A default build compiles 33 packages. Of the features that are off by default, `cpp` and `log`
-//! add one package each, `derive` and `tracing` 5, `protobuf` 10, `mini_debug_info` 11, `backtrace`
-//! and `formats` none. `cargo peers weight` measures the CPU time of a build and the size of a
+//! add one package each, `metrics` 3, `derive` and `tracing` 5, `protobuf` 10, `mini_debug_info` 11,
+//! `backtrace` and `formats` none. `cargo peers weight` measures the CPU time of a build and the size of a
 //! program for each.
 
 // `.ci/steps/10-sanitizers` builds with RealtimeSanitizer, which needs this nightly feature.
@@ -149,7 +150,7 @@ mod export;
 #[doc(hidden)]
 #[forbid(unsafe_code)]
 pub mod fuzzing;
-#[cfg(any(feature = "log", feature = "tracing"))]
+#[cfg(any(feature = "log", feature = "metrics", feature = "tracing"))]
 #[forbid(unsafe_code)]
 mod integrations;
 #[cfg(has_profiler)]
@@ -273,6 +274,8 @@ pub use gekkota_attributes::gecko_profiler_fn_label;
 pub use integrations::ProfilerLayer;
 #[cfg(feature = "log")]
 pub use integrations::ProfilerLogger;
+#[cfg(feature = "metrics")]
+pub use integrations::ProfilerRecorder;
 pub use markers::{FlowId, MarkerOptions, MarkerStack, MarkerTiming, ProfilerMarker};
 pub use types::{
     BufferInfo, ControlSignals, Features, ProfilerTime, ProfilingCategoryPair, ReadError,

@@ -149,3 +149,5 @@ pub use threads::{
 mod backend;
 #[cfg(not(has_profiler))]
 use crate::disabled as backend;
+#[cfg(feature = "metrics")]
+pub(crate) use backend::{FloatValues, OwnedCounter, ScaledFloat, may_list_counters};

@@ -1,15 +1,17 @@
 //! Integrations with other crates, each behind a feature.
 //!
 //! # Purpose
-//! Records what the application reports through `log` and `tracing` as markers and labels: a logger
-//! and a layer, which the application installs like any other.
+//! Records what the application reports through `log` and `tracing` as markers and labels, and through
+//! `metrics` as counters: a logger, a layer and a recorder, which the application installs like any
+//! other.
 //!
 //! # Threads and locks
-//! All code runs on the thread that logs or enters a span. Each thread caches its entered spans and
+//! All code runs on the thread that logs, enters a span or uses a metric. Each thread caches its entered spans and
 //! its buffers. A span that a session records is kept in a table (`open_spans.rs`), where any
 //! thread finds it by its id. Each slot of the table has a lock, which all spans of that slot
 //! share. It is held for a few stores, seldom for an allocation, and never while a value is
-//! formatted. Every wait for it is bounded.
+//! formatted. The metrics are in tables, too (`registry.rs`), under locks that are shared except
+//! when a metric is new. Every wait for these locks is bounded (`bounded_wait.rs`).
 //!
 //! # Imports
 //! `api`, `markers`, `types`, `util`
@@ -21,15 +23,23 @@
 //!
 //! # Read next
 //! `application_text.rs`, `logger.rs`; `layer.rs`, `entered_spans.rs`, `open_spans.rs`,
-//! `field_values.rs`.
+//! `field_values.rs`; `recorder.rs`, `registry.rs`, `tracks.rs`.
 
+#[cfg(any(feature = "log", feature = "tracing"))]
 mod application_text;
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+mod bounded_wait;
 mod log;
+mod metrics;
+#[cfg(any(feature = "log", feature = "tracing"))]
 mod pooled_bytes;
 mod tracing;
+#[cfg(any(feature = "log", feature = "tracing"))]
 mod viewer_log;
 
 #[cfg(feature = "log")]
 pub use log::ProfilerLogger;
+#[cfg(feature = "metrics")]
+pub use metrics::ProfilerRecorder;
 #[cfg(feature = "tracing")]
 pub use tracing::ProfilerLayer;

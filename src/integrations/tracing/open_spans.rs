@@ -6,12 +6,13 @@
 //! wait for that lock for ever.
 
 use std::cell::Cell;
-use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use tracing_core::Metadata;
 
 use crate::api::MarkerSession;
+use crate::integrations::bounded_wait::{poll_for_lock, unpoisoned};
 use crate::integrations::tracing::field_values::FieldValues;
 use crate::integrations::tracing::span_flow::SpanFlow;
 use crate::types::ProfilerTime;
@@ -41,15 +42,6 @@ pub(crate) struct OpenSpan {
 
 /// Number of slots: with fewer open spans, collisions are rare. Colliding spans share a slot.
 const SLOTS: usize = 2048;
-
-/// Limits of the wait for a slot's lock: attempts that yield, and that sleep 1 ms each.
-///
-/// The lock is held for a few stores, and for an allocation when a slot grows. A holder that is
-/// preempted releases the lock once it runs again. The wait of 0.2 s expires only in the child of a
-/// fork whose parent's thread held the lock; the child then skips the slot. A timed wait of
-/// `parking_lot` would not end there, if that thread also held a bucket of its parking table.
-const MAX_YIELDS: u32 = 100;
-const MAX_SLEEPS: u32 = 200;
 
 thread_local! {
     /// Whether the thread uses a slot. If its allocator uses spans during that time, they are
@@ -98,23 +90,12 @@ impl Slot {
 
     #[inline]
     fn try_lock(&self) -> Option<MutexGuard<'_, Vec<OpenSpan>>> {
-        match self.0.try_lock() {
-            Ok(spans) => Some(spans),
-            Err(TryLockError::Poisoned(spans)) => Some(spans.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        unpoisoned(self.0.try_lock())
     }
 
     #[cold]
     fn wait_for_lock(&self) -> Option<MutexGuard<'_, Vec<OpenSpan>>> {
-        (0..MAX_YIELDS + MAX_SLEEPS).find_map(|tries| {
-            if tries < MAX_YIELDS {
-                std::thread::yield_now();
-            } else {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            self.try_lock()
-        })
+        poll_for_lock(|| self.try_lock())
     }
 }
 

@@ -2,7 +2,7 @@
 //! `cargo test --no-default-features` leaves out.
 
 mod built_in;
-#[cfg(any(feature = "log", feature = "tracing"))]
+#[cfg(any(feature = "log", feature = "metrics", feature = "tracing"))]
 mod interop;
 mod labels;
 mod markers;
@@ -102,6 +102,8 @@ fn use_every_recording_function() {
     markers::every_form();
     #[cfg(feature = "log")]
     interop::log_a_record();
+    #[cfg(feature = "metrics")]
+    interop::change_metrics();
     #[cfg(feature = "tracing")]
     interop::enter_a_span();
     profiler_thread_sleep();

@@ -1,4 +1,5 @@
-//! Records, spans and events of other crates, through the profiler's logger and layer.
+//! Records, metrics, spans and events of other crates, through the profiler's logger, recorder and
+//! layer.
 
 #[cfg(feature = "log")]
 pub(crate) fn log_a_record() {
@@ -40,6 +41,23 @@ pub(crate) fn log_a_record() {
         2,
         "the application's logger receives the levels that it enables"
     );
+}
+
+#[cfg(feature = "metrics")]
+pub(crate) fn change_metrics() {
+    let recorders: [&dyn metrics::Recorder; 3] = [
+        &gekkota::ProfilerRecorder::default(),
+        &gekkota::ProfilerRecorder::new(),
+        &gekkota::ProfilerRecorder::with_inner(metrics::NoopRecorder),
+    ];
+    for recorder in recorders {
+        metrics::with_local_recorder(recorder, || {
+            metrics::describe_gauge!("gauge", metrics::Unit::Bytes, "a gauge");
+            metrics::counter!("counter", "label" => "value").increment(1);
+            metrics::gauge!("gauge").set(1);
+            metrics::histogram!("histogram").record(0.5);
+        });
+    }
 }
 
 #[cfg(feature = "tracing")]

@@ -44,12 +44,13 @@ const OURS: &str = "let _profiler = gekkota::AutoProfilerInit::new();";
 /// The profile that the README suggests for small programs.
 const HINT: &str = "[profile.release.package.gekkota]\nopt-level = \"s\"\n";
 /// The features that are measured one by one, in addition to the default.
-const FEATURES: [(&str, &str); 8] = [
+const FEATURES: [(&str, &str); 9] = [
     ("ours_backtrace", "backtrace"),
     ("ours_cpp", "cpp"),
     ("ours_derive", "derive"),
     ("ours_formats", "formats"),
     ("ours_log", "log"),
+    ("ours_metrics", "metrics"),
     ("ours_mini_debug_info", "mini_debug_info"),
     ("ours_protobuf", "protobuf"),
     ("ours_tracing", "tracing"),

@@ -15,8 +15,10 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
-use crate::counters::description::{CounterDescription, CounterKind, next_counter_id};
-#[cfg(any(feature = "metrics", test))]
+use crate::counters::description::{
+    CounterDescription, CounterKind, CounterReading, next_counter_id,
+};
+#[cfg(feature = "metrics")]
 use crate::counters::float_values::ScaledFloat;
 use crate::platform::monotonic_now;
 use crate::types::{CounterParams, Features, TimeStamp};
@@ -34,13 +36,6 @@ const MAX_ENDED: usize = 1_000;
 const MAX_TEXT_BYTES: usize = 512;
 /// Memory that a counter takes without its texts, in bytes.
 const COUNTER_BYTES: usize = 512;
-
-/// The value of a counter, and the number of changes that made it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct CounterReading {
-    pub(crate) count: i64,
-    pub(crate) operations: u64,
-}
 
 /// The numbers of a counter. They wrap around at the limits of their types.
 #[derive(Debug, Default)]
@@ -88,7 +83,7 @@ enum ValuesPlace {
     Static(&'static CounterValues),
     Own(CounterValues),
     /// In a number with a fraction, which several counters may show.
-    #[cfg(any(feature = "metrics", test))]
+    #[cfg(feature = "metrics")]
     Scaled(ScaledFloat),
 }
 
@@ -122,7 +117,7 @@ impl ApplicationCounter {
         match &self.values {
             ValuesPlace::Static(values) => Some(values),
             ValuesPlace::Own(values) => Some(values),
-            #[cfg(any(feature = "metrics", test))]
+            #[cfg(feature = "metrics")]
             ValuesPlace::Scaled(_) => None,
         }
     }
@@ -131,7 +126,7 @@ impl ApplicationCounter {
         match &self.values {
             ValuesPlace::Static(values) => values.read(),
             ValuesPlace::Own(values) => values.read(),
-            #[cfg(any(feature = "metrics", test))]
+            #[cfg(feature = "metrics")]
             ValuesPlace::Scaled(scaled) => scaled.read(),
         }
     }
@@ -239,7 +234,7 @@ impl OwnedCounter {
 
     /// Creates a counter that shows a number with a fraction. Changes go to that number, not to the
     /// counter.
-    #[cfg(any(feature = "metrics", test))]
+    #[cfg(feature = "metrics")]
     pub(crate) fn of_float(params: &CounterParams<&str>, scaled: ScaledFloat) -> Self {
         Self::with_place(params, ValuesPlace::Scaled(scaled))
     }

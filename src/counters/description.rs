@@ -1,4 +1,4 @@
-//! The identity and the names of a counter.
+//! The identity and the names of a counter, and a reading of its value.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,6 +19,13 @@ pub(crate) enum CounterKind {
     Level,
     /// A sum that grows with time.
     Total,
+}
+
+/// The value of a counter, and the number of changes that made it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct CounterReading {
+    pub(crate) count: i64,
+    pub(crate) operations: u64,
 }
 
 /// A counter's identity and names. The viewer selects a track by category and name.

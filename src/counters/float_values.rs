@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::counters::application_counters::CounterReading;
+use crate::counters::description::CounterReading;
 
 /// A number with a fraction, and the number of changes that made it.
 #[derive(Debug, Default)]

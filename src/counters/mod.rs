@@ -21,7 +21,7 @@ mod allocated_memory;
 mod application_counters;
 mod description;
 mod energy;
-#[cfg(any(feature = "metrics", test))]
+#[cfg(feature = "metrics")]
 mod float_values;
 mod process_cpu;
 mod resident_memory;
@@ -30,11 +30,11 @@ pub(crate) use allocated_memory::ALLOCATED_MEMORY;
 #[cfg(feature = "metrics")]
 pub(crate) use application_counters::may_list_counters;
 pub(crate) use application_counters::{
-    ApplicationCounter, ApplicationCounters, CounterReading, KnownCounter, OwnedCounter,
-    StaticCounter, application_counter_changes, for_each_application_counter,
-    forget_dropped_counters, hold_counters_for_fork, keep_dropped_counters,
+    ApplicationCounter, ApplicationCounters, KnownCounter, OwnedCounter, StaticCounter,
+    application_counter_changes, for_each_application_counter, forget_dropped_counters,
+    hold_counters_for_fork, keep_dropped_counters,
 };
-pub(crate) use description::CounterDescription;
+pub(crate) use description::{CounterDescription, CounterReading};
 pub(crate) use energy::energy_descriptions;
 #[cfg(feature = "metrics")]
 pub(crate) use float_values::{FloatValues, ScaledFloat};

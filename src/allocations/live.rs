@@ -228,6 +228,16 @@ pub(crate) fn add_free(event: AllocationEvent) {
     }
 }
 
+/// Returns whether an event waits for the sampler.
+pub(crate) fn has_events() -> bool {
+    HAS_EVENTS.load(Ordering::Relaxed)
+}
+
+/// Returns whether so many events wait that the next allocations may find no space.
+pub(crate) fn has_many_events() -> bool {
+    lock().events.len() > MAX_EVENTS / 4
+}
+
 /// Replaces `events`, which must be empty, by the events that wait for the sampler, oldest first.
 /// Returns whether there are any.
 pub(crate) fn swap_events(events: &mut Vec<AllocationEvent>) -> bool {

@@ -32,7 +32,7 @@ pub(crate) use hook::{
     forget_allocations_in_child, is_hook_installed, modes, on_allocated, on_free, uncount_free,
 };
 pub(crate) use live::{
-    AllocationEvent, LiveAllocation, add_free, add_live, dropped_allocations, live_allocations,
-    swap_events,
+    AllocationEvent, LiveAllocation, add_free, add_live, dropped_allocations, has_events,
+    has_many_events, live_allocations, swap_events,
 };
 pub(crate) use thread_counts::{AllocationCounts, all_counts};

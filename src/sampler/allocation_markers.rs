@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::allocations::{AllocationEvent, swap_events};
+use crate::allocations::{AllocationEvent, has_events, has_many_events, swap_events};
 use crate::buffer::LaneHandle;
 use crate::markers::built_in::NativeAllocation;
 use crate::markers::{MarkerTiming, NewMarker, TypedPayload};
@@ -12,26 +12,36 @@ use crate::sampler::main_thread_track::{MainThreadTrack, put_marker};
 use crate::state::{Session, SessionCounts};
 use crate::types::{ProfilerTime, ProfilingCategoryPair, TimeStamp};
 
-/// Writes the events that have happened since the last call. Those that belong to no track are
-/// counted.
+/// Writes the events that have happened since the last call. Without a track for them, counts them.
+/// But if `may_find_main_thread`, they wait for the next call.
 ///
 /// `events` is empty before and after. It keeps its memory for the next call.
 pub(super) fn write_allocation_events(
     session: &Session,
     lane: &LaneHandle<'static>,
     events: &mut Vec<AllocationEvent>,
+    may_find_main_thread: bool,
 ) {
-    if !swap_events(events) {
+    if !has_events() {
         return;
     }
-    write_all(session, lane, events);
-    events.clear();
-}
-
-fn write_all(session: &Session, lane: &LaneHandle<'static>, events: &[AllocationEvent]) {
     let now = monotonic_now();
     let track = MainThreadTrack::find(session, lane, now);
-    let Some(thread) = track.and_then(|track| track.recorded_thread()) else {
+    let thread = track.and_then(|track| track.recorded_thread());
+    let waits = thread.is_none() && may_find_main_thread && !has_many_events();
+    if !waits && swap_events(events) {
+        write_all(session, lane, (thread, now), events);
+        events.clear();
+    }
+}
+
+fn write_all(
+    session: &Session,
+    lane: &LaneHandle<'static>,
+    (thread, now): (Option<u64>, TimeStamp),
+    events: &[AllocationEvent],
+) {
+    let Some(thread) = thread else {
         let count = &session.counts.allocations_without_track;
         if count.load(Ordering::Relaxed) == 0 {
             let why = "allocations have no track: the main thread is not profiled";

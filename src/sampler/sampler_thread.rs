@@ -759,9 +759,15 @@ impl SamplerThread {
         body(threads, &mut context)
     }
 
+    fn write_allocation_events(&mut self) {
+        let may_find_main_thread = self.unregistered.is_first_search_open();
+        let events = &mut self.allocation_events;
+        write_allocation_events(&self.session, &self.lane, events, may_find_main_thread);
+    }
+
     fn write_pending_stacks(&mut self) {
         if !self.session.is_stopping() {
-            write_allocation_events(&self.session, &self.lane, &mut self.allocation_events);
+            self.write_allocation_events();
         }
         // After the session has stopped, pending stacks may belong to another one.
         if has_pending_stacks() && !self.session.is_stopping() {
@@ -774,7 +780,7 @@ impl SamplerThread {
         if let Some(requested) = requested.filter(|_| !self.session.is_stopping()) {
             self.unregistered.read_all_names(&self.session);
             // Before the stacks, so that each event that the profile has has its stack there.
-            write_allocation_events(&self.session, &self.lane, &mut self.allocation_events);
+            self.write_allocation_events();
             self.with_context(|threads, context| {
                 threads.all().for_each(|thread| {
                     thread.write_idle_samples(context);

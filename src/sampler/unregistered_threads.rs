@@ -129,6 +129,11 @@ impl UnregisteredThreads {
         self.known.values().filter_map(Known::unregistered)
     }
 
+    /// Returns whether threads are still missing that have been there since the session began.
+    pub(crate) fn is_first_search_open(&self) -> bool {
+        self.samples && self.read_at.is_none()
+    }
+
     /// Notes that a sampled thread has ended or registered, so that another one may have its place in
     /// the list.
     pub(crate) fn expect_change(&mut self) {
@@ -229,7 +234,7 @@ impl UnregisteredThreads {
         };
         let found = new.iter().filter_map(|&thread| {
             // Asked before the name is read.
-            let selects_at_once = selects_all || has_own_name(thread);
+            let selects_at_once = selects_all || is_main_thread(thread) || has_own_name(thread);
             Some((selects_at_once, found_thread(thread, found_at, listed_at)?))
         });
         // Their names are read without a lock.
@@ -389,6 +394,10 @@ impl Known {
     }
 }
 
+fn is_main_thread(thread: ThreadId) -> bool {
+    thread.to_number() == current_process_id().to_number()
+}
+
 /// Returns a thread that has not registered, with the system's name. `None` if it has ended.
 fn found_thread(
     thread: ThreadId,
@@ -396,7 +405,7 @@ fn found_thread(
     listed_at: TimeStamp,
 ) -> Option<OffThreadRef> {
     let name = read_thread_name(thread)?;
-    let is_main = thread.to_number() == current_process_id().to_number();
+    let is_main = is_main_thread(thread);
     let info = ThreadRegistrationInfo {
         serial: ThreadRegistry::next_serial(),
         is_main,

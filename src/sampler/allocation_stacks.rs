@@ -1,9 +1,13 @@
 //! The stacks of sampled allocations that are alive.
 //!
 //! The buffer loses its oldest entries, and memory may be alive for longer. So the sampler keeps the
-//! unwound stack of each sampled allocation until the memory is freed, up to a limit.
+//! unwound stack of each sampled allocation until the memory is freed, up to a limit. Allocations with
+//! equal stacks share one.
 
 use std::cell::RefCell;
+use std::collections::hash_map::Entry;
+use std::hash::BuildHasherDefault;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use crate::allocations::live_allocations;
@@ -11,13 +15,15 @@ use crate::buffer::{ChunkedBuffer, LaneHandle};
 use crate::sampler::encode::{SampleEncoder, SampleWriter, StoredStack};
 use crate::state::Session;
 use crate::types::TimeStamp;
-use crate::util::{LockRank, NamedMutex, NumberMap};
+use crate::util::{LockRank, NamedMutex, NumberMap, allocator_has};
 
 /// Maximum memory of the stacks, in bytes. Beyond it, further allocations have no stack in a
 /// snapshot of the heap.
 const MAX_BYTES: usize = 64 << 20;
 /// Memory that a stack takes beside its frames and labels, in bytes.
 const STACK_BYTES: usize = 256;
+/// Memory that an allocation takes whose stack is there already, in bytes.
+const SHARE_BYTES: usize = 64;
 /// Number of stacks that a snapshot of the heap reads under the lock.
 const STACKS_AT_ONCE: usize = 256;
 /// Minimum age of a stack that is dropped because its memory is not alive, in ns. The thread hands
@@ -30,51 +36,86 @@ struct KeptStack {
     time: TimeStamp,
     /// Number of the module list with which it was unwound.
     modules: u64,
-    bytes: usize,
-    stack: StoredStack,
+    stack: Arc<StoredStack>,
 }
 
 #[derive(Debug)]
 struct KeptStacks {
     by_number: Option<NumberMap<KeptStack>>,
+    /// The distinct stacks by their hashes.
+    distinct: NumberMap<Arc<StoredStack>>,
+    /// Memory of all, in bytes.
     bytes: usize,
+}
+
+impl KeptStacks {
+    const fn new() -> Self {
+        Self {
+            by_number: None,
+            distinct: NumberMap::with_hasher(BuildHasherDefault::new()),
+            bytes: 0,
+        }
+    }
+
+    /// Returns the stack that has the same frames, or a copy. Returns `None` if there is no memory for
+    /// a copy, or if another stack has this hash.
+    fn share(&mut self, stack: &StoredStack) -> Option<Arc<StoredStack>> {
+        self.distinct.try_reserve(1).ok()?;
+        match self.distinct.entry(stack.hash()) {
+            Entry::Occupied(known) => {
+                let known = known.get();
+                known.is_same(stack).then(|| Arc::clone(known))
+            }
+            Entry::Vacant(place) => {
+                let mut copy = StoredStack::default();
+                let bytes = STACK_BYTES + stack.bytes();
+                let has_memory = self.bytes + bytes <= MAX_BYTES && allocator_has(bytes);
+                if !has_memory || !copy.try_copy_from(stack) {
+                    return None;
+                }
+                self.bytes += bytes;
+                Some(Arc::clone(place.insert(Arc::new(copy))))
+            }
+        }
+    }
+
+    /// Drops the distinct stacks that no allocation has.
+    fn drop_unused(&mut self) {
+        let bytes = &mut self.bytes;
+        self.distinct.retain(|_, stack| {
+            let is_used = Arc::strong_count(stack) > 1;
+            if !is_used {
+                *bytes -= STACK_BYTES + stack.bytes();
+            }
+            is_used
+        });
+    }
 }
 
 static KEPT: NamedMutex<KeptStacks> = NamedMutex::new(
     "stacks of allocations",
     LockRank::SessionData,
-    KeptStacks {
-        by_number: None,
-        bytes: 0,
-    },
+    KeptStacks::new(),
 );
 
 /// Keeps the stack of a sampled allocation. Returns false if there is no memory for it.
 pub(super) fn keep_stack(number: u64, time: TimeStamp, modules: u64, stack: &StoredStack) -> bool {
-    let mut copy = StoredStack::default();
-    if !copy.try_copy_from(stack) {
-        return false;
-    }
-    let bytes = STACK_BYTES + copy.bytes();
     let mut kept = KEPT.lock();
-    let KeptStacks {
-        by_number,
-        bytes: all_bytes,
-    } = &mut *kept;
-    let by_number = by_number.get_or_insert_default();
-    if *all_bytes + bytes > MAX_BYTES || by_number.try_reserve(1).is_err() {
+    let Some(stack) = kept.share(stack) else {
+        return false;
+    };
+    let by_number = kept.by_number.get_or_insert_default();
+    if by_number.try_reserve(1).is_err() {
         return false;
     }
-    *all_bytes += bytes;
-    by_number.insert(
-        number,
-        KeptStack {
-            time,
-            modules,
-            bytes,
-            stack: copy,
-        },
-    );
+    let kept_stack = KeptStack {
+        time,
+        modules,
+        stack,
+    };
+    if by_number.insert(number, kept_stack).is_none() {
+        kept.bytes += SHARE_BYTES;
+    }
     true
 }
 
@@ -93,36 +134,33 @@ pub(super) fn drop_freed(now: TimeStamp) {
     }
     alive.extend(live.iter().map(|(_, allocation)| (allocation.stack, ())));
     let mut kept = KEPT.lock();
-    let KeptStacks { by_number, bytes } = &mut *kept;
-    let Some(by_number) = by_number else { return };
+    let Some(by_number) = &mut kept.by_number else {
+        return;
+    };
+    let before = by_number.len();
     by_number.retain(|number, stack| {
-        let stays = now.since_ns(stack.time) < MIN_AGE_NS || alive.contains_key(number);
-        if !stays {
-            *bytes -= stack.bytes;
-        }
-        stays
+        now.since_ns(stack.time) < MIN_AGE_NS || alive.contains_key(number)
     });
+    let dropped = before - by_number.len();
+    kept.bytes -= dropped * SHARE_BYTES;
+    kept.drop_unused();
 }
 
 /// Forgets the parent's stacks in the child of a fork.
 pub(crate) fn forget_allocation_stacks_in_child() {
-    KEPT.renew_in_child(KeptStacks {
-        by_number: None,
-        bytes: 0,
-    });
+    KEPT.renew_in_child(KeptStacks::new());
 }
 
-/// Returns the memory of all stacks, in bytes.
+/// Returns the size of the stacks of all allocations, in bytes, as if they shared none.
 pub(crate) fn allocation_stack_bytes() -> u64 {
-    KEPT.lock().bytes as u64
+    let kept = KEPT.lock();
+    let all = kept.by_number.iter().flat_map(NumberMap::values);
+    all.map(|kept| kept.stack.bytes() as u64).sum()
 }
 
 /// Drops all stacks.
 pub(crate) fn forget_allocation_stacks() {
-    let mut kept = KEPT.lock();
-    kept.bytes = 0;
-    let forgotten = kept.by_number.take();
-    drop(kept);
+    let forgotten = std::mem::replace(&mut *KEPT.lock(), KeptStacks::new());
     drop(forgotten);
 }
 
@@ -160,4 +198,40 @@ pub(crate) fn write_allocation_stacks(
     }
     buffer.maintain();
     written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_stacks_are_shared_and_their_memory_is_given_back() {
+        let one = StoredStack::of_addresses(&[1, 2, 3]);
+        let other = StoredStack::of_addresses(&[1, 2]);
+        let mut kept = KeptStacks::new();
+        let first = kept.share(&one).expect("memory");
+        let bytes = kept.bytes;
+        assert_eq!(bytes, STACK_BYTES + one.bytes());
+        let again = kept.share(&one).expect("memory");
+        assert!(Arc::ptr_eq(&first, &again));
+        assert_eq!(kept.bytes, bytes);
+        let different = kept.share(&other).expect("memory");
+        assert!(different.is_same(&other) && !different.is_same(&one));
+        drop((first, again));
+        kept.drop_unused();
+        assert_eq!(kept.bytes, STACK_BYTES + other.bytes());
+        drop(different);
+        kept.drop_unused();
+        assert_eq!((kept.bytes, kept.distinct.len()), (0, 0));
+    }
+
+    #[test]
+    fn distinct_stacks_are_limited() {
+        let mut kept = KeptStacks::new();
+        kept.bytes = MAX_BYTES - STACK_BYTES;
+        assert!(kept.share(&StoredStack::of_addresses(&[1, 2, 3])).is_none());
+        assert!(kept.share(&StoredStack::of_addresses(&[])).is_some());
+        assert!(kept.share(&StoredStack::of_addresses(&[])).is_some());
+        assert_eq!(kept.bytes, MAX_BYTES);
+    }
 }

@@ -1,6 +1,8 @@
 //! A merged stack with encoded labels. It is made from a capture and kept until the thread has a
 //! different stack.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use crate::backtrace::CapturedBacktrace;
 use crate::buffer::{EntryWriter, FrameTag, root_node};
 use crate::capture::{CapturedView, EventLoopState};
@@ -11,7 +13,7 @@ use crate::types::{FrameFlags, StackAddress, Wait};
 use crate::unwind::NativeStack;
 
 /// A frame of a stored stack.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum StoredFrame {
     Native {
         address: u64,
@@ -87,6 +89,13 @@ impl StoredStack {
         self.root() == other.root()
             && self.frames == other.frames
             && self.labels.bytes() == other.labels.bytes()
+    }
+
+    /// Returns a hash that is equal for stacks that are the same.
+    pub(crate) fn hash(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.root(), &self.frames, self.labels.bytes()).hash(&mut hasher);
+        hasher.finish()
     }
 
     /// Removes all frames, and makes space for this many, with these labels. Returns false if there

@@ -27,7 +27,7 @@ use crate::util::is_any_lock_held_on_current_thread;
 
 use crate::backtrace::CapturedBacktrace;
 pub(crate) use crate::markers::MarkerDestination;
-pub(crate) use allocations::{record_allocation, record_free, undo_free};
+pub(crate) use allocations::{sample_allocation, sample_free, sample_move, undo_free};
 pub(crate) use heap_snapshot::heap_snapshot;
 
 pub(crate) fn now() -> ProfilerTime {

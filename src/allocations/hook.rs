@@ -12,8 +12,8 @@ use crate::allocations::live::{
 };
 use crate::allocations::poisson::{estimated_bytes, next_distance};
 use crate::allocations::thread_counts::{
-    AllocationCounts, ProfilerPlace, ThreadCounts, all_counts, free_places_of_other_threads,
-    own_counts, prepare_places, restart_sampling,
+    AllocationCounts, ProfilerPlace, all_counts, free_places_of_other_threads, own_counts,
+    prepare_places, restart_sampling,
 };
 use crate::platform::{KeptErrno, monotonic_now};
 use crate::types::Features;
@@ -86,30 +86,24 @@ pub(crate) struct SampledAllocation {
     pub(crate) errno: KeptErrno,
 }
 
-/// Counts an allocation that has succeeded. Returns it if it is chosen as a sample.
+/// Counts an allocation that has succeeded. If this returns true, the caller gives the allocation to
+/// [`choose_sample`].
 #[inline(always)]
-pub(crate) fn on_allocated(
-    modes: AllocationModes,
-    address: u64,
-    size: usize,
-) -> Option<SampledAllocation> {
+pub(crate) fn on_allocated(modes: AllocationModes, size: usize) -> bool {
     if modes.0 == AllocationModes::PROBE {
         answer_probe();
-        return None;
+        return false;
     }
     let counts = own_counts();
-    counts.add(size as i64, 1);
-    if modes.samples() && counts.is_chosen(size as i64) {
-        return choose(counts, address, size);
-    }
-    None
+    counts.count_allocation(size);
+    modes.samples() && counts.is_chosen(size as i64)
 }
 
-#[cold]
-#[inline(never)]
-fn choose(counts: &ThreadCounts, address: u64, size: usize) -> Option<SampledAllocation> {
+/// Returns an allocation if it is a sample. It has used up the thread's distance to the next sample.
+pub(crate) fn choose_sample(address: u64, size: usize) -> Option<SampledAllocation> {
     // The caller of an allocator may look at `errno` afterwards.
     let errno = KeptErrno::new();
+    let counts = own_counts();
     let interval = INTERVAL.load(Ordering::Relaxed);
     let next = |random: &mut u64| next_distance(random, interval);
     let was_distance = counts.set_next(next);
@@ -129,34 +123,26 @@ fn choose(counts: &ThreadCounts, address: u64, size: usize) -> Option<SampledAll
     })
 }
 
-/// Counts a free. Call it before the memory goes back to the allocator. Returns the allocation if it
-/// was sampled, with its address.
+/// Counts a free. Call it before the memory goes back to the allocator. Returns whether the memory may
+/// be a sampled allocation. If so, the caller asks [`find_freed`].
 #[inline(always)]
-pub(crate) fn on_free(
-    modes: AllocationModes,
-    address: u64,
-    size: usize,
-) -> Option<(u64, LiveAllocation)> {
+pub(crate) fn on_free(modes: AllocationModes, address: u64, size: usize) -> bool {
     if modes.0 == AllocationModes::PROBE {
-        return None;
+        return false;
     }
-    own_counts().add((size as i64).wrapping_neg(), 1);
-    if modes.samples() && may_be_live(address) {
-        return find(address);
-    }
-    None
+    own_counts().count_free(size);
+    modes.samples() && may_be_live(address)
 }
 
-#[cold]
-#[inline(never)]
-fn find(address: u64) -> Option<(u64, LiveAllocation)> {
+/// Returns the sampled allocation that is being freed, if the memory at this address is one.
+pub(crate) fn find_freed(address: u64) -> Option<LiveAllocation> {
     let _errno = KeptErrno::new();
-    take_live(address).map(|allocation| (address, allocation))
+    take_live(address)
 }
 
 /// Takes back the count of a free: the allocator could not move the memory, so it is still allocated.
 pub(crate) fn uncount_free(size: usize) {
-    own_counts().add(size as i64, 1u64.wrapping_neg());
+    own_counts().uncount_free(size);
 }
 
 /// Begins to count and sample for a session with these features. The bytes between two samples are

@@ -28,8 +28,9 @@ mod poisson;
 mod thread_counts;
 
 pub(crate) use hook::{
-    HookUse, SampledAllocation, begin_allocations, end_allocations, end_allocations_in_child,
-    forget_allocations_in_child, is_hook_installed, modes, on_allocated, on_free, uncount_free,
+    AllocationModes, HookUse, SampledAllocation, begin_allocations, choose_sample, end_allocations,
+    end_allocations_in_child, find_freed, forget_allocations_in_child, is_hook_installed, modes,
+    on_allocated, on_free, uncount_free,
 };
 pub(crate) use live::{
     AllocationEvent, LiveAllocation, add_free, add_live, dropped_allocations, has_events,

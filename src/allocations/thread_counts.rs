@@ -25,11 +25,35 @@ pub(crate) struct AllocationCounts {
     pub(crate) operations: u64,
 }
 
+/// Bytes, and the number of operations that they belong to.
+#[derive(Debug)]
+struct Sum {
+    bytes: AtomicU64,
+    operations: AtomicU64,
+}
+
+impl Sum {
+    const fn new() -> Self {
+        Self {
+            bytes: AtomicU64::new(0),
+            operations: AtomicU64::new(0),
+        }
+    }
+
+    fn read(&self) -> (u64, u64) {
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        (bytes, self.operations.load(Ordering::Relaxed))
+    }
+}
+
 /// The numbers of one thread, or of all threads that share a place.
+///
+/// Allocations and frees have sums of their own: a processor would have to finish a change before it
+/// could begin the next one of the same sum.
 #[derive(Debug)]
 pub(super) struct ThreadCounts {
-    bytes: AtomicI64,
-    operations: AtomicU64,
+    allocated: Sum,
+    freed: Sum,
     /// Bytes that the thread may still allocate before an allocation is sampled.
     bytes_to_sample: AtomicI64,
     /// Whether the thread has such a number.
@@ -51,8 +75,8 @@ enum Sharing {
 impl ThreadCounts {
     const fn new(sharing: Sharing) -> Self {
         Self {
-            bytes: AtomicI64::new(0),
-            operations: AtomicU64::new(0),
+            allocated: Sum::new(),
+            freed: Sum::new(),
             bytes_to_sample: AtomicI64::new(0),
             has_distance: AtomicBool::new(false),
             random: AtomicU64::new(0),
@@ -61,24 +85,46 @@ impl ThreadCounts {
         }
     }
 
-    /// Adds bytes, and operations.
     #[inline(always)]
-    pub(super) fn add(&self, bytes: i64, operations: u64) {
-        if self.sharing == Sharing::OneThread {
-            let sum = self.bytes.load(Ordering::Relaxed).wrapping_add(bytes);
-            self.bytes.store(sum, Ordering::Relaxed);
-            let sum = self.operations.load(Ordering::Relaxed);
-            self.operations
-                .store(sum.wrapping_add(operations), Ordering::Relaxed);
-        } else {
-            self.add_shared(bytes, operations);
-        }
+    pub(super) fn count_allocation(&self, bytes: usize) {
+        self.add(&self.allocated, bytes as u64, 1);
     }
 
-    #[cold]
-    fn add_shared(&self, bytes: i64, operations: u64) {
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.operations.fetch_add(operations, Ordering::Relaxed);
+    #[inline(always)]
+    pub(super) fn count_free(&self, bytes: usize) {
+        self.add(&self.freed, bytes as u64, 1);
+    }
+
+    /// Takes back a counted free.
+    pub(super) fn uncount_free(&self, bytes: usize) {
+        self.add(
+            &self.freed,
+            (bytes as u64).wrapping_neg(),
+            1u64.wrapping_neg(),
+        );
+    }
+
+    #[inline(always)]
+    fn add(&self, sum: &Sum, bytes: u64, operations: u64) {
+        let add = |number: &AtomicU64, change: u64| {
+            if self.sharing == Sharing::OneThread {
+                let changed = number.load(Ordering::Relaxed).wrapping_add(change);
+                number.store(changed, Ordering::Relaxed);
+            } else {
+                number.fetch_add(change, Ordering::Relaxed);
+            }
+        };
+        add(&sum.bytes, bytes);
+        add(&sum.operations, operations);
+    }
+
+    /// Returns what the place has counted.
+    fn read(&self) -> AllocationCounts {
+        let (allocated, freed) = (self.allocated.read(), self.freed.read());
+        AllocationCounts {
+            bytes: allocated.0.wrapping_sub(freed.0).cast_signed(),
+            operations: allocated.1.wrapping_add(freed.1),
+        }
     }
 
     /// Returns whether one of the next `bytes` bytes is chosen. If so, the caller calls
@@ -250,9 +296,9 @@ fn for_each_place(mut visit: impl FnMut(&ThreadCounts)) {
 pub(crate) fn all_counts() -> AllocationCounts {
     let mut sums = AllocationCounts::default();
     for_each_place(|place| {
-        sums.bytes = sums.bytes.wrapping_add(place.bytes.load(Ordering::Relaxed));
-        let operations = place.operations.load(Ordering::Relaxed);
-        sums.operations = sums.operations.wrapping_add(operations);
+        let counts = place.read();
+        sums.bytes = sums.bytes.wrapping_add(counts.bytes);
+        sums.operations = sums.operations.wrapping_add(counts.operations);
     });
     sums
 }
@@ -306,7 +352,10 @@ mod tests {
         let count = || {
             std::thread::spawn(|| {
                 let own = own_counts();
-                own.add(-3, 2);
+                own.count_allocation(4);
+                own.count_free(7);
+                own.count_free(9);
+                own.uncount_free(9);
                 std::ptr::from_ref(own) as usize
             })
             .join()

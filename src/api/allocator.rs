@@ -8,7 +8,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
-use crate::api::backend;
+use crate::api::backend::{self, AllocationModes};
 
 /// A global allocator that counts and samples what the program allocates. The work is done by the
 /// allocator inside, which is the system's unless another one is given.
@@ -45,7 +45,8 @@ use crate::api::backend;
 /// profile, is counted, except its buffer. Nothing is sampled while the session is paused.
 ///
 /// Without a session: one load more for each call. With `memory`, some nanoseconds for an allocation
-/// and its free. A sample takes some microseconds. Idea: Gecko's `ProfilerMemoryHooks` and its native
+/// and its free. A sample takes some microseconds, and the innermost function of its stack is
+/// `sample_allocation`, `sample_free` or `sample_move` of this crate. Idea: Gecko's `ProfilerMemoryHooks` and its native
 /// allocations; the countdown is that of tcmalloc.
 #[doc(alias = "nativeallocations", alias = "memory_hooks")]
 #[derive(Clone, Copy, Debug, Default)]
@@ -70,15 +71,19 @@ impl<A> ProfilerAllocator<A> {
     }
 }
 
-/// Tells the hook of an allocation, unless it has failed.
+/// Tells the hook of an allocation that may have failed.
 #[inline(always)]
-fn note_allocated(address: *mut u8, size: usize) {
-    let modes = backend::allocation_modes();
-    if modes.is_off() || address.is_null() {
-        return;
+fn note_allocated(modes: AllocationModes, address: *mut u8, size: usize) {
+    if !address.is_null() && backend::on_allocated(modes, size) {
+        backend::sample_allocation(address as u64, size);
     }
-    if let Some(sampled) = backend::on_allocated(modes, address as u64, size) {
-        backend::record_allocation(sampled);
+}
+
+/// Tells the hook of a free, before it happens.
+#[inline(always)]
+fn note_free(modes: AllocationModes, address: *mut u8, size: usize) {
+    if backend::on_free(modes, address as u64, size) {
+        backend::sample_free(address as u64);
     }
 }
 
@@ -88,7 +93,10 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for ProfilerAllocator<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: *same call*.
         let address = unsafe { self.0.alloc(layout) };
-        note_allocated(address, layout.size());
+        let modes = backend::allocation_modes();
+        if !modes.is_off() {
+            note_allocated(modes, address, layout.size());
+        }
         address
     }
 
@@ -96,17 +104,18 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for ProfilerAllocator<A> {
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: *same call*.
         let address = unsafe { self.0.alloc_zeroed(layout) };
-        note_allocated(address, layout.size());
+        let modes = backend::allocation_modes();
+        if !modes.is_off() {
+            note_allocated(modes, address, layout.size());
+        }
         address
     }
 
     #[inline]
     unsafe fn dealloc(&self, address: *mut u8, layout: Layout) {
         let modes = backend::allocation_modes();
-        if !modes.is_off()
-            && let Some(freed) = backend::on_free(modes, address as u64, layout.size())
-        {
-            backend::record_free(freed);
+        if !modes.is_off() {
+            note_free(modes, address, layout.size());
         }
         // SAFETY: *same call*, *freed here*.
         unsafe { self.0.dealloc(address, layout) }
@@ -119,18 +128,16 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for ProfilerAllocator<A> {
             // SAFETY: *same call*.
             return unsafe { self.0.realloc(address, layout, new_size) };
         }
-        let freed = backend::on_free(modes, address as u64, layout.size());
-        if let Some(freed) = freed {
-            backend::record_free(freed);
-        }
+        let freed = match backend::on_free(modes, address as u64, layout.size()) {
+            true => backend::sample_move(address as u64),
+            false => None,
+        };
         // SAFETY: *same call*, *freed here*.
         let new = unsafe { self.0.realloc(address, layout, new_size) };
         if new.is_null() {
-            backend::undo_free(layout.size(), freed);
-            return new;
-        }
-        if let Some(sampled) = backend::on_allocated(modes, new as u64, new_size) {
-            backend::record_allocation(sampled);
+            backend::undo_free(address as u64, layout.size(), freed);
+        } else {
+            note_allocated(modes, new, new_size);
         }
         new
     }

@@ -2,7 +2,9 @@
 //!
 //! `crate::disabled` replaces this module in other builds.
 
-pub(crate) use crate::allocations::{modes as allocation_modes, on_allocated, on_free};
+pub(crate) use crate::allocations::{
+    AllocationModes, modes as allocation_modes, on_allocated, on_free,
+};
 pub(crate) use crate::backtrace::CapturedBacktrace;
 #[cfg(feature = "metrics")]
 pub(crate) use crate::counters::{FloatValues, ScaledFloat, may_list_counters};
@@ -21,9 +23,9 @@ pub(crate) use crate::record::{
     add_text_marker_at, add_text_marker_now, add_typed_marker_at, add_typed_marker_now,
     add_untyped_marker_at, add_untyped_marker_now, announce_sleep, heap_snapshot,
     is_announced_asleep, marker_destination, marker_destination_in, now, put_file_io_marker,
-    put_text_marker, put_typed_marker, put_untyped_marker, record_allocation, record_backtrace,
-    record_free, record_own_stack, record_return_addresses, register_thread, running_session,
-    session_that_records_markers, stack_pointer, undo_free, unregister_thread,
+    put_text_marker, put_typed_marker, put_untyped_marker, record_backtrace, record_own_stack,
+    record_return_addresses, register_thread, running_session, sample_allocation, sample_free,
+    sample_move, session_that_records_markers, stack_pointer, undo_free, unregister_thread,
 };
 pub(crate) use crate::sampler::SampledStack;
 pub(crate) use crate::session::{

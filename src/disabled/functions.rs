@@ -199,7 +199,7 @@ impl AllocationModes {
 
 /// A sampled allocation, which never exists.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum SampledAllocation {}
+pub(crate) enum LiveAllocation {}
 
 #[inline(always)]
 pub(crate) fn allocation_modes() -> AllocationModes {
@@ -207,23 +207,23 @@ pub(crate) fn allocation_modes() -> AllocationModes {
 }
 
 #[inline(always)]
-pub(crate) fn on_allocated(_: AllocationModes, _: u64, _: usize) -> Option<SampledAllocation> {
-    None
+pub(crate) fn on_allocated(_: AllocationModes, _: usize) -> bool {
+    false
 }
 
 #[inline(always)]
-pub(crate) fn on_free(_: AllocationModes, _: u64, _: usize) -> Option<SampledAllocation> {
+pub(crate) fn on_free(_: AllocationModes, _: u64, _: usize) -> bool {
+    false
+}
+
+pub(crate) fn undo_free(_: u64, _: usize, _: Option<LiveAllocation>) {}
+
+pub(crate) fn sample_allocation(_: u64, _: usize) {}
+
+pub(crate) fn sample_free(_: u64) {}
+
+pub(crate) fn sample_move(_: u64) -> Option<LiveAllocation> {
     None
-}
-
-pub(crate) fn undo_free(_: usize, _: Option<SampledAllocation>) {}
-
-pub(crate) fn record_allocation(sampled: SampledAllocation) {
-    match sampled {}
-}
-
-pub(crate) fn record_free(freed: SampledAllocation) {
-    match freed {}
 }
 
 pub(crate) fn now() -> ProfilerTime {

@@ -5,7 +5,8 @@
 //! asks the system for the bounds of the stack.
 
 use crate::allocations::{
-    AllocationEvent, HookUse, LiveAllocation, SampledAllocation, add_free, add_live, uncount_free,
+    AllocationEvent, HookUse, LiveAllocation, SampledAllocation, add_free, add_live, choose_sample,
+    find_freed, uncount_free,
 };
 use crate::backtrace::count_lost_stack;
 use crate::backtrace::{BacktraceParts, CapturedBacktrace, add_kept_stack, add_pending_stack};
@@ -14,10 +15,17 @@ use crate::record::records_stacks;
 use crate::state::{RacyFeatures, core_buffer};
 use crate::types::StackFeatures;
 
-/// Records an allocation with the stack of the function that this one is inlined into. While the
-/// session is paused, records nothing.
-#[inline(always)]
-pub(crate) fn record_allocation(sampled: SampledAllocation) {
+/// Records an allocation with its stack if it is a sample. While the session is paused, records
+/// nothing.
+///
+/// Not inlined, so that the allocator needs no space on the stack for the copy, and no instructions
+/// for that space. So this function is the innermost one of the stack.
+#[cold]
+#[inline(never)]
+pub(crate) fn sample_allocation(address: u64, size: usize) {
+    let Some(sampled) = choose_sample(address, size) else {
+        return;
+    };
     if RacyFeatures::features_if_active_and_unpaused().is_none() {
         return;
     }
@@ -48,10 +56,25 @@ fn finish_allocation(sampled: SampledAllocation, stack: u64) {
     add_live(address, allocation);
 }
 
-/// Records the free of a sampled allocation, with the stack of the function that this one is inlined
-/// into. While the session is paused, and inside the profiler's own work, without a stack.
+/// Records a free if it is that of a sampled allocation. Not inlined, as [`sample_allocation`].
+#[cold]
+#[inline(never)]
+pub(crate) fn sample_free(address: u64) {
+    record_free(address);
+}
+
+/// Like [`sample_free`], and returns the allocation, whose free may have to be taken back.
+#[cold]
+#[inline(never)]
+pub(crate) fn sample_move(address: u64) -> Option<LiveAllocation> {
+    record_free(address)
+}
+
+/// Records a free with the stack of the function that this one is inlined into. While the session is
+/// paused, and inside the profiler's own work, without a stack.
 #[inline(always)]
-pub(crate) fn record_free((address, allocation): (u64, LiveAllocation)) {
+fn record_free(address: u64) -> Option<LiveAllocation> {
+    let allocation = find_freed(address)?;
     let errno = KeptErrno::new();
     let in_use = HookUse::begin();
     let parts = BacktraceParts::LabelsAndStack;
@@ -61,6 +84,7 @@ pub(crate) fn record_free((address, allocation): (u64, LiveAllocation)) {
     };
     finish_free(address, &allocation, stack);
     drop((in_use, errno));
+    Some(allocation)
 }
 
 #[inline(never)]
@@ -69,14 +93,14 @@ fn finish_free(address: u64, allocation: &LiveAllocation, stack: u64) {
     add_free(AllocationEvent::free(address, allocation, stack, thread));
 }
 
-/// Takes back a free that has been recorded: the allocator could not move the memory, which has this
-/// size.
+/// Takes back a free that has been counted and recorded: the allocator could not move the memory,
+/// which has this address and size.
 #[cold]
 #[inline(never)]
-pub(crate) fn undo_free(size: usize, freed: Option<(u64, LiveAllocation)>) {
+pub(crate) fn undo_free(address: u64, size: usize, freed: Option<LiveAllocation>) {
     let _errno = KeptErrno::new();
     uncount_free(size);
-    if let Some((address, allocation)) = freed {
+    if let Some(allocation) = freed {
         add_live(address, allocation);
     }
 }

@@ -109,6 +109,10 @@ fn every_pair_of_features_records_and_streams() {
                 let category = gecko_profiler_category!(Other);
                 add_untyped_marker("recorded", category, Default::default());
                 one_loop();
+                // The thread may answer later than that loop.
+                read_until("the thread has a sample", |read| {
+                    sample_count(read, "tested") > 0
+                });
                 let active = profiler_features_if_active().expect("active");
                 let profile = session.finish().expect("a profile");
                 let read = Read(written(&profile, Format::Gecko));

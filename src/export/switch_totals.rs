@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use crate::model::{FieldValue, Marker, ProfileModel, Thread};
 
+/// The markers have their times in ms.
+const NS_PER_MS: f64 = 1e6;
+
 /// The type of the markers.
 const TYPE: &str = "ContextSwitches";
 
@@ -29,17 +32,18 @@ impl SwitchTotals {
             let fields = marker.payload.map_or(&[][..], |payload| payload.fields);
             for (key, value) in fields {
                 let value = match *value {
-                    FieldValue::Integer(number) => number.max(0).unsigned_abs(),
-                    FieldValue::Number(number) => number.max(0.0) as u64,
+                    FieldValue::Integer(number) => number as f64,
+                    FieldValue::Number(number) => number,
                     _ => continue,
                 };
-                let sum = match profile.text(*key) {
-                    "waited" => totals.waited_ns.get_or_insert_default(),
-                    "voluntary" => &mut totals.voluntary,
-                    "involuntary" => &mut totals.involuntary,
+                let (sum, factor) = match profile.text(*key) {
+                    "waited" => (totals.waited_ns.get_or_insert_default(), NS_PER_MS),
+                    "voluntary" => (&mut totals.voluntary, 1.0),
+                    "involuntary" => (&mut totals.involuntary, 1.0),
                     _ => continue,
                 };
-                *sum = sum.saturating_add(value);
+                // Negative numbers are 0.
+                *sum = sum.saturating_add((value * factor).round() as u64);
             }
         }
         totals

@@ -132,15 +132,12 @@ impl TestProfile {
         [voluntary, involuntary]: [i64; 2],
     ) {
         let type_name = self.profile.intern("ContextSwitches");
-        let mut field = |key: &str, number| {
-            let key = self.profile.intern(key);
-            (key, FieldValue::Integer(number))
-        };
+        let mut field = |key: &str, value| (self.profile.intern(key), value);
         let mut fields = vec![
-            field("voluntary", voluntary),
-            field("involuntary", involuntary),
+            field("voluntary", FieldValue::Integer(voluntary)),
+            field("involuntary", FieldValue::Integer(involuntary)),
         ];
-        fields.extend(waited_ns.map(|ns| field("waited", ns)));
+        fields.extend(waited_ns.map(|ns| field("waited", FieldValue::Number(ns as f64 / 1e6))));
         let name = self.profile.intern("Context switches");
         self.profile.threads[thread].markers.push(Marker {
             name,

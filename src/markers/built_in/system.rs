@@ -1,5 +1,7 @@
 //! File accesses, CPU cores and wake-ups of threads.
 
+use std::time::Duration;
+
 use crate::markers::built_in::text::CowString;
 use crate::markers::json_writer::JSONWriter;
 use crate::markers::profiler_marker::ProfilerMarker;
@@ -72,13 +74,13 @@ marker_type! {
     #[doc(alias = "schedstat")]
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct ContextSwitches {
-        /// Time on a processor, in ns.
-        pub ran: u64 => "Ran", Nanoseconds;
-        /// Time in which the thread could have run and had no processor, in ns; `None` if the kernel
-        /// does not report it.
-        pub waited: Option<u64> => "Waited for a processor", Nanoseconds;
-        /// The rest of the time, in ns: the thread waited for something else. `None` without `waited`.
-        pub slept: Option<u64> => "Slept", Nanoseconds;
+        /// Time on a processor.
+        pub ran: Duration => "Ran", Duration;
+        /// Time in which the thread could have run and had no processor; `None` if the kernel does not
+        /// report it.
+        pub waited: Option<Duration> => "Waited for a processor", Duration;
+        /// The rest of the time: the thread waited for something else. `None` without `waited`.
+        pub slept: Option<Duration> => "Slept", Duration;
         /// How often the thread left its processor to wait for something.
         pub voluntary: u64 => "Voluntary switches", Integer;
         /// How often the kernel took the processor from the thread.

@@ -9,6 +9,7 @@
 //! markers are longer: 400 ms beside 200 threads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::markers::built_in::ContextSwitches;
 use crate::markers::{MarkerDestination, MarkerEntry, MarkerTiming, NewMarker, TypedPayload};
@@ -234,9 +235,9 @@ impl SwitchRecorder {
         self.before = Some(SwitchReading { at: end, ..now });
         let rest_ns = end.since_ns(start).saturating_sub(used_ns);
         let switches = ContextSwitches {
-            ran: ran_ns,
-            waited: waited_ns,
-            slept: waited_ns.map(|_| rest_ns),
+            ran: Duration::from_nanos(ran_ns),
+            waited: waited_ns.map(Duration::from_nanos),
+            slept: waited_ns.map(|_| Duration::from_nanos(rest_ns)),
             voluntary: (now.counts.voluntary).saturating_sub(before.counts.voluntary),
             involuntary: (now.counts.involuntary).saturating_sub(before.counts.involuntary),
         };
@@ -306,7 +307,7 @@ mod tests {
     /// Returns start, run time, wait and sleep in ms, and both counts of switches.
     fn taken(recorder: &mut SwitchRecorder, reading: SwitchReading) -> Option<[u64; 6]> {
         let ([start, _], switches) = recorder.take(reading)?;
-        let ms = |ns: Option<u64>| ns.map_or(u64::MAX, |ns| ns / MS);
+        let ms = |time: Option<Duration>| time.map_or(u64::MAX, |time| time.as_millis() as u64);
         let [ran, waited, slept] = [Some(switches.ran), switches.waited, switches.slept].map(ms);
         let (voluntary, involuntary) = (switches.voluntary, switches.involuntary);
         Some([start.0 / MS, ran, waited, slept, voluntary, involuntary])
@@ -357,7 +358,8 @@ mod tests {
             reading.counts.is_runnable = is_runnable;
             let (interval, switches) = recorder.take(reading)?;
             let [start, end] = interval.map(|time| time.0 / MS);
-            Some([start, end, switches.waited? / MS, switches.slept? / MS])
+            let (waited, slept) = (switches.waited?.as_millis(), switches.slept?.as_millis());
+            Some([start, end, waited as u64, slept as u64])
         };
         assert_eq!(taken(0, 0, 0, true), None);
         assert_eq!(taken(100, 3, 10, true), Some([0, 13, 10, 0]));

@@ -102,7 +102,12 @@ fn sums(markers: &[Switches]) -> Sums {
             let number = data[key].as_u64();
             number.unwrap_or_else(|| panic!("{key} of {data}"))
         };
-        let (ran, waited, slept) = (number("ran"), number("waited"), number("slept"));
+        let ns = |key: &str| {
+            let ms = data[key].as_f64();
+            let ms = ms.unwrap_or_else(|| panic!("{key} of {data}"));
+            (ms * 1e6).round() as u64
+        };
+        let (ran, waited, slept) = (ns("ran"), ns("waited"), ns("slept"));
         assert!(*start >= last_end && end >= start, "{start} {end}");
         last_end = *end;
         let length = (end - start) * 1e6;

@@ -1,5 +1,7 @@
 //! The built-in marker types.
 
+use std::time::Duration;
+
 use gekkota::marker::built_in::{
     Awake, CPUSpeed, CompositorScreenshot, ContextSwitches, DOMEvent, DetectedHang, FileIO,
     HttpVersion, IPCMarker, IPCSide, IPCStep, JsAllocation, Log, MainThreadLongTask, MediaSample,
@@ -58,8 +60,8 @@ pub(crate) fn every_type() {
     });
     add(CPUSpeed { speed: 3.5 });
     add(ContextSwitches {
-        ran: 1,
-        waited: Some(2),
+        ran: Duration::from_nanos(1),
+        waited: Some(Duration::from_nanos(2)),
         slept: None,
         voluntary: 3,
         involuntary: 4,

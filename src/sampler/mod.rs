@@ -49,6 +49,7 @@ mod handler;
 mod main_thread_track;
 mod on_demand;
 mod sampler_thread;
+mod session_counters;
 mod thread;
 mod tick;
 mod unregistered_markers;

@@ -2,37 +2,31 @@
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::allocations::AllocationEvent;
 use crate::backtrace::has_pending_stacks;
 use crate::buffer::{ChunkedBuffer, LaneHandle};
-use crate::counters::{PROCESS_CPU, RESIDENT_MEMORY, sample_process_cpu_ns};
 use crate::platform::{
-    HandlerCheck, ProfilerThread, ResidentMemory, SYS_FOLDER, WatchedThread, calibrate_clock,
-    check_sandbox, current_process_id, current_thread_cpu_ns_in_handler, ensure_handler,
-    monotonic_now, prepare_sampler_thread, prepare_to_wait_as_loader_call, read_through_pipe,
-    sleep_until, spawn_profiler_thread, use_own_descriptors, watch_loader_calls,
-    with_signals_blocked,
+    HandlerCheck, ProfilerThread, WatchedThread, calibrate_clock, check_sandbox,
+    current_process_id, current_thread_cpu_ns_in_handler, ensure_handler, monotonic_now,
+    prepare_sampler_thread, prepare_to_wait_as_loader_call, read_through_pipe, sleep_until,
+    spawn_profiler_thread, use_own_descriptors, watch_loader_calls, with_signals_blocked,
 };
 use crate::sampler::allocation_markers::write_allocation_events;
 use crate::sampler::allocation_stacks::drop_freed;
-use crate::sampler::cpu_speed_markers::CpuSpeedMarkers;
 use crate::sampler::encode::Tick;
 use crate::sampler::encode::{SampleEncoder, SampleWriter};
+use crate::sampler::session_counters::SessionCounters;
 use crate::sampler::thread::ThreadSampler;
 use crate::sampler::thread::{DueThreads, SwitchReadings, Threads, find_outlived};
-use crate::sampler::tick::EnergySampler;
 use crate::sampler::tick::EvenTicks;
 use crate::sampler::tick::EventProbeRecorder;
-use crate::sampler::tick::MallocCounter;
 use crate::sampler::tick::Schedule;
 use crate::sampler::tick::TickOverheads;
 use crate::sampler::tick::write_pending_stacks;
 use crate::sampler::tick::{ActivityHint, IdleChecks};
-use crate::sampler::tick::{CounterSampler, CounterWriter};
 use crate::sampler::tick::{Scratch, TickContext};
 use crate::sampler::unregistered_markers::UnregisteredMarkers;
 use crate::sampler::unregistered_threads::UnregisteredThreads;
@@ -45,10 +39,6 @@ use crate::types::{Features, ProcessId, SamplingState, StartError, TimeStamp};
 use crate::unwind::{Unwinder, drop_old_unregistered_code, keep_unregistered_code};
 use crate::util::{PsLock, allocator_has, try_vec};
 
-/// Interval between two CPU counter samples, in ns. The kernel updates the CPU time of threads on
-/// other cores only once a scheduler tick, every 1 to 10 ms. Sampled more often, the process's CPU
-/// time would appear to stand still and then jump.
-const COUNTER_INTERVAL_NS: u64 = 20_000_000;
 /// Interval between two sandbox checks, in ns: a program may sandbox itself at any time. Expired
 /// data is discarded at the same interval.
 const HOUSEKEEPING_INTERVAL_NS: u64 = 1_000_000_000;
@@ -56,8 +46,6 @@ const HOUSEKEEPING_INTERVAL_NS: u64 = 1_000_000_000;
 /// threads, which may be long, are made only if there is memory for them. glibc consolidates its
 /// memory whenever 64 KiB or more are freed.
 const TICK_BYTES: usize = 32 << 10;
-/// Memory for what the sampler knows of the machine, in bytes: the paths of 1,024 cores.
-const MACHINE_BYTES: usize = 256 << 10;
 /// Bounds of one sleep step, in ns. A long sleep is split into steps of one interval within these
 /// bounds, so that the sampler notices the end of the session soon.
 const SLEEP_STEPS_NS: std::ops::RangeInclusive<u64> = 2_000_000..=50_000_000;
@@ -177,21 +165,13 @@ struct SamplerThread {
     pauses: SeenPauses,
     scratch: Scratch,
     last_handler: HandlerCheck,
-    next_counters: TimeStamp,
-    counters: CounterSampler,
+    counters: SessionCounters,
     /// Memory for events of allocations; empty between two calls.
     allocation_events: Vec<AllocationEvent>,
-    /// The counter of allocated memory, if the session has it.
-    malloc: Option<MallocCounter>,
-    energy: EnergySampler,
-    cpu_speeds: CpuSpeedMarkers,
     next_housekeeping: TimeStamp,
     has_logged_lack_of_memory: bool,
     activity: ActivityHint,
     event_probes: EventProbeRecorder,
-    /// The process's CPU time when the session began, from which the counter counts.
-    process_cpu_ns: i64,
-    resident_memory: ResidentMemory,
     switch_readings: SwitchReadings,
 }
 
@@ -202,8 +182,7 @@ impl SamplerThread {
             time: monotonic_now(),
         };
         let interval_ns = session.settings.interval.as_nanos() as u64;
-        let counts_memory = session.settings.features.contains(Features::MEMORY);
-        let malloc = counts_memory.then(|| MallocCounter::new(&session));
+        let counters = SessionCounters::new(&session);
         Self {
             session,
             process: current_process_id(),
@@ -222,18 +201,12 @@ impl SamplerThread {
             pauses: SeenPauses::default(),
             scratch: Scratch::default(),
             last_handler: HandlerCheck::InPlace,
-            next_counters: TimeStamp(0),
-            counters: CounterSampler::default(),
+            counters,
             allocation_events: Vec::new(),
-            malloc,
-            energy: EnergySampler::default(),
-            cpu_speeds: CpuSpeedMarkers::default(),
             next_housekeeping: TimeStamp(0),
             has_logged_lack_of_memory: false,
             activity: ActivityHint::default(),
             event_probes: EventProbeRecorder::default(),
-            process_cpu_ns: sample_process_cpu_ns(),
-            resident_memory: ResidentMemory::default(),
             switch_readings: SwitchReadings::default(),
         }
     }
@@ -243,7 +216,7 @@ impl SamplerThread {
         if use_own_descriptors() {
             read_through_pipe();
         }
-        self.find_machine_counters();
+        self.counters.find_machine(&self.session);
         let nice = prepare_sampler_thread();
         self.session.set_sampler_nice(nice);
         let interval_ns = self.interval_ns();
@@ -282,27 +255,6 @@ impl SamplerThread {
                 .all()
                 .for_each(|thread| thread.end(context.tick, context))
         });
-    }
-
-    /// Finds what the session records of the machine. Without memory, that is not recorded, and the
-    /// session's log says so.
-    fn find_machine_counters(&mut self) {
-        let features = self.session.settings.features;
-        let is_asked = [Features::POWER, Features::CPU_FREQ]
-            .iter()
-            .any(|feature| features.contains(*feature));
-        if !is_asked {
-            return;
-        }
-        if allocator_has(MACHINE_BYTES) {
-            let sys = Path::new(SYS_FOLDER);
-            self.energy = EnergySampler::find(&self.session, sys);
-            self.cpu_speeds = CpuSpeedMarkers::find(&self.session, sys);
-        } else {
-            self.session
-                .log
-                .add("no memory to read the machine's energy and frequencies");
-        }
     }
 
     fn interval_ns(&self) -> u64 {
@@ -354,7 +306,8 @@ impl SamplerThread {
         let state = self.sampling_state();
         let is_sampling = state != SamplingState::SamplingPaused;
         if is_sampling {
-            self.sample_counters();
+            self.counters
+                .sample(&self.session, &self.lane, &self.pauses);
         }
         overheads.step_done();
         if is_sampling {
@@ -437,8 +390,7 @@ impl SamplerThread {
             let tick = self.tick;
             self.threads.all().for_each(|thread| thread.resume(tick));
             self.threads.regroup(tick, true);
-            self.next_counters = tick.time;
-            self.energy.skip_pause();
+            self.counters.skip_pause(tick.time);
         }
     }
 
@@ -569,56 +521,6 @@ impl SamplerThread {
         let expired = ActivePs::with(&self.session, |active, lock| active.take_expired(now, lock));
         // Dropped without holding the lock.
         drop(expired);
-    }
-
-    fn sample_counters(&mut self) {
-        let now = monotonic_now();
-        let is_due = now >= self.next_counters
-            && (self.session.settings.features).contains(Features::PROCESS_CPU);
-        let own = is_due.then(|| {
-            self.next_counters = now.plus_ns(COUNTER_INTERVAL_NS);
-            let cpu_ns = sample_process_cpu_ns();
-            (cpu_ns, self.resident_memory.bytes())
-        });
-        // Skip the counters if a pause has begun during this tick.
-        if self.session.pauses.until(&self.pauses).is_some() {
-            return;
-        }
-        let mut put = CounterWriter::of(&self.session, &self.lane);
-        if let Some((cpu_ns, memory)) = own {
-            let cpu_ns = cpu_ns - self.process_cpu_ns - self.pauses.cpu_in_pauses_ns;
-            put.value(&PROCESS_CPU, now, cpu_ns);
-            memory
-                .into_iter()
-                .for_each(|bytes| put.value(&RESIDENT_MEMORY, now, bytes as i64));
-        }
-        self.sample_changing_counters(now);
-        let mut put = CounterWriter::of(&self.session, &self.lane);
-        self.energy.sample(now, |row| put.row(&row));
-        self.cpu_speeds.add(now, &self.session, &self.lane);
-    }
-
-    /// Samples the counters that are read on each tick.
-    fn sample_changing_counters(&mut self, now: TimeStamp) {
-        let mut put = CounterWriter::of(&self.session, &self.lane);
-        if let Some(counter) = &mut self.malloc {
-            counter.sample(now, |row| put.row(&row));
-        }
-        self.counters
-            .sample(&self.session, now, |row| put.row(&row));
-    }
-
-    /// Writes the values that these counters have now.
-    fn write_current_counters(&mut self) {
-        let is_paused = self.pauses.is_paused || self.session.pauses.until(&self.pauses).is_some();
-        if !is_paused {
-            self.sample_changing_counters(monotonic_now());
-        }
-        let mut put = CounterWriter::of(&self.session, &self.lane);
-        if let Some(counter) = &mut self.malloc {
-            counter.write_rest(|row| put.row(&row));
-        }
-        self.counters.write_rests(|row| put.row(&row));
     }
 
     fn sample_threads(&mut self) {
@@ -788,7 +690,8 @@ impl SamplerThread {
                 });
                 write_pending_stacks(context);
             });
-            self.write_current_counters();
+            self.counters
+                .write_current(&self.session, &self.lane, &self.pauses);
             self.event_probes.record(&self.session, &self.lane, true);
             self.session.set_written(requested);
         }

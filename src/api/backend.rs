@@ -16,7 +16,7 @@ pub(crate) use crate::labels::{
     register_script_function, set_script_frame_position,
 };
 pub(crate) use crate::markers::MarkerDestination;
-pub(crate) use crate::platform::{SignalStack, is_main_thread};
+pub(crate) use crate::platform::{SignalStack, is_main_thread, main_thread_id};
 #[cfg(feature = "tracing")]
 pub(crate) use crate::record::destination_time;
 pub(crate) use crate::record::{
@@ -35,11 +35,11 @@ pub(crate) use crate::session::{
     end_guarded_session, ensure_started, env_vars_for_child_process, features_if_active,
     features_if_active_and_unpaused, freeze, init, init_with_end, is_active,
     is_active_and_unpaused, is_current_thread, is_other_thread_being_profiled, is_paused,
-    is_sampling_paused, is_thread_being_profiled, is_thread_registered, main_thread_id,
-    own_thread_id, pause, pause_sampling, received_exit_profile, register_page,
-    remove_state_change_callback, resolve_backtrace, resume, resume_sampling, save_at_exit,
-    set_process_name, set_version, shutdown, shutdown_after, start, start_guarded, start_params,
-    stop, suspend_and_sample, unregister_page, unwatch_event_loop, watch_event_loop,
+    is_sampling_paused, is_thread_being_profiled, is_thread_registered, own_thread_id, pause,
+    pause_sampling, received_exit_profile, register_page, remove_state_change_callback,
+    resolve_backtrace, resume, resume_sampling, save_at_exit, set_process_name, set_version,
+    shutdown, shutdown_after, start, start_guarded, start_params, stop, suspend_and_sample,
+    unregister_page, unwatch_event_loop, watch_event_loop,
 };
 pub(crate) use crate::stream::StreamOptions;
 pub(crate) use crate::types::Generation;

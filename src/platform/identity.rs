@@ -161,10 +161,14 @@ pub(crate) fn current_processor() -> Option<u32> {
     u32::try_from(sched_getcpu().ok()?).ok()
 }
 
-/// Returns whether the calling thread is the main thread, whose id the kernel sets to the process
-/// id.
+/// Returns the id of the main thread, which the kernel sets to the process id.
+pub(crate) fn main_thread_id() -> ThreadId {
+    ThreadId::from_number(current_process_id().to_number())
+}
+
+/// Returns whether the calling thread is the main thread.
 pub(crate) fn is_main_thread() -> bool {
-    current_thread_id().to_number() == current_process_id().to_number()
+    current_thread_id() == main_thread_id()
 }
 
 /// Configures the calling thread for sampling, and returns its nice value; 0 if it is unknown.

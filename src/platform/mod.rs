@@ -77,7 +77,7 @@ pub(crate) use errno::KeptErrno;
 pub(crate) use fork::{ForkHooks, install_fork_handlers};
 pub(crate) use identity::{
     current_process_id, current_processor, current_thread_id, has_rights_of_another_user,
-    is_main_thread, is_thread_of_c_library, prepare_sampler_thread, thread_exists,
+    is_main_thread, is_thread_of_c_library, main_thread_id, prepare_sampler_thread, thread_exists,
     with_signals_blocked,
 };
 pub(crate) use loader_calls::WatchedThread;
@@ -123,7 +123,8 @@ pub(crate) use thread::{
     AGE_RESOLUTION_NS, AtThreadExit, OtherThreadsActivity, ProbeResult, ProcessCpuSum,
     ProfilerThread, ResidentMemory, Sender, SignalStack, StackBounds, SwitchCounts, SwitchResult,
     TaskList, ThreadExitKey, ThreadProbe, channel, current_stack_bounds, feed_own_descriptors,
-    forget_own_threads_in_child, is_out_of_descriptors, is_own_thread, is_own_thread_beginning,
-    names_of_other_threads, on_own_descriptors, other_threads_activity_by_rusage, read_thread_name,
-    share_jobs, spawn_profiler_thread, use_own_descriptors,
+    forget_own_threads_in_child, is_current_thread_own, is_out_of_descriptors, is_own_thread,
+    is_own_thread_beginning, names_of_other_threads, on_own_descriptors,
+    other_threads_activity_by_rusage, read_thread_name, share_jobs, spawn_profiler_thread,
+    use_own_descriptors,
 };

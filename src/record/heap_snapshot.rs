@@ -2,9 +2,9 @@
 
 use crate::allocations::{AllocationEvent, LiveAllocation, live_allocations};
 use crate::buffer::{BufferSnapshot, ChunkedBuffer};
-use crate::platform::{heavy_barrier, is_memory_available, monotonic_now};
+use crate::platform::{heavy_barrier, is_memory_available, main_thread_id, monotonic_now};
 use crate::sampler::{allocation_stack_bytes, write_allocation, write_allocation_stacks};
-use crate::session::{FrozenProfile, freeze_for_heap, main_thread_id};
+use crate::session::{FrozenProfile, freeze_for_heap};
 use crate::state::{Session, core_buffer};
 use crate::types::Features;
 use crate::util::{as_profiler_work, is_any_lock_held_on_current_thread};

@@ -2,10 +2,10 @@
 
 use crate::buffer::LaneHandle;
 use crate::markers::{MarkerDestination, MarkerEntry, MarkerTiming, NewMarker, NewPayload};
-use crate::platform::current_process_id;
+use crate::platform::main_thread_id;
 use crate::state::{Session, find_thread};
 use crate::threads::OffThreadRef;
-use crate::types::{ProfilingCategoryPair, ThreadId, ThreadProfilingFeatures, TimeStamp};
+use crate::types::{ProfilingCategoryPair, ThreadProfilingFeatures, TimeStamp};
 
 /// The main thread's track. Used by the sampler.
 pub(super) struct MainThreadTrack<'a> {
@@ -22,11 +22,10 @@ impl<'a> MainThreadTrack<'a> {
         lane: &'a LaneHandle<'static>,
         now: TimeStamp,
     ) -> Option<Self> {
-        let main = ThreadId::from_number(current_process_id().to_number());
         Some(Self {
             session,
             lane,
-            main: find_thread(main)?,
+            main: find_thread(main_thread_id())?,
             now,
         })
     }

@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use crate::platform::{
-    ProbeResult, TaskList, ThreadProbe, current_process_id, is_own_thread, is_own_thread_beginning,
+    ProbeResult, TaskList, ThreadProbe, is_own_thread, is_own_thread_beginning, main_thread_id,
     monotonic_now, read_thread_name, thread_cpu_ns,
 };
 use crate::state::{ActivePs, Session, SessionCounts};
@@ -234,7 +234,7 @@ impl UnregisteredThreads {
         };
         let found = new.iter().filter_map(|&thread| {
             // Asked before the name is read.
-            let selects_at_once = selects_all || is_main_thread(thread) || has_own_name(thread);
+            let selects_at_once = selects_all || thread == main_thread_id() || has_own_name(thread);
             Some((selects_at_once, found_thread(thread, found_at, listed_at)?))
         });
         // Their names are read without a lock.
@@ -394,10 +394,6 @@ impl Known {
     }
 }
 
-fn is_main_thread(thread: ThreadId) -> bool {
-    thread.to_number() == current_process_id().to_number()
-}
-
 /// Returns a thread that has not registered, with the system's name. `None` if it has ended.
 fn found_thread(
     thread: ThreadId,
@@ -405,7 +401,7 @@ fn found_thread(
     listed_at: TimeStamp,
 ) -> Option<OffThreadRef> {
     let name = read_thread_name(thread)?;
-    let is_main = is_main_thread(thread);
+    let is_main = thread == main_thread_id();
     let info = ThreadRegistrationInfo {
         serial: ThreadRegistry::next_serial(),
         is_main,

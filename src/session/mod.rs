@@ -90,7 +90,7 @@ pub(crate) use start_stop::stop;
 pub(crate) use status::{
     buffer_info, features_if_active, features_if_active_and_unpaused, is_active,
     is_active_and_unpaused, is_other_thread_being_profiled, is_paused, is_sampling_paused,
-    is_thread_being_profiled, is_thread_registered, main_thread_id, start_params,
+    is_thread_being_profiled, is_thread_registered, start_params,
 };
 pub(crate) use turn::WhileOtherRuns;
 pub(crate) use write_options::{WriteOptions, default_options};

@@ -1,6 +1,5 @@
 //! Queries about the state of the profiler and of threads.
 
-use crate::platform::current_process_id;
 use crate::session::own_registration::register_if_recorded;
 use crate::session::stacks::is_current_thread;
 use crate::state::{ACTIVE_PS, RacyFeatures, core_buffer, find_thread};
@@ -130,9 +129,4 @@ pub(crate) fn is_other_thread_being_profiled(
 /// Returns whether the calling thread is registered.
 pub(crate) fn is_thread_registered() -> bool {
     OnThreadRef::with(|_| ()).is_some()
-}
-
-/// Returns the id of the main thread, which equals the process id.
-pub(crate) fn main_thread_id() -> ThreadId {
-    ThreadId::from_number(current_process_id().to_number())
 }

@@ -11,6 +11,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use common::{Read, one_loop};
 use gekkota::memory::{ProfilerAllocator, profiler_heap_snapshot};
+use gekkota::profile::Format;
 use gekkota::{Features, Profile, ProfilerSession, StartParams, profiler_pause, profiler_resume};
 use serde_json::Value;
 
@@ -108,28 +109,62 @@ fn assert_near(value: i64, truth: i64, share: f64) {
     assert!(error.abs() < share, "{value} for {truth}");
 }
 
-#[test]
-fn counter_has_the_growth_and_the_operations() {
-    let _alone = alone();
-    let session = session(Features::MEMORY, 512 << 10);
-    let kept = leaks(1000, 100_000);
-    churns(5000, 100);
-    let profile = session.finish().expect("a profile");
-    let read = Read::from_profile(&profile);
+/// Returns the sum of the counter's values, and that of its operations.
+fn malloc(profile: &Profile) -> [i64; 2] {
+    let read = Read::from_profile(profile);
     let counters = read.0["counters"].as_array().expect("counters");
     let malloc = counters.iter().find(|counter| counter["name"] == "malloc");
     let rows = malloc.expect("a counter")["samples"]["data"]
         .as_array()
         .expect("rows");
-    let sum = |column: usize| {
-        rows.iter()
-            .filter_map(|row| row[column].as_i64())
-            .sum::<i64>()
-    };
+    let sum = |column: usize| rows.iter().filter_map(|row| row[column].as_i64()).sum();
+    [sum(1), sum(2)]
+}
+
+#[test]
+fn counter_has_the_operations() {
+    let _alone = alone();
+    let session = session(Features::MEMORY, 512 << 10);
+    let kept = leaks(1000, 100_000);
+    churns(5000, 100);
+    let profile = session.finish().expect("a profile");
     // The threads of the test harness allocate a little, too.
-    assert_near(sum(1), 100_000_000, 0.02);
-    assert!((11_000..13_000).contains(&sum(2)), "{}", sum(2));
+    let [_, operations] = malloc(&profile);
+    assert!((11_000..13_000).contains(&operations), "{operations}");
     drop(kept);
+}
+
+#[test]
+fn counter_has_the_growth() {
+    let _alone = alone();
+    let session = session(Features::MEMORY, 512 << 10);
+    // The profiler makes its own tables in the first loop and for the first profile.
+    one_loop();
+    malloc(&session.snapshot().expect("a profile"));
+    let before = session.snapshot().expect("a profile");
+    let kept = leaks(1000, 100_000);
+    let after = session.finish().expect("a profile");
+    let [[before, _], [after, _]] = [&before, &after].map(malloc);
+    assert_near(after - before, 100_000_000, 0.02);
+    drop(kept);
+}
+
+/// The profiler's threads and the saving thread free what the others have allocated.
+#[test]
+fn saving_does_not_lower_the_counter() {
+    let _alone = alone();
+    let session = session(Features::MEMORY, 512 << 10);
+    one_loop();
+    for _ in 0..5 {
+        let profile = session.snapshot().expect("a profile");
+        let mut text = Vec::new();
+        profile
+            .write(Format::Gecko, &mut text)
+            .expect("a vector never fails");
+    }
+    // The names that were read are still kept, so the counter is above 0.
+    let [bytes, _] = malloc(&session.snapshot().expect("a profile"));
+    assert!(bytes > 0, "{bytes}");
 }
 
 #[test]

@@ -59,7 +59,8 @@ pub(crate) fn modes() -> AllocationModes {
     AllocationModes(MODES.load(Ordering::Relaxed))
 }
 
-/// Keeps allocations of the thread from being counted and sampled while it records one.
+/// Keeps allocations of the thread from being sampled, and from counting as the application's, while
+/// it records one.
 #[derive(Debug)]
 pub(crate) struct HookUse {
     _place: ProfilerPlace,

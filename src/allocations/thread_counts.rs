@@ -10,18 +10,18 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 use once_cell::race::OnceBox;
 
-use crate::platform::{AtThreadExit, KeptErrno, ThreadExitKey};
-use crate::util::{allocator_has, is_current_thread_own};
+use crate::platform::{AtThreadExit, KeptErrno, ThreadExitKey, is_current_thread_own};
+use crate::util::allocator_has;
 
 /// Number of places in a block.
 const PLACES: usize = 16;
 
-/// Sums over all threads of the application.
+/// Sums over the whole process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct AllocationCounts {
     /// Allocated bytes, less freed ones.
     pub(crate) bytes: i64,
-    /// Number of allocations and frees.
+    /// Number of allocations and frees by the application.
     pub(crate) operations: u64,
 }
 
@@ -70,6 +70,8 @@ enum Sharing {
     OneThread,
     /// Any thread writes it.
     Shared,
+    /// The profiler's threads write it, and others while they record a sample.
+    Profilers,
 }
 
 impl ThreadCounts {
@@ -123,7 +125,10 @@ impl ThreadCounts {
         let (allocated, freed) = (self.allocated.read(), self.freed.read());
         AllocationCounts {
             bytes: allocated.0.wrapping_sub(freed.0).cast_signed(),
-            operations: allocated.1.wrapping_add(freed.1),
+            operations: match self.sharing {
+                Sharing::Profilers => 0,
+                _ => allocated.1.wrapping_add(freed.1),
+            },
         }
     }
 
@@ -185,9 +190,10 @@ impl Block {
 static FIRST: Block = Block::new();
 /// The place of threads that cannot have one of their own: while they take one, and while they end.
 static SHARED: CachePadded<ThreadCounts> = CachePadded::new(ThreadCounts::new(Sharing::Shared));
-/// The place of the profiler's threads, and of others while they do its work. It is in no sum.
+/// The place of the profiler's own work. Its bytes count, because what the profiler allocates on one
+/// thread it may free on another. Its operations do not.
 static OF_PROFILER: CachePadded<ThreadCounts> =
-    CachePadded::new(ThreadCounts::new(Sharing::Shared));
+    CachePadded::new(ThreadCounts::new(Sharing::Profilers));
 
 thread_local! {
     /// The place of this thread. It has no destructor, so destructors of other thread-locals can
@@ -260,7 +266,7 @@ fn free_place() -> Option<&'static ThreadCounts> {
     }
 }
 
-/// Gives the calling thread the place of the profiler's threads until this is dropped.
+/// Gives the calling thread the place of the profiler's work until this is dropped.
 #[derive(Debug)]
 pub(super) struct ProfilerPlace {
     before: &'static ThreadCounts,
@@ -270,7 +276,7 @@ impl ProfilerPlace {
     /// Returns `None` if the thread has that place already.
     pub(super) fn take() -> Option<Self> {
         let before = own_counts();
-        let is_taken = std::ptr::eq(before, &*OF_PROFILER);
+        let is_taken = before.sharing == Sharing::Profilers;
         OWN.set(Some(&OF_PROFILER));
         (!is_taken).then_some(Self { before })
     }
@@ -284,6 +290,7 @@ impl Drop for ProfilerPlace {
 
 fn for_each_place(mut visit: impl FnMut(&ThreadCounts)) {
     visit(&SHARED);
+    visit(&OF_PROFILER);
     let mut next = Some(&FIRST);
     while let Some(block) = next {
         block.places.iter().for_each(|place| visit(place));
@@ -291,7 +298,7 @@ fn for_each_place(mut visit: impl FnMut(&ThreadCounts)) {
     }
 }
 
-/// Returns the sums over all threads but the profiler's. Costs some nanoseconds for each thread that exists or existed
+/// Returns the sums over all threads. Costs some nanoseconds for each thread that exists or existed
 /// at the same time as others.
 pub(crate) fn all_counts() -> AllocationCounts {
     let mut sums = AllocationCounts::default();
@@ -336,7 +343,7 @@ mod tests {
 
     #[test]
     fn first_distance_of_a_place_samples_nothing() {
-        for sharing in [Sharing::OneThread, Sharing::Shared] {
+        for sharing in [Sharing::OneThread, Sharing::Shared, Sharing::Profilers] {
             let counts = ThreadCounts::new(sharing);
             assert_eq!(distance_of(&counts), (true, false));
             assert!(!counts.is_chosen(99));
@@ -372,15 +379,31 @@ mod tests {
     }
 
     #[test]
-    fn profiler_place_is_in_no_sum_and_taken_once() {
+    fn profilers_bytes_count_and_its_operations_do_not() {
+        for (sharing, operations) in [
+            (Sharing::OneThread, 2),
+            (Sharing::Shared, 2),
+            (Sharing::Profilers, 0),
+        ] {
+            let counts = ThreadCounts::new(sharing);
+            counts.count_allocation(10);
+            counts.count_free(3);
+            let expected = AllocationCounts {
+                bytes: 7,
+                operations,
+            };
+            assert_eq!(counts.read(), expected, "{sharing:?}");
+        }
+    }
+
+    #[test]
+    fn profiler_place_is_taken_once_and_given_back() {
         prepare_places();
-        let is_profilers = |place: &ThreadCounts| std::ptr::eq(place, &*OF_PROFILER);
-        for_each_place(|place| assert!(!is_profilers(place)));
         let before = own_counts();
         let place = ProfilerPlace::take().expect("not taken before");
-        assert!(is_profilers(own_counts()));
+        assert_eq!(own_counts().sharing, Sharing::Profilers);
         assert!(ProfilerPlace::take().is_none());
-        assert!(is_profilers(own_counts()));
+        assert_eq!(own_counts().sharing, Sharing::Profilers);
         drop(place);
         assert!(std::ptr::eq(own_counts(), before));
     }

@@ -25,9 +25,9 @@ use crate::api::backend::{self, AllocationModes};
 ///
 /// The features of a session say what is recorded:
 /// - `memory` ([`Features::MEMORY`](crate::Features::MEMORY)): the counter `malloc`, with the bytes
-///   that are allocated and the number of allocations and frees, without those of the profiler's
-///   threads and its buffer. It begins with 0 when the session begins, and falls below 0 if the program frees more than it
-///   allocates;
+///   that are allocated, without the profiler's own buffer, and the number of the program's
+///   allocations and frees. It begins with 0 when the session begins, and falls below 0 if the
+///   program frees more than it allocates;
 /// - `nativeallocations` ([`Features::NATIVE_ALLOCATIONS`](crate::Features::NATIVE_ALLOCATIONS)):
 ///   samples of allocations, with the stacks that allocated and freed them. Each byte has the same
 ///   chance to be sampled, once in 512 KiB on average
@@ -41,13 +41,14 @@ use crate::api::backend::{self, AllocationModes};
 /// global allocator is not seen: that of C libraries, and that of `mmap`.
 ///
 /// May be used on any thread, also in destructors of thread-locals and after a fork. `errno` is kept.
-/// What the profiler allocates on the application's threads, when they start a session or ask for a
-/// profile, is counted, except its buffer. Nothing is sampled while the session is paused.
+/// Of the profiler's own memory, only the buffer is left out of the counter. The rest is some
+/// megabytes in a large program, most of it from the first moments of the session on. Nothing is
+/// sampled while the session is paused.
 ///
 /// Without a session: one load more for each call. With `memory`, some nanoseconds for an allocation
 /// and its free. A sample takes some microseconds, and the innermost function of its stack is
-/// `sample_allocation`, `sample_free` or `sample_move` of this crate. Idea: Gecko's `ProfilerMemoryHooks` and its native
-/// allocations; the countdown is that of tcmalloc.
+/// `sample_allocation`, `sample_free` or `sample_move` of this crate. Idea: Gecko's
+/// `ProfilerMemoryHooks` and its native allocations; the countdown is that of tcmalloc.
 #[doc(alias = "nativeallocations", alias = "memory_hooks")]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProfilerAllocator<A = System>(A);

@@ -46,7 +46,7 @@ mod manager;
 
 pub(crate) use buffer_snapshot::{Block, BufferSnapshot};
 pub(crate) use chunked_buffer::{BufferForkGuard, ChunkedBuffer, LaneHandle, LaneRef};
-pub(crate) use chunks::{BlockIndex, ChunkNumber, slab_bytes_of_application_threads};
+pub(crate) use chunks::{BlockIndex, ChunkNumber, all_slab_bytes};
 pub(crate) use entries::{
     Entry, EntryCursor, EntryHead, EntryKind, EntryReader, EntryWriter, FrameTag, ROOT_NODES,
     SampleFlags, large_bytes, number_bytes, root_node, unzigzag, zigzag,

@@ -4,8 +4,7 @@
 //! Holds the tools that all folders share: locks with a name and an order ([`lock`]), progress of
 //! long jobs ([`progress`]), the first failure of a job ([`failure_latch`]), short texts, hash
 //! tables, and calls into the application that catch its panics. [`memory`] checks that there is
-//! memory before code that cannot handle a failed allocation. [`own_thread`] tells the profiler's
-//! threads from the application's.
+//! memory before code that cannot handle a failed allocation.
 //!
 //! # Threads and locks
 //! `lock/` holds the main lock, the proof that the caller holds it, and the named locks with their
@@ -40,9 +39,6 @@ mod memory;
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]
 mod number_map;
-#[cfg(has_profiler)]
-#[forbid(unsafe_code)]
-mod own_thread;
 mod polled_with;
 #[forbid(unsafe_code)]
 mod progress;
@@ -81,8 +77,6 @@ pub(crate) use memory::{
 };
 #[cfg(has_profiler)]
 pub(crate) use number_map::{NumberMap, pair_key};
-#[cfg(has_profiler)]
-pub(crate) use own_thread::{is_current_thread_own, mark_current_thread_own};
 pub(crate) use polled_with::PolledWith;
 pub(crate) use progress::ProgressLocation;
 pub use progress::SharedProgress;

@@ -12,6 +12,6 @@ mod writing_cell_model;
 
 pub(crate) use block_index::{BlockIndex, ChunkNumber};
 pub(crate) use chunk::{Chunk, ChunkState, ChunkWriter, FreshChunk, block_bytes, new_block_bytes};
-pub(crate) use slab::slab_bytes_of_application_threads;
+pub(crate) use slab::all_slab_bytes;
 pub(crate) use take_cell::TakeCell;
 pub(crate) use writing_cell::{HeavyBarrier, WriteGuard, WritingCell};

@@ -9,22 +9,14 @@
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::util::is_current_thread_own;
+/// Size of all slabs that exist, in bytes.
+static ALL_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-static APPLICATION_THREADS_BYTES: AtomicI64 = AtomicI64::new(0);
-
-/// Returns the bytes of slabs that the application's threads have allocated, less those that they
-/// have freed. The other slabs were allocated and freed by the profiler's own threads.
-pub(crate) fn slab_bytes_of_application_threads() -> i64 {
-    APPLICATION_THREADS_BYTES.load(Ordering::Relaxed)
-}
-
-fn count_on_application_thread(bytes: i64) {
-    if !is_current_thread_own() {
-        APPLICATION_THREADS_BYTES.fetch_add(bytes, Ordering::Relaxed);
-    }
+/// Returns the size of all slabs that exist, in bytes.
+pub(crate) fn all_slab_bytes() -> usize {
+    ALL_BYTES.load(Ordering::Relaxed)
 }
 
 /// Zeroed memory of a fixed length.
@@ -43,7 +35,7 @@ impl Slab {
     /// Allocates a slab whose pages the system has not mapped yet; `None` if there is no memory.
     pub(crate) fn try_new(length: usize) -> Option<Self> {
         let bytes = zeroed(length)?;
-        count_on_application_thread(length as i64);
+        ALL_BYTES.fetch_add(length, Ordering::Relaxed);
         Some(Self {
             bytes,
             #[cfg(all(test, loom))]
@@ -103,7 +95,7 @@ impl Slab {
 
 impl Drop for Slab {
     fn drop(&mut self) {
-        count_on_application_thread(-(self.bytes.len() as i64));
+        ALL_BYTES.fetch_sub(self.bytes.len(), Ordering::Relaxed);
     }
 }
 

@@ -30,7 +30,9 @@ pub(crate) use own_descriptors::{
     feed_own_descriptors, has_own_descriptors, is_out_of_descriptors, on_own_descriptors,
     use_own_descriptors,
 };
-pub(crate) use own_threads::{forget_own_threads_in_child, is_own_thread, is_own_thread_beginning};
+pub(crate) use own_threads::{
+    forget_own_threads_in_child, is_current_thread_own, is_own_thread, is_own_thread_beginning,
+};
 pub(crate) use profiler_thread::{ProfilerThread, spawn_profiler_thread};
 pub(crate) use resident_memory::ResidentMemory;
 pub(crate) use shared_jobs::share_jobs;

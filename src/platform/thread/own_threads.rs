@@ -1,5 +1,6 @@
 //! The ids of the profiler's own threads, which are not sampled.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use crate::platform::clock::monotonic_now;
@@ -46,33 +47,32 @@ impl Entry {
         is_taken
     }
 
-    fn leave(&self) {
-        self.left_at_ns
-            .store(monotonic_now().0.max(1), Ordering::SeqCst);
+    fn leave(&self, now: TimeStamp) {
+        self.left_at_ns.store(now.0.max(1), Ordering::SeqCst);
         self.is_used.store(false, Ordering::SeqCst);
-    }
-
-    /// Returns whether a thread has left the entry, and may not have ended yet.
-    fn is_ending(&self, now: TimeStamp) -> bool {
-        let left_at = TimeStamp(self.left_at_ns.load(Ordering::SeqCst));
-        left_at.0 != 0 && now.since_ns(left_at) < ENDING_NS
     }
 
     /// Returns whether the thread with this id has the entry, or has just left it.
     fn is_of(&self, id: i32, now: TimeStamp) -> bool {
-        let has_or_leaves = self.is_used.load(Ordering::SeqCst) || self.is_ending(now);
-        has_or_leaves && self.id.load(Ordering::SeqCst) == id
+        let left_at = TimeStamp(self.left_at_ns.load(Ordering::SeqCst));
+        let may_exist = self.is_used.load(Ordering::SeqCst) || now.since_ns(left_at) < ENDING_NS;
+        may_exist && self.id.load(Ordering::SeqCst) == id
     }
 }
 
-/// Takes the entry that was left first, whose thread has most likely ended.
-fn take_oldest(id: i32) -> Option<&'static Entry> {
-    let unused = |entry: &&Entry| !entry.is_used.load(Ordering::SeqCst);
-    let oldest = THREADS
-        .iter()
-        .filter(unused)
-        .min_by_key(|entry| entry.left_at_ns.load(Ordering::SeqCst))?;
-    oldest.take(id).then_some(oldest)
+/// Takes the entry that was left first: the thread that left it has most likely ended. Returns `None`
+/// if all are used.
+fn take_oldest(entries: &[Entry], id: i32) -> Option<&Entry> {
+    loop {
+        let oldest = entries
+            .iter()
+            .filter(|entry| !entry.is_used.load(Ordering::SeqCst))
+            .min_by_key(|entry| entry.left_at_ns.load(Ordering::SeqCst))?;
+        // Another thread may have been faster.
+        if oldest.take(id) {
+            return Some(oldest);
+        }
+    }
 }
 
 /// A thread of the profiler that is about to be created. If it is not created, this is dropped.
@@ -92,10 +92,7 @@ impl BeginningThread {
     /// Enters the id of the calling thread, which is the one that was created.
     pub(super) fn enter(self) -> OwnThread {
         let id = current_thread_id().to_number();
-        let now = monotonic_now();
-        let mut entries = THREADS.iter();
-        let free = entries.find(|entry| !entry.is_ending(now) && entry.take(id));
-        OwnThread(free.or_else(|| take_oldest(id)))
+        OwnThread(take_oldest(&THREADS, id))
     }
 }
 
@@ -108,7 +105,7 @@ impl Drop for BeginningThread {
 impl Drop for OwnThread {
     fn drop(&mut self) {
         if let Some(entry) = self.0 {
-            entry.leave();
+            entry.leave(monotonic_now());
         }
     }
 }
@@ -136,37 +133,58 @@ pub(crate) fn forget_own_threads_in_child() {
     BEGINNING.store(0, Ordering::SeqCst);
 }
 
+thread_local! {
+    /// Whether this thread is one of the profiler's. It has no destructor, so the application's
+    /// allocator can still read it while the thread ends.
+    static IS_OWN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Makes the calling thread one of the profiler's, before it frees anything.
+pub(super) fn mark_current_thread() {
+    IS_OWN.set(true);
+}
+
+/// Returns whether the calling thread is one of the profiler's. Makes no system call.
+pub(crate) fn is_current_thread_own() -> bool {
+    IS_OWN.get()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn threads_that_begin_one_after_another_are_all_known() {
-        let begin_and_end = || {
-            let thread = || {
-                let own = BeginningThread::new().enter();
-                drop(own);
-                current_thread_id()
-            };
-            std::thread::spawn(thread).join().expect("a thread")
-        };
-        let ended: Vec<_> = (0..10).map(|_| begin_and_end()).collect();
-        assert!(
-            ended.iter().all(|&thread| is_own_thread(thread)),
-            "{ended:?}"
-        );
-        assert!(!is_own_thread(current_thread_id()));
+    fn time(ns: u64) -> TimeStamp {
+        TimeStamp(1_000_000_000_000 + ns)
     }
 
     #[test]
     fn entry_is_of_its_thread_until_that_has_surely_ended() {
         let entry = Entry::new();
-        let now = monotonic_now();
+        assert!(!entry.is_of(0, time(0)), "nobody has had it");
         assert!(entry.take(7) && !entry.take(8));
-        assert!(entry.is_of(7, now) && !entry.is_ending(now));
-        entry.leave();
-        assert!(entry.is_of(7, monotonic_now()) && entry.is_ending(monotonic_now()));
-        let later = monotonic_now().plus_ns(ENDING_NS);
-        assert!(!entry.is_of(7, later) && !entry.is_ending(later));
+        assert!(entry.is_of(7, time(2 * ENDING_NS)) && !entry.is_of(8, time(0)));
+        entry.leave(time(0));
+        assert!(entry.is_of(7, time(ENDING_NS - 1)));
+        assert!(!entry.is_of(7, time(ENDING_NS)));
+        assert!(entry.take(8));
+        assert!(entry.is_of(8, time(0)) && !entry.is_of(7, time(0)));
+    }
+
+    #[test]
+    fn entry_that_was_left_first_is_taken_first() {
+        let entries = [const { Entry::new() }; 3];
+        let take = |id| take_oldest(&entries, id).is_some();
+        let is_known = |id| entries.iter().any(|entry| entry.is_of(id, time(10)));
+        // A thread ends before the next one begins, and may still be listed.
+        for id in 1..=3 {
+            assert!(take(id));
+            let of_id = entries.iter().find(|entry| entry.is_of(id, time(10)));
+            of_id.expect("an entry").leave(time(id as u64));
+            assert!((1..=id).all(is_known));
+        }
+        assert!(take(4));
+        assert!(!is_known(1) && [2, 3, 4].into_iter().all(is_known));
+        assert!(take(5) && take(6) && !take(7));
+        assert!([4, 5, 6].into_iter().all(is_known));
     }
 }

@@ -21,8 +21,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::platform::thread::own_threads::BeginningThread;
-use crate::util::mark_current_thread_own;
+use crate::platform::thread::own_threads::{BeginningThread, mark_current_thread};
 
 type Body = Box<dyn FnOnce() + Send>;
 
@@ -45,7 +44,7 @@ pub(crate) struct ProfilerThread(Option<libc::pthread_t>);
 unsafe impl Send for ProfilerThread {}
 
 extern "C" fn run(start: *mut c_void) -> *mut c_void {
-    mark_current_thread_own();
+    mark_current_thread();
     // SAFETY: *ours*.
     let start = *unsafe { Box::from_raw(start.cast::<Start>()) };
     let Start {
@@ -121,7 +120,7 @@ mod tests {
 
     use super::*;
     use crate::platform::system_info::current_thread_os_name;
-    use crate::util::is_current_thread_own;
+    use crate::platform::thread::own_threads::is_current_thread_own;
 
     #[test]
     fn profiler_thread_has_its_name_and_contains_panics() {

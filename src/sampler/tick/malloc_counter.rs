@@ -1,7 +1,7 @@
 //! Samples the counter of allocated memory.
 
 use crate::allocations::{AllocationCounts, all_counts};
-use crate::buffer::slab_bytes_of_application_threads;
+use crate::buffer::all_slab_bytes;
 use crate::counters::{ALLOCATED_MEMORY, CounterReading};
 use crate::sampler::tick::counter_sampler::{CounterRow, WrittenCounter};
 use crate::state::Session;
@@ -15,10 +15,11 @@ pub(crate) struct MallocCounter {
     written: WrittenCounter,
 }
 
-/// Returns what the application has allocated: what its threads have, less the profiler's buffer.
+/// Returns what the application has allocated: what all threads have, less the profiler's buffer.
 pub(crate) fn less_own_chunks(all: AllocationCounts) -> AllocationCounts {
+    let own_bytes = i64::try_from(all_slab_bytes()).unwrap_or(i64::MAX);
     AllocationCounts {
-        bytes: (all.bytes).wrapping_sub(slab_bytes_of_application_threads()),
+        bytes: all.bytes.wrapping_sub(own_bytes),
         ..all
     }
 }

@@ -116,8 +116,8 @@
 //!
 //! A default build compiles 33 packages. Of the features that are off by default, `cpp` and `log`
 //! add one package each, `metrics` 3, `derive` and `tracing` 5, `protobuf` 10, `mini_debug_info` 11,
-//! `backtrace` and `formats` none. `cargo peers weight` measures the CPU time of a build and the size of a
-//! program for each.
+//! `backtrace` and `formats` none. `cargo peers weight` measures the CPU time of a build and the size
+//! of a program for each.
 
 // `.ci/steps/10-sanitizers` builds with RealtimeSanitizer, which needs this nightly feature.
 #![cfg_attr(gekkota_rtsan, feature(sanitize))]

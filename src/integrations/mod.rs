@@ -6,8 +6,8 @@
 //! other.
 //!
 //! # Threads and locks
-//! All code runs on the thread that logs, enters a span or uses a metric. Each thread caches its entered spans and
-//! its buffers. A span that a session records is kept in a table (`open_spans.rs`), where any
+//! All code runs on the thread that logs, enters a span or uses a metric. Each thread caches its
+//! entered spans and its buffers. A span that a session records is kept in a table (`open_spans.rs`), where any
 //! thread finds it by its id. Each slot of the table has a lock, which all spans of that slot
 //! share. It is held for a few stores, seldom for an allocation, and never while a value is
 //! formatted. The metrics are in tables, too (`registry.rs`), under locks that are shared except

@@ -59,9 +59,9 @@ impl KeptStacks {
 
     /// Returns the stack that has the same frames, or a copy. Returns `None` if there is no memory for
     /// a copy, or if another stack has this hash.
-    fn share(&mut self, stack: &StoredStack) -> Option<Arc<StoredStack>> {
+    fn share(&mut self, stack: &StoredStack, hash: u64) -> Option<Arc<StoredStack>> {
         self.distinct.try_reserve(1).ok()?;
-        match self.distinct.entry(stack.hash()) {
+        match self.distinct.entry(hash) {
             Entry::Occupied(known) => {
                 let known = known.get();
                 known.is_same(stack).then(|| Arc::clone(known))
@@ -100,8 +100,9 @@ static KEPT: NamedMutex<KeptStacks> = NamedMutex::new(
 
 /// Keeps the stack of a sampled allocation. Returns false if there is no memory for it.
 pub(super) fn keep_stack(number: u64, time: TimeStamp, modules: u64, stack: &StoredStack) -> bool {
+    let hash = stack.hash();
     let mut kept = KEPT.lock();
-    let Some(stack) = kept.share(stack) else {
+    let Some(stack) = kept.share(stack, hash) else {
         return false;
     };
     let by_number = kept.by_number.get_or_insert_default();
@@ -204,19 +205,27 @@ pub(crate) fn write_allocation_stacks(
 mod tests {
     use super::*;
 
+    fn share(kept: &mut KeptStacks, stack: &StoredStack) -> Option<Arc<StoredStack>> {
+        kept.share(stack, stack.hash())
+    }
+
     #[test]
     fn equal_stacks_are_shared_and_their_memory_is_given_back() {
         let one = StoredStack::of_addresses(&[1, 2, 3]);
         let other = StoredStack::of_addresses(&[1, 2]);
         let mut kept = KeptStacks::new();
-        let first = kept.share(&one).expect("memory");
+        let first = share(&mut kept, &one).expect("memory");
         let bytes = kept.bytes;
         assert_eq!(bytes, STACK_BYTES + one.bytes());
-        let again = kept.share(&one).expect("memory");
+        let again = share(&mut kept, &one).expect("memory");
         assert!(Arc::ptr_eq(&first, &again));
         assert_eq!(kept.bytes, bytes);
-        let different = kept.share(&other).expect("memory");
+        let different = share(&mut kept, &other).expect("memory");
         assert!(different.is_same(&other) && !different.is_same(&one));
+        assert!(
+            kept.share(&other, one.hash()).is_none(),
+            "another stack with the same hash"
+        );
         drop((first, again));
         kept.drop_unused();
         assert_eq!(kept.bytes, STACK_BYTES + other.bytes());
@@ -229,9 +238,9 @@ mod tests {
     fn distinct_stacks_are_limited() {
         let mut kept = KeptStacks::new();
         kept.bytes = MAX_BYTES - STACK_BYTES;
-        assert!(kept.share(&StoredStack::of_addresses(&[1, 2, 3])).is_none());
-        assert!(kept.share(&StoredStack::of_addresses(&[])).is_some());
-        assert!(kept.share(&StoredStack::of_addresses(&[])).is_some());
+        assert!(share(&mut kept, &StoredStack::of_addresses(&[1, 2, 3])).is_none());
+        assert!(share(&mut kept, &StoredStack::of_addresses(&[])).is_some());
+        assert!(share(&mut kept, &StoredStack::of_addresses(&[])).is_some());
         assert_eq!(kept.bytes, MAX_BYTES);
     }
 }

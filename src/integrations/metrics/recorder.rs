@@ -60,9 +60,9 @@ static NOT_RECORDED: ProfilerCounterTotal = ProfilerCounterTotal::new(
 /// finite are not recorded. The numbers of counters wrap around at the limits of an `i64`; those of
 /// gauges and histograms stay at the limits.
 ///
-/// All recorders together have 8,000 tracks. The name and the labels of a metric have at most 2 KiB,
-/// and are cut at 512 bytes in the profile. The track “metrics that are not recorded” counts the uses of further
-/// metrics; the inner recorder gets these, too.
+/// All recorders together have at most 8,000 tracks. The name and the labels of a metric have at most
+/// 2 KiB, and are cut at 512 bytes in the profile. The track “metrics that are not recorded” counts
+/// the uses of further metrics; the inner recorder gets these, too.
 ///
 /// Metrics may be used on any thread, but not in a signal handler. An allocator may change metrics
 /// whose handles it keeps.

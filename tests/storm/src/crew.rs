@@ -14,6 +14,10 @@ use crate::tally;
 /// Name of the marker that every worker adds. Its text is the worker's name.
 pub const MARKER: &str = "storm-step";
 
+/// The workers' name in the system. Threads that they start have it, too, unless they are given another
+/// one, and are sampled under it until they register.
+pub const SYSTEM_NAME: &str = "crew";
+
 /// Minimum interval between a worker's markers. Each marker takes the buffer's lock. With more
 /// markers, preempted lock holders would block the sampler most of the time, and there would be few
 /// samples.
@@ -166,9 +170,7 @@ fn start(role: &'static Role, index: u64, round: u64) -> (Arc<Post>, JoinHandle<
         marked: Instant::now(),
     };
     let builder = std::thread::Builder::new()
-        // Threads that this one starts begin with its system name, and are sampled under it until they
-        // register.
-        .name("crew".to_owned())
+        .name(SYSTEM_NAME.to_owned())
         .stack_size(role.stack_bytes);
     let body = move || {
         let _on_duty = OnDuty(Arc::clone(&context.post));

@@ -7,7 +7,7 @@ use gekkota::profile::{Format, SnapshotOptions, Symbolicate};
 use serde_json::Value;
 
 use crate::churn::CHILD;
-use crate::crew::MARKER;
+use crate::crew::{MARKER, SYSTEM_NAME};
 use crate::labels;
 use crate::loops;
 use crate::roster::ROSTER;
@@ -32,16 +32,35 @@ pub struct Proof {
     names: Names,
 }
 
-/// Returns the functions that appear only in stacks of one kind of threads, with the kind's name.
-/// The index of a function is its bit in [`Stacks`].
-fn roots() -> Vec<(&'static str, &'static str)> {
-    let of_crew = ROSTER.iter().map(|role| (role.root, role.name));
+/// A function that appears only in stacks of one kind of threads.
+struct Root {
+    function: &'static str,
+    kind: &'static str,
+    /// Whether a thread runs the function before it registers, or without registering. Until then it
+    /// is sampled under its system name, which it has from the worker that started it.
+    is_of_unregistered: bool,
+}
+
+impl Root {
+    fn is_of(&self, kind: &str) -> bool {
+        self.kind == kind || self.is_of_unregistered && kind == SYSTEM_NAME
+    }
+}
+
+/// Returns all roots. The index of a root is its bit in [`Stacks`].
+fn roots() -> Vec<Root> {
+    let root = |function, kind, is_of_unregistered| Root {
+        function,
+        kind,
+        is_of_unregistered,
+    };
+    let of_crew = ROSTER.iter().map(|role| root(role.root, role.name, false));
     of_crew
         .chain([
-            ("::brood_body", CHILD),
-            ("::killed_body", CHILD),
-            ("::mayfly_body", swarm::CHILD),
-            ("::reign", "control"),
+            root("::brood_body", CHILD, true),
+            root("::killed_body", CHILD, true),
+            root("::mayfly_body", swarm::CHILD, true),
+            root("::reign", "control", false),
         ])
         .collect()
 }
@@ -114,7 +133,7 @@ impl Proof {
             };
             let own = roots
                 .iter()
-                .position(|(_, kind)| *kind == kind_of(name))
+                .position(|root| root.kind == kind_of(name))
                 .unwrap_or(0);
             let with_root = stacks
                 .samples
@@ -225,10 +244,13 @@ impl<'a> Stacks<'a> {
         let mut frames = Vec::new();
         for frame in rows("frameTable")? {
             let location = string(&frame[0])?;
-            let holds = |(bit, (root, _)): (usize, &(&str, &str))| {
+            let holds = |(bit, root): (usize, &Root)| {
                 // The library may follow. A closure whose name contains the function's name may run
                 // on another thread, and does not count.
-                let rest = location.find(root).map(|at| &location[at + root.len()..]);
+                let function = root.function;
+                let rest = location
+                    .find(function)
+                    .map(|at| &location[at + function.len()..]);
                 let is_root = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(" (in "));
                 u64::from(is_root) << bit
             };
@@ -311,11 +333,12 @@ impl<'a> Stacks<'a> {
         if names == Names::No {
             return;
         }
-        for (bit, (root, owner)) in roots()
+        let roots = roots();
+        let foreign = roots
             .iter()
             .enumerate()
-            .filter(|(_, (_, owner))| *owner != kind)
-        {
+            .filter(|(_, root)| !root.is_of(kind));
+        for (bit, root) in foreign {
             let stacks = self
                 .samples
                 .iter()
@@ -323,7 +346,8 @@ impl<'a> Stacks<'a> {
                 .count();
             if stacks > 0 {
                 problems.push(format!(
-                    "{name} has {root} of {owner} in {stacks} of its samples"
+                    "{name} has {} of {} in {stacks} of its samples",
+                    root.function, root.kind
                 ));
             }
         }

@@ -129,7 +129,10 @@ impl AutoProfilerInitBuilder {
 /// program](AutoProfilerInit#ends-of-the-program) that can be noticed, as `MOZ_PROFILER_SHUTDOWN`
 /// does.
 ///
-/// The process id replaces the first `%p` in the path, and the ending selects the format. The
+/// In the path, the first `%p` stands for the process id, the first `%n` for the process's name
+/// ([`profiler_set_process_name`](crate::api::process::profiler_set_process_name)), and the first `%t`
+/// for its type. Of name and type, at most 32 characters are used, and what is neither a letter nor a
+/// digit nor one of `-_.+` becomes `_`. The ending selects the format. The
 /// profile is that of the running session, or else of the last
 /// [`ProfilerSession`](crate::api::session::ProfilerSession) that ended since [`profiler_init`]. A
 /// line on standard error names the file or the error. State-change callbacks are called only if

@@ -110,7 +110,8 @@ pub use pause::{
 };
 pub use process::{
     profiler_clear_all_pages, profiler_received_exit_profile, profiler_register_page,
-    profiler_set_process_name, profiler_set_version, profiler_unregister_page,
+    profiler_set_process_name, profiler_set_process_type, profiler_set_version,
+    profiler_unregister_page,
 };
 pub use profile::{Profile, ProfileDiff};
 pub use profiled_file::ProfiledFile;

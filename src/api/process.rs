@@ -15,6 +15,26 @@ pub fn profiler_set_process_name(name: &str, etld1: Option<&str>) {
     backend::set_process_name(name, etld1);
 }
 
+/// Sets the kind of process in the profile, such as `worker`.
+///
+/// Threads have it beside the process's name, so that a reader can group the processes of one
+/// profile by it. It is also in the name of the file that a signal saves. The default, and the
+/// meaning of an empty text, is `default`, which is Gecko's type for the process that the user
+/// started. It can be set again, and lasts until
+/// [`profiler_shutdown`](crate::api::life_cycle::profiler_shutdown). The viewer has names of its own
+/// for Gecko's types, such as `tab` and `gpu`.
+///
+/// May be called from any thread, whether or not the profiler is active. Cost: a lock and a copy.
+/// Idea: Gecko's `XRE_GetProcessTypeString`.
+///
+/// ```
+/// gekkota::process::profiler_set_process_type("worker");
+/// ```
+#[doc(alias = "processType", alias = "GeckoProcessType")]
+pub fn profiler_set_process_type(process_type: &str) {
+    backend::set_process_type(process_type);
+}
+
 /// Sets the program's version in the profile.
 ///
 /// The viewer shows the number at its beginning beside the program's name, and the whole version

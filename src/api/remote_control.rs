@@ -12,7 +12,9 @@ use crate::types::{ControlSignals, StartError};
 ///
 /// By default, `kill -USR1 PID` starts the profiler with the default features, all registered
 /// threads, 512 MiB and 1 ms, and is ignored while the profiler is active. `kill -USR2 PID` saves
-/// the profile as `profile_default_PID.json`, readable only by its owner, and stops the session,
+/// the profile as `profile_TYPE_PID.json`, readable only by its owner, where the type is that of
+/// [`profiler_set_process_type`](crate::api::process::profiler_set_process_type), or `default`. Then
+/// it stops the session,
 /// whichever call started it. A profile of that name is replaced. If saving fails, the session
 /// continues. A line on standard error reports each result. With `MOZ_PROFILER_SIGNALS=1`,
 /// [`profiler_init`](crate::api::life_cycle::profiler_init) calls this function with the defaults,

@@ -246,7 +246,8 @@ pub fn profiler_get_profile() -> Option<Vec<u8>> {
 
 /// Saves the profile so far to a file that only its owner can read. The session continues.
 ///
-/// The first `%p` in the path becomes the process id. The ending of the name selects the format, as
+/// `%p`, `%n` and `%t` in the path stand for the process id, name and type
+/// ([`profiler_save_at_exit`](crate::api::life_cycle::profiler_save_at_exit)). The ending of the name selects the format, as
 /// [`Format::of_path`] documents it: `out.json` opens in the Firefox Profiler. A further `.gz` makes
 /// a compressed file. Addresses get names, unless `MOZ_PROFILER_SYMBOLICATE` is `0`.
 ///

@@ -644,6 +644,8 @@ impl ReadProfile {
 
 pub(crate) fn set_process_name(_: &str, _: Option<&str>) {}
 
+pub(crate) fn set_process_type(_: &str) {}
+
 pub(crate) fn set_version(_: &str) {}
 
 pub(crate) fn register_page(_: Page) {}

@@ -48,6 +48,7 @@ pub(crate) fn scripted_source(buffer: BufferSnapshot, kept_ns: Option<u64>) -> P
         product: "fuzzed".to_owned(),
         version: None,
         process_name: "fuzzed".to_owned(),
+        process_type: "default".to_owned(),
         etld1: None,
         pages: Vec::new(),
         exit_profiles: Vec::new(),

@@ -77,8 +77,8 @@ pub(crate) use life_cycle::{
 pub(crate) use own_registration::register_if_recorded;
 pub(crate) use pause::{pause, pause_sampling, resume, resume_sampling};
 pub(crate) use process::{
-    clear_all_pages, received_exit_profile, register_page, set_process_name, set_version,
-    unregister_page,
+    clear_all_pages, received_exit_profile, register_page, set_process_name, set_process_type,
+    set_version, unregister_page,
 };
 pub(crate) use read_profile::ReadProfile;
 pub(crate) use signals::control_by_signals;

@@ -1,4 +1,4 @@
-//! The application's data about its process: name, pages, and profiles of child processes.
+//! The application's data about its process: name, type, pages, and profiles of child processes.
 
 use std::sync::Arc;
 
@@ -30,6 +30,12 @@ fn with_core(body: impl FnOnce(&mut CorePs)) {
 pub(crate) fn set_process_name(name: &str, etld1: Option<&str>) {
     let (name, etld1) = (name.to_owned(), etld1.map(str::to_owned));
     with_core(|core| core.set_process_name(name, etld1));
+}
+
+/// See `profiler_set_process_type`.
+pub(crate) fn set_process_type(process_type: &str) {
+    let process_type = process_type.to_owned();
+    with_core(|core| core.set_process_type(process_type));
 }
 
 /// See `profiler_set_version`.

@@ -16,19 +16,68 @@ use crate::platform::{
     ExistingFile, SpecialFile, TemporaryFile, current_process_id, feed_own_descriptors,
     follow_links, is_out_of_descriptors, on_own_descriptors, remove_stale_files,
 };
+use crate::state::CorePs;
 use crate::stream::OutOfMemory;
 use crate::types::SaveError;
+
+/// Maximum length of a process's name or type in the name of a file. A name of a file may have 255
+/// bytes.
+const MAX_NAME_CHARS: usize = 32;
 
 /// Writes the text of a profile. Called at most once.
 type WriteText<'a> = &'a mut dyn FnMut(&mut dyn Write) -> io::Result<()>;
 
-/// Replaces the first `%p` with the process id.
+/// Replaces the first `%p` with the process id, the first `%n` with the process's name, and the first
+/// `%t` with its type.
 pub(crate) fn expand_path(path: &Path) -> PathBuf {
     match path.to_str() {
-        Some(text) => text
-            .replacen("%p", &current_process_id().to_number().to_string(), 1)
-            .into(),
+        Some(text) => expand_file_name(text).into(),
         None => path.to_owned(),
+    }
+}
+
+/// As [`expand_path`], for a text.
+pub(crate) fn expand_file_name(text: &str) -> String {
+    let expanded = text.replacen("%p", &current_process_id().to_number().to_string(), 1);
+    if !["%n", "%t"].iter().any(|part| expanded.contains(part)) {
+        return expanded;
+    }
+    let (process_type, name) = CorePs::process_type_and_name();
+    expand_name(&expanded, &name, &process_type)
+}
+
+/// Replaces `%n` and `%t` from left to right, so that a name may contain them.
+fn expand_name(text: &str, name: &str, process_type: &str) -> String {
+    let mut expanded = String::with_capacity(text.len());
+    let (mut rest, mut name, mut process_type) = (text, Some(name), Some(process_type));
+    while let Some(at) = rest.find('%') {
+        let (before, from) = rest.split_at(at);
+        expanded += before;
+        let value = match from.as_bytes().get(1) {
+            Some(b'n') => name.take(),
+            Some(b't') => process_type.take(),
+            _ => None,
+        };
+        let taken = match value {
+            Some(value) => {
+                expanded.extend(value.chars().take(MAX_NAME_CHARS).map(as_part_of_file_name));
+                2
+            }
+            None => {
+                expanded.push('%');
+                1
+            }
+        };
+        rest = &from[taken..];
+    }
+    expanded + rest
+}
+
+/// Replaces a character that would begin a folder, or that a shell or a terminal treats specially.
+fn as_part_of_file_name(character: char) -> char {
+    match character.is_alphanumeric() || "-_.+".contains(character) {
+        true => character,
+        false => '_',
     }
 }
 
@@ -42,7 +91,7 @@ fn failed(path: &Path, action: &'static str, error: io::Error) -> SaveError {
 
 /// Creates the file with the output of `write`, and returns its absolute path.
 ///
-/// Replaces `%p` in the path. Follows symbolic links, except for those that another user may have
+/// Expands the path ([`expand_path`]). Follows symbolic links, except for those that another user may have
 /// planted. Compresses the file if its name ends in `.gz`.
 pub(crate) fn save_profile(
     path: &Path,
@@ -51,7 +100,7 @@ pub(crate) fn save_profile(
     save_with_any_descriptor(expand_path(path), save_followed, write)
 }
 
-/// Creates the file at exactly this path: does not replace `%p`, and replaces a symbolic link
+/// Creates the file at exactly this path: does not expand it, and replaces a symbolic link
 /// instead of following it.
 ///
 /// Safe for a predictable name in a folder where other users may create links.
@@ -263,6 +312,16 @@ fn compress(_: &mut dyn Write, _: impl FnOnce(&mut dyn Write) -> io::Result<()>)
 #[cfg(all(test, feature = "gzip"))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn first_name_and_type_in_a_path_are_replaced() {
+        let name = |text| expand_name(text, "a/b %t", "worker");
+        assert_eq!(name("%t-%n.json"), "worker-a_b__t.json");
+        assert_eq!(name("%n%n%t%t%"), "a_b__t%nworker%t%");
+        assert_eq!(name("100 %, 5 %ö"), "100 %, 5 %ö");
+        let long = "ä".repeat(100);
+        assert_eq!(expand_name("%n", &long, "").chars().count(), MAX_NAME_CHARS);
+    }
 
     #[test]
     fn compress_does_not_write_after_a_failure() {

@@ -23,13 +23,16 @@ const OWNER: &str = "GEKKOTA_SHUTDOWN_OWNER";
 /// What a process may know of a file before it ends.
 #[derive(Clone)]
 struct Claim {
-    /// The path as given, with `%p`.
+    /// The path as given, not expanded.
     path: PathBuf,
     /// The process that made the claim. A child of `fork` inherits the claim.
     process: i32,
     /// The other process that the file belongs to.
     owner: Option<i32>,
+    /// The file that the path stood for, and its content.
+    file: PathBuf,
     content: Option<Content>,
+    claimed_at: SystemTime,
 }
 
 /// A file's content, as far as a change of it can be seen. `None` in its place stands for no file,
@@ -55,11 +58,14 @@ pub(crate) fn claim(path: &Path) {
         // The variable is missing in the children of a process that already has threads.
         set_variable_if_only_thread(OWNER, &mark_of(process, path));
     }
+    let file = expand_path(path);
     let claim = Claim {
         path: path.to_owned(),
         process,
         owner: owner.filter(|&owner| owner != process),
-        content: content_of(&expand_path(path)),
+        content: content_of(&file),
+        file,
+        claimed_at: SystemTime::now(),
     };
     *CLAIM.get_mut(&mut PsLock::acquire()) = Some(claim);
 }
@@ -111,7 +117,7 @@ pub(crate) fn destination(path: &Path) -> Destination {
 
 /// Returns whether the name contains the process id.
 fn has_own_id(path: &Path) -> bool {
-    expand_path(path) != path
+    path.to_str().is_some_and(|path| path.contains("%p"))
 }
 
 fn reason_to_step_aside(claim: &Claim, path: &Path) -> Option<String> {
@@ -125,7 +131,12 @@ fn reason_to_step_aside(claim: &Claim, path: &Path) -> Option<String> {
         ));
     }
     let content = content_of(path);
-    (content.is_some() && content != claim.content).then(|| {
+    // The name or type of the process may have changed since, so that this is another file.
+    let is_changed = |(modified, _): Content| match claim.file == path {
+        true => content != claim.content,
+        false => modified > claim.claimed_at,
+    };
+    content.is_some_and(is_changed).then(|| {
         format!(
             "because {} was written while this process ran; a %p in the name stands for the \
              process id",
@@ -134,13 +145,14 @@ fn reason_to_step_aside(claim: &Claim, path: &Path) -> Option<String> {
     })
 }
 
-/// Notes that this process has written a file, so that it may write it again. `saved` is the path
-/// without `%p`.
+/// Notes that this process has written a file, so that it may write it again. `saved` is the
+/// expanded path.
 pub(crate) fn note_saved(saved: &Path) {
     let claimed = CLAIM.get(&PsLock::acquire()).clone();
     let is_claimed = claimed.is_some_and(|claim| expand_path(&claim.path) == saved);
     let content = is_claimed.then(|| content_of(saved)).flatten();
     if is_claimed && let Some(claim) = CLAIM.get_mut(&mut PsLock::acquire()) {
+        claim.file = saved.to_owned();
         claim.content = content;
     }
 }

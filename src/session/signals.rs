@@ -21,6 +21,7 @@ use crate::session::control_state::{CONTROL, ControlConfig, ControlShared, Runni
 use crate::session::env::environment;
 use crate::session::notices;
 use crate::session::running::{LIFE_CYCLE, reentrancy_error, running_generation};
+use crate::session::save::expand_file_name;
 use crate::session::snapshot::freeze;
 use crate::session::start_stop::{ensure_core, start_if_inactive, stop_generation};
 use crate::types::{ControlSignals, StartError, StartParams, signal_name};
@@ -242,10 +243,7 @@ impl ControlShared {
     /// Returns the path of the profile, and the signals that start and stop.
     fn destination(&self) -> (PathBuf, [ControlSignal; 2]) {
         let ControlConfig { signals, folder } = self.config();
-        (
-            folder.join(format!("profile_default_{}.json", self.process.to_number())),
-            signals,
-        )
+        (folder.join(expand_file_name("profile_%t_%p.json")), signals)
     }
 }
 

@@ -90,6 +90,7 @@ pub(crate) fn freeze_unnoticed(only: Option<Generation>) -> Option<FrozenProfile
             product: core.product.clone(),
             version: core.version.clone(),
             process_name: core.process_name.clone(),
+            process_type: core.process_type.clone(),
             etld1: core.etld1.clone(),
             pages: core
                 .pages

@@ -7,7 +7,10 @@ use once_cell::race::OnceBox;
 use crate::counters::{ALLOCATED_MEMORY, CounterDescription, PROCESS_CPU, RESIDENT_MEMORY};
 use crate::platform::{ProcessStart, process_start, read_exe_path};
 use crate::types::Page;
-use crate::util::PsCell;
+use crate::util::{PsCell, PsLock};
+
+/// Gecko's type of the process that the user started.
+pub(crate) const DEFAULT_PROCESS_TYPE: &str = "default";
 
 /// Facts about the process, valid from initialization to `profiler_shutdown`.
 #[doc(alias = "CorePS")]
@@ -20,6 +23,8 @@ pub(crate) struct CorePs {
     pub(crate) process_name: String,
     /// The program's version, if the application set one.
     pub(crate) version: Option<String>,
+    /// The kind of process, as the application set it, or [`DEFAULT_PROCESS_TYPE`].
+    pub(crate) process_type: String,
     /// The site that the process works for, if the application set one.
     pub(crate) etld1: Option<String>,
     /// All counters. A session samples those that its features select.
@@ -46,6 +51,7 @@ impl CorePs {
             process_start: Self::process_start(),
             product: process_name.clone(),
             process_name,
+            process_type: DEFAULT_PROCESS_TYPE.to_owned(),
             version: None,
             etld1: None,
             counters: vec![&PROCESS_CPU, &RESIDENT_MEMORY, &ALLOCATED_MEMORY],
@@ -56,6 +62,21 @@ impl CorePs {
     pub(crate) fn set_process_name(&mut self, name: String, etld1: Option<String>) {
         self.process_name = name;
         self.etld1 = etld1;
+    }
+
+    /// Sets the kind of process. An empty one stands for the default.
+    pub(crate) fn set_process_type(&mut self, process_type: String) {
+        self.process_type = match process_type.is_empty() {
+            true => DEFAULT_PROCESS_TYPE.to_owned(),
+            false => process_type,
+        };
+    }
+
+    /// Returns the type and the name of this process. Takes the `PsLock`.
+    pub(crate) fn process_type_and_name() -> (String, String) {
+        let of_core = |core: &Self| (core.process_type.clone(), core.process_name.clone());
+        let known = CORE_PS.get(&PsLock::acquire()).as_ref().map(of_core);
+        known.unwrap_or_else(|| of_core(&Self::new()))
     }
 
     /// Adds a page, or replaces the one with the same id.

@@ -221,28 +221,28 @@ pub enum SaveError {
     Inactive,
     /// A folder of the path does not exist.
     NoFolder {
-        /// The requested file, with `%p` replaced.
+        /// The requested file, expanded.
         path: PathBuf,
         /// The outermost folder that does not exist.
         folder: PathBuf,
     },
     /// No format has the ending of the file's name.
     UnknownEnding {
-        /// The requested file, with `%p` replaced.
+        /// The requested file, expanded.
         path: PathBuf,
         /// The endings that have a format, as text.
         known: String,
     },
     /// This build cannot write the format that the ending of the file's name stands for.
     MissingFeature {
-        /// The requested file, with `%p` replaced.
+        /// The requested file, expanded.
         path: PathBuf,
         /// The crate's feature that the format needs.
         feature: &'static str,
     },
     /// The file could not be created or written.
     Io {
-        /// The requested file, with `%p` replaced.
+        /// The requested file, expanded.
         path: PathBuf,
         /// The action that failed, as a verb phrase.
         action: &'static str,

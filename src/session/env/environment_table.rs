@@ -83,7 +83,7 @@ variables! {
         no thread are reported when the session ends. Default: all threads." Some(apply_filters);
     ACTIVE_TAB_ID "MOZ_PROFILER_STARTUP_ACTIVE_TAB_ID" "a number below 2^64"
         "The id of a browser's tab, written to the profile. Default: 0." Some(apply_active_tab_id);
-    SHUTDOWN "MOZ_PROFILER_SHUTDOWN" "a path, in which the process id replaces the first %p"
+    SHUTDOWN "MOZ_PROFILER_SHUTDOWN" "a path, in which the first %p, %n and %t stand for the process id, name and type"
         "Saves the profile to this file when the program ends: the running session's, or that of the \
         last ProfilerSession that ended. The program ends when it drops its AutoProfilerInit or calls \
         profiler_shutdown, by a return from main, by exit, by SIGINT, SIGTERM or SIGHUP unless it \
@@ -108,7 +108,7 @@ variables! {
         "Records the cost of each tick of the sampler in profilerOverhead of the profile." None;
     SIGNALS "MOZ_PROFILER_SIGNALS" "anything but empty, 0, N or n"
         "SIGUSR1 starts the profiler for all threads, with 512 MiB and 1 ms. SIGUSR2 saves the profile \
-        as profile_default_PID.json and stops the profiler." None;
+        as profile_TYPE_PID.json, with the type of the process, and stops the profiler." None;
     UPLOAD_DIR "MOZ_UPLOAD_DIR" "a folder's path"
         "The folder where SIGUSR2 saves the profile. Default: the folder that was current when \
         profiler_init was called." None;

@@ -17,6 +17,7 @@ pub(crate) struct ProfileSource {
     pub(crate) product: String,
     pub(crate) version: Option<String>,
     pub(crate) process_name: String,
+    pub(crate) process_type: String,
     pub(crate) etld1: Option<String>,
     pub(crate) pages: Vec<Arc<Page>>,
     /// Profiles of child processes, unchanged.

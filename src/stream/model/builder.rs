@@ -184,7 +184,7 @@ impl ModelBuilder<'_> {
         profile.processes.push(Process {
             pid: source.process.to_number().to_string(),
             name: source.process_name.clone(),
-            kind: "default".to_owned(),
+            kind: source.process_type.clone(),
             started_ns: Some(0),
             ended_ns: shutdown.then(|| time(source.ns_since_start(source.taken_at))),
             paused_ranges: Some(json_text(|json| process.paused_ranges.write(json))),

@@ -177,7 +177,7 @@ impl MarkerContext<'_> {
             return;
         };
         json.key("stack").object(|json| {
-            json.key("processType").string("default");
+            json.key("processType").string(&self.source.process_type);
             json.key("name").string("SyncProfile");
             json.key("registerTime").null();
             json.key("unregisterTime").null();

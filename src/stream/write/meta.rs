@@ -71,7 +71,8 @@ pub(crate) fn write_meta(
         json.key("debug").unsigned(cfg!(debug_assertions).into());
         json.key("gcpoison").unsigned(0);
         json.key("asyncstack").unsigned(0);
-        json.key("processType").unsigned(0);
+        json.key("processType")
+            .unsigned(gecko_process_type(&source.process_type));
         json.key("updateChannel").string("default");
         json.key("platform").string("Linux");
         json.key("oscpu")
@@ -114,6 +115,26 @@ pub(crate) fn write_meta(
         write_warnings(json.key("warnings"), warnings);
         write_extra(json.key("extra"), source, warnings);
     });
+}
+
+/// Returns the number of a process type in Gecko's list. A type that is not in it has the number of
+/// the default, because readers know no other ones.
+fn gecko_process_type(name: &str) -> u64 {
+    const NUMBERED: &[(&str, u64)] = &[
+        ("default", 0),
+        ("plugin", 1),
+        ("tab", 2),
+        ("gmplugin", 4),
+        ("gpu", 5),
+        ("vr", 6),
+        ("rdd", 7),
+        ("socket", 8),
+        ("sandboxbroker", 9),
+        ("forkserver", 10),
+        ("utility", 11),
+    ];
+    let known = NUMBERED.iter().find(|(known, _)| *known == name);
+    known.map_or(0, |&(_, number)| number)
 }
 
 fn write_categories(json: &mut JsonWriter<'_>, categories: &[&CategoryInfo]) {

@@ -246,7 +246,7 @@ const FRAME_TABLE: &[&str] = &[
 ];
 
 fn write_head(json: &mut JsonWriter<'_>, source: &ProfileSource, name: &str) {
-    json.key("processType").string("default");
+    json.key("processType").string(&source.process_type);
     json.key("name").string(name);
     json.key("processName").string(&source.process_name);
     if let Some(etld1) = &source.etld1 {

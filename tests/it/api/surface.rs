@@ -26,7 +26,8 @@ use gekkota::label::{
 use gekkota::process::{
     ExitProfileError, Page, ProcessId, profiler_clear_all_pages, profiler_current_process_id,
     profiler_env_vars_for_child_process, profiler_received_exit_profile, profiler_register_page,
-    profiler_set_process_name, profiler_set_version, profiler_unregister_page,
+    profiler_set_process_name, profiler_set_process_type, profiler_set_version,
+    profiler_unregister_page,
 };
 use gekkota::profile::{Format, SharedProgress, SnapshotOptions, Symbolicate};
 use gekkota::script::{
@@ -62,6 +63,7 @@ use gekkota::{
 
 fn use_every_recording_function() {
     profiler_set_process_name("surface", Some("example.org"));
+    profiler_set_process_type("surface");
     profiler_set_version("1.2.3");
     profiler_register_page(
         Page::new(3, "page")

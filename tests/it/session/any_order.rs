@@ -26,7 +26,8 @@ use gekkota::jit::{CodeRange, profiler_register_code_range};
 use gekkota::process::{
     Page, profiler_clear_all_pages, profiler_current_process_id,
     profiler_env_vars_for_child_process, profiler_received_exit_profile, profiler_register_page,
-    profiler_set_process_name, profiler_set_version, profiler_unregister_page,
+    profiler_set_process_name, profiler_set_process_type, profiler_set_version,
+    profiler_unregister_page,
 };
 use gekkota::profile::{Format, SnapshotOptions, Symbolicate};
 use gekkota::script::{AutoProfilerScriptFrame, profiler_register_script_function};
@@ -454,7 +455,10 @@ impl Actor<'_> {
             1 => profiler_unregister_page(id),
             2 if self.random.one_in(4) => profiler_clear_all_pages(),
             2 if self.random.one_in(2) => profiler_set_version("1.2.3"),
-            2 => profiler_set_process_name("any", Some("order.example")),
+            2 => {
+                profiler_set_process_name("any", Some("order.example"));
+                profiler_set_process_type("order");
+            }
             _ => _ = profiler_received_exit_profile(r#"{"meta": {}, "threads": []}"#),
         }
         let signals = match self.random.below(3) {

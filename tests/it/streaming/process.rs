@@ -9,11 +9,13 @@ use crate::common::{Read, isolated, libtest_name, mark, wait_until, work_for_cpu
 use gekkota::process::{
     ExitProfileError, Page, profiler_clear_all_pages, profiler_env_vars_for_child_process,
     profiler_received_exit_profile, profiler_register_page, profiler_set_process_name,
-    profiler_set_version, profiler_unregister_page,
+    profiler_set_process_type, profiler_set_version, profiler_unregister_page,
 };
+use gekkota::profile::Format;
 use gekkota::{
-    StartParams, profiler_get_profile, profiler_init, profiler_pause, profiler_shutdown,
-    profiler_start, profiler_stop, register_thread,
+    ProfilerSession, StartParams, profiler_get_profile, profiler_init, profiler_pause,
+    profiler_save_profile_to_file, profiler_shutdown, profiler_start, profiler_stop,
+    register_thread,
 };
 use serde_json::json;
 
@@ -133,6 +135,46 @@ fn process_name_is_that_set_by_the_application() {
         start();
         assert_eq!(names(), (executable, None, product));
         profiler_shutdown();
+    });
+}
+
+#[test]
+fn process_type_is_in_the_profile_and_in_the_name_of_its_file() {
+    isolated(|| {
+        register_thread("caller");
+        let params = StartParams::default().capacity_bytes(1 << 18);
+        let session = ProfilerSession::start(params).expect("start");
+        let of_gecko = || {
+            let read = Read::of_running();
+            let thread = read.thread("caller")["processType"].clone();
+            (thread, read.0["meta"]["processType"].clone())
+        };
+        let of_processed = || {
+            let mut text = Vec::new();
+            let profile = session.snapshot().expect("a session");
+            profile
+                .write(Format::Processed, &mut text)
+                .expect("a vector");
+            let read: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+            read["threads"][0]["processType"].clone()
+        };
+        assert_eq!(of_gecko(), (json!("default"), json!(0)));
+        assert_eq!(of_processed(), json!("default"));
+        profiler_set_process_type("gpu");
+        assert_eq!(of_gecko(), (json!("gpu"), json!(5)));
+        profiler_set_process_type("my worker");
+        assert_eq!(of_gecko(), (json!("my worker"), json!(0)));
+        assert_eq!(of_processed(), json!("my worker"));
+        profiler_set_process_name("number/1", None);
+        let folder = std::env::temp_dir().join(format!("gekkota-type-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        profiler_save_profile_to_file(folder.join("%t-%n-%p.json")).expect("a file");
+        let name = format!("my_worker-number_1-{}.json", std::process::id());
+        assert!(folder.join(&name).exists(), "{name}");
+        std::fs::remove_dir_all(&folder).expect("the folder");
+        profiler_set_process_type("");
+        assert_eq!(of_gecko(), (json!("default"), json!(0)));
+        drop(session);
     });
 }
 

@@ -12,7 +12,7 @@ use crate::allocations::live::{
 };
 use crate::allocations::poisson::{estimated_bytes, next_distance};
 use crate::allocations::thread_counts::{
-    AllocationCounts, ProfilerPlace, all_counts, free_places_of_other_threads, own_counts,
+    AllocationCounts, ProfilerPlace, all_counts, counts, free_places_of_other_threads, own_counts,
     prepare_places, restart_sampling,
 };
 use crate::platform::{KeptErrno, monotonic_now};
@@ -91,11 +91,22 @@ pub(crate) struct SampledAllocation {
 /// [`choose_sample`].
 #[inline(always)]
 pub(crate) fn on_allocated(modes: AllocationModes, size: usize) -> bool {
+    let Some(own) = own_counts() else {
+        return on_allocated_elsewhere(modes, size);
+    };
+    own.count_allocation(size);
+    modes.samples() && own.is_chosen(size as i64)
+}
+
+/// Does the work of [`on_allocated`] on a thread without a place of its own.
+#[cold]
+#[inline(never)]
+fn on_allocated_elsewhere(modes: AllocationModes, size: usize) -> bool {
     if modes.0 == AllocationModes::PROBE {
-        answer_probe();
+        IS_PROBED.store(true, Ordering::Relaxed);
         return false;
     }
-    let counts = own_counts();
+    let counts = counts();
     counts.count_allocation(size);
     modes.samples() && counts.is_chosen(size as i64)
 }
@@ -104,7 +115,7 @@ pub(crate) fn on_allocated(modes: AllocationModes, size: usize) -> bool {
 pub(crate) fn choose_sample(address: u64, size: usize) -> Option<SampledAllocation> {
     // The caller of an allocator may look at `errno` afterwards.
     let errno = KeptErrno::new();
-    let counts = own_counts();
+    let counts = counts();
     let interval = INTERVAL.load(Ordering::Relaxed);
     let next = |random: &mut u64| next_distance(random, interval);
     let was_distance = counts.set_next(next);
@@ -128,11 +139,20 @@ pub(crate) fn choose_sample(address: u64, size: usize) -> Option<SampledAllocati
 /// be a sampled allocation. If so, the caller asks [`find_freed`].
 #[inline(always)]
 pub(crate) fn on_free(modes: AllocationModes, address: u64, size: usize) -> bool {
-    if modes.0 == AllocationModes::PROBE {
-        return false;
+    match own_counts() {
+        Some(own) => own.count_free(size),
+        None => on_free_elsewhere(modes, size),
     }
-    own_counts().count_free(size);
     modes.samples() && may_be_live(address)
+}
+
+/// Does the work of [`on_free`] on a thread without a place of its own.
+#[cold]
+#[inline(never)]
+fn on_free_elsewhere(modes: AllocationModes, size: usize) {
+    if modes.0 != AllocationModes::PROBE {
+        counts().count_free(size);
+    }
 }
 
 /// Returns the sampled allocation that is being freed, if the memory at this address is one.
@@ -143,7 +163,7 @@ pub(crate) fn find_freed(address: u64) -> Option<LiveAllocation> {
 
 /// Takes back the count of a free: the allocator could not move the memory, so it is still allocated.
 pub(crate) fn uncount_free(size: usize) {
-    own_counts().uncount_free(size);
+    counts().uncount_free(size);
 }
 
 /// Begins to count and sample for a session with these features. The bytes between two samples are
@@ -188,6 +208,10 @@ pub(crate) fn forget_allocations_in_child() {
 
 /// Returns whether the program's allocator calls this hook. Costs an allocation.
 pub(crate) fn is_hook_installed() -> bool {
+    // Only the hook gives a thread a place of its own.
+    if own_counts().is_some() {
+        return true;
+    }
     let set = |from, to| {
         let set = MODES.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
         set.is_ok()
@@ -203,11 +227,4 @@ pub(crate) fn is_hook_installed() -> bool {
     drop(black_box(Box::new(0u64)));
     set(AllocationModes::PROBE, 0);
     IS_PROBED.load(Ordering::Relaxed)
-}
-
-/// Answers [`is_hook_installed`].
-#[cold]
-#[inline(never)]
-fn answer_probe() {
-    IS_PROBED.store(true, Ordering::Relaxed);
 }

@@ -40,6 +40,20 @@ impl Sum {
         }
     }
 
+    #[inline(always)]
+    fn add(&self, sharing: Sharing, bytes: u64, operations: u64) {
+        let add = |number: &AtomicU64, change: u64| {
+            if sharing == Sharing::OneThread {
+                let changed = number.load(Ordering::Relaxed).wrapping_add(change);
+                number.store(changed, Ordering::Relaxed);
+            } else {
+                number.fetch_add(change, Ordering::Relaxed);
+            }
+        };
+        add(&self.bytes, bytes);
+        add(&self.operations, operations);
+    }
+
     fn read(&self) -> (u64, u64) {
         let bytes = self.bytes.load(Ordering::Relaxed);
         (bytes, self.operations.load(Ordering::Relaxed))
@@ -87,37 +101,19 @@ impl ThreadCounts {
         }
     }
 
-    #[inline(always)]
     pub(super) fn count_allocation(&self, bytes: usize) {
-        self.add(&self.allocated, bytes as u64, 1);
+        self.allocated.add(self.sharing, bytes as u64, 1);
     }
 
-    #[inline(always)]
     pub(super) fn count_free(&self, bytes: usize) {
-        self.add(&self.freed, bytes as u64, 1);
+        self.freed.add(self.sharing, bytes as u64, 1);
     }
 
     /// Takes back a counted free.
     pub(super) fn uncount_free(&self, bytes: usize) {
-        self.add(
-            &self.freed,
-            (bytes as u64).wrapping_neg(),
-            1u64.wrapping_neg(),
-        );
-    }
-
-    #[inline(always)]
-    fn add(&self, sum: &Sum, bytes: u64, operations: u64) {
-        let add = |number: &AtomicU64, change: u64| {
-            if self.sharing == Sharing::OneThread {
-                let changed = number.load(Ordering::Relaxed).wrapping_add(change);
-                number.store(changed, Ordering::Relaxed);
-            } else {
-                number.fetch_add(change, Ordering::Relaxed);
-            }
-        };
-        add(&sum.bytes, bytes);
-        add(&sum.operations, operations);
+        let (bytes, one) = (bytes as u64, 1u64);
+        self.freed
+            .add(self.sharing, bytes.wrapping_neg(), one.wrapping_neg());
     }
 
     /// Returns what the place has counted.
@@ -134,9 +130,13 @@ impl ThreadCounts {
 
     /// Returns whether one of the next `bytes` bytes is chosen. If so, the caller calls
     /// [`Self::set_next`] afterwards.
-    #[inline(always)]
     pub(super) fn is_chosen(&self, bytes: i64) -> bool {
-        if self.sharing == Sharing::OneThread {
+        self.is_chosen_in(self.sharing, bytes)
+    }
+
+    #[inline(always)]
+    fn is_chosen_in(&self, sharing: Sharing, bytes: i64) -> bool {
+        if sharing == Sharing::OneThread {
             let left = self.bytes_to_sample.load(Ordering::Relaxed);
             let left = left.saturating_sub(bytes);
             self.bytes_to_sample.store(left, Ordering::Relaxed);
@@ -168,6 +168,29 @@ impl ThreadCounts {
     }
 }
 
+/// The numbers of the calling thread, which no other thread writes. It does not ask for that, so it
+/// counts with fewer instructions than [`ThreadCounts`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OwnCounts(&'static ThreadCounts);
+
+impl OwnCounts {
+    #[inline(always)]
+    pub(super) fn count_allocation(self, bytes: usize) {
+        self.0.allocated.add(Sharing::OneThread, bytes as u64, 1);
+    }
+
+    #[inline(always)]
+    pub(super) fn count_free(self, bytes: usize) {
+        self.0.freed.add(Sharing::OneThread, bytes as u64, 1);
+    }
+
+    /// See [`ThreadCounts::is_chosen`].
+    #[inline(always)]
+    pub(super) fn is_chosen(self, bytes: i64) -> bool {
+        self.0.is_chosen_in(Sharing::OneThread, bytes)
+    }
+}
+
 /// Makes the random numbers of places differ between processes.
 static SEED: AtomicU64 = AtomicU64::new(0);
 
@@ -196,9 +219,11 @@ static OF_PROFILER: CachePadded<ThreadCounts> =
     CachePadded::new(ThreadCounts::new(Sharing::Profilers));
 
 thread_local! {
-    /// The place of this thread. It has no destructor, so destructors of other thread-locals can
-    /// still use it.
-    static OWN: Cell<Option<&'static ThreadCounts>> = const { Cell::new(None) };
+    // They have no destructors, so destructors of other thread-locals can still use them.
+    /// The place that only this thread writes, if it has one and may write it now.
+    static OWN: Cell<Option<OwnCounts>> = const { Cell::new(None) };
+    /// The place that this thread writes otherwise. `None` until it has looked for one of its own.
+    static OTHER: Cell<Option<&'static ThreadCounts>> = const { Cell::new(None) };
 }
 
 /// Gives a place back when its thread ends. A thread-local with a destructor would wait for the
@@ -207,27 +232,35 @@ static AT_EXIT: ThreadExitKey<ThreadCounts> = ThreadExitKey::new();
 
 impl AtThreadExit for ThreadCounts {
     fn at_thread_exit(&'static self) {
-        OWN.set(Some(&SHARED));
+        OWN.set(None);
+        OTHER.set(Some(&SHARED));
         self.is_taken.store(false, Ordering::Release);
     }
 }
 
-/// Returns the place of the calling thread.
+/// Returns the place that only the calling thread writes. `None` if it has none, also if it has not
+/// looked for one yet.
 #[inline(always)]
-pub(super) fn own_counts() -> &'static ThreadCounts {
-    match OWN.get() {
-        Some(own) => own,
-        None => take_place(),
+pub(super) fn own_counts() -> Option<OwnCounts> {
+    OWN.get()
+}
+
+/// Returns the place of the calling thread, which it may share with others.
+pub(super) fn counts() -> &'static ThreadCounts {
+    match (OWN.get(), OTHER.get()) {
+        (Some(OwnCounts(own)), _) => own,
+        (None, Some(other)) => other,
+        (None, None) => take_place(),
     }
 }
 
 #[cold]
 fn take_place() -> &'static ThreadCounts {
     // The allocations of this function itself go there.
-    OWN.set(Some(&SHARED));
+    OTHER.set(Some(&SHARED));
     let _errno = KeptErrno::new();
     if is_current_thread_own() {
-        OWN.set(Some(&OF_PROFILER));
+        OTHER.set(Some(&OF_PROFILER));
         return &OF_PROFILER;
     }
     let Some(place) = free_place() else {
@@ -238,7 +271,7 @@ fn take_place() -> &'static ThreadCounts {
         place.is_taken.store(false, Ordering::Release);
         return &SHARED;
     }
-    OWN.set(Some(place));
+    OWN.set(Some(OwnCounts(place)));
     place
 }
 
@@ -269,22 +302,27 @@ fn free_place() -> Option<&'static ThreadCounts> {
 /// Gives the calling thread the place of the profiler's work until this is dropped.
 #[derive(Debug)]
 pub(super) struct ProfilerPlace {
-    before: &'static ThreadCounts,
+    own_before: Option<OwnCounts>,
+    other_before: Option<&'static ThreadCounts>,
 }
 
 impl ProfilerPlace {
     /// Returns `None` if the thread has that place already.
     pub(super) fn take() -> Option<Self> {
-        let before = own_counts();
-        let is_taken = before.sharing == Sharing::Profilers;
-        OWN.set(Some(&OF_PROFILER));
-        (!is_taken).then_some(Self { before })
+        if counts().sharing == Sharing::Profilers {
+            return None;
+        }
+        Some(Self {
+            own_before: OWN.take(),
+            other_before: OTHER.replace(Some(&OF_PROFILER)),
+        })
     }
 }
 
 impl Drop for ProfilerPlace {
     fn drop(&mut self) {
-        OWN.set(Some(self.before));
+        OWN.set(self.own_before);
+        OTHER.set(self.other_before);
     }
 }
 
@@ -326,7 +364,7 @@ pub(super) fn free_places_of_other_threads() {
     let own = OWN.get();
     for_each_place(|place| {
         place.random.store(0, Ordering::Relaxed);
-        if !own.is_some_and(|own| std::ptr::eq(own, place)) {
+        if !own.is_some_and(|OwnCounts(own)| std::ptr::eq(own, place)) {
             place.is_taken.store(false, Ordering::Relaxed);
         }
     });
@@ -358,7 +396,7 @@ mod tests {
     fn counts_of_ended_threads_stay_and_their_places_are_used_again() {
         let count = || {
             std::thread::spawn(|| {
-                let own = own_counts();
+                let own = counts();
                 own.count_allocation(4);
                 own.count_free(7);
                 own.count_free(9);
@@ -399,13 +437,13 @@ mod tests {
     #[test]
     fn profiler_place_is_taken_once_and_given_back() {
         prepare_places();
-        let before = own_counts();
+        let before = counts();
         let place = ProfilerPlace::take().expect("not taken before");
-        assert_eq!(own_counts().sharing, Sharing::Profilers);
+        assert_eq!(counts().sharing, Sharing::Profilers);
         assert!(ProfilerPlace::take().is_none());
-        assert_eq!(own_counts().sharing, Sharing::Profilers);
+        assert_eq!(counts().sharing, Sharing::Profilers);
         drop(place);
-        assert!(std::ptr::eq(own_counts(), before));
+        assert!(std::ptr::eq(counts(), before));
     }
 
     #[test]
@@ -415,7 +453,7 @@ mod tests {
         let places: Vec<_> = std::thread::scope(|scope| {
             let spawn = |_| {
                 scope.spawn(|| {
-                    let own = std::ptr::from_ref(own_counts()) as usize;
+                    let own = std::ptr::from_ref(counts()) as usize;
                     barrier.wait();
                     own
                 })

@@ -94,8 +94,8 @@ pub(crate) fn on_allocated(modes: AllocationModes, size: usize) -> bool {
     let Some(own) = own_counts() else {
         return on_allocated_elsewhere(modes, size);
     };
-    own.count_allocation(size);
-    modes.samples() && own.is_chosen(size as i64)
+    let sum = own.count_allocation(size);
+    modes.samples() && own.is_chosen(sum)
 }
 
 /// Does the work of [`on_allocated`] on a thread without a place of its own.
@@ -107,24 +107,19 @@ fn on_allocated_elsewhere(modes: AllocationModes, size: usize) -> bool {
         return false;
     }
     let counts = counts();
-    counts.count_allocation(size);
-    modes.samples() && counts.is_chosen(size as i64)
+    let sum = counts.count_allocation(size);
+    modes.samples() && counts.is_chosen(sum)
 }
 
-/// Returns an allocation if it is a sample. It has used up the thread's distance to the next sample.
+/// Returns an allocation if it is a sample. It has brought the thread to its next one.
 pub(crate) fn choose_sample(address: u64, size: usize) -> Option<SampledAllocation> {
     // The caller of an allocator may look at `errno` afterwards.
     let errno = KeptErrno::new();
     let counts = counts();
     let interval = INTERVAL.load(Ordering::Relaxed);
     let next = |random: &mut u64| next_distance(random, interval);
-    let was_distance = counts.set_next(next);
-    if !was_distance {
-        // The thread had no distance before, so the new one begins before this allocation.
-        if !counts.is_chosen(size as i64) {
-            return None;
-        }
-        counts.set_next(next);
+    if !counts.set_next(size as u64, next) {
+        return None;
     }
     Some(SampledAllocation {
         address,

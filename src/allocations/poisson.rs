@@ -17,12 +17,12 @@ pub(crate) fn estimated_bytes(size: u64, interval: u64) -> u64 {
 }
 
 /// Returns the number of bytes to the next chosen byte.
-pub(crate) fn next_distance(random: &mut u64, interval: u64) -> i64 {
+pub(crate) fn next_distance(random: &mut u64, interval: u64) -> u64 {
     // From the upper 53 bits, a number above 0 and at most 1.
     let uniform = ((next_random(random) >> 11) + 1) as f64 / (1u64 << 53) as f64;
     let distance = -uniform.ln() * interval as f64;
     // Rounded up, so that a sample of `size` bytes has exactly its probability.
-    (distance.ceil() as i64).max(1)
+    (distance.ceil() as i64).max(1).cast_unsigned()
 }
 
 /// Returns the next number of a SplitMix64 generator.
@@ -42,13 +42,13 @@ mod tests {
 
     /// Samples `count` allocations of `size` bytes, and returns the sum of the estimates.
     fn estimate(size: u64, count: u64, random: &mut u64) -> u64 {
-        let mut left = next_distance(random, INTERVAL);
+        let mut left = next_distance(random, INTERVAL).cast_signed();
         let mut sum = 0;
         for _ in 0..count {
             left -= size as i64;
             if left <= 0 {
                 sum += estimated_bytes(size, INTERVAL);
-                left = next_distance(random, INTERVAL);
+                left = next_distance(random, INTERVAL).cast_signed();
             }
         }
         sum

@@ -5,7 +5,7 @@
 //! is the sum of all places.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 use once_cell::race::OnceBox;
@@ -40,18 +40,21 @@ impl Sum {
         }
     }
 
+    /// Returns the new sum of bytes.
     #[inline(always)]
-    fn add(&self, sharing: Sharing, bytes: u64, operations: u64) {
+    fn add(&self, sharing: Sharing, bytes: u64, operations: u64) -> u64 {
         let add = |number: &AtomicU64, change: u64| {
             if sharing == Sharing::OneThread {
                 let changed = number.load(Ordering::Relaxed).wrapping_add(change);
                 number.store(changed, Ordering::Relaxed);
+                changed
             } else {
-                number.fetch_add(change, Ordering::Relaxed);
+                let before = number.fetch_add(change, Ordering::Relaxed);
+                before.wrapping_add(change)
             }
         };
-        add(&self.bytes, bytes);
         add(&self.operations, operations);
+        add(&self.bytes, bytes)
     }
 
     fn read(&self) -> (u64, u64) {
@@ -68,10 +71,10 @@ impl Sum {
 pub(super) struct ThreadCounts {
     allocated: Sum,
     freed: Sum,
-    /// Bytes that the thread may still allocate before an allocation is sampled.
-    bytes_to_sample: AtomicI64,
-    /// Whether the thread has such a number.
-    has_distance: AtomicBool,
+    /// The sum of allocated bytes at which an allocation is sampled.
+    sample_at: AtomicU64,
+    /// Whether that was chosen by chance.
+    is_by_chance: AtomicBool,
     /// State of the random numbers of the place; 0 before the first one.
     random: AtomicU64,
     is_taken: AtomicBool,
@@ -93,16 +96,17 @@ impl ThreadCounts {
         Self {
             allocated: Sum::new(),
             freed: Sum::new(),
-            bytes_to_sample: AtomicI64::new(0),
-            has_distance: AtomicBool::new(false),
+            sample_at: AtomicU64::new(0),
+            is_by_chance: AtomicBool::new(false),
             random: AtomicU64::new(0),
             is_taken: AtomicBool::new(false),
             sharing,
         }
     }
 
-    pub(super) fn count_allocation(&self, bytes: usize) {
-        self.allocated.add(self.sharing, bytes as u64, 1);
+    /// Returns the new sum of allocated bytes.
+    pub(super) fn count_allocation(&self, bytes: usize) -> u64 {
+        self.allocated.add(self.sharing, bytes as u64, 1)
     }
 
     pub(super) fn count_free(&self, bytes: usize) {
@@ -128,43 +132,48 @@ impl ThreadCounts {
         }
     }
 
-    /// Returns whether one of the next `bytes` bytes is chosen. If so, the caller calls
-    /// [`Self::set_next`] afterwards.
-    pub(super) fn is_chosen(&self, bytes: i64) -> bool {
-        self.is_chosen_in(self.sharing, bytes)
-    }
-
+    /// Returns whether the allocation is sampled that has brought the sum of allocated bytes to `sum`.
+    /// If so, the caller calls [`Self::set_next`] afterwards.
     #[inline(always)]
-    fn is_chosen_in(&self, sharing: Sharing, bytes: i64) -> bool {
-        if sharing == Sharing::OneThread {
-            let left = self.bytes_to_sample.load(Ordering::Relaxed);
-            let left = left.saturating_sub(bytes);
-            self.bytes_to_sample.store(left, Ordering::Relaxed);
-            left <= 0
-        } else {
-            self.bytes_to_sample.fetch_sub(bytes, Ordering::Relaxed) <= bytes
-        }
+    pub(super) fn is_chosen(&self, sum: u64) -> bool {
+        sum.wrapping_sub(self.sample_at.load(Ordering::Relaxed))
+            .cast_signed()
+            >= 0
     }
 
-    /// Sets the number of bytes to the next sample. `next` returns it, and changes the state of the
-    /// random numbers. Returns false for the first number of a thread: the bytes before it were not
-    /// chosen by chance.
-    pub(super) fn set_next(&self, next: impl FnOnce(&mut u64) -> i64) -> bool {
+    /// Chooses the next sample, and returns whether the allocation of the last `bytes` bytes stays
+    /// one. `next` returns the number of bytes to the next sample, and changes the state of the random
+    /// numbers.
+    pub(super) fn set_next(&self, bytes: u64, mut next: impl FnMut(&mut u64) -> u64) -> bool {
         let mut random = match self.random.load(Ordering::Relaxed) {
             // Each place, process and session has other numbers.
             0 => std::ptr::from_ref(self) as u64 ^ SEED.load(Ordering::Relaxed),
             state => state,
         };
-        let distance = next(&mut random);
+        let sum = self.allocated.bytes.load(Ordering::Relaxed);
+        let mut stays = self.is_by_chance.swap(true, Ordering::Relaxed);
+        if !stays {
+            // This allocation was not chosen by chance. So the choice begins before it.
+            let distance = next(&mut random);
+            stays = distance <= bytes;
+            let begin = sum.wrapping_sub(bytes);
+            self.sample_at
+                .store(begin.wrapping_add(distance), Ordering::Relaxed);
+        }
+        if stays {
+            let distance = next(&mut random);
+            self.sample_at
+                .store(sum.wrapping_add(distance), Ordering::Relaxed);
+        }
         self.random.store(random.max(1), Ordering::Relaxed);
-        self.bytes_to_sample.store(distance, Ordering::Relaxed);
-        self.has_distance.swap(true, Ordering::Relaxed)
+        stays
     }
 
-    /// Forgets the distance to the next sample, which depends on the session's interval.
+    /// Forgets the next sample, which depends on the session's interval.
     fn restart(&self) {
-        self.bytes_to_sample.store(0, Ordering::Relaxed);
-        self.has_distance.store(false, Ordering::Relaxed);
+        let sum = self.allocated.bytes.load(Ordering::Relaxed);
+        self.sample_at.store(sum, Ordering::Relaxed);
+        self.is_by_chance.store(false, Ordering::Relaxed);
     }
 }
 
@@ -175,8 +184,8 @@ pub(super) struct OwnCounts(&'static ThreadCounts);
 
 impl OwnCounts {
     #[inline(always)]
-    pub(super) fn count_allocation(self, bytes: usize) {
-        self.0.allocated.add(Sharing::OneThread, bytes as u64, 1);
+    pub(super) fn count_allocation(self, bytes: usize) -> u64 {
+        self.0.allocated.add(Sharing::OneThread, bytes as u64, 1)
     }
 
     #[inline(always)]
@@ -186,8 +195,8 @@ impl OwnCounts {
 
     /// See [`ThreadCounts::is_chosen`].
     #[inline(always)]
-    pub(super) fn is_chosen(self, bytes: i64) -> bool {
-        self.0.is_chosen_in(Sharing::OneThread, bytes)
+    pub(super) fn is_chosen(self, sum: u64) -> bool {
+        self.0.is_chosen(sum)
     }
 }
 
@@ -374,21 +383,32 @@ pub(super) fn free_places_of_other_threads() {
 mod tests {
     use super::*;
 
-    fn distance_of(counts: &ThreadCounts) -> (bool, bool) {
-        let first = counts.is_chosen(1);
-        (first, counts.set_next(|_| 100))
+    /// Allocates `bytes`, and returns whether that is sampled. The distance to the next sample is
+    /// `distance`.
+    fn allocate(counts: &ThreadCounts, bytes: usize, distance: u64) -> bool {
+        let sum = counts.count_allocation(bytes);
+        counts.is_chosen(sum) && counts.set_next(bytes as u64, |_| distance)
     }
 
     #[test]
-    fn first_distance_of_a_place_samples_nothing() {
+    fn bytes_are_sampled_at_the_chosen_distances() {
         for sharing in [Sharing::OneThread, Sharing::Shared, Sharing::Profilers] {
             let counts = ThreadCounts::new(sharing);
-            assert_eq!(distance_of(&counts), (true, false));
-            assert!(!counts.is_chosen(99));
-            assert!(counts.is_chosen(1));
-            assert!(counts.set_next(|_| 5));
+            // The first distance begins before the first byte, the others after a sample.
+            assert!(!allocate(&counts, 1, 100));
+            assert!(!allocate(&counts, 98, 5));
+            assert!(allocate(&counts, 1, 5));
+            assert!(!allocate(&counts, 4, 5));
+            assert!(allocate(&counts, 1000, 5));
+            assert!(!allocate(&counts, 4, 5));
             counts.restart();
-            assert_eq!(distance_of(&counts), (true, false));
+            assert!(!allocate(&counts, 4, 5));
+            assert!(allocate(&counts, 1, 5));
+            counts.restart();
+            assert!(
+                allocate(&counts, 5, 5),
+                "the first allocation may be a sample"
+            );
         }
     }
 

@@ -48,6 +48,7 @@
 //! | Task | Items |
 //! |---|---|
 //! | Set up the profiler in `main`; start it by environment variables | [`AutoProfilerInit`], [`profiler_init`], [`profiler_shutdown`] |
+//! | Start before `main`, to see static initializers | [`early_start!`] |
 //! | Save the profile however the program ends | [`AutoProfilerInitBuilder`], [`profiler_save_at_exit`] |
 //! | Start and stop a session from code | [`profiler_start`] or [`profiler_ensure_started`] with [`StartParams`] and [`Features`], [`profiler_stop`]; or the guard [`ProfilerSession`] |
 //! | Choose how running threads are interrupted | [`SamplingEngine`] |
@@ -438,6 +439,8 @@ pub mod thread {
 /// Items that the exported macros and the attribute expand to. Not part of the public API.
 #[doc(hidden)]
 pub mod __private {
+    #[cfg(has_profiler)]
+    pub use crate::api::start_early;
     pub use crate::api::{
         records_flows, records_markers_of_current_thread, register_polling_thread, would_record,
     };

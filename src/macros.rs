@@ -1,6 +1,6 @@
 //! The exported macros for labels and markers. They expand to public items and hold no logic.
 //! `markers/marker_type_macro.rs` defines `marker_type!`, and `types/category/category_macros.rs`
-//! those for categories.
+//! those for categories, and `api/early_start.rs` defines `early_start!`.
 //!
 //! `macro_export` puts every macro at the crate's root. A macro that belongs in a module is
 //! exported under a hidden name that begins with `__`, and the module re-exports it under its own

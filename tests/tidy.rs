@@ -56,7 +56,7 @@ const SYSTEM_FOLDER: &str = "src/platform/";
 
 /// Files that may hold `unsafe`, by folder of `src`.
 const UNSAFE_FILES: &[&str] = &[
-    "api: allocator",
+    "api: allocator early_start",
     "backtrace: copy pending pool",
     "buffer/chunks: chunk slab take_cell writing_cell",
     "capture: capture_slot captured_view found_stack remote_capture slot_model slot_pool",

@@ -19,7 +19,7 @@
 //! profiler's state does nothing.
 //!
 //! # Read next
-//! `life_cycle.rs`, `pause.rs`, `status.rs`, `callbacks.rs`, `session.rs`, `threads.rs`, `code.rs`,
+//! `life_cycle.rs`, `early_start.rs`, `pause.rs`, `status.rs`, `callbacks.rs`, `session.rs`, `threads.rs`, `code.rs`,
 //! `counters.rs`, `allocator.rs`, `memory.rs`, `event_delay.rs`, `file_io.rs`, `profiled_file.rs`,
 //! `labels.rs`, `thread_pools.rs`, `script_frames.rs`, `markers.rs`, `stacks.rs`,
 //! `remote_control.rs`.
@@ -31,6 +31,7 @@ mod callbacks;
 mod code;
 #[forbid(unsafe_code)]
 mod counters;
+mod early_start;
 #[forbid(unsafe_code)]
 mod event_delay;
 #[forbid(unsafe_code)]
@@ -85,6 +86,8 @@ pub use counters::{
     OwnedProfilerCounter, OwnedProfilerCounterTotal, ProfilerCounter, ProfilerCounterTotal,
     profiler_count_bandwidth_bytes,
 };
+#[cfg(has_profiler)]
+pub use early_start::start_early;
 pub use event_delay::{
     AutoProfilerEvent, EventDelayProbe, EventLoopWatch, profiler_watch_event_loop,
 };

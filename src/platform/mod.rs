@@ -86,8 +86,8 @@ pub(crate) use memory::{
     read_guarded, read_guarded_in_handler, read_own_memory, read_through_pipe,
 };
 pub(crate) use modules::{
-    LoaderForkGuard, ModuleChanges, ModuleImage, hold_loader_for_fork, list_modules,
-    module_changes, prepare_to_wait_as_loader_call, watch_loader_calls,
+    LoaderForkGuard, ModuleChanges, ModuleImage, hold_loader_for_fork, is_in_executable,
+    list_modules, module_changes, prepare_to_wait_as_loader_call, watch_loader_calls,
 };
 pub(crate) use output::{
     ExistingFile, SpecialFile, TemporaryFile, follow_links, remove_stale_files,
@@ -111,7 +111,8 @@ pub(crate) use signal::{
     resolve_sampling_signal, send_request, signal_is_queued, take_signals,
 };
 pub(crate) use standard_streams::{
-    StandardStream, is_terminal, note_standard_streams, terminal_columns, write_to_standard,
+    StandardStream, is_terminal, note_standard_streams, open_missing_standard_streams,
+    terminal_columns, write_to_standard,
 };
 pub(crate) use sysfs::SYS_FOLDER;
 #[cfg(test)]
@@ -123,8 +124,8 @@ pub(crate) use thread::{
     AGE_RESOLUTION_NS, AtThreadExit, OtherThreadsActivity, ProbeResult, ProcessCpuSum,
     ProfilerThread, ResidentMemory, Sender, SignalStack, StackBounds, SwitchCounts, SwitchResult,
     TaskList, ThreadExitKey, ThreadProbe, channel, current_stack_bounds, feed_own_descriptors,
-    forget_own_threads_in_child, is_current_thread_own, is_out_of_descriptors, is_own_thread,
-    is_own_thread_beginning, names_of_other_threads, on_own_descriptors,
-    other_threads_activity_by_rusage, read_thread_name, share_jobs, spawn_profiler_thread,
-    use_own_descriptors,
+    forget_own_threads_in_child, install_lasting_signal_stack, is_current_thread_own,
+    is_out_of_descriptors, is_own_thread, is_own_thread_beginning, names_of_other_threads,
+    on_own_descriptors, other_threads_activity_by_rusage, read_thread_name, share_jobs,
+    spawn_profiler_thread, use_own_descriptors,
 };

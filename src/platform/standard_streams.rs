@@ -6,10 +6,11 @@
 //! sockets are open for reading, too.
 
 use std::io::{self, IsTerminal};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, IntoRawFd};
 
-use nix::fcntl::{FcntlArg, fcntl};
-use nix::sys::stat::fstat;
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
+use nix::sys::stat::{Mode, fstat};
 use nix::unistd::write;
 use once_cell::race::OnceBox;
 
@@ -31,6 +32,23 @@ static FIRST_FILES: OnceBox<[Option<FileIdentity>; 2]> = OnceBox::new();
 /// Remembers which files the standard streams are, on the first call. Cost: two system calls.
 pub(crate) fn note_standard_streams() {
     first_files();
+}
+
+/// Opens `/dev/null` for each standard stream that is closed, as Rust's runtime does a little later:
+/// otherwise the next file that is opened would become the stream. Called while the process has only
+/// one thread.
+pub(crate) fn open_missing_standard_streams() {
+    for stream in libc::STDIN_FILENO..=libc::STDERR_FILENO {
+        // SAFETY: a system call with this number fails if nothing is open there.
+        let descriptor = unsafe { BorrowedFd::borrow_raw(stream) };
+        if fcntl(descriptor, FcntlArg::F_GETFD) != Err(Errno::EBADF) {
+            continue;
+        }
+        // The kernel gives out the lowest number that is free, which is this one.
+        if let Ok(null) = open("/dev/null", OFlag::O_RDWR, Mode::empty()) {
+            let _ = null.into_raw_fd();
+        }
+    }
 }
 
 fn first_files() -> &'static [Option<FileIdentity>; 2] {

@@ -62,16 +62,62 @@ pub(crate) fn init_with_end(file: Option<&Path>, reports: bool) {
     }
 }
 
-/// Initializes the profiler, and returns false if that was done before.
+/// The process that a constructor has initialized before `main`, until `profiler_init` takes that
+/// over; 0 for none.
+static INITIALIZED_EARLY_IN: AtomicI32 = AtomicI32::new(0);
+
+/// Initializes the profiler before `main`. The variables say that it is to start.
+pub(crate) fn init_early() {
+    ensure_core();
+    let process = current_process_id().to_number();
+    if READ_ENVIRONMENT_IN.swap(process, Ordering::AcqRel) != process {
+        INITIALIZED_EARLY_IN.store(process, Ordering::Release);
+        apply_variables();
+        prepare_end();
+    }
+}
+
+/// Initializes the profiler, or takes it over from [`init_early`]. Returns false if one of them was
+/// done before.
 fn init_once() -> bool {
     if is_any_lock_held_on_current_thread() {
         return false;
     }
     ensure_core();
     let process = current_process_id().to_number();
-    if READ_ENVIRONMENT_IN.swap(process, Ordering::AcqRel) == process {
-        return false;
+    if READ_ENVIRONMENT_IN.swap(process, Ordering::AcqRel) != process {
+        let is_started = apply_variables();
+        env_notices::notify_if_unsaved();
+        if is_started && !is_main_thread() {
+            env_notices::notify_unregistered_main_thread();
+        }
+        prepare_end();
+        return true;
     }
+    let was_early = INITIALIZED_EARLY_IN.swap(0, Ordering::AcqRel) == process;
+    if was_early {
+        take_over();
+    }
+    was_early
+}
+
+/// Goes on with the session, if any, that [`init_early`] has begun. Only now is it known which file
+/// the application asks for in code, if the variables name none.
+fn take_over() {
+    env_notices::notify_if_unsaved();
+    if environment::has_shutdown_variable() {
+        // The report may have been asked for in code.
+        watch_ends_or_notify();
+        return;
+    }
+    if let Some(path) = environment::shutdown_path() {
+        claim(&path);
+    }
+    prepare_end();
+}
+
+/// Reads the variables, and returns whether they have started a session.
+fn apply_variables() -> bool {
     let start_up = environment::read();
     // Before the session's threads exist, because it may set a variable for child processes.
     if let Some(path) = environment::shutdown_path() {
@@ -87,8 +133,9 @@ fn init_once() -> bool {
         }
         StartUp::Start(params) => match start_if_inactive(&params) {
             Ok(Some(_)) => {
-                env_notices::notify_start(is_main_thread());
+                env_notices::note_start();
                 watch_exit();
+                return true;
             }
             // The application has already started a session.
             Ok(None) => {}
@@ -96,6 +143,12 @@ fn init_once() -> bool {
         },
         StartUp::Problems(problems) => env_notices::notify_problems(&problems),
     }
+    false
+}
+
+/// Prepares what the variables and the application want at the end of the process, and control by
+/// signals.
+fn prepare_end() {
     if let Some(path) = environment::shutdown_path() {
         if let Err(error) = default_options_for(&path) {
             notices::notify(&format!(
@@ -104,15 +157,18 @@ fn init_once() -> bool {
         }
         env_notices::notify_if_not_savable(&expand_path(&path));
     }
-    if let Err(error) = watch_ends_if_asked() {
-        notices::notify(&error.to_string());
-    }
+    watch_ends_or_notify();
     if environment::wants_signals()
         && let Err(error) = control_by_default_signals()
     {
         notices::notify(&error.to_string());
     }
-    true
+}
+
+fn watch_ends_or_notify() {
+    if let Err(error) = watch_ends_if_asked() {
+        notices::notify(&error.to_string());
+    }
 }
 
 /// See `profiler_shutdown`.
@@ -123,6 +179,7 @@ pub(crate) fn shutdown() {
     // Handles the requests of signals that have already arrived, before the session ends.
     end_control();
     READ_ENVIRONMENT_IN.store(0, Ordering::Release);
+    INITIALIZED_EARLY_IN.store(0, Ordering::Release);
     notify_stopping(None);
     let is_initialized = CORE_PS.get(&PsLock::acquire()).is_some();
     if is_initialized {

@@ -35,6 +35,7 @@
 
 mod callbacks;
 mod control_state;
+mod early_start;
 mod embedded_sources;
 mod ends;
 mod env;
@@ -64,6 +65,7 @@ mod write_options;
 pub(crate) use callbacks::{
     add_state_change_callback, callback_after_sampling, remove_state_change_callback,
 };
+pub(crate) use early_start::start_early;
 pub(crate) use ends::save_at_exit;
 pub(crate) use env::{env_vars_for_child_process, environment_docs};
 pub(crate) use event_loops::{

@@ -17,6 +17,8 @@
 //!   headers say;
 //! - *stays*: the executable, the libraries that it needs, and the vDSO are never unmapped.
 
+#[forbid(unsafe_code)]
+mod executable;
 mod headers;
 mod image;
 mod list;
@@ -24,6 +26,7 @@ mod loader;
 mod needed;
 mod row;
 
+pub(crate) use executable::is_in_executable;
 pub(crate) use image::ModuleImage;
 pub(crate) use list::list_modules;
 pub(crate) use loader::{

@@ -36,7 +36,7 @@ pub(crate) use own_threads::{
 pub(crate) use profiler_thread::{ProfilerThread, spawn_profiler_thread};
 pub(crate) use resident_memory::ResidentMemory;
 pub(crate) use shared_jobs::share_jobs;
-pub(crate) use signal_stack::SignalStack;
+pub(crate) use signal_stack::{SignalStack, install_lasting_signal_stack};
 pub(crate) use stack_bounds::{StackBounds, current_stack_bounds};
 pub(crate) use task_list::{TaskList, names_of_other_threads, read_thread_name};
 pub(crate) use thread_exit::{AtThreadExit, ThreadExitKey};

@@ -107,6 +107,18 @@ impl SignalStack {
     }
 }
 
+/// Gives the calling thread, which is the main one, a signal stack for good, unless it has one.
+///
+/// For a program whose standard library has not begun. That keeps a stack which it finds, and
+/// reports the overflow of the thread's own stack on it.
+pub(crate) fn install_lasting_signal_stack() {
+    let has_none = matches!(current(), Ok(Before(None)));
+    // Larger than the smallest one, so that `install_if_needed` keeps it, too.
+    if has_none && let Ok(stack) = SignalStack::install(SMALLEST_BYTES + page_bytes()) {
+        std::mem::forget(stack);
+    }
+}
+
 impl Drop for SignalStack {
     fn drop(&mut self) {
         let Some(memory) = self.memory.take() else {

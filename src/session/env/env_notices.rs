@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
 use crate::session::env::environment::{
-    is_switched_on, shutdown_path, variable, wants_report, wants_signals,
+    has_shutdown_variable, is_switched_on, shutdown_path, wants_report, wants_signals,
 };
 use crate::session::env::environment_table::{FILTERS, HELP, REPORT, SHUTDOWN, STARTUP};
 use crate::session::notices;
@@ -31,22 +31,29 @@ const STARTED: u8 = 1;
 /// A notice has said that the session is lost unless the application saves it.
 const SAID: u8 = 2;
 
-/// Warns that the variables have started the profiler, but its profile will be lost unless the
-/// application saves it, or lacks the main thread.
-pub(crate) fn notify_start(is_main_thread: bool) {
+/// Notes that the variables have started the profiler.
+pub(crate) fn note_start() {
     // An empty value is reported by `read`, unless a parent process intends it.
-    let is_said = variable(SHUTDOWN).is_some();
+    let is_said = has_shutdown_variable();
     UNSAVED.store(if is_said { SAID } else { STARTED }, Ordering::Relaxed);
-    if !is_said && shutdown_path().is_none() && !wants_signals() && !wants_report() {
+}
+
+/// Warns that the variables have started the profiler, but its profile will be lost unless the
+/// application saves it.
+pub(crate) fn notify_if_unsaved() {
+    let is_untold = UNSAVED.load(Ordering::Relaxed) == STARTED && RacyFeatures::is_active();
+    if is_untold && shutdown_path().is_none() && !wants_signals() && !wants_report() {
         UNSAVED.store(SAID, Ordering::Relaxed);
         notices::notify(&format!(
             "profiling, but the profile is lost unless the program saves it; {SHUTDOWN}=<file> saves \
              it when the program ends, and {REPORT}=1 prints a report then"
         ));
     }
-    if !is_main_thread {
-        notices::notify(&unregistered_main_thread().text);
-    }
+}
+
+/// Warns that the variables have started the profiler, but the profile lacks the main thread.
+pub(crate) fn notify_unregistered_main_thread() {
+    notices::notify(&unregistered_main_thread().text);
 }
 
 /// Warns that the session which the variables started is still running at the end of the program.

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::platform::has_rights_of_another_user;
 use crate::session::env::environment_table::{
     ACTIVE_TAB_ID, DURATION, ENTRIES, FEATURES, FEATURES_BITFIELD, FILTERS, GECKO_ONLY, HELP,
-    INTERVAL, RECORD_OVERHEADS, REPORT, SHUTDOWN, SIGNALS, STARTUP, SYMBOLICATE, UPLOAD_DIR,
-    VARIABLES, Variable, help_text,
+    INTERVAL, NO_BASE, RECORD_OVERHEADS, REPORT, SHUTDOWN, SIGNALS, STARTUP, SYMBOLICATE,
+    UPLOAD_DIR, VARIABLES, Variable, help_text,
 };
 use crate::session::env::environment_values::{Reading, SettingValues, is_on};
 use crate::session::notices;
@@ -82,7 +82,7 @@ pub(crate) fn set_file_of_application(path: Option<&Path>) {
 /// the application asked for. An empty variable stands for no file. A relative path is relative to
 /// the folder that was current when [`read`] ran.
 pub(crate) fn shutdown_path() -> Option<PathBuf> {
-    if variable(SHUTDOWN).is_none() {
+    if !has_shutdown_variable() {
         return FILE_OF_APPLICATION.get(&PsLock::acquire()).clone();
     }
     let path = path_in(SHUTDOWN)?;
@@ -93,6 +93,17 @@ pub(crate) fn shutdown_path() -> Option<PathBuf> {
 /// Returns whether the variables start the profiler, if their values are valid.
 pub(crate) fn is_startup_on() -> bool {
     is_switched_on(STARTUP)
+}
+
+/// Returns whether the variables start the profiler before `main`, if the program contains
+/// `early_start!`.
+pub(crate) fn is_early_startup_on() -> bool {
+    is_startup_on() && !is_switched_on(NO_BASE)
+}
+
+/// Returns whether the variable decides which file the profile is saved to, even if it is empty.
+pub(crate) fn has_shutdown_variable() -> bool {
+    variable(SHUTDOWN).is_some()
 }
 
 /// Returns the folder for profiles that a signal saves, if the variable is set.
@@ -236,8 +247,11 @@ pub(crate) fn env_vars_for_child_process() -> Vec<(String, String)> {
             .as_ref()
             .map(|active| active.session.settings.clone())
     };
-    let saves = variable(SHUTDOWN).is_some() || shutdown_path().is_some();
+    let saves = has_shutdown_variable() || shutdown_path().is_some();
     let mut pairs = values_for_child(settings.as_ref(), saves, wants_report());
+    if settings.is_some() && is_switched_on(NO_BASE) {
+        pairs.push((NO_BASE.to_owned(), "1".to_owned()));
+    }
     // The child inherits the variables that this process does not trust, and may trust them.
     if has_rights_of_another_user() {
         pairs.push((SHUTDOWN.to_owned(), String::new()));
@@ -554,7 +568,7 @@ mod tests {
             nearest("MOZ_PROFILER_SHUTDOWN_FILE").as_deref(),
             Some(SHUTDOWN)
         );
-        assert_eq!(nearest("MOZ_PROFILER_STARTUP_NO_BASE"), None, "Gecko only");
+        assert_eq!(nearest("MOZ_PROFILER_LUL_TEST"), None, "Gecko only");
         assert_eq!(nearest("MOZ_LOG"), None, "another prefix");
     }
 

@@ -55,8 +55,9 @@ variables! {
     HELP "MOZ_PROFILER_HELP" "anything"
         "Prints this text to standard output. The program continues." None;
     STARTUP "MOZ_PROFILER_STARTUP" "anything but empty, 0, N or n"
-        "Starts the profiler when the program calls profiler_init. The variables below whose names \
-        begin with MOZ_PROFILER_STARTUP_ configure the session; they have no effect without this one."
+        "Starts the profiler when the program calls profiler_init, or before main if the program contains \
+        early_start!. The variables below whose names begin with MOZ_PROFILER_STARTUP_ configure the \
+        session; they have no effect without this one."
         None;
     ENTRIES "MOZ_PROFILER_STARTUP_ENTRIES"
         "a number above 0, of entries of 8 bytes, or of bytes with KB, KiB, MB, MiB, GB or GiB"
@@ -83,6 +84,8 @@ variables! {
         no thread are reported when the session ends. Default: all threads." Some(apply_filters);
     ACTIVE_TAB_ID "MOZ_PROFILER_STARTUP_ACTIVE_TAB_ID" "a number below 2^64"
         "The id of a browser's tab, written to the profile. Default: 0." Some(apply_active_tab_id);
+    NO_BASE "MOZ_PROFILER_STARTUP_NO_BASE" "anything but empty, 0, N or n"
+        "Leaves the start to profiler_init in a program that contains early_start!." None;
     SHUTDOWN "MOZ_PROFILER_SHUTDOWN" "a path, in which the first %p, %n and %t stand for the process id, name and type"
         "Saves the profile to this file when the program ends: the running session's, or that of the \
         last ProfilerSession that ended. The program ends when it drops its AutoProfilerInit or calls \
@@ -90,8 +93,8 @@ variables! {
         handles or ignores them, and by abort. SIGKILL, a crash such as SIGSEGV, _exit and exec lose \
         the profile. A program that this one starts with the same file adds its process id to the \
         name. A relative path is relative to the \
-        folder that was current when profiler_init was called. The folder must exist; profiler_init \
-        looks for it, and says if it is missing. The \
+        folder that was current when profiler_init was called, or at a start before main. The folder \
+        must exist; profiler_init looks for it, and says if it is missing. The \
         ending of the name selects the format: .json opens in the Firefox Profiler, .svg in a browser, \
         .txt is a summary. A further .gz makes a compressed file. An empty value is reported and saves nothing; a \
         profiled program sets it for its child processes, where it is not reported." None;
@@ -115,7 +118,7 @@ variables! {
 }
 
 /// Variables of Gecko that have no effect here, but are not reported as mistakes.
-pub(crate) const GECKO_ONLY: &[&str] = &["MOZ_PROFILER_STARTUP_NO_BASE", "MOZ_PROFILER_LUL_TEST"];
+pub(crate) const GECKO_ONLY: &[&str] = &["MOZ_PROFILER_LUL_TEST"];
 
 impl Variable {
     /// Returns the accepted values and the help text, in two lines.

@@ -1,0 +1,93 @@
+//! The macro for a start before `main`.
+//!
+//! **Contract** (cited below):
+//! - *constructor*: the loader calls the functions of the section `.init_array` once each, without
+//!   arguments that they must read, and they never unwind.
+
+/// Starts the profiler before `main`, if the environment says so. Use it once, at module level, in the
+/// program's own crate.
+///
+/// ```
+/// gekkota::early_start!();
+///
+/// fn main() {
+///     // Goes on with the session that has recorded since before `main`.
+///     let _profiler = gekkota::AutoProfilerInit::new();
+/// }
+/// ```
+///
+/// With `MOZ_PROFILER_STARTUP=1`, the profile then shows what runs before `main`: static
+/// initializers of C++ code, constructors of priority 102 and above, and those of crates such as
+/// `ctor`. It also shows what `main` does before it calls [`profiler_init`](crate::profiler_init).
+///
+/// # The hand-over
+/// [`profiler_init`](crate::profiler_init), which [`AutoProfilerInit`](crate::AutoProfilerInit) calls,
+/// takes the running session over. No sample, marker or thread is lost. The variables have been read
+/// once, before `main`, and their settings hold. `profiler_init` adds what the program decides in
+/// code, such as [`save_at_exit`](crate::AutoProfilerInitBuilder::save_at_exit).
+///
+/// A start in code is a start like any other. [`profiler_start`](crate::profiler_start) drops the
+/// early session. [`profiler_ensure_started`](crate::profiler_ensure_started) keeps it if the settings
+/// are the same. A program that never calls `profiler_init` is profiled nevertheless, and
+/// `MOZ_PROFILER_SHUTDOWN` and `MOZ_PROFILER_REPORT` apply at [its
+/// end](crate::AutoProfilerInit#ends-of-the-program).
+///
+/// # What is different before `main`
+/// - A relative `MOZ_PROFILER_SHUTDOWN` is relative to the folder in which the program was started.
+/// - The program has more threads than one when `main` begins. A program that enters a user
+///   namespace, gives up rights for each thread, or changes the environment should not use this macro.
+/// - State-change callbacks that `main` adds are not called for the start.
+/// - The profiler allocates, so a `#[global_allocator]` must work before `main`.
+/// - A constructor that forks has a child without a session, until the child calls `profiler_init`.
+///
+/// # Where it has no effect
+/// - `MOZ_PROFILER_STARTUP` is off, or `MOZ_PROFILER_STARTUP_NO_BASE=1` leaves the start to
+///   `profiler_init`.
+/// - The program has the rights of another user (set-user-id), and reads no variable.
+/// - The macro stands in a library that a program loads, a `cdylib` for example. The library's
+///   constructor runs on whatever thread loads it, at a time that the program chooses.
+/// - This build contains no profiler.
+///
+/// Expands to a static in the section `.init_array.00101`, so a crate with `#![forbid(unsafe_code)]`
+/// can use it. The loader runs this section's functions by their numbers, and those of `.init_array`
+/// afterwards. Cost without the variable: the look for it, below a microsecond. Idea: Gecko's Base
+/// Profiler, which Firefox starts before it loads its main library.
+#[doc(alias = "baseprofiler")]
+#[doc(alias = "AUTO_BASE_PROFILER_INIT")]
+#[macro_export]
+macro_rules! early_start {
+    () => {
+        $crate::__start_in_constructor!();
+    };
+}
+
+/// Puts a function on the loader's list of constructors.
+#[cfg(has_profiler)]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __start_in_constructor {
+    () => {
+        const _: () = {
+            extern "C" fn start_before_main() {
+                $crate::__private::start_early(start_before_main);
+            }
+            // SAFETY: *constructor*: the function takes no argument, and `start_early` never panics.
+            #[used]
+            #[unsafe(link_section = ".init_array.00101")]
+            static START_BEFORE_MAIN: extern "C" fn() = start_before_main;
+        };
+    };
+}
+
+#[cfg(not(has_profiler))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __start_in_constructor {
+    () => {};
+}
+
+/// Starts the profiler before `main`, in a function that the loader has called.
+#[cfg(has_profiler)]
+pub fn start_early(constructor: extern "C" fn()) {
+    crate::api::backend::start_early(constructor as usize);
+}

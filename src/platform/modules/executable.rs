@@ -1,0 +1,43 @@
+//! Tells whether code belongs to the program itself.
+
+use std::ops::ControlFlow;
+
+use crate::platform::modules::loader::visit_modules;
+
+/// Returns whether an address lies in the executable, rather than in a library. Takes the loader's
+/// lock briefly.
+pub(crate) fn is_in_executable(address: usize) -> bool {
+    let address = address as u64;
+    let mut is_inside = false;
+    // The loader lists the executable first.
+    visit_modules(&mut |entry| {
+        let segments = entry
+            .headers
+            .iter()
+            .filter(|header| header.p_type == libc::PT_LOAD);
+        is_inside = segments
+            .map(|segment| {
+                address.wrapping_sub(entry.info.dlpi_addr.wrapping_add(segment.p_vaddr))
+                    < segment.p_memsz
+            })
+            .any(|is_in_segment| is_in_segment);
+        ControlFlow::Break(())
+    });
+    is_inside
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn executable_contains_its_own_functions_but_not_the_c_librarys() {
+        let own = executable_contains_its_own_functions_but_not_the_c_librarys as fn() as usize;
+        assert!(is_in_executable(own));
+        let local = 0u8;
+        assert!(!is_in_executable((&raw const local).addr()));
+        if cfg!(not(target_feature = "crt-static")) {
+            assert!(!is_in_executable(libc::atexit as extern "C" fn() as usize));
+        }
+    }
+}

@@ -215,6 +215,7 @@ impl Source {
                 TokenTree::Group(group) if at > 0 && sign(tokens, at - 1) == '#' => {
                     let attribute: Vec<_> = group.stream().into_iter().collect();
                     of_test |= is_test_only(&attribute);
+                    self.has_unsafe |= word(&attribute, 0) == "unsafe";
                     files.extend(named_file(&attribute));
                 }
                 TokenTree::Group(group) => self.read(group.stream(), module, of_item),

@@ -17,8 +17,10 @@
 /// ```
 ///
 /// With `MOZ_PROFILER_STARTUP=1`, the profile then shows what runs before `main`: static
-/// initializers of C++ code, constructors of priority 102 and above, and those of crates such as
-/// `ctor`. It also shows what `main` does before it calls [`profiler_init`](crate::profiler_init).
+/// initializers of C++ code, constructors with a priority above 101, and those of crates such as
+/// `ctor`. It also shows what `main` does before it calls [`profiler_init`](crate::profiler_init). The
+/// loader initializes the libraries that the program is linked with earlier, so a profile does not
+/// show that.
 ///
 /// # The hand-over
 /// [`profiler_init`](crate::profiler_init), which [`AutoProfilerInit`](crate::AutoProfilerInit) calls,
@@ -26,9 +28,10 @@
 /// once, before `main`, and their settings hold. `profiler_init` adds what the program decides in
 /// code, such as [`save_at_exit`](crate::AutoProfilerInitBuilder::save_at_exit).
 ///
-/// A start in code is a start like any other. [`profiler_start`](crate::profiler_start) drops the
-/// early session. [`profiler_ensure_started`](crate::profiler_ensure_started) keeps it if the settings
-/// are the same. A program that never calls `profiler_init` is profiled nevertheless, and
+/// A start in code is a start like any other. [`profiler_start`](crate::profiler_start) has the
+/// settings of its caller, and drops the early session, which a line on standard error says.
+/// [`profiler_ensure_started`](crate::profiler_ensure_started) keeps it if the settings are the same.
+/// A program that never calls `profiler_init` is profiled nevertheless, and
 /// `MOZ_PROFILER_SHUTDOWN` and `MOZ_PROFILER_REPORT` apply at [its
 /// end](crate::AutoProfilerInit#ends-of-the-program).
 ///

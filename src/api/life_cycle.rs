@@ -161,7 +161,8 @@ pub fn profiler_save_at_exit(path: impl AsRef<Path>) -> Result<(), StartError> {
 /// Call this once, early, on the main thread, which it registers as `GeckoMain`. It also installs
 /// fork handlers, and applies the variables below. A second call does nothing, except in a child of
 /// `fork`, whose profiler is off until then. A program that gives
-/// up rights or enters a user namespace should do so first: see the README.
+/// up rights or enters a user namespace should do so first: see the README. In a program with
+/// [`early_start!`](crate::early_start), this takes over the session that runs since before `main`.
 ///
 /// # Environment
 /// For a bad value, the profiler prints the error and the variable's usage to standard error, and

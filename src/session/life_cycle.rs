@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 use std::path::Path;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::platform::{current_process_id, is_main_thread};
@@ -12,14 +12,14 @@ use crate::session::ends::{
 };
 use crate::session::env::{StartUp, env_notices, environment};
 use crate::session::notices;
-use crate::session::running::{LIFE_CYCLE, running_session};
+use crate::session::running::{LIFE_CYCLE, running_generation, running_session};
 use crate::session::save::expand_path;
 use crate::session::shutdown_file::claim;
 use crate::session::signals::{control_by_default_signals, control_by_signals, end_control};
 use crate::session::snapshot::{FrozenProfile, freeze, keep_for_shutdown};
 use crate::session::start_stop::{
-    SessionPlan, end_session, ensure_core, notify_stopping, start_if_inactive, stop_generation,
-    take_registered_by_init,
+    SessionPlan, StartOutcome, end_session, ensure_core, notify_stopping, start_if_inactive,
+    stop_generation, take_registered_by_init,
 };
 use crate::session::turn::{Turn, WhileOtherRuns};
 use crate::session::write_options::default_options_for;
@@ -66,13 +66,17 @@ pub(crate) fn init_with_end(file: Option<&Path>, reports: bool) {
 /// over; 0 for none.
 static INITIALIZED_EARLY_IN: AtomicI32 = AtomicI32::new(0);
 
+/// The number of the session that began before `main`; 0 for none.
+static EARLY_SESSION: AtomicU64 = AtomicU64::new(0);
+
 /// Initializes the profiler before `main`. The variables say that it is to start.
 pub(crate) fn init_early() {
     ensure_core();
     let process = current_process_id().to_number();
     if READ_ENVIRONMENT_IN.swap(process, Ordering::AcqRel) != process {
         INITIALIZED_EARLY_IN.store(process, Ordering::Release);
-        apply_variables();
+        let session = apply_variables().map_or(0, Generation::to_number);
+        EARLY_SESSION.store(session, Ordering::Relaxed);
         prepare_end();
     }
 }
@@ -86,9 +90,9 @@ fn init_once() -> bool {
     ensure_core();
     let process = current_process_id().to_number();
     if READ_ENVIRONMENT_IN.swap(process, Ordering::AcqRel) != process {
-        let is_started = apply_variables();
+        let session = apply_variables();
         env_notices::notify_if_unsaved();
-        if is_started && !is_main_thread() {
+        if session.is_some() && !is_main_thread() {
             env_notices::notify_unregistered_main_thread();
         }
         prepare_end();
@@ -116,8 +120,8 @@ fn take_over() {
     prepare_end();
 }
 
-/// Reads the variables, and returns whether they have started a session.
-fn apply_variables() -> bool {
+/// Reads the variables, and returns the session that they have started.
+fn apply_variables() -> Option<Generation> {
     let start_up = environment::read();
     // Before the session's threads exist, because it may set a variable for child processes.
     if let Some(path) = environment::shutdown_path() {
@@ -132,10 +136,10 @@ fn apply_variables() -> bool {
             env_notices::notify_other_processes_selected(&params.filters);
         }
         StartUp::Start(params) => match start_if_inactive(&params) {
-            Ok(Some(_)) => {
+            Ok(Some(session)) => {
                 env_notices::note_start();
                 watch_exit();
-                return true;
+                return Some(session);
             }
             // The application has already started a session.
             Ok(None) => {}
@@ -143,7 +147,7 @@ fn apply_variables() -> bool {
         },
         StartUp::Problems(problems) => env_notices::notify_problems(&problems),
     }
-    false
+    None
 }
 
 /// Prepares what the variables and the application want at the end of the process, and control by
@@ -237,7 +241,13 @@ fn start_unless(
     if let Some(signals) = &params.control_signals {
         control_by_signals(signals)?;
     }
-    Ok(plan.start_unless(keeps)?.generation())
+    let before = running_generation();
+    let outcome = plan.start_unless(keeps)?;
+    let early = Generation::from_number(EARLY_SESSION.load(Ordering::Relaxed));
+    if matches!(outcome, StartOutcome::Started(_)) && before == Some(early) {
+        env_notices::notify_early_session_dropped();
+    }
+    Ok(outcome.generation())
 }
 
 /// Starts the session of a `ProfilerSession` that is created at `place`.

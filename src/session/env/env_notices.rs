@@ -56,6 +56,14 @@ pub(crate) fn notify_unregistered_main_thread() {
     notices::notify(&unregistered_main_thread().text);
 }
 
+/// Warns that the application has dropped the session that the variables started before `main`.
+pub(crate) fn notify_early_session_dropped() {
+    notices::notify(
+        "cannot keep what was recorded before main: the program started another session, expected \
+         profiler_ensure_started with the same settings",
+    );
+}
+
 /// Warns that the session which the variables started is still running at the end of the program.
 /// Called if nothing saves the profile at the end. Allocates nothing: the thread that calls `exit` may
 /// have interrupted the allocator.

@@ -214,7 +214,9 @@ fn program_that_forbids_unsafe_code_starts_before_main() {
 
 #[test]
 fn start_in_code_restarts_as_it_does_any_session() {
-    run(command("start in code").envs(STARTS));
+    let (_, notices) = run(command("start in code").envs(STARTS));
+    let said = "cannot keep what was recorded before main";
+    assert_eq!(notices.matches(said).count(), 1, "{notices}");
 }
 
 #[test]

@@ -61,6 +61,10 @@ use gekkota::{
     profiler_thread_wake, register_thread, unregister_thread,
 };
 
+// With the profiler, the programs that the tests start would all start it before `main`.
+#[cfg(not(has_profiler))]
+gekkota::early_start!();
+
 fn use_every_recording_function() {
     profiler_set_process_name("surface", Some("example.org"));
     profiler_set_process_type("surface");

@@ -1,6 +1,7 @@
 //! Reads profiles. The program and its tests share this file.
 #![allow(dead_code, reason = "each of them uses some of the functions")]
 
+use gekkota::ProfilerTime;
 use gekkota::profile::{SnapshotOptions, Symbolicate};
 use serde_json::Value;
 
@@ -38,7 +39,16 @@ impl Read {
 
     /// Reads the data of the running session, without names of functions.
     pub fn of_running() -> Self {
+        Self::since(None)
+    }
+
+    /// Reads the data since a time, or all of it.
+    pub fn since(start: Option<ProfilerTime>) -> Self {
         let options = SnapshotOptions::default().symbolicate(Symbolicate::No);
+        let options = match start {
+            Some(start) => options.since(start),
+            None => options,
+        };
         let mut text = Vec::new();
         gekkota::profiler_stream_json(&mut text, &options).expect("active");
         Self::from_text(&text)

@@ -11,16 +11,15 @@ pub(crate) fn is_in_executable(address: usize) -> bool {
     let mut is_inside = false;
     // The loader lists the executable first.
     visit_modules(&mut |entry| {
-        let segments = entry
+        let base = entry.info.dlpi_addr;
+        let mut segments = entry
             .headers
             .iter()
             .filter(|header| header.p_type == libc::PT_LOAD);
-        is_inside = segments
-            .map(|segment| {
-                address.wrapping_sub(entry.info.dlpi_addr.wrapping_add(segment.p_vaddr))
-                    < segment.p_memsz
-            })
-            .any(|is_in_segment| is_in_segment);
+        is_inside = segments.any(|segment| {
+            let start = base.wrapping_add(segment.p_vaddr);
+            address.wrapping_sub(start) < segment.p_memsz
+        });
         ControlFlow::Break(())
     });
     is_inside

@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use common::{AFTER_END, BEFORE_MAIN, ENOUGH, FILE, IN_MAIN, ROLE, Read, TOO_EARLY};
+use common::{AFTER_END, BEFORE_MAIN, ENOUGH, FILE, IN_MAIN, NO_BASE, ROLE, Read, TOO_EARLY};
 use gekkota::{AutoProfilerInit, ProfilerTime, profiler_is_active};
 
 gekkota::early_start!();
@@ -118,6 +118,10 @@ fn main() {
         "init" => {
             let _profiler = AutoProfilerInit::new();
             println!("active after profiler_init: {}", profiler_is_active());
+            let for_children = gekkota::process::profiler_env_vars_for_child_process();
+            if for_children.iter().any(|(name, _)| name == NO_BASE) {
+                println!("children start in profiler_init, too");
+            }
             mark(IN_MAIN);
         }
         "fork" => {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use common::{AFTER_END, BEFORE_MAIN, ENOUGH, FILE, IN_MAIN, ROLE, Read, TOO_EARLY};
+use common::{AFTER_END, BEFORE_MAIN, ENOUGH, FILE, IN_MAIN, NO_BASE, ROLE, Read, TOO_EARLY};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_early");
 const IS_ACTIVE: &str = "active at the beginning of main: true\n";
@@ -191,15 +191,13 @@ fn nothing_happens_before_main_unless_the_variables_say_so() {
         );
     }
     // Gecko's variable leaves the start to `profiler_init`.
-    let no_base = [
-        STARTS[0],
-        ("MOZ_PROFILER_STARTUP_NO_BASE", "1"),
-        ("MOZ_PROFILER_REPORT", "0"),
-    ];
+    let no_base = [STARTS[0], (NO_BASE, "1"), ("MOZ_PROFILER_REPORT", "0")];
     let (stdout, _) = run(command("init").envs(no_base));
     assert_eq!(
         stdout,
-        format!("{IS_INACTIVE}active after profiler_init: true\n")
+        format!(
+            "{IS_INACTIVE}active after profiler_init: true\nchildren start in profiler_init, too\n"
+        )
     );
 }
 

@@ -11,6 +11,8 @@ pub const MAIN_THREAD: &str = "GeckoMain";
 pub const ROLE: &str = "EARLY_ROLE";
 /// The variable that names a file for the program.
 pub const FILE: &str = "EARLY_FILE";
+/// The profiler's variable that leaves the start to `profiler_init`.
+pub const NO_BASE: &str = "MOZ_PROFILER_STARTUP_NO_BASE";
 /// A marker of a constructor that runs before the one that starts the profiler.
 pub const TOO_EARLY: &str = "before the profiler";
 /// A marker of a later constructor.

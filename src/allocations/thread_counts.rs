@@ -13,6 +13,8 @@ use once_cell::race::OnceBox;
 use crate::platform::{AtThreadExit, KeptErrno, ThreadExitKey, is_current_thread_own};
 use crate::util::allocator_has;
 
+/// Maximum number of times that the numbers of a busy thread are read again.
+const MAX_READS: usize = 4;
 /// Number of places in a block.
 const PLACES: usize = 16;
 
@@ -122,7 +124,17 @@ impl ThreadCounts {
 
     /// Returns what the place has counted.
     fn read(&self) -> AllocationCounts {
-        let (allocated, freed) = (self.allocated.read(), self.freed.read());
+        // What the thread allocates and frees between the reads must not count as freed only.
+        let mut freed = self.freed.read();
+        let mut allocated = self.allocated.read();
+        for _ in 0..MAX_READS {
+            let now_freed = self.freed.read();
+            if now_freed == freed {
+                break;
+            }
+            freed = now_freed;
+            allocated = self.allocated.read();
+        }
         AllocationCounts {
             bytes: allocated.0.wrapping_sub(freed.0).cast_signed(),
             operations: match self.sharing {
@@ -177,8 +189,8 @@ impl ThreadCounts {
     }
 }
 
-/// The numbers of the calling thread, which no other thread writes. It does not ask for that, so it
-/// counts with fewer instructions than [`ThreadCounts`].
+/// The numbers of the calling thread, which no other thread writes. It need not look at `sharing`, so
+/// it counts with fewer instructions than [`ThreadCounts`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OwnCounts(&'static ThreadCounts);
 

@@ -129,10 +129,11 @@ impl AutoProfilerInitBuilder {
 /// program](AutoProfilerInit#ends-of-the-program) that can be noticed, as `MOZ_PROFILER_SHUTDOWN`
 /// does.
 ///
-/// In the path, the first `%p` stands for the process id, the first `%n` for the process's name
+/// In the path, the first `%p` stands for the process id. In the name of the file, the first `%n` stands
+/// for the process's name
 /// ([`profiler_set_process_name`](crate::api::process::profiler_set_process_name)), and the first `%t`
 /// for its type. Of name and type, at most 32 characters are used, and what is neither a letter nor a
-/// digit nor one of `-_.+` becomes `_`. The ending selects the format. The
+/// digit nor one of `-_+` becomes `_`. The ending selects the format. The
 /// profile is that of the running session, or else of the last
 /// [`ProfilerSession`](crate::api::session::ProfilerSession) that ended since [`profiler_init`]. A
 /// line on standard error names the file or the error. State-change callbacks are called only if

@@ -6,7 +6,7 @@
 //! sockets are open for reading, too.
 
 use std::io::{self, IsTerminal};
-use std::os::fd::{BorrowedFd, IntoRawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
@@ -35,8 +35,7 @@ pub(crate) fn note_standard_streams() {
 }
 
 /// Opens `/dev/null` for each standard stream that is closed, as Rust's runtime does a little later:
-/// otherwise the next file that is opened would become the stream. Called while the process has only
-/// one thread.
+/// otherwise the next file that is opened would become the stream. Called before `main`.
 pub(crate) fn open_missing_standard_streams() {
     for stream in libc::STDIN_FILENO..=libc::STDERR_FILENO {
         // SAFETY: a system call with this number fails if nothing is open there.
@@ -44,8 +43,11 @@ pub(crate) fn open_missing_standard_streams() {
         if fcntl(descriptor, FcntlArg::F_GETFD) != Err(Errno::EBADF) {
             continue;
         }
-        // The kernel gives out the lowest number that is free, which is this one.
-        if let Ok(null) = open("/dev/null", OFlag::O_RDWR, Mode::empty()) {
+        // The kernel gives out the lowest number that is free, which is this one, unless a library has
+        // started a thread that opens a file at the same moment.
+        if let Ok(null) = open("/dev/null", OFlag::O_RDWR, Mode::empty())
+            && null.as_raw_fd() == stream
+        {
             let _ = null.into_raw_fd();
         }
     }

@@ -31,6 +31,8 @@ use crate::util::{PsCell, PsLock, is_any_lock_held_on_current_thread};
 struct Server {
     process: ProcessId,
     thread: ProfilerThread,
+    /// Whether signals that end the process are handled, too.
+    takes_signals: bool,
 }
 
 /// The current server. A thread that changes it also holds the life-cycle lock.
@@ -55,10 +57,19 @@ pub(crate) fn save_at_exit(path: &Path) -> Result<(), StartError> {
 /// # Errors
 /// [`StartError::System`] if the operating system refuses a thread or a handler.
 pub(crate) fn watch_ends_if_asked() -> Result<(), StartError> {
-    if environment::uses_profile_at_shutdown() {
-        watch_ends()?;
+    match environment::uses_profile_at_shutdown() {
+        true => watch_ends(true),
+        false => Ok(()),
     }
-    Ok(())
+}
+
+/// As [`watch_ends_if_asked`], before `main`. Leaves the signals alone until the application initializes
+/// the profiler: it may install a handler only where it finds none.
+pub(crate) fn watch_ends_early_if_asked() -> Result<(), StartError> {
+    match environment::uses_profile_at_shutdown() {
+        true => watch_ends(false),
+        false => Ok(()),
+    }
 }
 
 /// Makes a normal end of the process say that a session was left running.
@@ -66,21 +77,22 @@ pub(crate) fn watch_exit() {
     install_exit_handler(at_exit);
 }
 
-fn watch_ends() -> Result<(), StartError> {
+fn watch_ends(takes_signals: bool) -> Result<(), StartError> {
     watch_exit();
     // Without a lock: it may wait for the loader.
     prepare_control_signals();
     let _guard = LIFE_CYCLE.lock();
     let process = current_process_id();
-    let is_watched = {
-        let lock = PsLock::acquire();
-        SERVER
-            .get(&lock)
-            .as_ref()
-            .is_some_and(|server| server.process == process)
+    let took_signals = {
+        let mut lock = PsLock::acquire();
+        let server = SERVER.get_mut(&mut lock).as_mut();
+        let running = server.filter(|server| server.process == process);
+        running.map(|server| std::mem::replace(&mut server.takes_signals, true))
     };
-    if is_watched {
-        return Ok(());
+    match took_signals {
+        Some(true) => return Ok(()),
+        Some(false) => return take_end_signals(),
+        None => {}
     }
     open_gate();
     let thread = with_signals_blocked(|| spawn_profiler_thread(c"ProfilerExit", serve)).map_err(
@@ -92,11 +104,18 @@ fn watch_ends() -> Result<(), StartError> {
             }
         },
     )?;
-    let server = Server { process, thread };
+    let server = Server {
+        process,
+        thread,
+        takes_signals,
+    };
     let stale = SERVER.get_mut(&mut PsLock::acquire()).replace(server);
     // Leaked: it belongs to the parent process, and its thread does not exist here.
     std::mem::forget(stale);
-    take_end_signals()
+    match takes_signals {
+        true => take_end_signals(),
+        false => Ok(()),
+    }
 }
 
 /// Restores the signals' default actions, and ends the server. A signal that has arrived before ends

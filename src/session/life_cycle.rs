@@ -8,13 +8,14 @@ use std::time::Duration;
 use crate::platform::{current_process_id, is_main_thread};
 use crate::session::callbacks::notify;
 use crate::session::ends::{
-    save_at_exit, save_once, stop_watching_ends, watch_ends_if_asked, watch_exit,
+    save_at_exit, save_once, stop_watching_ends, watch_ends_early_if_asked, watch_ends_if_asked,
+    watch_exit,
 };
 use crate::session::env::{StartUp, env_notices, environment};
 use crate::session::notices;
 use crate::session::running::{LIFE_CYCLE, running_generation, running_session};
 use crate::session::save::expand_path;
-use crate::session::shutdown_file::claim;
+use crate::session::shutdown_file::{claim, is_claimed};
 use crate::session::signals::{control_by_default_signals, control_by_signals, end_control};
 use crate::session::snapshot::{FrozenProfile, freeze, keep_for_shutdown};
 use crate::session::start_stop::{
@@ -57,9 +58,7 @@ pub(crate) fn init_with_end(file: Option<&Path>, reports: bool) {
         Some(path) => save_at_exit(path),
         None => watch_ends_if_asked(),
     };
-    if let Err(error) = watched {
-        notices::notify(&error.to_string());
-    }
+    report(watched);
 }
 
 /// The process that a constructor has initialized before `main`, until `profiler_init` takes that
@@ -77,12 +76,13 @@ pub(crate) fn init_early() {
         INITIALIZED_EARLY_IN.store(process, Ordering::Release);
         let session = apply_variables().map_or(0, Generation::to_number);
         EARLY_SESSION.store(session, Ordering::Relaxed);
-        prepare_end();
+        report(watch_ends_early_if_asked());
+        control_if_asked();
     }
 }
 
-/// Initializes the profiler, or takes it over from [`init_early`]. Returns false if one of them was
-/// done before.
+/// Initializes the profiler, or takes it over from [`init_early`]. Returns false if the application has
+/// initialized it before in this process.
 fn init_once() -> bool {
     if is_any_lock_held_on_current_thread() {
         return false;
@@ -106,15 +106,12 @@ fn init_once() -> bool {
 }
 
 /// Goes on with the session, if any, that [`init_early`] has begun. Only now is it known which file
-/// the application asks for in code, if the variables name none.
+/// the application asks for: it may have done so in code, or set a variable.
 fn take_over() {
     env_notices::notify_if_unsaved();
-    if environment::has_shutdown_variable() {
-        // The report may have been asked for in code.
-        watch_ends_or_notify();
-        return;
-    }
-    if let Some(path) = environment::shutdown_path() {
+    if let Some(path) = environment::shutdown_path()
+        && !is_claimed(&path)
+    {
         claim(&path);
     }
     prepare_end();
@@ -161,16 +158,18 @@ fn prepare_end() {
         }
         env_notices::notify_if_not_savable(&expand_path(&path));
     }
-    watch_ends_or_notify();
-    if environment::wants_signals()
-        && let Err(error) = control_by_default_signals()
-    {
-        notices::notify(&error.to_string());
+    report(watch_ends_if_asked());
+    control_if_asked();
+}
+
+fn control_if_asked() {
+    if environment::wants_signals() {
+        report(control_by_default_signals());
     }
 }
 
-fn watch_ends_or_notify() {
-    if let Err(error) = watch_ends_if_asked() {
+fn report(result: Result<(), StartError>) {
+    if let Err(error) = result {
         notices::notify(&error.to_string());
     }
 }

@@ -9,6 +9,7 @@
 //! If the process has no free descriptor, a thread with a descriptor table of its own writes the
 //! file. The calling thread still generates the text, because that may run code of the application.
 
+use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -27,23 +28,23 @@ const MAX_NAME_CHARS: usize = 32;
 /// Writes the text of a profile. Called at most once.
 type WriteText<'a> = &'a mut dyn FnMut(&mut dyn Write) -> io::Result<()>;
 
-/// Replaces the first `%p` with the process id, the first `%n` with the process's name, and the first
-/// `%t` with its type.
+/// Replaces the first `%p` with the process id and, in the name of the file, the first `%n` with the
+/// process's name and the first `%t` with its type.
 pub(crate) fn expand_path(path: &Path) -> PathBuf {
-    match path.to_str() {
-        Some(text) => expand_file_name(text).into(),
-        None => path.to_owned(),
+    let Some(text) = path.to_str() else {
+        return path.to_owned();
+    };
+    let process = current_process_id().to_number().to_string();
+    let path = PathBuf::from(text.replacen("%p", &process, 1));
+    let name = path.file_name().and_then(OsStr::to_str);
+    let is_named = |name: &&str| ["%n", "%t"].iter().any(|part| name.contains(part));
+    match name.filter(is_named) {
+        Some(file) => {
+            let (process_type, name) = CorePs::process_type_and_name();
+            path.with_file_name(expand_name(file, &name, &process_type))
+        }
+        None => path,
     }
-}
-
-/// As [`expand_path`], for a text.
-pub(crate) fn expand_file_name(text: &str) -> String {
-    let expanded = text.replacen("%p", &current_process_id().to_number().to_string(), 1);
-    if !["%n", "%t"].iter().any(|part| expanded.contains(part)) {
-        return expanded;
-    }
-    let (process_type, name) = CorePs::process_type_and_name();
-    expand_name(&expanded, &name, &process_type)
 }
 
 /// Replaces `%n` and `%t` from left to right, so that a name may contain them.
@@ -75,7 +76,7 @@ fn expand_name(text: &str, name: &str, process_type: &str) -> String {
 
 /// Replaces a character that would begin a folder, or that a shell or a terminal treats specially.
 fn as_part_of_file_name(character: char) -> char {
-    match character.is_alphanumeric() || "-_.+".contains(character) {
+    match character.is_alphanumeric() || "-_+".contains(character) {
         true => character,
         false => '_',
     }
@@ -309,7 +310,7 @@ fn compress(_: &mut dyn Write, _: impl FnOnce(&mut dyn Write) -> io::Result<()>)
     ))
 }
 
-#[cfg(all(test, feature = "gzip"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -323,6 +324,7 @@ mod tests {
         assert_eq!(expand_name("%n", &long, "").chars().count(), MAX_NAME_CHARS);
     }
 
+    #[cfg(feature = "gzip")]
     #[test]
     fn compress_does_not_write_after_a_failure() {
         struct Full(usize);

@@ -70,6 +70,13 @@ pub(crate) fn claim(path: &Path) {
     *CLAIM.get_mut(&mut PsLock::acquire()) = Some(claim);
 }
 
+/// Returns whether this process has claimed this path.
+pub(crate) fn is_claimed(path: &Path) -> bool {
+    let process = current_process_id().to_number();
+    let claim = CLAIM.get(&PsLock::acquire()).clone();
+    claim.is_some_and(|claim| claim.path == path && claim.process == process)
+}
+
 /// Returns the parent process, if this one is the child of its fork and the file was the parent's.
 fn forking_owner(path: &Path) -> Option<i32> {
     let claim = CLAIM.get(&PsLock::acquire()).clone()?;
@@ -124,10 +131,20 @@ fn reason_to_step_aside(claim: &Claim, path: &Path) -> Option<String> {
     let process = current_process_id().to_number();
     let forked = (claim.process != process).then_some(claim.process);
     if let Some(owner) = claim.owner.or(forked) {
+        // The name or the type of this process may tell the files apart, but its siblings may have
+        // the same.
+        let reason = match claim.file == path {
+            true => format!(
+                "because {} belongs to process {owner}, which started this one",
+                path.display()
+            ),
+            false => format!(
+                "because process {owner}, which started this one, may have started others of this \
+                 name and type"
+            ),
+        };
         return Some(format!(
-            "because {} belongs to process {owner}, which started this one; a %p in the name \
-             stands for the process id",
-            path.display()
+            "{reason}; a %p in the name stands for the process id"
         ));
     }
     let content = content_of(path);

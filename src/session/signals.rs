@@ -21,7 +21,7 @@ use crate::session::control_state::{CONTROL, ControlConfig, ControlShared, Runni
 use crate::session::env::environment;
 use crate::session::notices;
 use crate::session::running::{LIFE_CYCLE, reentrancy_error, running_generation};
-use crate::session::save::expand_file_name;
+use crate::session::save::expand_path;
 use crate::session::snapshot::freeze;
 use crate::session::start_stop::{ensure_core, start_if_inactive, stop_generation};
 use crate::types::{ControlSignals, StartError, StartParams, signal_name};
@@ -243,7 +243,7 @@ impl ControlShared {
     /// Returns the path of the profile, and the signals that start and stop.
     fn destination(&self) -> (PathBuf, [ControlSignal; 2]) {
         let ControlConfig { signals, folder } = self.config();
-        (folder.join(expand_file_name("profile_%t_%p.json")), signals)
+        (expand_path(&folder.join("profile_%t_%p.json")), signals)
     }
 }
 

@@ -30,15 +30,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn executable_contains_its_own_functions_but_not_the_c_librarys() {
-        let own = executable_contains_its_own_functions_but_not_the_c_librarys as fn() as usize;
+    fn executable_contains_its_own_functions_but_not_the_libraries() {
+        let own = executable_contains_its_own_functions_but_not_the_libraries as fn() as usize;
         assert!(is_in_executable(own));
         let local = 0u8;
         assert!(!is_in_executable((&raw const local).addr()));
-        if cfg!(not(target_feature = "crt-static")) {
-            assert!(!is_in_executable(
-                libc::getpid as unsafe extern "C" fn() -> i32 as usize
-            ));
+        let mut starts = Vec::new();
+        visit_modules(&mut |entry| {
+            let mut headers = entry.headers.iter();
+            let loaded = headers.find(|header| header.p_type == libc::PT_LOAD);
+            starts.extend(loaded.map(|header| entry.info.dlpi_addr.wrapping_add(header.p_vaddr)));
+            ControlFlow::Continue(())
+        });
+        assert!(is_in_executable(starts[0] as usize));
+        let libraries = &starts[1..];
+        assert!(cfg!(target_feature = "crt-static") || !libraries.is_empty());
+        for &start in libraries {
+            assert!(!is_in_executable(start as usize));
         }
     }
 }

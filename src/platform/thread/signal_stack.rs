@@ -109,8 +109,8 @@ impl SignalStack {
 
 /// Gives the calling thread, which is the main one, a signal stack for good, unless it has one.
 ///
-/// For a program whose standard library has not begun. That keeps a stack which it finds, and
-/// reports the overflow of the thread's own stack on it.
+/// For a program whose standard library has not begun. The standard library keeps a stack that it
+/// finds, and reports the overflow of the thread's own stack on it.
 pub(crate) fn install_lasting_signal_stack() {
     let has_none = matches!(current(), Ok(Before(None)));
     // Larger than the smallest one, so that `install_if_needed` keeps it, too.

@@ -59,8 +59,8 @@ pub(crate) fn notify_unregistered_main_thread() {
 /// Warns that the application has dropped the session that the variables started before `main`.
 pub(crate) fn notify_early_session_dropped() {
     notices::notify(
-        "cannot keep what was recorded before main: the program started another session, expected \
-         profiler_ensure_started with the same settings",
+        "the program has started another session, which drops what was recorded since before main; \
+         profiler_ensure_started with the same settings keeps it",
     );
 }
 

@@ -114,7 +114,7 @@ variables! {
         as profile_TYPE_PID.json, with the type of the process, and stops the profiler." None;
     UPLOAD_DIR "MOZ_UPLOAD_DIR" "a folder's path"
         "The folder where SIGUSR2 saves the profile. Default: the folder that was current when \
-        profiler_init was called." None;
+        profiler_init was called, or at a start before main." None;
 }
 
 /// Variables of Gecko that have no effect here, but are not reported as mistakes.

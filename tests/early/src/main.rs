@@ -7,9 +7,13 @@ use std::ffi::{CStr, CString};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use common::{AFTER_END, BEFORE_MAIN, ENOUGH, FILE, IN_MAIN, NO_BASE, ROLE, Read, TOO_EARLY};
 use gekkota::{AutoProfilerInit, ProfilerTime, profiler_is_active};
+
+/// Time after which work without samples fails.
+const MAX_WORK: Duration = Duration::from_secs(120);
 
 gekkota::early_start!();
 
@@ -61,6 +65,15 @@ fn work_in_main() {
     black_box(line!());
 }
 
+/// Sets the flag when it is dropped.
+struct Ends(Arc<AtomicBool>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Works until another thread has seen that the running session has enough samples of the work. This
 /// thread only works: the C library may have no unwind information.
 fn work_until_sampled() {
@@ -69,9 +82,13 @@ fn work_until_sampled() {
     let counter = std::thread::spawn({
         let (started, is_sampled) = (Arc::clone(&started), Arc::clone(&is_sampled));
         move || {
+            // The work ends even if this thread panics.
+            let _ends = Ends(is_sampled);
             let start = *started.wait();
-            while Read::since(Some(start)).sample_times().len() < ENOUGH {}
-            is_sampled.store(true, Ordering::Relaxed);
+            let end = Instant::now() + MAX_WORK;
+            while Read::since(Some(start)).sample_times().len() < ENOUGH {
+                assert!(Instant::now() < end, "there are not enough samples");
+            }
         }
     });
     started.get_or_init(ProfilerTime::now);
@@ -101,6 +118,18 @@ fn main() {
     println!("active at the beginning of main: {was_active}");
     match role().as_str() {
         "hand-over" => hand_over(),
+        "handlers" => {
+            // SAFETY: reads an action into a local, for which zeros are valid.
+            let is_free = |signal| unsafe {
+                let mut action: libc::sigaction = std::mem::zeroed();
+                assert_eq!(libc::sigaction(signal, std::ptr::null(), &mut action), 0);
+                action.sa_sigaction == libc::SIG_DFL
+            };
+            let are_free = || [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].map(is_free);
+            println!("free before profiler_init: {:?}", are_free());
+            let _profiler = AutoProfilerInit::new();
+            println!("free after profiler_init: {:?}", are_free());
+        }
         "no init" => {
             std::env::set_current_dir("/").expect("a folder");
             mark(IN_MAIN);

@@ -87,12 +87,17 @@ fn watch_ends(takes_signals: bool) -> Result<(), StartError> {
         let mut lock = PsLock::acquire();
         let server = SERVER.get_mut(&mut lock).as_mut();
         let running = server.filter(|server| server.process == process);
-        running.map(|server| std::mem::replace(&mut server.takes_signals, true))
+        running.map(|server| {
+            let took = server.takes_signals;
+            server.takes_signals |= takes_signals;
+            took
+        })
     };
-    match took_signals {
-        Some(true) => return Ok(()),
-        Some(false) => return take_end_signals(),
-        None => {}
+    if let Some(took_signals) = took_signals {
+        return match takes_signals && !took_signals {
+            true => take_end_signals(),
+            false => Ok(()),
+        };
     }
     open_gate();
     let thread = with_signals_blocked(|| spawn_profiler_thread(c"ProfilerExit", serve)).map_err(

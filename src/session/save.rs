@@ -92,8 +92,8 @@ fn failed(path: &Path, action: &'static str, error: io::Error) -> SaveError {
 
 /// Creates the file with the output of `write`, and returns its absolute path.
 ///
-/// Expands the path ([`expand_path`]). Follows symbolic links, except for those that another user may have
-/// planted. Compresses the file if its name ends in `.gz`.
+/// Expands the path ([`expand_path`]). Follows symbolic links, except for those that another user may
+/// have planted. Compresses the file if its name ends in `.gz`.
 pub(crate) fn save_profile(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,

@@ -7,7 +7,7 @@
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -243,8 +243,13 @@ impl ControlShared {
     /// Returns the path of the profile, and the signals that start and stop.
     fn destination(&self) -> (PathBuf, [ControlSignal; 2]) {
         let ControlConfig { signals, folder } = self.config();
-        (expand_path(&folder.join("profile_%t_%p.json")), signals)
+        (file_in(&folder), signals)
     }
+}
+
+/// Returns the file for a profile in this folder, whose own name is not expanded.
+fn file_in(folder: &Path) -> PathBuf {
+    folder.join(expand_path(Path::new("profile_%t_%p.json")))
 }
 
 fn start(control: &ControlShared) {
@@ -285,5 +290,17 @@ fn save_and_stop(control: &ControlShared) {
             ));
         }
         Err(error) => notices::notify(&format!("{error}; profiling continues")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folder_of_profiles_is_not_expanded() {
+        let file = file_in(Path::new("/a%p/%t%n"));
+        let name = format!("profile_default_{}.json", std::process::id());
+        assert_eq!(file, Path::new("/a%p/%t%n").join(name));
     }
 }

@@ -2,12 +2,13 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::time::Duration;
 
 use crate::api::backend;
 use crate::export::{ExportOptions, Format, SampleWeight};
 use crate::types::{
-    DEFAULT_MAX_ROWS, DEFAULT_NAME_CACHE_BYTES, NameOptions, ProfilerTime, SaveError, StreamError,
-    Symbolicate,
+    DEFAULT_CHILD_TIMEOUT, DEFAULT_MAX_ROWS, DEFAULT_NAME_CACHE_BYTES, NameOptions, ProfilerTime,
+    SaveError, StreamError, Symbolicate,
 };
 use crate::util::SharedProgress;
 
@@ -43,6 +44,8 @@ pub struct SnapshotOptions {
     pub source_bytes: usize,
     /// Whether the outermost frames of Rust's and Tokio's runtimes are left out.
     pub fold_runtime: bool,
+    /// The time without progress after which a running child process is left out.
+    pub child_timeout: Duration,
 }
 
 impl Default for SnapshotOptions {
@@ -58,6 +61,7 @@ impl Default for SnapshotOptions {
             weight: SampleWeight::Samples,
             source_bytes: 0,
             fold_runtime: false,
+            child_timeout: DEFAULT_CHILD_TIMEOUT,
         }
     }
 }
@@ -71,8 +75,8 @@ impl SnapshotOptions {
     }
 
     /// Leaves out data from before this time: samples, markers that ended earlier, counter values,
-    /// pauses, and threads that ended earlier and have no other data. Profiles of children stay
-    /// complete.
+    /// pauses, and threads that ended earlier and have no other data. The same holds for children
+    /// that run. Profiles of children that have exited stay complete.
     ///
     /// `meta.contentEarliestTime` then contains this time, or the time of the snapshot if that is
     /// earlier. A time before the session's start, or before the limit of
@@ -178,6 +182,18 @@ impl SnapshotOptions {
         self
     }
 
+    /// Sets after which time without progress a running child process is left out. Default: 1 s.
+    ///
+    /// All children of the session write their profiles at the same time as this process. A child
+    /// that is stopped by a signal, for example, makes no progress. `profileGatheringLog` in the
+    /// profile names it.
+    #[must_use]
+    #[doc(alias = "child.timeout_s")]
+    pub fn child_timeout(mut self, timeout: Duration) -> Self {
+        self.child_timeout = timeout;
+        self
+    }
+
     /// Returns the options with which a format is written by default.
     pub(super) fn usual_for(format: Option<Format>) -> Self {
         let usual = format.map(ExportOptions::usual_for).unwrap_or_default();
@@ -195,7 +211,8 @@ impl SnapshotOptions {
             max_threads: self.symbolication_threads,
         };
         let progress = self.progress.as_ref();
-        let stream = backend::StreamOptions::new(names, self.since, self.max_rows, progress);
+        let stream = backend::StreamOptions::new(names, self.since, self.max_rows, progress)
+            .child_timeout(self.child_timeout);
         let export = ExportOptions {
             thread: self.thread.clone(),
             weight: self.weight,

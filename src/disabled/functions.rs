@@ -62,6 +62,10 @@ impl StreamOptions {
         }
         Self
     }
+
+    pub(crate) fn child_timeout(self, _: Duration) -> Self {
+        self
+    }
 }
 
 /// The options that the API makes. No profile is ever written with them.

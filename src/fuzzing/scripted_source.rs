@@ -52,6 +52,8 @@ pub(crate) fn scripted_source(buffer: BufferSnapshot, kept_ns: Option<u64>) -> P
         etld1: None,
         pages: Vec::new(),
         exit_profiles: Vec::new(),
+        children: None,
+        children_times: None,
         process_start: ProcessStart {
             monotonic: PROCESS_START,
             epoch_ms: 1.7e12,

@@ -216,6 +216,11 @@ impl<'a> JsonWriter<'a> {
         self.put(value.as_ref());
     }
 
+    /// Continues the value that [`Self::splice`] has begun.
+    pub(crate) fn splice_more(&mut self, part: impl AsRef<[u8]>) {
+        self.put(part.as_ref());
+    }
+
     /// Writes the name of a property. The next value belongs to it.
     pub(crate) fn key(&mut self, key: &str) -> &mut Self {
         self.string(key);

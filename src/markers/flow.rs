@@ -1,5 +1,7 @@
 //! Flow ids, which link markers of any threads.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use crate::types::serde_as_inner;
 
 /// The id of a flow, which links markers.
@@ -10,13 +12,27 @@ use crate::types::serde_as_inner;
 /// markers by a search for the id.
 ///
 /// The application chooses the id, usually the address of the object that flows. As in Mozilla's
-/// crate, the id is used unchanged: if several processes share one profile, they must choose
-/// distinct ids.
+/// crate, a number is used unchanged: if several processes share one profile, and their flows are
+/// not the same, they must choose distinct numbers. So is an address, with one exception. In a child
+/// process that belongs to its parent's session, an address is combined with the process id,
+/// because another process may have another object at the same address.
 #[doc(alias = "Flow")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FlowId(u64);
 
 serde_as_inner!(FlowId(u64));
+
+/// Makes addresses of this process distinct from those of other processes in the same profile.
+static SCOPE: AtomicU64 = AtomicU64::new(0);
+
+/// Makes the flow ids of addresses distinct from those of other processes. `process` is the id of
+/// this process.
+#[cfg(has_profiler)]
+pub(crate) fn scope_addresses_to_process(process: u32) {
+    // An odd factor: distinct processes have distinct products, spread over all bits.
+    const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+    SCOPE.store(u64::from(process).wrapping_mul(SPREAD), Ordering::Relaxed);
+}
 
 impl FlowId {
     /// Returns the id as 16 hexadecimal digits, the form used in a profile.
@@ -33,7 +49,8 @@ impl From<u64> for FlowId {
 
 impl<T> From<*const T> for FlowId {
     fn from(pointer: *const T) -> Self {
-        Self(pointer.cast::<()>().addr() as u64)
+        let address = pointer.cast::<()>().addr() as u64;
+        Self(address ^ SCOPE.load(Ordering::Relaxed))
     }
 }
 

@@ -42,6 +42,8 @@ pub(crate) use codec::{
     NewPayload, NoPayload, PayloadFailure, PropertyWriter, TextPayload, TypedPayload,
 };
 pub use flow::FlowId;
+#[cfg(has_profiler)]
+pub(crate) use flow::scope_addresses_to_process;
 pub use json_writer::JSONWriter;
 #[cfg(has_profiler)]
 pub(crate) use json_writer::{PropertySink, PropertyValue};

@@ -90,7 +90,7 @@ pub(crate) use modules::{
     list_modules, module_changes, prepare_to_wait_as_loader_call, watch_loader_calls,
 };
 pub(crate) use output::{
-    ExistingFile, SpecialFile, TemporaryFile, follow_links, remove_stale_files,
+    ExistingFile, SpecialFile, SpoolFile, TemporaryFile, follow_links, remove_stale_files,
 };
 pub(crate) use pinned_library::pin_own_library;
 pub(crate) use power::{EnergyCounter, EnergyDomain, find_energy_counters};

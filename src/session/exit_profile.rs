@@ -1,150 +1,167 @@
-//! Validates the profile of a child process, and splits it into the profiles of its processes.
+//! Validates the profile of a child process, and finds the profiles of its processes in it.
 //!
-//! The text comes from another process, so nothing about it is certain. It is parsed once, with a
-//! bounded number of nested calls, and its length is bounded.
+//! The text comes from another process, so nothing about it is certain. It is parsed once, and each
+//! list of processes within it once more, with a bounded number of nested calls. Its length is
+//! bounded, too.
 
 use std::fmt;
-use std::sync::Arc;
+use std::ops::Range;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::state::{ChildProfile, ChildText, ProcessPlace};
 use crate::types::{ExitProfileError, MAX_PROCESS_LEVELS};
 
 /// Maximum length of a profile, in bytes: browsers do not support longer strings, so the viewer
 /// could not open it.
 pub(crate) const MAX_BYTES: u64 = 1 << 30;
 
-/// Returns the profile of the child and those of its own child processes, recursively.
+/// Finds the profile of the child and those of its own child processes, recursively.
 ///
 /// The result is a flat list, because the viewer shows only one level of child processes.
-pub(crate) fn split_profile(text: &str) -> Result<Vec<Arc<str>>, ExitProfileError> {
+///
+/// # Errors
+/// [`ExitProfileError`] if the text is not a profile, or has too many levels of processes.
+pub(crate) fn child_profile(text: ChildText) -> Result<ChildProfile, ExitProfileError> {
     let mut split = Split::default();
-    let mut json = serde_json::Deserializer::from_str(text);
-    let process = Process {
-        split: &mut split,
-        level: 1,
-    };
-    let parsed = process.deserialize(&mut json).and_then(|()| json.end());
-    match (parsed, split.refusal) {
-        (Ok(()), _) => Ok(split.profiles),
-        (Err(_), Some(refusal)) => Err(refusal),
-        (Err(error), None) => Err(ExitProfileError::NotJson(error.to_string())),
-    }
+    let as_text =
+        std::str::from_utf8(&text).map_err(|error| ExitProfileError::NotJson(error.to_string()))?;
+    split.read_process(as_text, 0, 1)?;
+    Ok(ChildProfile::new(text, split.processes))
 }
 
 #[derive(Default)]
 struct Split {
-    profiles: Vec<Arc<str>>,
-    /// The reason to refuse text that is JSON.
-    refusal: Option<ExitProfileError>,
+    processes: Vec<ProcessPlace>,
 }
 
 impl Split {
-    /// Keeps the reason, and returns an error that ends the parser.
-    fn refuse<E: Error>(&mut self, refusal: ExitProfileError) -> E {
-        let error = E::custom(&refusal);
-        self.refusal = Some(refusal);
-        error
-    }
-}
-
-/// Reads the profile of one process.
-struct Process<'a> {
-    split: &'a mut Split,
-    level: usize,
-}
-
-impl<'de> DeserializeSeed<'de> for Process<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
-        if self.level > MAX_PROCESS_LEVELS {
-            return Err(self.split.refuse(ExitProfileError::TooDeep {
+    /// Reads the profile of a process, which is `text` and begins at `at` in the whole text. A process
+    /// precedes its children.
+    fn read_process(
+        &mut self,
+        text: &str,
+        at: usize,
+        level: usize,
+    ) -> Result<(), ExitProfileError> {
+        if level > MAX_PROCESS_LEVELS {
+            return Err(ExitProfileError::TooDeep {
                 max_levels: MAX_PROCESS_LEVELS,
-            }));
+            });
         }
-        json.deserialize_map(self)
+        let mut json = serde_json::Deserializer::from_str(text);
+        let members = json.deserialize_map(Members { text, at });
+        let members = members.and_then(|members| json.end().map(|()| members));
+        let members = members.map_err(|error| ExitProfileError::NotJson(error.to_string()))?;
+        for (lacks, is_there) in [("meta", members.has_meta), ("threads", members.has_threads)] {
+            if !is_there {
+                return Err(ExitProfileError::NotAProfile { lacks });
+            }
+        }
+        let (before, after) = (text.trim_start(), text.trim_end());
+        let object = at + text.len() - before.len()..at + after.len();
+        let places = members.lists.iter().map(|list| list.place.clone());
+        self.processes.push(ProcessPlace {
+            object,
+            lists: places.collect(),
+        });
+        for list in members.lists {
+            self.read_list(list, level + 1)?;
+        }
+        Ok(())
+    }
+
+    fn read_list(&mut self, list: List<'_>, level: usize) -> Result<(), ExitProfileError> {
+        let mut json = serde_json::Deserializer::from_str(list.text);
+        let read = Processes {
+            split: self,
+            list: &list,
+            level,
+            refusal: None,
+        };
+        json.deserialize_seq(read)
+            .map_err(|error| ExitProfileError::NotJson(error.to_string()))?
     }
 }
 
-impl<'de> Visitor<'de> for Process<'_> {
-    type Value = ();
+/// Returns where `part`, which is borrowed from `text`, lies in the whole text.
+fn place_of(part: &str, text: &str, at: usize) -> Range<usize> {
+    let start = at + (part.as_ptr().addr() - text.as_ptr().addr());
+    start..start + part.len()
+}
+
+/// A list of child processes.
+struct List<'de> {
+    text: &'de str,
+    place: Range<usize>,
+}
+
+/// What is known of the members of a process's profile.
+#[derive(Default)]
+struct KnownMembers<'de> {
+    has_meta: bool,
+    has_threads: bool,
+    lists: Vec<List<'de>>,
+}
+
+/// Reads the members of a process's profile.
+struct Members<'de> {
+    text: &'de str,
+    at: usize,
+}
+
+impl<'de> Visitor<'de> for Members<'de> {
+    type Value = KnownMembers<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a profile, which is an object")
     }
 
-    /// Copies the members, except for the list of processes: it becomes an empty list, and the
-    /// processes become profiles of their own.
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
-        let Self { split, level } = self;
-        // A process precedes its children. The text is known only after them.
-        let own = split.profiles.len();
-        split.profiles.push(Arc::from(""));
-        let mut text = String::from("{");
-        let (mut has_meta, mut has_threads) = (false, false);
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
+        let mut known = KnownMembers::default();
         while let Some(name) = members.next_key::<String>()? {
-            if text.len() > 1 {
-                text.push(',');
-            }
-            text += &serde_json::to_string(&name).map_err(A::Error::custom)?;
-            text.push(':');
-            if name == "processes" {
-                members.next_value_seed(Processes {
-                    split: &mut *split,
-                    level: level + 1,
-                })?;
-                text += "[]";
-                continue;
-            }
-            let value = members.next_value::<&RawValue>()?.get();
+            let value = members.next_value::<&'de RawValue>()?.get();
             match name.as_str() {
-                "meta" => has_meta = value.starts_with('{'),
-                "threads" => has_threads = value.starts_with('['),
+                "meta" => known.has_meta = value.starts_with('{'),
+                "threads" => known.has_threads = value.starts_with('['),
+                "processes" if value.starts_with('[') => known.lists.push(List {
+                    text: value,
+                    place: place_of(value, self.text, self.at),
+                }),
+                "processes" => return Err(A::Error::custom("got no list in \"processes\"")),
                 _ => {}
             }
-            text += value;
         }
-        text.push('}');
-        for (lacks, is_there) in [("meta", has_meta), ("threads", has_threads)] {
-            if !is_there {
-                return Err(split.refuse(ExitProfileError::NotAProfile { lacks }));
-            }
-        }
-        split.profiles[own] = text.into();
-        Ok(())
+        Ok(known)
     }
 }
 
 /// Reads the list of a process's child processes.
-struct Processes<'a> {
+struct Processes<'a, 'de> {
     split: &'a mut Split,
+    list: &'a List<'de>,
     level: usize,
+    /// The reason to refuse text that is JSON.
+    refusal: Option<ExitProfileError>,
 }
 
-impl<'de> DeserializeSeed<'de> for Processes<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
-        json.deserialize_seq(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Processes<'_> {
-    type Value = ();
+impl<'de> Visitor<'de> for Processes<'_, 'de> {
+    type Value = Result<(), ExitProfileError>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a list of profiles")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut processes: A) -> Result<(), A::Error> {
-        let Self { split, level } = self;
-        while let Some(()) = processes.next_element_seed(Process {
-            split: &mut *split,
-            level,
-        })? {}
-        Ok(())
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut processes: A) -> Result<Self::Value, A::Error> {
+        while let Some(process) = processes.next_element::<&'de RawValue>()? {
+            if self.refusal.is_none() {
+                let text = process.get();
+                let at = place_of(text, self.list.text, self.list.place.start).start;
+                self.refusal = self.split.read_process(text, at, self.level).err();
+            }
+        }
+        Ok(self.refusal.map_or(Ok(()), Err))
     }
 }
 
@@ -152,13 +169,24 @@ impl<'de> Visitor<'de> for Processes<'_> {
 mod tests {
     use super::*;
 
+    fn read(text: &str) -> Result<ChildProfile, ExitProfileError> {
+        child_profile(ChildText::Memory(text.to_owned()))
+    }
+
     fn error_of(text: &str) -> String {
-        split_profile(text).unwrap_err().to_string()
+        read(text).unwrap_err().to_string()
     }
 
     fn parts(text: &str) -> Vec<String> {
-        let parts = split_profile(text).expect("a profile");
-        parts.iter().map(ToString::to_string).collect()
+        let profile = read(text).expect("a profile");
+        let mut parts: Vec<Vec<u8>> = Vec::new();
+        profile.for_each_piece(|begins, piece| match parts.last_mut() {
+            Some(part) if !begins => part.extend(piece),
+            _ => parts.push(piece.to_vec()),
+        });
+        assert_eq!(parts.len(), profile.processes());
+        let text = |part| String::from_utf8(part).expect("UTF-8");
+        parts.into_iter().map(text).collect()
     }
 
     fn profile(name: &str, processes: &str) -> String {
@@ -166,12 +194,9 @@ mod tests {
     }
 
     #[test]
-    fn split_profile_flattens_children() {
-        let plain = r#" {"meta": {}, "threads": [ ], "\"x\n\"": null} "#;
-        assert_eq!(
-            parts(plain),
-            [r#"{"meta":{},"threads":[ ],"\"x\n\"":null}"#]
-        );
+    fn child_profile_flattens_children() {
+        let plain = r#"{"meta": {}, "threads": [ ], "\"x\n\"": null}"#;
+        assert_eq!(parts(&format!(" {plain}\n")), [plain]);
         let inner = [profile("b", &profile("c", "")), profile("d", "")].join(", ");
         assert_eq!(
             parts(&profile("a", &inner)),
@@ -180,7 +205,19 @@ mod tests {
     }
 
     #[test]
-    fn split_profile_rejects_other_text() {
+    fn each_of_several_lists_is_emptied() {
+        let twice = format!(
+            r#"{{"processes": [{}],"meta":{{}},"threads":[],"processes" :[ {} ]}}"#,
+            profile("a", ""),
+            profile("b", "")
+        );
+        let emptied = r#"{"processes": [],"meta":{},"threads":[],"processes" :[]}"#;
+        let [a, b] = ["a", "b"].map(|name| profile(name, ""));
+        assert_eq!(parts(&twice), [emptied, &a, &b]);
+    }
+
+    #[test]
+    fn child_profile_rejects_other_text() {
         assert!(error_of(&profile("a", r#"{"meta": 1}"#)).contains(r#"no "meta""#));
         assert!(error_of("\u{1f}\u{8b}").contains("uncompressed"));
         assert!(error_of(r#"{"meta": {}, "threads": [}"#).contains("line 1"));

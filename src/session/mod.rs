@@ -42,6 +42,7 @@ mod env;
 mod event_loops;
 mod event_watcher;
 mod exit_profile;
+mod family_slot;
 mod fork;
 mod lacking_features;
 mod last_profile;
@@ -71,6 +72,8 @@ pub(crate) use env::{env_vars_for_child_process, environment_docs};
 pub(crate) use event_loops::{
     EventToken, EventWatchToken, begin_event, end_event, unwatch_event_loop, watch_event_loop,
 };
+pub(crate) use exit_profile::child_profile;
+pub(crate) use family_slot::{FreezeChildren, set_freeze_children};
 pub(crate) use fork::ensure_fork_handlers;
 pub(crate) use life_cycle::{
     end_guarded_session, ensure_started, init, init_with_end, shutdown, shutdown_after, start,
@@ -79,8 +82,8 @@ pub(crate) use life_cycle::{
 pub(crate) use own_registration::register_if_recorded;
 pub(crate) use pause::{pause, pause_sampling, resume, resume_sampling};
 pub(crate) use process::{
-    clear_all_pages, received_exit_profile, register_page, set_process_name, set_process_type,
-    set_version, unregister_page,
+    clear_all_pages, keep_exit_profile, max_exit_profile_bytes, received_exit_profile,
+    register_page, set_process_name, set_process_type, set_version, unregister_page,
 };
 pub(crate) use read_profile::ReadProfile;
 pub(crate) use signals::control_by_signals;

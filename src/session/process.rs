@@ -2,16 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::session::exit_profile::{MAX_BYTES, split_profile};
+use crate::session::exit_profile::{MAX_BYTES, child_profile};
 use crate::session::start_stop::ensure_core;
-use crate::state::{ACTIVE_PS, CORE_PS, CorePs, KEPT_OVERHEAD_BYTES};
+use crate::state::{ACTIVE_PS, CORE_PS, ChildText, CorePs, KEPT_OVERHEAD_BYTES};
 use crate::stream::check_memory;
 use crate::types::{ExitProfileError, Page};
 use crate::util::{PsLock, is_any_lock_held_on_current_thread};
-
-/// Memory for splitting an exit profile, as a multiple of its size: a copy that doubles when it grows,
-/// and the final one.
-const SPLIT_FACTOR: usize = 4;
 
 /// Calls `body` with `CorePs`, creating it if necessary.
 fn with_core(body: impl FnOnce(&mut CorePs)) {
@@ -87,18 +83,27 @@ pub(crate) fn clear_all_pages() {
 }
 
 /// See `profiler_received_exit_profile`.
-pub(crate) fn received_exit_profile(profile: String) -> Result<(), ExitProfileError> {
+pub(crate) fn received_exit_profile(mut profile: String) -> Result<(), ExitProfileError> {
+    profile.shrink_to_fit();
+    keep_exit_profile(ChildText::Memory(profile))
+}
+
+/// Adds a child's profile to the running session, which keeps the text.
+///
+/// # Errors
+/// See `profiler_received_exit_profile`.
+pub(crate) fn keep_exit_profile(text: ChildText) -> Result<(), ExitProfileError> {
     if is_any_lock_held_on_current_thread() {
         return Err(ExitProfileError::Inactive);
     }
-    let bytes = profile.len() as u64;
+    let bytes = text.len() as u64;
     let max_bytes = max_exit_profile_bytes().ok_or(ExitProfileError::Inactive)?;
     if bytes > max_bytes {
         return Err(ExitProfileError::TooLarge { bytes, max_bytes });
     }
-    check_memory(profile.len() * SPLIT_FACTOR)
-        .map_err(|_| ExitProfileError::OutOfMemory { bytes })?;
-    let processes = split_profile(&profile)?;
+    // The parser copies names of members and strings with escapes, which may be long.
+    check_memory(text.len()).map_err(|_| ExitProfileError::OutOfMemory { bytes })?;
+    let profile = child_profile(text)?;
     // Dropped after the lock is released: the profiles may be long.
     let expired = {
         let lock = PsLock::acquire();
@@ -106,22 +111,20 @@ pub(crate) fn received_exit_profile(profile: String) -> Result<(), ExitProfileEr
             .get(&lock)
             .as_ref()
             .ok_or(ExitProfileError::Inactive)?;
-        let sizes = processes
-            .iter()
-            .map(|process| process.len() as u64 + KEPT_OVERHEAD_BYTES);
-        let (bytes, max_bytes) = (sizes.sum(), active.max_exit_profile_bytes());
+        let max_bytes = active.max_exit_profile_bytes();
+        let bytes = bytes + KEPT_OVERHEAD_BYTES;
         if bytes > max_bytes {
             return Err(ExitProfileError::TooLarge { bytes, max_bytes });
         }
         active.session.log.add("exit profile received");
-        active.keep_exit_profiles(processes, &lock)
+        active.keep_exit_profile(profile, &lock)
     };
     drop(expired);
     Ok(())
 }
 
 /// Returns the maximum size of an exit profile now, in bytes. Returns `None` without a session.
-fn max_exit_profile_bytes() -> Option<u64> {
+pub(crate) fn max_exit_profile_bytes() -> Option<u64> {
     let lock = PsLock::acquire();
     let active = ACTIVE_PS.get(&lock).as_ref()?;
     Some(active.max_exit_profile_bytes().min(MAX_BYTES))

@@ -12,16 +12,17 @@ use crate::export::{
     ExportOptions, Format, Look, ThreadSummary, add_child, summarize, write_profile,
 };
 use crate::model::ProfileModel;
-use crate::platform::{current_process_id, is_memory_available, monotonic_now};
+use crate::platform::{ProcessStart, current_process_id, is_memory_available, monotonic_now};
 use crate::session::callbacks::notify;
 use crate::session::env::env_notices;
+use crate::session::family_slot::freeze_children;
 use crate::session::notices::{self, notify_unnamed};
 use crate::session::read_profile::ReadProfile;
 use crate::session::running::running_session;
 use crate::session::save::{save_at, save_profile};
 use crate::session::shutdown_file::note_saved;
 use crate::session::write_options::{WriteOptions, default_options, default_options_for};
-use crate::state::{ACTIVE_PS, CORE_PS, Session, core_buffer};
+use crate::state::{ACTIVE_PS, CORE_PS, ChildProfile, Session, core_buffer};
 use crate::stream::{
     FoundProblems, OutOfMemory, ProfileSource, StreamOptions, build_model, check_memory,
     stream_gecko_json,
@@ -102,6 +103,8 @@ pub(crate) fn freeze_unnoticed(only: Option<Generation>) -> Option<FrozenProfile
                 .since(buffer_start, taken_at)
                 .cloned()
                 .collect(),
+            children: None,
+            children_times: None,
             process_start: core.process_start,
             threads: threads.all(),
             threads_complete_since: threads.complete_since(),
@@ -129,6 +132,7 @@ pub(crate) fn freeze_unnoticed(only: Option<Generation>) -> Option<FrozenProfile
     source.counters = known_counters(&source.session);
     source.modules = source.session.modules();
     source.generated_code = source.session.generated_code();
+    source.children = freeze_children(generation);
     Some(FrozenProfile { source })
 }
 
@@ -248,6 +252,22 @@ fn notify_of(found: &FoundProblems, is_last: bool) {
     }
 }
 
+/// Adds the profile of a child process, and of its own child processes. If it cannot be read to its
+/// end, adds the part before the error, and says so.
+fn add_to_model(model: &mut ProfileModel, child: &ChildProfile) -> io::Result<()> {
+    check_memory(CHILD_FACTOR * child.text().len())?;
+    let added = match std::str::from_utf8(child.text()) {
+        Ok(text) => add_child(model, text).map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    if let Err(error) = added {
+        notices::notify(&format!(
+            "the profile of a child process is incomplete: {error}"
+        ));
+    }
+    Ok(())
+}
+
 /// Notes a file that was saved: it may be the one for the last profile.
 fn noted(saved: Result<PathBuf, SaveError>) -> Result<PathBuf, SaveError> {
     if let Ok(path) = &saved {
@@ -263,6 +283,7 @@ impl FrozenProfile {
         self.source.counters.clear();
         self.source.pages.clear();
         self.source.exit_profiles.clear();
+        self.source.children = None;
         self
     }
 
@@ -308,16 +329,35 @@ impl FrozenProfile {
         options: &StreamOptions,
         progress: &ProgressLogger,
     ) -> io::Result<ProfileModel> {
-        let mut model = self.to_own_model(options, progress)?;
+        let request = options.gather_request(self.source.process_start);
+        let running = self.source.children.as_ref();
+        let mut gathering = running.map(|children| children.gather(&request));
+        let mut own = self.clone();
+        own.source.children_times = gathering.as_mut().and_then(|gathering| gathering.times());
+        let mut model = own.to_own_model(options, progress)?;
+        drop(own);
         for child in &self.source.exit_profiles {
-            check_memory(CHILD_FACTOR * child.len())?;
-            if let Err(error) = add_child(&mut model, child) {
-                notices::notify(&format!(
-                    "the profile of a child process is incomplete: {error}"
-                ));
+            add_to_model(&mut model, child)?;
+        }
+        if let Some(gathering) = &mut gathering {
+            while let Some(child) = gathering.next_profile() {
+                add_to_model(&mut model, &child)?;
+            }
+            for (_, event) in gathering.take_log().events {
+                notices::notify(&event);
             }
         }
         Ok(model)
+    }
+
+    /// Gives the times of the process their place on the timeline of another process, whose clock this
+    /// is. The kernel's record of a start has a resolution of 10 ms, and the wall clock may have been
+    /// set in between.
+    pub(crate) fn on_clock_of(mut self, parent: ProcessStart) -> Self {
+        let own = &mut self.source.process_start;
+        let later_ns = own.monotonic.0 as f64 - parent.monotonic.0 as f64;
+        own.epoch_ms = parent.epoch_ms + later_ns / 1e6;
+        self
     }
 
     /// Returns the model without the profiles of child processes.

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::platform::monotonic_now;
+use crate::state::child_profile::ChildProfile;
 use crate::state::core_buffer::core_buffer;
 use crate::state::expiring_list::ExpiringList;
 use crate::state::kept_shares::KeptKind;
@@ -31,7 +32,7 @@ pub(crate) struct ActivePs {
     /// Unregistered pages that the buffer may still refer to.
     pub(crate) ended_pages: RefCell<ExpiringList<Arc<Page>>>,
     /// Profiles of child processes that have exited.
-    pub(crate) exit_profiles: RefCell<ExpiringList<Arc<str>>>,
+    pub(crate) exit_profiles: RefCell<ExpiringList<ChildProfile>>,
     pub(crate) sampler: Box<dyn RunningSampler>,
 }
 
@@ -42,7 +43,7 @@ pub(crate) struct Expired {
     #[expect(dead_code, reason = "held for its drop")]
     threads: Vec<OffThreadRef>,
     pages: Vec<Arc<Page>>,
-    exit_profiles: Vec<Arc<str>>,
+    exit_profiles: Vec<ChildProfile>,
 }
 
 /// `None` while the profiler is not running.
@@ -177,28 +178,20 @@ impl ActivePs {
         self.exit_profiles.borrow().limits().max_bytes
     }
 
-    /// Keeps profiles of child processes that were just received. Returns the items that the
-    /// session drops for them.
+    /// Keeps the profile of a child process that was just received. Returns the items that the
+    /// session drops for it.
     #[must_use = "drop the data without holding a lock"]
-    pub(crate) fn keep_exit_profiles(
-        &self,
-        profiles: impl IntoIterator<Item = Arc<str>>,
-        lock: &PsLock,
-    ) -> Expired {
+    pub(crate) fn keep_exit_profile(&self, profile: ChildProfile, lock: &PsLock) -> Expired {
         let now = monotonic_now();
         let mut expired = self.take_expired(now, lock);
         let buffer_end = core_buffer().range().end;
         let mut kept = self.exit_profiles.borrow_mut();
-        for profile in profiles {
-            let bytes = profile.len() as u64;
-            let lost = kept.keep(profile, bytes, buffer_end, now);
-            SessionCounts::add(
-                &self.session.counts.dropped_exit_profiles,
-                lost.len() as u64,
-            );
-            expired.exit_profiles.extend(lost);
-        }
+        let bytes = profile.bytes();
+        let lost = kept.keep(profile, bytes, buffer_end, now);
         drop(kept);
+        let dropped = &self.session.counts.dropped_exit_profiles;
+        SessionCounts::add(dropped, lost.len() as u64);
+        expired.exit_profiles.extend(lost);
         self.report_kept_bytes();
         expired
     }

@@ -23,6 +23,7 @@
 
 mod active_ps;
 mod after_sampling;
+mod child_profile;
 pub(crate) mod core_buffer;
 mod core_ps;
 mod expiring_list;
@@ -40,6 +41,7 @@ mod state_callbacks;
 
 pub(crate) use active_ps::{ACTIVE_PS, ActivePs, REGISTRATION_HOOKS, RunningSampler, find_thread};
 pub(crate) use after_sampling::{UnservedCallbacks, disown_callbacks_in_child};
+pub(crate) use child_profile::{ChildProfile, ChildText, ProcessPlace};
 pub(crate) use core_buffer::{core_buffer, own_lane_index, prepare_own_lane, put_entry};
 pub(crate) use core_ps::{CORE_PS, CorePs};
 pub(crate) use expiring_list::OVERHEAD_BYTES as KEPT_OVERHEAD_BYTES;

@@ -21,12 +21,14 @@
 //! - A malformed entry is skipped and counted.
 //! - Every index that is written points into its table.
 //! - Before a step that takes much memory, the job asks for it (`memory.rs`).
+//! - The profiles of child processes are written from files, never held as a whole (`children.rs`).
 //!
 //! # Read next
 //! `decode/source.rs`, `write/options.rs`, `decode/chunk_stacks.rs`,
 //! `decode/streaming_context.rs`, `resolve/named_stacks.rs`, `resolve/resolved_thread.rs`,
 //! `write/profile.rs`.
 
+mod children;
 mod decode;
 mod memory;
 mod model;
@@ -34,6 +36,7 @@ mod resolve;
 mod schema;
 mod write;
 
+pub(crate) use children::{FrozenChildren, GatherRequest, Gathering, GatheringLog};
 pub(crate) use decode::ProfileSource;
 #[cfg(any(test, fuzzing))]
 pub(crate) use decode::{PlainSample, PlainSamples, RowEvent};

@@ -147,7 +147,7 @@ pub enum ExitProfileError {
         /// Maximum size, in bytes.
         max_bytes: u64,
     },
-    /// There is no memory for a copy of the profile.
+    /// There is no memory to read the profile.
     OutOfMemory {
         /// Size of the profile, in bytes.
         bytes: u64,
@@ -191,7 +191,7 @@ impl fmt::Display for ExitProfileError {
             Self::OutOfMemory { bytes } => {
                 write!(
                     f,
-                    "got a profile of {bytes} bytes, expected free memory of four times that size"
+                    "got a profile of {bytes} bytes, expected free memory of that size"
                 )
             }
             Self::TooDeep { max_levels } => {

@@ -19,6 +19,9 @@ pub(crate) const CAPACITY_RANGE_BYTES: std::ops::RangeInclusive<u64> = (256 << 1
 /// Default maximum number of rows in a profile: samples and markers of all threads together.
 pub(crate) const DEFAULT_MAX_ROWS: u64 = 4_000_000;
 
+/// Default time without progress after which a profile is written without a running child process.
+pub(crate) const DEFAULT_CHILD_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// Default maximum memory for names that later profiles of a session may use, in bytes.
 pub(crate) const DEFAULT_NAME_CACHE_BYTES: usize = 16 << 20;
 

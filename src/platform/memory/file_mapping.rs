@@ -27,6 +27,8 @@ pub(crate) struct FileMapping {
 
 // SAFETY: *ours*: a mapping belongs to the process, not to a thread.
 unsafe impl Send for FileMapping {}
+// SAFETY: *ours*: a shared reference only reads, and the mapping is read-only.
+unsafe impl Sync for FileMapping {}
 
 impl FileMapping {
     /// Maps a regular file. The file is opened once, without waiting, and checked and mapped by its
@@ -36,7 +38,15 @@ impl FileMapping {
     /// `InvalidInput` if the file is not a regular one; otherwise the error of the operating
     /// system, or of the conversion of a length, which an empty file does not have.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        let file = SharedFile::open_regular(path)?;
+        Self::of(&SharedFile::open_regular(path)?)
+    }
+
+    /// Maps an open regular file. The mapping remains when the file is closed.
+    ///
+    /// # Errors
+    /// The error of the operating system, or of the conversion of a length, which an empty file
+    /// does not have.
+    pub(crate) fn of(file: &SharedFile) -> io::Result<Self> {
         let length = usize::try_from(file.status()?.st_size).map_err(io::Error::other)?;
         let bytes = NonZeroUsize::try_from(length).map_err(io::Error::other)?;
         // SAFETY: a new mapping at an address chosen by the kernel does not affect memory in use.
@@ -61,7 +71,7 @@ impl Deref for FileMapping {
 
 impl Drop for FileMapping {
     fn drop(&mut self) {
-        // SAFETY: *ours*: `open` created the mapping with this length, and nothing uses it after
+        // SAFETY: *ours*: `of` created the mapping with this length, and nothing uses it after
         // the drop.
         let _ = unsafe { munmap(self.start.cast(), self.bytes.get()) };
     }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use crate::buffer::BufferSnapshot;
 use crate::counters::KnownCounter;
 use crate::platform::ProcessStart;
-use crate::state::{OpenPauses, OverheadStats, Session};
+use crate::state::{ChildProfile, OpenPauses, OverheadStats, Session};
+use crate::stream::children::FrozenChildren;
 use crate::threads::OffThreadRef;
 use crate::types::{Page, ProcessId, ThreadId, TimeStamp};
 use crate::unwind::{ModuleTable, NamedCode};
@@ -20,8 +21,12 @@ pub(crate) struct ProfileSource {
     pub(crate) process_type: String,
     pub(crate) etld1: Option<String>,
     pub(crate) pages: Vec<Arc<Page>>,
-    /// Profiles of child processes, unchanged.
-    pub(crate) exit_profiles: Vec<Arc<str>>,
+    /// Profiles of child processes that have exited.
+    pub(crate) exit_profiles: Vec<ChildProfile>,
+    /// Child processes that ran when the profile was taken.
+    pub(crate) children: Option<Arc<dyn FrozenChildren>>,
+    /// The earliest start of a session and the latest end of a profile among these children.
+    pub(crate) children_times: Option<(TimeStamp, TimeStamp)>,
     pub(crate) process_start: ProcessStart,
     pub(crate) session: Arc<Session>,
     /// The session's counts at this moment, by name.
@@ -50,6 +55,14 @@ pub(crate) struct ProfileSource {
 }
 
 impl ProfileSource {
+    /// Returns the start and the end of the time that the profile covers, with those of running
+    /// children: the viewer shows no data outside of it.
+    pub(crate) fn profiling_times(&self) -> (TimeStamp, TimeStamp) {
+        let (start, end) = (self.session.started_at, self.taken_at);
+        let times = self.children_times.unwrap_or((start, end));
+        (start.min(times.0), end.max(times.1))
+    }
+
     /// Returns nanoseconds since the process began, the unit and origin of every time in a profile.
     pub(crate) fn ns_since_start(&self, time: TimeStamp) -> u64 {
         time.since_ns(self.process_start.monotonic)

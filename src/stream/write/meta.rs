@@ -21,6 +21,7 @@ pub(crate) fn write_meta(
     symbolicated: bool,
     warnings: &[Warning],
 ) {
+    let (started_at, ended_at) = source.profiling_times();
     let settings = &source.session.settings;
     let system = on_own_descriptors(system_info);
     json.object(|json| {
@@ -29,9 +30,9 @@ pub(crate) fn write_meta(
         json.key("startTimeAsClockMonotonicNanosecondsSinceBoot")
             .unsigned(source.process_start.monotonic.0);
         json.key("profilingStartTime")
-            .time_ms(source.ns_since_start(source.session.started_at));
+            .time_ms(source.ns_since_start(started_at));
         json.key("profilingEndTime")
-            .time_ms(source.ns_since_start(source.taken_at));
+            .time_ms(source.ns_since_start(ended_at));
         match source.earliest_ns_after_loss() {
             Some(ns) => json.key("contentEarliestTime").time_ms(ns),
             None => json.key("contentEarliestTime").null(),

@@ -1,7 +1,12 @@
 //! The options of a profile.
 
+use std::time::Duration;
+
+use crate::platform::ProcessStart;
+use crate::stream::children::GatherRequest;
 use crate::types::{
-    DEFAULT_MAX_ROWS, DEFAULT_NAME_CACHE_BYTES, NameOptions, ProfilerTime, Symbolicate, TimeStamp,
+    DEFAULT_CHILD_TIMEOUT, DEFAULT_MAX_ROWS, DEFAULT_NAME_CACHE_BYTES, NameOptions, ProfilerTime,
+    Symbolicate, TimeStamp,
 };
 use crate::util::{ProgressLogger, SharedProgress};
 
@@ -14,6 +19,8 @@ pub(crate) struct StreamOptions {
     pub(crate) since: Option<TimeStamp>,
     /// Maximum number of rows of samples and markers in all threads together.
     pub(crate) max_rows: u64,
+    /// A running child process that makes no progress for this long is left out.
+    pub(crate) child_timeout: Duration,
     pub(crate) progress: ProgressLogger,
 }
 
@@ -29,7 +36,26 @@ impl StreamOptions {
             names,
             since,
             max_rows,
+            child_timeout: DEFAULT_CHILD_TIMEOUT,
             progress: ProgressLogger::for_job(progress),
+        }
+    }
+
+    /// Sets the time without progress after which a running child process is left out.
+    pub(crate) fn child_timeout(mut self, timeout: Duration) -> Self {
+        self.child_timeout = timeout;
+        self
+    }
+
+    /// Returns what these options say about the profiles of running children. `clock` is that of this
+    /// process.
+    pub(crate) fn gather_request(&self, clock: ProcessStart) -> GatherRequest {
+        GatherRequest {
+            since: self.since,
+            max_rows: self.max_rows,
+            symbolicate: self.names.symbolicate,
+            child_timeout: self.child_timeout,
+            clock,
         }
     }
 

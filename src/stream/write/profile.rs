@@ -4,6 +4,8 @@ use std::io::{self, Write};
 
 use crate::counters::{CounterDescription, CounterReading};
 use crate::json::JsonWriter;
+use crate::state::ChildProfile;
+use crate::stream::children::{Gathering, GatheringLog};
 use crate::stream::decode::CounterRows;
 use crate::stream::decode::ProcessStreamingContext;
 use crate::stream::decode::ProfileSource;
@@ -23,7 +25,7 @@ use crate::stream::write::thread_tables::{write_placeholder_main_thread, write_t
 use crate::stream::write::warnings::warnings_about;
 use crate::symbols::UnreadFile;
 use crate::threads::MAIN_THREAD_NAME;
-use crate::types::{Symbolicate, Warning};
+use crate::types::{Symbolicate, TimeStamp, Warning};
 use crate::util::{FailureLatch, ProgressLocation, ProgressLogger};
 
 /// Progress at the end of each part of the job, from 0 to 1. A job without names skips their part.
@@ -59,9 +61,14 @@ pub(crate) fn stream_gecko_json(
 ) -> io::Result<FoundProblems> {
     source.since = options.since;
     let progress = &options.progress;
+    // The children write their profiles while this process writes its own.
+    let children = source.children.take();
+    let mut gathering =
+        children.map(|children| children.gather(&options.gather_request(source.process_start)));
     let decoding = progress.sub_logger(0.0, ENTRIES_END, ProgressLocation::Entries);
     let mut process = decode_newest(&mut source, &decoding)?;
     drop(decoding);
+    source.children_times = gathering.as_mut().and_then(|gathering| gathering.times());
     // From here on, only markers are read from the chunks.
     source
         .buffer
@@ -123,17 +130,63 @@ pub(crate) fn stream_gecko_json(
         let children =
             progress.sub_logger(LOG_END, CHILD_PROFILES_END, ProgressLocation::ChildProfiles);
         json.key("processes").array(|json| {
-            for (_, profile) in
-                children.loop_sub_loggers(&source.exit_profiles, ProgressLocation::ChildProfiles)
-            {
-                json.splice(profile.as_bytes());
+            for profile in &source.exit_profiles {
+                splice_child(json, profile);
+            }
+            if let Some(gathering) = &mut gathering {
+                splice_running_children(json, &mut **gathering, &children);
             }
         });
+        drop(children);
+        if let Some(gathering) = &mut gathering {
+            let log = gathering.take_log();
+            write_gathering_log(json.key("profileGatheringLog"), source, &log);
+        }
     });
     json.finish().map(|()| FoundProblems {
         unread_files,
         warnings,
     })
+}
+
+fn splice_child(json: &mut JsonWriter<'_>, profile: &ChildProfile) {
+    profile.for_each_piece(|begins_process, piece| match begins_process {
+        true => json.splice(piece),
+        false => json.splice_more(piece),
+    });
+}
+
+/// Writes the profiles of the running children, in the order of their arrival.
+fn splice_running_children(
+    json: &mut JsonWriter<'_>,
+    gathering: &mut dyn Gathering,
+    progress: &ProgressLogger,
+) {
+    while !json.failed()
+        && let Some(profile) = gathering.next_profile()
+    {
+        progress.set_local_progress(gathering.proportion(), ProgressLocation::ChildProfiles);
+        splice_child(json, &profile);
+    }
+}
+
+/// Writes `profileGatheringLog`: what happened while the profiles of the children were gathered,
+/// under the id of the process.
+fn write_gathering_log(json: &mut JsonWriter<'_>, source: &ProfileSource, log: &GatheringLog) {
+    json.object(|json| {
+        json.key(&source.process.to_number().to_string())
+            .object(|json| {
+                json.key("profileGatheringLogBegin_TSms")
+                    .time_ms(source.ns_since_start(log.begun));
+                json.key("events").array(|json| {
+                    for (time, event) in &log.events {
+                        write_event(json, source, *time, event);
+                    }
+                });
+                json.key("profileGatheringLogEnd_TSms")
+                    .time_ms(source.ns_since_start(log.ended));
+            });
+    });
 }
 
 /// What the writer of a profile has found that the user should know.
@@ -374,6 +427,13 @@ pub(crate) fn write_log(
     });
 }
 
+fn write_event(json: &mut JsonWriter<'_>, source: &ProfileSource, time: TimeStamp, event: &str) {
+    json.object(|json| {
+        json.key("at_TSms").time_ms(source.ns_since_start(time));
+        json.key("event").string(event);
+    });
+}
+
 /// Writes what happened during the session, until the profile was taken.
 fn write_events(json: &mut JsonWriter<'_>, source: &ProfileSource) {
     let log = source.session.log.all();
@@ -383,10 +443,7 @@ fn write_events(json: &mut JsonWriter<'_>, source: &ProfileSource) {
             .iter()
             .filter(|(time, _)| *time <= source.taken_at);
         for (time, event) in until_taken {
-            json.object(|json| {
-                json.key("at_TSms").time_ms(source.ns_since_start(*time));
-                json.key("event").string(event);
-            });
+            write_event(json, source, *time, event);
         }
     });
     json.key("dropped_events").unsigned(log.dropped);

@@ -147,6 +147,9 @@ mod disabled;
 mod event_loop;
 #[forbid(unsafe_code)]
 mod export;
+#[cfg(has_profiler)]
+#[forbid(unsafe_code)]
+mod family;
 #[cfg(all(has_profiler, any(test, fuzzing)))]
 #[doc(hidden)]
 #[forbid(unsafe_code)]
@@ -377,9 +380,10 @@ pub mod memory {
 /// Name, type, version and pages of this process in the profile, and the profiles of its child processes.
 pub mod process {
     pub use crate::api::{
-        profiler_clear_all_pages, profiler_current_process_id, profiler_env_vars_for_child_process,
-        profiler_received_exit_profile, profiler_register_page, profiler_set_process_name,
-        profiler_set_process_type, profiler_set_version, profiler_unregister_page,
+        profiler_clear_all_pages, profiler_command, profiler_current_process_id,
+        profiler_env_vars_for_child_process, profiler_received_exit_profile,
+        profiler_register_page, profiler_set_process_name, profiler_set_process_type,
+        profiler_set_version, profiler_unregister_page, profiler_wait_for_children,
     };
     pub use crate::types::{ExitProfileError, Page, ProcessId};
 }

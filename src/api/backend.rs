@@ -11,6 +11,9 @@ pub(crate) use crate::counters::{FloatValues, ScaledFloat, may_list_counters};
 pub(crate) use crate::counters::{OwnedCounter, StaticCounter};
 pub(crate) use crate::event_loop::ProbeToken;
 pub(crate) use crate::export::Diff;
+pub(crate) use crate::family::{
+    ensure_started, init, init_with_end, start, start_early, start_guarded, wait_for_children,
+};
 pub(crate) use crate::labels::{
     LabelToken, ScriptFunction, pop_labels, push_label, push_label_with_text, push_script_frame,
     register_script_function, set_script_frame_position,
@@ -32,14 +35,13 @@ pub(crate) use crate::session::{
     EventToken, EventWatchToken, FrozenProfile, ReadProfile, WhileOtherRuns, WriteOptions,
     add_state_change_callback, begin_event, buffer_info, callback_after_sampling,
     capture_backtrace, clear_all_pages, control_by_signals, default_options, end_event,
-    end_guarded_session, ensure_started, env_vars_for_child_process, features_if_active,
-    features_if_active_and_unpaused, freeze, init, init_with_end, is_active,
-    is_active_and_unpaused, is_current_thread, is_other_thread_being_profiled, is_paused,
-    is_sampling_paused, is_thread_being_profiled, is_thread_registered, own_thread_id, pause,
-    pause_sampling, received_exit_profile, register_page, remove_state_change_callback,
-    resolve_backtrace, resume, resume_sampling, save_at_exit, set_process_name, set_process_type,
-    set_version, shutdown, shutdown_after, start, start_early, start_guarded, start_params, stop,
-    suspend_and_sample, unregister_page, unwatch_event_loop, watch_event_loop,
+    end_guarded_session, env_vars_for_child_process, features_if_active,
+    features_if_active_and_unpaused, freeze, is_active, is_active_and_unpaused, is_current_thread,
+    is_other_thread_being_profiled, is_paused, is_sampling_paused, is_thread_being_profiled,
+    is_thread_registered, own_thread_id, pause, pause_sampling, received_exit_profile,
+    register_page, remove_state_change_callback, resolve_backtrace, resume, resume_sampling,
+    save_at_exit, set_process_name, set_process_type, set_version, shutdown, shutdown_after,
+    start_params, stop, suspend_and_sample, unregister_page, unwatch_event_loop, watch_event_loop,
 };
 pub(crate) use crate::stream::StreamOptions;
 pub(crate) use crate::types::Generation;

@@ -1,7 +1,7 @@
 //! Starting and stopping the profiler.
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::api::backend;
 use crate::types::{StartError, StartParams};
@@ -204,6 +204,15 @@ pub fn profiler_shutdown() {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Started;
+
+impl Started {
+    /// Waits until the child processes that have joined record the session, for this time at most.
+    /// Returns how many do: see
+    /// [`profiler_wait_for_children`](crate::process::profiler_wait_for_children).
+    pub fn wait_for_children(self, timeout: Duration) -> usize {
+        backend::wait_for_children(timeout)
+    }
+}
 
 /// Starts a session. If the profiler is active, its session is stopped first, and its data is
 /// dropped.

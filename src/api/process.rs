@@ -1,5 +1,8 @@
 //! Name and pages of the process in the profile, and the profiles of its child processes.
 
+use std::process::Command;
+use std::time::Duration;
+
 use crate::api::backend;
 use crate::types::{ExitProfileError, Page};
 
@@ -85,6 +88,49 @@ pub fn profiler_unregister_page(inner_window_id: u64) {
 /// from any thread.
 pub fn profiler_clear_all_pages() {
     backend::clear_all_pages();
+}
+
+/// Prepares a command, so that the program which it starts joins the session of this process.
+///
+/// Sets the variables of [`profiler_env_vars_for_child_process`]. The program joins when it calls
+/// [`profiler_init`](crate::profiler_init), if the session has
+/// [`StartParams::children`](crate::StartParams::children). A program that does not use this crate is
+/// not affected. Call this after the session's start, and set the child's own variables afterwards.
+///
+/// May be called from any thread. Cost: the profiler's lock for a moment. Returns the command.
+///
+/// ```no_run
+/// use gekkota::{StartParams, process::profiler_command};
+///
+/// gekkota::profiler_start(StartParams::default().children(true))?;
+/// let mut worker = profiler_command(&mut std::process::Command::new("worker")).spawn()?;
+/// // … The worker sends its profile when it ends.
+/// worker.wait()?;
+/// gekkota::profiler_save_profile_to_file("family.json")?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn profiler_command(command: &mut Command) -> &mut Command {
+    command.envs(backend::env_vars_for_child_process())
+}
+
+/// Waits until the child processes that have joined record the session, for this time at most.
+/// Returns how many do.
+///
+/// A child that has been started and has not called [`profiler_init`](crate::profiler_init) yet is not
+/// waited for. To wait for a certain number of children, call this until it returns that number.
+/// Returns 0 if the session has no [`StartParams::children`](crate::StartParams::children).
+///
+/// May be called from any thread. Looks once per millisecond. Idea: the promise that Gecko's
+/// `profiler_start` returns.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// let recording = gekkota::process::profiler_wait_for_children(Duration::from_secs(1));
+/// assert_eq!(recording, 0, "no child has joined");
+/// ```
+pub fn profiler_wait_for_children(timeout: Duration) -> usize {
+    backend::wait_for_children(timeout)
 }
 
 /// Adds the profile of an exited child process to every later profile of this session. The profile

@@ -85,6 +85,10 @@ pub(crate) fn default_options() -> WriteOptions {
     }
 }
 
+pub(crate) fn wait_for_children(_: Duration) -> usize {
+    0
+}
+
 pub(crate) fn control_by_signals(_: &ControlSignals) -> Result<(), StartError> {
     Err(StartError::Unsupported)
 }

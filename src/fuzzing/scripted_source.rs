@@ -40,6 +40,7 @@ pub(crate) fn scripted_source(buffer: BufferSnapshot, kept_ns: Option<u64>) -> P
     let settings = SessionSettings {
         duration: kept_ns.map(Duration::from_nanos),
         records_overheads: true,
+        has_children: false,
         ..SessionSettings::for_tests()
     };
     let session = Session::new(settings, PROCESS_START, PROCESS_START, vec![&PROCESS_CPU]);

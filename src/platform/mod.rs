@@ -54,6 +54,7 @@ mod sandbox;
 #[forbid(unsafe_code)]
 mod shared_file;
 mod signal;
+mod socket;
 mod standard_streams;
 #[forbid(unsafe_code)]
 mod sysfs;
@@ -110,6 +111,10 @@ pub(crate) use signal::{
     install_handler, prepare_control_signals, prepare_handler, release_control_signal,
     resolve_sampling_signal, send_request, signal_is_queued, take_signals,
 };
+pub(crate) use socket::{
+    Interest, ListeningSocket, PrivateFolder, Socket, close_sockets_in_child, is_private_folder,
+    random_bytes, socket_pair, wait_for_sockets,
+};
 pub(crate) use standard_streams::{
     StandardStream, is_terminal, note_standard_streams, open_missing_standard_streams,
     terminal_columns, write_to_standard,
@@ -122,10 +127,10 @@ pub(crate) use system_info::{current_thread_os_name, system_info, usable_process
 pub(crate) use test_library::{TestFolder, TestLibrary};
 pub(crate) use thread::{
     AGE_RESOLUTION_NS, AtThreadExit, OtherThreadsActivity, ProbeResult, ProcessCpuSum,
-    ProfilerThread, ResidentMemory, Sender, SignalStack, StackBounds, SwitchCounts, SwitchResult,
-    TaskList, ThreadExitKey, ThreadProbe, channel, current_stack_bounds, feed_own_descriptors,
-    forget_own_threads_in_child, install_lasting_signal_stack, is_current_thread_own,
-    is_out_of_descriptors, is_own_thread, is_own_thread_beginning, names_of_other_threads,
-    on_own_descriptors, other_threads_activity_by_rusage, read_thread_name, share_jobs,
-    spawn_profiler_thread, use_own_descriptors,
+    ProfilerThread, Receiver, ResidentMemory, Sender, SignalStack, StackBounds, SwitchCounts,
+    SwitchResult, TaskList, ThreadExitKey, ThreadProbe, channel, current_stack_bounds,
+    feed_own_descriptors, forget_own_threads_in_child, install_lasting_signal_stack,
+    is_current_thread_own, is_out_of_descriptors, is_own_thread, is_own_thread_beginning,
+    names_of_other_threads, on_own_descriptors, other_threads_activity_by_rusage, read_thread_name,
+    share_jobs, spawn_profiler_thread, use_own_descriptors,
 };

@@ -19,6 +19,7 @@ use crate::platform::{
 };
 use crate::sampler::close_gate_at_exit;
 use crate::session::env::{env_notices, environment};
+use crate::session::family_events::family;
 use crate::session::last_profile::use_last_profile;
 use crate::session::notices;
 use crate::session::running::{LIFE_CYCLE, reentrancy_error};
@@ -70,6 +71,14 @@ pub(crate) fn watch_ends_early_if_asked() -> Result<(), StartError> {
         true => watch_ends(false),
         false => Ok(()),
     }
+}
+
+/// Makes the process hand its last profile to its parent process, or save it, at its end.
+///
+/// # Errors
+/// Those of [`watch_ends_if_asked`].
+pub(crate) fn watch_ends_for_parent() -> Result<(), StartError> {
+    watch_ends(true)
 }
 
 /// Makes a normal end of the process say that a session was left running.
@@ -156,6 +165,9 @@ fn serve() {
             save_here_or_wait();
         }
         if let Some(signal) = signal {
+            if let Some(family) = family() {
+                family.clean_up_at_exit();
+            }
             die_by_signal(signal);
             // The kernel has spared the process, as it would have without the profiler.
             signal_survived();
@@ -205,6 +217,9 @@ pub(crate) fn save_once() {
 /// Runs on the thread that calls `exit`, whose thread-locals may be gone.
 fn at_exit() {
     close_gate_at_exit();
+    if let Some(family) = family() {
+        family.clean_up_at_exit();
+    }
     if !is_gate_open() {
         env_notices::notify_if_left_running();
         return;

@@ -14,14 +14,15 @@ use crate::counters::{ApplicationCounters, hold_counters_for_fork};
 use crate::event_loop::EventWatches;
 use crate::labels::{ScriptFunctions, hold_script_functions_for_fork};
 use crate::platform::{
-    ForkHooks, LoaderForkGuard, close_gate, forget_own_threads_in_child, hold_loader_for_fork,
-    install_fork_handlers, reset_clock_calibration_in_child,
+    ForkHooks, LoaderForkGuard, close_gate, close_sockets_in_child, forget_own_threads_in_child,
+    hold_loader_for_fork, install_fork_handlers, reset_clock_calibration_in_child,
 };
 use crate::sampler::{
     IdleUnwinders, close_fork_gate, forget_allocation_stacks_in_child, hold_unwinders_for_fork,
     open_fork_gate, reopen_fork_gate_in_child,
 };
 use crate::session::control_state::forget_control_in_child;
+use crate::session::family_events::family;
 use crate::session::running::LIFE_CYCLE;
 use crate::session::snapshot::forget_kept_in_child;
 use crate::session::turn::forget_turns_in_child;
@@ -127,6 +128,7 @@ fn child() {
     disown_callbacks_in_child();
     reset_clock_calibration_in_child();
     forget_own_threads_in_child();
+    close_sockets_in_child();
     close_gate();
     let held = take_held();
     if held.is_none() {
@@ -160,6 +162,9 @@ fn child() {
         let current = OnThreadRef::with(|thread| thread.to_off_thread());
         ThreadRegistry::keep_only(current, registry);
         forget_control_in_child(&mut ps);
+        if let Some(family) = family() {
+            family.forget_in_child(&mut ps);
+        }
         forget_kept_in_child(&mut ps);
         forget_turns_in_child(&mut ps);
         let active = ACTIVE_PS.get_mut(&mut ps).take();

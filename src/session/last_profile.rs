@@ -4,20 +4,32 @@ use std::path::Path;
 
 use crate::platform::StandardStream;
 use crate::session::env::{env_notices, environment, look_on};
+use crate::session::family_events::family;
+use crate::session::hand_over::hand_over;
 use crate::session::notices;
 use crate::session::save::expand_path;
-use crate::session::shutdown_file::{Destination, destination, is_forked, note_saved};
+use crate::session::shutdown_file::{Destination, destination, has_own_id, is_forked, note_saved};
 use crate::session::snapshot::{FrozenProfile, freeze_unnoticed, take_kept};
 
 /// Saves and reports the last profile, as far as the variables or the application ask for it: that
 /// of the running session, or of the last `ProfilerSession` that ended.
 pub(crate) fn use_last_profile() {
     let kept = take_kept();
-    if !environment::uses_profile_at_shutdown() {
+    let has_parent = family().is_some_and(|family| family.has_parent());
+    if !environment::uses_profile_at_shutdown() && !has_parent {
         return;
     }
-    let path = environment::shutdown_path();
-    match freeze_unnoticed(None).or(kept) {
+    let profile = freeze_unnoticed(None).or(kept);
+    let is_handed_over = has_parent
+        && profile
+            .clone()
+            .is_some_and(|profile| hand_over(profile.at_shutdown()));
+    // Without a %p, the file is the parent's, which has this profile in its own.
+    let path = environment::shutdown_path().filter(|path| !is_handed_over || has_own_id(path));
+    if path.is_none() && !environment::wants_report() {
+        return;
+    }
+    match profile {
         None => env_notices::notify_no_profile_at_shutdown(path.as_deref(), is_forked()),
         Some(profile) => save_and_report(profile.at_shutdown(), path.as_deref()),
     }

@@ -12,6 +12,7 @@ use crate::session::ends::{
     watch_exit,
 };
 use crate::session::env::{StartUp, env_notices, environment};
+use crate::session::family_events::family;
 use crate::session::notices;
 use crate::session::running::{LIFE_CYCLE, running_generation, running_session};
 use crate::session::save::expand_path;
@@ -198,6 +199,9 @@ pub(crate) fn shutdown() {
     environment::set_report_of_application(false);
     env_notices::forget_start();
     end_core();
+    if let Some(family) = family() {
+        family.leave();
+    }
     stop_watching_ends();
 }
 
@@ -228,6 +232,13 @@ pub(crate) fn start(params: &StartParams) -> Result<Generation, StartError> {
 /// See `profiler_ensure_started`.
 pub(crate) fn ensure_started(params: &StartParams) -> Result<Generation, StartError> {
     start_unless(params, |has_same_settings| has_same_settings)
+}
+
+/// Works like [`ensure_started`], for the parent process: see [`SessionPlan::of_parent`].
+pub(crate) fn ensure_started_for_parent(params: &StartParams) -> Result<Generation, StartError> {
+    let plan = SessionPlan::new(params)?.of_parent();
+    plan.start_unless(|has_same_settings| has_same_settings)
+        .map(StartOutcome::generation)
 }
 
 /// Sets up the parameters' control signals, and starts a session, unless `keeps` decides to keep

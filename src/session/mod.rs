@@ -42,8 +42,10 @@ mod env;
 mod event_loops;
 mod event_watcher;
 mod exit_profile;
+mod family_events;
 mod family_slot;
 mod fork;
+mod hand_over;
 mod lacking_features;
 mod last_profile;
 mod life_cycle;
@@ -67,31 +69,35 @@ pub(crate) use callbacks::{
     add_state_change_callback, callback_after_sampling, remove_state_change_callback,
 };
 pub(crate) use early_start::start_early;
-pub(crate) use ends::save_at_exit;
-pub(crate) use env::{env_vars_for_child_process, environment_docs};
+pub(crate) use ends::{save_at_exit, watch_ends_for_parent};
+pub(crate) use env::{env_vars_for_child_process, environment, environment_docs};
 pub(crate) use event_loops::{
     EventToken, EventWatchToken, begin_event, end_event, unwatch_event_loop, watch_event_loop,
 };
 pub(crate) use exit_profile::child_profile;
+pub(crate) use family_events::{Family, SessionEvent, set_family};
 pub(crate) use family_slot::{FreezeChildren, set_freeze_children};
 pub(crate) use fork::ensure_fork_handlers;
+pub(crate) use hand_over::set_hand_over;
 pub(crate) use life_cycle::{
-    end_guarded_session, ensure_started, init, init_with_end, shutdown, shutdown_after, start,
-    start_guarded,
+    end_guarded_session, ensure_started, ensure_started_for_parent, init, init_with_end, shutdown,
+    shutdown_after, start, start_guarded,
 };
 pub(crate) use own_registration::register_if_recorded;
 pub(crate) use pause::{pause, pause_sampling, resume, resume_sampling};
 pub(crate) use process::{
-    clear_all_pages, keep_exit_profile, max_exit_profile_bytes, received_exit_profile,
-    register_page, set_process_name, set_process_type, set_version, unregister_page,
+    clear_all_pages, exit_profile, keep_child_profile, max_exit_profile_bytes,
+    received_exit_profile, register_page, set_process_name, set_process_type, set_version,
+    unregister_page,
 };
 pub(crate) use read_profile::ReadProfile;
+pub(crate) use running::{running_generation, running_session};
 pub(crate) use signals::control_by_signals;
-pub(crate) use snapshot::{FrozenProfile, freeze, freeze_for_heap};
+pub(crate) use snapshot::{FrozenProfile, freeze, freeze_for_heap, freeze_unnoticed};
 pub(crate) use stacks::{
     capture_backtrace, is_current_thread, own_thread_id, resolve_backtrace, suspend_and_sample,
 };
-pub(crate) use start_stop::stop;
+pub(crate) use start_stop::{stop, stop_generation};
 pub(crate) use status::{
     buffer_info, features_if_active, features_if_active_and_unpaused, is_active,
     is_active_and_unpaused, is_other_thread_being_profiled, is_paused, is_sampling_paused,

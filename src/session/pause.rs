@@ -2,6 +2,7 @@
 
 use crate::buffer::{EntryHead, EntryKind};
 use crate::session::callbacks::notify;
+use crate::session::family_events::{SessionEvent, notice};
 use crate::state::{ACTIVE_PS, ActivePs, PauseKind, RacyFeatures, put_entry};
 use crate::types::{ProfilingState, TimeStamp};
 use crate::util::{PsLock, is_any_lock_held_on_current_thread};
@@ -57,6 +58,7 @@ fn set_paused(kind: PauseKind, paused: bool) -> bool {
         );
     });
     if is_changed {
+        notice(SessionEvent::Paused(kind, paused), &lock);
         session.log.add(match (kind, paused) {
             (PauseKind::All, true) => "paused",
             (PauseKind::All, false) => "resumed",

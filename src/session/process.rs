@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use crate::session::exit_profile::{MAX_BYTES, child_profile};
+use crate::session::family_events::{SessionEvent, notice};
 use crate::session::start_stop::ensure_core;
-use crate::state::{ACTIVE_PS, CORE_PS, ChildText, CorePs, KEPT_OVERHEAD_BYTES};
+use crate::state::{ACTIVE_PS, CORE_PS, ChildProfile, ChildText, CorePs, KEPT_OVERHEAD_BYTES};
 use crate::stream::check_memory;
 use crate::types::{ExitProfileError, Page};
 use crate::util::{PsLock, is_any_lock_held_on_current_thread};
@@ -80,6 +81,7 @@ pub(crate) fn clear_all_pages() {
         _ended = active.ended_pages.borrow_mut().take_all();
         active.report_kept_bytes();
     }
+    notice(SessionEvent::PagesCleared, &lock);
 }
 
 /// See `profiler_received_exit_profile`.
@@ -92,7 +94,15 @@ pub(crate) fn received_exit_profile(mut profile: String) -> Result<(), ExitProfi
 ///
 /// # Errors
 /// See `profiler_received_exit_profile`.
-pub(crate) fn keep_exit_profile(text: ChildText) -> Result<(), ExitProfileError> {
+fn keep_exit_profile(text: ChildText) -> Result<(), ExitProfileError> {
+    keep_child_profile(exit_profile(text)?)
+}
+
+/// Reads the profile of a child that has exited.
+///
+/// # Errors
+/// See `profiler_received_exit_profile`.
+pub(crate) fn exit_profile(text: ChildText) -> Result<ChildProfile, ExitProfileError> {
     if is_any_lock_held_on_current_thread() {
         return Err(ExitProfileError::Inactive);
     }
@@ -103,7 +113,14 @@ pub(crate) fn keep_exit_profile(text: ChildText) -> Result<(), ExitProfileError>
     }
     // The parser copies names of members and strings with escapes, which may be long.
     check_memory(text.len()).map_err(|_| ExitProfileError::OutOfMemory { bytes })?;
-    let profile = child_profile(text)?;
+    child_profile(text)
+}
+
+/// Adds the profile of a child that has exited to the running session.
+///
+/// # Errors
+/// See `profiler_received_exit_profile`.
+pub(crate) fn keep_child_profile(profile: ChildProfile) -> Result<(), ExitProfileError> {
     // Dropped after the lock is released: the profiles may be long.
     let expired = {
         let lock = PsLock::acquire();
@@ -112,7 +129,7 @@ pub(crate) fn keep_exit_profile(text: ChildText) -> Result<(), ExitProfileError>
             .as_ref()
             .ok_or(ExitProfileError::Inactive)?;
         let max_bytes = active.max_exit_profile_bytes();
-        let bytes = bytes + KEPT_OVERHEAD_BYTES;
+        let bytes = profile.bytes() + KEPT_OVERHEAD_BYTES;
         if bytes > max_bytes {
             return Err(ExitProfileError::TooLarge { bytes, max_bytes });
         }

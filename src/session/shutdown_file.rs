@@ -123,7 +123,7 @@ pub(crate) fn destination(path: &Path) -> Destination {
 }
 
 /// Returns whether the name contains the process id.
-fn has_own_id(path: &Path) -> bool {
+pub(crate) fn has_own_id(path: &Path) -> bool {
     path.to_str().is_some_and(|path| path.contains("%p"))
 }
 

@@ -28,7 +28,7 @@ use crate::stream::{
     stream_gecko_json,
 };
 use crate::threads::{OffThreadRef, ThreadRegistry};
-use crate::types::{Generation, ProfilingState, SaveError, ThreadId};
+use crate::types::{Generation, ProfilingState, SaveError, ThreadId, TimeStamp};
 use crate::unwind::{ModuleTable, NamedCode, lost_code_names};
 use crate::util::{
     FailureLatch, ProgressLocation, ProgressLogger, PsCell, PsLock, SharedSort,
@@ -285,6 +285,16 @@ impl FrozenProfile {
         self.source.exit_profiles.clear();
         self.source.children = None;
         self
+    }
+
+    /// Returns when the session started, and when the snapshot was taken.
+    pub(crate) fn times(&self) -> (TimeStamp, TimeStamp) {
+        (self.source.session.started_at, self.source.taken_at)
+    }
+
+    /// Leaves out the older half of the entries. Returns false if that leaves nothing.
+    pub(crate) fn leave_out_older_half(&mut self) -> bool {
+        self.source.buffer.leave_out_older_half()
     }
 
     /// Marks the profile as the last one of the process.

@@ -19,6 +19,7 @@ use crate::sampler::{
 use crate::session::callbacks::notify;
 use crate::session::env::{env_notices, environment};
 use crate::session::event_watcher::ensure_event_watcher;
+use crate::session::family_events::{SessionEvent, family, notice};
 use crate::session::fork::ensure_fork_handlers;
 use crate::session::lacking_features::lacking_features_of_program;
 use crate::session::own_registration::register_if_recorded;
@@ -102,6 +103,7 @@ fn session_settings(params: &StartParams) -> Result<SessionSettings, StartError>
         allocation_interval_bytes: params.allocation_interval_bytes,
         active_tab_id: params.active_tab_id,
         records_overheads: params.record_overheads || environment::records_overheads(),
+        has_children: params.children || environment::wants_children(),
     })
 }
 
@@ -110,6 +112,8 @@ pub(crate) struct SessionPlan {
     settings: SessionSettings,
     unavailable_features: Vec<UnavailableFeature>,
     filter: ThreadFilter,
+    /// Whether the parent process asked for it.
+    is_of_parent: bool,
 }
 
 impl SessionPlan {
@@ -136,7 +140,15 @@ impl SessionPlan {
                 params.features.chosen_unavailable(),
             ),
             filter,
+            is_of_parent: false,
         })
+    }
+
+    /// Keeps a running session even if its capacity, signal or engine differ: variables start a child
+    /// with a rounded capacity, and the others are a matter of the process.
+    pub(crate) fn of_parent(mut self) -> Self {
+        self.is_of_parent = true;
+        self
     }
 
     /// Leaves out the features that this machine has no data for.
@@ -187,6 +199,12 @@ impl SessionPlan {
                 settings.features = settings.features.without(lack.feature);
             }
         }
+        if self.is_of_parent {
+            let running = &session.settings;
+            settings.capacity_bytes = running.capacity_bytes;
+            settings.signal = running.signal;
+            settings.engine = running.engine;
+        }
         keeps(session.settings == settings).then_some(StartOutcome::Kept(generation))
     }
 
@@ -210,6 +228,7 @@ impl SessionPlan {
             settings,
             unavailable_features,
             filter,
+            ..
         } = self;
         // Before the old session ends, so that a failure changes nothing.
         install_handler(settings.signal, capture_in_handler)?;
@@ -239,6 +258,11 @@ impl SessionPlan {
             session.counters_at_start.push(counter);
         });
         let generation = session.generation;
+        if session.settings.has_children
+            && let Some(family) = family()
+        {
+            family.prepare();
+        }
         core_buffer().begin_session(generation, capacity_bytes);
         forget_allocation_stacks();
         session.allocated_at_start = less_own_chunks(begin_allocations(features, interval_bytes));
@@ -254,8 +278,10 @@ impl SessionPlan {
             }
         };
         let mut lock = PsLock::acquire();
+        let settings = session.settings.clone();
         ActivePs::new(session, filter, sampler).begin(&mut lock);
         RacyFeatures::set_active(features, &lock);
+        notice(SessionEvent::Started(settings), &lock);
         drop(lock);
         ensure_event_watcher(interval);
         Ok(StartOutcome::Started(generation))
@@ -345,7 +371,11 @@ pub(crate) fn end_session() -> DeferredCleanup {
     let ended = {
         let mut lock = PsLock::acquire();
         RacyFeatures::set_inactive(&lock);
-        ActivePs::end(&mut lock)
+        let ended = ActivePs::end(&mut lock);
+        if ended.is_some() {
+            notice(SessionEvent::Stopped, &lock);
+        }
+        ended
     };
     let Some(active) = ended else {
         return DeferredCleanup::default();

@@ -55,6 +55,7 @@ pub(crate) fn start_params() -> Option<StartParams> {
         allocation_interval_bytes: settings.allocation_interval_bytes,
         active_tab_id: settings.active_tab_id,
         record_overheads: settings.records_overheads,
+        children: settings.has_children,
         control_signals: None,
     })
 }

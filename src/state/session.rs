@@ -40,6 +40,8 @@ pub(crate) struct SessionSettings {
     pub(crate) active_tab_id: u64,
     /// Whether each tick records how long its steps took.
     pub(crate) records_overheads: bool,
+    /// Whether child processes take part.
+    pub(crate) has_children: bool,
 }
 
 impl SessionSettings {
@@ -64,6 +66,7 @@ impl SessionSettings {
             allocation_interval_bytes: 512 << 10,
             active_tab_id: 0,
             records_overheads: false,
+            has_children: false,
         }
     }
 }

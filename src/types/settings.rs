@@ -78,6 +78,8 @@ pub struct StartParams {
     pub active_tab_id: u64,
     /// Whether the profile has the cost of each tick of the sampler.
     pub record_overheads: bool,
+    /// Whether child processes that use this crate take part in the session.
+    pub children: bool,
     /// The signals that start and stop the profiler from now on; `None` keeps the current setting.
     pub control_signals: Option<ControlSignals>,
 }
@@ -95,6 +97,7 @@ impl Default for StartParams {
             duration: None,
             active_tab_id: 0,
             record_overheads: false,
+            children: false,
             control_signals: None,
         }
     }
@@ -158,6 +161,35 @@ impl StartParams {
     #[must_use]
     pub fn record_overheads(mut self, records: bool) -> Self {
         self.record_overheads = records;
+        self
+    }
+
+    /// Lets child processes take part in the session, and their own child processes, too. Default:
+    /// false.
+    ///
+    /// A child joins when it calls [`profiler_init`](crate::profiler_init): it starts with these
+    /// settings, and stops, pauses and resumes with this process. Each profile of this process
+    /// contains those of the children that run
+    /// ([`SnapshotOptions::child_timeout`](crate::profile::SnapshotOptions::child_timeout)), and of
+    /// those that have ended, which send a last one. A child that never calls it costs nothing.
+    ///
+    /// The process listens on a Unix socket in a new folder that only this user can open, from the
+    /// first such session until [`profiler_shutdown`](crate::profiler_shutdown). A child finds it by
+    /// the variable `GEKKOTA_FAMILY`, which also has a random word that a stranger does not know. The
+    /// child must run as the same user.
+    ///
+    /// The start sets that variable for all programs that the process starts, if the process has only
+    /// one thread then. Another thread could read the environment at the same time. If there are
+    /// other threads, only children that
+    /// [`profiler_command`](crate::process::profiler_command) prepares will join, and those that get the
+    /// variables of
+    /// [`profiler_env_vars_for_child_process`](crate::process::profiler_env_vars_for_child_process).
+    ///
+    /// Idea: Gecko's profiling of its child processes.
+    #[doc(alias = "MOZ_PROFILER_CHILDREN")]
+    #[must_use]
+    pub fn children(mut self, take_part: bool) -> Self {
+        self.children = take_part;
         self
     }
 

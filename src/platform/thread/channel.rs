@@ -59,7 +59,7 @@ pub(crate) fn channel<T>() -> (Sender<T>, Receiver<T>) {
 
 impl<T> Sender<T> {
     /// Sends a value. Returns false if the receiver is gone.
-    pub(super) fn send(&self, value: T) -> bool {
+    pub(crate) fn send(&self, value: T) -> bool {
         let mut state = self.0.lock();
         if state.is_open {
             state.values.push_back(value);
@@ -79,7 +79,7 @@ impl<T> Receiver<T> {
     }
 
     /// Waits for a value like [`Self::receive`], for this time at most.
-    pub(super) fn receive_within(&self, time: Duration) -> Option<T> {
+    pub(crate) fn receive_within(&self, time: Duration) -> Option<T> {
         let is_empty = |state: &mut State<T>| state.values.is_empty() && state.is_open;
         let changed = &self.0.has_changed;
         let waited = changed.wait_timeout_while(self.0.lock(), time, is_empty);

@@ -20,7 +20,7 @@ mod thread_exit;
 #[forbid(unsafe_code)]
 mod thread_probe;
 
-pub(crate) use channel::{Sender, channel};
+pub(crate) use channel::{Receiver, Sender, channel};
 pub(super) use kept_file::KeptFile;
 pub(crate) use other_threads_activity::{
     OtherThreadsActivity, ProcessCpuSum, other_threads_activity_by_rusage,

@@ -10,11 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::platform::has_rights_of_another_user;
 use crate::session::env::environment_table::{
-    ACTIVE_TAB_ID, DURATION, ENTRIES, FEATURES, FEATURES_BITFIELD, FILTERS, GECKO_ONLY, HELP,
-    INTERVAL, NO_BASE, RECORD_OVERHEADS, REPORT, SHUTDOWN, SIGNALS, STARTUP, SYMBOLICATE,
+    ACTIVE_TAB_ID, CHILDREN, DURATION, ENTRIES, FEATURES, FEATURES_BITFIELD, FILTERS, GECKO_ONLY,
+    HELP, INTERVAL, NO_BASE, RECORD_OVERHEADS, REPORT, SHUTDOWN, SIGNALS, STARTUP, SYMBOLICATE,
     UPLOAD_DIR, VARIABLES, Variable, help_text,
 };
 use crate::session::env::environment_values::{Reading, SettingValues, is_on};
+use crate::session::family_events::family;
 use crate::session::notices;
 use crate::state::{ACTIVE_PS, SessionSettings};
 use crate::types::StartParams;
@@ -145,6 +146,11 @@ pub(crate) fn records_overheads() -> bool {
     is_switched_on(RECORD_OVERHEADS)
 }
 
+/// Returns whether child processes take part in every session.
+pub(crate) fn wants_children() -> bool {
+    is_switched_on(CHILDREN)
+}
+
 /// Reads the variables. Prints the help if requested, and notices about unknown variables and
 /// features.
 pub(crate) fn read() -> StartUp {
@@ -248,8 +254,17 @@ pub(crate) fn env_vars_for_child_process() -> Vec<(String, String)> {
             .map(|active| active.session.settings.clone())
     };
     let saves = has_shutdown_variable() || shutdown_path().is_some();
+    let is_active = settings.is_some();
     let mut pairs = values_for_child(settings.as_ref(), saves, wants_report());
-    if settings.is_some() && is_switched_on(NO_BASE) {
+    if settings.is_some_and(|settings| settings.has_children) {
+        pairs.push((CHILDREN.to_owned(), "1".to_owned()));
+    }
+    let invitation = family().and_then(|family| family.invitation());
+    // The value has the path of a folder with a name of its own, in one that the variables name.
+    if let Some((name, Ok(value))) = invitation.map(|(name, value)| (name, value.into_string())) {
+        pairs.push((name.to_owned(), value));
+    }
+    if is_active && is_switched_on(NO_BASE) {
         pairs.push((NO_BASE.to_owned(), "1".to_owned()));
     }
     // The child inherits the variables that this process does not trust, and may trust them.
@@ -585,6 +600,7 @@ mod tests {
             allocation_interval_bytes: 512 << 10,
             active_tab_id: u64::MAX,
             records_overheads: false,
+            has_children: false,
         };
         let round_trip = |settings: &SessionSettings, saves| {
             let values = values_for_child(Some(settings), saves, saves);

@@ -109,6 +109,9 @@ variables! {
         None;
     RECORD_OVERHEADS "MOZ_PROFILER_RECORD_OVERHEADS" "anything but empty, 0, N or n"
         "Records the cost of each tick of the sampler in profilerOverhead of the profile." None;
+    CHILDREN "MOZ_PROFILER_CHILDREN" "anything but empty, 0, N or n"
+        "Lets child processes that use the profiler take part in each session of the program, and its \
+        profiles contain theirs." None;
     SIGNALS "MOZ_PROFILER_SIGNALS" "anything but empty, 0, N or n"
         "SIGUSR1 starts the profiler for all threads, with 512 MiB and 1 ms. SIGUSR2 saves the profile \
         as profile_TYPE_PID.json, with the type of the process, and stops the profiler." None;

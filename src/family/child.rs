@@ -1,0 +1,390 @@
+//! What the process does as a child: it joins its parent, and listens to it.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::export::Format;
+use crate::family::executor::{Executor, GatherState, Task, gecko_options};
+use crate::family::frames::FrameDecoder;
+use crate::family::invitation::Invitation;
+use crate::family::link::{ChildControl, Link, PartWriter, SendJob, TextOf, run_sender};
+use crate::family::messages::{Hello, NumberedOrder, Order, Report, VERSION, order_limits};
+use crate::platform::{
+    Interest, Receiver, Sender, Socket, channel, current_process_id, is_private_folder,
+    spawn_profiler_thread, use_own_descriptors, wait_for_sockets, with_signals_blocked,
+};
+use crate::session::{FrozenProfile, running_generation, watch_ends_for_parent};
+use crate::state::CorePs;
+use crate::stream::StreamOptions;
+use crate::types::{
+    DEFAULT_MAX_ROWS, DEFAULT_NAME_CACHE_BYTES, NameOptions, ProcessId, Symbolicate,
+};
+use crate::util::{PsCell, PsLock, SharedProgress};
+
+/// Maximum time that `profiler_init` waits until the process has connected. The new thread may wait for
+/// the loader, whose lock the calling thread may hold.
+const MAX_UNTIL_CONNECTED: Duration = Duration::from_secs(2);
+/// Times after which the last profile is given up: without any progress, and in all.
+const MAX_WITHOUT_PROGRESS: Duration = Duration::from_secs(2);
+const MAX_UNTIL_HANDED_OVER: Duration = Duration::from_secs(10);
+/// Time after which a child of this process is left out of the last profile.
+const CHILD_TIMEOUT_AT_END: Duration = Duration::from_millis(400);
+/// Size of a read, in bytes.
+const READ_BYTES: usize = 16 << 10;
+
+/// The membership in the parent's family, as other threads see it.
+#[derive(Debug)]
+struct Membership {
+    process: ProcessId,
+    jobs: Arc<Sender<SendJob>>,
+    control: Arc<ChildControl>,
+}
+
+static MEMBERSHIP: PsCell<Option<Membership>> = PsCell::new(None);
+
+/// Calls `body` with the membership of this process, if it has one.
+fn with_membership<T>(lock: &PsLock, body: impl FnOnce(&Membership) -> T) -> Option<T> {
+    let membership = MEMBERSHIP.get(lock).as_ref()?;
+    // The child of a fork has the parent's.
+    (membership.process == current_process_id()).then(|| body(membership))
+}
+
+/// Joins the family that has invited this process. Returns once the parent's socket has the first
+/// message, but does not wait for an answer.
+pub(super) fn join(invitation: Invitation) {
+    let is_member = with_membership(&PsLock::acquire(), |_| ()).is_some();
+    let folder = invitation.socket.parent();
+    if is_member || invitation.version != VERSION || !folder.is_some_and(is_private_folder) {
+        return;
+    }
+    let control = Arc::new(ChildControl::default());
+    let (jobs, receive_jobs) = channel();
+    let jobs = Arc::new(jobs);
+    let (tasks, receive_tasks) = channel();
+    let (answers, receive_answers) = channel();
+    let (connected, is_connected) = channel();
+    let executor = Executor::new(Arc::clone(&control), Arc::clone(&jobs));
+    let of_executor = Arc::clone(&control);
+    let execute = move || {
+        executor.run(&receive_tasks, &answers);
+        forget(&of_executor);
+    };
+    let of_reader = Arc::clone(&control);
+    let read = move || {
+        use_own_descriptors();
+        let link = connect(&invitation, of_reader, receive_jobs);
+        connected.send(link.is_ok());
+        if let Ok(link) = link {
+            Reader::new(link, tasks, receive_answers).run();
+        }
+    };
+    let membership = Membership {
+        process: current_process_id(),
+        jobs,
+        control,
+    };
+    let stale = MEMBERSHIP
+        .get_mut(&mut PsLock::acquire())
+        .replace(membership);
+    // Leaked: it belongs to the parent process, and its threads do not exist here.
+    std::mem::forget(stale);
+    // If the system refuses a thread, the other one ends with the channel.
+    let spawned = with_signals_blocked(|| {
+        spawn_profiler_thread(c"ProfilerOrders", execute)?;
+        spawn_profiler_thread(c"ProfilerParent", read)
+    });
+    let is_member =
+        spawned.is_ok() && is_connected.receive_within(MAX_UNTIL_CONNECTED) != Some(false);
+    match is_member {
+        // A refusal leaves the profile to the parent's own orders.
+        true => drop(watch_ends_for_parent()),
+        false => drop(MEMBERSHIP.get_mut(&mut PsLock::acquire()).take()),
+    }
+}
+
+/// Removes the membership whose connection has ended.
+fn forget(control: &Arc<ChildControl>) {
+    let is_it = |membership: &mut Membership| Arc::ptr_eq(&membership.control, control);
+    let gone = MEMBERSHIP.get_mut(&mut PsLock::acquire()).take_if(is_it);
+    drop(gone);
+}
+
+/// Connects to the parent, and says hello. Starts the thread that sends.
+fn connect(
+    invitation: &Invitation,
+    control: Arc<ChildControl>,
+    jobs: Receiver<SendJob>,
+) -> io::Result<Arc<Link>> {
+    let link = Arc::new(Link::new(Socket::connect(&invitation.socket)?, control));
+    let (process_type, name) = CorePs::process_type_and_name();
+    let hello = Report::Hello(Hello {
+        version: VERSION,
+        process: current_process_id().to_number(),
+        token: invitation.token.clone(),
+        name,
+        process_type,
+        is_active: running_generation().is_some(),
+    });
+    link.send(&hello.encode())?;
+    let of_sender = Arc::clone(&link);
+    let send = move || run_sender(&of_sender, &jobs);
+    with_signals_blocked(|| spawn_profiler_thread(c"ProfilerSender", send))?;
+    Ok(link)
+}
+
+/// The thread that reads the parent's orders.
+struct Reader {
+    link: Arc<Link>,
+    decoder: FrameDecoder,
+    tasks: Sender<Task>,
+    answers: Receiver<Option<Report<'static>>>,
+    /// Number of tasks that the executor has not answered.
+    unanswered: usize,
+    is_welcome: bool,
+    gathers: Vec<Arc<GatherState>>,
+}
+
+/// Maximum number of orders that wait for the executor, which a callback of the application may hold
+/// up.
+const MAX_UNANSWERED: usize = 1000;
+
+impl Reader {
+    fn new(
+        link: Arc<Link>,
+        tasks: Sender<Task>,
+        answers: Receiver<Option<Report<'static>>>,
+    ) -> Self {
+        Self {
+            link,
+            decoder: FrameDecoder::new(order_limits),
+            tasks,
+            answers,
+            unanswered: 0,
+            is_welcome: false,
+            gathers: Vec::new(),
+        }
+    }
+
+    /// Runs until the connection has ended.
+    fn run(mut self) {
+        // The executor has no descriptor to wake this thread by, so this thread looks for its answers.
+        const LOOKS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(50)];
+        let mut look = LOOKS[0];
+        let mut buffer = vec![0; READ_BYTES];
+        loop {
+            let limit = (self.unanswered > 0).then_some(look);
+            let interests = [Interest::Bytes(&self.link.socket)];
+            let Ok(ready) = wait_for_sockets(&interests, limit) else {
+                break;
+            };
+            look = match ready[..] {
+                [true] => LOOKS[0],
+                _ => (look * 2).min(LOOKS[1]),
+            };
+            if self.send_answers().is_err() {
+                break;
+            }
+            if ready == [true] && self.read(&mut buffer).is_err() {
+                break;
+            }
+        }
+        for gather in &self.gathers {
+            gather.is_cancelled.store(true, Ordering::Release);
+        }
+        // The sender may wait for space.
+        self.link.socket.shut_down();
+    }
+
+    fn send_answers(&mut self) -> io::Result<()> {
+        while let Some(answer) = self.answers.receive_within(Duration::ZERO) {
+            self.unanswered = self.unanswered.saturating_sub(1);
+            if let Some(report) = answer {
+                self.link.send(&report.encode())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<()> {
+        match self.link.socket.receive(buffer) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => self.decoder.push(&buffer[..count]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        let invalid = || io::Error::from(io::ErrorKind::InvalidData);
+        loop {
+            let order = match self.decoder.next_frame() {
+                Ok(Some(frame)) => NumberedOrder::decode(frame).map_err(|_| invalid())?,
+                Ok(None) => return Ok(()),
+                Err(_) => return Err(invalid()),
+            };
+            self.handle(order)?;
+        }
+    }
+
+    fn handle(&mut self, order: NumberedOrder) -> io::Result<()> {
+        let is_first = matches!(order.order, Order::Welcome);
+        if is_first == self.is_welcome || self.unanswered >= MAX_UNANSWERED {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let id = order.id;
+        let known = self.gathers.iter().find(|gather| gather.id == id);
+        let gather = match &order.order {
+            Order::Welcome => {
+                self.is_welcome = true;
+                return Ok(());
+            }
+            Order::AskProgress => {
+                return match known {
+                    Some(gather) => self.link.send(&gather.report().encode()),
+                    None => Ok(()),
+                };
+            }
+            Order::Cancel => {
+                if let Some(gather) = known {
+                    gather.is_cancelled.store(true, Ordering::Release);
+                }
+                return Ok(());
+            }
+            Order::Gather(_) => {
+                let is_running =
+                    |gather: &Arc<GatherState>| !gather.is_done.load(Ordering::Acquire);
+                self.gathers.retain(is_running);
+                let gather = Arc::new(GatherState::new(id));
+                self.gathers.push(Arc::clone(&gather));
+                Some(gather)
+            }
+            _ => None,
+        };
+        self.unanswered += 1;
+        match self.tasks.send(Task { order, gather }) {
+            true => Ok(()),
+            false => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+}
+
+/// Returns whether the parent takes the last profile of this process.
+pub(super) fn has_parent() -> bool {
+    let takes = |membership: &Membership| {
+        let max_bytes = membership.control.max_exit_bytes.load(Ordering::Acquire);
+        max_bytes > 0 && !membership.control.gives_up.load(Ordering::Acquire)
+    };
+    with_membership(&PsLock::acquire(), takes).unwrap_or(false)
+}
+
+/// Sends the last profile to the parent, within a bounded time: the parent may be stopped. Returns
+/// whether it was sent.
+pub(super) fn hand_over(profile: FrozenProfile) -> bool {
+    let parts = |membership: &Membership| {
+        (
+            Arc::clone(&membership.jobs),
+            Arc::clone(&membership.control),
+        )
+    };
+    let Some((jobs, control)) = with_membership(&PsLock::acquire(), parts) else {
+        return false;
+    };
+    control.is_exiting.store(true, Ordering::Release);
+    let progress = SharedProgress::new();
+    let sent_bytes = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let (send, is_sent) = channel();
+    let write = {
+        let (progress, control) = (progress.clone(), Arc::clone(&control));
+        let sent_bytes = Arc::clone(&sent_bytes);
+        move || {
+            let gives_up = || control.gives_up.load(Ordering::Acquire);
+            let max_bytes = control.max_exit_bytes.load(Ordering::Acquire);
+            let out = || {
+                PartWriter::new(
+                    &jobs,
+                    TextOf::LastProfile,
+                    max_bytes,
+                    &sent_bytes,
+                    &gives_up,
+                )
+            };
+            send.send(write_last(profile, &progress, out).is_ok());
+        }
+    };
+    if with_signals_blocked(|| spawn_profiler_thread(c"ProfilerLast", write)).is_err() {
+        return false;
+    }
+    let begin = Instant::now();
+    let look = || {
+        let sent = sent_bytes.load(Ordering::Relaxed);
+        (sent, progress.proportion(), progress.last_location())
+    };
+    let (mut seen, mut since) = (look(), begin);
+    loop {
+        if let Some(is_sent) = is_sent.receive_within(Duration::from_millis(20)) {
+            control.is_exiting.store(false, Ordering::Release);
+            return is_sent;
+        }
+        let (now, current) = (Instant::now(), look());
+        if current != seen {
+            (seen, since) = (current, now);
+        }
+        if now - since > MAX_WITHOUT_PROGRESS || now - begin > MAX_UNTIL_HANDED_OVER {
+            control.gives_up.store(true, Ordering::Release);
+            return false;
+        }
+    }
+}
+
+/// Writes the last profile. If it is too long for the parent, leaves out the older half, again and
+/// again.
+fn write_last<'a>(
+    mut profile: FrozenProfile,
+    progress: &SharedProgress,
+    writer: impl Fn() -> PartWriter<'a>,
+) -> io::Result<()> {
+    loop {
+        let mut out = writer();
+        out.report(&Report::ExitBegins)?;
+        let names = NameOptions {
+            symbolicate: Symbolicate::Full,
+            max_cache_bytes: DEFAULT_NAME_CACHE_BYTES,
+            max_threads: None,
+        };
+        let stream = StreamOptions::new(names, None, DEFAULT_MAX_ROWS, Some(progress))
+            .child_timeout(CHILD_TIMEOUT_AT_END);
+        let options = gecko_options(stream);
+        debug_assert_eq!(options.format, Format::Gecko);
+        match profile
+            .write(&options, &mut out)
+            .and_then(|()| out.finish())
+        {
+            Ok(()) => return out.report(&Report::ExitEnds),
+            Err(error)
+                if error.kind() == io::ErrorKind::FileTooLarge
+                    && profile.leave_out_older_half() => {}
+            Err(error) => {
+                let reason = error.to_string();
+                let _ = out.report(&Report::ExitFailed { reason });
+                return Err(error);
+            }
+        }
+    }
+}
+
+/// Leaves the parent's family.
+pub(super) fn leave() {
+    let process = current_process_id();
+    let is_own = |membership: &mut Membership| membership.process == process;
+    let membership = MEMBERSHIP.get_mut(&mut PsLock::acquire()).take_if(is_own);
+    if let Some(Membership { jobs, control, .. }) = membership {
+        control.is_leaving.store(true, Ordering::Release);
+        control.gives_up.store(true, Ordering::Release);
+        jobs.send(SendJob::Leave);
+    }
+}
+
+/// Forgets the parent's membership in the child of a fork.
+pub(super) fn forget_membership_in_child(lock: &mut PsLock) {
+    std::mem::forget(MEMBERSHIP.get_mut(lock).take());
+}

@@ -1,0 +1,526 @@
+//! What the parent's thread knows of the session and of its children, and what it answers them.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::time::Instant;
+
+use crate::family::invitation::is_same_token;
+use crate::family::jobs::{ChildSnapshot, Freeze, FrozenChild, GatherEvent, Job, Tick};
+use crate::family::member::{Arriving, ChildStart, Ending, MemberState, Stage, next_id};
+use crate::family::messages::{ChildSession, GatherOrder, Hello, Order, Report, VERSION};
+use crate::platform::{Sender, SpoolFile, monotonic_now};
+use crate::session::{
+    SessionEvent, exit_profile, keep_child_profile, max_exit_profile_bytes, running_session,
+};
+use crate::state::{ChildText, PauseKind, SessionSettings};
+use crate::types::{ProcessId, ThreadFilter, TimeStamp};
+
+/// Maximum size of a profile of a running child, in bytes: the viewer could not open a longer one.
+const MAX_PROFILE_BYTES: u64 = 1 << 30;
+
+/// Maximum number of profiles of this process whose children's snapshots are known at the same time.
+const MAX_FREEZES: usize = 64;
+
+const OUT_OF_ORDER: Ending = "a connection has ended: it sent a message out of order";
+
+/// Adds an event to the log of the running session.
+pub(super) fn log_event(event: &'static str) {
+    if let Some((_, session)) = running_session() {
+        session.log.add(event);
+    }
+}
+
+/// The session as the children are to follow it.
+#[derive(Debug)]
+struct FollowedSession {
+    settings: SessionSettings,
+    is_paused: bool,
+    is_sampling_paused: bool,
+}
+
+impl FollowedSession {
+    /// Returns whether a child process takes part.
+    fn selects(&self, process: i32) -> bool {
+        let filter = ThreadFilter::new(&self.settings.filters);
+        let process = ProcessId::from_number(process);
+        self.settings.has_children && !filter.excludes_process(process)
+    }
+
+    fn of_child(&self) -> ChildSession {
+        ChildSession::of_parent(&self.settings, max_exit_profile_bytes().unwrap_or(0))
+    }
+}
+
+/// The children's states, one after the other.
+pub(super) type States<'a, 'b> = &'a mut dyn Iterator<Item = &'b mut MemberState>;
+
+/// The hub without its sockets.
+#[derive(Debug)]
+pub(super) struct HubState {
+    token: String,
+    session: Option<FollowedSession>,
+    freezes: Vec<Freeze>,
+    jobs: Vec<Job>,
+}
+
+impl HubState {
+    pub(super) fn new(token: String) -> Self {
+        Self {
+            token,
+            session: None,
+            freezes: Vec::new(),
+            jobs: Vec::new(),
+        }
+    }
+
+    /// Lets the children follow a change of the session.
+    pub(super) fn follow(&mut self, event: SessionEvent, states: States<'_, '_>) {
+        match event {
+            SessionEvent::Started(settings) => {
+                let session = FollowedSession {
+                    settings,
+                    is_paused: false,
+                    is_sampling_paused: false,
+                };
+                for state in states {
+                    if let Stage::Child { process, .. } = state.stage {
+                        if session.selects(process) {
+                            let order = Order::Start(session.of_child());
+                            state.start = ChildStart::Asked(state.order(order));
+                        } else {
+                            state.order(Order::Stop);
+                            state.start = ChildStart::NotAsked;
+                        }
+                    }
+                }
+                self.session = Some(session);
+            }
+            SessionEvent::Stopped => {
+                self.session = None;
+                for state in states {
+                    if state.takes_part() {
+                        state.order(Order::Stop);
+                        state.start = ChildStart::NotAsked;
+                    }
+                }
+            }
+            SessionEvent::Paused(kind, pauses) => {
+                if let Some(session) = &mut self.session {
+                    match kind {
+                        PauseKind::All => session.is_paused = pauses,
+                        PauseKind::Sampling => session.is_sampling_paused = pauses,
+                    }
+                }
+                order_all(
+                    states,
+                    &match (kind, pauses) {
+                        (PauseKind::All, true) => Order::Pause,
+                        (PauseKind::All, false) => Order::Resume,
+                        (PauseKind::Sampling, true) => Order::PauseSampling,
+                        (PauseKind::Sampling, false) => Order::ResumeSampling,
+                    },
+                );
+            }
+            SessionEvent::PagesCleared => order_all(states, &Order::ClearPages),
+        }
+    }
+
+    /// Asks each child that takes part for a snapshot. The parent took its own just before `at`, with
+    /// the profiles of the children that had ended by then.
+    pub(super) fn freeze(&mut self, id: u64, at: TimeStamp, states: States<'_, '_>) {
+        let mut children = Vec::new();
+        for state in states.filter(|state| state.takes_part()) {
+            let Stage::Child { process, name } = &state.stage else {
+                continue;
+            };
+            let snapshot = match &state.last_profile {
+                Some((kept_at, _)) if *kept_at < at => continue,
+                Some((_, profile)) => ChildSnapshot::Exited(profile.clone()),
+                None => ChildSnapshot::Asked,
+            };
+            children.push(FrozenChild {
+                member: state.id,
+                process: *process,
+                name: name.clone(),
+                snapshot,
+            });
+            state.order_with(id, Order::Freeze);
+        }
+        if self.freezes.len() >= MAX_FREEZES {
+            self.freezes.remove(0);
+        }
+        self.freezes.push(Freeze { id, children });
+    }
+
+    /// Begins to gather the profiles of the snapshots.
+    pub(super) fn gather(
+        &mut self,
+        order: GatherOrder,
+        events: Sender<GatherEvent>,
+        proportion: Arc<AtomicU32>,
+        states: States<'_, '_>,
+    ) {
+        let frozen = self.freezes.iter().find(|freeze| freeze.id == order.frozen);
+        let children = frozen.map_or_else(Vec::new, |freeze| freeze.children.clone());
+        let id = next_id();
+        let job = Job::new(id, &order, children, events, proportion, Instant::now());
+        let pending = job.pending();
+        for state in states.filter(|state| pending.contains(&state.id)) {
+            state.order_with(id, Order::Gather(order));
+            state.unanswered_jobs.push(id);
+        }
+        if !job.is_over() {
+            self.jobs.push(job);
+        }
+    }
+
+    /// Drops the snapshots with this number.
+    pub(super) fn release(&mut self, id: u64, states: States<'_, '_>) {
+        self.freezes.retain(|freeze| freeze.id != id);
+        for state in states.filter(|state| state.has_order(id)) {
+            state.order_with(id, Order::Release);
+        }
+    }
+
+    /// Forgets a child whose connection has ended.
+    pub(super) fn forget(&mut self, member: u64) {
+        const ENDED: &str = "it has ended";
+        for child in self
+            .freezes
+            .iter_mut()
+            .flat_map(|freeze| &mut freeze.children)
+        {
+            if child.member == member && !matches!(child.snapshot, ChildSnapshot::Exited(_)) {
+                child.snapshot = ChildSnapshot::Missing(ENDED.to_owned());
+            }
+        }
+        for job in &mut self.jobs {
+            job.leave_out(member, ENDED);
+        }
+        self.remove_finished_jobs();
+    }
+
+    fn remove_finished_jobs(&mut self) {
+        self.jobs.retain(|job| !job.is_over());
+    }
+
+    /// Returns when [`Self::tick`] has work to do.
+    pub(super) fn next_tick(&self) -> Option<Instant> {
+        self.jobs.iter().filter_map(Job::next_tick).min()
+    }
+
+    /// Asks for progress, and gives up children that make none.
+    pub(super) fn tick(&mut self, now: Instant, states: States<'_, '_>) {
+        let mut orders = Vec::new();
+        for job in &mut self.jobs {
+            orders.extend(job.tick(now).into_iter().map(|tick| match tick {
+                Tick::Ask(member) => (member, job.id, Order::AskProgress),
+                Tick::GiveUp(member) => (member, job.id, Order::Cancel),
+            }));
+        }
+        if !orders.is_empty() {
+            for state in states {
+                let member = state.id;
+                for (_, id, order) in orders.iter().filter(|(of, ..)| *of == member) {
+                    state.order_with(*id, order.clone());
+                }
+            }
+        }
+        self.remove_finished_jobs();
+    }
+
+    /// Returns how many children have not answered the newest start, and how many run.
+    pub(super) fn counts<'a>(&self, states: impl Iterator<Item = &'a MemberState>) -> (u32, u32) {
+        let (mut starting, mut running) = (0, 0);
+        for state in states {
+            match state.start {
+                ChildStart::Asked(_) => starting += 1,
+                ChildStart::Running => running += 1,
+                ChildStart::NotAsked | ChildStart::Failed => {}
+            }
+        }
+        (starting, running)
+    }
+
+    /// Handles a message of a child.
+    ///
+    /// # Errors
+    /// The reason to end the connection: the message is out of order.
+    pub(super) fn handle(
+        &mut self,
+        state: &mut MemberState,
+        report: Report<'_>,
+    ) -> Result<(), Ending> {
+        let is_hello = matches!(report, Report::Hello(_));
+        if is_hello == state.is_child() {
+            return Err(OUT_OF_ORDER);
+        }
+        match report {
+            Report::Hello(hello) => return self.welcome(state, hello),
+            Report::Done { id, failure } => self.note_done(state, id, failure)?,
+            Report::Frozen {
+                id,
+                started_at,
+                taken_at,
+            } => {
+                check(state.has_order(id) && started_at <= taken_at)?;
+                self.set_snapshot(
+                    state.id,
+                    id,
+                    &ChildSnapshot::Taken {
+                        started_at,
+                        taken_at,
+                    },
+                );
+            }
+            Report::Progress { id, done, location } => {
+                check(state.has_order(id))?;
+                for job in self.jobs.iter_mut().filter(|job| job.id == id) {
+                    job.note_progress(state.id, done, &location);
+                }
+            }
+            Report::ProfileBegins { .. }
+            | Report::ProfileData(_)
+            | Report::ProfileEnds { .. }
+            | Report::ProfileFailed { .. } => self.receive_profile(state, report)?,
+            Report::ExitBegins
+            | Report::ExitData(_)
+            | Report::ExitEnds
+            | Report::ExitFailed { .. } => self.receive_exit(state, report)?,
+            Report::Chunks { id, .. } => check(state.has_order(id))?,
+        }
+        Ok(())
+    }
+
+    /// Accepts a child, and lets it follow the session.
+    fn welcome(&mut self, state: &mut MemberState, hello: Hello) -> Result<(), Ending> {
+        if !is_same_token(&hello.token, &self.token) {
+            return Err("a connection was refused: the process does not know the family's token");
+        }
+        if hello.version != VERSION {
+            return Err("a connection was refused: the process has another version of gekkota");
+        }
+        let process = hello.process;
+        state.stage = Stage::Child {
+            process,
+            name: hello.name,
+        };
+        state.order(Order::Welcome);
+        match &self.session {
+            Some(session) if session.selects(process) => {
+                let order = Order::EnsureStarted(session.of_child());
+                state.start = ChildStart::Asked(state.order(order));
+                if session.is_paused {
+                    state.order(Order::Pause);
+                }
+                if session.is_sampling_paused {
+                    state.order(Order::PauseSampling);
+                }
+                log_event("a child process has joined");
+            }
+            _ => {
+                state.order(Order::Stop);
+            }
+        }
+        Ok(())
+    }
+
+    fn note_done(
+        &mut self,
+        state: &mut MemberState,
+        id: u64,
+        failure: Option<String>,
+    ) -> Result<(), Ending> {
+        check(state.has_order(id))?;
+        if state.start == ChildStart::Asked(id) {
+            state.start = match &failure {
+                None => ChildStart::Running,
+                Some(_) => ChildStart::Failed,
+            };
+            if failure.is_some() {
+                log_event("a child process could not start");
+            }
+        }
+        if let Some(reason) = failure {
+            self.set_snapshot(state.id, id, &ChildSnapshot::Missing(reason));
+        }
+        Ok(())
+    }
+
+    /// Notes what became of a child's snapshot with this number.
+    fn set_snapshot(&mut self, member: u64, frozen: u64, snapshot: &ChildSnapshot) {
+        for freeze in self.freezes.iter_mut().filter(|freeze| freeze.id == frozen) {
+            for child in &mut freeze.children {
+                if child.member == member {
+                    child.snapshot = snapshot.clone();
+                }
+            }
+        }
+        for job in self.jobs.iter_mut().filter(|job| job.frozen == frozen) {
+            job.set_snapshot(member, snapshot);
+        }
+        self.remove_finished_jobs();
+    }
+
+    fn receive_profile(
+        &mut self,
+        state: &mut MemberState,
+        report: Report<'_>,
+    ) -> Result<(), Ending> {
+        const NO_SPACE: &str = "there is no space for its profile";
+        match report {
+            Report::ProfileBegins { id } => {
+                check(state.profile.is_none())?;
+                take_answered(state, id)?;
+                let is_wanted = self.jobs.iter().any(|job| job.id == id);
+                let arriving = match is_wanted.then(SpoolFile::create) {
+                    Some(Ok(file)) => Arriving::Spooled(file),
+                    Some(Err(_)) => {
+                        self.leave_out(state.id, id, NO_SPACE);
+                        Arriving::Dropped
+                    }
+                    None => Arriving::Dropped,
+                };
+                state.profile = Some((id, arriving));
+            }
+            Report::ProfileData(part) => {
+                let Some((id, arriving)) = &mut state.profile else {
+                    return Err(OUT_OF_ORDER);
+                };
+                if let Arriving::Spooled(file) = arriving {
+                    let fits = file.bytes() + part.len() as u64 <= MAX_PROFILE_BYTES;
+                    if !fits || file.append(part).is_err() {
+                        *arriving = Arriving::Dropped;
+                        let id = *id;
+                        self.leave_out(state.id, id, NO_SPACE);
+                        state.order_with(id, Order::Cancel);
+                        return Ok(());
+                    }
+                }
+                for job in self.jobs.iter_mut().filter(|job| job.id == *id) {
+                    job.note_part(state.id);
+                }
+            }
+            Report::ProfileEnds { id } => {
+                let (begun, arriving) = state.profile.take().ok_or(OUT_OF_ORDER)?;
+                check(begun == id)?;
+                if let Arriving::Spooled(file) = arriving {
+                    match file.into_mapping() {
+                        Ok(text) => {
+                            if let Some(job) = self.jobs.iter_mut().find(|job| job.id == id) {
+                                job.deliver_text(state.id, text);
+                            }
+                        }
+                        Err(_) => self.leave_out(state.id, id, "its profile is empty"),
+                    }
+                }
+            }
+            Report::ProfileFailed { id, reason } => {
+                match state.profile.take() {
+                    Some((begun, _)) => check(begun == id)?,
+                    None => take_answered(state, id)?,
+                }
+                self.leave_out(state.id, id, &reason);
+            }
+            _ => return Err(OUT_OF_ORDER),
+        }
+        self.remove_finished_jobs();
+        Ok(())
+    }
+
+    fn leave_out(&mut self, member: u64, id: u64, reason: &str) {
+        if let Some(job) = self.jobs.iter_mut().find(|job| job.id == id) {
+            job.leave_out(member, reason);
+        }
+    }
+
+    /// Receives the last profile of a child. It takes the place of a profile that is being gathered
+    /// from this child, too.
+    fn receive_exit(&mut self, state: &mut MemberState, report: Report<'_>) -> Result<(), Ending> {
+        match report {
+            Report::ExitBegins => {
+                // The child gives up what it is sending. Parts may still be on their way.
+                if let Some((_, arriving)) = &mut state.profile {
+                    *arriving = Arriving::Dropped;
+                }
+                state.exit = match max_exit_profile_bytes().map(|_| SpoolFile::create()) {
+                    Some(Ok(file)) => Arriving::Spooled(file),
+                    Some(Err(_)) => {
+                        log_event("cannot keep the profile of a child process: there is no space");
+                        Arriving::Dropped
+                    }
+                    None => Arriving::Dropped,
+                };
+            }
+            Report::ExitData(part) => match &mut state.exit {
+                Arriving::None => return Err(OUT_OF_ORDER),
+                Arriving::Dropped => {}
+                Arriving::Spooled(file) => {
+                    let max_bytes = max_exit_profile_bytes().unwrap_or(0);
+                    let fits = file.bytes() + part.len() as u64 <= max_bytes;
+                    if !fits || file.append(part).is_err() {
+                        state.exit = Arriving::Dropped;
+                        log_event("cannot keep the profile of a child process: it is too long");
+                    }
+                    for job in &mut self.jobs {
+                        job.note_part(state.id);
+                    }
+                }
+            },
+            Report::ExitEnds => match std::mem::replace(&mut state.exit, Arriving::None) {
+                Arriving::None => return Err(OUT_OF_ORDER),
+                Arriving::Dropped => {}
+                Arriving::Spooled(file) => self.keep_exit(state, file),
+            },
+            Report::ExitFailed { .. } => {
+                state.exit = Arriving::None;
+                log_event("a child process could not write its last profile");
+            }
+            _ => return Err(OUT_OF_ORDER),
+        }
+        Ok(())
+    }
+
+    fn keep_exit(&mut self, state: &mut MemberState, file: SpoolFile) {
+        let text = file.into_mapping().map(ChildText::File);
+        let Some(Ok(profile)) = text.ok().map(exit_profile) else {
+            return log_event("cannot keep the profile of a child process: it cannot be read");
+        };
+        state.last_profile = Some((monotonic_now(), profile.clone()));
+        let snapshot = ChildSnapshot::Exited(profile.clone());
+        for child in self
+            .freezes
+            .iter_mut()
+            .flat_map(|freeze| &mut freeze.children)
+        {
+            if child.member == state.id {
+                child.snapshot = snapshot.clone();
+            }
+        }
+        for job in &mut self.jobs {
+            job.set_snapshot(state.id, &snapshot);
+        }
+        self.remove_finished_jobs();
+        if keep_child_profile(profile).is_err() {
+            log_event("cannot keep the profile of a child process: it is too long");
+        }
+    }
+}
+
+fn check(is_in_order: bool) -> Result<(), Ending> {
+    is_in_order.then_some(()).ok_or(OUT_OF_ORDER)
+}
+
+/// Removes an order to gather that the child now answers.
+fn take_answered(state: &mut MemberState, id: u64) -> Result<(), Ending> {
+    let place = state.unanswered_jobs.iter().position(|&known| known == id);
+    state.unanswered_jobs.remove(place.ok_or(OUT_OF_ORDER)?);
+    Ok(())
+}
+
+/// Gives an order to each child that takes part in the session.
+fn order_all(states: States<'_, '_>, order: &Order) {
+    for state in states.filter(|state| state.takes_part()) {
+        state.order(order.clone());
+    }
+}

@@ -1,0 +1,121 @@
+//! The calls of the API that begin a session: they fill the slots below, and join the parent.
+
+use std::ffi::OsString;
+use std::panic::Location;
+use std::path::Path;
+
+use crate::family::child::{
+    forget_membership_in_child, hand_over, has_parent, join, leave as leave_parent,
+};
+use crate::family::gathering::freeze_children;
+use crate::family::hub::HubCommand;
+use crate::family::invitation::{Invitation, VARIABLE};
+use crate::family::parent::{
+    forget_hub_in_child, give_to_hub, invitation, is_own_invitation, listen, remove_socket,
+    stop_listening,
+};
+use crate::session::{
+    self, Family, SessionEvent, WhileOtherRuns, environment, set_family, set_freeze_children,
+    set_hand_over,
+};
+use crate::types::{Generation, StartError, StartParams};
+use crate::util::{PsLock, is_any_lock_held_on_current_thread};
+
+/// The family of this process.
+struct OwnFamily;
+
+impl Family for OwnFamily {
+    fn prepare(&self) {
+        listen();
+    }
+
+    fn notice(&self, event: SessionEvent, lock: &PsLock) {
+        give_to_hub(HubCommand::Event(event), lock);
+    }
+
+    fn invitation(&self) -> Option<(&'static str, OsString)> {
+        invitation().map(|value| (VARIABLE, value))
+    }
+
+    fn has_parent(&self) -> bool {
+        has_parent()
+    }
+
+    fn leave(&self) {
+        stop_listening();
+        leave_parent();
+    }
+
+    fn clean_up_at_exit(&self) {
+        if !is_any_lock_held_on_current_thread() {
+            remove_socket();
+        }
+    }
+
+    fn forget_in_child(&self, lock: &mut PsLock) {
+        forget_hub_in_child(lock);
+        forget_membership_in_child(lock);
+    }
+}
+
+/// Fills the slots of the layers below.
+fn install() {
+    set_family(|| Box::new(OwnFamily));
+    set_freeze_children(freeze_children);
+    set_hand_over(hand_over);
+}
+
+/// Joins the family of the process that has started this one, if it has invited this one.
+fn join_if_invited() {
+    if is_any_lock_held_on_current_thread() {
+        return;
+    }
+    // A program with the rights of another user reads no variable, and so never joins.
+    let value = environment::variable(VARIABLE);
+    let invitation = value.and_then(|value| Invitation::parse(&value));
+    if let Some(invitation) = invitation.filter(|invitation| !is_own_invitation(invitation)) {
+        join(invitation);
+    }
+}
+
+/// See `early_start!`.
+pub(crate) fn start_early(constructor: usize) {
+    install();
+    session::start_early(constructor);
+}
+
+/// See `profiler_init`.
+pub(crate) fn init() {
+    install();
+    session::init();
+    join_if_invited();
+}
+
+/// See `AutoProfilerInitBuilder`.
+pub(crate) fn init_with_end(file: Option<&Path>, reports: bool) {
+    install();
+    session::init_with_end(file, reports);
+    join_if_invited();
+}
+
+/// See `profiler_start`.
+pub(crate) fn start(params: &StartParams) -> Result<Generation, StartError> {
+    install();
+    session::start(params)
+}
+
+/// See `profiler_ensure_started`.
+pub(crate) fn ensure_started(params: &StartParams) -> Result<Generation, StartError> {
+    install();
+    session::ensure_started(params)
+}
+
+/// See `ProfilerSession`.
+pub(crate) fn start_guarded(
+    params: &StartParams,
+    place: &'static Location<'static>,
+    while_other_runs: WhileOtherRuns,
+) -> Result<Generation, StartError> {
+    install();
+    session::start_guarded(params, place, while_other_runs)
+}

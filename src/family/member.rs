@@ -1,0 +1,186 @@
+//! A connection of the parent to a child process.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use crate::family::frames::FrameDecoder;
+use crate::family::messages::{NumberedOrder, Order, report_limits};
+use crate::family::outbox::Outbox;
+use crate::platform::{Socket, SpoolFile};
+use crate::state::ChildProfile;
+use crate::types::{ProcessId, TimeStamp};
+
+/// Why a connection ends, for the session's log.
+pub(super) type Ending = &'static str;
+
+/// The other end has closed the connection.
+pub(super) const CLOSED: Ending = "a child process has left";
+const SLOW: Ending = "a connection has ended: the child process does not read its messages";
+
+/// Returns a number that no other order of this process has.
+pub(super) fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// How well the process at the other end is known.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Stage {
+    /// It has not said hello, and must do so until this time.
+    Stranger {
+        until: Instant,
+    },
+    Child {
+        process: i32,
+        name: String,
+    },
+}
+
+/// The start of a session in the child.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum ChildStart {
+    /// The child does not take part in the session.
+    NotAsked,
+    /// The child has not answered the order with this number.
+    Asked(u64),
+    Failed,
+    Running,
+}
+
+/// A profile that arrives in parts.
+#[derive(Debug)]
+pub(super) enum Arriving {
+    None,
+    /// A profile that no thread waits for any more, or that is too long. Its parts are dropped.
+    Dropped,
+    Spooled(SpoolFile),
+}
+
+/// What is known of the child, and what it has to be sent.
+#[derive(Debug)]
+pub(super) struct MemberState {
+    /// Number of the connection.
+    pub(super) id: u64,
+    /// The process that has connected, as the kernel knows it.
+    pub(super) peer: ProcessId,
+    pub(super) stage: Stage,
+    pub(super) start: ChildStart,
+    pub(super) outbox: Outbox,
+    /// Set once the connection cannot be used any more.
+    pub(super) broken: Option<Ending>,
+    last_order: u64,
+    /// The orders to gather that the child has not begun to answer.
+    pub(super) unanswered_jobs: Vec<u64>,
+    /// The order to gather whose answer arrives, and what has arrived.
+    pub(super) profile: Option<(u64, Arriving)>,
+    pub(super) exit: Arriving,
+    /// The child's last profile, and when the session got it.
+    pub(super) last_profile: Option<(TimeStamp, ChildProfile)>,
+}
+
+impl MemberState {
+    fn new(id: u64, peer: ProcessId, until: Instant) -> Self {
+        Self {
+            id,
+            peer,
+            stage: Stage::Stranger { until },
+            start: ChildStart::NotAsked,
+            outbox: Outbox::default(),
+            broken: None,
+            last_order: 0,
+            unanswered_jobs: Vec::new(),
+            profile: None,
+            exit: Arriving::None,
+            last_profile: None,
+        }
+    }
+
+    pub(super) fn is_child(&self) -> bool {
+        matches!(self.stage, Stage::Child { .. })
+    }
+
+    /// Returns whether the child takes part in the session.
+    pub(super) fn takes_part(&self) -> bool {
+        self.start != ChildStart::NotAsked
+    }
+
+    /// Gives the child an order with a number of its own. Returns the number.
+    pub(super) fn order(&mut self, order: Order) -> u64 {
+        let id = next_id();
+        self.order_with(id, order);
+        id
+    }
+
+    /// Gives the child an order with this number.
+    pub(super) fn order_with(&mut self, id: u64, order: Order) {
+        if self.broken.is_some() {
+            return;
+        }
+        self.last_order = self.last_order.max(id);
+        match (NumberedOrder { id, order }).encode() {
+            None => {
+                self.broken = Some("a connection has ended: the session's filters are too long")
+            }
+            Some(frame) if self.outbox.push(&frame).is_err() => self.broken = Some(SLOW),
+            Some(_) => {}
+        }
+    }
+
+    /// Returns whether the child may answer an order with this number.
+    pub(super) fn has_order(&self, id: u64) -> bool {
+        id <= self.last_order
+    }
+}
+
+/// The socket, and the part of a message that has arrived.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) socket: Socket,
+    pub(super) decoder: FrameDecoder,
+}
+
+/// A connection to a process that has connected.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) connection: Connection,
+    pub(super) state: MemberState,
+}
+
+impl Member {
+    pub(super) fn new(socket: Socket, peer: ProcessId, until: Instant) -> Self {
+        Self {
+            connection: Connection {
+                socket,
+                decoder: FrameDecoder::new(report_limits),
+            },
+            state: MemberState::new(next_id(), peer, until),
+        }
+    }
+
+    /// Sends what the child takes now.
+    pub(super) fn send(&mut self) {
+        let Self { connection, state } = self;
+        let sent = state.outbox.send_by(|bytes| connection.socket.send(bytes));
+        if sent.is_err() && state.broken.is_none() {
+            state.broken = Some(CLOSED);
+        }
+    }
+
+    /// Receives bytes. Returns false if there are none now.
+    ///
+    /// # Errors
+    /// [`CLOSED`]
+    pub(super) fn receive(&mut self, buffer: &mut [u8]) -> Result<bool, Ending> {
+        match self.connection.socket.receive(buffer) {
+            Ok(0) => Err(CLOSED),
+            Ok(count) => {
+                self.connection.decoder.push(&buffer[..count]);
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(true),
+            Err(_) => Err(CLOSED),
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! What the process does as a parent: it begins to listen, and passes on what happens.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::family::hub::{Hub, HubCommand, HubCounts};
+use crate::family::hub_state::log_event;
+use crate::family::invitation::{Invitation, VARIABLE, token_of};
+use crate::family::mailbox::Mailbox;
+use crate::family::messages::VERSION;
+use crate::platform::{
+    ListeningSocket, PrivateFolder, ProfilerThread, Receiver, Sender, channel, current_process_id,
+    random_bytes, set_variable_if_only_thread, spawn_profiler_thread, use_own_descriptors,
+    with_signals_blocked,
+};
+use crate::types::ProcessId;
+use crate::util::{PsCell, PsLock, is_any_lock_held_on_current_thread};
+
+/// Maximum time that a start waits until the process listens. The new thread may wait for the loader,
+/// whose lock the thread that starts the session may hold.
+const MAX_UNTIL_LISTENING: Duration = Duration::from_secs(2);
+
+/// The parent's thread, as other threads see it.
+#[derive(Debug)]
+pub(super) struct RunningHub {
+    process: ProcessId,
+    commands: Sender<HubCommand>,
+    thread: ProfilerThread,
+    folder: PrivateFolder,
+    invitation: Invitation,
+    counts: Arc<HubCounts>,
+}
+
+/// The hub of this process, from the first session with children to `profiler_shutdown`.
+static HUB: PsCell<Option<RunningHub>> = PsCell::new(None);
+
+/// Calls `body` with the hub of this process, if there is one.
+fn with_hub<T>(lock: &PsLock, body: impl FnOnce(&RunningHub) -> T) -> Option<T> {
+    let hub = HUB.get(lock).as_ref()?;
+    // The child of a fork has the parent's.
+    (hub.process == current_process_id()).then(|| body(hub))
+}
+
+impl RunningHub {
+    fn give(&self, command: HubCommand) -> bool {
+        self.counts.given.fetch_add(1, Ordering::AcqRel);
+        self.commands.send(command)
+    }
+}
+
+/// Gives the hub a command. Returns false if there is none.
+pub(super) fn give_to_hub(command: HubCommand, lock: &PsLock) -> bool {
+    with_hub(lock, |hub| hub.give(command)).unwrap_or(false)
+}
+
+/// Begins to listen for children, unless the process does. Called before a session's threads exist,
+/// because it may set a variable for child processes.
+pub(super) fn listen() {
+    if with_hub(&PsLock::acquire(), |_| ()).is_some() {
+        return;
+    }
+    match begin() {
+        Ok(hub) => {
+            let stale = HUB.get_mut(&mut PsLock::acquire()).replace(hub);
+            // Leaked: it belongs to the parent process, and its thread does not exist here.
+            std::mem::forget(stale);
+        }
+        Err(_) => log_event("child processes cannot join: the system refused a folder or a socket"),
+    }
+}
+
+fn begin() -> std::io::Result<RunningHub> {
+    let folder = PrivateFolder::create()?;
+    let process = current_process_id();
+    let invitation = Invitation {
+        version: VERSION,
+        process: process.to_number(),
+        token: token_of(random_bytes()?),
+        socket: folder.socket(),
+    };
+    set_variable_if_only_thread(VARIABLE, &invitation.to_value());
+    let counts = Arc::new(HubCounts::default());
+    let (commands, receive) = channel();
+    let (is_listening, listens) = channel();
+    let run = {
+        let (folder, counts) = (folder.clone(), Arc::clone(&counts));
+        let token = invitation.token.clone();
+        move || run_hub(&folder, receive, counts, token, &is_listening)
+    };
+    let thread = with_signals_blocked(|| spawn_profiler_thread(c"ProfilerFamily", run));
+    let thread = match thread {
+        Ok(thread) => thread,
+        Err(error) => {
+            folder.remove();
+            return Err(error);
+        }
+    };
+    if listens.receive_within(MAX_UNTIL_LISTENING) == Some(false) {
+        thread.join();
+        folder.remove();
+        return Err(std::io::ErrorKind::AddrNotAvailable.into());
+    }
+    Ok(RunningHub {
+        process,
+        commands,
+        thread,
+        folder,
+        invitation,
+        counts,
+    })
+}
+
+fn run_hub(
+    folder: &PrivateFolder,
+    commands: Receiver<HubCommand>,
+    counts: Arc<HubCounts>,
+    token: String,
+    is_listening: &Sender<bool>,
+) {
+    use_own_descriptors();
+    let opened = ListeningSocket::bind(&folder.socket())
+        .and_then(|listener| Ok((listener, Mailbox::open(commands)?)));
+    is_listening.send(opened.is_ok());
+    if let Ok((listener, mailbox)) = opened {
+        folder.remove_stale_ones();
+        Hub::new(listener, mailbox, counts, token).run();
+    }
+}
+
+/// Returns the variable for child processes, if this process listens for them.
+pub(super) fn invitation() -> Option<std::ffi::OsString> {
+    with_hub(&PsLock::acquire(), |hub| hub.invitation.to_value())
+}
+
+/// Returns whether this is the invitation of this process.
+pub(super) fn is_own_invitation(invitation: &Invitation) -> bool {
+    with_hub(&PsLock::acquire(), |hub| hub.invitation == *invitation).unwrap_or(false)
+}
+
+/// Closes all connections, and stops listening.
+pub(super) fn stop_listening() {
+    let process = current_process_id();
+    let is_own = |hub: &mut RunningHub| hub.process == process;
+    let hub = HUB.get_mut(&mut PsLock::acquire()).take_if(is_own);
+    if let Some(hub) = hub {
+        hub.give(HubCommand::End);
+        hub.folder.remove();
+        // Its thread waits for no other thread.
+        hub.thread.join();
+    }
+}
+
+/// Removes the socket and its folder. The process is about to end.
+pub(super) fn remove_socket() {
+    let folder = {
+        let lock = PsLock::acquire();
+        with_hub(&lock, |hub| hub.folder.clone())
+    };
+    if let Some(folder) = folder {
+        folder.remove();
+    }
+}
+
+/// Forgets the parent's hub in the child of a fork.
+pub(super) fn forget_hub_in_child(lock: &mut PsLock) {
+    std::mem::forget(HUB.get_mut(lock).take());
+}
+
+/// Waits until all children that have joined have answered the newest start, or for this time at most.
+/// Returns how many children record the session.
+pub(crate) fn wait_for_children(limit: Duration) -> usize {
+    const LOOK: Duration = Duration::from_millis(1);
+    if is_any_lock_held_on_current_thread() {
+        return 0;
+    }
+    let counts = with_hub(&PsLock::acquire(), |hub| Arc::clone(&hub.counts));
+    let Some(counts) = counts else {
+        return 0;
+    };
+    let begin = Instant::now();
+    let given = counts.given.load(Ordering::Acquire);
+    let is_pending = || {
+        counts.handled.load(Ordering::Acquire) < given
+            || counts.starting.load(Ordering::Acquire) > 0
+    };
+    while is_pending() && begin.elapsed() < limit {
+        std::thread::sleep(LOOK);
+    }
+    counts.running.load(Ordering::Acquire) as usize
+}

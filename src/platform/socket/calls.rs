@@ -1,0 +1,125 @@
+//! The system calls of sockets that the standard library lacks.
+//!
+//! **Contract of the calls** (cited below):
+//! - *own memory*: the kernel reads or writes the slice or the structure that the caller lends for
+//!   the call, and no more than its length;
+//! - *new descriptor*: the kernel has just created it for this call, so nothing else owns it.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+use nix::errno::Errno;
+
+/// Sends bytes without waiting and without `SIGPIPE`. Returns how many the kernel has taken.
+pub(super) fn send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    // SAFETY: *own memory*.
+    let sent = unsafe {
+        let start = bytes.as_ptr().cast();
+        libc::send(socket.as_raw_fd(), start, bytes.len(), flags)
+    };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// Receives bytes without waiting. Returns 0 at the end.
+pub(super) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: *own memory*.
+    let received = unsafe {
+        let start = bytes.as_mut_ptr().cast();
+        libc::recv(socket.as_raw_fd(), start, bytes.len(), libc::MSG_DONTWAIT)
+    };
+    usize::try_from(received).map_err(|_| io::Error::last_os_error())
+}
+
+/// Accepts a connection, without waiting for one.
+pub(super) fn accept(listener: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let (no_address, no_length) = (std::ptr::null_mut(), std::ptr::null_mut());
+    // SAFETY: *own memory*: the kernel is given none.
+    let number = unsafe {
+        let flags = libc::SOCK_CLOEXEC;
+        libc::accept4(listener.as_raw_fd(), no_address, no_length, flags)
+    };
+    owned(number)
+}
+
+/// Moves a descriptor to a number above those of the standard streams, which the application may have
+/// closed.
+pub(super) fn above_standard_streams(descriptor: OwnedFd) -> io::Result<OwnedFd> {
+    const FIRST_NUMBER: i32 = 3;
+    if descriptor.as_raw_fd() >= FIRST_NUMBER {
+        return Ok(descriptor);
+    }
+    // SAFETY: *own memory*: the kernel is given none.
+    owned(unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_DUPFD_CLOEXEC, FIRST_NUMBER) })
+}
+
+fn owned(number: i32) -> io::Result<OwnedFd> {
+    if number < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: *new descriptor*.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// Returns the process and the user at the other end, as the kernel knows them.
+pub(super) fn peer_of(socket: BorrowedFd<'_>) -> io::Result<libc::ucred> {
+    let mut peer = libc::ucred {
+        pid: 0,
+        uid: libc::uid_t::MAX,
+        gid: libc::gid_t::MAX,
+    };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: *own memory*: both are locals, and the length is that of the structure.
+    let answer = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &raw mut length,
+        )
+    };
+    Errno::result(answer)?;
+    Ok(peer)
+}
+
+/// Ends a connection in both directions.
+pub(super) fn shut_down(socket: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: *own memory*: the kernel is given none.
+    let answer = unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_RDWR) };
+    Ok(Errno::result(answer).map(drop)?)
+}
+
+/// Waits until one of the descriptors is ready, or for this time at most. `None` stands for no limit.
+pub(super) fn poll(entries: &mut [libc::pollfd], limit: Option<Duration>) -> io::Result<()> {
+    // Rounded up, so that a wait for the rest of a time ends after it.
+    let limit_ms = limit.map_or(-1, |limit| {
+        i32::try_from(limit.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX)
+    });
+    // SAFETY: *own memory*.
+    let answer = unsafe {
+        let count = entries.len() as libc::nfds_t;
+        libc::poll(entries.as_mut_ptr(), count, limit_ms)
+    };
+    match Errno::result(answer) {
+        Err(Errno::EINTR) | Ok(_) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Returns random bytes of the kernel, which no other process can guess.
+///
+/// # Errors
+/// The error of the operating system, for example before it has gathered randomness.
+pub(crate) fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
+    const { assert!(N <= 256, "the kernel returns so many bytes at once") };
+    let mut bytes = [0; N];
+    // SAFETY: *own memory*.
+    let count = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), N, libc::GRND_NONBLOCK) };
+    match usize::try_from(count) {
+        Ok(count) if count == N => Ok(bytes),
+        Ok(_) => Err(io::ErrorKind::UnexpectedEof.into()),
+        Err(_) => Err(io::Error::last_os_error()),
+    }
+}

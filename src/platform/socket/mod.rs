@@ -1,0 +1,13 @@
+//! Unix sockets between a process and its child processes.
+
+mod calls;
+mod copies_in_child;
+#[forbid(unsafe_code)]
+mod private_folder;
+#[forbid(unsafe_code)]
+mod unix_socket;
+
+pub(crate) use calls::random_bytes;
+pub(crate) use copies_in_child::close_sockets_in_child;
+pub(crate) use private_folder::{PrivateFolder, is_private_folder};
+pub(crate) use unix_socket::{Interest, ListeningSocket, Socket, socket_pair, wait_for_sockets};

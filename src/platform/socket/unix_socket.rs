@@ -1,0 +1,239 @@
+//! Unix stream sockets that never block, and are used and closed only while they are the profiler's.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::time::Duration;
+
+use nix::sys::stat::fstat;
+use nix::unistd::geteuid;
+
+use crate::platform::shared_file::SharedFile;
+use crate::platform::socket::calls;
+use crate::platform::socket::copies_in_child::{note_closed, note_open};
+use crate::platform::thread::has_own_descriptors;
+use crate::types::ProcessId;
+
+/// A descriptor of a socket, of either kind.
+#[derive(Debug)]
+struct Descriptor {
+    file: SharedFile,
+    number: i32,
+    /// Its inode, if the child of a fork gets a copy.
+    copied_inode: Option<u64>,
+}
+
+impl Descriptor {
+    fn new(socket: OwnedFd) -> io::Result<Self> {
+        let socket = calls::above_standard_streams(socket)?;
+        let number = socket.as_raw_fd();
+        let copied_inode = match has_own_descriptors() {
+            true => None,
+            false => Some(fstat(&socket)?.st_ino),
+        };
+        let file = SharedFile::new(File::from(socket))?;
+        if let Some(inode) = copied_inode {
+            note_open(number, inode);
+        }
+        Ok(Self {
+            file,
+            number,
+            copied_inode,
+        })
+    }
+}
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        if let Some(inode) = self.copied_inode {
+            note_closed(self.number, inode);
+        }
+    }
+}
+
+/// An end of a connection. It belongs to the descriptor table of the thread that made it.
+#[derive(Debug)]
+pub(crate) struct Socket(Descriptor);
+
+impl Socket {
+    /// Connects to the listener at this path, if it belongs to this user.
+    ///
+    /// # Errors
+    /// `PermissionDenied` if it belongs to another user; otherwise the error of the operating system.
+    pub(crate) fn connect(path: &Path) -> io::Result<Self> {
+        let socket = Self(Descriptor::new(UnixStream::connect(path)?.into())?);
+        socket.check_peer()?;
+        Ok(socket)
+    }
+
+    /// Returns the process at the other end. It was that when the connection was made.
+    ///
+    /// # Errors
+    /// `PermissionDenied` if it belongs to another user; otherwise the error of the operating system.
+    pub(crate) fn check_peer(&self) -> io::Result<ProcessId> {
+        let peer = calls::peer_of(self.0.file.get()?.as_fd())?;
+        match peer.uid == geteuid().as_raw() {
+            true => Ok(ProcessId::from_number(peer.pid)),
+            false => Err(io::ErrorKind::PermissionDenied.into()),
+        }
+    }
+
+    /// Sends bytes, and returns how many the kernel has taken.
+    ///
+    /// # Errors
+    /// `WouldBlock` if the kernel takes none now; otherwise the error of the operating system.
+    pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        calls::send(self.0.file.get()?.as_fd(), bytes)
+    }
+
+    /// Receives bytes, and returns how many. Returns 0 once the other end is closed.
+    ///
+    /// # Errors
+    /// `WouldBlock` if there are none now; otherwise the error of the operating system.
+    pub(crate) fn receive(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        let received = calls::receive(self.0.file.get()?.as_fd(), bytes);
+        // If the descriptor was replaced just before, the bytes are those of another socket.
+        self.0.file.get()?;
+        received
+    }
+
+    /// Ends the connection in both directions. The descriptor stays open.
+    pub(crate) fn shut_down(&self) {
+        if let Ok(file) = self.0.file.get() {
+            let _ = calls::shut_down(file.as_fd());
+        }
+    }
+}
+
+/// Makes two ends of one connection.
+///
+/// # Errors
+/// The error of the operating system.
+pub(crate) fn socket_pair() -> io::Result<(Socket, Socket)> {
+    let (one, other) = UnixStream::pair()?;
+    let one = Socket(Descriptor::new(one.into())?);
+    Ok((one, Socket(Descriptor::new(other.into())?)))
+}
+
+/// A socket to which others connect.
+#[derive(Debug)]
+pub(crate) struct ListeningSocket(Descriptor);
+
+impl ListeningSocket {
+    /// Begins to listen at this path, where no file is yet. Only this user may connect.
+    ///
+    /// # Errors
+    /// The error of the operating system.
+    pub(crate) fn bind(path: &Path) -> io::Result<Self> {
+        const ONLY_OWNER: u32 = 0o600;
+        let listener = UnixListener::bind(path)?;
+        listener.set_nonblocking(true)?;
+        // The mask of the process may forbid the owner, too.
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(ONLY_OWNER))?;
+        Ok(Self(Descriptor::new(listener.into())?))
+    }
+
+    /// Accepts a connection of this user. Closes one of another user.
+    ///
+    /// # Errors
+    /// `WouldBlock` if there is none, `PermissionDenied` for one of another user; otherwise the error
+    /// of the operating system.
+    pub(crate) fn accept(&self) -> io::Result<(Socket, ProcessId)> {
+        let socket = calls::accept(self.0.file.get()?.as_fd())?;
+        let socket = Socket(Descriptor::new(socket)?);
+        let process = socket.check_peer()?;
+        Ok((socket, process))
+    }
+}
+
+/// What a thread waits for at a socket.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Interest<'a> {
+    Connection(&'a ListeningSocket),
+    Bytes(&'a Socket),
+    /// Bytes to receive, or space to send.
+    BytesAndSpace(&'a Socket),
+    Space(&'a Socket),
+}
+
+/// Waits until one of the sockets is ready or at its end, or for this time at most. Returns which of
+/// them are.
+///
+/// # Errors
+/// The error of the operating system, also if the application has closed one of the descriptors.
+pub(crate) fn wait_for_sockets(
+    interests: &[Interest<'_>],
+    limit: Option<Duration>,
+) -> io::Result<Vec<bool>> {
+    let mut entries = Vec::with_capacity(interests.len());
+    for interest in interests {
+        let (descriptor, events) = match interest {
+            Interest::Connection(listener) => (&listener.0, libc::POLLIN),
+            Interest::Bytes(socket) => (&socket.0, libc::POLLIN),
+            Interest::BytesAndSpace(socket) => (&socket.0, libc::POLLIN | libc::POLLOUT),
+            Interest::Space(socket) => (&socket.0, libc::POLLOUT),
+        };
+        entries.push(libc::pollfd {
+            fd: descriptor.file.get()?.as_raw_fd(),
+            events,
+            revents: 0,
+        });
+    }
+    calls::poll(&mut entries, limit)?;
+    Ok(entries.iter().map(|entry| entry.revents != 0).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::TestFolder;
+
+    #[test]
+    fn connection_carries_bytes_and_tells_the_peer() {
+        let folder = TestFolder::new("socket");
+        let path = folder.path().join("s");
+        let listener = ListeningSocket::bind(&path).expect("bound");
+        let none = listener.accept().expect_err("nobody connects");
+        assert_eq!(none.kind(), io::ErrorKind::WouldBlock);
+        let client = Socket::connect(&path).expect("connected");
+        let ready = wait_for_sockets(&[Interest::Connection(&listener)], None).expect("ready");
+        assert_eq!(ready, [true]);
+        let (server, peer) = listener.accept().expect("a connection");
+        assert_eq!(peer.to_number(), std::process::id() as i32);
+        let mut bytes = [0; 8];
+        let none = server.receive(&mut bytes).expect_err("no bytes");
+        assert_eq!(none.kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(client.send(b"hello").expect("sent"), 5);
+        let interests = [Interest::Bytes(&client), Interest::Bytes(&server)];
+        let ready = wait_for_sockets(&interests, None).expect("ready");
+        assert_eq!(ready, [false, true]);
+        assert_eq!(server.receive(&mut bytes).expect("received"), 5);
+        client.shut_down();
+        assert_eq!(server.receive(&mut bytes).expect("the end"), 0);
+        // Without `SIGPIPE`, which would end the test.
+        drop(client);
+        assert!(server.send(b"late").is_err());
+    }
+
+    #[test]
+    fn full_socket_takes_no_more_until_it_is_read() {
+        let (one, other) = socket_pair().expect("a pair");
+        let part = [7; 4096];
+        let full = loop {
+            match one.send(&part) {
+                Ok(_) => {}
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
+        let limit = Some(Duration::ZERO);
+        let ready = wait_for_sockets(&[Interest::Space(&one)], limit).expect("an answer");
+        assert_eq!(ready, [false]);
+        while other.receive(&mut [0; 4096]).is_ok() {}
+        let ready = wait_for_sockets(&[Interest::Space(&one)], None).expect("an answer");
+        assert_eq!(ready, [true]);
+    }
+}

@@ -1,0 +1,66 @@
+//! What happens to the session of a process that takes part in a family of processes, and what the
+//! family does for it.
+//!
+//! The family belongs to a layer above this one, which fills the slot.
+
+use std::ffi::OsString;
+
+use once_cell::race::OnceBox;
+
+use crate::state::{PauseKind, SessionSettings};
+use crate::util::PsLock;
+
+/// A change that child processes follow.
+#[derive(Clone, Debug)]
+pub(crate) enum SessionEvent {
+    Started(SessionSettings),
+    Stopped,
+    /// A pause has begun, or ended.
+    Paused(PauseKind, bool),
+    PagesCleared,
+}
+
+/// The family of a process, as seen by this layer.
+pub(crate) trait Family: Send + Sync {
+    /// Prepares for child processes of a session that is about to start. No thread of that session
+    /// exists yet. The caller holds the life-cycle lock.
+    fn prepare(&self);
+
+    /// Learns of a change. Only passes it on to a thread.
+    fn notice(&self, event: SessionEvent, lock: &PsLock);
+
+    /// Returns the variable by which a child process finds this one, if it may join.
+    fn invitation(&self) -> Option<(&'static str, OsString)>;
+
+    /// Returns whether a parent process takes the last profile.
+    fn has_parent(&self) -> bool;
+
+    /// Leaves the family, and sends the children away. Called without a lock.
+    fn leave(&self);
+
+    /// Removes what other processes can see. The process is about to end. Takes no lock that the
+    /// calling thread may hold.
+    fn clean_up_at_exit(&self);
+
+    /// Forgets the parent's family in the child of a fork.
+    fn forget_in_child(&self, lock: &mut PsLock);
+}
+
+static FAMILY: OnceBox<Box<dyn Family>> = OnceBox::new();
+
+/// Fills the slot. Only the first call has an effect.
+pub(crate) fn set_family(family: impl FnOnce() -> Box<dyn Family>) {
+    FAMILY.get_or_init(|| Box::new(family()));
+}
+
+/// Returns the family, once its layer has filled the slot.
+pub(super) fn family() -> Option<&'static dyn Family> {
+    FAMILY.get().map(|family| &**family)
+}
+
+/// Tells the family of a change.
+pub(super) fn notice(event: SessionEvent, lock: &PsLock) {
+    if let Some(family) = family() {
+        family.notice(event, lock);
+    }
+}

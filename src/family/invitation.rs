@@ -3,10 +3,6 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-/// The variable. The prefix differs from that of the profiler's variables, because no user is to set
-/// it.
-pub(crate) const VARIABLE: &str = "GEKKOTA_FAMILY";
-
 /// What the variable says: the version of the messages, the parent, a random word, and the socket.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Invitation {

@@ -9,13 +9,13 @@ use crate::family::child::{
 };
 use crate::family::gathering::freeze_children;
 use crate::family::hub::HubCommand;
-use crate::family::invitation::{Invitation, VARIABLE};
+use crate::family::invitation::Invitation;
 use crate::family::parent::{
-    forget_hub_in_child, give_to_hub, invitation, is_own_invitation, listen, remove_socket,
-    stop_listening,
+    forget_hub_in_child, give_to_hub, invitation, is_own_invitation, listen, own_invitation,
+    remove_socket, stop_listening,
 };
 use crate::session::{
-    self, Family, SessionEvent, WhileOtherRuns, environment, set_family, set_freeze_children,
+    self, FAMILY_VARIABLE, Family, SessionEvent, WhileOtherRuns, set_family, set_freeze_children,
     set_hand_over,
 };
 use crate::types::{Generation, StartError, StartParams};
@@ -34,7 +34,11 @@ impl Family for OwnFamily {
     }
 
     fn invitation(&self) -> Option<(&'static str, OsString)> {
-        invitation().map(|value| (VARIABLE, value))
+        invitation().map(|value| (FAMILY_VARIABLE, value))
+    }
+
+    fn is_invited(&self) -> bool {
+        parents_invitation().is_some()
     }
 
     fn has_parent(&self) -> bool {
@@ -70,12 +74,14 @@ fn join_if_invited() {
     if is_any_lock_held_on_current_thread() {
         return;
     }
-    // A program with the rights of another user reads no variable, and so never joins.
-    let value = environment::variable(VARIABLE);
-    let invitation = value.and_then(|value| Invitation::parse(&value));
-    if let Some(invitation) = invitation.filter(|invitation| !is_own_invitation(invitation)) {
+    if let Some(invitation) = parents_invitation() {
         join(invitation);
     }
+}
+
+/// Returns the invitation of another process to this one.
+fn parents_invitation() -> Option<Invitation> {
+    own_invitation().filter(|invitation| !is_own_invitation(invitation))
 }
 
 /// See `early_start!`.

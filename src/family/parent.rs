@@ -1,12 +1,13 @@
 //! What the process does as a parent: it begins to listen, and passes on what happens.
 
+use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::family::hub::{Hub, HubCommand, HubCounts};
 use crate::family::hub_state::log_event;
-use crate::family::invitation::{Invitation, VARIABLE, token_of};
+use crate::family::invitation::{Invitation, token_of};
 use crate::family::mailbox::Mailbox;
 use crate::family::messages::VERSION;
 use crate::platform::{
@@ -14,6 +15,7 @@ use crate::platform::{
     random_bytes, set_variable_if_only_thread, spawn_profiler_thread, use_own_descriptors,
     with_signals_blocked,
 };
+use crate::session::{FAMILY_VARIABLE, environment};
 use crate::types::ProcessId;
 use crate::util::{PsCell, PsLock, is_any_lock_held_on_current_thread};
 
@@ -79,7 +81,8 @@ fn begin() -> std::io::Result<RunningHub> {
         token: token_of(random_bytes()?),
         socket: folder.socket(),
     };
-    set_variable_if_only_thread(VARIABLE, &invitation.to_value());
+    keep_own_invitation();
+    set_variable_if_only_thread(FAMILY_VARIABLE, &invitation.to_value());
     let counts = Arc::new(HubCounts::default());
     let (commands, receive) = channel();
     let (is_listening, listens) = channel();
@@ -128,8 +131,32 @@ fn run_hub(
     }
 }
 
+/// The variable as this process got it, before it set the variable for its own children.
+static OWN_INVITATION: PsCell<Option<(ProcessId, Option<OsString>)>> = PsCell::new(None);
+
+fn keep_own_invitation() {
+    let process = current_process_id();
+    let value = environment::variable(FAMILY_VARIABLE);
+    let mut lock = PsLock::acquire();
+    let kept = OWN_INVITATION.get_mut(&mut lock);
+    if kept.as_ref().is_none_or(|(of, _)| *of != process) {
+        *kept = Some((process, value));
+    }
+}
+
+/// Returns the parent's invitation to this process.
+pub(super) fn own_invitation() -> Option<Invitation> {
+    let kept = OWN_INVITATION.get(&PsLock::acquire()).clone();
+    let value = match kept {
+        Some((process, value)) if process == current_process_id() => value,
+        // A program with the rights of another user reads no variable, and so never joins.
+        _ => environment::variable(FAMILY_VARIABLE),
+    };
+    Invitation::parse(&value?)
+}
+
 /// Returns the variable for child processes, if this process listens for them.
-pub(super) fn invitation() -> Option<std::ffi::OsString> {
+pub(super) fn invitation() -> Option<OsString> {
     with_hub(&PsLock::acquire(), |hub| hub.invitation.to_value())
 }
 

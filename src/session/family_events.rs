@@ -10,6 +10,10 @@ use once_cell::race::OnceBox;
 use crate::state::{PauseKind, SessionSettings};
 use crate::util::PsLock;
 
+/// The variable by which a child process finds its parent. The prefix differs from that of the
+/// profiler's variables, because no user is to set it.
+pub(crate) const FAMILY_VARIABLE: &str = "GEKKOTA_FAMILY";
+
 /// A change that child processes follow.
 #[derive(Clone, Debug)]
 pub(crate) enum SessionEvent {
@@ -31,6 +35,9 @@ pub(crate) trait Family: Send + Sync {
 
     /// Returns the variable by which a child process finds this one, if it may join.
     fn invitation(&self) -> Option<(&'static str, OsString)>;
+
+    /// Returns whether a parent process has invited this one.
+    fn is_invited(&self) -> bool;
 
     /// Returns whether a parent process takes the last profile.
     fn has_parent(&self) -> bool;

@@ -75,7 +75,7 @@ pub(crate) use event_loops::{
     EventToken, EventWatchToken, begin_event, end_event, unwatch_event_loop, watch_event_loop,
 };
 pub(crate) use exit_profile::child_profile;
-pub(crate) use family_events::{Family, SessionEvent, set_family};
+pub(crate) use family_events::{FAMILY_VARIABLE, Family, SessionEvent, set_family};
 pub(crate) use family_slot::{FreezeChildren, set_freeze_children};
 pub(crate) use fork::ensure_fork_handlers;
 pub(crate) use hand_over::set_hand_over;

@@ -8,6 +8,7 @@ use crate::session::env::environment::{
     has_shutdown_variable, is_switched_on, shutdown_path, wants_report, wants_signals,
 };
 use crate::session::env::environment_table::{FILTERS, HELP, REPORT, SHUTDOWN, STARTUP};
+use crate::session::family_events::family;
 use crate::session::notices;
 use crate::session::save::missing_folder;
 use crate::state::RacyFeatures;
@@ -41,8 +42,14 @@ pub(crate) fn note_start() {
 /// Warns that the variables have started the profiler, but its profile will be lost unless the
 /// application saves it.
 pub(crate) fn notify_if_unsaved() {
+    let is_invited = || family().is_some_and(|family| family.is_invited());
     let is_untold = UNSAVED.load(Ordering::Relaxed) == STARTED && RacyFeatures::is_active();
-    if is_untold && shutdown_path().is_none() && !wants_signals() && !wants_report() {
+    if is_untold
+        && shutdown_path().is_none()
+        && !wants_signals()
+        && !wants_report()
+        && !is_invited()
+    {
         UNSAVED.store(SAID, Ordering::Relaxed);
         notices::notify(&format!(
             "profiling, but the profile is lost unless the program saves it; {SHUTDOWN}=<file> saves \

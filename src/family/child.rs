@@ -268,6 +268,17 @@ impl Reader {
     }
 }
 
+/// Tells the parent the new name or type of this process.
+pub(super) fn tell_name(name: &str, process_type: &str, lock: &PsLock) {
+    let report = || Report::Named {
+        name: name.to_owned(),
+        process_type: process_type.to_owned(),
+    };
+    with_membership(lock, |membership| {
+        membership.jobs.send(SendJob::Message(report().encode()))
+    });
+}
+
 /// Returns whether the parent takes the last profile of this process.
 pub(super) fn has_parent() -> bool {
     let takes = |membership: &Membership| {

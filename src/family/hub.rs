@@ -153,9 +153,9 @@ impl Hub {
                 Ok(_) if self.members.len() >= MAX_CONNECTIONS => {
                     log_event("a connection was refused: there are too many");
                 }
-                Ok((socket, peer)) => {
+                Ok(socket) => {
                     let until = Instant::now() + MAX_UNTIL_HELLO;
-                    self.members.push(Member::new(socket, peer, until));
+                    self.members.push(Member::new(socket, until));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {

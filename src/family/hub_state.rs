@@ -257,6 +257,11 @@ impl HubState {
         }
         match report {
             Report::Hello(hello) => return self.welcome(state, hello),
+            Report::Named { name: renamed, .. } => {
+                if let Stage::Child { name, .. } = &mut state.stage {
+                    *name = renamed;
+                }
+            }
             Report::Done { id, failure } => self.note_done(state, id, failure)?,
             Report::Frozen {
                 id,

@@ -5,7 +5,7 @@ use std::panic::Location;
 use std::path::Path;
 
 use crate::family::child::{
-    forget_membership_in_child, hand_over, has_parent, join, leave as leave_parent,
+    forget_membership_in_child, hand_over, has_parent, join, leave as leave_parent, tell_name,
 };
 use crate::family::gathering::freeze_children;
 use crate::family::hub::HubCommand;
@@ -31,6 +31,10 @@ impl Family for OwnFamily {
 
     fn notice(&self, event: SessionEvent, lock: &PsLock) {
         give_to_hub(HubCommand::Event(event), lock);
+    }
+
+    fn rename(&self, name: &str, process_type: &str, lock: &PsLock) {
+        tell_name(name, process_type, lock);
     }
 
     fn invitation(&self) -> Option<(&'static str, OsString)> {

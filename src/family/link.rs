@@ -85,6 +85,8 @@ impl Link {
 pub(super) enum SendJob {
     /// Sends a frame, and tells whether it has.
     Frame(Vec<u8>, Arc<Sender<bool>>),
+    /// Sends a frame that no thread waits for.
+    Message(Vec<u8>),
     /// Ends the connection.
     Leave,
 }
@@ -96,6 +98,7 @@ pub(super) fn run_sender(link: &Link, jobs: &Receiver<SendJob>) {
             SendJob::Frame(frame, answer) => {
                 answer.send(link.send(&frame).is_ok());
             }
+            SendJob::Message(frame) => drop(link.send(&frame)),
             SendJob::Leave => link.socket.shut_down(),
         }
     }

@@ -9,7 +9,7 @@ use crate::family::messages::{NumberedOrder, Order, report_limits};
 use crate::family::outbox::Outbox;
 use crate::platform::{Socket, SpoolFile};
 use crate::state::ChildProfile;
-use crate::types::{ProcessId, TimeStamp};
+use crate::types::TimeStamp;
 
 /// Why a connection ends, for the session's log.
 pub(super) type Ending = &'static str;
@@ -62,8 +62,6 @@ pub(super) enum Arriving {
 pub(super) struct MemberState {
     /// Number of the connection.
     pub(super) id: u64,
-    /// The process that has connected, as the kernel knows it.
-    pub(super) peer: ProcessId,
     pub(super) stage: Stage,
     pub(super) start: ChildStart,
     pub(super) outbox: Outbox,
@@ -80,10 +78,9 @@ pub(super) struct MemberState {
 }
 
 impl MemberState {
-    fn new(id: u64, peer: ProcessId, until: Instant) -> Self {
+    fn new(id: u64, until: Instant) -> Self {
         Self {
             id,
-            peer,
             stage: Stage::Stranger { until },
             start: ChildStart::NotAsked,
             outbox: Outbox::default(),
@@ -148,13 +145,13 @@ pub(super) struct Member {
 }
 
 impl Member {
-    pub(super) fn new(socket: Socket, peer: ProcessId, until: Instant) -> Self {
+    pub(super) fn new(socket: Socket, until: Instant) -> Self {
         Self {
             connection: Connection {
                 socket,
                 decoder: FrameDecoder::new(report_limits),
             },
-            state: MemberState::new(next_id(), peer, until),
+            state: MemberState::new(next_id(), until),
         }
     }
 

@@ -299,6 +299,11 @@ pub(crate) struct ChunkReport {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Report<'a> {
     Hello(Hello),
+    /// The process has another name or type.
+    Named {
+        name: String,
+        process_type: String,
+    },
     /// An order was carried out, or failed for a reason.
     Done {
         id: u64,
@@ -354,12 +359,13 @@ const EXIT_DATA: u8 = 73;
 const EXIT_ENDS: u8 = 74;
 const EXIT_FAILED: u8 = 75;
 const CHUNKS: u8 = 76;
+const NAMED: u8 = 77;
 
 /// Returns the maximum length of a report's frame.
 pub(crate) fn report_limits(kind: u8) -> Option<usize> {
     match kind {
         PROFILE_DATA | EXIT_DATA => Some(MAX_DATA_BYTES),
-        HELLO..=CHUNKS => Some(MAX_MESSAGE_BYTES),
+        HELLO..=NAMED => Some(MAX_MESSAGE_BYTES),
         _ => None,
     }
 }
@@ -387,6 +393,10 @@ impl Report<'_> {
                     "isActive": hello.is_active,
                 });
                 (HELLO, fields)
+            }
+            Self::Named { name, process_type } => {
+                let (name, process_type) = (shortened(name), shortened(process_type));
+                (NAMED, json!({ "name": name, "type": process_type }))
             }
             Self::Done { id, failure } => {
                 let failure = failure.as_deref().map(shortened);
@@ -451,6 +461,10 @@ impl<'a> Report<'a> {
                 process_type: fields.text("type")?,
                 is_active: fields.flag("isActive")?,
             }),
+            NAMED => Self::Named {
+                name: fields.text("name")?,
+                process_type: fields.text("type")?,
+            },
             DONE => Self::Done {
                 id: id()?,
                 failure: fields.text_if_any("failure")?,

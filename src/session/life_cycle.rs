@@ -189,8 +189,11 @@ pub(crate) fn shutdown() {
     if is_initialized {
         notify(ProfilingState::ShuttingDown);
     }
+    let has_parent = family().is_some_and(|family| family.has_parent());
     if !environment::uses_profile_at_shutdown() {
-        env_notices::notify_if_left_running();
+        if !has_parent {
+            env_notices::notify_if_left_running();
+        }
     } else if running_session().is_some() {
         notify(ProfilingState::GeneratingProfile);
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::session::exit_profile::{MAX_BYTES, child_profile};
-use crate::session::family_events::{SessionEvent, notice};
+use crate::session::family_events::{SessionEvent, family, notice};
 use crate::session::start_stop::ensure_core;
 use crate::state::{ACTIVE_PS, CORE_PS, ChildProfile, ChildText, CorePs, KEPT_OVERHEAD_BYTES};
 use crate::stream::check_memory;
@@ -23,16 +23,28 @@ fn with_core(body: impl FnOnce(&mut CorePs)) {
     }
 }
 
+/// Calls `body` with `CorePs`, and tells the family the new name or type of the process.
+fn rename(body: impl FnOnce(&mut CorePs)) {
+    with_core(body);
+    if is_any_lock_held_on_current_thread() {
+        return;
+    }
+    let lock = PsLock::acquire();
+    if let (Some(core), Some(family)) = (CORE_PS.get(&lock), family()) {
+        family.rename(&core.process_name, &core.process_type, &lock);
+    }
+}
+
 /// See `profiler_set_process_name`.
 pub(crate) fn set_process_name(name: &str, etld1: Option<&str>) {
     let (name, etld1) = (name.to_owned(), etld1.map(str::to_owned));
-    with_core(|core| core.set_process_name(name, etld1));
+    rename(|core| core.set_process_name(name, etld1));
 }
 
 /// See `profiler_set_process_type`.
 pub(crate) fn set_process_type(process_type: &str) {
     let process_type = process_type.to_owned();
-    with_core(|core| core.set_process_type(process_type));
+    rename(|core| core.set_process_type(process_type));
 }
 
 /// See `profiler_set_version`.

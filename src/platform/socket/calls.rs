@@ -62,8 +62,8 @@ fn owned(number: i32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// Returns the process and the user at the other end, as the kernel knows them.
-pub(super) fn peer_of(socket: BorrowedFd<'_>) -> io::Result<libc::ucred> {
+/// Returns the user at the other end, as the kernel knows it.
+pub(super) fn user_of_peer(socket: BorrowedFd<'_>) -> io::Result<libc::uid_t> {
     let mut peer = libc::ucred {
         pid: 0,
         uid: libc::uid_t::MAX,
@@ -81,7 +81,7 @@ pub(super) fn peer_of(socket: BorrowedFd<'_>) -> io::Result<libc::ucred> {
         )
     };
     Errno::result(answer)?;
-    Ok(peer)
+    Ok(peer.uid)
 }
 
 /// Ends a connection in both directions.

@@ -15,7 +15,6 @@ use crate::platform::shared_file::SharedFile;
 use crate::platform::socket::calls;
 use crate::platform::socket::copies_in_child::{note_closed, note_open};
 use crate::platform::thread::has_own_descriptors;
-use crate::types::ProcessId;
 
 /// A descriptor of a socket, of either kind.
 #[derive(Debug)]
@@ -69,14 +68,11 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Returns the process at the other end. It was that when the connection was made.
-    ///
-    /// # Errors
-    /// `PermissionDenied` if it belongs to another user; otherwise the error of the operating system.
-    pub(crate) fn check_peer(&self) -> io::Result<ProcessId> {
-        let peer = calls::peer_of(self.0.file.get()?.as_fd())?;
-        match peer.uid == geteuid().as_raw() {
-            true => Ok(ProcessId::from_number(peer.pid)),
+    /// Checks that the process at the other end belonged to this user when the connection was made.
+    fn check_peer(&self) -> io::Result<()> {
+        let user = calls::user_of_peer(self.0.file.get()?.as_fd())?;
+        match user == geteuid().as_raw() {
+            true => Ok(()),
             false => Err(io::ErrorKind::PermissionDenied.into()),
         }
     }
@@ -141,11 +137,11 @@ impl ListeningSocket {
     /// # Errors
     /// `WouldBlock` if there is none, `PermissionDenied` for one of another user; otherwise the error
     /// of the operating system.
-    pub(crate) fn accept(&self) -> io::Result<(Socket, ProcessId)> {
+    pub(crate) fn accept(&self) -> io::Result<Socket> {
         let socket = calls::accept(self.0.file.get()?.as_fd())?;
         let socket = Socket(Descriptor::new(socket)?);
-        let process = socket.check_peer()?;
-        Ok((socket, process))
+        socket.check_peer()?;
+        Ok(socket)
     }
 }
 
@@ -192,7 +188,7 @@ mod tests {
     use crate::platform::TestFolder;
 
     #[test]
-    fn connection_carries_bytes_and_tells_the_peer() {
+    fn connection_carries_bytes_until_it_ends() {
         let folder = TestFolder::new("socket");
         let path = folder.path().join("s");
         let listener = ListeningSocket::bind(&path).expect("bound");
@@ -201,8 +197,7 @@ mod tests {
         let client = Socket::connect(&path).expect("connected");
         let ready = wait_for_sockets(&[Interest::Connection(&listener)], None).expect("ready");
         assert_eq!(ready, [true]);
-        let (server, peer) = listener.accept().expect("a connection");
-        assert_eq!(peer.to_number(), std::process::id() as i32);
+        let server = listener.accept().expect("a connection");
         let mut bytes = [0; 8];
         let none = server.receive(&mut bytes).expect_err("no bytes");
         assert_eq!(none.kind(), io::ErrorKind::WouldBlock);

@@ -112,9 +112,9 @@ pub use pause::{
     profiler_pause, profiler_pause_sampling, profiler_resume, profiler_resume_sampling,
 };
 pub use process::{
-    profiler_clear_all_pages, profiler_received_exit_profile, profiler_register_page,
-    profiler_set_process_name, profiler_set_process_type, profiler_set_version,
-    profiler_unregister_page,
+    ExecHandover, profiler_clear_all_pages, profiler_prepare_exec, profiler_received_exit_profile,
+    profiler_register_page, profiler_set_process_name, profiler_set_process_type,
+    profiler_set_version, profiler_unregister_page,
 };
 pub use profile::{Profile, ProfileDiff};
 pub use profiled_file::ProfiledFile;

@@ -259,6 +259,19 @@ pub(crate) fn env_vars_for_child_process() -> Vec<(String, String)> {
     pairs
 }
 
+/// Returns the variables for the program that replaces this one by `exec`: those that start a
+/// session with the settings of the running one. The next image saves to the same file.
+pub(crate) fn env_vars_for_next_image() -> Vec<(String, String)> {
+    let settings = {
+        let lock = PsLock::acquire();
+        let active = ACTIVE_PS.get(&lock).as_ref();
+        active.map(|active| active.session.settings.clone())
+    };
+    settings.map_or_else(Vec::new, |settings| {
+        values_for_child(Some(&settings), false, false)
+    })
+}
+
 /// The variables that a parent process sets in addition to [`STARTUP`].
 const SET_BY_PARENT: [&str; 6] = [
     ENTRIES,

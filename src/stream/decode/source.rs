@@ -36,6 +36,9 @@ pub(crate) struct ProfileSource {
     pub(crate) taken_at: TimeStamp,
     /// Whether the profiler is shutting down, so that this is the process's last profile.
     pub(crate) is_shutting_down: bool,
+    /// Whether another program image is about to replace this one in the same process. The viewer
+    /// shows one main thread for each process, which is the one of the last image.
+    pub(crate) is_replaced: bool,
     /// Start of the profile, if the caller requested one: earlier data is left out.
     pub(crate) since: Option<TimeStamp>,
     pub(crate) threads: Vec<OffThreadRef>,

@@ -74,6 +74,12 @@ fn profile_goes_on_across_exec() {
         assert_eq!(names, ["image 0", "image 1"]);
         for process in &earlier {
             assert!(process.samples("caller").len() > 1);
+            // The viewer shows no data from before this time.
+            let start = |read: &Read| {
+                let time = |key: &str| read.0["meta"][key].as_f64().expect("a time");
+                time("startTime") + time("profilingStartTime")
+            };
+            assert!(start(process) >= start(&read) - 1.0);
             assert_eq!(
                 process.thread("caller")["pid"],
                 read.thread("caller")["pid"]

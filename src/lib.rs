@@ -380,8 +380,8 @@ pub mod memory {
 /// Name, type, version and pages of this process in the profile, and the profiles of its child processes.
 pub mod process {
     pub use crate::api::{
-        profiler_clear_all_pages, profiler_command, profiler_current_process_id,
-        profiler_env_vars_for_child_process, profiler_received_exit_profile,
+        ExecHandover, profiler_clear_all_pages, profiler_command, profiler_current_process_id,
+        profiler_env_vars_for_child_process, profiler_prepare_exec, profiler_received_exit_profile,
         profiler_register_page, profiler_set_process_name, profiler_set_process_type,
         profiler_set_version, profiler_unregister_page, profiler_wait_for_children,
     };

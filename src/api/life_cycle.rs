@@ -41,7 +41,9 @@ use crate::types::{StartError, StartParams};
 /// program that sets the default action itself.
 ///
 /// These ends cannot be noticed, and lose the profile: `SIGKILL`, `SIGSEGV` and other crashes, any
-/// other signal, `_exit`, `quick_exit`, and an `exec` that succeeds. One that fails changes nothing.
+/// other signal, `_exit`, `quick_exit`, and an `exec` that succeeds, unless
+/// [`profiler_prepare_exec`](crate::api::process::profiler_prepare_exec) has prepared it. One that fails
+/// changes nothing.
 /// A child of `fork` has no profile to save, however it ends.
 ///
 /// If the interrupted code holds a lock that the save needs, such as the allocator's, the save

@@ -112,9 +112,10 @@ pub use pause::{
     profiler_pause, profiler_pause_sampling, profiler_resume, profiler_resume_sampling,
 };
 pub use process::{
-    profiler_clear_all_pages, profiler_command, profiler_received_exit_profile,
-    profiler_register_page, profiler_set_process_name, profiler_set_process_type,
-    profiler_set_version, profiler_unregister_page, profiler_wait_for_children,
+    ExecHandover, profiler_clear_all_pages, profiler_command, profiler_prepare_exec,
+    profiler_received_exit_profile, profiler_register_page, profiler_set_process_name,
+    profiler_set_process_type, profiler_set_version, profiler_unregister_page,
+    profiler_wait_for_children,
 };
 pub use profile::{Profile, ProfileDiff};
 pub use profiled_file::ProfiledFile;

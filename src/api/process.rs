@@ -1,5 +1,6 @@
 //! Name and pages of the process in the profile, and the profiles of its child processes.
 
+use std::io;
 use std::process::Command;
 use std::time::Duration;
 
@@ -131,6 +132,47 @@ pub fn profiler_command(command: &mut Command) -> &mut Command {
 /// ```
 pub fn profiler_wait_for_children(timeout: Duration) -> usize {
     backend::wait_for_children(timeout)
+}
+
+/// Prepares a command that replaces the program of this process, so that the profile goes on.
+///
+/// A call of [`exec`](std::os::unix::process::CommandExt::exec) ends the session, and with it all that
+/// was recorded. After this call, a program that calls
+/// [`profiler_init`](crate::api::life_cycle::profiler_init) starts a session with the same settings, and
+/// its profiles contain what was recorded before. The viewer shows one process. Its former main thread
+/// is called “main thread before exec”. What was recorded before is kept and dropped like the profile
+/// of a child process that has exited ([`profiler_received_exit_profile`]): if it is too long, its
+/// older part is left out. Without a session, the call does nothing.
+///
+/// Sampling is paused from this call on. Drop the result if `exec` fails: the session goes on.
+///
+/// May be called from any thread. Cost: that of writing the profile with its names, which may take
+/// seconds, and a descriptor that the new program closes in `profiler_init`. A process that another
+/// thread starts at the same time inherits it, too.
+///
+/// ```no_run
+/// use std::os::unix::process::CommandExt;
+/// let mut command = std::process::Command::new(std::env::current_exe()?);
+/// let handover = gekkota::process::profiler_prepare_exec(&mut command)?;
+/// let error = command.exec();
+/// drop(handover);
+/// # Err::<(), _>(error)
+/// ```
+///
+/// # Errors
+/// The error of the file without a name that the profile is written to, in `/var/tmp`, `/tmp` or memory.
+/// The command is usable, and the session goes on.
+pub fn profiler_prepare_exec(command: &mut Command) -> io::Result<ExecHandover> {
+    let inner = backend::prepare_exec(command)?;
+    Ok(ExecHandover { _inner: inner })
+}
+
+/// The profile of a program that is about to be replaced: see [`profiler_prepare_exec`]. Dropping it
+/// lets the session go on.
+#[derive(Debug)]
+#[must_use = "dropping it lets the session go on without the handover"]
+pub struct ExecHandover {
+    _inner: Option<backend::ExecHandover>,
 }
 
 /// Adds the profile of an exited child process to every later profile of this session. The profile

@@ -1,8 +1,9 @@
 //! Empty implementations of the functions that the API calls.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::panic::Location;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 #[cfg(feature = "metrics")]
 use std::sync::Arc;
 use std::time::Duration;
@@ -661,6 +662,14 @@ pub(crate) fn register_page(_: Page) {}
 pub(crate) fn unregister_page(_: u64) {}
 
 pub(crate) fn clear_all_pages() {}
+
+/// No profile is ever handed over.
+#[derive(Debug)]
+pub(crate) enum ExecHandover {}
+
+pub(crate) fn prepare_exec(_: &mut Command) -> io::Result<Option<ExecHandover>> {
+    Ok(None)
+}
 
 pub(crate) fn received_exit_profile(_: String) -> Result<(), ExitProfileError> {
     Err(ExitProfileError::Unsupported)

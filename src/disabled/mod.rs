@@ -23,9 +23,9 @@ mod functions;
 pub(crate) use functions::destination_time;
 pub(crate) use functions::{
     AllocationModes, CapturedBacktrace, CodeRangeToken, Diff, EventToken, EventWatchToken,
-    FrozenProfile, Generation, LabelToken, MarkerDestination, OwnedCounter, ProbeToken,
-    ReadProfile, SampledStack, ScriptFunction, SignalStack, StaticCounter, StreamOptions,
-    WhileOtherRuns, WriteOptions, add_state_change_callback, add_text_marker_at,
+    ExecHandover, FrozenProfile, Generation, LabelToken, MarkerDestination, OwnedCounter,
+    ProbeToken, ReadProfile, SampledStack, ScriptFunction, SignalStack, StaticCounter,
+    StreamOptions, WhileOtherRuns, WriteOptions, add_state_change_callback, add_text_marker_at,
     add_text_marker_now, add_typed_marker_at, add_typed_marker_now, add_untyped_marker_at,
     add_untyped_marker_now, allocation_modes, announce_sleep, begin_event, buffer_info,
     callback_after_sampling, capture_backtrace, clear_all_pages, control_by_signals,
@@ -35,7 +35,7 @@ pub(crate) use functions::{
     is_locked_on_current_thread, is_main_thread, is_other_thread_being_profiled, is_paused,
     is_sampling_paused, is_thread_being_profiled, is_thread_registered, main_thread_id,
     marker_destination, marker_destination_in, now, on_allocated, on_free, own_thread_id, pause,
-    pause_sampling, pop_labels, push_label, push_label_with_text, push_script_frame,
+    pause_sampling, pop_labels, prepare_exec, push_label, push_label_with_text, push_script_frame,
     put_file_io_marker, put_text_marker, put_typed_marker, put_untyped_marker,
     received_exit_profile, record_backtrace, record_own_stack, record_return_addresses,
     register_code_range, register_page, register_script_function, register_thread,

@@ -41,8 +41,8 @@ impl Family for OwnFamily {
         invitation().map(|value| (FAMILY_VARIABLE, value))
     }
 
-    fn is_invited(&self) -> bool {
-        parents_invitation().is_some()
+    fn parents_invitation(&self) -> Option<String> {
+        parents_invitation()?.to_value().into_string().ok()
     }
 
     fn has_parent(&self) -> bool {

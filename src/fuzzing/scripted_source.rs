@@ -65,6 +65,7 @@ pub(crate) fn scripted_source(buffer: BufferSnapshot, kept_ns: Option<u64>) -> P
         session: Arc::new(session),
         taken_at: TAKEN_AT,
         is_shutting_down: false,
+        is_replaced: false,
         since: None,
         threads: threads().to_vec(),
         threads_complete_since: None,

@@ -36,6 +36,8 @@ mod errno;
 mod fork;
 mod identity;
 #[forbid(unsafe_code)]
+mod inherited_file;
+#[forbid(unsafe_code)]
 mod loader_calls;
 mod memory;
 mod modules;
@@ -81,6 +83,7 @@ pub(crate) use identity::{
     is_main_thread, is_thread_of_c_library, main_thread_id, prepare_sampler_thread, thread_exists,
     with_signals_blocked,
 };
+pub(crate) use inherited_file::{PassedFile, take_passed_file};
 pub(crate) use loader_calls::WatchedThread;
 pub(crate) use memory::{
     CodeBytes, FileMapping, LazyRegion, MemoryPiece, heavy_barrier, is_memory_available,

@@ -28,12 +28,14 @@ pub(crate) fn child_profile(text: ChildText) -> Result<ChildProfile, ExitProfile
     let as_text =
         std::str::from_utf8(&text).map_err(|error| ExitProfileError::NotJson(error.to_string()))?;
     split.read_process(as_text, 0, 1)?;
-    Ok(ChildProfile::new(text, split.processes))
+    Ok(ChildProfile::new(text, split.processes, split.epoch_ms))
 }
 
 #[derive(Default)]
 struct Split {
     processes: Vec<ProcessPlace>,
+    /// Start and end of the time that the profiles of the processes cover.
+    epoch_ms: Option<Range<f64>>,
 }
 
 impl Split {
@@ -54,10 +56,14 @@ impl Split {
         let members = json.deserialize_map(Members { text, at });
         let members = members.and_then(|members| json.end().map(|()| members));
         let members = members.map_err(|error| ExitProfileError::NotJson(error.to_string()))?;
-        for (lacks, is_there) in [("meta", members.has_meta), ("threads", members.has_threads)] {
-            if !is_there {
-                return Err(ExitProfileError::NotAProfile { lacks });
-            }
+        let lacks = |lacks| ExitProfileError::NotAProfile { lacks };
+        let meta = members.meta.ok_or(lacks("meta"))?;
+        if !members.has_threads {
+            return Err(lacks("threads"));
+        }
+        if let Some(times) = profiling_times(meta) {
+            let all = self.epoch_ms.get_or_insert(times.clone());
+            *all = all.start.min(times.start)..all.end.max(times.end);
         }
         let (before, after) = (text.trim_start(), text.trim_end());
         let object = at + text.len() - before.len()..at + after.len();
@@ -100,7 +106,8 @@ struct List<'de> {
 /// What is known of the members of a process's profile.
 #[derive(Default)]
 struct KnownMembers<'de> {
-    has_meta: bool,
+    /// The text of `meta`, which is an object.
+    meta: Option<&'de str>,
     has_threads: bool,
     lists: Vec<List<'de>>,
 }
@@ -123,7 +130,7 @@ impl<'de> Visitor<'de> for Members<'de> {
         while let Some(name) = members.next_key::<String>()? {
             let value = members.next_value::<&'de RawValue>()?.get();
             match name.as_str() {
-                "meta" => known.has_meta = value.starts_with('{'),
+                "meta" => known.meta = Some(value).filter(|meta| meta.starts_with('{')),
                 "threads" => known.has_threads = value.starts_with('['),
                 "processes" if value.starts_with('[') => known.lists.push(List {
                     text: value,
@@ -134,6 +141,40 @@ impl<'de> Visitor<'de> for Members<'de> {
             }
         }
         Ok(known)
+    }
+}
+
+/// Returns the start and the end of the time that a profile with this `meta` covers, in milliseconds
+/// since 1970, if it says so.
+fn profiling_times(meta: &str) -> Option<Range<f64>> {
+    let mut json = serde_json::Deserializer::from_str(meta);
+    json.deserialize_map(Times).ok()?
+}
+
+/// Reads the times in a profile's `meta`.
+struct Times;
+
+impl<'de> Visitor<'de> for Times {
+    type Value = Option<Range<f64>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
+        let (mut origin, mut start, mut end) = (None, None, None);
+        while let Some(name) = members.next_key::<String>()? {
+            let value = members.next_value::<&'de RawValue>()?.get();
+            let time = match name.as_str() {
+                "startTime" => &mut origin,
+                "profilingStartTime" => &mut start,
+                "profilingEndTime" => &mut end,
+                _ => continue,
+            };
+            *time = value.parse::<f64>().ok();
+        }
+        let times = || Some(origin? + start?..origin? + end?);
+        Ok(times().filter(|times| times.start.is_finite() && times.end.is_finite()))
     }
 }
 
@@ -184,7 +225,6 @@ mod tests {
             Some(part) if !begins => part.extend(piece),
             _ => parts.push(piece.to_vec()),
         });
-        assert_eq!(parts.len(), profile.processes());
         let text = |part| String::from_utf8(part).expect("UTF-8");
         parts.into_iter().map(text).collect()
     }
@@ -214,6 +254,21 @@ mod tests {
         let emptied = r#"{"processes": [],"meta":{},"threads":[],"processes" :[]}"#;
         let [a, b] = ["a", "b"].map(|name| profile(name, ""));
         assert_eq!(parts(&twice), [emptied, &a, &b]);
+    }
+
+    #[test]
+    fn times_of_all_processes_are_covered() {
+        let process = |origin: u32, start: u32, end: u32, children: &str| {
+            format!(
+                r#"{{"meta":{{"profilingEndTime":{end},"startTime":{origin}.5,"x":[{{}}],
+                "profilingStartTime":{start}}},"processes":[{children}],"threads":[]}}"#
+            )
+        };
+        let inner = process(1000, 10, 300, "");
+        let child = read(&process(900, 200, 250, &inner)).expect("a profile");
+        assert_eq!(child.epoch_ms(), Some(1010.5..1300.5));
+        let without = r#"{"meta":{"startTime":1},"threads":[]}"#;
+        assert_eq!(read(without).expect("a profile").epoch_ms(), None);
     }
 
     #[test]

@@ -39,8 +39,8 @@ pub(crate) trait Family: Send + Sync {
     /// Returns the variable by which a child process finds this one, if it may join.
     fn invitation(&self) -> Option<(&'static str, OsString)>;
 
-    /// Returns whether a parent process has invited this one.
-    fn is_invited(&self) -> bool;
+    /// Returns the variable by which this process has found its parent, if it has one.
+    fn parents_invitation(&self) -> Option<String>;
 
     /// Returns whether a parent process takes the last profile.
     fn has_parent(&self) -> bool;

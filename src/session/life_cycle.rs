@@ -12,6 +12,7 @@ use crate::session::ends::{
     watch_exit,
 };
 use crate::session::env::{StartUp, env_notices, environment};
+use crate::session::exec::{keep_profile_before_exec, take_profile_before_exec};
 use crate::session::family_events::family;
 use crate::session::notices;
 use crate::session::running::{LIFE_CYCLE, running_generation, running_session};
@@ -121,6 +122,7 @@ fn take_over() {
 /// Reads the variables, and returns the session that they have started.
 fn apply_variables() -> Option<Generation> {
     let start_up = environment::read();
+    take_profile_before_exec();
     // Before the session's threads exist, because it may set a variable for child processes.
     if let Some(path) = environment::shutdown_path() {
         claim(&path);
@@ -136,6 +138,7 @@ fn apply_variables() -> Option<Generation> {
         StartUp::Start(params) => match start_if_inactive(&params) {
             Ok(Some(session)) => {
                 env_notices::note_start();
+                keep_profile_before_exec();
                 watch_exit();
                 return Some(session);
             }
@@ -256,6 +259,7 @@ fn start_unless(
     }
     let before = running_generation();
     let outcome = plan.start_unless(keeps)?;
+    keep_profile_before_exec();
     let early = Generation::from_number(EARLY_SESSION.load(Ordering::Relaxed));
     if matches!(outcome, StartOutcome::Started(_)) && before == Some(early) {
         env_notices::notify_early_session_dropped();

@@ -41,6 +41,7 @@ mod ends;
 mod env;
 mod event_loops;
 mod event_watcher;
+mod exec;
 mod exit_profile;
 mod family_events;
 mod family_slot;
@@ -74,6 +75,7 @@ pub(crate) use env::{env_vars_for_child_process, environment, environment_docs};
 pub(crate) use event_loops::{
     EventToken, EventWatchToken, begin_event, end_event, unwatch_event_loop, watch_event_loop,
 };
+pub(crate) use exec::{ExecHandover, prepare_exec};
 pub(crate) use exit_profile::child_profile;
 pub(crate) use family_events::{FAMILY_VARIABLE, Family, SessionEvent, set_family};
 pub(crate) use family_slot::{FreezeChildren, set_freeze_children};

@@ -22,9 +22,9 @@ pub(crate) fn resume() {
     }
 }
 
-/// See `profiler_pause_sampling`.
-pub(crate) fn pause_sampling() {
-    set_paused(PauseKind::Sampling, true);
+/// See `profiler_pause_sampling`. Returns whether that changed anything.
+pub(crate) fn pause_sampling() -> bool {
+    set_paused(PauseKind::Sampling, true)
 }
 
 /// See `profiler_resume_sampling`.

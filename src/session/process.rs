@@ -106,7 +106,7 @@ pub(crate) fn received_exit_profile(mut profile: String) -> Result<(), ExitProfi
 ///
 /// # Errors
 /// See `profiler_received_exit_profile`.
-fn keep_exit_profile(text: ChildText) -> Result<(), ExitProfileError> {
+pub(crate) fn keep_exit_profile(text: ChildText) -> Result<(), ExitProfileError> {
     keep_child_profile(exit_profile(text)?)
 }
 

@@ -120,6 +120,7 @@ pub(crate) fn freeze_unnoticed(only: Option<Generation>) -> Option<FrozenProfile
             open_pauses: session.pauses.open(),
             taken_at: monotonic_now(),
             is_shutting_down: false,
+            is_replaced: false,
             since: None,
             modules: ModuleTable::default(),
             generated_code: NamedCode::default(),
@@ -292,15 +293,21 @@ impl FrozenProfile {
         (self.source.session.started_at, self.source.taken_at)
     }
 
-    /// Leaves out the older half of the entries. Returns false if that leaves nothing.
-    pub(crate) fn leave_out_older_half(&mut self) -> bool {
-        self.source.buffer.leave_out_older_half()
-    }
-
     /// Marks the profile as the last one of the process.
     pub(crate) fn at_shutdown(mut self) -> Self {
         self.source.is_shutting_down = true;
         self
+    }
+
+    /// Marks the profile as that of a program image which another one replaces.
+    pub(crate) fn before_exec(mut self) -> Self {
+        self.source.is_replaced = true;
+        self
+    }
+
+    /// Leaves out the older half of the chunks. Returns false if there is nothing left to leave out.
+    pub(crate) fn leave_out_older_half(&mut self) -> bool {
+        self.source.buffer.leave_out_older_half()
     }
 
     /// Writes the profile. It remains usable.

@@ -43,13 +43,20 @@ pub(crate) struct ProcessPlace {
 #[derive(Clone, Debug)]
 pub(crate) struct ChildProfile {
     shared: Arc<(ChildText, Vec<ProcessPlace>)>,
+    epoch_ms: Option<Range<f64>>,
 }
 
 impl ChildProfile {
-    /// Creates a profile with these processes, whose places lie within the text.
-    pub(crate) fn new(text: ChildText, processes: Vec<ProcessPlace>) -> Self {
+    /// Creates a profile with these processes, whose places lie within the text. `epoch_ms` is the time
+    /// that it covers.
+    pub(crate) fn new(
+        text: ChildText,
+        processes: Vec<ProcessPlace>,
+        epoch_ms: Option<Range<f64>>,
+    ) -> Self {
         Self {
             shared: Arc::new((text, processes)),
+            epoch_ms,
         }
     }
 
@@ -63,9 +70,10 @@ impl ChildProfile {
         self.text().len() as u64
     }
 
-    /// Returns the number of processes.
-    pub(crate) fn processes(&self) -> usize {
-        self.shared.1.len()
+    /// Returns the start and the end of the time that the profile covers, in milliseconds since 1970,
+    /// if it says so.
+    pub(crate) fn epoch_ms(&self) -> Option<Range<f64>> {
+        self.epoch_ms.clone()
     }
 
     /// Calls `write` with the profile of each process, in pieces, and whether a piece is the first of

@@ -232,10 +232,16 @@ fn name_main_thread(builder: &mut ModelBuilder, first: usize) {
         return;
     }
     let processes = &builder.profile.processes;
-    if let Some(main) = threads[first..]
-        .iter_mut()
-        .find(|thread| thread.tid == processes[thread.process].pid)
-    {
+    // A program image that `exec` has replaced has the process id of the one that follows.
+    let mains = threads[..first].iter().filter(|thread| thread.is_main);
+    let pids: Vec<_> = mains.map(|main| &processes[main.process].pid).collect();
+    let has_main = |pid| pids.contains(&pid);
+    if let Some(main) = (first..threads.len()).find(|&index| {
+        let pid = &processes[threads[index].process].pid;
+        threads[index].tid == *pid && !has_main(pid)
+    }) {
+        drop(pids);
+        let main = &mut threads[main];
         main.is_main = true;
     }
 }

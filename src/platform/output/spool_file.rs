@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use crate::platform::memory::FileMapping;
 use crate::platform::output::temporary_file::TemporaryFile;
+use crate::platform::shared_file::SharedFile;
 
 /// A file that only this process can reach. The kernel frees it with the last reference, so a killed
 /// process leaves nothing behind.
@@ -41,12 +42,27 @@ impl SpoolFile {
         self.bytes
     }
 
+    /// Returns the file, to pass it on.
+    pub(crate) fn as_file(&self) -> &SharedFile {
+        self.file.as_file()
+    }
+
     /// Maps the content, and closes the file.
     ///
     /// # Errors
     /// The error of the operating system, or of an empty file.
     pub(crate) fn into_mapping(self) -> io::Result<FileMapping> {
         FileMapping::of(self.file.as_file())
+    }
+}
+
+impl Write for SpoolFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.append(bytes).map(|()| bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -42,7 +42,7 @@ pub(crate) fn note_start() {
 /// Warns that the variables have started the profiler, but its profile will be lost unless the
 /// application saves it.
 pub(crate) fn notify_if_unsaved() {
-    let is_invited = || family().is_some_and(|family| family.is_invited());
+    let is_invited = || family().is_some_and(|family| family.parents_invitation().is_some());
     let is_untold = UNSAVED.load(Ordering::Relaxed) == STARTED && RacyFeatures::is_active();
     if is_untold
         && shutdown_path().is_none()

@@ -15,7 +15,7 @@ use crate::session::env::environment_table::{
     UPLOAD_DIR, VARIABLES, Variable, help_text,
 };
 use crate::session::env::environment_values::{Reading, SettingValues, is_on};
-use crate::session::family_events::family;
+use crate::session::family_events::{FAMILY_VARIABLE, family};
 use crate::session::notices;
 use crate::state::{ACTIVE_PS, SessionSettings};
 use crate::types::StartParams;
@@ -270,6 +270,29 @@ pub(crate) fn env_vars_for_child_process() -> Vec<(String, String)> {
     // The child inherits the variables that this process does not trust, and may trust them.
     if has_rights_of_another_user() {
         pairs.push((SHUTDOWN.to_owned(), String::new()));
+    }
+    pairs
+}
+
+/// Returns the variables for the program that replaces this one by `exec`: those that start a
+/// session with the settings of the running one. The next image saves to the same file.
+pub(crate) fn env_vars_for_next_image() -> Vec<(String, String)> {
+    let settings = {
+        let lock = PsLock::acquire();
+        let active = ACTIVE_PS.get(&lock).as_ref();
+        active.map(|active| active.session.settings.clone())
+    };
+    let Some(settings) = settings else {
+        return Vec::new();
+    };
+    let mut pairs = values_for_child(Some(&settings), false, false);
+    if settings.has_children {
+        pairs.push((CHILDREN.to_owned(), "1".to_owned()));
+    }
+    // The process stays the child of its parent, and its own children lose it.
+    if let Some(family) = family() {
+        let invitation = family.parents_invitation().unwrap_or_default();
+        pairs.push((FAMILY_VARIABLE.to_owned(), invitation));
     }
     pairs
 }

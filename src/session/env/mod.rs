@@ -6,6 +6,8 @@ mod environment_table;
 mod environment_values;
 mod terminal;
 
-pub(crate) use environment::{StartUp, env_vars_for_child_process, wants_names};
+pub(crate) use environment::{
+    StartUp, env_vars_for_child_process, env_vars_for_next_image, wants_names,
+};
 pub(crate) use environment_table::environment_docs;
 pub(crate) use terminal::look_on;

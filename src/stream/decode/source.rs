@@ -36,6 +36,9 @@ pub(crate) struct ProfileSource {
     pub(crate) taken_at: TimeStamp,
     /// Whether the profiler is shutting down, so that this is the process's last profile.
     pub(crate) is_shutting_down: bool,
+    /// Whether another program image is about to replace this one in the same process. The viewer
+    /// shows one main thread for each process, which is the one of the last image.
+    pub(crate) is_replaced: bool,
     /// Start of the profile, if the caller requested one: earlier data is left out.
     pub(crate) since: Option<TimeStamp>,
     pub(crate) threads: Vec<OffThreadRef>,
@@ -55,12 +58,28 @@ pub(crate) struct ProfileSource {
 }
 
 impl ProfileSource {
-    /// Returns the start and the end of the time that the profile covers, with those of running
-    /// children: the viewer shows no data outside of it.
+    /// Returns the start and the end of the time that the profile covers, with the times of children:
+    /// the viewer shows no data outside of it.
     pub(crate) fn profiling_times(&self) -> (TimeStamp, TimeStamp) {
         let (start, end) = (self.session.started_at, self.taken_at);
-        let times = self.children_times.unwrap_or((start, end));
-        (start.min(times.0), end.max(times.1))
+        let running = self.children_times.unwrap_or((start, end));
+        let exited = self.exit_profiles.iter().filter_map(|child| {
+            let epoch_ms = child.epoch_ms()?;
+            Some((self.time_of(epoch_ms.start), self.time_of(epoch_ms.end)))
+        });
+        exited.fold(
+            (start.min(running.0), end.max(running.1)),
+            |(start, end), times| (start.min(times.0), end.max(times.1)),
+        )
+    }
+
+    /// Returns the time that another process has told, in milliseconds since 1970, within the life of
+    /// this process.
+    fn time_of(&self, epoch_ms: f64) -> TimeStamp {
+        let start = &self.process_start;
+        let since_start_ns = ((epoch_ms - start.epoch_ms) * 1e6) as u64;
+        let since_start_ns = since_start_ns.min(self.ns_since_start(self.taken_at));
+        start.monotonic.plus_ns(since_start_ns)
     }
 
     /// Returns nanoseconds since the process began, the unit and origin of every time in a profile.

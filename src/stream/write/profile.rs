@@ -249,10 +249,12 @@ fn write_threads(
         .threads
         .iter()
         .partition(|context| context.thread.unlocked_const_reader().info().is_main);
-    if !process.threads.iter().any(|context| {
+    let has_main_thread = process.threads.iter().any(|context| {
         let thread = context.thread.unlocked_const_reader_and_atomic_rw();
         thread.name() == MAIN_THREAD_NAME
-    }) {
+    });
+    // The image that replaces this one has the main thread of the process.
+    if !has_main_thread && !source.is_replaced {
         write_placeholder_main_thread(json, source);
     }
     let in_order = [main, others].concat();

@@ -34,7 +34,11 @@ pub(crate) fn write_thread<'a>(
     let registration = context.thread.unlocked_const_reader_and_atomic_rw();
     let info = registration.info();
     json.object(|json| {
-        write_head(json, source, &registration.name());
+        let name = registration.name();
+        match source.is_replaced && name == MAIN_THREAD_NAME {
+            true => write_head(json, source, MAIN_THREAD_BEFORE_EXEC),
+            false => write_head(json, source, &name),
+        }
         json.key("registerTime")
             .time_ms(source.ns_since_start(info.registered_at));
         match registration.unregistered_at() {
@@ -231,6 +235,9 @@ pub(crate) fn write_placeholder_main_thread(json: &mut JsonWriter<'_>, source: &
         json.key("stringTable").array(|_| {});
     });
 }
+
+/// Name of the main thread of a program image that `exec` has replaced.
+const MAIN_THREAD_BEFORE_EXEC: &str = "main thread before exec";
 
 const SAMPLES: &[&str] = &["stack", "time", "eventDelay", "threadCPUDelta"];
 const STACK_TABLE: &[&str] = &["prefix", "frame"];

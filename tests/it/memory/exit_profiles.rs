@@ -11,7 +11,8 @@ fn exit_profile_without_memory_for_its_copies_is_refused() {
         let params = StartParams::default().capacity_bytes(1 << 30);
         let _session = ProfilerSession::start(params).expect("start");
         let text = "x".repeat(64 << 20);
-        let profile = format!(r#"{{"meta": {{"x": "{text}"}}, "threads": []}}"#);
+        let mut profile = format!(r#"{{"meta": {{"x": "{text}"}}, "threads": []}}"#);
+        profile.shrink_to_fit();
         drop(text);
         let again = profile.clone();
         let bytes = profile.len() as u64;

@@ -65,10 +65,10 @@ const NAMES: &[(&str, &str)] = &[
     ("memory", "ProfilerAllocator profiler_heap_snapshot"),
     (
         "process",
-        "ExitProfileError Page ProcessId profiler_clear_all_pages profiler_current_process_id \
-         profiler_env_vars_for_child_process profiler_received_exit_profile \
+        "ExecHandover ExitProfileError Page ProcessId profiler_clear_all_pages profiler_command profiler_current_process_id \
+         profiler_env_vars_for_child_process profiler_prepare_exec profiler_received_exit_profile \
          profiler_register_page profiler_set_process_name profiler_set_process_type \
-         profiler_set_version profiler_unregister_page",
+         profiler_set_version profiler_unregister_page profiler_wait_for_children",
     ),
     (
         "profile",

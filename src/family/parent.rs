@@ -189,9 +189,14 @@ pub(super) fn remove_socket() {
     }
 }
 
-/// Forgets the parent's hub in the child of a fork.
+/// Forgets the parent's hub in the child of a fork, which the parent thereby invites.
 pub(super) fn forget_hub_in_child(lock: &mut PsLock) {
-    std::mem::forget(HUB.get_mut(lock).take());
+    let Some(hub) = HUB.get_mut(lock).take() else {
+        return;
+    };
+    let invitation = (current_process_id(), Some(hub.invitation.to_value()));
+    std::mem::forget(OWN_INVITATION.get_mut(lock).replace(invitation));
+    std::mem::forget(hub);
 }
 
 /// Waits until all children that have joined have answered the newest start, or for this time at most.

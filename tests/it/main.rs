@@ -23,6 +23,8 @@ mod environment;
 #[cfg(has_profiler)]
 mod event_loops;
 #[cfg(has_profiler)]
+mod family;
+#[cfg(has_profiler)]
 mod fork;
 mod integrations;
 #[cfg(has_profiler)]

@@ -1,0 +1,129 @@
+//! The profiles of running children, while some of them do not answer.
+
+use std::time::Duration;
+
+use gekkota::ProfilerTime;
+use gekkota::profile::{SnapshotOptions, Symbolicate};
+
+use crate::common::{Read, isolated};
+use crate::family::roles::{
+    gathering_events, marks_of, process_of, spawn_member, start_family, wait_for_children,
+};
+
+fn read(options: SnapshotOptions) -> Read {
+    let options = options.symbolicate(Symbolicate::No);
+    let mut text = Vec::new();
+    gekkota::profiler_stream_json(&mut text, &options).expect("active");
+    Read::from_text(&text)
+}
+
+#[test]
+fn stopped_child_is_left_out_and_named_and_comes_back() {
+    isolated(|| {
+        gekkota::profiler_init();
+        start_family();
+        let (mut one, mut other) = (spawn_member(1), spawn_member(2));
+        one.ask("mark m1");
+        other.ask("name the frozen one");
+        other.ask("mark m2");
+        other.signal(libc::SIGSTOP);
+        let options = SnapshotOptions::default().child_timeout(Duration::from_millis(100));
+        let profile = read(options);
+        assert_eq!(marks_of(&profile, one.id()), ["m1"]);
+        assert!(process_of(&profile, other.id()).is_none());
+        let left_out = format!(
+            "process {} (the frozen one): left out, because it has not answered for 100ms",
+            other.id()
+        );
+        let events = gathering_events(&profile);
+        assert!(events.contains(&left_out), "{events:?}");
+        other.signal(libc::SIGCONT);
+        wait_for_children(2);
+        // What it sends late does not disturb the next one.
+        let profile = Read::of_running();
+        assert_eq!(marks_of(&profile, one.id()), ["m1"]);
+        assert_eq!(marks_of(&profile, other.id()), ["m2"]);
+        one.kill();
+        other.kill();
+    });
+}
+
+#[test]
+fn child_whose_thread_is_stuck_is_gathered() {
+    isolated(|| {
+        gekkota::profiler_init();
+        start_family();
+        let mut child = spawn_member(1);
+        child.ask("mark m");
+        child.order("stuck");
+        assert_eq!(marks_of(&Read::of_running(), child.id()), ["m"]);
+        child.kill();
+    });
+}
+
+#[test]
+fn start_of_the_data_holds_for_children() {
+    isolated(|| {
+        gekkota::profiler_init();
+        start_family();
+        let mut child = spawn_member(1);
+        child.ask("mark m1");
+        let since = ProfilerTime::now();
+        child.ask("mark m2");
+        let profile = read(SnapshotOptions::default().since(since));
+        assert_eq!(marks_of(&profile, child.id()), ["m2"]);
+        child.kill();
+    });
+}
+
+#[test]
+fn profile_that_is_written_twice_gathers_twice() {
+    isolated(|| {
+        gekkota::profiler_init();
+        start_family();
+        let mut child = spawn_member(1);
+        child.ask("mark m1");
+        let params = gekkota::profiler_get_start_params().expect("active");
+        assert!(params.children);
+        let session = gekkota::ProfilerSession::start(params).expect("start");
+        wait_for_children(1);
+        child.ask("mark m2");
+        let profile = session.finish().expect("a profile");
+        // The session has ended, and the child holds its snapshot.
+        for _ in 0..2 {
+            assert_eq!(marks_of(&Read::from_profile(&profile), child.id()), ["m2"]);
+        }
+        child.kill();
+    });
+}
+
+#[test]
+fn many_profiles_at_the_same_time_have_all_children() {
+    isolated(|| {
+        gekkota::profiler_init();
+        start_family();
+        let mut children = [spawn_member(1), spawn_member(2)];
+        children
+            .iter_mut()
+            .for_each(|child| drop(child.ask("mark m")));
+        let ids = [children[0].id(), children[1].id()];
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let profile = Read::of_running();
+                    for id in ids {
+                        assert_eq!(
+                            marks_of(&profile, id),
+                            ["m"],
+                            "{:?}",
+                            gathering_events(&profile)
+                        );
+                    }
+                });
+            }
+        });
+        children
+            .into_iter()
+            .for_each(crate::family::roles::Member::kill);
+    });
+}

@@ -1,0 +1,269 @@
+//! A child process that does what its parent writes to its standard input, and its parent's view.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use gekkota::callback::{ProfilingState, ProfilingStates, profiler_add_state_change_callback};
+use gekkota::process::{
+    profiler_command, profiler_set_process_name, profiler_set_process_type,
+    profiler_wait_for_children,
+};
+use gekkota::{StartParams, profiler_get_start_params};
+use serde_json::Value;
+
+use crate::common::{self, LONGEST_WAIT, Read, wait_until};
+
+const ROLE: &str = "GEKKOTA_TEST_MEMBER";
+const REPLY: &str = "reply: ";
+pub(super) const THREAD: &str = "the member's thread";
+
+static STARTS: AtomicU32 = AtomicU32::new(0);
+
+/// Runs in a child process. It is a test, so that this executable can run it as a program of its
+/// own.
+#[test]
+#[ignore = "runs only as a child of another test"]
+fn role_of_the_member() {
+    if std::env::var_os(ROLE).is_none() {
+        return;
+    }
+    let count = |_| _ = STARTS.fetch_add(1, Ordering::Relaxed);
+    profiler_add_state_change_callback(ProfilingStates::from(ProfilingState::Started), count, 1);
+    let mut profiler = Some(gekkota::AutoProfilerInit::new());
+    gekkota::register_thread(THREAD);
+    let mut child: Option<Member> = None;
+    for line in std::io::stdin().lines() {
+        let line = line.expect("a line");
+        let (order, rest) = line.split_once(' ').unwrap_or((&line, ""));
+        let reply = match order {
+            "mark" => {
+                common::mark(rest);
+                String::new()
+            }
+            "state" => state(),
+            "starts" => STARTS.load(Ordering::Relaxed).to_string(),
+            "name" => {
+                profiler_set_process_name(rest, None);
+                profiler_set_process_type("worker");
+                String::new()
+            }
+            "spawn" => {
+                child = Some(Member::spawn());
+                child.as_ref().map_or(0, Member::id).to_string()
+            }
+            "child" => child.as_mut().expect("it was spawned").ask(rest),
+            "children" => {
+                let count: usize = rest.parse().expect("a number");
+                wait_for_children(count);
+                String::new()
+            }
+            "shutdown" => {
+                drop(profiler.take());
+                format!("{}", common::thread_names().join(","))
+            }
+            "markers" => {
+                let count: u32 = rest.parse().expect("a number");
+                (0..count).for_each(|number| common::mark(&format!("many {number}")));
+                String::new()
+            }
+            "stuck" => loop {
+                std::thread::park();
+            },
+            "exit" => std::process::exit(0),
+            "abort" => std::process::abort(),
+            "exec" => {
+                let mut command = member_command();
+                let error = command.exec();
+                panic!("{error}");
+            }
+            other => panic!("unknown order {other}"),
+        };
+        println!("\n{REPLY}{reply}");
+    }
+}
+
+/// Returns what the tests compare of the state of this process.
+pub(super) fn state() -> String {
+    let paused = gekkota::profiler_is_paused();
+    let sampling_paused = gekkota::profiler_is_sampling_paused();
+    match profiler_get_start_params() {
+        None => "inactive".to_owned(),
+        Some(params) => format!(
+            "{:?} {:?} {:?} paused={paused} sampling_paused={sampling_paused}",
+            params.interval, params.features, params.filters
+        ),
+    }
+}
+
+fn member_command() -> Command {
+    let role = common::libtest_name(std::any::type_name_of_val(&role_of_the_member));
+    let mut command = Command::new(std::env::current_exe().expect("path"));
+    command
+        .args([
+            role,
+            "--exact",
+            "--test-threads=1",
+            "--include-ignored",
+            "--nocapture",
+        ])
+        .env(ROLE, "1")
+        .env("MOZ_PROFILER_SYMBOLICATE", "0");
+    command
+}
+
+/// A child process in that role.
+pub(super) struct Member {
+    process: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Member {
+    /// Starts a child that joins the session of this process.
+    pub(super) fn spawn() -> Self {
+        let mut command = member_command();
+        profiler_command(&mut command);
+        Self::spawn_by(command)
+    }
+
+    /// Starts a child with changes to its command.
+    pub(super) fn spawn_with(change: impl FnOnce(&mut Command)) -> Self {
+        let mut command = member_command();
+        profiler_command(&mut command);
+        change(&mut command);
+        Self::spawn_by(command)
+    }
+
+    fn spawn_by(mut command: Command) -> Self {
+        let no_core_file = || {
+            let none = libc::rlimit {
+                rlim_cur: 0,
+                rlim_max: 0,
+            };
+            // SAFETY: the kernel reads a local.
+            unsafe { libc::setrlimit(libc::RLIMIT_CORE, &none) };
+            Ok(())
+        };
+        // SAFETY: the closure makes only async-signal-safe calls.
+        unsafe { command.pre_exec(no_core_file) };
+        let mut process = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a child");
+        Self {
+            input: process.stdin.take(),
+            output: BufReader::new(process.stdout.take().expect("it is piped")),
+            process,
+        }
+    }
+
+    pub(super) fn id(&self) -> i32 {
+        self.process.id() as i32
+    }
+
+    /// Gives the child an order, and does not wait.
+    pub(super) fn order(&mut self, order: &str) {
+        let input = self.input.as_mut().expect("it is open");
+        writeln!(input, "{order}").expect("the child reads");
+    }
+
+    /// Gives the child an order, and returns its reply.
+    pub(super) fn ask(&mut self, order: &str) -> String {
+        self.order(order);
+        self.reply()
+    }
+
+    pub(super) fn reply(&mut self) -> String {
+        let mut lines = self.output.by_ref().lines();
+        let reply = lines.find_map(|line| {
+            let line = line.expect("text");
+            Some(line.strip_prefix(REPLY)?.to_owned())
+        });
+        reply.expect("the child replies")
+    }
+
+    pub(super) fn signal(&self, signal: i32) {
+        // SAFETY: accesses no memory; the child was not waited for.
+        assert_eq!(unsafe { libc::kill(self.id(), signal) }, 0);
+    }
+
+    /// Waits until the child has ended.
+    pub(super) fn wait(mut self) -> ExitStatus {
+        self.process.wait().expect("it is our child")
+    }
+
+    /// Ends the child by a signal that it cannot handle.
+    pub(super) fn kill(self) {
+        self.signal(libc::SIGKILL);
+        self.wait();
+    }
+}
+
+/// Starts a session with children, and without samples of threads that have not registered.
+pub(super) fn start_family() {
+    let params = common::registered_threads_only().children(true);
+    gekkota::profiler_start(params).expect("start");
+}
+
+pub(super) fn start_family_with(change: impl FnOnce(StartParams) -> StartParams) {
+    let params = change(common::registered_threads_only().children(true));
+    gekkota::profiler_start(params).expect("start");
+}
+
+/// Waits until so many children record the session.
+#[track_caller]
+pub(super) fn wait_for_children(count: usize) {
+    wait_until("the children record the session", || {
+        profiler_wait_for_children(LONGEST_WAIT) == count
+    });
+}
+
+/// Starts a child, and waits until it records the session.
+pub(super) fn spawn_member(number: usize) -> Member {
+    let member = Member::spawn();
+    wait_for_children(number);
+    member
+}
+
+/// Waits until the session's log has this event.
+#[track_caller]
+pub(super) fn wait_for_event(event: &str) {
+    wait_until(event, || {
+        let read = Read::of_running();
+        read.logged_events()
+            .iter()
+            .any(|known| known.contains(event))
+    });
+}
+
+/// Returns the profile of a process within the profile of this one.
+pub(super) fn process_of(profile: &Read, process: i32) -> Option<Read> {
+    let of_process = |profile: &&Value| {
+        profile["threads"][0]["pid"].to_string().trim_matches('"') == process.to_string()
+    };
+    let processes = profile.0["processes"].as_array().expect("processes");
+    processes.iter().find(of_process).cloned().map(Read)
+}
+
+/// Returns the names of the markers of the member's thread.
+pub(super) fn marks_of(profile: &Read, process: i32) -> Vec<String> {
+    let Some(profile) = process_of(profile, process) else {
+        return vec!["no profile".to_owned()];
+    };
+    let markers = profile.markers(THREAD).into_iter();
+    markers
+        .map(|marker| marker.0)
+        .filter(|name| name.starts_with('m'))
+        .collect()
+}
+
+/// Returns what the profile says about the gathering.
+pub(super) fn gathering_events(profile: &Read) -> Vec<String> {
+    let log = &profile.0["profileGatheringLog"][std::process::id().to_string()];
+    let events = log["events"].as_array().expect("events").iter();
+    let text = |event: &Value| event["event"].as_str().expect("a text").to_owned();
+    events.map(text).collect()
+}

@@ -15,7 +15,7 @@ use crate::buffer::lane::{ChunkSource, Lane, NewEntry, WANTS_LARGEST_CHUNKS};
 use crate::buffer::lanes::Lanes;
 use crate::buffer::manager::{
     BufferStatistics, ChunkManager, DROP_REASONS, Dropped, DroppedEntries, Headroom, MemoryProbe,
-    NoChunk, SessionChunks, Update,
+    NoChunk, SessionChunks, Update, UpdateReader,
 };
 use crate::types::{Generation, TimeStamp};
 use crate::util::{Guard, LockRank, NamedMutex, holds_any_lock, try_vec};
@@ -561,6 +561,29 @@ impl ChunkedBuffer {
         }
         chunks.manager.discard_excess();
         chunks.follow_manager();
+    }
+
+    /// Returns the changes of the chunks since this reader has last asked, folded into one, and the
+    /// size of what the session keeps outside the chunks, in bytes. [`Update::Final`] stands for no
+    /// session.
+    pub(crate) fn read_update(&self, reader: UpdateReader) -> (Update, u64) {
+        let mut state = self.state.lock();
+        let Some(chunks) = &mut state.chunks else {
+            return (Update::Final, 0);
+        };
+        chunks.release_done();
+        let kept_bytes = self.kept_bytes.load(Ordering::Relaxed);
+        (chunks.read_update(reader), kept_bytes as u64)
+    }
+
+    /// Discards the chunks that were done at this time or earlier: the memory is for another process
+    /// of the family.
+    #[doc(alias = "DestroyChunksAtOrBefore")]
+    pub(crate) fn destroy_chunks_at_or_before(&self, time: TimeStamp) {
+        let mut state = self.state.lock();
+        if let Some(chunks) = &mut state.chunks {
+            chunks.manager.destroy_chunks_at_or_before(time);
+        }
     }
 
     /// Returns a snapshot of all entries without blocking the writers. A chunk that is discarded

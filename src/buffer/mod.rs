@@ -51,4 +51,4 @@ pub(crate) use entries::{
     Entry, EntryCursor, EntryHead, EntryKind, EntryReader, EntryWriter, FrameTag, ROOT_NODES,
     SampleFlags, large_bytes, number_bytes, root_node, unzigzag, zigzag,
 };
-pub(crate) use manager::Dropped;
+pub(crate) use manager::{ChunkMetadata, Dropped, Update, UpdateReader};

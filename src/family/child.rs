@@ -5,18 +5,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use crate::buffer::{Update, UpdateReader};
 use crate::export::Format;
 use crate::family::executor::{Executor, GatherState, Task, gecko_options};
 use crate::family::frames::FrameDecoder;
 use crate::family::invitation::Invitation;
 use crate::family::link::{ChildControl, Link, PartWriter, SendJob, TextOf, run_sender};
-use crate::family::messages::{Hello, NumberedOrder, Order, Report, VERSION, order_limits};
+use crate::family::messages::{
+    ChunkReport, Hello, NumberedOrder, Order, Report, VERSION, order_limits,
+};
 use crate::platform::{
     Interest, Receiver, Sender, Socket, channel, current_process_id, is_private_folder,
     spawn_profiler_thread, use_own_descriptors, wait_for_sockets, with_signals_blocked,
 };
 use crate::session::{FrozenProfile, running_generation, watch_ends_for_parent};
-use crate::state::CorePs;
+use crate::state::{CorePs, core_buffer};
 use crate::stream::StreamOptions;
 use crate::types::{
     DEFAULT_MAX_ROWS, DEFAULT_NAME_CACHE_BYTES, NameOptions, ProcessId, Symbolicate,
@@ -143,8 +146,16 @@ struct Reader {
     /// Number of tasks that the executor has not answered.
     unanswered: usize,
     is_welcome: bool,
+    /// The order to tell of changed chunks that was not answered.
+    awaits_chunks: Option<u64>,
+    /// Time until the next look at the chunks.
+    chunk_look: Duration,
+    looked_at_chunks: Instant,
     gathers: Vec<Arc<GatherState>>,
 }
+
+/// Shortest and longest time between two looks at the chunks.
+const CHUNK_LOOKS: [Duration; 2] = [Duration::from_millis(25), Duration::from_millis(400)];
 
 /// Maximum number of orders that wait for the executor, which a callback of the application may hold
 /// up.
@@ -163,6 +174,9 @@ impl Reader {
             answers,
             unanswered: 0,
             is_welcome: false,
+            awaits_chunks: None,
+            chunk_look: CHUNK_LOOKS[0],
+            looked_at_chunks: Instant::now(),
             gathers: Vec::new(),
         }
     }
@@ -174,7 +188,9 @@ impl Reader {
         let mut look = LOOKS[0];
         let mut buffer = vec![0; READ_BYTES];
         loop {
-            let limit = (self.unanswered > 0).then_some(look);
+            let answers = (self.unanswered > 0).then_some(look);
+            let chunks = self.awaits_chunks.map(|_| self.chunk_look);
+            let limit = answers.into_iter().chain(chunks).min();
             let interests = [Interest::Bytes(&self.link.socket)];
             let Ok(ready) = wait_for_sockets(&interests, limit) else {
                 break;
@@ -183,7 +199,11 @@ impl Reader {
                 [true] => LOOKS[0],
                 _ => (look * 2).min(LOOKS[1]),
             };
-            if self.send_answers().is_err() {
+            if self
+                .send_answers()
+                .and_then(|()| self.tell_chunks())
+                .is_err()
+            {
                 break;
             }
             if ready == [true] && self.read(&mut buffer).is_err() {
@@ -203,6 +223,28 @@ impl Reader {
             if let Some(report) = answer {
                 self.link.send(&report.encode())?;
             }
+        }
+        Ok(())
+    }
+
+    /// Tells the parent of changed chunks, if it waits for that.
+    fn tell_chunks(&mut self) -> io::Result<()> {
+        let Some(id) = self.awaits_chunks else {
+            return Ok(());
+        };
+        if self.looked_at_chunks.elapsed() < self.chunk_look {
+            return Ok(());
+        }
+        self.looked_at_chunks = Instant::now();
+        let (update, _) = core_buffer().read_update(UpdateReader::Parent);
+        if matches!(update, Update::None | Update::Final) {
+            self.chunk_look = (self.chunk_look * 2).min(CHUNK_LOOKS[1]);
+            return Ok(());
+        }
+        self.chunk_look = CHUNK_LOOKS[0];
+        self.awaits_chunks = None;
+        for chunks in ChunkReport::of(update).split() {
+            self.link.send(&Report::Chunks { id, chunks }.encode())?;
         }
         Ok(())
     }
@@ -243,6 +285,14 @@ impl Reader {
                     Some(gather) => self.link.send(&gather.report().encode()),
                     None => Ok(()),
                 };
+            }
+            Order::AwaitChunkUpdate => {
+                self.awaits_chunks = Some(id);
+                return Ok(());
+            }
+            Order::DestroyChunks(until) => {
+                core_buffer().destroy_chunks_at_or_before(*until);
+                return Ok(());
             }
             Order::Cancel => {
                 if let Some(gather) = known {

@@ -282,7 +282,7 @@ fn write_for_parent(
     let options = gecko_options(stream);
     let mut out = PartWriter::new(
         jobs,
-        TextOf::Profile,
+        TextOf::Profile(id),
         u64::MAX,
         &state.sent_bytes,
         &gives_up,
@@ -301,7 +301,7 @@ fn write_for_parent(
         && !is_exiting()
     {
         let reason = format!("it cannot write its profile: {error}");
-        let last = PartWriter::new(jobs, TextOf::Profile, 0, &state.sent_bytes, &is_exiting);
+        let last = PartWriter::new(jobs, TextOf::Profile(id), 0, &state.sent_bytes, &is_exiting);
         let _ = last.report(&Report::ProfileFailed { id, reason });
     }
 }

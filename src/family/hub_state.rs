@@ -2,17 +2,21 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use crate::buffer::{Update, UpdateReader};
 use crate::family::invitation::is_same_token;
 use crate::family::jobs::{ChildSnapshot, Freeze, FrozenChild, GatherEvent, Job, Tick};
+use crate::family::ledger::{MemoryLedger, OWN};
 use crate::family::member::{Arriving, ChildStart, Ending, MemberState, Stage, next_id};
-use crate::family::messages::{ChildSession, GatherOrder, Hello, Order, Report, VERSION};
+use crate::family::messages::{
+    ChildSession, ChunkReport, GatherOrder, Hello, Order, Report, VERSION,
+};
 use crate::platform::{Sender, SpoolFile, monotonic_now};
 use crate::session::{
     SessionEvent, exit_profile, keep_child_profile, max_exit_profile_bytes, running_session,
 };
-use crate::state::{ChildText, PauseKind, SessionSettings};
+use crate::state::{ChildText, PauseKind, SessionSettings, core_buffer};
 use crate::types::{ProcessId, ThreadFilter, TimeStamp};
 
 /// Maximum size of a profile of a running child, in bytes: the viewer could not open a longer one.
@@ -20,6 +24,11 @@ const MAX_PROFILE_BYTES: u64 = 1 << 30;
 
 /// Maximum number of profiles of this process whose children's snapshots are known at the same time.
 const MAX_FREEZES: usize = 64;
+
+/// Time between two comparisons of the memory of all processes with the limit, and while it is far
+/// below the limit.
+const BALANCE: Duration = Duration::from_millis(50);
+const CALM_BALANCE: Duration = Duration::from_millis(500);
 
 const OUT_OF_ORDER: Ending = "a connection has ended: it sent a message out of order";
 
@@ -61,6 +70,9 @@ pub(super) struct HubState {
     session: Option<FollowedSession>,
     freezes: Vec<Freeze>,
     jobs: Vec<Job>,
+    ledger: MemoryLedger,
+    /// When to compare the memory of all processes with the limit, if a child runs.
+    balances_at: Option<Instant>,
 }
 
 impl HubState {
@@ -70,6 +82,8 @@ impl HubState {
             session: None,
             freezes: Vec::new(),
             jobs: Vec::new(),
+            ledger: MemoryLedger::default(),
+            balances_at: None,
         }
     }
 
@@ -94,6 +108,7 @@ impl HubState {
                     }
                 }
                 self.session = Some(session);
+                self.ledger.clear();
             }
             SessionEvent::Stopped => {
                 self.session = None;
@@ -197,6 +212,7 @@ impl HubState {
         for job in &mut self.jobs {
             job.leave_out(member, ENDED);
         }
+        self.ledger.remove(member);
         self.remove_finished_jobs();
     }
 
@@ -206,27 +222,68 @@ impl HubState {
 
     /// Returns when [`Self::tick`] has work to do.
     pub(super) fn next_tick(&self) -> Option<Instant> {
-        self.jobs.iter().filter_map(Job::next_tick).min()
+        let jobs = self.jobs.iter().filter_map(Job::next_tick);
+        jobs.chain(self.balances_at).min()
     }
 
-    /// Asks for progress, and gives up children that make none.
+    /// Asks for progress, gives up children that make none, and limits the memory of all processes.
     pub(super) fn tick(&mut self, now: Instant, states: States<'_, '_>) {
-        let mut orders = Vec::new();
+        let mut orders = self.balance(now);
         for job in &mut self.jobs {
             orders.extend(job.tick(now).into_iter().map(|tick| match tick {
                 Tick::Ask(member) => (member, job.id, Order::AskProgress),
                 Tick::GiveUp(member) => (member, job.id, Order::Cancel),
             }));
         }
-        if !orders.is_empty() {
-            for state in states {
-                let member = state.id;
-                for (_, id, order) in orders.iter().filter(|(of, ..)| *of == member) {
-                    state.order_with(*id, order.clone());
-                }
+        let mut has_running = false;
+        for state in states {
+            has_running |= state.start == ChildStart::Running;
+            let member = state.id;
+            for (_, id, order) in orders.iter().filter(|(of, ..)| *of == member) {
+                state.order_with(*id, order.clone());
             }
         }
+        match (has_running, self.balances_at) {
+            (false, _) => self.balances_at = None,
+            (true, None) => self.balances_at = Some(now),
+            (true, Some(_)) => {}
+        }
         self.remove_finished_jobs();
+    }
+
+    /// If it is time, compares the memory of all processes with the limit. Returns the orders by which
+    /// children are to destroy chunks, and destroys those of this process.
+    fn balance(&mut self, now: Instant) -> Vec<(u64, u64, Order)> {
+        let Some(session) = &self.session else {
+            return Vec::new();
+        };
+        if self.balances_at.is_none_or(|at| now < at) {
+            return Vec::new();
+        }
+        let max_bytes = session.settings.capacity_bytes;
+        let (update, kept_bytes) = core_buffer().read_update(UpdateReader::Family);
+        match update {
+            Update::None => {}
+            Update::Final => self.ledger.remove(OWN),
+            update => {
+                let mut report = ChunkReport::of(update);
+                report.unreleased_bytes += kept_bytes;
+                self.ledger.note(OWN, &report);
+            }
+        }
+        let pause = match self.ledger.bytes() < max_bytes / 2 {
+            true => CALM_BALANCE,
+            false => BALANCE,
+        };
+        self.balances_at = Some(now + pause);
+        let mut orders = Vec::new();
+        for (process, time) in self.ledger.take_excess(max_bytes) {
+            match process {
+                OWN => core_buffer().destroy_chunks_at_or_before(time),
+                member => orders.push((member, next_id(), Order::DestroyChunks(time))),
+            }
+        }
+        orders
     }
 
     /// Returns how many children have not answered the newest start, and how many run.
@@ -285,14 +342,18 @@ impl HubState {
                 }
             }
             Report::ProfileBegins { .. }
-            | Report::ProfileData(_)
+            | Report::ProfileData { .. }
             | Report::ProfileEnds { .. }
             | Report::ProfileFailed { .. } => self.receive_profile(state, report)?,
             Report::ExitBegins
             | Report::ExitData(_)
             | Report::ExitEnds
             | Report::ExitFailed { .. } => self.receive_exit(state, report)?,
-            Report::Chunks { id, .. } => check(state.has_order(id))?,
+            Report::Chunks { id, chunks } => {
+                check(state.has_order(id))?;
+                self.ledger.note(state.id, &chunks);
+                state.order(Order::AwaitChunkUpdate);
+            }
         }
         Ok(())
     }
@@ -338,11 +399,11 @@ impl HubState {
     ) -> Result<(), Ending> {
         check(state.has_order(id))?;
         if state.start == ChildStart::Asked(id) {
-            state.start = match &failure {
-                None => ChildStart::Running,
-                Some(_) => ChildStart::Failed,
-            };
-            if failure.is_some() {
+            if failure.is_none() {
+                state.start = ChildStart::Running;
+                state.order(Order::AwaitChunkUpdate);
+            } else {
+                state.start = ChildStart::Failed;
                 log_event("a child process could not start");
             }
         }
@@ -375,7 +436,6 @@ impl HubState {
         const NO_SPACE: &str = "there is no space for its profile";
         match report {
             Report::ProfileBegins { id } => {
-                check(state.profile.is_none())?;
                 take_answered(state, id)?;
                 let is_wanted = self.jobs.iter().any(|job| job.id == id);
                 let arriving = match is_wanted.then(SpoolFile::create) {
@@ -386,29 +446,26 @@ impl HubState {
                     }
                     None => Arriving::Dropped,
                 };
-                state.profile = Some((id, arriving));
+                state.profiles.push((id, arriving));
             }
-            Report::ProfileData(part) => {
-                let Some((id, arriving)) = &mut state.profile else {
-                    return Err(OUT_OF_ORDER);
-                };
+            Report::ProfileData { id, part } => {
+                let known = state.profiles.iter_mut().find(|(known, _)| *known == id);
+                let (_, arriving) = known.ok_or(OUT_OF_ORDER)?;
                 if let Arriving::Spooled(file) = arriving {
                     let fits = file.bytes() + part.len() as u64 <= MAX_PROFILE_BYTES;
                     if !fits || file.append(part).is_err() {
                         *arriving = Arriving::Dropped;
-                        let id = *id;
                         self.leave_out(state.id, id, NO_SPACE);
                         state.order_with(id, Order::Cancel);
                         return Ok(());
                     }
                 }
-                for job in self.jobs.iter_mut().filter(|job| job.id == *id) {
+                for job in self.jobs.iter_mut().filter(|job| job.id == id) {
                     job.note_part(state.id);
                 }
             }
             Report::ProfileEnds { id } => {
-                let (begun, arriving) = state.profile.take().ok_or(OUT_OF_ORDER)?;
-                check(begun == id)?;
+                let arriving = state.take_profile(id).ok_or(OUT_OF_ORDER)?;
                 if let Arriving::Spooled(file) = arriving {
                     match file.into_mapping() {
                         Ok(text) => {
@@ -421,9 +478,8 @@ impl HubState {
                 }
             }
             Report::ProfileFailed { id, reason } => {
-                match state.profile.take() {
-                    Some((begun, _)) => check(begun == id)?,
-                    None => take_answered(state, id)?,
+                if state.take_profile(id).is_none() {
+                    take_answered(state, id)?;
                 }
                 self.leave_out(state.id, id, &reason);
             }
@@ -445,7 +501,7 @@ impl HubState {
         match report {
             Report::ExitBegins => {
                 // The child gives up what it is sending. Parts may still be on their way.
-                if let Some((_, arriving)) = &mut state.profile {
+                for (_, arriving) in &mut state.profiles {
                     *arriving = Arriving::Dropped;
                 }
                 state.exit = match max_exit_profile_bytes().map(|_| SpoolFile::create()) {

@@ -107,8 +107,8 @@ pub(super) fn run_sender(link: &Link, jobs: &Receiver<SendJob>) {
 /// The profile that a text belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum TextOf {
-    /// One that the parent gathers.
-    Profile,
+    /// One that the parent gathers, by the order with this number.
+    Profile(u64),
     LastProfile,
 }
 
@@ -170,7 +170,10 @@ impl<'a> PartWriter<'a> {
             return Err(io::ErrorKind::TimedOut.into());
         }
         self.report(&match self.text {
-            TextOf::Profile => Report::ProfileData(&self.part),
+            TextOf::Profile(id) => Report::ProfileData {
+                id,
+                part: &self.part,
+            },
             TextOf::LastProfile => Report::ExitData(&self.part),
         })?;
         let bytes = self.part.len() as u64;

@@ -70,8 +70,8 @@ pub(super) struct MemberState {
     last_order: u64,
     /// The orders to gather that the child has not begun to answer.
     pub(super) unanswered_jobs: Vec<u64>,
-    /// The order to gather whose answer arrives, and what has arrived.
-    pub(super) profile: Option<(u64, Arriving)>,
+    /// The orders to gather whose answers arrive, and what has arrived.
+    pub(super) profiles: Vec<(u64, Arriving)>,
     pub(super) exit: Arriving,
     /// The child's last profile, and when the session got it.
     pub(super) last_profile: Option<(TimeStamp, ChildProfile)>,
@@ -87,7 +87,7 @@ impl MemberState {
             broken: None,
             last_order: 0,
             unanswered_jobs: Vec::new(),
-            profile: None,
+            profiles: Vec::new(),
             exit: Arriving::None,
             last_profile: None,
         }
@@ -122,6 +122,12 @@ impl MemberState {
             Some(frame) if self.outbox.push(&frame).is_err() => self.broken = Some(SLOW),
             Some(_) => {}
         }
+    }
+
+    /// Removes the answer to an order to gather.
+    pub(super) fn take_profile(&mut self, id: u64) -> Option<Arriving> {
+        let place = self.profiles.iter().position(|(known, _)| *known == id)?;
+        Some(self.profiles.swap_remove(place).1)
     }
 
     /// Returns whether the child may answer an order with this number.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::buffer::{ChunkMetadata, Update};
 use crate::family::fields::{Fields, MessageError};
 use crate::family::frames::{Frame, frame};
 use crate::platform::ProcessStart;
@@ -286,13 +287,53 @@ pub(crate) struct Hello {
 }
 
 /// The chunks of a child's buffer. Updates that follow each other are folded into one.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) struct ChunkReport {
     pub(crate) unreleased_bytes: u64,
     pub(crate) released_bytes: u64,
     pub(crate) oldest_done: Option<TimeStamp>,
     /// When each newly released chunk was done, and its size in bytes.
     pub(crate) newly_released: Vec<(TimeStamp, u64)>,
+}
+
+impl ChunkReport {
+    /// Returns what an update says.
+    pub(crate) fn of(update: Update) -> Self {
+        let Update::Changed {
+            unreleased_bytes,
+            released_bytes,
+            oldest_done,
+            newly_released,
+        } = update
+        else {
+            return Self::default();
+        };
+        let pair = |ChunkMetadata { done_at, bytes }| (done_at, bytes);
+        Self {
+            unreleased_bytes,
+            released_bytes,
+            oldest_done,
+            newly_released: newly_released.into_iter().map(pair).collect(),
+        }
+    }
+
+    /// Returns reports that say the same, and are short enough for a message.
+    pub(crate) fn split(mut self) -> Vec<Self> {
+        const MAX_CHUNKS: usize = 256;
+        let mut reports = Vec::new();
+        let newly = std::mem::take(&mut self.newly_released);
+        for part in newly.chunks(MAX_CHUNKS) {
+            let newly_released = part.to_vec();
+            reports.push(Self {
+                newly_released,
+                ..self.clone()
+            });
+        }
+        if reports.is_empty() {
+            reports.push(self);
+        }
+        reports
+    }
 }
 
 /// What a child tells its parent.
@@ -325,7 +366,10 @@ pub(crate) enum Report<'a> {
     ProfileBegins {
         id: u64,
     },
-    ProfileData(&'a [u8]),
+    ProfileData {
+        id: u64,
+        part: &'a [u8],
+    },
     ProfileEnds {
         id: u64,
     },
@@ -364,7 +408,8 @@ const NAMED: u8 = 77;
 /// Returns the maximum length of a report's frame.
 pub(crate) fn report_limits(kind: u8) -> Option<usize> {
     match kind {
-        PROFILE_DATA | EXIT_DATA => Some(MAX_DATA_BYTES),
+        PROFILE_DATA => Some(size_of::<u64>() + MAX_DATA_BYTES),
+        EXIT_DATA => Some(MAX_DATA_BYTES),
         HELLO..=NAMED => Some(MAX_MESSAGE_BYTES),
         _ => None,
     }
@@ -381,7 +426,9 @@ impl Report<'_> {
     /// Returns the report as a frame.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let (kind, fields) = match self {
-            Self::ProfileData(part) => return frame(PROFILE_DATA, part),
+            Self::ProfileData { id, part } => {
+                return frame(PROFILE_DATA, &[&id.to_le_bytes(), *part].concat());
+            }
             Self::ExitData(part) => return frame(EXIT_DATA, part),
             Self::Hello(hello) => {
                 let fields = json!({
@@ -447,7 +494,14 @@ impl<'a> Report<'a> {
     /// Reads the report in a frame.
     pub(crate) fn decode(frame: Frame<'a>) -> Result<Self, MessageError> {
         let fields = match frame.kind {
-            PROFILE_DATA => return Ok(Self::ProfileData(frame.content)),
+            PROFILE_DATA => {
+                let (id, part) = frame
+                    .content
+                    .split_first_chunk()
+                    .ok_or(MessageError::Content)?;
+                let id = u64::from_le_bytes(*id);
+                return Ok(Self::ProfileData { id, part });
+            }
             EXIT_DATA => return Ok(Self::ExitData(frame.content)),
             _ => Fields::parse(frame.content)?,
         };
@@ -508,5 +562,178 @@ impl<'a> Report<'a> {
             }
             _ => return Err(MessageError::Content),
         })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::family::frames::{FrameDecoder, Limits};
+
+    fn with_frame<T>(bytes: &[u8], limits: Limits, read: impl FnOnce(Frame<'_>) -> T) -> T {
+        let mut decoder = FrameDecoder::new(limits);
+        decoder.push(bytes);
+        let frame = decoder.next_frame().expect("accepted").expect("whole");
+        read(frame)
+    }
+
+    #[track_caller]
+    fn assert_round_trips(report: &Report<'_>) {
+        let bytes = report.encode();
+        with_frame(&bytes, report_limits, |frame| {
+            assert_eq!(Report::decode(frame).as_ref(), Ok(report));
+        });
+    }
+
+    #[test]
+    fn reports_round_trip() {
+        let text = "wörker \"1\"\n\0".to_owned();
+        let hello = Hello {
+            version: VERSION,
+            process: 12,
+            token: "ab".repeat(16),
+            name: text.clone(),
+            process_type: "tab".to_owned(),
+            is_active: true,
+        };
+        let chunks = ChunkReport {
+            unreleased_bytes: 1,
+            released_bytes: u64::MAX,
+            oldest_done: Some(TimeStamp(3)),
+            newly_released: vec![(TimeStamp(3), 4), (TimeStamp(u64::MAX), 5)],
+        };
+        let id = u64::MAX;
+        for report in [
+            Report::Hello(hello),
+            Report::Named {
+                name: text.clone(),
+                process_type: String::new(),
+            },
+            Report::Done { id, failure: None },
+            Report::Done {
+                id,
+                failure: Some(text.clone()),
+            },
+            Report::Frozen {
+                id,
+                started_at: TimeStamp(1),
+                taken_at: TimeStamp(u64::MAX),
+            },
+            Report::Progress {
+                id,
+                done: WHOLE,
+                location: text.clone(),
+            },
+            Report::ProfileBegins { id },
+            Report::ProfileData {
+                id,
+                part: b"\x00\xff part",
+            },
+            Report::ProfileEnds { id },
+            Report::ProfileFailed {
+                id,
+                reason: text.clone(),
+            },
+            Report::ExitBegins,
+            Report::ExitData(&[7; MAX_DATA_BYTES]),
+            Report::ExitEnds,
+            Report::ExitFailed { reason: text },
+            Report::Chunks { id, chunks },
+        ] {
+            assert_round_trips(&report);
+        }
+    }
+
+    #[test]
+    fn orders_round_trip() {
+        let params = StartParams::default()
+            .filters(["a", "", "ö\"", "pid:7"])
+            .interval(Duration::from_nanos(1_234_567))
+            .duration(Duration::from_secs(u64::MAX))
+            .features(Features::from_bits(u64::MAX))
+            .record_overheads(true)
+            .children(true);
+        let session = ChildSession {
+            params,
+            max_exit_bytes: 1 << 40,
+        };
+        let gather = GatherOrder {
+            frozen: 3,
+            since: Some(TimeStamp(u64::MAX)),
+            max_rows: 5,
+            symbolicate: Symbolicate::NamesOnly,
+            child_timeout: Duration::from_millis(1500),
+            clock: ProcessStart {
+                monotonic: TimeStamp(7),
+                epoch_ms: 1_732_650_000_123.456_7,
+                is_known: true,
+            },
+        };
+        for order in [
+            Order::Welcome,
+            Order::Start(session.clone()),
+            Order::EnsureStarted(session),
+            Order::Stop,
+            Order::Pause,
+            Order::Resume,
+            Order::PauseSampling,
+            Order::ResumeSampling,
+            Order::WaitForSampling,
+            Order::AwaitChunkUpdate,
+            Order::DestroyChunks(TimeStamp(9)),
+            Order::Freeze,
+            Order::Gather(gather),
+            Order::AskProgress,
+            Order::Cancel,
+            Order::Release,
+            Order::ClearPages,
+        ] {
+            let numbered = NumberedOrder { id: 11, order };
+            let bytes = numbered.encode().expect("short");
+            let read = with_frame(&bytes, order_limits, NumberedOrder::decode).expect("valid");
+            // The longest duration is rounded to the longest one in ns.
+            let expected =
+                format!("{numbered:?}").replace("18446744073709551615s", "18446744073.709551615s");
+            assert_eq!(format!("{read:?}"), expected);
+        }
+    }
+
+    #[test]
+    fn message_with_a_wrong_field_is_refused() {
+        let valid = json!({ "id": 1, "start": 1, "taken": 2 });
+        let decode = |fields: &Value| {
+            let content = fields.to_string();
+            let kind = FROZEN;
+            let content = content.as_bytes();
+            Report::decode(Frame { kind, content }).map(|_| ())
+        };
+        assert_eq!(decode(&valid), Ok(()));
+        for wrong in [
+            json!(null),
+            json!(-1),
+            json!(1.5),
+            json!("1"),
+            json!([1]),
+            json!({}),
+        ] {
+            let mut fields = valid.clone();
+            fields["taken"] = wrong;
+            assert_eq!(decode(&fields), Err(MessageError::Field { name: "taken" }));
+        }
+        assert_eq!(decode(&json!([])), Err(MessageError::NotJson));
+        // A later version may add fields.
+        let mut more = valid;
+        more["new"] = json!([{}]);
+        assert_eq!(decode(&more), Ok(()));
+    }
+
+    #[test]
+    fn session_with_filters_that_are_too_long_has_no_message() {
+        let session = ChildSession {
+            params: StartParams::default().filters(["x".repeat(MAX_SESSION_BYTES)]),
+            max_exit_bytes: 0,
+        };
+        let order = Order::Start(session);
+        assert!(NumberedOrder { id: 1, order }.encode().is_none());
     }
 }

@@ -15,7 +15,7 @@
 //! - Child: a reader, a sender and an executor, and a thread for each profile (`link.rs`).
 //!
 //! # Imports
-//! `export`, `platform`, `session`, `state`, `stream`, `types`, `util`
+//! `buffer`, `export`, `platform`, `session`, `state`, `stream`, `types`, `util`
 //!
 //! # Invariants
 //! - A message is not trusted. One that is malformed, too long or out of order ends its connection,
@@ -25,8 +25,8 @@
 //! - No function of the application runs on a thread with a descriptor table of its own.
 //!
 //! # Read next
-//! `messages.rs`, `frames.rs`, `parent.rs`, `hub.rs`, `hub_state.rs`, `jobs.rs`, `gathering.rs`,
-//! `child.rs`, `link.rs`, `executor.rs`, `life_cycle.rs`.
+//! `messages.rs`, `frames.rs`, `parent.rs`, `hub.rs`, `hub_state.rs`, `jobs.rs`, `ledger.rs`,
+//! `gathering.rs`, `child.rs`, `link.rs`, `executor.rs`, `life_cycle.rs`.
 
 mod child;
 mod executor;
@@ -37,6 +37,7 @@ mod hub;
 mod hub_state;
 mod invitation;
 mod jobs;
+mod ledger;
 mod life_cycle;
 mod link;
 mod mailbox;

@@ -14,4 +14,4 @@ pub(crate) use headroom::{Headroom, MemoryProbe};
 pub(crate) use session_chunks::{
     BufferStatistics, DROP_REASONS, Dropped, DroppedEntries, NoChunk, SessionChunks,
 };
-pub(crate) use update::Update;
+pub(crate) use update::{ChunkMetadata, Update, UpdateReader};

@@ -9,7 +9,7 @@ use crate::buffer::chunks::{Chunk, ChunkState, ChunkWriter, FreshChunk};
 use crate::buffer::lane::{Lane, WANTS_LARGEST_CHUNKS};
 use crate::buffer::manager::chunk_manager::{ChunkManager, Reservation};
 use crate::buffer::manager::headroom::Headroom;
-use crate::buffer::manager::update::Update;
+use crate::buffer::manager::update::{Update, UpdateReader};
 use crate::types::{Generation, TimeStamp};
 use crate::util::try_vec;
 
@@ -100,6 +100,8 @@ pub(crate) struct SessionChunks {
     next_number: u64,
     range_end: u64,
     update: Update,
+    /// The changes since each reader has last asked; `None` before its first question.
+    unread: [Option<Update>; UpdateReader::COUNT],
 }
 
 impl SessionChunks {
@@ -113,6 +115,7 @@ impl SessionChunks {
             next_number: 0,
             range_end: 1,
             update: Update::None,
+            unread: [const { None }; UpdateReader::COUNT],
         }
     }
 
@@ -428,7 +431,24 @@ impl SessionChunks {
 
     /// Returns the manager's updates since the session began, folded into one.
     pub(crate) fn follow_manager(&mut self) -> &Update {
-        self.update.fold(self.manager.take_update());
+        let newer = self.manager.take_update();
+        for unread in self.unread.iter_mut().flatten() {
+            unread.fold(newer.clone());
+        }
+        self.update.fold(newer);
         &self.update
+    }
+
+    /// Returns the manager's updates since this reader has last asked, or since the session began,
+    /// folded into one.
+    pub(crate) fn read_update(&mut self, reader: UpdateReader) -> Update {
+        self.follow_manager();
+        match &mut self.unread[reader as usize] {
+            Some(unread) => std::mem::take(unread),
+            first => {
+                *first = Some(Update::None);
+                self.update.clone()
+            }
+        }
     }
 }

@@ -29,6 +29,19 @@ pub(crate) enum Update {
     Final,
 }
 
+/// Who follows the updates of one manager.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum UpdateReader {
+    /// The parent process, which limits the memory of its children.
+    Parent,
+    /// This process, for the limit of itself and its children.
+    Family,
+}
+
+impl UpdateReader {
+    pub(crate) const COUNT: usize = 2;
+}
+
 impl Update {
     /// Adds a later update of the same manager.
     pub(crate) fn fold(&mut self, newer: Self) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use gekkota::ProfilerTime;
 use gekkota::profile::{SnapshotOptions, Symbolicate};
 
-use crate::common::{Read, isolated};
+use crate::common::{Read, isolated, wait_until};
 use crate::family::roles::{
     gathering_events, marks_of, process_of, spawn_member, start_family, wait_for_children,
 };
@@ -26,6 +26,10 @@ fn stopped_child_is_left_out_and_named_and_comes_back() {
         one.ask("mark m1");
         other.ask("name the frozen one");
         other.ask("mark m2");
+        wait_until("the parent knows the name", || {
+            let events = gathering_events(&Read::of_running());
+            events.iter().any(|event| event.contains("the frozen one"))
+        });
         other.signal(libc::SIGSTOP);
         let options = SnapshotOptions::default().child_timeout(Duration::from_millis(100));
         let profile = read(options);

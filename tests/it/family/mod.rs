@@ -5,5 +5,6 @@ mod gathering;
 mod generations;
 mod host;
 mod members;
+mod memory_limit;
 mod roles;
 mod strangers;

@@ -128,14 +128,6 @@ impl Member {
         Self::spawn_by(command)
     }
 
-    /// Starts a child with changes to its command.
-    pub(super) fn spawn_with(change: impl FnOnce(&mut Command)) -> Self {
-        let mut command = member_command();
-        profiler_command(&mut command);
-        change(&mut command);
-        Self::spawn_by(command)
-    }
-
     fn spawn_by(mut command: Command) -> Self {
         let no_core_file = || {
             let none = libc::rlimit {
@@ -177,11 +169,15 @@ impl Member {
     }
 
     pub(super) fn reply(&mut self) -> String {
-        let mut lines = self.output.by_ref().lines();
-        let reply = lines.find_map(|line| {
-            let line = line.expect("text");
-            Some(line.strip_prefix(REPLY)?.to_owned())
-        });
+        let reply = loop {
+            let mut line = String::new();
+            if self.output.read_line(&mut line).expect("text") == 0 {
+                break None;
+            }
+            if let Some(reply) = line.trim_end_matches('\n').strip_prefix(REPLY) {
+                break Some(reply.to_owned());
+            }
+        };
         reply.expect("the child replies")
     }
 

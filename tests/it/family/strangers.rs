@@ -122,7 +122,11 @@ fn malformed_messages(token: &str) -> Vec<(&'static str, Vec<u8>)> {
         ("two hellos", after_hello(&hello)),
         (
             "data without a beginning",
-            after_hello(&frame(PROFILE_DATA, b"{}")),
+            after_hello(&frame(PROFILE_DATA, b"12345678{}")),
+        ),
+        (
+            "data without a number",
+            after_hello(&frame(PROFILE_DATA, b"1234567")),
         ),
         (
             "a profile that was not asked for",

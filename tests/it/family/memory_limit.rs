@@ -1,0 +1,51 @@
+//! One limit for the memory of a parent and its children.
+
+use gekkota::StartParams;
+
+use crate::common::{Read, isolated, mark, wait_until};
+use crate::family::roles::{
+    Member, process_of, spawn_member, start_family_with, wait_for_children,
+};
+
+const LIMIT: u64 = 4 << 20;
+const CHILDREN: usize = 3;
+
+/// Returns the size of all chunks that the profile of a process tells, in bytes.
+fn chunk_bytes(profile: &Read, process: i32) -> u64 {
+    let log = &profile.0["profilingLog"][process.to_string()]["buffer"];
+    let count = |name: &str| log[name].as_u64().expect("a size");
+    count("unreleased_chunk_bytes") + count("released_chunk_bytes")
+}
+
+#[test]
+fn sum_of_all_buffers_stays_within_the_limit_of_the_parent() {
+    isolated(|| {
+        gekkota::profiler_init();
+        start_family_with(|params: StartParams| params.capacity_bytes(LIMIT));
+        // A restart gives the children this capacity, too: the variables cannot.
+        let mut children: Vec<Member> = (1..=CHILDREN).map(spawn_member).collect();
+        wait_for_children(CHILDREN);
+        // Each of them alone would fill its own buffer.
+        for child in &mut children {
+            child.ask("markers 200000");
+        }
+        (0..200_000).for_each(|number| mark(&format!("many {number}")));
+        let largest_chunk = LIMIT / 4;
+        let mut last = Vec::new();
+        wait_until("the sum is within the limit", || {
+            let profile = Read::of_running();
+            let of_child = |child: &Member| {
+                let read = process_of(&profile, child.id()).expect("its profile");
+                chunk_bytes(&read, child.id())
+            };
+            last = children.iter().map(of_child).collect();
+            last.push(chunk_bytes(&profile, std::process::id() as i32));
+            println!("{last:?}");
+            last.iter().sum::<u64>() <= LIMIT + largest_chunk
+        });
+        // The limit is used, and each process has kept its newest data.
+        assert!(last.iter().sum::<u64>() > LIMIT / 4, "{last:?}");
+        assert!(last.iter().all(|&bytes| bytes > 0), "{last:?}");
+        children.into_iter().for_each(Member::kill);
+    });
+}

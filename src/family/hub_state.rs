@@ -585,3 +585,29 @@ fn order_all(states: States<'_, '_>, order: &Order) {
         state.order(order.clone());
     }
 }
+
+/// A hub with one connection, for messages from a fuzzer.
+#[cfg(any(test, fuzzing))]
+pub(crate) struct ScriptedHub {
+    hub: HubState,
+    child: MemberState,
+}
+
+#[cfg(any(test, fuzzing))]
+impl ScriptedHub {
+    /// Creates a hub whose children know this token, and a process that has connected.
+    pub(crate) fn new(token: &str) -> Self {
+        Self {
+            hub: HubState::new(token.to_owned()),
+            child: MemberState::new(next_id(), Instant::now()),
+        }
+    }
+
+    /// Handles a message of the process. Returns false if the connection has ended.
+    pub(crate) fn hear(&mut self, report: Report<'_>) -> bool {
+        let is_in_order = self.hub.handle(&mut self.child, report).is_ok();
+        self.hub
+            .tick(Instant::now(), &mut std::iter::once(&mut self.child));
+        is_in_order && self.child.broken.is_none()
+    }
+}

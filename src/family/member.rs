@@ -78,7 +78,7 @@ pub(super) struct MemberState {
 }
 
 impl MemberState {
-    fn new(id: u64, until: Instant) -> Self {
+    pub(super) fn new(id: u64, until: Instant) -> Self {
         Self {
             id,
             stage: Stage::Stranger { until },

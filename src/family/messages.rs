@@ -23,6 +23,9 @@ pub(crate) const VERSION: u64 = 1;
 pub(crate) const MAX_DATA_BYTES: usize = 64 << 10;
 /// Maximum length of a message with the settings of a session, in bytes.
 const MAX_SESSION_BYTES: usize = 256 << 10;
+/// Maximum length of any message's content, in bytes.
+#[cfg(any(test, fuzzing))]
+pub(crate) const MAX_MESSAGE_CONTENT: usize = MAX_SESSION_BYTES;
 /// Maximum length of any other message, in bytes.
 const MAX_MESSAGE_BYTES: usize = 16 << 10;
 /// Maximum number of characters in a name or a reason.

@@ -46,6 +46,17 @@ mod messages;
 mod outbox;
 mod parent;
 
+#[cfg(any(test, fuzzing))]
+pub(crate) use frames::{Frame, FrameDecoder, HEADER_BYTES};
+#[cfg(any(test, fuzzing))]
+pub(crate) use hub_state::ScriptedHub;
+#[cfg(all(test, not(loom)))]
+pub(crate) use messages::{Hello, Order};
+#[cfg(any(test, fuzzing))]
+pub(crate) use messages::{
+    MAX_MESSAGE_CONTENT, NumberedOrder, Report, order_limits, report_limits,
+};
+
 pub(crate) use life_cycle::{
     ensure_started, init, init_with_end, start, start_early, start_guarded,
 };

@@ -9,16 +9,17 @@
 //! Each property runs on one thread. It takes the `PsLock` once, for a thread that has ended.
 //!
 //! # Imports
-//! `buffer`, `capture`, `counters`, `export`, `json`, `labels`, `markers`, `platform`, `record`, `sampler`,
+//! `buffer`, `capture`, `counters`, `export`, `family`, `json`, `labels`, `markers`, `platform`, `record`, `sampler`,
 //! `session`, `state`, `stream`, `threads`, `types`, `unwind`, `util`
 //!
 //! # Invariants
 //! A property depends only on its input bytes, so that a seed always reproduces the same case.
 //!
 //! # Read next
-//! `decoder.rs`, `samples.rs`, `profile_files.rs`, `json_calls.rs`, `inputs.rs`, `tests.rs`.
+//! `decoder.rs`, `samples.rs`, `profile_files.rs`, `family_messages.rs`, `json_calls.rs`, `inputs.rs`, `tests.rs`.
 
 mod decoder;
+mod family_messages;
 #[cfg(all(test, not(loom)))]
 mod inputs;
 mod json_calls;
@@ -33,6 +34,7 @@ mod seeds;
 mod tests;
 
 pub use decoder::check_decoder;
+pub use family_messages::check_family_messages;
 pub use json_calls::check_json;
 pub use numbers::check_leb128;
 pub use profile_files::check_profile_file;

@@ -4,7 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::family::{Hello, NumberedOrder, Order, Report};
 use crate::fuzzing::decoder::DecoderCase;
+use crate::fuzzing::family_messages::TOKEN;
 use crate::fuzzing::inputs::{decoded, random_bytes, scripted_chunks};
 use crate::markers::MarkerTiming;
 use crate::session;
@@ -138,6 +140,9 @@ fn seed_files_match_the_generated_seeds() {
             );
         }
     }
+    for (name, messages) in family_messages() {
+        keep_seed("family_messages", name, &messages);
+    }
     let numbers = [0, 1, 127, 128, 16_383, 16_384, u64::MAX >> 1, u64::MAX];
     let mut coded = crate::buffer::EntryWriter::default();
     numbers.iter().for_each(|&number| _ = coded.number(number));
@@ -148,6 +153,43 @@ fn seed_files_match_the_generated_seeds() {
         b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02",
     );
     keep_seed("leb128", "longer_than_needed", b"\x80\x80\x00\x01\x81\x80");
+}
+
+/// Returns what a child, a stranger and a parent may send.
+fn family_messages() -> [(&'static str, Vec<u8>); 3] {
+    let hello = |token: &str| {
+        Report::Hello(Hello {
+            version: 1,
+            process: 7,
+            token: token.to_owned(),
+            name: "worker".to_owned(),
+            process_type: "default".to_owned(),
+            is_active: true,
+        })
+        .encode()
+    };
+    let child = [
+        hello(TOKEN),
+        Report::Done {
+            id: 1,
+            failure: None,
+        }
+        .encode(),
+        Report::ExitBegins.encode(),
+        Report::ExitData(b"{\"meta\": {}, \"threads\": []}").encode(),
+        Report::ExitEnds.encode(),
+    ];
+    let orders = [Order::Welcome, Order::Stop, Order::Freeze, Order::Release];
+    let orders = (1..).zip(orders).map(|(id, order)| {
+        let order = NumberedOrder { id, order };
+        order.encode().expect("short")
+    });
+    let parent: Vec<Vec<u8>> = orders.collect();
+    [
+        ("child", [&[0, 6][..], &child.concat()].concat()),
+        ("stranger", [&[0, 200][..], &hello("x")].concat()),
+        ("parent", [&[1, 9][..], &parent.concat()].concat()),
+    ]
 }
 
 /// Runs a short session and returns its chunks, largest first. Two threads work and sleep, with

@@ -1,6 +1,7 @@
 //! Tests the properties on seeds and on reproducible pseudo-random inputs.
 
 use crate::fuzzing::decoder::{DecoderCase, check_decoder};
+use crate::fuzzing::family_messages::check_family_messages;
 use crate::fuzzing::inputs::{decoded, random_bytes, random_numbers, scripted_chunks};
 use crate::fuzzing::json_calls::check_json;
 use crate::fuzzing::numbers::check_leb128;
@@ -47,6 +48,11 @@ fn arbitrary_samples_keep_their_stacks_and_times() {
 #[test]
 fn arbitrary_bytes_become_a_profile() {
     try_all("decoder", check_decoder, 500, 400);
+}
+
+#[test]
+fn arbitrary_messages_of_a_family_are_read_or_refused() {
+    try_all("family_messages", check_family_messages, 3000, 300);
 }
 
 #[test]

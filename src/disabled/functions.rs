@@ -12,7 +12,7 @@ use crate::markers::{BorrowedFileIO, MarkerTiming, ProfilerMarker};
 use crate::types::{
     BufferInfo, ControlSignals, CounterParams, ExitProfileError, Features, FrameFlags,
     FunctionName, LabelOfOneThread, NameOptions, Page, ProfilerTime, ProfilingCategoryPair,
-    ProfilingState, ProfilingStates, ReadError, SamplingState, SaveError, ScriptDescription,
+    ProfilingState, ProfilingStates, ReadError, RescueError, SamplingState, SaveError, ScriptDescription,
     StackFeatures, StackFrame, StartError, StartParams, SuspendError, ThreadId,
     ThreadProfilingFeatures,
 };
@@ -79,6 +79,10 @@ pub(crate) fn default_options() -> WriteOptions {
         stream: StreamOptions,
         export: ExportOptions::default(),
     }
+}
+
+pub(crate) fn rescue(_: &Path) -> Result<FrozenProfile, RescueError> {
+    Err(RescueError::Unsupported)
 }
 
 pub(crate) fn control_by_signals(_: &ControlSignals) -> Result<(), StartError> {

@@ -35,6 +35,7 @@
 
 mod callbacks;
 mod control_state;
+mod crash_file;
 mod early_start;
 mod embedded_sources;
 mod ends;
@@ -51,6 +52,7 @@ mod own_registration;
 mod pause;
 mod process;
 mod read_profile;
+mod rescue;
 mod running;
 mod save;
 mod shutdown_file;
@@ -83,6 +85,7 @@ pub(crate) use process::{
     set_version, unregister_page,
 };
 pub(crate) use read_profile::ReadProfile;
+pub(crate) use rescue::rescue;
 pub(crate) use signals::control_by_signals;
 pub(crate) use snapshot::{FrozenProfile, freeze, freeze_for_heap};
 pub(crate) use stacks::{

@@ -57,6 +57,7 @@ fn set_paused(kind: PauseKind, paused: bool) -> bool {
         );
     });
     if is_changed {
+        session.note_pauses();
         session.log.add(match (kind, paused) {
             (PauseKind::All, true) => "paused",
             (PauseKind::All, false) => "resumed",

@@ -56,6 +56,7 @@ pub(crate) fn start_params() -> Option<StartParams> {
         active_tab_id: settings.active_tab_id,
         record_overheads: settings.records_overheads,
         control_signals: None,
+        crash_file: settings.crash_file,
     })
 }
 

@@ -5,9 +5,13 @@ use std::sync::Arc;
 use crate::buffer::BufferSnapshot;
 use crate::counters::KnownCounter;
 use crate::platform::ProcessStart;
+use crate::labels::script_function;
 use crate::state::{OpenPauses, OverheadStats, Session};
+use crate::stream::decode::past_process::PastProcess;
 use crate::threads::OffThreadRef;
-use crate::types::{Page, ProcessId, ThreadId, TimeStamp};
+use crate::types::{
+    CategoryInfo, Page, ProcessId, ScriptDescription, ThreadId, TimeStamp, all_categories,
+};
 use crate::unwind::{ModuleTable, NamedCode};
 
 /// A frozen session. It can be streamed any number of times, even after the session has ended.
@@ -47,9 +51,27 @@ pub(crate) struct ProfileSource {
     pub(crate) generated_code: NamedCode,
     /// The counters whose values the buffer may hold.
     pub(crate) counters: Vec<KnownCounter>,
+    /// What is known of the process, if it is another one that has ended.
+    pub(crate) past: Option<Arc<PastProcess>>,
 }
 
 impl ProfileSource {
+    /// Returns all categories that labels and markers may use.
+    pub(super) fn categories(&self) -> Vec<&'static CategoryInfo> {
+        match &self.past {
+            Some(past) => past.categories.clone(),
+            None => all_categories(),
+        }
+    }
+
+    /// Returns the script function with this number.
+    pub(crate) fn script(&self, number: u32) -> Option<ScriptDescription<'_>> {
+        match &self.past {
+            Some(past) => past.script(number),
+            None => script_function(number).map(|function| function.description),
+        }
+    }
+
     /// Returns nanoseconds since the process began, the unit and origin of every time in a profile.
     pub(crate) fn ns_since_start(&self, time: TimeStamp) -> u64 {
         time.since_ns(self.process_start.monotonic)

@@ -86,12 +86,14 @@ impl BufferSnapshot {
             range_start += bytes.len() as u64;
             shared.push((chunk, bytes.len()));
         }
-        Some(Self::new(
-            shared,
-            complete_since,
-            Update::None,
-            statistics,
-        ))
+        let released_bytes = range_start - 1;
+        let update = Update::Changed {
+            unreleased_bytes: 0,
+            released_bytes,
+            oldest_done: None,
+            newly_released: Vec::new(),
+        };
+        Some(Self::new(shared, complete_since, update, statistics))
     }
 
     pub(crate) fn chunk_memory(&self) -> ChunkMemory {

@@ -82,7 +82,7 @@
 //! | Show the functions of scripts | [`script`] |
 //! | Unwind and name generated code | [`jit`] |
 //! | Record `log` and `tracing`; show `metrics` as tracks | `ProfilerLogger`, `ProfilerLayer`; `ProfilerRecorder` |
-//! | Handle errors | [`StartError`], [`SaveError`], [`ReadError`], [`StreamError`], [`UnknownFeature`], [`ExitProfileError`](process::ExitProfileError), [`SuspendError`](stack::SuspendError) |
+//! | Handle errors | [`StartError`], [`SaveError`], [`ReadError`], [`RescueError`], [`StreamError`], [`UnknownFeature`], [`ExitProfileError`](process::ExitProfileError), [`SuspendError`](stack::SuspendError) |
 //! | Compile code that was written for Mozilla's crate | [`gecko_profiler`] |
 //!
 //! Unless its documentation says otherwise, a function may be called from any thread at any time,
@@ -283,7 +283,7 @@ pub use integrations::ProfilerRecorder;
 pub use markers::{FlowId, MarkerOptions, MarkerStack, MarkerTiming, ProfilerMarker};
 pub use types::{
     BufferInfo, ControlSignals, Features, ProfilerTime, ProfilingCategoryPair, ReadError,
-    SamplingEngine, SaveError, StartError, StartParams, StreamError, UnknownFeature,
+    RescueError, SamplingEngine, SaveError, StartError, StartParams, StreamError, UnknownFeature,
 };
 
 /// Callbacks of the application: on changes of the profiler's state, and after a sampling loop.

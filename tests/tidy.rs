@@ -64,13 +64,13 @@ const UNSAFE_FILES: &[&str] = &[
     "platform: fork identity perf_event pinned_library sandbox standard_streams test_library",
     "platform/arch: registers_aarch64 registers_x86_64 thread_registers",
     "platform/clock: fast_clock system_clock",
-    "platform/memory: barrier file_mapping guarded_memory mapping memory_pipe",
+    "platform/memory: barrier file_mapping guarded_memory mapping memory_pipe shared_mapping",
     "platform/modules: headers image loader needed row",
     "platform/process_end: exit gate signals",
     "platform/signal: control_pipe handler pipe_end thread_timer",
     "platform/socket: calls copies_in_child",
     "platform/thread: other_threads_activity own_descriptors profiler_thread signal_stack stack_bounds task_list thread_exit",
-    "util: polled_with",
+    "util: polled_with shared_memory",
     "util/lock: fork_safe ps_lock",
 ];
 

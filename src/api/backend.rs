@@ -39,10 +39,10 @@ pub(crate) use crate::session::{
     features_if_active_and_unpaused, freeze, is_active, is_active_and_unpaused, is_current_thread,
     is_other_thread_being_profiled, is_paused, is_sampling_paused, is_thread_being_profiled,
     is_thread_registered, own_thread_id, pause, pause_sampling, prepare_exec,
-    received_exit_profile, register_page, remove_state_change_callback, resolve_backtrace, resume,
-    resume_sampling, save_at_exit, set_process_name, set_process_type, set_version, shutdown,
-    shutdown_after, start_params, stop, suspend_and_sample, unregister_page, unwatch_event_loop,
-    watch_event_loop,
+    received_exit_profile, register_page, remove_state_change_callback, rescue, resolve_backtrace,
+    resume, resume_sampling, save_at_exit, set_process_name, set_process_type, set_version,
+    shutdown, shutdown_after, start_params, stop, suspend_and_sample, unregister_page,
+    unwatch_event_loop, watch_event_loop,
 };
 pub(crate) use crate::stream::StreamOptions;
 pub(crate) use crate::types::Generation;

@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::api::backend;
 use crate::api::snapshot::SnapshotOptions;
 use crate::export::{Format, ThreadSummary};
-use crate::types::{ReadError, SaveError, StreamError};
+use crate::types::{ReadError, RescueError, SaveError, StreamError};
 
 /// The data of a session at one moment, or a profile that was read from a file.
 ///
@@ -63,6 +63,22 @@ impl Profile {
         Ok(Self {
             source: Source::File(read),
         })
+    }
+
+    /// Makes a profile of the crash file of a process that has ended, or of one that still runs: see
+    /// [`StartParams::crash_file`](crate::StartParams::crash_file). Names are looked up in the files of
+    /// the process's modules that have the same build ids. Fields of markers that the process had
+    /// computed, rather than read from the marker, are missing. `meta.rescued` of the profile says
+    /// when the newest entry was recorded.
+    ///
+    /// The calling program need not be the one that wrote the file. Any thread may call it; it takes
+    /// about as much memory as the file's chunks, and leaves the file where it is.
+    ///
+    /// # Errors
+    /// [`RescueError`]: the file cannot be read, is no crash file or one of another version, or is
+    /// damaged.
+    pub fn rescue(path: impl AsRef<Path>) -> Result<Self, RescueError> {
+        backend::rescue(path.as_ref()).map(Self::of_session)
     }
 
     /// Writes the profile with the format's usual options, which resolve addresses to names. A text

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use crate::buffer::chunks::BlockIndex;
-use crate::buffer::chunks::Chunk;
+use crate::buffer::chunks::{Chunk, ChunkNumber};
 use crate::buffer::entries::EntryReader;
 use crate::buffer::entries::leb128;
 use crate::buffer::manager::BufferStatistics;
 use crate::buffer::manager::Update;
-use crate::types::TimeStamp;
+use crate::types::{Generation, TimeStamp};
+use crate::util::try_vec;
 
 /// The buffer's content at one moment: chunks in the order in which they were begun, each with its
 /// committed length.
@@ -67,6 +68,32 @@ impl BufferSnapshot {
             left_out_bytes: 0,
             statistics,
         }
+    }
+
+    /// Creates a snapshot of these chunks, whatever their bytes are, in this order. Returns `None` if
+    /// there is no memory.
+    pub(crate) fn of_complete(
+        chunks: Vec<Vec<u8>>,
+        complete_since: Option<TimeStamp>,
+        statistics: BufferStatistics,
+    ) -> Option<Self> {
+        let mut range_start = 1;
+        let mut shared = try_vec(chunks.len())?;
+        for (number, bytes) in chunks.into_iter().enumerate() {
+            let number = ChunkNumber(number as u64);
+            let session = Generation::from_number(0);
+            let chunk = Chunk::of_bytes(&bytes, number, session, range_start)?;
+            range_start += bytes.len() as u64;
+            shared.push((chunk, bytes.len()));
+        }
+        let released_bytes = range_start - 1;
+        let update = Update::Changed {
+            unreleased_bytes: 0,
+            released_bytes,
+            oldest_done: None,
+            newly_released: Vec::new(),
+        };
+        Some(Self::new(shared, complete_since, update, statistics))
     }
 
     pub(crate) fn chunk_memory(&self) -> ChunkMemory {
@@ -211,22 +238,7 @@ impl BufferSnapshot {
     }
 
     pub(crate) fn of_bytes(chunks: &[&[u8]]) -> Self {
-        use crate::buffer::chunks::ChunkNumber;
-        use crate::types::Generation;
-
-        let mut range_start = 1;
-        let share = |(number, bytes): (usize, &&[u8])| {
-            let fresh = Chunk::new(bytes.len());
-            let (chunk, mut writer) = fresh.begin(
-                ChunkNumber(number as u64),
-                Generation::from_number(1),
-                range_start,
-            );
-            range_start += bytes.len() as u64;
-            writer.append_raw(bytes);
-            (chunk, bytes.len())
-        };
-        let chunks = chunks.iter().enumerate().map(share).collect();
-        Self::new(chunks, None, Update::None, BufferStatistics::default())
+        let chunks = chunks.iter().map(|bytes| bytes.to_vec()).collect();
+        Self::of_complete(chunks, None, BufferStatistics::default()).expect("memory")
     }
 }

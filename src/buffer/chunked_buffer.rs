@@ -4,12 +4,14 @@
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use crate::buffer::buffer_snapshot::BufferSnapshot;
 use crate::buffer::chunks::ChunkNumber;
 use crate::buffer::chunks::HeavyBarrier;
 use crate::buffer::chunks::{ChunkWriter, FreshChunk, block_bytes};
+use crate::buffer::crash_area::CrashArea;
 use crate::buffer::entries::Entry;
 use crate::buffer::lane::{ChunkSource, Lane, NewEntry, WANTS_LARGEST_CHUNKS};
 use crate::buffer::lanes::Lanes;
@@ -289,8 +291,14 @@ impl ChunkedBuffer {
         self.largest_block_bytes.load(Ordering::Relaxed)
     }
 
-    /// Drops all entries and accepts entries of `session` from now on.
-    pub(crate) fn begin_session(&self, session: Generation, capacity_bytes: u64) {
+    /// Drops all entries and accepts entries of `session` from now on. The chunks' memory comes from
+    /// `area`, if there is one.
+    pub(crate) fn begin_session(
+        &self,
+        session: Generation,
+        capacity_bytes: u64,
+        area: Option<Arc<CrashArea>>,
+    ) {
         let manager = ChunkManager::new(usize::try_from(capacity_bytes).unwrap_or(usize::MAX));
         self.dropped
             .iter()
@@ -301,7 +309,8 @@ impl ChunkedBuffer {
         self.lacks_memory.store(false, Ordering::Relaxed);
         self.refused_chunks.store(0, Ordering::Relaxed);
         let headroom = Headroom::new(self.memory_probe);
-        self.replace_chunks(Some(SessionChunks::new(session, manager, headroom)));
+        let chunks = SessionChunks::new(session, manager, headroom, area);
+        self.replace_chunks(Some(chunks));
         self.session.store(session.to_number(), Ordering::Relaxed);
         self.request_maintenance();
     }
@@ -422,7 +431,7 @@ impl ChunkedBuffer {
             return;
         }
         let mut to_allocate = Vec::new();
-        let session = {
+        let (session, area) = {
             let mut state = self.state.lock();
             let State { taken, chunks } = &mut *state;
             let Some(chunks) = chunks else { return };
@@ -437,10 +446,10 @@ impl ChunkedBuffer {
                     }
                 }
             }
-            chunks.session
+            (chunks.session, chunks.area().cloned())
         };
         for (lane, bytes) in to_allocate {
-            let chunk = FreshChunk::try_new(bytes).map(|mut chunk| {
+            let chunk = FreshChunk::try_new(bytes, area.as_ref()).map(|mut chunk| {
                 chunk.touch();
                 chunk
             });
@@ -530,7 +539,7 @@ impl ChunkedBuffer {
     pub(crate) fn for_test_with_memory(capacity_bytes: u64, memory_probe: MemoryProbe) -> Self {
         // These tests do not take a chunk out while another thread writes, so they need no barrier.
         let buffer = Self::out_of_session(|| true, memory_probe);
-        buffer.begin_session(Self::TEST_SESSION, capacity_bytes);
+        buffer.begin_session(Self::TEST_SESSION, capacity_bytes, None);
         buffer
     }
 
@@ -623,6 +632,10 @@ impl BufferForkGuard<'_> {
         let abandoned = AbandonedSession {
             _chunks: self.state.chunks.take(),
         };
+        // The parent goes on with its crash file, whose pages the child shares.
+        if let Some(area) = abandoned._chunks.as_ref().and_then(SessionChunks::area) {
+            area.disown();
+        }
         for (index, is_taken) in self.state.taken.iter_mut().enumerate() {
             let lane = self.buffer.lanes.get(index);
             std::mem::forget((lane.take_current_single_threaded(), lane.take_next()));

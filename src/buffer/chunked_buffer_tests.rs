@@ -167,7 +167,7 @@ fn lane_is_usable_in_a_forked_child_after_a_write_in_progress() {
     let buffer = ChunkedBuffer::for_test(64 << 10);
     let parents = buffer.take_lane();
     let in_child = |buffer: &ChunkedBuffer| {
-        buffer.begin_session(SESSION, 64 << 10);
+        buffer.begin_session(SESSION, 64 << 10, None);
         let lane = buffer.take_lane();
         assert_eq!(lane.index(), 0, "the abandoned lane is reused");
         let chunk = put_number(&lane, 1).expect("fits");
@@ -288,7 +288,7 @@ fn put_without_a_session_or_for_another_session_returns_none() {
     buffer.end_session();
     assert_eq!(put_number(&lane, 2), None);
     assert!(numbers_in(&buffer.snapshot()).is_empty() && buffer.fill_level().is_none());
-    buffer.begin_session(other, 4096);
+    buffer.begin_session(other, 4096, None);
     assert_eq!(put_number(&lane, 3), None);
     assert!(put_bytes(&lane, other, 0, &[4]).is_some());
     let snapshot = buffer.snapshot();
@@ -373,7 +373,7 @@ fn late_entry_of_a_previous_session_uses_no_chunk_of_the_active_one() {
     let buffer = ChunkedBuffer::for_test(4096);
     let lane = buffer.take_lane();
     let other = Generation::from_number(2);
-    buffer.begin_session(other, 4096);
+    buffer.begin_session(other, 4096, None);
     let chunk = put_bytes(&lane, other, 0, &[1]).expect("fits");
     buffer.maintain();
     let before = buffer.snapshot().chunk_memory().unreleased_bytes;

@@ -68,6 +68,7 @@ impl World {
             SESSION,
             ChunkManager::new(CAPACITY),
             Headroom::new(|_| true),
+            None,
         );
         Arc::new(Self {
             lanes: [Lane::new(0), Lane::new(1)],
@@ -94,9 +95,10 @@ impl World {
         chunks.release_done();
         for lane in &self.lanes {
             if let Some(bytes) = chunks.set_next(lane, self.lanes.len()) {
-                lane.set_next(
-                    chunks.begin(FreshChunk::try_new(bytes).expect("memory"), lane.index),
-                );
+                lane.set_next(chunks.begin(
+                    FreshChunk::try_new(bytes, None).expect("memory"),
+                    lane.index,
+                ));
             }
         }
     }

@@ -34,6 +34,7 @@ mod chunked_buffer;
 #[forbid(unsafe_code)]
 mod chunked_buffer_tests;
 mod chunks;
+mod crash_area;
 mod entries;
 #[forbid(unsafe_code)]
 mod lane;
@@ -47,8 +48,11 @@ mod manager;
 pub(crate) use buffer_snapshot::{Block, BufferSnapshot};
 pub(crate) use chunked_buffer::{BufferForkGuard, ChunkedBuffer, LaneHandle, LaneRef};
 pub(crate) use chunks::{BlockIndex, ChunkNumber, all_slab_bytes};
+pub(crate) use crash_area::{
+    AreaError, AreaHead, AreaOwner, CrashArea, FoundChunks, FoundFacts, MAX_RECORD_BYTES,
+};
 pub(crate) use entries::{
     Entry, EntryCursor, EntryHead, EntryKind, EntryReader, EntryWriter, FrameTag, ROOT_NODES,
     SampleFlags, large_bytes, number_bytes, root_node, unzigzag, zigzag,
 };
-pub(crate) use manager::{ChunkMetadata, Dropped, Update, UpdateReader};
+pub(crate) use manager::{BufferStatistics, ChunkMetadata, Dropped, Update, UpdateReader};

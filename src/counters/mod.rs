@@ -34,7 +34,7 @@ pub(crate) use application_counters::{
     application_counter_changes, for_each_application_counter, forget_dropped_counters,
     hold_counters_for_fork, keep_dropped_counters,
 };
-pub(crate) use description::{CounterDescription, CounterReading};
+pub(crate) use description::{CounterDescription, CounterKind, CounterReading};
 pub(crate) use energy::energy_descriptions;
 #[cfg(feature = "metrics")]
 pub(crate) use float_values::{FloatValues, ScaledFloat};

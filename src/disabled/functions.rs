@@ -13,8 +13,8 @@ use crate::markers::{BorrowedFileIO, MarkerTiming, ProfilerMarker};
 use crate::types::{
     BufferInfo, ControlSignals, CounterParams, ExitProfileError, Features, FrameFlags,
     FunctionName, LabelOfOneThread, NameOptions, Page, ProfilerTime, ProfilingCategoryPair,
-    ProfilingState, ProfilingStates, ReadError, SamplingState, SaveError, ScriptDescription,
-    StackFeatures, StackFrame, StartError, StartParams, SuspendError, ThreadId,
+    ProfilingState, ProfilingStates, ReadError, RescueError, SamplingState, SaveError,
+    ScriptDescription, StackFeatures, StackFrame, StartError, StartParams, SuspendError, ThreadId,
     ThreadProfilingFeatures,
 };
 use crate::util::{ProgressLocation, SharedProgress};
@@ -88,6 +88,10 @@ pub(crate) fn default_options() -> WriteOptions {
 
 pub(crate) fn wait_for_children(_: Duration) -> usize {
     0
+}
+
+pub(crate) fn rescue(_: &Path) -> Result<FrozenProfile, RescueError> {
+    Err(RescueError::Unsupported)
 }
 
 pub(crate) fn control_by_signals(_: &ControlSignals) -> Result<(), StartError> {

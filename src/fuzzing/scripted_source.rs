@@ -76,6 +76,7 @@ pub(crate) fn scripted_source(buffer: BufferSnapshot, kept_ns: Option<u64>) -> P
         modules: ModuleTable::default(),
         generated_code: NamedCode::default(),
         counters: vec![KnownCounter::Own(&PROCESS_CPU)],
+        past: None,
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) use profiling_stack::{
 pub(crate) use profiling_stack_frame::{ProfilingStackFrame, ScriptLocation, joined_label_text};
 pub(crate) use script_functions::{
     ScriptFunction, ScriptFunctions, hold_script_functions_for_fork, register_script_function,
-    script_function,
+    script_function, script_functions_from,
 };
 pub(crate) use thread_labels::{
     close_profiling_stack, open_profiling_stack, own_profiling_stack, pop_labels, push_label,

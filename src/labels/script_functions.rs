@@ -102,6 +102,21 @@ pub(crate) fn script_function(number: u32) -> Option<&'static ScriptFunction> {
         .copied()
 }
 
+/// Calls `use_function` with each function but the first `known` ones, in the order of their numbers.
+/// Cost: a lock, and nothing else without new functions.
+pub(crate) fn script_functions_from(
+    known: usize,
+    use_function: impl FnMut(&'static ScriptFunction),
+) {
+    let new: Vec<_> = match FUNCTIONS.lock().as_ref() {
+        Some(functions) if functions.by_number.len() > known => {
+            functions.by_number[known..].to_vec()
+        }
+        _ => return,
+    };
+    new.into_iter().for_each(use_function);
+}
+
 /// Locks the functions while the process forks.
 pub(crate) fn hold_script_functions_for_fork() -> Guard<'static, Option<ScriptFunctions>> {
     FUNCTIONS.lock()

@@ -38,8 +38,9 @@ pub(crate) use built_in::{Awake, FileIO};
 pub(crate) use built_in::{BorrowedFileIO, CowString, FlowStackMarker, StackMarker, Tracing};
 #[cfg(has_profiler)]
 pub(crate) use codec::{
-    DecodedMarker, DecodedPayload, MarkerDestination, MarkerEntry, MarkerType, NewMarker,
-    NewPayload, NoPayload, PayloadFailure, PropertyWriter, TextPayload, TypedPayload,
+    DecodedMarker, DecodedPayload, DescribedType, MarkerDestination, MarkerEntry, MarkerType,
+    NewMarker, NewPayload, NoPayload, PayloadFailure, PropertyWriter, TextPayload, TypedPayload,
+    set_new_type_hook,
 };
 pub use flow::FlowId;
 #[cfg(has_profiler)]
@@ -54,6 +55,6 @@ pub(crate) use marker_type_macro::serde_as_tuple;
 pub(crate) use options::MarkerPhase;
 pub use options::{MarkerBacktrace, MarkerOptions, MarkerStack, MarkerTiming};
 pub use profiler_marker::ProfilerMarker;
-#[cfg(has_profiler)]
-pub(crate) use schema::data_key;
 pub use schema::{Format, GraphColor, GraphType, Location, MarkerSchema, PayloadFlags, Searchable};
+#[cfg(has_profiler)]
+pub(crate) use schema::{WITH_REQUIRED_FIELDS, data_key, name_for_fields};

@@ -87,7 +87,7 @@ pub(crate) use inherited_file::{PassedFile, take_passed_file};
 pub(crate) use loader_calls::WatchedThread;
 pub(crate) use memory::{
     CodeBytes, FileMapping, LazyRegion, MemoryPiece, heavy_barrier, is_memory_available,
-    read_guarded, read_guarded_in_handler, read_own_memory, read_through_pipe,
+    map_new_file, read_guarded, read_guarded_in_handler, read_own_memory, read_through_pipe,
 };
 pub(crate) use modules::{
     LoaderForkGuard, ModuleChanges, ModuleImage, hold_loader_for_fork, is_in_executable,
@@ -105,7 +105,7 @@ pub(crate) use process_end::{
     set_variable_if_only_thread, signal_survived, take_end_signals, wait_for_request,
     wait_for_running_save, wait_for_save,
 };
-pub(crate) use procfs::BlockedAt;
+pub(crate) use procfs::{BlockedAt, process_start_ticks};
 pub(crate) use sandbox::check_sandbox;
 pub(crate) use shared_file::SharedFile;
 pub(crate) use signal::{

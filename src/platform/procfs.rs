@@ -1,7 +1,7 @@
 //! Data from `/proc`: parsers over bytes, and the functions that read the files.
 
 use crate::platform::shared_file::read_bytes;
-use crate::types::{ThreadId, Wait};
+use crate::types::{ProcessId, ThreadId, Wait};
 
 /// Fields of `/proc/self/stat`.
 #[derive(Debug, PartialEq, Eq)]
@@ -15,6 +15,13 @@ pub(crate) struct ProcessStat {
 /// Reads `/proc/self/stat`.
 pub(crate) fn own_stat() -> Option<ProcessStat> {
     parse_stat(&read_bytes("/proc/self/stat"))
+}
+
+/// Returns the time at which the kernel started a process, in clock ticks since boot; `None` if there
+/// is no such process, or no `/proc`.
+pub(crate) fn process_start_ticks(process: ProcessId) -> Option<u64> {
+    let path = format!("/proc/{}/stat", process.to_number());
+    parse_stat(&read_bytes(&path)).map(|stat| stat.start_ticks)
 }
 
 /// Reads the nice value of the calling thread from its `stat` file.

@@ -128,7 +128,7 @@ impl SharedFile {
     /// Locks the file until it is dropped. Returns `None` if another process holds the lock, or if
     /// the application has closed the descriptor. A file system without locks leaves the file
     /// unlocked.
-    pub(super) fn lock(mut self) -> Option<Self> {
+    pub(crate) fn lock(mut self) -> Option<Self> {
         self.checked().ok()?;
         if let Some(OpenFile::Unlocked(file)) = self.file.take() {
             let (file, refusal) = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
@@ -144,7 +144,7 @@ impl SharedFile {
     }
 
     /// Returns whether this process holds the file's lock.
-    pub(super) fn is_locked(&self) -> bool {
+    pub(crate) fn is_locked(&self) -> bool {
         matches!(self.file, Some(OpenFile::Locked(_)))
     }
 

@@ -53,7 +53,7 @@ fn write_live(
         + BYTES_PER_ALLOCATION * live.len() as u64
         + BYTES_PER_STACK_BYTE * allocation_stack_bytes();
     let buffer = ChunkedBuffer::out_of_session(heavy_barrier, is_memory_available);
-    buffer.begin_session(session.generation, capacity);
+    buffer.begin_session(session.generation, capacity, None);
     let lane = buffer.take_lane_for_samples();
     let numbers = live.iter().map(|(_, allocation)| allocation.stack);
     let written = write_allocation_stacks(session, &buffer, &lane, numbers);

@@ -32,7 +32,7 @@ use crate::sampler::unregistered_markers::UnregisteredMarkers;
 use crate::sampler::unregistered_threads::UnregisteredThreads;
 use crate::state::{
     ActivePs, KeptKind, REGISTRATION_HOOKS, RunningSampler, SamplerEnd, SeenPauses, Session,
-    SessionCounts,
+    SessionCounts, lasting_facts,
 };
 use crate::threads::{OffThreadRef, unregister};
 use crate::types::{Features, ProcessId, SamplingState, StartError, TimeStamp};
@@ -292,6 +292,7 @@ impl SamplerThread {
             check_sandbox();
             self.discard_old();
             self.drop_expired();
+            self.session.note_counts(self.tick.time);
         }
         let mut overheads = TickOverheads::begin(self.tick);
         self.follow_missed_ticks();
@@ -305,6 +306,7 @@ impl SamplerThread {
         overheads.step_done();
         let state = self.sampling_state();
         let is_sampling = state != SamplingState::SamplingPaused;
+        self.session.follow_facts(lasting_facts);
         if is_sampling {
             self.counters
                 .sample(&self.session, &self.lane, &self.pauses);

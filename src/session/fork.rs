@@ -22,12 +22,14 @@ use crate::sampler::{
     open_fork_gate, reopen_fork_gate_in_child,
 };
 use crate::session::control_state::forget_control_in_child;
+use crate::session::crash_file;
 use crate::session::family_events::family;
 use crate::session::running::LIFE_CYCLE;
 use crate::session::snapshot::forget_kept_in_child;
 use crate::session::turn::forget_turns_in_child;
 use crate::state::{
-    ACTIVE_PS, RacyFeatures, core_buffer, disown_callbacks_in_child, own_lane_index,
+    ACTIVE_PS, CurrentFacts, RacyFeatures, core_buffer, disown_callbacks_in_child,
+    hold_crash_facts_for_fork, own_lane_index,
 };
 use crate::threads::{OnThreadRef, RegistryForkGuard, ThreadRegistry};
 use crate::unwind::{CodeRanges, hold_code_ranges_for_fork};
@@ -40,6 +42,7 @@ use crate::util::{
 struct HeldLocks {
     /// Not the lock: the application's own fork handlers may wait for a thread that waits for it.
     live_allocations: MarkedRank,
+    crash_facts: Guard<'static, CurrentFacts>,
     counters: Guard<'static, ApplicationCounters>,
     event_watches: Guard<'static, EventWatches>,
     script_functions: Guard<'static, Option<ScriptFunctions>>,
@@ -89,9 +92,11 @@ fn prepare() {
     let script_functions = hold_script_functions_for_fork();
     let event_watches = EventWatches::hold_for_fork();
     let counters = hold_counters_for_fork();
+    let crash_facts = hold_crash_facts_for_fork();
     let live_allocations = mark_rank(LockRank::LiveAllocations);
     let held = HeldLocks {
         live_allocations,
+        crash_facts,
         counters,
         event_watches,
         script_functions,
@@ -137,6 +142,7 @@ fn child() {
     if let Some(held) = held {
         let HeldLocks {
             live_allocations,
+            crash_facts,
             counters,
             event_watches,
             script_functions,
@@ -151,6 +157,7 @@ fn child() {
         drop(live_allocations);
         forget_allocations_in_child();
         forget_allocation_stacks_in_child();
+        crash_file::forget_in_child(crash_facts, &mut ps);
         EventWatches::keep_only_current_thread(event_watches);
         // These stay valid: the child has the same counters, scripts and generated code.
         drop(counters);

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::platform::StandardStream;
+use crate::session::crash_file;
 use crate::session::env::{env_notices, environment, look_on};
 use crate::session::family_events::family;
 use crate::session::hand_over::hand_over;
@@ -42,6 +43,7 @@ fn save_and_report(profile: FrozenProfile, path: Option<&Path>) {
         let Destination { path, reason } = destination(asked);
         match profile.save_at_shutdown(&path) {
             Ok(saved) => {
+                crash_file::remove();
                 if reason.is_none() {
                     // The saved path may lack symbolic links of the one that was asked for.
                     note_saved(&expand_path(asked));

@@ -35,6 +35,7 @@
 
 mod callbacks;
 mod control_state;
+mod crash_file;
 mod early_start;
 mod embedded_sources;
 mod ends;
@@ -55,6 +56,7 @@ mod own_registration;
 mod pause;
 mod process;
 mod read_profile;
+mod rescue;
 mod running;
 mod save;
 mod shutdown_file;
@@ -93,6 +95,7 @@ pub(crate) use process::{
     unregister_page,
 };
 pub(crate) use read_profile::ReadProfile;
+pub(crate) use rescue::rescue;
 pub(crate) use running::{running_generation, running_session};
 pub(crate) use signals::control_by_signals;
 pub(crate) use snapshot::{FrozenProfile, freeze, freeze_for_heap, freeze_unnoticed};

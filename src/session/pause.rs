@@ -59,6 +59,7 @@ fn set_paused(kind: PauseKind, paused: bool) -> bool {
     });
     if is_changed {
         notice(SessionEvent::Paused(kind, paused), &lock);
+        session.note_pauses();
         session.log.add(match (kind, paused) {
             (PauseKind::All, true) => "paused",
             (PauseKind::All, false) => "resumed",

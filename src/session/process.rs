@@ -5,7 +5,9 @@ use std::sync::Arc;
 use crate::session::exit_profile::{MAX_BYTES, child_profile};
 use crate::session::family_events::{SessionEvent, family, notice};
 use crate::session::start_stop::ensure_core;
-use crate::state::{ACTIVE_PS, CORE_PS, ChildProfile, ChildText, CorePs, KEPT_OVERHEAD_BYTES};
+use crate::state::{
+    ACTIVE_PS, CORE_PS, ChildProfile, ChildText, CorePs, CrashFacts, KEPT_OVERHEAD_BYTES,
+};
 use crate::stream::check_memory;
 use crate::types::{ExitProfileError, Page};
 use crate::util::{PsLock, is_any_lock_held_on_current_thread};
@@ -18,8 +20,12 @@ fn with_core(body: impl FnOnce(&mut CorePs)) {
     ensure_core();
     let mut lock = PsLock::acquire();
     // `None` after a concurrent shutdown.
-    if let Some(core) = CORE_PS.get_mut(&mut lock) {
-        body(core);
+    let Some(core) = CORE_PS.get_mut(&mut lock) else {
+        return;
+    };
+    body(core);
+    if let (Some(core), Some(facts)) = (CORE_PS.get(&lock), crash_facts(&lock)) {
+        facts.add_process(core);
     }
 }
 
@@ -33,6 +39,11 @@ fn rename(body: impl FnOnce(&mut CorePs)) {
     if let (Some(core), Some(family)) = (CORE_PS.get(&lock), family()) {
         family.rename(&core.process_name, &core.process_type, &lock);
     }
+}
+
+/// Returns the facts in the crash file of the running session.
+fn crash_facts(lock: &PsLock) -> Option<&CrashFacts> {
+    ACTIVE_PS.get(lock).as_ref()?.session.crash_facts.as_deref()
 }
 
 /// See `profiler_set_process_name`.
@@ -58,7 +69,13 @@ pub(crate) fn register_page(page: Page) {
     // Id 0 means no page.
     if page.inner_window_id != 0 {
         let page = Arc::new(page);
-        with_core(|core| core.register_page(page));
+        let registered = Arc::clone(&page);
+        with_core(|core| core.register_page(registered));
+        if !is_any_lock_held_on_current_thread()
+            && let Some(facts) = crash_facts(&PsLock::acquire())
+        {
+            facts.add_page(&page);
+        }
     }
 }
 

@@ -175,7 +175,7 @@ pub(crate) fn note_saved(saved: &Path) {
 }
 
 /// Returns the path with a process id before the ending, which selects the format.
-fn with_process_id(path: &Path, process: i32) -> PathBuf {
+pub(super) fn with_process_id(path: &Path, process: i32) -> PathBuf {
     let Some(name) = path.file_name() else {
         return path.to_owned();
     };

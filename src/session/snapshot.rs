@@ -125,6 +125,7 @@ pub(crate) fn freeze_unnoticed(only: Option<Generation>) -> Option<FrozenProfile
             modules: ModuleTable::default(),
             generated_code: NamedCode::default(),
             counters: Vec::new(),
+            past: None,
             session,
         }
     };
@@ -278,6 +279,12 @@ fn noted(saved: Result<PathBuf, SaveError>) -> Result<PathBuf, SaveError> {
 }
 
 impl FrozenProfile {
+    /// Makes a profile of this source.
+    pub(super) fn of_source(mut source: ProfileSource) -> Self {
+        source.threads.shared_sort_by_key(OffThreadRef::serial);
+        Self { source }
+    }
+
     /// Replaces the session's data by these entries.
     pub(crate) fn with_buffer(mut self, buffer: BufferSnapshot) -> Self {
         self.source.buffer = buffer;

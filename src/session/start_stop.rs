@@ -17,6 +17,7 @@ use crate::sampler::{
     capture_in_handler, forget_allocation_stacks, less_own_chunks, spawn_sampler,
 };
 use crate::session::callbacks::notify;
+use crate::session::crash_file;
 use crate::session::env::{env_notices, environment};
 use crate::session::event_watcher::ensure_event_watcher;
 use crate::session::family_events::{SessionEvent, family, notice};
@@ -26,7 +27,7 @@ use crate::session::own_registration::register_if_recorded;
 use crate::session::running::{LIFE_CYCLE, reentrancy_error, running_session};
 use crate::session::turn::wake_waiting_guards;
 use crate::state::{
-    ActivePs, CORE_PS, CorePs, REGISTRATION_HOOKS, RacyFeatures, Session, SessionSettings,
+    ActivePs, CORE_PS, CorePs, Fact, REGISTRATION_HOOKS, RacyFeatures, Session, SessionSettings,
     UnservedCallbacks, core_buffer,
 };
 use crate::threads::{ThreadRegistry, register_current_thread};
@@ -104,6 +105,7 @@ fn session_settings(params: &StartParams) -> Result<SessionSettings, StartError>
         active_tab_id: params.active_tab_id,
         records_overheads: params.record_overheads || environment::records_overheads(),
         has_children: params.children || environment::wants_children(),
+        crash_file: params.crash_file.clone().or_else(environment::crash_file),
     })
 }
 
@@ -177,8 +179,10 @@ impl SessionPlan {
         // may hold while it starts the profiler.
         prepare_handler();
         let unwinder = Unwinder::new();
+        // Without a lock: it calls code of the application.
+        let types = crash_file::known_types(self.settings.crash_file.is_some());
         let mut ended_session = false;
-        let running = self.start_under_lock(unwinder, keeps, &mut ended_session);
+        let running = self.start_under_lock(unwinder, &types, keeps, &mut ended_session);
         match running {
             Ok(StartOutcome::Started(_)) => notify(ProfilingState::Started),
             // A restart does not report `Stopping`, because only a failed restart leaves the
@@ -211,6 +215,7 @@ impl SessionPlan {
     fn start_under_lock(
         self,
         unwinder: Unwinder,
+        types: &[Fact],
         keeps: impl Fn(bool) -> bool,
         ended_session: &mut bool,
     ) -> Result<StartOutcome, StartError> {
@@ -263,7 +268,12 @@ impl SessionPlan {
         {
             family.prepare();
         }
-        core_buffer().begin_session(generation, capacity_bytes);
+        crash_file::begin(&mut session, types);
+        let area = session
+            .crash_facts
+            .as_ref()
+            .map(|facts| Arc::clone(facts.area()));
+        core_buffer().begin_session(generation, capacity_bytes, area);
         forget_allocation_stacks();
         session.allocated_at_start = less_own_chunks(begin_allocations(features, interval_bytes));
         reset_lost_stacks();
@@ -272,6 +282,7 @@ impl SessionPlan {
             Ok(spawned) => spawned,
             Err(error) => {
                 end_allocations();
+                crash_file::end();
                 core_buffer().end_session();
                 forget_dropped_counters();
                 return Err(error);
@@ -385,6 +396,8 @@ pub(crate) fn end_session() -> DeferredCleanup {
     active.sampler.join();
     wake_waiting_guards();
     forget_allocation_stacks();
+    // Before the chunks are freed: a file without them would be an empty profile.
+    crash_file::end();
     let refused_chunks = core_buffer().refused_chunks();
     core_buffer().end_session();
     // Profiles that were taken keep their own names and counters.

@@ -57,6 +57,7 @@ pub(crate) fn start_params() -> Option<StartParams> {
         record_overheads: settings.records_overheads,
         children: settings.has_children,
         control_signals: None,
+        crash_file: settings.crash_file,
     })
 }
 

@@ -12,7 +12,7 @@
 //! each. No lock is held while a callback runs.
 //!
 //! # Imports
-//! `allocations`, `buffer`, `counters`, `labels`, `platform`, `threads`, `types`, `unwind`, `util`
+//! `allocations`, `buffer`, `counters`, `labels`, `markers`, `platform`, `threads`, `types`, `unwind`, `util`
 //!
 //! # Invariants
 //! `RacyFeatures` is active only while there is an `ActivePs`. This folder does not import the
@@ -26,8 +26,11 @@ mod after_sampling;
 mod child_profile;
 pub(crate) mod core_buffer;
 mod core_ps;
+mod crash_file;
+mod describe_session;
 mod expiring_list;
 mod kept_shares;
+mod lasting_facts;
 mod overheads;
 mod pauses;
 mod profiled_threads;
@@ -44,8 +47,15 @@ pub(crate) use after_sampling::{UnservedCallbacks, disown_callbacks_in_child};
 pub(crate) use child_profile::{ChildProfile, ChildText, ProcessPlace};
 pub(crate) use core_buffer::{core_buffer, own_lane_index, prepare_own_lane, put_entry};
 pub(crate) use core_ps::{CORE_PS, CorePs};
+pub(crate) use crash_file::{
+    CategoryFact, CounterFact, CrashFacts, CurrentFacts, Fact, KeyedFacts, ModuleFact, OwnerWord,
+    PageFact, ProcessFact, ScriptFact, SessionFact, ThreadFact, TypeFact, all_marker_types,
+    hold_crash_facts_for_fork, set_current_facts,
+};
+pub(crate) use describe_session::describe_session;
 pub(crate) use expiring_list::OVERHEAD_BYTES as KEPT_OVERHEAD_BYTES;
 pub(crate) use kept_shares::KeptKind;
+pub(crate) use lasting_facts::lasting_facts;
 pub(crate) use overheads::OverheadStats;
 #[cfg(test)]
 pub(crate) use overheads::SamplerOverheads;

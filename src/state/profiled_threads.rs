@@ -113,8 +113,16 @@ impl ProfiledThreads {
         } else if self.unregistered.try_reserve(1).is_ok() {
             self.unregistered.insert(tid, thread.clone());
         }
+        self.note_fact(thread);
         self.session.thread_changes.raise();
         true
+    }
+
+    /// Notes in the crash file what is known of a thread.
+    fn note_fact(&self, thread: &OffThreadRef) {
+        if let Some(facts) = &self.session.crash_facts {
+            facts.add_thread(thread);
+        }
     }
 
     /// Returns the live thread with this id that the sampler has found and that has not registered.
@@ -155,6 +163,7 @@ impl ProfiledThreads {
             return;
         };
         self.forget_unregistered(thread);
+        self.note_fact(thread);
         let ended = self.live.swap_remove(data.live_index);
         self.ended_bytes += ended_bytes(&ended);
         let dropped = match self.ending.try_reserve(1) {

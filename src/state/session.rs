@@ -2,6 +2,7 @@
 
 #[cfg(all(test, loom))]
 use loom::sync::atomic::AtomicBool as StopFlag;
+use std::path::PathBuf;
 use std::sync::Arc;
 #[cfg(not(all(test, loom)))]
 use std::sync::atomic::AtomicBool as StopFlag;
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 use crate::allocations::AllocationCounts;
 use crate::counters::{ApplicationCounter, CounterDescription, CounterReading};
 use crate::state::after_sampling::AfterSampling;
+use crate::state::crash_file::{CrashFacts, KeepsFact, OwnerWord};
 use crate::state::kept_shares::KeptKind;
 use crate::state::overheads::SamplerOverheads;
 use crate::state::pauses::Pauses;
@@ -42,6 +44,8 @@ pub(crate) struct SessionSettings {
     pub(crate) records_overheads: bool,
     /// Whether child processes take part.
     pub(crate) has_children: bool,
+    /// The crash file that was asked for, as it was given.
+    pub(crate) crash_file: Option<PathBuf>,
 }
 
 impl SessionSettings {
@@ -67,6 +71,7 @@ impl SessionSettings {
             active_tab_id: 0,
             records_overheads: false,
             has_children: false,
+            crash_file: None,
         }
     }
 }
@@ -207,6 +212,8 @@ pub(crate) struct Session {
     pub(crate) counters_at_start: Vec<(Arc<ApplicationCounter>, CounterReading)>,
     /// What the application's threads had allocated when the session began.
     pub(crate) allocated_at_start: AllocationCounts,
+    /// The facts in the session's crash file, if it has one.
+    pub(crate) crash_facts: Option<Arc<CrashFacts>>,
     /// The counters of this crate that the sampler has found on this machine.
     found_counters: NamedMutex<Vec<Arc<CounterDescription>>>,
     pub(crate) counts: SessionCounts,
@@ -252,6 +259,7 @@ impl Session {
             counters,
             counters_at_start: Vec::new(),
             allocated_at_start: AllocationCounts::default(),
+            crash_facts: None,
             found_counters: NamedMutex::new("session counters", LockRank::SessionData, Vec::new()),
             counts: SessionCounts::default(),
             overheads: SamplerOverheads::default(),
@@ -312,10 +320,16 @@ impl Session {
 
     /// Sets the modules of a session that is not shared yet.
     pub(crate) fn set_first_modules(&mut self, table: &ModuleTable) {
+        self.crash_facts
+            .iter()
+            .for_each(|facts| facts.add_modules(table));
         *self.modules.get_mut() = table.clone();
     }
 
     pub(crate) fn set_modules(&self, table: &ModuleTable) {
+        self.crash_facts
+            .iter()
+            .for_each(|facts| facts.add_modules(table));
         let table = table.clone();
         let before = std::mem::replace(&mut *self.modules.lock(), table);
         drop(before);
@@ -327,7 +341,42 @@ impl Session {
 
     /// Adds counters that the sampler has found, before their first values are written.
     pub(crate) fn add_found_counters(&self, counters: Vec<Arc<CounterDescription>>) {
+        if let Some(facts) = &self.crash_facts {
+            counters
+                .iter()
+                .for_each(|counter| facts.add_counter(counter));
+        }
         self.found_counters.lock().extend(counters);
+    }
+
+    /// Adds the facts that have come into being since the last call to the crash file, if there is
+    /// one. Called by the sampler before it takes samples, which may refer to them.
+    pub(crate) fn follow_facts(&self, lasting: fn(&Self) -> KeepsFact) {
+        if let Some(facts) = &self.crash_facts {
+            facts.follow();
+            facts.rewrite_if_needed(|| lasting(self));
+        }
+    }
+
+    /// Notes the session's counts in the crash file, if there is one.
+    pub(crate) fn note_counts(&self, now: TimeStamp) {
+        if let Some(facts) = &self.crash_facts {
+            facts.set_counts(self.counts.all().into_iter().map(|(_, count)| count));
+            facts.set_word(OwnerWord::CountedAt, now.0);
+        }
+    }
+
+    /// Notes the pauses in progress in the crash file, if there is one.
+    pub(crate) fn note_pauses(&self) {
+        if let Some(facts) = &self.crash_facts {
+            let open = self.pauses.open();
+            let ns = |since: Option<TimeStamp>| since.map_or(0, |since| since.0);
+            facts.set_word(OwnerWord::PausedSince, ns(open.paused_since));
+            facts.set_word(
+                OwnerWord::SamplingPausedSince,
+                ns(open.sampling_paused_since),
+            );
+        }
     }
 
     /// Returns the counters that the sampler has found.

@@ -37,7 +37,7 @@ mod schema;
 mod write;
 
 pub(crate) use children::{FrozenChildren, GatherRequest, Gathering, GatheringLog};
-pub(crate) use decode::ProfileSource;
+pub(crate) use decode::{PastProcess, PastScript, ProfileSource, last_entry_ns};
 #[cfg(any(test, fuzzing))]
 pub(crate) use decode::{PlainSample, PlainSamples, RowEvent};
 pub(crate) use memory::{OutOfMemory, check_memory};

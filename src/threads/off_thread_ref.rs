@@ -31,6 +31,21 @@ impl OffThreadRef {
         Self::new(data.with_tid_at(had_tid_at))
     }
 
+    /// Creates a reference to a thread of a process that has ended.
+    pub(crate) fn of_past_process(
+        info: ThreadRegistrationInfo,
+        name: String,
+        tid: ThreadId,
+        ended_at: Option<TimeStamp>,
+    ) -> Self {
+        let data = ThreadRegistrationData::new(info, ThreadName::given(name), tid);
+        data.set_registered(None);
+        ended_at
+            .into_iter()
+            .for_each(|at| data.set_unregistered(at));
+        Self::new(data)
+    }
+
     /// Returns all data of the thread.
     pub(in crate::threads) fn data(&self) -> &ThreadRegistrationData {
         &self.0

@@ -19,7 +19,6 @@ pub(crate) struct ThreadName {
 }
 
 impl ThreadName {
-    #[cfg(any(test, fuzzing))]
     pub(crate) fn given(name: String) -> Self {
         Self {
             given: OnceBox::with_value(Box::new(name)),

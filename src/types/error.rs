@@ -413,6 +413,66 @@ impl Error for ReadError {
     }
 }
 
+/// The reason why no profile was made of a crash file.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum RescueError {
+    /// The file could not be read.
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The error of the operating system.
+        error: io::Error,
+    },
+    /// The file is no crash file that this version of gekkota can read, or its head is damaged.
+    NotACrashFile {
+        /// The file.
+        path: PathBuf,
+        /// What was found, and what was expected, in words.
+        reason: String,
+    },
+    /// There is no memory for the file's contents.
+    OutOfMemory {
+        /// The file.
+        path: PathBuf,
+    },
+    /// This build contains no profiler.
+    Unsupported,
+}
+
+impl fmt::Display for RescueError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io { path, error } => write!(
+                f,
+                "cannot rescue {}: got \"{error}\", expected a readable crash file",
+                path.display()
+            ),
+            Self::NotACrashFile { path, reason } => {
+                write!(f, "cannot rescue {}: {reason}", path.display())
+            }
+            Self::OutOfMemory { path } => write!(
+                f,
+                "cannot rescue {}: got no memory for its contents, expected some more than its size",
+                path.display()
+            ),
+            Self::Unsupported => f.write_str(
+                "cannot rescue a crash file: this build contains no profiler, expected Linux on \
+                 x86_64 or aarch64 and the crate's feature `enabled`",
+            ),
+        }
+    }
+}
+
+impl Error for RescueError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Io { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}
+
 /// The reason why another thread's stack was not sampled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]

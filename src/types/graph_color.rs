@@ -27,7 +27,7 @@ pub enum GraphColor {
 }
 
 impl GraphColor {
-    #[cfg(all(test, has_profiler))]
+    #[cfg(has_profiler)]
     pub(crate) const ALL: &[Self] = &[
         Self::Blue,
         Self::Green,

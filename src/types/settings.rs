@@ -1,5 +1,6 @@
 //! Parameters of a session.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::types::control_signals::ControlSignals;
@@ -82,6 +83,9 @@ pub struct StartParams {
     pub children: bool,
     /// The signals that start and stop the profiler from now on; `None` keeps the current setting.
     pub control_signals: Option<ControlSignals>,
+    /// The file that outlives a crash of the process; `None` for that of the variable
+    /// `MOZ_PROFILER_CRASH_FILE`, if it is set.
+    pub crash_file: Option<PathBuf>,
 }
 
 impl Default for StartParams {
@@ -99,6 +103,7 @@ impl Default for StartParams {
             record_overheads: false,
             children: false,
             control_signals: None,
+            crash_file: None,
         }
     }
 }
@@ -201,6 +206,33 @@ impl StartParams {
     #[must_use]
     pub fn control_signals(mut self, signals: ControlSignals) -> Self {
         self.control_signals = Some(signals);
+        self
+    }
+
+    /// Keeps the session's data in a file that outlives the process: after `SIGKILL`, an abort, a
+    /// stack overflow or the end of the memory, [`Profile::rescue`](crate::Profile::rescue) makes a
+    /// profile of it. At most the entries that were being written are lost.
+    ///
+    /// The first `%p` in the path stands for the process id, and in the name of the file the first
+    /// `%n` for the process's name and the first `%t` for its type. The file is as large as the
+    /// buffer's capacity and about an eighth more, and that space is reserved at the start. Recording
+    /// into it costs the same as into other memory; the kernel writes changed pages to the disk from
+    /// time to time, unless the file system is in memory. If the file cannot be created, the session
+    /// runs without it, and a notice on standard error says why.
+    ///
+    /// The end of the session removes the file, and so does a saved last profile. A file that a
+    /// process has left is renamed by the next start with the same path, and a notice says so; the
+    /// newest eight are kept. If another process uses the path, this one adds its process id to the
+    /// name. `exec` leaves the file, too.
+    ///
+    /// The first marker of each type calls the type's `marker_type_display`, `deserialize` and
+    /// `stream_json_marker_data` with made-up values, on the thread that adds the marker: a rescuer
+    /// need not have the type. Fields that show values of the payload appear in a rescued profile;
+    /// computed ones do not.
+    #[doc(alias = "MOZ_PROFILER_CRASH_FILE")]
+    #[must_use]
+    pub fn crash_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.crash_file = Some(path.into());
         self
     }
 

@@ -27,6 +27,7 @@ use loom::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use crate::buffer::chunks::block_index::ChunkNumber;
 use crate::buffer::chunks::slab::Slab;
+use crate::buffer::crash_area::CrashArea;
 use crate::buffer::entries::{Entry, EntryCursor, number_bytes};
 use crate::types::{Generation, TimeStamp};
 use crate::util::{SMALL_TASK_BYTES, allocator_has};
@@ -44,8 +45,9 @@ pub(crate) enum ChunkState {
     Discarded = 5,
 }
 
-/// Contiguous memory that holds whole blocks. Unlike Gecko's, it has no process id: a chunk never
-/// leaves its process, because a child process writes a profile of its own.
+/// Contiguous memory that holds whole blocks. Unlike Gecko's, it has no process id: a child process
+/// writes a profile of its own. If the session has a crash file, the bytes lie in it, and the number
+/// of complete bytes is there, too.
 #[doc(alias = "ProfileBufferChunk")]
 #[derive(Debug)]
 pub(crate) struct Chunk {
@@ -75,9 +77,11 @@ pub(crate) struct ChunkWriter {
 pub(crate) struct FreshChunk(Arc<Chunk>);
 
 impl FreshChunk {
-    /// Allocates a chunk; `None` if there is no memory.
-    pub(crate) fn try_new(bytes: usize) -> Option<Self> {
-        let chunk = Chunk::try_new(bytes)?;
+    /// Takes a chunk out of the crash file, if there is one with space, or else allocates it. Returns
+    /// `None` if there is no memory.
+    pub(crate) fn try_new(bytes: usize, area: Option<&Arc<CrashArea>>) -> Option<Self> {
+        let in_file = area.and_then(|area| Slab::try_new_in(area, bytes));
+        let chunk = Chunk::of_slab(in_file.or_else(|| Slab::try_new(bytes))?);
         // The `Arc` cannot be allocated fallibly.
         allocator_has(SMALL_TASK_BYTES).then(|| Self(Arc::new(chunk)))
     }
@@ -107,6 +111,7 @@ impl FreshChunk {
             chunk.number = number;
             chunk.session = session;
             chunk.range_start = range_start;
+            chunk.bytes.note_begin(number.0, session, range_start);
             chunk.set_state(&[ChunkState::Fresh], ChunkState::Ready);
         }
         (Arc::clone(&self.0), ChunkWriter { chunk: self.0 })
@@ -114,8 +119,8 @@ impl FreshChunk {
 }
 
 impl Chunk {
-    fn try_new(bytes: usize) -> Option<Self> {
-        Some(Self {
+    fn of_slab(bytes: Slab) -> Self {
+        Self {
             number: ChunkNumber(0),
             session: Generation::from_number(0),
             range_start: 0,
@@ -125,13 +130,27 @@ impl Chunk {
             done_ns: AtomicU64::new(0),
             entries: AtomicU64::new(0),
             committed: AtomicUsize::new(0),
-            bytes: Slab::try_new(bytes)?,
-        })
+            bytes,
+        }
+    }
+
+    /// Creates a complete chunk with these bytes, whatever they are. Returns `None` if there is no
+    /// memory.
+    pub(crate) fn of_bytes(
+        bytes: &[u8],
+        number: ChunkNumber,
+        session: Generation,
+        range_start: u64,
+    ) -> Option<Arc<Self>> {
+        let fresh = FreshChunk::try_new(bytes.len(), None)?;
+        let (chunk, mut writer) = fresh.begin(number, session, range_start);
+        writer.append_raw(bytes);
+        Some(chunk)
     }
 
     #[cfg(any(test, fuzzing))]
     pub(crate) fn new(bytes: usize) -> Self {
-        Self::try_new(bytes).expect("memory")
+        Self::of_slab(Slab::try_new(bytes).expect("memory"))
     }
 
     /// Makes a new chunk ready to be written.
@@ -184,6 +203,7 @@ impl Chunk {
 
     /// Marks the chunk as discarded. Called by the manager when it removes the chunk from its list.
     pub(crate) fn set_discarded(&self) {
+        self.bytes.note_discarded(self.done_at(), self.entries());
         self.set_state(&[ChunkState::Released], ChunkState::Discarded);
     }
 
@@ -296,14 +316,12 @@ impl ChunkWriter {
             .entries
             .store(chunk.entries.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         chunk.committed.store(start + bytes, Ordering::Release);
+        chunk.bytes.note_committed(start + bytes);
         true
     }
-}
 
-#[cfg(any(test, fuzzing))]
-impl ChunkWriter {
     /// Fills an empty chunk with arbitrary bytes.
-    pub(crate) fn append_raw(&mut self, bytes: &[u8]) {
+    fn append_raw(&mut self, bytes: &[u8]) {
         self.chunk
             .set_state(&[ChunkState::Ready], ChunkState::InUse);
         // SAFETY: *one writer*: `&mut self` is the chunk's only writer, and the chunk is empty, so

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::buffer::chunks::ChunkNumber;
 use crate::buffer::chunks::{Chunk, ChunkState, ChunkWriter, FreshChunk};
+use crate::buffer::crash_area::CrashArea;
 use crate::buffer::lane::{Lane, WANTS_LARGEST_CHUNKS};
 use crate::buffer::manager::chunk_manager::{ChunkManager, Reservation};
 use crate::buffer::manager::headroom::Headroom;
@@ -94,6 +95,8 @@ pub(crate) struct SessionChunks {
     pub(crate) session: Generation,
     pub(crate) manager: ChunkManager,
     headroom: Headroom,
+    /// The crash file that the chunks' memory comes from, if there is one.
+    area: Option<Arc<CrashArea>>,
     /// Number of chunks that the system had no memory for.
     refused: u64,
     unreleased: Vec<Unreleased>,
@@ -105,11 +108,17 @@ pub(crate) struct SessionChunks {
 }
 
 impl SessionChunks {
-    pub(crate) fn new(session: Generation, manager: ChunkManager, headroom: Headroom) -> Self {
+    pub(crate) fn new(
+        session: Generation,
+        manager: ChunkManager,
+        headroom: Headroom,
+        area: Option<Arc<CrashArea>>,
+    ) -> Self {
         Self {
             session,
             manager,
             headroom,
+            area,
             refused: 0,
             unreleased: Vec::new(),
             next_number: 0,
@@ -237,11 +246,16 @@ impl SessionChunks {
         if !self.has_memory_for(bytes) {
             return None;
         }
-        let chunk = FreshChunk::try_new(bytes);
+        let chunk = FreshChunk::try_new(bytes, self.area.as_ref());
         if chunk.is_none() {
             self.forget_allocation(bytes);
         }
         chunk
+    }
+
+    /// Returns the crash file that the chunks' memory comes from.
+    pub(crate) fn area(&self) -> Option<&Arc<CrashArea>> {
+        self.area.as_ref()
     }
 
     /// Lets the next chunk ask for memory again.

@@ -10,7 +10,7 @@ pub(super) struct CompactReader<'a> {
 }
 
 impl<'a> CompactReader<'a> {
-    fn byte(&mut self) -> CompactResult<u8> {
+    pub(super) fn byte(&mut self) -> CompactResult<u8> {
         let (&byte, rest) = self.rest.split_first().ok_or(CompactError)?;
         self.rest = rest;
         Ok(byte)
@@ -22,11 +22,11 @@ impl<'a> CompactReader<'a> {
         Ok(taken)
     }
 
-    fn array<const LENGTH: usize>(&mut self) -> CompactResult<[u8; LENGTH]> {
+    pub(super) fn array<const LENGTH: usize>(&mut self) -> CompactResult<[u8; LENGTH]> {
         self.take(LENGTH)?.try_into().map_err(|_| CompactError)
     }
 
-    fn number<T: TryFrom<u64>>(&mut self) -> CompactResult<T> {
+    pub(super) fn number<T: TryFrom<u64>>(&mut self) -> CompactResult<T> {
         let mut number = 0u64;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -43,18 +43,18 @@ impl<'a> CompactReader<'a> {
         Err(CompactError)
     }
 
-    fn signed<T: TryFrom<i64>>(&mut self) -> CompactResult<T> {
+    pub(super) fn signed<T: TryFrom<i64>>(&mut self) -> CompactResult<T> {
         let number = self.number::<u64>()?;
         let signed = (number >> 1) as i64 ^ -((number & 1) as i64);
         T::try_from(signed).map_err(|_| CompactError)
     }
 
-    fn text(&mut self) -> CompactResult<&'a str> {
+    pub(super) fn text(&mut self) -> CompactResult<&'a str> {
         let bytes = self.counted()?;
         std::str::from_utf8(bytes).map_err(|_| CompactError)
     }
 
-    fn counted(&mut self) -> CompactResult<&'a [u8]> {
+    pub(super) fn counted(&mut self) -> CompactResult<&'a [u8]> {
         let length = self.number()?;
         self.take(length)
     }

@@ -9,6 +9,8 @@ mod compact_writer;
 #[cfg(has_profiler)]
 mod decode;
 #[cfg(has_profiler)]
+mod described;
+#[cfg(has_profiler)]
 mod encode;
 #[cfg(has_profiler)]
 mod payload;
@@ -20,6 +22,8 @@ mod type_registry;
 #[cfg(has_profiler)]
 pub(crate) use decode::{DecodedMarker, DecodedPayload};
 #[cfg(has_profiler)]
+pub(crate) use described::DescribedType;
+#[cfg(has_profiler)]
 pub(crate) use encode::{
     MarkerDestination, MarkerEntry, NewMarker, NewPayload, NoPayload, TextPayload, TypedPayload,
 };
@@ -28,4 +32,4 @@ pub(crate) use payload::PayloadFailure;
 #[cfg(has_profiler)]
 pub(crate) use property_writer::PropertyWriter;
 #[cfg(has_profiler)]
-pub(crate) use type_registry::MarkerType;
+pub(crate) use type_registry::{MarkerType, set_new_type_hook};

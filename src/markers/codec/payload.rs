@@ -23,6 +23,8 @@ pub(crate) enum PayloadFailure {
     Panicked,
     /// The library with the payload's code is no longer loaded.
     Unloaded,
+    /// The process that has ended has not described the payload's type.
+    NotDescribed,
 }
 
 impl PayloadFailure {
@@ -33,6 +35,7 @@ impl PayloadFailure {
             Self::NotDeserialized => "payload could not be deserialized",
             Self::Panicked => "payload panicked",
             Self::Unloaded => "library of the payload was unloaded",
+            Self::NotDescribed => "payload was not described",
         }
     }
 }

@@ -12,14 +12,16 @@ use std::any::TypeId;
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use once_cell::race::OnceRef;
+use once_cell::race::{OnceBox, OnceRef};
 
+use crate::json::json_text;
+use crate::markers::codec::described::describe;
 use crate::markers::codec::payload::{self, PayloadFailure};
 use crate::markers::json_writer::JSONWriter;
 use crate::markers::profiler_marker::ProfilerMarker;
-use crate::markers::schema::MarkerSchema;
+use crate::markers::schema::{MarkerSchema, name_for_fields};
 use crate::platform::CodeBytes;
-use crate::util::{NumberMap, as_profiler_work};
+use crate::util::{NumberMap, as_profiler_work, run_callback};
 
 const BUCKET_COUNT: usize = 1024;
 
@@ -40,10 +42,21 @@ pub(crate) struct MarkerType {
     name: fn() -> &'static str,
     schema: fn() -> MarkerSchema,
     stream: fn(&[u8], &mut JSONWriter<'_>) -> Result<(), PayloadFailure>,
+    /// Returns how payloads of the type are printed, encoded.
+    describe: fn() -> Option<Vec<u8>>,
     /// Addresses and first bytes of these three functions at the time of registration.
     code: [CodeBytes; 3],
     /// The next type in the same bucket.
     next: Link,
+}
+
+/// Called with each type that is registered, on the thread that adds the first marker of it. Set
+/// once, by a higher layer.
+static NEW_TYPE_HOOK: OnceBox<fn(&'static MarkerType)> = OnceBox::new();
+
+/// Sets the function that is called with each new type. The first one stays.
+pub(crate) fn set_new_type_hook(hook: fn(&'static MarkerType)) {
+    NEW_TYPE_HOOK.get_or_init(|| Box::new(hook));
 }
 
 /// Hashes a `TypeId` to a number, which two types may share.
@@ -85,11 +98,20 @@ impl MarkerType {
             }
             slot = &known.next;
         }
-        as_profiler_work(|| Self::add::<T>(id))
+        Self::add_and_tell::<T>(id)
     }
 
     #[cold]
-    fn add<T: ProfilerMarker + 'static>(id: TypeId) -> u32 {
+    fn add_and_tell<T: ProfilerMarker + 'static>(id: TypeId) -> u32 {
+        let (number, is_new) = as_profiler_work(|| Self::add::<T>(id));
+        if let (Some(hook), Some(new)) = (NEW_TYPE_HOOK.get(), is_new) {
+            hook(new);
+        }
+        number
+    }
+
+    /// Returns the type's number, and the type if this call has registered it.
+    fn add<T: ProfilerMarker + 'static>(id: TypeId) -> (u32, Option<&'static Self>) {
         let (name, schema, stream) = (
             T::marker_type_name,
             T::marker_type_display,
@@ -107,6 +129,7 @@ impl MarkerType {
             name,
             schema,
             stream,
+            describe: describe::<T>,
             code,
             next: OnceRef::new(),
         }));
@@ -115,12 +138,12 @@ impl MarkerType {
         while slot.set(new).is_err() {
             if let Some(known) = slot.get() {
                 if known.id == id {
-                    return known.number;
+                    return (known.number, None);
                 }
                 slot = &known.next;
             }
         }
-        number
+        (number, Some(new))
     }
 
     /// Returns all registered types by their numbers.
@@ -151,6 +174,26 @@ impl MarkerType {
         (self.schema)()
     }
 
+    /// Describes the type for a program that does not have it. Calls the application's code; returns
+    /// `None` if that panics or is no longer loaded.
+    pub(crate) fn describe(&self) -> Option<TypeDescription> {
+        if !self.is_loaded() {
+            return None;
+        }
+        let mut names = None;
+        run_callback(|| names = Some((self.name(), self.schema())));
+        let (name, schema) = names?;
+        // A type that cannot be traced has a name and a schema nevertheless.
+        let mut payload = None;
+        run_callback(|| payload = (self.describe)());
+        let name = name_for_fields(name, &schema);
+        Some(TypeDescription {
+            schema: json_text(|json| schema.write(json, name)),
+            name: name.to_owned(),
+            payload: payload.unwrap_or_default(),
+        })
+    }
+
     /// Writes the fields of a serialized payload. Calls the application's code, which may panic.
     pub(crate) fn stream(
         &self,
@@ -159,6 +202,15 @@ impl MarkerType {
     ) -> Result<(), PayloadFailure> {
         (self.stream)(payload, json)
     }
+}
+
+/// A type's description of itself: see `markers/codec/described/`.
+#[derive(Debug)]
+pub(crate) struct TypeDescription {
+    pub(crate) name: String,
+    pub(crate) schema: String,
+    /// Empty if the type cannot be traced.
+    pub(crate) payload: Vec<u8>,
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ mod file_mapping;
 mod guarded_memory;
 mod mapping;
 mod memory_pipe;
+mod shared_mapping;
 
 pub(crate) use barrier::heavy_barrier;
 pub(crate) use code_bytes::CodeBytes;
@@ -16,3 +17,4 @@ pub(crate) use guarded_memory::{
 };
 pub(crate) use mapping::{LazyRegion, is_memory_available};
 pub(crate) use memory_pipe::MemoryPiece;
+pub(crate) use shared_mapping::map_new_file;

@@ -97,6 +97,29 @@ impl ModuleImage {
         Some(sections.get_or_init(|| Box::new(location.sections(copy))))
     }
 
+    /// Describes a module that a process that has ended had loaded. `memory` is the module's image, if
+    /// this process has the same module without a file.
+    pub(crate) fn of_past_process(
+        path: PathBuf,
+        bias: u64,
+        range: Range<u64>,
+        build_id: Vec<u8>,
+        memory: Option<&'static [u8]>,
+    ) -> Self {
+        Self {
+            path,
+            bias,
+            range,
+            build_id,
+            // The executable of this process is another one.
+            is_executable: false,
+            stays: false,
+            loaded_after: 0,
+            unwind: UnwindSource::default(),
+            memory,
+        }
+    }
+
     /// Returns a copy of this module without unwind sections.
     pub(crate) fn without_unwind_sections(&self) -> Self {
         Self {

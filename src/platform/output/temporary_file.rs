@@ -14,7 +14,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, AtFlags, OFlag};
+use nix::fcntl::{AT_FDCWD, AtFlags, FallocateFlags, OFlag, fallocate};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::linkat;
 
@@ -131,6 +131,64 @@ impl TemporaryFile {
             // Some security policies allow a process to create files but no links.
             None => self.publish_copy(path),
         }
+    }
+
+    /// Gives the file its name like [`Self::publish`], but replaces no file. It stays locked.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if a file of that name exists; otherwise the error of the operating system.
+    pub(crate) fn publish_new(&mut self, path: &Path) -> io::Result<()> {
+        let Some(name) = self.name.clone() else {
+            return self.link(path);
+        };
+        match std::fs::hard_link(&name, path) {
+            Ok(()) => {
+                let _ = std::fs::remove_file(&name);
+                self.name = None;
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
+            // A file system without links: another process may create the file in between.
+            Err(_) if std::fs::symlink_metadata(path).is_err() => self.rename(path),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Moves the file's descriptor off the numbers of the standard streams, so that it can stay open.
+    ///
+    /// # Errors
+    /// The error of the operating system: no descriptor may be free.
+    pub(crate) fn above_standard_streams(mut self) -> io::Result<Self> {
+        const FIRST: i32 = 3;
+        let file = self.file.get()?;
+        if file.as_raw_fd() < FIRST {
+            // A clone never has a lower number.
+            let clone = SharedFile::new(file.try_clone()?)?;
+            self.file = clone.lock().ok_or(Errno::EWOULDBLOCK)?;
+        }
+        Ok(self)
+    }
+
+    /// Reserves this much space on the disk, and makes the file as long.
+    ///
+    /// # Errors
+    /// The error of the operating system: the disk may be full, or the file system may not reserve
+    /// space.
+    pub(crate) fn reserve(&self, bytes: usize) -> io::Result<()> {
+        let length = i64::try_from(bytes).map_err(io::Error::other)?;
+        Ok(fallocate(
+            self.file.get()?,
+            FallocateFlags::empty(),
+            0,
+            length,
+        )?)
+    }
+
+    /// Returns whether `path` names this file.
+    pub(crate) fn is_at(&self, path: &Path) -> bool {
+        let own = self.file.get().and_then(File::metadata);
+        let named = std::fs::symlink_metadata(path);
+        own.is_ok_and(|own| named.is_ok_and(|named| is_same_file(&own, &named)))
     }
 
     fn publish_copy(&self, path: &Path) -> io::Result<()> {

@@ -204,6 +204,9 @@ impl CounterSampler {
         now: TimeStamp,
         put: &mut impl FnMut(CounterRow),
     ) {
+        if let Some(facts) = &session.crash_facts {
+            facts.add_application_counters();
+        }
         let is_first = self.seen_changes.is_none();
         if is_first {
             for (counter, base) in &session.counters_at_start {

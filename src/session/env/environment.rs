@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::platform::has_rights_of_another_user;
 use crate::session::env::environment_table::{
-    ACTIVE_TAB_ID, CHILDREN, DURATION, ENTRIES, FEATURES, FEATURES_BITFIELD, FILTERS, GECKO_ONLY,
-    HELP, INTERVAL, NO_BASE, RECORD_OVERHEADS, REPORT, SHUTDOWN, SIGNALS, STARTUP, SYMBOLICATE,
-    UPLOAD_DIR, VARIABLES, Variable, help_text,
+    ACTIVE_TAB_ID, CHILDREN, CRASH_FILE, DURATION, ENTRIES, FEATURES, FEATURES_BITFIELD, FILTERS,
+    GECKO_ONLY, HELP, INTERVAL, NO_BASE, RECORD_OVERHEADS, REPORT, SHUTDOWN, SIGNALS, STARTUP,
+    SYMBOLICATE, UPLOAD_DIR, VARIABLES, Variable, help_text,
 };
 use crate::session::env::environment_values::{Reading, SettingValues, is_on};
 use crate::session::family_events::{FAMILY_VARIABLE, family};
@@ -140,6 +140,14 @@ pub(crate) fn wants_report() -> bool {
 /// Returns whether the profile is used at shutdown.
 pub(crate) fn uses_profile_at_shutdown() -> bool {
     wants_report() || shutdown_path().is_some()
+}
+
+/// Returns the crash file for sessions that do not ask for one themselves. A relative path is relative
+/// to the folder that was current when [`read`] ran.
+pub(crate) fn crash_file() -> Option<PathBuf> {
+    let path = path_in(CRASH_FILE)?;
+    let folder = START_FOLDER.get(&PsLock::acquire()).clone();
+    Some(folder.map_or_else(|| path.clone(), |folder| folder.join(&path)))
 }
 
 pub(crate) fn records_overheads() -> bool {
@@ -624,6 +632,7 @@ mod tests {
             active_tab_id: u64::MAX,
             records_overheads: false,
             has_children: false,
+            crash_file: None,
         };
         let round_trip = |settings: &SessionSettings, saves| {
             let values = values_for_child(Some(settings), saves, saves);

@@ -6,6 +6,7 @@ mod event_delays;
 mod marker_index;
 mod newest;
 mod overheads;
+mod past_process;
 mod paused_ranges;
 #[cfg(any(test, fuzzing))]
 mod plain_samples;
@@ -16,6 +17,7 @@ mod thread_index;
 
 pub(crate) use chunk_stacks::FrameKey;
 pub(crate) use newest::decode_newest;
+pub(crate) use past_process::{PastProcess, PastScript, last_entry_ns};
 #[cfg(any(test, fuzzing))]
 pub(crate) use plain_samples::{PlainSample, PlainSamples};
 pub(crate) use rows::CounterRows;

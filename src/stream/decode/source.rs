@@ -4,11 +4,15 @@ use std::sync::Arc;
 
 use crate::buffer::BufferSnapshot;
 use crate::counters::KnownCounter;
+use crate::labels::script_function;
 use crate::platform::ProcessStart;
 use crate::state::{ChildProfile, OpenPauses, OverheadStats, Session};
 use crate::stream::children::FrozenChildren;
+use crate::stream::decode::past_process::PastProcess;
 use crate::threads::OffThreadRef;
-use crate::types::{Page, ProcessId, ThreadId, TimeStamp};
+use crate::types::{
+    CategoryInfo, Page, ProcessId, ScriptDescription, ThreadId, TimeStamp, all_categories,
+};
 use crate::unwind::{ModuleTable, NamedCode};
 
 /// A frozen session. It can be streamed any number of times, even after the session has ended.
@@ -55,6 +59,8 @@ pub(crate) struct ProfileSource {
     pub(crate) generated_code: NamedCode,
     /// The counters whose values the buffer may hold.
     pub(crate) counters: Vec<KnownCounter>,
+    /// What is known of the process, if it is another one that has ended.
+    pub(crate) past: Option<Arc<PastProcess>>,
 }
 
 impl ProfileSource {
@@ -80,6 +86,22 @@ impl ProfileSource {
         let since_start_ns = ((epoch_ms - start.epoch_ms) * 1e6) as u64;
         let since_start_ns = since_start_ns.min(self.ns_since_start(self.taken_at));
         start.monotonic.plus_ns(since_start_ns)
+    }
+
+    /// Returns all categories that labels and markers may use.
+    pub(super) fn categories(&self) -> Vec<&'static CategoryInfo> {
+        match &self.past {
+            Some(past) => past.categories.clone(),
+            None => all_categories(),
+        }
+    }
+
+    /// Returns the script function with this number.
+    pub(crate) fn script(&self, number: u32) -> Option<ScriptDescription<'_>> {
+        match &self.past {
+            Some(past) => past.script(number),
+            None => script_function(number).map(|function| function.description),
+        }
     }
 
     /// Returns nanoseconds since the process began, the unit and origin of every time in a profile.

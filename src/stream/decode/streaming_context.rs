@@ -22,7 +22,7 @@ use crate::stream::decode::thread_index::ThreadIndex;
 use crate::stream::memory::{OutOfMemory, check_memory};
 use crate::symbols::SampledAddress;
 use crate::threads::OffThreadRef;
-use crate::types::{CategoryInfo, FrameFlags, all_categories};
+use crate::types::{CategoryInfo, FrameFlags};
 use crate::unwind::{AddressMeaning, LoadedModule};
 use crate::util::{
     NumberMap, ProgressLocation, ProgressLogger, TextTable, map_growth_bytes, vec_growth_bytes,
@@ -243,7 +243,7 @@ impl ProcessStreamingContext {
             counters,
             counter_index,
             modules: source.modules.all(),
-            categories: all_categories(),
+            categories: source.categories(),
             marker_types: UsedMarkerTypes::default(),
             marker_stacks: NumberMap::default(),
             spoiled_payloads: Cell::new(0),

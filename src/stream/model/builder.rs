@@ -21,8 +21,7 @@ use crate::stream::memory::check_memory;
 use crate::stream::model::frames::{FrameBuilder, without_own_functions};
 use crate::stream::model::marker_fields::FieldCollector;
 use crate::stream::resolve::{
-    KnownType, MarkerTypes, ONLY_USER_DATA, ProfileNames, TEXT, name_for_viewer, to_text,
-    type_without_payload,
+    MarkerTypes, ONLY_USER_DATA, ProfileNames, TEXT, name_for_viewer, to_text, type_without_payload,
 };
 use crate::stream::write::{
     FoundProblems, MIN_BYTES_FOR_NAMES, StreamOptions, warnings_about, write_log, write_meta,
@@ -91,7 +90,7 @@ pub(crate) fn build_model(
     // The model's frames and stacks take about as much as the process's, and their texts.
     check_memory(4 * process.unnamed_bytes())?;
     let mut profile = ProfileModel::default();
-    let types = MarkerTypes::of_profile(&process.marker_types);
+    let types = MarkerTypes::of_profile(&source, &process.marker_types);
     let mut frames = FrameBuilder::new(&mut profile, &source, &process, &names);
     let stacks = frames.add_stacks(&mut profile);
     let builder = ModelBuilder {
@@ -301,16 +300,16 @@ impl ModelBuilder<'_> {
         profile: &mut ProfileModel,
         number: u64,
         bytes: Option<&[u8]>,
-    ) -> Result<(&'static str, Fields), (PayloadFailure, &'static str)> {
+    ) -> Result<(&str, Fields), (PayloadFailure, &str)> {
         let known = self
             .types
             .get(number)
             .map_err(|failure| (failure, ONLY_USER_DATA))?;
-        let &KnownType { name, info } = known;
+        let name = known.name.as_ref();
         let bytes = bytes.ok_or((PayloadFailure::NotSerialized, name))?;
         let mut fields = FieldCollector::new(profile, self.source.process_start.monotonic);
         let mut answer = Err(PayloadFailure::Panicked);
-        run_callback(|| answer = info.stream(bytes, &mut JSONWriter::new(&mut fields)));
+        run_callback(|| answer = known.stream(bytes, &mut JSONWriter::new(&mut fields)));
         let fields = fields.finish();
         answer.map_err(|failure| (failure, name))?;
         Ok((name, fields))

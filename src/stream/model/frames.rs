@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use crate::labels::script_function;
 use crate::model::{
     CategoryPair, Frame, FrameId, Function, FunctionKind, LABELS_LEFT_OUT, Module, ModuleId,
     NativeSymbol, OTHER_STACK, ProfileModel, ROOT, StackId, TRUNCATED, UNLOADED,
@@ -145,9 +144,8 @@ impl<'a> FrameBuilder<'a> {
                 column,
             } => {
                 let unknown = ScriptDescription::new(UNKNOWN_SCRIPT, "", 0, 0);
-                let function = script_function(function);
-                let description = function.map_or(&unknown, |function| &function.description);
-                vec![script_frame(profile, description, (line, column))]
+                let description = self.source.script(function).unwrap_or(unknown);
+                vec![script_frame(profile, &description, (line, column))]
             }
             FrameKey::Native(address) | FrameKey::Waiting(address, _) => {
                 self.native(profile, address)
@@ -161,7 +159,7 @@ impl<'a> FrameBuilder<'a> {
         if let Some(function) = self.locations.script_at(at) {
             return vec![script_frame(
                 profile,
-                function,
+                &function,
                 (function.line, function.column),
             )];
         }

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use crate::labels::script_function;
 use crate::stream::decode::ProfileSource;
 use crate::symbols::{FrameName, SampledAddress};
 use crate::types::{Features, ScriptDescription};
@@ -21,6 +20,7 @@ pub(crate) fn library_name(path: &Path) -> String {
 
 /// Formats the locations of addresses, with a table of their libraries' names.
 pub(crate) struct Locations<'a> {
+    source: &'a ProfileSource,
     modules: &'a [LoadedModule],
     table: &'a ModuleTable,
     generated: &'a NamedCode,
@@ -36,6 +36,7 @@ impl<'a> Locations<'a> {
             .map(|module| (module.image.range.start, library_name(&module.image.path)))
             .collect();
         Self {
+            source,
             modules,
             table: &source.modules,
             generated: &source.generated_code,
@@ -44,13 +45,18 @@ impl<'a> Locations<'a> {
         }
     }
 
+    /// Returns the script function with this number.
+    pub(crate) fn script(&self, number: u32) -> Option<ScriptDescription<'a>> {
+        self.source.script(number)
+    }
+
     /// Returns the script function that the code at an address was compiled from.
-    pub(crate) fn script_at(&self, address: u64) -> Option<&'static ScriptDescription<'static>> {
+    pub(crate) fn script_at(&self, address: u64) -> Option<ScriptDescription<'a>> {
         let code = self
             .generated
             .find(address)
             .filter(|_| self.shows_scripts)?;
-        Some(&script_function(code.script?)?.description)
+        self.source.script(code.script?)
     }
 
     fn library_of(&self, address: u64) -> Option<&str> {

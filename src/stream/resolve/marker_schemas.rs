@@ -2,10 +2,16 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
 
 use crate::json::{JsonWriter, json_text};
-use crate::markers::{Format, Location, MarkerSchema, MarkerType, PayloadFailure};
-use crate::stream::decode::UsedMarkerTypes;
+use crate::markers::{
+    Format, JSONWriter, Location, MarkerSchema, MarkerType, PayloadFailure, WITH_REQUIRED_FIELDS,
+    name_for_fields,
+};
+use crate::stream::decode::{PastProcess, ProfileSource, UsedMarkerTypes};
 use crate::util::{NumberMap, run_callback};
 
 /// The type of markers whose payload is a text.
@@ -14,40 +20,41 @@ pub(crate) const TEXT: &str = "Text";
 /// The type of markers that have only a stack or a window.
 pub(crate) const ONLY_USER_DATA: &str = "NoPayloadUserData";
 
-/// Types that the viewer shows by fixed fields instead of a schema. For each: the name, the
-/// required fields, and the replacement name for an application's type that has the viewer's name
-/// but lacks a required field.
-const WITH_REQUIRED_FIELDS: &[(&str, &[&str], &str)] = &[
-    ("GCMajor", &["timings"], "GCMajor_"),
-    ("GCSlice", &["timings"], "GCSlice_"),
-    (
-        "IPC",
-        &[
-            "startTime",
-            "endTime",
-            "otherPid",
-            "messageType",
-            "messageSeqno",
-            "direction",
-            "phase",
-        ],
-        "IPC_",
-    ),
-    (
-        "Network",
-        &["id", "status", "URI", "startTime", "endTime"],
-        "Network_",
-    ),
-];
-
 /// Types without a schema, because the viewer never shows a row of them.
 const WITHOUT_SCHEMA: &[&str] = &["CompositorScreenshot", "JS allocation", "Native allocation"];
 
-/// A type of the application whose code can be called.
+/// A type of the application, of which a payload can be written.
 #[derive(Debug)]
 pub(crate) struct KnownType {
-    pub(crate) name: &'static str,
-    pub(crate) info: &'static MarkerType,
+    /// The type's name in the profile.
+    pub(crate) name: Cow<'static, str>,
+    payloads: Payloads,
+}
+
+/// What writes the payloads of a type.
+#[derive(Debug)]
+enum Payloads {
+    /// The application's code.
+    Own(&'static MarkerType),
+    /// The description that a process that has ended has left.
+    Described(Arc<PastProcess>, u64),
+}
+
+impl KnownType {
+    /// Writes the fields of a payload. May call the application's code, which may panic.
+    pub(crate) fn stream(
+        &self,
+        bytes: &[u8],
+        json: &mut JSONWriter<'_>,
+    ) -> Result<(), PayloadFailure> {
+        match &self.payloads {
+            Payloads::Own(info) => info.stream(bytes, json),
+            Payloads::Described(past, number) => match past.marker_types.get(number) {
+                Some(described) => described.stream(bytes, json),
+                None => Err(PayloadFailure::NotDescribed),
+            },
+        }
+    }
 }
 
 /// The application's types that the profile's markers use, by number.
@@ -55,17 +62,24 @@ pub(crate) struct KnownType {
 pub(crate) struct MarkerTypes {
     known: NumberMap<Result<KnownType, PayloadFailure>>,
     schemas: BTreeMap<String, MarkerSchema>,
+    /// The schemas that a process that has ended has left, as JSON.
+    described: BTreeMap<String, String>,
 }
 
 impl MarkerTypes {
     /// Queries each used type for its name and its schema.
-    pub(crate) fn of_profile(used: &UsedMarkerTypes) -> Self {
+    pub(crate) fn of_profile(source: &ProfileSource, used: &UsedMarkerTypes) -> Self {
         let mut types = Self::default();
         if used.texts {
             types.schemas.insert(TEXT.to_owned(), text_schema());
         }
         let all = MarkerType::all();
         for &number in &used.typed {
+            if let Some(past) = &source.past {
+                let known = types.described(past, number);
+                types.known.insert(number, known);
+                continue;
+            }
             let known = match all.get(&number) {
                 // Only a damaged buffer has such a number.
                 None => Err(PayloadFailure::NotDeserialized),
@@ -74,7 +88,7 @@ impl MarkerTypes {
             types.known.insert(number, known);
         }
         let may_lose_type = |number: &u64| match types.get(*number) {
-            Ok(known) => type_without_payload(known.name) == ONLY_USER_DATA,
+            Ok(known) => type_without_payload(&known.name) == ONLY_USER_DATA,
             Err(_) => true,
         };
         if used.only_user_data || used.typed_with_user_data.iter().any(may_lose_type) {
@@ -82,6 +96,25 @@ impl MarkerTypes {
             types.schemas.insert(ONLY_USER_DATA.to_owned(), schema);
         }
         types
+    }
+
+    /// Finds a type that another process has described.
+    fn described(
+        &mut self,
+        past: &Arc<PastProcess>,
+        number: u64,
+    ) -> Result<KnownType, PayloadFailure> {
+        let described = past.marker_types.get(&number);
+        let described = described.ok_or(PayloadFailure::NotDescribed)?;
+        let (name, schema) = (&described.name, &described.schema);
+        // A type that the viewer has needs no schema.
+        if serde_json::from_str::<&RawValue>(schema).is_ok() && !self.schemas.contains_key(name) {
+            self.described.insert(name.clone(), schema.clone());
+        }
+        Ok(KnownType {
+            name: Cow::Owned(name.clone()),
+            payloads: Payloads::Described(Arc::clone(past), number),
+        })
     }
 
     fn query(&mut self, info: &'static MarkerType) -> Result<KnownType, PayloadFailure> {
@@ -96,7 +129,10 @@ impl MarkerTypes {
             Some(known) => known.merge(schema),
             None => _ = self.schemas.insert(name.to_owned(), schema),
         }
-        Ok(KnownType { name, info })
+        Ok(KnownType {
+            name: Cow::Borrowed(name),
+            payloads: Payloads::Own(info),
+        })
     }
 
     pub(crate) fn get(&self, number: u64) -> Result<&KnownType, PayloadFailure> {
@@ -108,10 +144,12 @@ impl MarkerTypes {
 
     /// Returns the name of each type, and its description as an element of `meta.markerSchema`.
     pub(crate) fn schemas_as_json(&self) -> impl Iterator<Item = (&str, String)> {
-        self.schemas.iter().map(|(name, schema)| {
+        let own = self.schemas.iter().map(|(name, schema)| {
             let text = json_text(|json| schema.write(json, name));
             (name.as_str(), text)
-        })
+        });
+        let described = self.described.iter();
+        own.chain(described.map(|(name, schema)| (name.as_str(), schema.clone())))
     }
 
     /// Writes the elements of `meta.markerSchema`.
@@ -119,24 +157,15 @@ impl MarkerTypes {
         self.schemas
             .iter()
             .for_each(|(name, schema)| schema.write(json, name));
-    }
-}
-
-fn name_for_fields(name: &'static str, schema: &MarkerSchema) -> &'static str {
-    match WITH_REQUIRED_FIELDS
-        .iter()
-        .find(|(known, ..)| *known == name)
-    {
-        Some((_, fields, other_name)) if !fields.iter().all(|field| schema.has_field(field)) => {
-            other_name
-        }
-        _ => name,
+        self.described
+            .values()
+            .for_each(|schema| _ = json.splice(schema.as_bytes()));
     }
 }
 
 /// Returns the type of a marker whose payload is left out. A type that the viewer shows by fixed
 /// fields is replaced, because the marker lacks them.
-pub(crate) fn type_without_payload(name: &'static str) -> &'static str {
+pub(crate) fn type_without_payload(name: &str) -> &str {
     let has_fixed_fields = WITHOUT_SCHEMA.contains(&name)
         || WITH_REQUIRED_FIELDS
             .iter()

@@ -1,7 +1,6 @@
 //! First part of step 12: frames are named, and stacks are deduplicated by their names, once for
 //! all threads.
 
-use crate::labels::script_function;
 use crate::model::{LABELS_LEFT_OUT, OTHER_STACK, ROOT, TRUNCATED, UNLOADED, UniqueStacks};
 use crate::stream::decode::FrameKey;
 use crate::stream::decode::ProcessStreamingContext;
@@ -240,14 +239,11 @@ fn named_frame(
             column,
         } => {
             let unknown = ScriptDescription::new("", "", 0, 0);
-            let (location, description) = match script_function(function) {
-                Some(function) => (
-                    script_location(&function.description),
-                    &function.description,
-                ),
-                None => (UNKNOWN_SCRIPT.to_owned(), &unknown),
+            let (location, description) = match locations.script(function) {
+                Some(description) => (script_location(&description), description),
+                None => (UNKNOWN_SCRIPT.to_owned(), unknown),
             };
-            one(script_kind(description, (line, column)), location)
+            one(script_kind(&description, (line, column)), location)
         }
         FrameKey::Unknown => one(FrameKind::Function, UNLOADED.to_owned()),
         &FrameKey::Waiting(address, wait) => {
@@ -263,7 +259,7 @@ fn named_frame(
         FrameKey::Native(address) => {
             if let Some(function) = locations.script_at(address.lookup_address()) {
                 let place = (function.line, function.column);
-                return one(script_kind(function, place), script_location(function));
+                return one(script_kind(&function, place), script_location(&function));
             }
             match names.now(*address) {
                 None => one(FrameKind::Function, locations.unnamed(*address)),

@@ -10,7 +10,7 @@ use crate::stream::decode::ProcessStreamingContext;
 use crate::stream::decode::ProfileSource;
 use crate::stream::resolve::ResolvedThread;
 use crate::stream::resolve::{
-    KnownType, MarkerTypes, ONLY_USER_DATA, TEXT, name_for_viewer, to_text, type_without_payload,
+    MarkerTypes, ONLY_USER_DATA, TEXT, name_for_viewer, to_text, type_without_payload,
 };
 use crate::stream::schema::write_schema;
 use crate::util::run_callback;
@@ -92,12 +92,12 @@ impl MarkerContext<'_> {
         stack: Option<(u32, u64)>,
         number: u64,
         bytes: Option<&[u8]>,
-    ) -> Result<(), (PayloadFailure, &'static str)> {
+    ) -> Result<(), (PayloadFailure, &str)> {
         let known = self
             .types
             .get(number)
             .map_err(|failure| (failure, ONLY_USER_DATA))?;
-        let &KnownType { name, info } = known;
+        let name = known.name.as_ref();
         let bytes = bytes.ok_or((PayloadFailure::NotSerialized, name))?;
         let process_start = self.source.process_start.monotonic;
         let mut answer = Err(PayloadFailure::Panicked);
@@ -109,7 +109,7 @@ impl MarkerContext<'_> {
                     json.key("type").string(name);
                     let mut properties = PropertyWriter::new(json, strings, process_start);
                     run_callback(|| {
-                        answer = info.stream(bytes, &mut JSONWriter::new(&mut properties))
+                        answer = known.stream(bytes, &mut JSONWriter::new(&mut properties))
                     });
                     properties.finish();
                     self.write_user_data(json, marker, stack);

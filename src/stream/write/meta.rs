@@ -3,12 +3,12 @@
 use crate::json::JsonWriter;
 use crate::platform::{on_own_descriptors, system_info};
 use crate::stream::decode::ProcessStreamingContext;
-use crate::stream::decode::ProfileSource;
+use crate::stream::decode::{PastProcess, ProfileSource};
 use crate::stream::resolve::MarkerTypes;
 use crate::stream::write::losses::write_losses;
 use crate::stream::write::program_info::{write_extra, write_version};
 use crate::stream::write::warnings::write_warnings;
-use crate::types::{CategoryInfo, Features, Warning, signal_name};
+use crate::types::{CategoryInfo, Features, TimeStamp, Warning, signal_name};
 
 /// Version of the format. Since version 36, the texts of markers are string indices.
 const FORMAT_VERSION: u64 = 36;
@@ -112,9 +112,30 @@ pub(crate) fn write_meta(
         json.key("samplingSignal")
             .string(&signal_name(source.session.settings.signal));
         json.key("presymbolicated").bool(symbolicated);
+        if let Some(past) = &source.past {
+            write_rescued(json.key("rescued"), source, past);
+        }
         write_losses(json.key("losses"), source, process);
         write_warnings(json.key("warnings"), warnings);
         write_extra(json.key("extra"), source, warnings);
+    });
+}
+
+/// Writes that the profile was made of a crash file: when the newest entry was recorded, and what the
+/// file lacks.
+fn write_rescued(json: &mut JsonWriter<'_>, source: &ProfileSource, past: &PastProcess) {
+    let time = |json: &mut JsonWriter<'_>, key, time: Option<TimeStamp>| match time {
+        Some(time) => json.key(key).time_ms(source.ns_since_start(time)),
+        None => json.key(key).null(),
+    };
+    json.object(|json| {
+        time(json, "lastEntryTime", past.last_entry);
+        // The counts of the sampler are those of this time.
+        time(json, "countsTime", past.counted_at);
+        json.key("processStillRan").bool(past.is_alive);
+        for (name, number) in &past.losses {
+            json.key(name).unsigned(*number);
+        }
     });
 }
 

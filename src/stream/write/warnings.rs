@@ -127,6 +127,9 @@ fn uncovered(source: &ProfileSource, missing_ns: u64) -> Uncovered {
 
 /// Returns the threads of the process that neither the session nor the application has registered.
 fn other_threads(source: &ProfileSource) -> Vec<(ThreadId, String)> {
+    if source.past.is_some() {
+        return Vec::new();
+    }
     let id = |thread: &OffThreadRef| thread.unlocked_const_reader_and_atomic_rw().tid();
     let mut known: Vec<ThreadId> = source.threads.iter().map(id).collect();
     known.extend(source.unselected_threads.iter().map(|(id, _)| *id));

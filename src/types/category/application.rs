@@ -107,6 +107,10 @@ impl CategoryDefinition {
             // The number is set by now, so an allocator that uses the category does not register it
             // again. Never fails: no other thread has this index.
             let _ = REGISTERED[index].set(self.info.leaked_copy());
+            #[cfg(has_profiler)]
+            if let Some(hook) = NEW_CATEGORY_HOOK.get() {
+                hook();
+            }
         }
         number
     }
@@ -186,6 +190,17 @@ impl fmt::Debug for HostCategory {
                 .unwrap_or(&"?")
         )
     }
+}
+
+/// Called after a category was registered. Set once, by a higher layer.
+#[cfg(has_profiler)]
+static NEW_CATEGORY_HOOK: once_cell::race::OnceBox<fn()> = once_cell::race::OnceBox::new();
+
+/// Sets the function that is called after a category was registered, on the thread that uses it
+/// first. The first one stays.
+#[cfg(has_profiler)]
+pub(crate) fn set_new_category_hook(hook: fn()) {
+    NEW_CATEGORY_HOOK.get_or_init(|| Box::new(hook));
 }
 
 /// Returns the categories of the application that were used, by their numbers; `None` for a number

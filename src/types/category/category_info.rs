@@ -18,6 +18,20 @@ pub(crate) struct CategoryInfo {
 }
 
 impl CategoryInfo {
+    /// Returns a category whose texts are never freed. Allocates.
+    #[cfg(has_profiler)]
+    pub(crate) fn leaked(label: &str, color: &str, subcategories: &[String]) -> &'static Self {
+        fn leak(text: &str) -> &'static str {
+            Box::leak(Box::from(text))
+        }
+        let subcategories: Vec<_> = subcategories.iter().map(|name| leak(name)).collect();
+        Box::leak(Box::new(Self {
+            label: leak(label),
+            color: leak(color),
+            subcategories: subcategories.leak(),
+        }))
+    }
+
     /// Returns a copy whose texts are never freed. Allocates.
     pub(crate) fn leaked_copy(&self) -> Self {
         fn leak(text: &str) -> &'static str {

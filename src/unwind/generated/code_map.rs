@@ -162,6 +162,14 @@ fn collect_starts(link: &Link, code: &Arc<GeneratedCode>, starts: &mut Vec<u64>)
     }
 }
 
+fn visit(link: &Link, use_code: &mut dyn FnMut(&GeneratedCode)) {
+    if let Some(node) = link {
+        visit(&node.left, use_code);
+        use_code(&node.code);
+        visit(&node.right, use_code);
+    }
+}
+
 impl CodeMap {
     pub(crate) const EMPTY: Self = Self { root: None };
 
@@ -222,6 +230,11 @@ impl CodeMap {
                 &mut node.right
             };
         }
+    }
+
+    /// Calls `use_code` with the code of each piece, in the order of the addresses.
+    pub(crate) fn for_each(&self, use_code: &mut dyn FnMut(&GeneratedCode)) {
+        visit(&self.root, use_code);
     }
 
     pub(crate) fn find(&self, address: u64) -> Option<&Arc<GeneratedCode>> {

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use once_cell::race::OnceBox;
+
 use crate::platform::monotonic_now;
 use crate::types::{KeptLimits, TimeStamp};
 use crate::unwind::generated::code_map::{CodeMap, GeneratedCode};
@@ -38,6 +40,15 @@ static RANGES: NamedMutex<CodeRanges> =
 /// Whether a range was ever registered. Without one, the unwinder does not take the lock.
 static HAS_RANGES: AtomicBool = AtomicBool::new(false);
 
+/// Called with each range that is registered. Set once, by a higher layer.
+static NEW_CODE_HOOK: OnceBox<fn(&GeneratedCode)> = OnceBox::new();
+
+/// Sets the function that is called with each new range, on the thread that registers it. The first
+/// one stays.
+pub(crate) fn set_new_code_hook(hook: fn(&GeneratedCode)) {
+    NEW_CODE_HOOK.get_or_init(|| Box::new(hook));
+}
+
 /// Size of the unregistered ranges, in bytes, as of the last change.
 static RETIRED_BYTES: AtomicU64 = AtomicU64::new(0);
 /// Number of unregistered ranges whose names were dropped because of their size, in this session.
@@ -69,6 +80,9 @@ pub(crate) fn register_code_range(
     HAS_RANGES.store(true, Ordering::Release);
     // Freed without the lock: the range may cover any number of others.
     drop(covered);
+    if let Some(hook) = NEW_CODE_HOOK.get() {
+        hook(&code);
+    }
     Some(CodeRangeToken(code))
 }
 

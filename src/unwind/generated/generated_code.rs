@@ -65,6 +65,18 @@ impl NamedCode {
         Self::new(CodeMap::of_range(range), CodeMap::default())
     }
 
+    /// Creates the map of a process that has ended, from ranges with their names and the numbers of
+    /// their script functions. A later range covers the earlier ones that it overlaps.
+    pub(crate) fn of_past_process(
+        ranges: impl Iterator<Item = (std::ops::Range<u64>, String, Option<u32>)>,
+    ) -> Self {
+        let mut registered = CodeMap::default();
+        for (range, name, script) in ranges {
+            drop(registered.put(GeneratedCode::new(range, &name, script)));
+        }
+        Self::new(registered, CodeMap::default())
+    }
+
     pub(crate) fn new(registered: CodeMap, perf_map: CodeMap) -> Self {
         Self {
             registered,

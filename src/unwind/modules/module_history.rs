@@ -50,6 +50,12 @@ impl ModuleHistory {
         self.lifetimes.iter().rev().map(|lifetime| &lifetime.image)
     }
 
+    /// Returns the modules in the order of unloading, with the numbers of their lists.
+    pub(crate) fn lifetimes(&self) -> impl Iterator<Item = (&Arc<ModuleImage>, &Range<u64>)> {
+        let lifetimes = self.lifetimes.iter();
+        lifetimes.map(|lifetime| (&lifetime.image, &lifetime.lists))
+    }
+
     pub(crate) fn module(&self, number: usize) -> Option<&Arc<ModuleImage>> {
         self.lifetimes.get(number).map(|lifetime| &lifetime.image)
     }

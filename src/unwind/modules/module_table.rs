@@ -150,6 +150,48 @@ impl ModuleTable {
         true
     }
 
+    /// Calls `use_module` with each module that was loaded or unloaded since the list `seen`: with its
+    /// first list, and the first one without it.
+    pub(crate) fn for_each_since(
+        &self,
+        seen: u64,
+        mut use_module: impl FnMut(&ModuleImage, u64, Option<u64>),
+    ) {
+        let loaded = self.loaded.iter().filter(|module| module.from > seen);
+        loaded.for_each(|module| use_module(&module.image, module.from, None));
+        self.history.lifetimes().for_each(|(image, lists)| {
+            if lists.end > seen {
+                use_module(image, lists.start, Some(lists.end));
+            }
+        });
+    }
+
+    /// Makes the table of a process that has ended, from its modules, each with its first list and
+    /// the first one without it. Leaves out modules that overlap an earlier one that is loaded.
+    pub(crate) fn of_past_process(modules: Vec<(ModuleImage, u64, Option<u64>)>) -> Self {
+        let mut table = Self::default();
+        let mut gone = Vec::new();
+        for (image, from, until) in modules {
+            match until {
+                Some(until) => gone.push((until, from, image)),
+                None if table
+                    .loaded
+                    .iter()
+                    .any(|other| overlap(&other.image, &image)) => {}
+                None => table.loaded.push(PresentModule {
+                    image: Arc::new(image),
+                    from,
+                }),
+            }
+        }
+        table.loaded.sort_by_key(|module| module.image.range.start);
+        gone.sort_by_key(|&(until, from, _)| (until, from));
+        for (until, from, image) in gone {
+            table.history.add(&image, from..until);
+        }
+        table
+    }
+
     /// Returns the modules that the last refresh found unloaded.
     pub(crate) fn gone(&self) -> &[Arc<ModuleImage>] {
         &self.gone

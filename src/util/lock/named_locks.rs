@@ -48,8 +48,9 @@ pub(crate) enum LockRank {
     ScriptFunctions = 7,
     EventWatches = 8,
     Counters = 9,
+    CrashFacts = 10,
     /// The last one: a free takes this lock, whatever its thread holds.
-    LiveAllocations = 10,
+    LiveAllocations = 11,
 }
 
 thread_local! {

@@ -1,0 +1,13 @@
+//! Types that describe themselves, so that a program without them can print their payloads: the
+//! rescuer of another process's data.
+
+mod describe;
+mod described_type;
+mod recipe;
+mod recorder;
+mod shape;
+mod tracer;
+mod value;
+
+pub(crate) use describe::describe;
+pub(crate) use described_type::DescribedType;

@@ -1,0 +1,88 @@
+//! A file that is mapped for writing, so that its content outlives the process.
+//!
+//! **Contract** (cited below):
+//! - *ours*: the mapping is created here, and is unmapped only when the value is dropped;
+//! - *reserved*: the file system has reserved the space of the file, so a store finds space. A
+//!   process that truncates the file meanwhile ends this one (`SIGBUS`); only its owner may open it.
+
+use std::io;
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
+
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, munmap};
+
+use crate::platform::output::TemporaryFile;
+use crate::util::{Mapping, SharedMemory};
+
+/// A shared mapping of a file.
+#[derive(Debug)]
+struct SharedMapping {
+    start: NonNull<u8>,
+    bytes: NonZeroUsize,
+}
+
+// SAFETY: *ours*: a mapping belongs to the process, not to a thread.
+unsafe impl Send for SharedMapping {}
+// SAFETY: a shared reference exposes nothing.
+unsafe impl Sync for SharedMapping {}
+
+impl Mapping for SharedMapping {}
+
+/// Reserves the space of an empty file, and maps it. The memory is zeroed.
+///
+/// # Errors
+/// The error of the operating system: the disk may be full, for example.
+pub(crate) fn map_new_file(file: &TemporaryFile, bytes: usize) -> io::Result<SharedMemory> {
+    file.reserve(bytes)?;
+    let length = NonZeroUsize::try_from(bytes).map_err(io::Error::other)?;
+    let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+    // SAFETY: a new mapping at an address chosen by the kernel does not affect memory in use.
+    let start = unsafe {
+        let file = file.as_file().get()?;
+        mmap(None, length, access, MapFlags::MAP_SHARED, file, 0)
+    }?;
+    // A core dump would contain what the file has. A refusal only makes the dump larger.
+    // SAFETY: the range is the mapping created above.
+    let _ = unsafe { madvise(start, bytes, MmapAdvise::MADV_DONTDUMP) };
+    let mapping = SharedMapping {
+        start: start.cast(),
+        bytes: length,
+    };
+    // SAFETY: *mapped*: *ours* and *reserved*, and a mapping begins at a page; *words*: only the
+    // result gives out the address.
+    Ok(unsafe { SharedMemory::new(start.cast(), bytes, Box::new(mapping)) })
+}
+
+impl Drop for SharedMapping {
+    fn drop(&mut self) {
+        // SAFETY: *ours*: `map_new_file` created the mapping with this length, and nothing uses it
+        // after the drop.
+        let _ = unsafe { munmap(self.start.cast(), self.bytes.get()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+    use crate::platform::test_library::TestFolder;
+
+    #[test]
+    fn file_holds_what_was_stored_and_is_published_once() {
+        let folder = TestFolder::new("mapped-shared");
+        let path = folder.path().join("file");
+        let mut file = TemporaryFile::create_for(&path).expect("a file");
+        let memory = map_new_file(&file, 8192).expect("a mapping");
+        file.publish_new(&path).expect("published");
+        memory.word(4096).store(u64::MAX, Ordering::Relaxed);
+        let content = std::fs::read(&path).expect("the file");
+        assert_eq!(content.len(), 8192);
+        assert_eq!(content.iter().position(|byte| *byte != 0), Some(4096));
+        assert!(file.is_at(&path));
+        let mut other = TemporaryFile::create_for(&path).expect("a file");
+        let error = other.publish_new(&path).expect_err("there is one");
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        assert!(map_new_file(&other, usize::MAX >> 1).is_err());
+    }
+}

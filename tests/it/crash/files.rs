@@ -1,0 +1,173 @@
+//! Where the file is, and what happens if something is there already.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use gekkota::profile::{Format, Symbolicate};
+use gekkota::{Profile, ProfilerSession, StartParams};
+
+use super::roles;
+use super::{Folder, rescued};
+use crate::common::{Read, isolated, mark};
+
+const CAPACITY: u64 = 1 << 20;
+
+#[test]
+fn variable_names_the_file_of_any_session() {
+    let folder = Folder::new("variable");
+    let mut command = roles::command("kill", CAPACITY, None);
+    command.env("MOZ_PROFILER_CRASH_FILE", folder.path("%n-%t-%p"));
+    let mut recording = roles::start(&mut command);
+    let expected = format!("crashing-default-{}", recording.child.id());
+    assert_eq!(folder.names(), [expected.as_str()]);
+    let path = folder.path(&expected);
+    let mode = fs::metadata(&path).expect("the file").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    recording.child.kill().expect("the child runs");
+    recording.end();
+    rescued(&path);
+}
+
+#[test]
+fn next_start_keeps_what_an_ended_process_has_left() {
+    let folder = Folder::new("next");
+    let path = folder.path("file");
+    let mut first = None;
+    for _ in 0..12 {
+        let mut recording = roles::start(&mut roles::command("kill", CAPACITY, Some(&path)));
+        first.get_or_insert(recording.child.id());
+        recording.child.kill().expect("the child runs");
+        let (_, reports) = recording.end();
+        if reports.stderr.contains("left-by") {
+            assert!(
+                reports
+                    .stderr
+                    .contains("ended without stopping the profiler; its data are kept"),
+                "{}",
+                reports.stderr
+            );
+        }
+    }
+    let names = folder.names();
+    // The newest eight, and that of the last one.
+    assert_eq!(names.len(), 9, "{names:?}");
+    let oldest = format!("file.left-by-{}", first.expect("a process"));
+    assert!(!names.contains(&oldest), "{names:?}");
+    names
+        .iter()
+        .for_each(|name| drop(rescued(&folder.path(name))));
+}
+
+#[test]
+fn file_of_a_running_process_is_read_and_not_replaced() {
+    let folder = Folder::new("running");
+    let path = folder.path("file");
+    let mut first = roles::start(&mut roles::command("kill", 64 << 20, Some(&path)));
+    let read = rescued(&path);
+    assert_eq!(read.0["meta"]["rescued"]["processStillRan"], true);
+    assert!(!read.samples("worker 0").is_empty());
+    let mut second = roles::start(&mut roles::command("kill", CAPACITY, Some(&path)));
+    let own = format!("file.{}", second.child.id());
+    assert_eq!(folder.names(), ["file".to_owned(), own.clone()]);
+    for child in [&mut first.child, &mut second.child] {
+        child.kill().expect("the child runs");
+    }
+    let (_, reports) = first.end();
+    super::kills::check(&rescued(&path), &reports, true);
+    second.end();
+    rescued(&folder.path(&own));
+}
+
+#[test]
+fn session_without_a_usable_path_says_so_and_runs() {
+    isolated(|| {
+        let folder = Folder::new("unusable");
+        let other = folder.path("other");
+        fs::write(&other, b"not a crash file").expect("written");
+        for path in [other.clone(), folder.0.clone(), folder.path("missing/file")] {
+            let params = StartParams::default().crash_file(&path);
+            let session = ProfilerSession::start(params).expect("a session");
+            mark("recorded");
+            let read = Read::from_profile(&session.snapshot().expect("active"));
+            let events = read.logged_events();
+            assert!(
+                events.contains(&"the crash file could not be created"),
+                "{path:?}: {events:?}"
+            );
+        }
+        assert_eq!(fs::read(&other).expect("the file"), b"not a crash file");
+        assert_eq!(folder.names(), ["other"]);
+    });
+}
+
+#[test]
+fn full_disk_leaves_the_session_without_a_file() {
+    isolated(|| {
+        let folder = Folder::new("full");
+        // SAFETY: gives this thread a list of mounts of its own.
+        let has_own_mounts = unsafe { libc::unshare(libc::CLONE_NEWNS) } == 0;
+        let target = std::ffi::CString::new(folder.0.to_str().expect("UTF-8")).expect("no zero");
+        let (private, root) = (libc::MS_PRIVATE | libc::MS_REC, c"/");
+        // SAFETY: the kernel reads texts that live longer than the calls.
+        let is_mounted = has_own_mounts
+            && unsafe {
+                libc::mount(
+                    c"none".as_ptr(),
+                    root.as_ptr(),
+                    std::ptr::null(),
+                    private,
+                    std::ptr::null(),
+                ) == 0
+                    && libc::mount(
+                        c"tmpfs".as_ptr(),
+                        target.as_ptr(),
+                        c"tmpfs".as_ptr(),
+                        0,
+                        c"size=512k".as_ptr().cast(),
+                    ) == 0
+            };
+        if !is_mounted {
+            eprintln!("skipped: this user may not mount a file system");
+            return;
+        }
+        let params = StartParams::default().crash_file(folder.path("file"));
+        let session = ProfilerSession::start(params).expect("a session");
+        mark("recorded");
+        let read = Read::from_profile(&session.snapshot().expect("active"));
+        assert!(
+            read.logged_events()
+                .contains(&"the crash file could not be created")
+        );
+        assert_eq!(folder.names(), [""; 0]);
+        drop(session);
+        // SAFETY: as above.
+        unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH) };
+    });
+}
+
+#[test]
+fn names_are_found_in_the_files_of_the_process() {
+    let folder = Folder::new("names");
+    let path = folder.path("file");
+    let mut recording = roles::start(&mut roles::command("kill", 64 << 20, Some(&path)));
+    recording.child.kill().expect("the child runs");
+    recording.end();
+    let profile = Profile::rescue(&path).expect("a profile");
+    let mut text = Vec::new();
+    let options = gekkota::profile::SnapshotOptions::default().symbolicate(Symbolicate::Full);
+    profile
+        .write_with(Format::Gecko, &mut text, &options)
+        .expect("a vector never fails");
+    let read = Read::from_text(&text);
+    let frames = read
+        .samples("worker 1")
+        .into_iter()
+        .flat_map(|sample| sample.stack);
+    let names: Vec<String> = frames.collect();
+    assert!(
+        names.iter().any(|name| name.contains("crash::roles::work")),
+        "{names:?}"
+    );
+    let summary = profile.summary().to_string();
+    assert!(summary.contains("worker 1"), "{summary}");
+}

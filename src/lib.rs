@@ -369,6 +369,15 @@ pub mod marker {
     };
 }
 
+/// Profiles for clients that ask a running program over HTTP, behind routes of the host's own server.
+pub mod endpoints {
+    pub use crate::api::{
+        AskFuture, Endpoint, EndpointAnswer, EndpointError, EndpointLimits, Question, answer,
+        answer_async, flamegraph_svg, gecko, pprof_cpu, pprof_heap, pprof_wall,
+        set_endpoint_limits, summary_text, threads_text,
+    };
+}
+
 /// The memory of the application: a counter, samples with the stacks that allocated, and what is alive.
 pub mod memory {
     pub use crate::api::{ProfilerAllocator, profiler_heap_snapshot};

@@ -33,6 +33,7 @@
 //! `life_cycle.rs`, `start_stop.rs`, `pause.rs`, `callbacks.rs`, `snapshot.rs`,
 //! `env/environment_table.rs`.
 
+mod asked;
 mod callbacks;
 mod control_state;
 mod early_start;
@@ -61,9 +62,11 @@ mod snapshot;
 mod stacks;
 mod start_stop;
 mod status;
+mod task;
 mod turn;
 mod write_options;
 
+pub(crate) use asked::{SessionClient, join_session};
 pub(crate) use callbacks::{
     add_state_change_callback, callback_after_sampling, remove_state_change_callback,
 };
@@ -99,5 +102,6 @@ pub(crate) use status::{
     is_active_and_unpaused, is_other_thread_being_profiled, is_paused, is_sampling_paused,
     is_thread_being_profiled, is_thread_registered, start_params,
 };
+pub(crate) use task::spawn_task;
 pub(crate) use turn::WhileOtherRuns;
 pub(crate) use write_options::{WriteOptions, default_options};

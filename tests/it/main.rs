@@ -17,6 +17,8 @@ mod backtraces;
 #[cfg(has_profiler)]
 mod descriptors;
 #[cfg(has_profiler)]
+mod endpoints;
+#[cfg(has_profiler)]
 mod ends;
 #[cfg(has_profiler)]
 mod environment;

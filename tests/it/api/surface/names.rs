@@ -58,6 +58,12 @@ const NAMES: &[(&str, &str)] = &[
          auto_profiler_label_setter",
     ),
     (
+        "endpoints",
+        "AskFuture Endpoint EndpointAnswer EndpointError EndpointLimits Question answer \
+         answer_async flamegraph_svg gecko pprof_cpu pprof_heap pprof_wall set_endpoint_limits \
+         summary_text threads_text",
+    ),
+    (
         "marker",
         "AutoProfilerFlowMarker MarkerBacktrace add_text_marker_fmt auto_profiler_flow_marker \
          built_in lazy_add_text_marker lazy_add_untyped_marker profiler_marker_flow_only",

@@ -1,0 +1,14 @@
+//! Profiles for clients that ask a running program over HTTP.
+
+mod answer;
+mod ask;
+mod limits;
+mod question;
+
+pub use answer::{EndpointAnswer, EndpointError};
+pub use ask::{
+    AskFuture, answer, answer_async, flamegraph_svg, gecko, pprof_cpu, pprof_heap, pprof_wall,
+    summary_text, threads_text,
+};
+pub use limits::{EndpointLimits, set_endpoint_limits};
+pub use question::{Endpoint, Question};

@@ -66,6 +66,8 @@ pub enum EndpointError {
     Unknown {
         /// The name.
         name: String,
+        /// The names that exist.
+        known: String,
     },
     /// A parameter has a value that is not accepted.
     BadParameter {
@@ -108,10 +110,9 @@ impl EndpointError {
 impl fmt::Display for EndpointError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unknown { name } => write!(
+            Self::Unknown { name, known } => write!(
                 f,
-                "cannot answer: got the endpoint {name:?}, expected one of {}",
-                super::question::names()
+                "cannot answer: got the endpoint {name:?}, expected one of {known}"
             ),
             Self::BadParameter {
                 name,

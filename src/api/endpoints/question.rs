@@ -75,7 +75,7 @@ const THREADS_DURATION: Duration = Duration::from_millis(50);
 const THREADS_HZ: u32 = 100;
 
 /// Returns the names of all endpoints, for messages.
-pub(super) fn names() -> String {
+fn names() -> String {
     let names: Vec<_> = ENDPOINTS.iter().map(|(_, name, ..)| *name).collect();
     names.join(", ")
 }
@@ -205,6 +205,7 @@ impl Question {
         let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or("");
         let unknown = || EndpointError::Unknown {
             name: name.to_owned(),
+            known: names(),
         };
         let mut question = Self::new(Endpoint::from_name(name).ok_or_else(unknown)?);
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {

@@ -28,6 +28,8 @@ pub(crate) use crate::record::{
     sample_move, session_that_records_markers, stack_pointer, undo_free, unregister_thread,
 };
 pub(crate) use crate::sampler::SampledStack;
+#[cfg(feature = "http")]
+pub(crate) use crate::session::start_quietly;
 pub(crate) use crate::session::{
     EventToken, EventWatchToken, ExecHandover, FrozenProfile, ReadProfile, SessionClient,
     WhileOtherRuns, WriteOptions, add_state_change_callback, begin_event, buffer_info,
@@ -42,6 +44,7 @@ pub(crate) use crate::session::{
     start_early, start_guarded, start_params, stop, suspend_and_sample, unregister_page,
     unwatch_event_loop, watch_event_loop,
 };
+pub(crate) use crate::session::{notify_user, take_http_settings};
 pub(crate) use crate::stream::StreamOptions;
 pub(crate) use crate::types::Generation;
 pub(crate) use crate::unwind::{CodeRangeToken, register_code_range, unregister_code_range};

@@ -72,7 +72,7 @@ pub(crate) use callbacks::{
 };
 pub(crate) use early_start::start_early;
 pub(crate) use ends::save_at_exit;
-pub(crate) use env::{env_vars_for_child_process, environment_docs};
+pub(crate) use env::{env_vars_for_child_process, environment_docs, take_http_settings};
 pub(crate) use event_loops::{
     EventToken, EventWatchToken, begin_event, end_event, unwatch_event_loop, watch_event_loop,
 };
@@ -84,6 +84,7 @@ pub(crate) use life_cycle::{
     end_guarded_session, ensure_started, init, init_with_end, shutdown, shutdown_after, start,
     start_guarded,
 };
+pub(crate) use notices::notify as notify_user;
 pub(crate) use own_registration::register_if_recorded;
 pub(crate) use pause::{pause, pause_sampling, resume, resume_sampling};
 pub(crate) use process::{
@@ -103,5 +104,7 @@ pub(crate) use status::{
     is_thread_being_profiled, is_thread_registered, start_params,
 };
 pub(crate) use task::spawn_task;
+#[cfg(feature = "http")]
+pub(crate) use task::start_quietly;
 pub(crate) use turn::WhileOtherRuns;
 pub(crate) use write_options::{WriteOptions, default_options};

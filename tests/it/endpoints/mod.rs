@@ -1,5 +1,8 @@
 //! Clients that ask the program for profiles.
 
+#[cfg(feature = "http")]
+mod http;
+
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;

@@ -31,19 +31,22 @@ pub(crate) use crate::record::{
     sample_move, session_that_records_markers, stack_pointer, undo_free, unregister_thread,
 };
 pub(crate) use crate::sampler::SampledStack;
+#[cfg(feature = "http")]
+pub(crate) use crate::session::start_quietly;
 pub(crate) use crate::session::{
-    EventToken, EventWatchToken, ExecHandover, FrozenProfile, ReadProfile, WhileOtherRuns,
-    WriteOptions, add_state_change_callback, begin_event, buffer_info, callback_after_sampling,
-    capture_backtrace, clear_all_pages, control_by_signals, default_options, end_event,
-    end_guarded_session, env_vars_for_child_process, features_if_active,
-    features_if_active_and_unpaused, freeze, is_active, is_active_and_unpaused, is_current_thread,
-    is_other_thread_being_profiled, is_paused, is_sampling_paused, is_thread_being_profiled,
-    is_thread_registered, own_thread_id, pause, pause_sampling, prepare_exec,
-    received_exit_profile, register_page, remove_state_change_callback, rescue, resolve_backtrace,
-    resume, resume_sampling, save_at_exit, set_process_name, set_process_type, set_version,
-    shutdown, shutdown_after, start_params, stop, suspend_and_sample, unregister_page,
-    unwatch_event_loop, watch_event_loop,
+    EventToken, EventWatchToken, ExecHandover, FrozenProfile, ReadProfile, SessionClient,
+    WhileOtherRuns, WriteOptions, add_state_change_callback, begin_event, buffer_info,
+    callback_after_sampling, capture_backtrace, clear_all_pages, control_by_signals,
+    default_options, end_event, end_guarded_session, env_vars_for_child_process,
+    features_if_active, features_if_active_and_unpaused, freeze, is_active, is_active_and_unpaused,
+    is_current_thread, is_other_thread_being_profiled, is_paused, is_sampling_paused,
+    is_thread_being_profiled, is_thread_registered, join_session, own_thread_id, pause,
+    pause_sampling, prepare_exec, received_exit_profile, register_page,
+    remove_state_change_callback, rescue, resolve_backtrace, resume, resume_sampling, save_at_exit,
+    set_process_name, set_process_type, set_version, shutdown, shutdown_after, spawn_task,
+    start_params, stop, suspend_and_sample, unregister_page, unwatch_event_loop, watch_event_loop,
 };
+pub(crate) use crate::session::{notify_user, take_http_settings};
 pub(crate) use crate::stream::StreamOptions;
 pub(crate) use crate::types::Generation;
 pub(crate) use crate::unwind::{CodeRangeToken, register_code_range, unregister_code_range};

@@ -33,6 +33,8 @@ mod code;
 mod counters;
 mod early_start;
 #[forbid(unsafe_code)]
+mod endpoints;
+#[forbid(unsafe_code)]
 mod event_delay;
 #[forbid(unsafe_code)]
 mod file_io;
@@ -88,6 +90,13 @@ pub use counters::{
 };
 #[cfg(has_profiler)]
 pub use early_start::start_early;
+#[cfg(feature = "http")]
+pub use endpoints::HttpServer;
+pub use endpoints::{
+    AskFuture, Endpoint, EndpointAnswer, EndpointError, EndpointLimits, Question, answer,
+    answer_async, flamegraph_svg, gecko, pprof_cpu, pprof_heap, pprof_wall, set_endpoint_limits,
+    summary_text, threads_text,
+};
 pub use event_delay::{
     AutoProfilerEvent, EventDelayProbe, EventLoopWatch, profiler_watch_event_loop,
 };

@@ -39,6 +39,8 @@ pub enum Format {
     Speedscope,
     /// A summary for people and programs (`text`).
     Text,
+    /// The last stack of each thread, as text (`stacks`).
+    Stacks,
 }
 
 /// The formats, with their names and the endings of their files. An ending may have several parts:
@@ -65,6 +67,7 @@ const FORMATS: &[(Format, &str, &[&str])] = &[
     (Format::Perfetto, "perfetto", &["perfetto-trace", "pftrace"]),
     (Format::Speedscope, "speedscope", &["speedscope.json"]),
     (Format::Text, "text", &["txt"]),
+    (Format::Stacks, "stacks", &["stacks.txt"]),
 ];
 
 impl Format {
@@ -102,6 +105,7 @@ impl Format {
     /// | `.perfetto-trace`, `.pftrace` | [`Perfetto`](Self::Perfetto) | `protobuf` |
     /// | `.speedscope.json` | [`Speedscope`](Self::Speedscope) | `formats` |
     /// | `.txt` | [`Text`](Self::Text) | |
+    /// | `.stacks.txt` | [`Stacks`](Self::Stacks) | |
     ///
     /// Upper-case letters are like lower-case ones. A further `.gz` means that the file is
     /// compressed.
@@ -130,7 +134,12 @@ impl Format {
     #[cfg(has_profiler)]
     fn feature(self) -> Option<(&'static str, bool)> {
         match self {
-            Self::Gecko | Self::Processed | Self::Collapsed | Self::Svg | Self::Text => None,
+            Self::Gecko
+            | Self::Processed
+            | Self::Collapsed
+            | Self::Svg
+            | Self::Text
+            | Self::Stacks => None,
             Self::Pprof | Self::Perfetto => Some(("protobuf", cfg!(feature = "protobuf"))),
             Self::CpuProfile
             | Self::JsSelfProfile

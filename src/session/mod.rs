@@ -33,6 +33,7 @@
 //! `life_cycle.rs`, `start_stop.rs`, `pause.rs`, `callbacks.rs`, `snapshot.rs`,
 //! `env/environment_table.rs`.
 
+mod asked;
 mod callbacks;
 mod control_state;
 mod crash_file;
@@ -65,15 +66,19 @@ mod snapshot;
 mod stacks;
 mod start_stop;
 mod status;
+mod task;
 mod turn;
 mod write_options;
 
+pub(crate) use asked::{SessionClient, join_session};
 pub(crate) use callbacks::{
     add_state_change_callback, callback_after_sampling, remove_state_change_callback,
 };
 pub(crate) use early_start::start_early;
 pub(crate) use ends::{save_at_exit, watch_ends_for_parent};
-pub(crate) use env::{env_vars_for_child_process, environment, environment_docs};
+pub(crate) use env::{
+    env_vars_for_child_process, environment, environment_docs, take_http_settings,
+};
 pub(crate) use event_loops::{
     EventToken, EventWatchToken, begin_event, end_event, unwatch_event_loop, watch_event_loop,
 };
@@ -87,6 +92,7 @@ pub(crate) use life_cycle::{
     end_guarded_session, ensure_started, ensure_started_for_parent, init, init_with_end, shutdown,
     shutdown_after, start, start_guarded,
 };
+pub(crate) use notices::notify as notify_user;
 pub(crate) use own_registration::register_if_recorded;
 pub(crate) use pause::{pause, pause_sampling, resume, resume_sampling};
 pub(crate) use process::{
@@ -108,5 +114,8 @@ pub(crate) use status::{
     is_active_and_unpaused, is_other_thread_being_profiled, is_paused, is_sampling_paused,
     is_thread_being_profiled, is_thread_registered, start_params,
 };
+pub(crate) use task::spawn_task;
+#[cfg(feature = "http")]
+pub(crate) use task::start_quietly;
 pub(crate) use turn::WhileOtherRuns;
 pub(crate) use write_options::{WriteOptions, default_options};

@@ -19,6 +19,8 @@ mod crash;
 #[cfg(has_profiler)]
 mod descriptors;
 #[cfg(has_profiler)]
+mod endpoints;
+#[cfg(has_profiler)]
 mod ends;
 #[cfg(has_profiler)]
 mod environment;

@@ -9,7 +9,7 @@ use crate::export::summary::write_text;
 use crate::export::write::{
     chrome_trace, cpuprofile, flame_graph, js_self_profile, speedscope, timed_flame_graph,
 };
-use crate::export::write::{collapsed, gecko, processed, svg};
+use crate::export::write::{collapsed, gecko, processed, stacks, svg};
 #[cfg(feature = "protobuf")]
 use crate::export::write::{perfetto, pprof};
 use crate::model::ProfileModel;
@@ -42,6 +42,7 @@ pub(crate) fn write_profile(
         Format::Collapsed => collapsed::write_collapsed,
         Format::Svg => svg::write_svg,
         Format::Text => write_text,
+        Format::Stacks => stacks::write_stacks,
         #[cfg(feature = "formats")]
         Format::CpuProfile => cpuprofile::write_cpuprofile,
         #[cfg(feature = "formats")]

@@ -27,6 +27,7 @@ mod processed;
 mod protobuf_sample;
 #[cfg(feature = "formats")]
 mod speedscope;
+mod stacks;
 mod svg;
 #[cfg(feature = "formats")]
 mod timed_flame_graph;
@@ -38,7 +39,6 @@ mod trace_flows;
 mod trace_markers;
 #[cfg(feature = "formats")]
 mod trace_samples;
-#[cfg(feature = "protobuf")]
 mod visible_frames;
 
 pub(crate) use any_format::write_profile;

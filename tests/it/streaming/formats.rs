@@ -44,7 +44,12 @@ fn profile_of_worker() -> Profile {
 /// Returns the feature of the crate that a format needs and this build lacks.
 fn missing_feature(format: Format) -> Option<&'static str> {
     match format {
-        Format::Gecko | Format::Processed | Format::Collapsed | Format::Svg | Format::Text => None,
+        Format::Gecko
+        | Format::Processed
+        | Format::Collapsed
+        | Format::Svg
+        | Format::Text
+        | Format::Stacks => None,
         Format::Pprof | Format::Perfetto => (!cfg!(feature = "protobuf")).then_some("`protobuf`"),
         _ => (!cfg!(feature = "formats")).then_some("`formats`"),
     }

@@ -31,6 +31,9 @@ pub(super) struct Profile {
     pub(super) period_type: Option<ValueType>,
     #[prost(int64, tag = "12")]
     pub(super) period: i64,
+    /// The sample type that a reader shows first; 0 for the last one.
+    #[prost(int64, tag = "14")]
+    pub(super) default_sample_type: i64,
 }
 
 /// The meaning and the unit of a value, as texts.

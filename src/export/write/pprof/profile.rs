@@ -73,7 +73,7 @@ fn write_plain(
             .any(|index| unit_of(index) == WeightUnit::Bytes),
         cpu: profile.meta.has_cpu_deltas,
     };
-    write_head(profile, &mut tables, kinds, &threads);
+    write_head(profile, options, &mut tables, kinds, &threads);
     let mut contexts = Contexts::new(profile);
     let threads: Vec<_> = threads.into_iter().zip(heap).collect();
     for (progress, (index, heap)) in progress.loop_sub_loggers(threads, ProgressLocation::Samples) {
@@ -115,6 +115,7 @@ fn write_plain(
 /// Sets the fields that the profile has once.
 fn write_head(
     profile: &ProfileModel,
+    options: &ExportOptions,
     tables: &mut Tables<'_>,
     kinds: ValueKinds,
     threads: &[usize],
@@ -148,7 +149,9 @@ fn write_head(
         let whole = ranges.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
         whole.unwrap_or_default()
     });
+    let first_value = options.first_value.map_or(0, |name| tables.text(name));
     let head = tables.part();
+    head.default_sample_type = first_value;
     head.sample_type = types;
     head.time_nanos = ((profile.meta.start_epoch_ms * 1e6) as i64).saturating_add(start_ns);
     head.duration_nanos = end_ns.saturating_sub(start_ns);

@@ -16,7 +16,7 @@ const NAMES: &[(&str, &str)] = &[
          SaveError StartError StartParams Started StreamError ThreadGuard UnknownFeature \
          add_marker add_text_marker add_untyped_marker auto_profiler_label \
          auto_profiler_label_dynamic auto_profiler_marker auto_profiler_marker_text callback \
-         category counter early_start event_delay file_io gecko_profiler gecko_profiler_category \
+         category counter early_start endpoints event_delay file_io gecko_profiler gecko_profiler_category \
          gecko_profiler_fn_label jit label labeled_future labeled_future_with_dynamic \
          lazy_add_marker marker marker! marker_type memory process profile profiler_categories profiler_control_by_signals \
          profiler_ensure_started profiler_feature_active profiler_features_if_active \
@@ -56,6 +56,12 @@ const NAMES: &[(&str, &str)] = &[
          auto_profiler_label_dynamic_utf16 auto_profiler_label_getter auto_profiler_label_hot \
          auto_profiler_label_method auto_profiler_label_relevant_for_js \
          auto_profiler_label_setter",
+    ),
+    (
+        "endpoints",
+        "AskFuture Endpoint EndpointAnswer EndpointError EndpointLimits HttpServer Question answer \
+         answer_async flamegraph_svg gecko pprof_cpu pprof_heap pprof_wall set_endpoint_limits \
+         summary_text threads_text",
     ),
     (
         "marker",

@@ -1,0 +1,325 @@
+//! What a client asks for.
+
+use std::time::Duration;
+
+use crate::api::endpoints::answer::{EndpointAnswer, EndpointError, TEXT};
+use crate::api::endpoints::limits::EndpointLimits;
+use crate::export::Format;
+
+/// What a client can ask for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Endpoint {
+    /// CPU time by stack, in Google's pprof format, as Go's `/debug/pprof/profile` (`profile`).
+    Cpu,
+    /// Time by stack, whether threads run or wait, in Google's pprof format (`wall`).
+    Wall,
+    /// Allocated memory by stack, in Google's pprof format, as Go's `/debug/pprof/heap` (`heap`).
+    Heap,
+    /// The whole profile for the Firefox Profiler (`gecko`).
+    Gecko,
+    /// An interactive flame graph for browsers (`flamegraph`).
+    FlameGraph,
+    /// A text: where each thread spent its time (`summary`).
+    Summary,
+    /// A text: the stacks of all threads now (`threads`).
+    Threads,
+}
+
+/// An endpoint with its name, its media type, the name of its file, and its format.
+type Row = (
+    Endpoint,
+    &'static str,
+    &'static str,
+    Option<&'static str>,
+    Format,
+);
+
+const BYTES: &str = "application/octet-stream";
+
+const ENDPOINTS: &[Row] = &[
+    (
+        Endpoint::Cpu,
+        "profile",
+        BYTES,
+        Some("profile"),
+        Format::Pprof,
+    ),
+    (Endpoint::Wall, "wall", BYTES, Some("wall"), Format::Pprof),
+    (Endpoint::Heap, "heap", BYTES, Some("heap"), Format::Pprof),
+    (
+        Endpoint::Gecko,
+        "gecko",
+        "application/json",
+        Some("profile.json"),
+        Format::Gecko,
+    ),
+    (
+        Endpoint::FlameGraph,
+        "flamegraph",
+        "image/svg+xml",
+        None,
+        Format::Svg,
+    ),
+    (Endpoint::Summary, "summary", TEXT, None, Format::Text),
+    (Endpoint::Threads, "threads", TEXT, None, Format::Stacks),
+];
+
+/// Time that is recorded if the client does not say: that of Go.
+const DEFAULT_DURATION: Duration = Duration::from_secs(30);
+/// Rate that is used if the client does not say, in samples a second: that of Go.
+const DEFAULT_HZ: u32 = 100;
+/// Time and rate for the stacks of all threads. The first sample of a thread may need a second one,
+/// and a thread that sleeps has one on each tick.
+const THREADS_DURATION: Duration = Duration::from_millis(50);
+const THREADS_HZ: u32 = 100;
+
+/// Returns the names of all endpoints, for messages.
+fn names() -> String {
+    let names: Vec<_> = ENDPOINTS.iter().map(|(_, name, ..)| *name).collect();
+    names.join(", ")
+}
+
+/// Returns the page that lists the endpoints.
+pub(super) fn index() -> EndpointAnswer {
+    let mut page = String::from(
+        "<!doctype html><meta charset=\"utf-8\"><title>gekkota</title><h1>gekkota</h1><ul>",
+    );
+    for (endpoint, name, ..) in ENDPOINTS {
+        let query = match endpoint {
+            Endpoint::Heap | Endpoint::Threads => "",
+            _ => "?seconds=10",
+        };
+        page += &format!(
+            "<li><a href=\"{name}{query}\">{name}</a>: {}",
+            endpoint.explanation()
+        );
+    }
+    page += "</ul><p>Parameters: <code>seconds</code>, <code>hz</code>.";
+    EndpointAnswer {
+        body: page.into_bytes(),
+        ..EndpointAnswer::new("text/html; charset=utf-8", None)
+    }
+}
+
+impl Endpoint {
+    fn row(self) -> &'static Row {
+        let found = ENDPOINTS.iter().find(|(endpoint, ..)| *endpoint == self);
+        found.unwrap_or(&ENDPOINTS[0])
+    }
+
+    fn explanation(self) -> &'static str {
+        match self {
+            Self::Cpu => "CPU time, for <code>go tool pprof</code> and others",
+            Self::Wall => "time, also of threads that wait, for <code>go tool pprof</code>",
+            Self::Heap => "allocated memory, for <code>go tool pprof</code>",
+            Self::Gecko => {
+                "everything, for <a href=\"https://profiler.firefox.com\">the Firefox Profiler</a>"
+            }
+            Self::FlameGraph => "a flame graph",
+            Self::Summary => "the hottest functions of each thread",
+            Self::Threads => "the stacks of all threads now",
+        }
+    }
+
+    /// Returns the last part of the path by which a client asks for it.
+    pub fn name(self) -> &'static str {
+        self.row().1
+    }
+
+    /// Returns the endpoint with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let found = ENDPOINTS.iter().find(|(_, known, ..)| *known == name);
+        found.map(|(endpoint, ..)| *endpoint)
+    }
+
+    pub(super) fn format(self) -> Format {
+        self.row().4
+    }
+
+    /// Returns an answer without content.
+    pub(super) fn empty_answer(self) -> EndpointAnswer {
+        let (_, _, content_type, file_name, _) = *self.row();
+        EndpointAnswer::new(content_type, file_name)
+    }
+}
+
+/// What a client asks for, and for how long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Question {
+    pub(super) endpoint: Endpoint,
+    pub(super) duration: Duration,
+    pub(super) hz: u32,
+}
+
+impl Question {
+    /// Creates a question with Go's defaults: 30 seconds, 100 samples a second of each thread.
+    pub fn new(endpoint: Endpoint) -> Self {
+        let (duration, hz) = match endpoint {
+            Endpoint::Threads => (THREADS_DURATION, THREADS_HZ),
+            Endpoint::Heap => (Duration::ZERO, DEFAULT_HZ),
+            _ => (DEFAULT_DURATION, DEFAULT_HZ),
+        };
+        Self {
+            endpoint,
+            duration,
+            hz,
+        }
+    }
+
+    /// Sets how long to record. Has no effect for the memory and the stacks of all threads.
+    #[must_use]
+    pub fn duration(mut self, duration: Duration) -> Self {
+        if !matches!(self.endpoint, Endpoint::Threads | Endpoint::Heap) {
+            self.duration = duration;
+        }
+        self
+    }
+
+    /// Sets the number of samples a second of each thread. A session that runs already keeps its own.
+    #[must_use]
+    pub fn hz(mut self, hz: u32) -> Self {
+        self.hz = hz;
+        self
+    }
+
+    /// Reads the target of an HTTP request: the path, whose last part is the endpoint's name, and the
+    /// parameters `seconds` and `hz`. Go's `debug` and `gc` are accepted and ignored.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use gekkota::endpoints::{Endpoint, Question};
+    ///
+    /// let question = Question::from_target("/debug/pprof/profile?seconds=2.5&hz=200")?;
+    /// let expected = Question::new(Endpoint::Cpu).duration(Duration::from_millis(2500)).hz(200);
+    /// assert_eq!(question, expected);
+    /// let error = Question::from_target("/debug/pprof/profile?seconds=long").unwrap_err();
+    /// assert_eq!(error.status(), 400);
+    /// # Ok::<(), gekkota::endpoints::EndpointError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`EndpointError::Unknown`] and [`EndpointError::BadParameter`]. They name what is accepted.
+    pub fn from_target(target: &str) -> Result<Self, EndpointError> {
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or("");
+        let unknown = || EndpointError::Unknown {
+            name: name.to_owned(),
+            known: names(),
+        };
+        let mut question = Self::new(Endpoint::from_name(name).ok_or_else(unknown)?);
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            question = question.with_parameter(name, value)?;
+        }
+        Ok(question)
+    }
+
+    fn with_parameter(self, name: &str, value: &str) -> Result<Self, EndpointError> {
+        let refuse = |accepted: String| EndpointError::BadParameter {
+            name: name.to_owned(),
+            value: value.to_owned(),
+            accepted,
+        };
+        match name {
+            "seconds" => {
+                let seconds = value.parse::<f64>().ok();
+                let duration =
+                    seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+                let accepted = || "a number of seconds, 0 or above".to_owned();
+                Ok(self.duration(duration.ok_or_else(|| refuse(accepted()))?))
+            }
+            "hz" => {
+                let accepted = || "a whole number of samples a second, 1 or above".to_owned();
+                let hz = value.parse::<u32>().ok().filter(|hz| *hz > 0);
+                Ok(self.hz(hz.ok_or_else(|| refuse(accepted()))?))
+            }
+            "debug" | "gc" => Ok(self),
+            _ => Err(refuse(
+                "one of the parameters seconds, hz, debug and gc".to_owned(),
+            )),
+        }
+    }
+
+    /// Checks the question against the limits.
+    ///
+    /// # Errors
+    /// [`EndpointError::BadParameter`]
+    pub(super) fn check(&self) -> Result<(), EndpointError> {
+        let limits = EndpointLimits::current();
+        let refuse = |name: &str, value: String, accepted: String| {
+            Err(EndpointError::BadParameter {
+                name: name.to_owned(),
+                value,
+                accepted,
+            })
+        };
+        if self.duration > limits.max_duration {
+            let (value, max) = (
+                self.duration.as_secs_f64(),
+                limits.max_duration.as_secs_f64(),
+            );
+            return refuse("seconds", value.to_string(), format!("at most {max}"));
+        }
+        if self.hz == 0 || self.hz > limits.max_hz {
+            let accepted = format!("a number from 1 to {}", limits.max_hz);
+            return refuse("hz", self.hz.to_string(), accepted);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error_of(target: &str) -> (u16, String) {
+        let error = Question::from_target(target)
+            .and_then(|question| question.check())
+            .expect_err("a bad target");
+        (error.status(), error.to_string())
+    }
+
+    #[test]
+    fn each_endpoint_has_a_name_of_its_own() {
+        for (endpoint, name, ..) in ENDPOINTS {
+            assert_eq!(Endpoint::from_name(name), Some(*endpoint));
+            assert_eq!(endpoint.name(), *name);
+            let page = String::from_utf8(index().body).expect("UTF-8");
+            assert!(page.contains(&format!("href=\"{name}")), "{page}");
+        }
+    }
+
+    #[test]
+    fn target_gives_endpoint_and_parameters() {
+        let question = Question::from_target("http://host/x/gecko/?hz=20&seconds=0.5&debug=1");
+        let question = question.expect("a question");
+        assert_eq!(
+            question,
+            Question::new(Endpoint::Gecko)
+                .hz(20)
+                .duration(Duration::from_millis(500))
+        );
+        let heap = Question::from_target("heap?seconds=5").expect("a question");
+        assert_eq!(heap.duration, Duration::ZERO);
+    }
+
+    #[test]
+    fn bad_targets_are_refused_with_words() {
+        for (target, status, words) in [
+            ("/debug/pprof/mutex", 404, "expected one of profile, wall"),
+            ("profile?seconds=", 400, "got \"\" for \"seconds\""),
+            ("profile?seconds=-1", 400, "0 or above"),
+            ("profile?seconds=NaN", 400, "0 or above"),
+            ("profile?seconds=1e30", 400, "0 or above"),
+            ("profile?seconds=301", 400, "at most 300"),
+            ("profile?hz=0", 400, "1 or above"),
+            ("profile?hz=1001", 400, "from 1 to 1000"),
+            ("profile?second=1", 400, "parameters seconds, hz"),
+        ] {
+            let (got, text) = error_of(target);
+            assert_eq!(got, status, "{target}: {text}");
+            assert!(text.contains(words), "{target}: {text}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The session that clients of endpoints share.
+//!
+//! A client that asks for a profile uses the running session. Without one, the client starts one, and
+//! later clients share it. The last client that leaves stops it. A session that the application has
+//! started is never stopped here.
+
+use std::time::Duration;
+
+use crate::platform::monotonic_now;
+use crate::session::running::{running_generation, running_session};
+use crate::session::snapshot::{FrozenProfile, freeze};
+use crate::session::start_stop::{start_if_inactive, stop_generation};
+use crate::types::{Generation, ProfilerTime, StartError, StartParams, TimeStamp};
+use crate::util::{PsCell, PsLock};
+
+/// The clients of the running session.
+struct Clients {
+    session: Generation,
+    count: usize,
+    /// Whether a client has started the session.
+    is_theirs: bool,
+}
+
+static CLIENTS: PsCell<Option<Clients>> = PsCell::new(None);
+
+/// A client of a session. Dropping it lets the client leave.
+#[derive(Debug)]
+pub(crate) struct SessionClient {
+    session: Generation,
+    since: TimeStamp,
+}
+
+/// Lets a client use the running session. Starts one with these parameters if there is none.
+///
+/// # Errors
+/// Those of `profiler_start`.
+pub(crate) fn join_session(params: &StartParams) -> Result<SessionClient, StartError> {
+    loop {
+        let (session, is_theirs) = match running_generation() {
+            Some(running) => (running, false),
+            None => match start_if_inactive(params)? {
+                Some(started) => (started, true),
+                // Another thread has started one in the meantime.
+                None => continue,
+            },
+        };
+        let mut lock = PsLock::acquire();
+        let clients = CLIENTS.get_mut(&mut lock);
+        match clients
+            .as_mut()
+            .filter(|clients| clients.session == session)
+        {
+            Some(clients) => {
+                clients.count += 1;
+                clients.is_theirs |= is_theirs;
+            }
+            None => {
+                *clients = Some(Clients {
+                    session,
+                    count: 1,
+                    is_theirs,
+                });
+            }
+        }
+        let since = monotonic_now();
+        return Ok(SessionClient { session, since });
+    }
+}
+
+impl SessionClient {
+    /// Takes a snapshot of the session. Returns `None` if it has ended.
+    pub(crate) fn freeze(&self) -> Option<FrozenProfile> {
+        freeze(Some(self.session))
+    }
+
+    /// Returns the time at which the client joined.
+    pub(crate) fn since(&self) -> ProfilerTime {
+        ProfilerTime::from_monotonic_ns(self.since.0)
+    }
+
+    /// Returns whether the session still runs.
+    pub(crate) fn is_running(&self) -> bool {
+        running_generation() == Some(self.session)
+    }
+
+    /// Returns the interval between two samples of the session, if it still runs.
+    pub(crate) fn interval(&self) -> Option<Duration> {
+        let (_, session) = running_session().filter(|(running, _)| *running == self.session)?;
+        Some(session.settings.interval)
+    }
+}
+
+impl Drop for SessionClient {
+    fn drop(&mut self) {
+        let is_last = {
+            let mut lock = PsLock::acquire();
+            let clients = CLIENTS.get_mut(&mut lock);
+            let own = clients
+                .as_mut()
+                .filter(|clients| clients.session == self.session);
+            let is_last = own.is_some_and(|clients| {
+                clients.count -= 1;
+                clients.count == 0 && clients.is_theirs
+            });
+            if is_last {
+                *clients = None;
+            }
+            is_last
+        };
+        if is_last {
+            stop_generation(self.session);
+        }
+    }
+}

@@ -27,8 +27,9 @@ pub(crate) enum SessionEvent {
 /// The family of a process, as seen by this layer.
 pub(crate) trait Family: Send + Sync {
     /// Prepares for child processes of a session that is about to start. No thread of that session
-    /// exists yet. The caller holds the life-cycle lock.
-    fn prepare(&self);
+    /// exists yet. The caller holds the life-cycle lock. Returns what children cannot do, for the
+    /// session's log.
+    fn prepare(&self) -> Option<&'static str>;
 
     /// Learns of a change. Only passes it on to a thread.
     fn notice(&self, event: SessionEvent, lock: &PsLock);

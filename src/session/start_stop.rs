@@ -260,8 +260,9 @@ impl SessionPlan {
         let generation = session.generation;
         if session.settings.has_children
             && let Some(family) = family()
+            && let Some(problem) = family.prepare()
         {
-            family.prepare();
+            session.log.add(problem);
         }
         core_buffer().begin_session(generation, capacity_bytes);
         forget_allocation_stacks();

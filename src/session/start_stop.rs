@@ -264,7 +264,8 @@ impl SessionPlan {
         {
             session.log.add(problem);
         }
-        core_buffer().begin_session(generation, capacity_bytes);
+        let max_chunk_bytes = max_chunk_bytes_of_child(capacity_bytes).unwrap_or(usize::MAX);
+        core_buffer().begin_session_with(generation, capacity_bytes, max_chunk_bytes);
         forget_allocation_stacks();
         session.allocated_at_start = less_own_chunks(begin_allocations(features, interval_bytes));
         reset_lost_stacks();
@@ -287,6 +288,16 @@ impl SessionPlan {
         ensure_event_watcher(interval);
         Ok(StartOutcome::Started(generation))
     }
+}
+
+/// Returns the maximum size of a chunk in a child process, whose parent limits the memory of all its
+/// children. It can only destroy chunks that are not being written, so the others are to be small.
+fn max_chunk_bytes_of_child(capacity_bytes: u64) -> Option<usize> {
+    /// Number of chunks that fit into the capacity. A process writes several at the same time.
+    const CHUNKS: u64 = 1024;
+    const MIN_BYTES: u64 = 16 << 10;
+    family()?.parents_invitation()?;
+    usize::try_from((capacity_bytes / CHUNKS).max(MIN_BYTES)).ok()
 }
 
 /// See `profiler_stop`.

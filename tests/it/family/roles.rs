@@ -91,8 +91,8 @@ pub(super) fn state() -> String {
     match profiler_get_start_params() {
         None => "inactive".to_owned(),
         Some(params) => format!(
-            "{:?} {:?} {:?} paused={paused} sampling_paused={sampling_paused}",
-            params.interval, params.features, params.filters
+            "{} {:?} {:?} {:?} paused={paused} sampling_paused={sampling_paused}",
+            params.capacity_bytes, params.interval, params.features, params.filters
         ),
     }
 }

@@ -299,7 +299,19 @@ impl ChunkedBuffer {
         capacity_bytes: u64,
         area: Option<Arc<CrashArea>>,
     ) {
-        let manager = ChunkManager::new(usize::try_from(capacity_bytes).unwrap_or(usize::MAX));
+        self.begin_session_with(session, capacity_bytes, usize::MAX, area);
+    }
+
+    /// Works like [`Self::begin_session`], for chunks of at most this size.
+    pub(crate) fn begin_session_with(
+        &self,
+        session: Generation,
+        capacity_bytes: u64,
+        max_chunk_bytes: usize,
+        area: Option<Arc<CrashArea>>,
+    ) {
+        let capacity_bytes = usize::try_from(capacity_bytes).unwrap_or(usize::MAX);
+        let manager = ChunkManager::new(capacity_bytes).with_chunks_up_to(max_chunk_bytes);
         self.dropped
             .iter()
             .for_each(|count| count.store(0, Ordering::Relaxed));

@@ -13,8 +13,8 @@ use crate::family::messages::{ChildSession, GatherOrder, NumberedOrder, Order, R
 use crate::platform::{Receiver, Sender, spawn_profiler_thread, with_signals_blocked};
 use crate::session::{
     FrozenProfile, WriteOptions, clear_all_pages, ensure_started_for_parent, environment,
-    freeze_unnoticed, pause, pause_sampling, resume, resume_sampling, running_generation,
-    running_session, start, stop, stop_generation,
+    freeze_unnoticed, open_crash_file, pause, pause_sampling, resume, resume_sampling,
+    running_generation, running_session, start, stop, stop_generation,
 };
 use crate::stream::StreamOptions;
 use crate::types::{DEFAULT_NAME_CACHE_BYTES, Generation, NameOptions, ProfilerTime, StartError};
@@ -171,6 +171,10 @@ impl Executor {
                 self.control
                     .max_exit_bytes
                     .store(max_bytes, Ordering::Release);
+                if let Some(file) = open_crash_file() {
+                    let report = Report::CrashFile(file).encode();
+                    self.jobs.send(SendJob::Message(report));
+                }
                 // The process's own session stays its own.
                 if before != Some(generation) {
                     let number = generation.to_number();

@@ -241,6 +241,11 @@ impl Hub {
         for Member { state, .. } in removed {
             if let Some(ending) = state.broken {
                 let is_expected = ending == CLOSED;
+                let is_rescued = is_expected && state.takes_part() && state.last_profile.is_none();
+                if is_rescued && state.crash_file.is_some() {
+                    self.shared.begin_rescue(state);
+                    continue;
+                }
                 match state.is_child() {
                     true if is_expected && state.last_profile.is_some() => {
                         log_event("a child process has ended, and has sent its profile");

@@ -1,5 +1,6 @@
 //! What the parent's thread knows of the session and of its children, and what it answers them.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
@@ -10,14 +11,19 @@ use crate::family::jobs::{ChildSnapshot, Freeze, FrozenChild, GatherEvent, Job, 
 use crate::family::ledger::{MemoryLedger, OWN};
 use crate::family::member::{Arriving, ChildStart, Ending, MemberState, Stage, next_id};
 use crate::family::messages::{
-    ChildSession, ChunkReport, GatherOrder, Hello, Order, Report, VERSION,
+    ChildSession, ChunkReport, GatherOrder, Hello, Order, Report, VERSION, WHOLE,
 };
-use crate::platform::{Sender, SpoolFile, monotonic_now};
+use crate::platform::{
+    FileMapping, Receiver, Sender, SpoolFile, channel, monotonic_now, spawn_profiler_thread,
+    with_signals_blocked,
+};
 use crate::session::{
-    SessionEvent, exit_profile, keep_child_profile, max_exit_profile_bytes, running_session,
+    SessionEvent, exit_profile, keep_child_profile, max_exit_profile_bytes, rescue_child,
+    running_session,
 };
-use crate::state::{ChildText, PauseKind, SessionSettings, core_buffer};
+use crate::state::{ChildProfile, ChildText, PauseKind, SessionSettings, core_buffer};
 use crate::types::{ProcessId, ThreadFilter, TimeStamp};
+use crate::util::SharedProgress;
 
 /// Maximum size of a profile of a running child, in bytes: the viewer could not open a longer one.
 const MAX_PROFILE_BYTES: u64 = 1 << 30;
@@ -29,6 +35,9 @@ const MAX_FREEZES: usize = 64;
 /// below the limit.
 const BALANCE: Duration = Duration::from_millis(50);
 const CALM_BALANCE: Duration = Duration::from_millis(500);
+
+/// Time between two looks at the profiles that are being rescued.
+const RESCUE_LOOK: Duration = Duration::from_millis(20);
 
 const OUT_OF_ORDER: Ending = "a connection has ended: it sent a message out of order";
 
@@ -73,6 +82,17 @@ pub(super) struct HubState {
     ledger: MemoryLedger,
     /// When to compare the memory of all processes with the limit, if a child runs.
     balances_at: Option<Instant>,
+    /// Children that have ended, whose profiles are being rescued.
+    rescues: Vec<Rescue>,
+    rescues_at: Option<Instant>,
+}
+
+/// A child that has ended without sending its profile, which a thread of its own rescues.
+#[derive(Debug)]
+struct Rescue {
+    state: MemberState,
+    progress: SharedProgress,
+    text: Receiver<Option<FileMapping>>,
 }
 
 impl HubState {
@@ -84,6 +104,8 @@ impl HubState {
             jobs: Vec::new(),
             ledger: MemoryLedger::default(),
             balances_at: None,
+            rescues: Vec::new(),
+            rescues_at: None,
         }
     }
 
@@ -109,9 +131,11 @@ impl HubState {
                 }
                 self.session = Some(session);
                 self.ledger.clear();
+                self.rescues.clear();
             }
             SessionEvent::Stopped => {
                 self.session = None;
+                self.rescues.clear();
                 for state in states {
                     if state.takes_part() {
                         state.order(Order::Stop);
@@ -161,6 +185,20 @@ impl HubState {
             });
             state.order_with(id, Order::Freeze);
         }
+        children.extend(self.rescues.iter().filter_map(|rescue| {
+            let Stage::Child { process, name } = &rescue.state.stage else {
+                return None;
+            };
+            Some(FrozenChild {
+                member: rescue.state.id,
+                process: *process,
+                name: name.clone(),
+                snapshot: ChildSnapshot::Taken {
+                    started_at: at,
+                    taken_at: at,
+                },
+            })
+        }));
         if self.freezes.len() >= MAX_FREEZES {
             self.freezes.remove(0);
         }
@@ -205,7 +243,11 @@ impl HubState {
             .iter_mut()
             .flat_map(|freeze| &mut freeze.children)
         {
-            if child.member == member && !matches!(child.snapshot, ChildSnapshot::Exited(_)) {
+            let has_profile = matches!(
+                child.snapshot,
+                ChildSnapshot::Exited(_) | ChildSnapshot::Rescued(_)
+            );
+            if child.member == member && !has_profile {
                 child.snapshot = ChildSnapshot::Missing(ENDED.to_owned());
             }
         }
@@ -223,11 +265,12 @@ impl HubState {
     /// Returns when [`Self::tick`] has work to do.
     pub(super) fn next_tick(&self) -> Option<Instant> {
         let jobs = self.jobs.iter().filter_map(Job::next_tick);
-        jobs.chain(self.balances_at).min()
+        jobs.chain(self.balances_at).chain(self.rescues_at).min()
     }
 
     /// Asks for progress, gives up children that make none, and limits the memory of all processes.
     pub(super) fn tick(&mut self, now: Instant, states: States<'_, '_>) {
+        self.look_at_rescues(now);
         let mut orders = self.balance(now);
         for job in &mut self.jobs {
             orders.extend(job.tick(now).into_iter().map(|tick| match tick {
@@ -249,6 +292,62 @@ impl HubState {
             (true, Some(_)) => {}
         }
         self.remove_finished_jobs();
+    }
+
+    /// Begins to rescue the profile of a child that has ended without sending it.
+    pub(super) fn begin_rescue(&mut self, mut state: MemberState) {
+        let (file, max_bytes) = (state.crash_file.take(), max_exit_profile_bytes());
+        let (Some(file), Some(max_bytes)) = (file, max_bytes) else {
+            return self.forget(state.id);
+        };
+        self.ledger.remove(state.id);
+        let progress = SharedProgress::new();
+        let (send, text) = channel();
+        let body = {
+            let progress = progress.clone();
+            move || {
+                let rescue = AssertUnwindSafe(|| rescue_child(&file, max_bytes, &progress).ok());
+                send.send(catch_unwind(rescue).unwrap_or(None));
+            }
+        };
+        if with_signals_blocked(|| spawn_profiler_thread(c"ProfilerRescue", body)).is_err() {
+            return self.forget(state.id);
+        }
+        self.rescues.push(Rescue {
+            state,
+            progress,
+            text,
+        });
+        self.rescues_at = Some(Instant::now());
+    }
+
+    /// Keeps the profiles that were rescued.
+    fn look_at_rescues(&mut self, now: Instant) {
+        if self.rescues_at.is_none_or(|at| now < at) {
+            return;
+        }
+        let mut running = Vec::new();
+        for mut rescue in std::mem::take(&mut self.rescues) {
+            let Some(text) = rescue.text.receive_within(Duration::ZERO) else {
+                let done = (rescue.progress.proportion() * f64::from(WHOLE)) as u32;
+                for job in &mut self.jobs {
+                    job.note_progress(rescue.state.id, done, rescue.progress.last_location());
+                }
+                running.push(rescue);
+                continue;
+            };
+            match text {
+                Some(text) => {
+                    log_event("the profile of a child process that was killed was rescued");
+                    let text = Some(ChildText::File(text));
+                    self.keep_exit(&mut rescue.state, text, ChildSnapshot::Rescued);
+                }
+                None => log_event("a child process was killed, and nothing could be rescued"),
+            }
+            self.forget(rescue.state.id);
+        }
+        self.rescues_at = (!running.is_empty()).then(|| now + RESCUE_LOOK);
+        self.rescues = running;
     }
 
     /// If it is time, compares the memory of all processes with the limit. Returns the orders by which
@@ -349,6 +448,11 @@ impl HubState {
             | Report::ExitData(_)
             | Report::ExitEnds
             | Report::ExitFailed { .. } => self.receive_exit(state, report)?,
+            Report::CrashFile(file) => {
+                if let Stage::Child { process, .. } = state.stage {
+                    state.crash_file = file.open_of(process).ok();
+                }
+            }
             Report::Chunks { id, chunks } => {
                 check(state.has_order(id))?;
                 self.ledger.note(state.id, &chunks);
@@ -531,7 +635,10 @@ impl HubState {
             Report::ExitEnds => match std::mem::replace(&mut state.exit, Arriving::None) {
                 Arriving::None => return Err(OUT_OF_ORDER),
                 Arriving::Dropped => {}
-                Arriving::Spooled(file) => self.keep_exit(state, file),
+                Arriving::Spooled(file) => {
+                    let text = file.into_mapping().ok().map(ChildText::File);
+                    self.keep_exit(state, text, ChildSnapshot::Exited);
+                }
             },
             Report::ExitFailed { .. } => {
                 state.exit = Arriving::None;
@@ -542,13 +649,17 @@ impl HubState {
         Ok(())
     }
 
-    fn keep_exit(&mut self, state: &mut MemberState, file: SpoolFile) {
-        let text = file.into_mapping().map(ChildText::File);
-        let Some(Ok(profile)) = text.ok().map(exit_profile) else {
+    fn keep_exit(
+        &mut self,
+        state: &mut MemberState,
+        text: Option<ChildText>,
+        snapshot: fn(ChildProfile) -> ChildSnapshot,
+    ) {
+        let Some(Ok(profile)) = text.map(exit_profile) else {
             return log_event("cannot keep the profile of a child process: it cannot be read");
         };
         state.last_profile = Some((monotonic_now(), profile.clone()));
-        let snapshot = ChildSnapshot::Exited(profile.clone());
+        let snapshot = snapshot(profile.clone());
         for child in self
             .freezes
             .iter_mut()

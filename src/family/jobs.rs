@@ -21,6 +21,8 @@ pub(super) enum ChildSnapshot {
     Missing(String),
     /// The child has ended, and has sent this profile.
     Exited(ChildProfile),
+    /// The child was killed, and this profile was rescued.
+    Rescued(ChildProfile),
 }
 
 /// A child of which a snapshot was asked.
@@ -79,6 +81,10 @@ struct JobChild {
     tick_at: Instant,
 }
 
+/// Where the profile of a child that has ended comes from.
+const SENT: &str = "has ended, and sent its profile before";
+const RESCUED: &str = "was killed, and its profile was rescued";
+
 /// One gathering.
 #[derive(Debug)]
 pub(super) struct Job {
@@ -134,7 +140,8 @@ impl Job {
         // What is already known of children that have ended or failed.
         for at in 0..job.children.len() {
             match job.children[at].frozen.snapshot.clone() {
-                ChildSnapshot::Exited(profile) => job.deliver_profile(at, profile),
+                ChildSnapshot::Exited(profile) => job.deliver_profile(at, profile, SENT),
+                ChildSnapshot::Rescued(profile) => job.deliver_profile(at, profile, RESCUED),
                 ChildSnapshot::Missing(reason) => job.give_up(at, &reason),
                 ChildSnapshot::Asked | ChildSnapshot::Taken { .. } => {}
             }
@@ -176,7 +183,8 @@ impl Job {
         self.children[at].has_changed = true;
         match snapshot {
             ChildSnapshot::Missing(reason) => self.give_up(at, reason),
-            ChildSnapshot::Exited(profile) => self.deliver_profile(at, profile.clone()),
+            ChildSnapshot::Exited(profile) => self.deliver_profile(at, profile.clone(), SENT),
+            ChildSnapshot::Rescued(profile) => self.deliver_profile(at, profile.clone(), RESCUED),
             ChildSnapshot::Asked | ChildSnapshot::Taken { .. } => {}
         }
         self.settle_times();
@@ -243,10 +251,10 @@ impl Job {
         }
     }
 
-    fn deliver_profile(&mut self, at: usize, profile: ChildProfile) {
+    fn deliver_profile(&mut self, at: usize, profile: ChildProfile, how: &str) {
         let of = self.children[at].frozen.describe();
         self.children[at].is_pending = false;
-        self.log(format!("{of}: has ended, and sent its profile before"));
+        self.log(format!("{of}: {how}"));
         self.send(GatherEvent::Profile(profile));
         self.note_proportion();
     }

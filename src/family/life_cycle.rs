@@ -25,8 +25,8 @@ use crate::util::{PsLock, is_any_lock_held_on_current_thread};
 struct OwnFamily;
 
 impl Family for OwnFamily {
-    fn prepare(&self) {
-        listen();
+    fn prepare(&self) -> Option<&'static str> {
+        listen()
     }
 
     fn notice(&self, event: SessionEvent, lock: &PsLock) {

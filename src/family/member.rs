@@ -7,7 +7,7 @@ use std::time::Instant;
 use crate::family::frames::FrameDecoder;
 use crate::family::messages::{NumberedOrder, Order, report_limits};
 use crate::family::outbox::Outbox;
-use crate::platform::{Socket, SpoolFile};
+use crate::platform::{SharedFile, Socket, SpoolFile};
 use crate::state::ChildProfile;
 use crate::types::TimeStamp;
 
@@ -75,6 +75,8 @@ pub(super) struct MemberState {
     pub(super) exit: Arriving,
     /// The child's last profile, and when the session got it.
     pub(super) last_profile: Option<(TimeStamp, ChildProfile)>,
+    /// The file from which the profile is rescued if the child is killed.
+    pub(super) crash_file: Option<SharedFile>,
 }
 
 impl MemberState {
@@ -90,6 +92,7 @@ impl MemberState {
             profiles: Vec::new(),
             exit: Arriving::None,
             last_profile: None,
+            crash_file: None,
         }
     }
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::buffer::{ChunkMetadata, Update};
 use crate::family::fields::{Fields, MessageError};
 use crate::family::frames::{Frame, frame};
-use crate::platform::ProcessStart;
+use crate::platform::{FileDescriptor, ProcessStart};
 use crate::state::SessionSettings;
 use crate::types::{Features, StartParams, Symbolicate, TimeStamp};
 
@@ -391,6 +391,8 @@ pub(crate) enum Report<'a> {
         id: u64,
         chunks: ChunkReport,
     },
+    /// The open file from which the parent can rescue the profile if the child is killed.
+    CrashFile(FileDescriptor),
 }
 
 const HELLO: u8 = 64;
@@ -407,13 +409,14 @@ const EXIT_ENDS: u8 = 74;
 const EXIT_FAILED: u8 = 75;
 const CHUNKS: u8 = 76;
 const NAMED: u8 = 77;
+const CRASH_FILE: u8 = 78;
 
 /// Returns the maximum length of a report's frame.
 pub(crate) fn report_limits(kind: u8) -> Option<usize> {
     match kind {
         PROFILE_DATA => Some(size_of::<u64>() + MAX_DATA_BYTES),
         EXIT_DATA => Some(MAX_DATA_BYTES),
-        HELLO..=NAMED => Some(MAX_MESSAGE_BYTES),
+        HELLO..=CRASH_FILE => Some(MAX_MESSAGE_BYTES),
         _ => None,
     }
 }
@@ -447,6 +450,11 @@ impl Report<'_> {
             Self::Named { name, process_type } => {
                 let (name, process_type) = (shortened(name), shortened(process_type));
                 (NAMED, json!({ "name": name, "type": process_type }))
+            }
+            Self::CrashFile(file) => {
+                let (number, device, inode) = (file.number, file.device, file.inode);
+                let fields = json!({ "number": number, "device": device, "inode": inode });
+                (CRASH_FILE, fields)
             }
             Self::Done { id, failure } => {
                 let failure = failure.as_deref().map(shortened);
@@ -563,6 +571,11 @@ impl<'a> Report<'a> {
                 };
                 Self::Chunks { id: id()?, chunks }
             }
+            CRASH_FILE => Self::CrashFile(FileDescriptor {
+                number: fields.process("number")?,
+                device: fields.number("device")?,
+                inode: fields.number("inode")?,
+            }),
             _ => return Err(MessageError::Content),
         })
     }
@@ -642,6 +655,11 @@ mod tests {
             Report::ExitEnds,
             Report::ExitFailed { reason: text },
             Report::Chunks { id, chunks },
+            Report::CrashFile(FileDescriptor {
+                number: 9,
+                device: u64::MAX,
+                inode: 1,
+            }),
         ] {
             assert_round_trips(&report);
         }

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::family::hub::{Hub, HubCommand, HubCounts};
-use crate::family::hub_state::log_event;
 use crate::family::invitation::{Invitation, token_of};
 use crate::family::mailbox::Mailbox;
 use crate::family::messages::VERSION;
@@ -57,22 +56,27 @@ pub(super) fn give_to_hub(command: HubCommand, lock: &PsLock) -> bool {
 }
 
 /// Begins to listen for children, unless the process does. Called before a session's threads exist,
-/// because it may set a variable for child processes.
-pub(super) fn listen() {
+/// because it may set a variable for child processes. Returns what children cannot do.
+pub(super) fn listen() -> Option<&'static str> {
     if with_hub(&PsLock::acquire(), |_| ()).is_some() {
-        return;
+        return None;
     }
     match begin() {
-        Ok(hub) => {
+        Ok((hub, is_variable_set)) => {
             let stale = HUB.get_mut(&mut PsLock::acquire()).replace(hub);
             // Leaked: it belongs to the parent process, and its thread does not exist here.
             std::mem::forget(stale);
+            (!is_variable_set).then_some(
+                "only children with the variables of profiler_command can join: the process had \
+                 other threads, so it has not changed its environment",
+            )
         }
-        Err(_) => log_event("child processes cannot join: the system refused a folder or a socket"),
+        Err(_) => Some("child processes cannot join: the system refused a folder or a socket"),
     }
 }
 
-fn begin() -> std::io::Result<RunningHub> {
+/// Returns the hub, and whether the variable for child processes is set.
+fn begin() -> std::io::Result<(RunningHub, bool)> {
     let folder = PrivateFolder::create()?;
     let process = current_process_id();
     let invitation = Invitation {
@@ -82,7 +86,7 @@ fn begin() -> std::io::Result<RunningHub> {
         socket: folder.socket(),
     };
     keep_own_invitation();
-    set_variable_if_only_thread(FAMILY_VARIABLE, &invitation.to_value());
+    let is_variable_set = set_variable_if_only_thread(FAMILY_VARIABLE, &invitation.to_value());
     let counts = Arc::new(HubCounts::default());
     let (commands, receive) = channel();
     let (is_listening, listens) = channel();
@@ -104,14 +108,15 @@ fn begin() -> std::io::Result<RunningHub> {
         folder.remove();
         return Err(std::io::ErrorKind::AddrNotAvailable.into());
     }
-    Ok(RunningHub {
+    let hub = RunningHub {
         process,
         commands,
         thread,
         folder,
         invitation,
         counts,
-    })
+    };
+    Ok((hub, is_variable_set))
 }
 
 fn run_hub(

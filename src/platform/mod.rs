@@ -87,7 +87,8 @@ pub(crate) use inherited_file::{PassedFile, take_passed_file};
 pub(crate) use loader_calls::WatchedThread;
 pub(crate) use memory::{
     CodeBytes, FileMapping, LazyRegion, MemoryPiece, heavy_barrier, is_memory_available,
-    map_new_file, read_guarded, read_guarded_in_handler, read_own_memory, read_through_pipe,
+    map_memory_file, map_new_file, read_guarded, read_guarded_in_handler, read_own_memory,
+    read_through_pipe,
 };
 pub(crate) use modules::{
     LoaderForkGuard, ModuleChanges, ModuleImage, hold_loader_for_fork, is_in_executable,
@@ -107,7 +108,7 @@ pub(crate) use process_end::{
 };
 pub(crate) use procfs::{BlockedAt, process_start_ticks};
 pub(crate) use sandbox::check_sandbox;
-pub(crate) use shared_file::SharedFile;
+pub(crate) use shared_file::{FileDescriptor, SharedFile};
 pub(crate) use signal::{
     ArrivalInHandler, ControlPipe, ControlRequest, ControlSignal, HandlerCheck, Sent, SignalSource,
     SignalTicket, ThreadTimer, check_control_signals, ensure_handler, has_foreign_handler,

@@ -36,6 +36,34 @@ impl FileIdentity {
     }
 }
 
+/// An open file of a process, for another process of the same user.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FileDescriptor {
+    pub(crate) number: i32,
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+}
+
+impl FileDescriptor {
+    /// Opens the file of that process for reading, if the descriptor still refers to it.
+    ///
+    /// # Errors
+    /// `NotFound` if it does not, or `InvalidInput` if it is not a regular file; otherwise the error of
+    /// the operating system.
+    pub(crate) fn open_of(self, process: i32) -> io::Result<SharedFile> {
+        let path = format!("/proc/{process}/fd/{}", self.number);
+        let file = SharedFile::open_regular(Path::new(&path))?;
+        let identity = FileIdentity {
+            device: self.device,
+            inode: self.inode,
+        };
+        match file.identity == identity {
+            true => Ok(file),
+            false => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+}
+
 /// A file that is used and closed only while its descriptor refers to it. What was read counts only
 /// if the descriptor still refers to it afterwards.
 ///
@@ -154,6 +182,20 @@ impl SharedFile {
     /// `Other` if the application has closed the descriptor.
     pub(super) fn get(&self) -> io::Result<&File> {
         self.checked().map(|(file, _)| file)
+    }
+
+    /// Returns the descriptor, by which another process can open the file.
+    ///
+    /// # Errors
+    /// `Other` if the application has closed the descriptor.
+    pub(crate) fn descriptor(&self) -> io::Result<FileDescriptor> {
+        let number = self.get()?.as_raw_fd();
+        let FileIdentity { device, inode } = self.identity;
+        Ok(FileDescriptor {
+            number,
+            device,
+            inode,
+        })
     }
 
     /// Returns the file's status.

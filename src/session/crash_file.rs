@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use crate::buffer::{AreaError, AreaHead, AreaOwner, CrashArea};
 use crate::platform::{
-    SharedFile, TemporaryFile, current_process_id, follow_links, map_new_file, process_start_ticks,
+    FileDescriptor, SharedFile, TemporaryFile, current_process_id, follow_links, map_memory_file,
+    map_new_file, process_start_ticks,
 };
 use crate::session::notices;
 use crate::session::save::expand_path;
@@ -22,7 +23,7 @@ use crate::state::{
 };
 use crate::types::{ProcessId, TimeStamp};
 use crate::unwind::registered_code;
-use crate::util::{Guard, PsCell, PsLock};
+use crate::util::{Guard, PsCell, PsLock, SharedMemory};
 
 /// Maximum number of files of ended processes that are kept for one path. The oldest are removed.
 const MAX_KEPT: usize = 8;
@@ -32,7 +33,8 @@ const MAX_FILES: usize = 10_000;
 /// The file of the running session.
 struct OpenFile {
     file: TemporaryFile,
-    path: PathBuf,
+    /// `None` for a file in memory.
+    path: Option<PathBuf>,
     process: ProcessId,
 }
 
@@ -45,6 +47,9 @@ static OPEN: PsCell<Option<OpenFile>> = PsCell::new(None);
 /// `types` are the types of markers that exist already. The caller holds the life-cycle lock.
 pub(super) fn begin(session: &mut Session, types: &[Fact]) {
     let Some(asked) = session.settings.crash_file.clone() else {
+        if session.settings.has_parent {
+            begin_in_memory(session, types);
+        }
         return;
     };
     match open(session, &expand_path(&asked), types) {
@@ -58,6 +63,29 @@ pub(super) fn begin(session: &mut Session, types: &[Fact]) {
             session.log.add("the crash file could not be created");
         }
     }
+}
+
+/// Begins a crash file in memory, which the parent process reads if this process is killed. Without
+/// memory for it, the session runs as well.
+fn begin_in_memory(session: &mut Session, types: &[Fact]) {
+    let capacity_bytes = session.settings.capacity_bytes;
+    let begun = CrashArea::file_bytes(capacity_bytes).and_then(|bytes| {
+        let file = TemporaryFile::create_in_memory()
+            .and_then(TemporaryFile::above_standard_streams)
+            .ok()?;
+        let memory = map_memory_file(&file, bytes).ok()?;
+        let facts = describe(session, types, memory)?;
+        Some((file, facts))
+    });
+    let Some((file, facts)) = begun else {
+        session
+            .log
+            .add("the memory that the parent process reads could not be created");
+        return;
+    };
+    keep_open(file, None);
+    session.crash_facts = Some(Arc::clone(&facts));
+    set_current_facts(Some(facts));
 }
 
 fn cannot(path: &Path, got: &dyn std::fmt::Display, expected: &str) -> String {
@@ -81,12 +109,22 @@ fn open(session: &Session, path: &Path, types: &[Fact]) -> Result<Arc<CrashFacts
         .and_then(TemporaryFile::above_standard_streams)
         .map_err(failed)?;
     let memory = map_new_file(&file, bytes).map_err(failed)?;
+    let facts = describe(session, types, memory).ok_or_else(too_large)?;
+    let published = publish(&mut file, &free).map_err(failed)?;
+    keep_open(file, Some(published));
+    Ok(facts)
+}
+
+/// Begins a file, whose memory is zeroed, and describes the session in it. Returns `None` without
+/// memory.
+fn describe(session: &Session, types: &[Fact], memory: SharedMemory) -> Option<Arc<CrashFacts>> {
+    let capacity_bytes = session.settings.capacity_bytes;
     let owner = AreaOwner {
         process: current_process_id().to_number().unsigned_abs().into(),
         ticks: process_start_ticks(current_process_id()).unwrap_or(0),
     };
     let area = CrashArea::begin(memory, capacity_bytes, session.generation, owner);
-    let facts = Arc::new(CrashFacts::new(area.ok_or_else(too_large)?));
+    let facts = Arc::new(CrashFacts::new(area?));
     facts.add_all(&describe_session(session));
     {
         let lock = PsLock::acquire();
@@ -103,15 +141,25 @@ fn open(session: &Session, path: &Path, types: &[Fact]) -> Result<Arc<CrashFacts
     facts.add_all(types);
     facts.add_application_counters();
     registered_code().for_each(&mut |code| facts.add_code(code));
-    let published = publish(&mut file, &free).map_err(failed)?;
+    Some(facts)
+}
+
+fn keep_open(file: TemporaryFile, path: Option<PathBuf>) {
     let opened = OpenFile {
         file,
-        path: published,
+        path,
         process: current_process_id(),
     };
     let before = OPEN.get_mut(&mut PsLock::acquire()).replace(opened);
     drop(before);
-    Ok(facts)
+}
+
+/// Returns the descriptor of the running session's crash file, for the parent process.
+pub(crate) fn open_crash_file() -> Option<FileDescriptor> {
+    let lock = PsLock::acquire();
+    let open = OPEN.get(&lock).as_ref()?;
+    let is_own = open.process == current_process_id();
+    is_own.then(|| open.file.as_file().descriptor().ok())?
 }
 
 /// Gives the file its name. Another process may have taken it in the meantime: then the name gets the
@@ -140,9 +188,10 @@ pub(super) fn remove() {
         .get_mut(&mut PsLock::acquire())
         .take_if(|open| open.process == process);
     if let Some(open) = open
-        && open.file.is_at(&open.path)
+        && let Some(path) = open.path
+        && open.file.is_at(&path)
     {
-        let _ = fs::remove_file(&open.path);
+        let _ = fs::remove_file(&path);
     }
 }
 

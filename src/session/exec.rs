@@ -7,15 +7,14 @@
 use std::io;
 use std::process::Command;
 
-use crate::platform::{PassedFile, SpoolFile, current_process_id, take_passed_file};
+use crate::platform::{PassedFile, current_process_id, take_passed_file};
 use crate::session::env::{env_vars_for_next_image, environment};
-use crate::session::exit_profile::MAX_BYTES;
 use crate::session::notices;
 use crate::session::pause::{pause_sampling, resume_sampling};
 use crate::session::process::{keep_exit_profile, max_exit_profile_bytes};
 use crate::session::running::running_generation;
 use crate::session::snapshot::freeze;
-use crate::session::write_options::default_options;
+use crate::session::spooled::spool_profile;
 use crate::state::ChildText;
 use crate::types::Generation;
 use crate::util::{PsCell, PsLock};
@@ -53,19 +52,11 @@ pub(crate) fn prepare_exec(command: &mut Command) -> io::Result<Option<ExecHando
 
 /// Writes the profile to a file that the next image inherits.
 fn pass_profile(session: Generation, command: &mut Command) -> io::Result<Option<PassedFile>> {
-    let (Some(max_bytes), Some(mut profile)) = (max_exit_profile_bytes(), freeze(Some(session)))
-    else {
+    let (Some(max_bytes), Some(profile)) = (max_exit_profile_bytes(), freeze(Some(session))) else {
         return Ok(None);
     };
-    profile = profile.before_exec();
-    let spool = loop {
-        let mut spool = SpoolFile::create()?;
-        profile.write(&default_options(), &mut spool)?;
-        // The next image keeps no more than this.
-        if spool.bytes() < max_bytes.min(MAX_BYTES) || !profile.leave_out_older_half() {
-            break spool;
-        }
-    };
+    // The next image keeps no more than this.
+    let spool = spool_profile(profile.before_exec(), max_bytes, None)?;
     let file = PassedFile::new(&spool)?;
     let process = current_process_id().to_number();
     command.env(VARIABLE, format!("{process}:{}", file.to_text()?));

@@ -14,6 +14,10 @@ use crate::util::PsLock;
 /// profiler's variables, because no user is to set it.
 pub(crate) const FAMILY_VARIABLE: &str = "GEKKOTA_FAMILY";
 
+/// The capacity of the parent's session, in bytes: [`FAMILY_VARIABLE`]'s process has set it, because
+/// the variable for entries has other limits.
+pub(crate) const CAPACITY_VARIABLE: &str = "GEKKOTA_FAMILY_CAPACITY";
+
 /// A change that child processes follow.
 #[derive(Clone, Debug)]
 pub(crate) enum SessionEvent {
@@ -27,8 +31,9 @@ pub(crate) enum SessionEvent {
 /// The family of a process, as seen by this layer.
 pub(crate) trait Family: Send + Sync {
     /// Prepares for child processes of a session that is about to start. No thread of that session
-    /// exists yet. The caller holds the life-cycle lock.
-    fn prepare(&self);
+    /// exists yet. The caller holds the life-cycle lock. Returns what children cannot do, for the
+    /// session's log.
+    fn prepare(&self) -> Option<&'static str>;
 
     /// Learns of a change. Only passes it on to a thread.
     fn notice(&self, event: SessionEvent, lock: &PsLock);

@@ -63,6 +63,7 @@ mod save;
 mod shutdown_file;
 mod signals;
 mod snapshot;
+mod spooled;
 mod stacks;
 mod start_stop;
 mod status;
@@ -74,6 +75,7 @@ pub(crate) use asked::{SessionClient, join_session};
 pub(crate) use callbacks::{
     add_state_change_callback, callback_after_sampling, remove_state_change_callback,
 };
+pub(crate) use crash_file::open_crash_file;
 pub(crate) use early_start::start_early;
 pub(crate) use ends::{save_at_exit, watch_ends_for_parent};
 pub(crate) use env::{
@@ -85,7 +87,7 @@ pub(crate) use event_loops::{
 pub(crate) use exec::{ExecHandover, prepare_exec};
 pub(crate) use exit_profile::child_profile;
 pub(crate) use family_events::{FAMILY_VARIABLE, Family, SessionEvent, set_family};
-pub(crate) use family_slot::{FreezeChildren, set_freeze_children};
+pub(crate) use family_slot::set_freeze_children;
 pub(crate) use fork::ensure_fork_handlers;
 pub(crate) use hand_over::set_hand_over;
 pub(crate) use life_cycle::{
@@ -101,7 +103,7 @@ pub(crate) use process::{
     unregister_page,
 };
 pub(crate) use read_profile::ReadProfile;
-pub(crate) use rescue::rescue;
+pub(crate) use rescue::{rescue, rescue_child};
 pub(crate) use running::{running_generation, running_session};
 pub(crate) use signals::control_by_signals;
 pub(crate) use snapshot::{FrozenProfile, freeze, freeze_for_heap, freeze_unnoticed};

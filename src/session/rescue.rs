@@ -3,7 +3,7 @@
 //! The file is untrusted: any bytes give a profile or an error.
 
 use std::borrow::Cow;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +11,15 @@ use std::time::Duration;
 use crate::buffer::{AreaError, AreaHead, BufferSnapshot, BufferStatistics, FoundChunks};
 use crate::counters::{CounterDescription, CounterKind, KnownCounter};
 use crate::markers::DescribedType;
-use crate::platform::{ModuleImage, ProcessStart, SharedFile, list_modules, to_path_bytes};
+use crate::platform::{
+    FileMapping, ModuleImage, ProcessStart, SharedFile, list_modules, to_path_bytes,
+};
 use crate::session::crash_file::{is_running, latest, read_head};
 use crate::session::snapshot::FrozenProfile;
-use crate::session::write_options::default_options;
+use crate::session::spooled::spool_profile;
 use crate::state::{
-    CategoryFact, CounterFact, Fact, KeyedFacts, ModuleFact, OpenPauses, OwnerWord, PageFact,
-    ProcessFact, ScriptFact, Session, SessionFact, SessionSettings, ThreadFact, TypeFact,
+    CategoryFact, CorePs, CounterFact, Fact, KeyedFacts, ModuleFact, OpenPauses, OwnerWord,
+    PageFact, ProcessFact, ScriptFact, Session, SessionFact, SessionSettings, ThreadFact, TypeFact,
 };
 use crate::stream::{PastProcess, PastScript, ProfileSource, last_entry_ns};
 use crate::threads::{OffThreadRef, ThreadRegistrationInfo};
@@ -27,7 +29,7 @@ use crate::types::{
     all_categories, is_known_color,
 };
 use crate::unwind::{ModuleTable, NamedCode};
-use crate::util::{NumberMap, PsCell, PsLock};
+use crate::util::{NumberMap, PsCell, PsLock, SharedProgress};
 
 /// Maximum number of different categories of other processes that this one can show. Their texts are
 /// never freed, because the categories of this process are not, either.
@@ -53,12 +55,16 @@ pub(crate) fn rescue(path: &Path) -> Result<FrozenProfile, RescueError> {
     };
     let opened = SharedFile::open_regular(path);
     let file = opened.map_err(|error| failed(AreaError::Io(error)))?;
-    let head = read_head(&file).map_err(failed)?;
+    rescue_file(&file).map_err(failed)
+}
+
+fn rescue_file(file: &SharedFile) -> Result<FrozenProfile, AreaError> {
+    let head = read_head(file)?;
     let read = |target: &mut [u8], position| file.read_at(target, position);
     // Before the chunks: what the newest entries refer to is in the facts then, unless the process
     // still runs.
-    let chunks = head.read_chunks(&read).map_err(failed)?;
-    let facts = head.read_facts(&read).map_err(failed)?;
+    let chunks = head.read_chunks(&read)?;
+    let facts = head.read_facts(&read)?;
     let is_alive = is_running(head.owner());
     let rescued = Rescued {
         head: &head,
@@ -66,15 +72,23 @@ pub(crate) fn rescue(path: &Path) -> Result<FrozenProfile, RescueError> {
         facts: Sorted::of(&KeyedFacts::of(&facts)),
         is_alive,
     };
-    let source = rescued.source(chunks).map_err(failed)?;
-    Ok(FrozenProfile::of_source(source))
+    rescued.source(chunks).map(FrozenProfile::of_source)
 }
 
-/// Writes the profile of a crash file as Gecko's JSON: for a parent that has found the file of a child.
-#[expect(dead_code, reason = "the family's parent calls it")]
-pub(crate) fn write_rescued(path: &Path, out: &mut dyn Write) -> io::Result<()> {
-    let rescued = rescue(path).map_err(io::Error::other)?;
-    rescued.write_once(&default_options(), out)
+/// Returns the profile of a child process that was killed, from its crash file, as Gecko's JSON with
+/// times on the clock of this process. Leaves out its older part if it is longer than `max_bytes`.
+///
+/// # Errors
+/// The error of the file that the JSON is written to, or of a crash file that has nothing to rescue.
+pub(crate) fn rescue_child(
+    file: &SharedFile,
+    max_bytes: u64,
+    progress: &SharedProgress,
+) -> io::Result<FileMapping> {
+    let rescued = rescue_file(file);
+    let profile = rescued.map_err(|error| io::Error::other(error.to_string()))?;
+    let profile = profile.at_shutdown().on_clock_of(CorePs::process_start());
+    spool_profile(profile, max_bytes, Some(progress))?.into_mapping()
 }
 
 /// The facts by their kinds.
@@ -301,6 +315,7 @@ fn session_settings(fact: &SessionFact) -> SessionSettings {
         active_tab_id: fact.active_tab_id,
         records_overheads: fact.records_overheads,
         has_children: false,
+        has_parent: false,
         crash_file: None,
     }
 }

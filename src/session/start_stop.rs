@@ -105,6 +105,7 @@ fn session_settings(params: &StartParams) -> Result<SessionSettings, StartError>
         active_tab_id: params.active_tab_id,
         records_overheads: params.record_overheads || environment::records_overheads(),
         has_children: params.children || environment::wants_children(),
+        has_parent: family().is_some_and(|family| family.parents_invitation().is_some()),
         crash_file: params.crash_file.clone().or_else(environment::crash_file),
     })
 }
@@ -265,15 +266,17 @@ impl SessionPlan {
         let generation = session.generation;
         if session.settings.has_children
             && let Some(family) = family()
+            && let Some(problem) = family.prepare()
         {
-            family.prepare();
+            session.log.add(problem);
         }
         crash_file::begin(&mut session, types);
         let area = session
             .crash_facts
             .as_ref()
             .map(|facts| Arc::clone(facts.area()));
-        core_buffer().begin_session(generation, capacity_bytes, area);
+        let max_chunk_bytes = max_chunk_bytes_of_child(capacity_bytes).unwrap_or(usize::MAX);
+        core_buffer().begin_session_with(generation, capacity_bytes, max_chunk_bytes, area);
         forget_allocation_stacks();
         session.allocated_at_start = less_own_chunks(begin_allocations(features, interval_bytes));
         reset_lost_stacks();
@@ -297,6 +300,16 @@ impl SessionPlan {
         ensure_event_watcher(interval);
         Ok(StartOutcome::Started(generation))
     }
+}
+
+/// Returns the maximum size of a chunk in a child process, whose parent limits the memory of all its
+/// children. It can only destroy chunks that are not being written, so the others are to be small.
+fn max_chunk_bytes_of_child(capacity_bytes: u64) -> Option<usize> {
+    /// Number of chunks that fit into the capacity. A process writes several at the same time.
+    const CHUNKS: u64 = 1024;
+    const MIN_BYTES: u64 = 16 << 10;
+    family()?.parents_invitation()?;
+    usize::try_from((capacity_bytes / CHUNKS).max(MIN_BYTES)).ok()
 }
 
 /// See `profiler_stop`.

@@ -44,6 +44,9 @@ pub(crate) struct SessionSettings {
     pub(crate) records_overheads: bool,
     /// Whether child processes take part.
     pub(crate) has_children: bool,
+    /// Whether the session may be part of that of a parent process, which then reads the chunks if this
+    /// process is killed.
+    pub(crate) has_parent: bool,
     /// The crash file that was asked for, as it was given.
     pub(crate) crash_file: Option<PathBuf>,
 }
@@ -71,6 +74,7 @@ impl SessionSettings {
             active_tab_id: 0,
             records_overheads: false,
             has_children: false,
+            has_parent: false,
             crash_file: None,
         }
     }

@@ -63,6 +63,7 @@ const MIN_CHUNKS: usize = 4;
 #[derive(Debug)]
 pub(crate) struct ChunkManager {
     max_bytes: usize,
+    max_chunk_bytes: usize,
     released: VecDeque<Arc<Chunk>>,
     released_bytes: usize,
     unreleased_bytes: usize,
@@ -77,6 +78,7 @@ impl ChunkManager {
     pub(crate) fn new(max_bytes: usize) -> Self {
         Self {
             max_bytes,
+            max_chunk_bytes: MAX_CHUNK_BYTES,
             released: VecDeque::new(),
             released_bytes: 0,
             unreleased_bytes: 0,
@@ -85,6 +87,12 @@ impl ChunkManager {
             newly_released: Vec::new(),
             has_changed: false,
         }
+    }
+
+    /// Limits the size of a chunk further.
+    pub(crate) fn with_chunks_up_to(mut self, max_chunk_bytes: usize) -> Self {
+        self.max_chunk_bytes = self.max_chunk_bytes.min(max_chunk_bytes);
+        self
     }
 
     /// Discards the oldest released chunk and returns it.
@@ -119,7 +127,7 @@ impl ChunkManager {
 
     /// Returns the size of the largest chunk, in bytes; it bounds the size of an entry.
     pub(crate) fn largest_chunk_bytes(&self) -> usize {
-        (self.max_bytes / MIN_CHUNKS).min(MAX_CHUNK_BYTES)
+        (self.max_bytes / MIN_CHUNKS).min(self.max_chunk_bytes)
     }
 
     /// Reserves memory for a chunk of `bytes`, discarding old chunks if needed. If granted, the

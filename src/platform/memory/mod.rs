@@ -17,4 +17,4 @@ pub(crate) use guarded_memory::{
 };
 pub(crate) use mapping::{LazyRegion, is_memory_available};
 pub(crate) use memory_pipe::MemoryPiece;
-pub(crate) use shared_mapping::map_new_file;
+pub(crate) use shared_mapping::{map_memory_file, map_new_file};

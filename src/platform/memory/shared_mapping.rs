@@ -2,7 +2,8 @@
 //!
 //! **Contract** (cited below):
 //! - *ours*: the mapping is created here, and is unmapped only when the value is dropped;
-//! - *reserved*: the file system has reserved the space of the file, so a store finds space. A
+//! - *reserved*: the file system has reserved the space of the file, or the file is in memory, whose
+//!   pages come when they are needed, as those of any other memory do. So a store finds space. A
 //!   process that truncates the file meanwhile ends this one (`SIGBUS`); only its owner may open it.
 
 use std::io;
@@ -34,6 +35,19 @@ impl Mapping for SharedMapping {}
 /// The error of the operating system: the disk may be full, for example.
 pub(crate) fn map_new_file(file: &TemporaryFile, bytes: usize) -> io::Result<SharedMemory> {
     file.reserve(bytes)?;
+    map(file, bytes)
+}
+
+/// Maps an empty file in memory. A page takes memory only once it is written.
+///
+/// # Errors
+/// The error of the operating system.
+pub(crate) fn map_memory_file(file: &TemporaryFile, bytes: usize) -> io::Result<SharedMemory> {
+    file.set_length(bytes)?;
+    map(file, bytes)
+}
+
+fn map(file: &TemporaryFile, bytes: usize) -> io::Result<SharedMemory> {
     let length = NonZeroUsize::try_from(bytes).map_err(io::Error::other)?;
     let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
     // SAFETY: a new mapping at an address chosen by the kernel does not affect memory in use.
@@ -55,7 +69,7 @@ pub(crate) fn map_new_file(file: &TemporaryFile, bytes: usize) -> io::Result<Sha
 
 impl Drop for SharedMapping {
     fn drop(&mut self) {
-        // SAFETY: *ours*: `map_new_file` created the mapping with this length, and nothing uses it
+        // SAFETY: *ours*: `map` created the mapping with this length, and nothing uses it
         // after the drop.
         let _ = unsafe { munmap(self.start.cast(), self.bytes.get()) };
     }

@@ -59,12 +59,15 @@ impl TemporaryFile {
             .find_map(|folder| open_unnamed(Path::new(folder)).ok());
         match in_folder {
             Some(file) => Self::unnamed(file),
-            // In memory, so it costs as much memory as the profile is long.
-            None => {
-                let file = memfd_create(c"gekkota", MFdFlags::MFD_CLOEXEC)?;
-                Self::unnamed(SharedFile::new(file.into())?)
-            }
+            // It costs as much memory as the profile is long.
+            None => Self::create_in_memory(),
         }
+    }
+
+    /// Creates an empty file in memory.
+    pub(crate) fn create_in_memory() -> io::Result<Self> {
+        let file = memfd_create(c"gekkota", MFdFlags::MFD_CLOEXEC)?;
+        Self::unnamed(SharedFile::new(file.into())?)
     }
 
     fn unnamed(file: SharedFile) -> io::Result<Self> {
@@ -182,6 +185,14 @@ impl TemporaryFile {
             0,
             length,
         )?)
+    }
+
+    /// Makes the file this long, without reserving space.
+    ///
+    /// # Errors
+    /// The error of the operating system.
+    pub(crate) fn set_length(&self, bytes: usize) -> io::Result<()> {
+        without_write_signals(|| self.file.get()?.set_len(bytes as u64))
     }
 
     /// Returns whether `path` names this file.

@@ -15,10 +15,10 @@ use crate::session::env::environment_table::{
     SIGNALS, STARTUP, SYMBOLICATE, UPLOAD_DIR, VARIABLES, Variable, help_text,
 };
 use crate::session::env::environment_values::{Reading, SettingValues, is_on};
-use crate::session::family_events::{FAMILY_VARIABLE, family};
+use crate::session::family_events::{CAPACITY_VARIABLE, FAMILY_VARIABLE, family};
 use crate::session::notices;
 use crate::state::{ACTIVE_PS, SessionSettings};
-use crate::types::StartParams;
+use crate::types::{CAPACITY_RANGE_BYTES, StartParams};
 use crate::util::{PsCell, PsLock, is_any_lock_held_on_current_thread};
 
 /// Prefix of all variables except [`UPLOAD_DIR`].
@@ -223,7 +223,17 @@ fn read_start_up(raw_value_of: &dyn Fn(&str) -> Option<String>) -> (StartUp, Vec
             ));
         }
     }
-    let params = reading.params;
+    let mut params = reading.params;
+    // A parent process knows the capacity exactly, and sets all other variables, too.
+    if SET_BY_PARENT
+        .iter()
+        .all(|name| raw_value_of(name).is_some())
+        && let Some(capacity) = raw_value_of(CAPACITY_VARIABLE)
+        && let Ok(capacity) = capacity.parse()
+        && CAPACITY_RANGE_BYTES.contains(&capacity)
+    {
+        params.capacity_bytes = capacity;
+    }
     if problems.is_empty() {
         (StartUp::Start(params), warnings)
     } else {
@@ -273,8 +283,10 @@ pub(crate) fn env_vars_for_child_process() -> Vec<(String, String)> {
     let saves = has_shutdown_variable() || shutdown_path().is_some();
     let is_active = settings.is_some();
     let mut pairs = values_for_child(settings.as_ref(), saves, wants_report());
-    if settings.is_some_and(|settings| settings.has_children) {
+    if let Some(settings) = settings.filter(|settings| settings.has_children) {
+        let capacity = settings.capacity_bytes.to_string();
         pairs.push((CHILDREN.to_owned(), "1".to_owned()));
+        pairs.push((CAPACITY_VARIABLE.to_owned(), capacity));
     }
     let invitation = family().and_then(|family| family.invitation());
     // The value has the path of a folder with a name of its own, in one that the variables name.
@@ -641,6 +653,7 @@ mod tests {
             active_tab_id: u64::MAX,
             records_overheads: false,
             has_children: false,
+            has_parent: false,
             crash_file: None,
         };
         let round_trip = |settings: &SessionSettings, saves| {

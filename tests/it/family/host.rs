@@ -234,3 +234,40 @@ fn program_that_executes_itself_joins_again() {
         child.kill();
     });
 }
+
+/// In a sandbox the profiler's threads have no descriptor table of their own.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn family_works_in_a_sandbox_and_a_forked_child_keeps_no_connection() {
+    isolated(|| {
+        use crate::common::seccomp::Filtered;
+        gekkota::profiler_init();
+        crate::sampling::sandbox::kill_for(
+            Filtered::AllThreads,
+            &[libc::SYS_close_range, libc::SYS_unshare],
+        );
+        start_family();
+        let mut child = spawn_member(1);
+        child.ask("mark m");
+        assert_eq!(marks_of(&Read::of_running(), child.id()), ["m"]);
+        // SAFETY: the child makes only calls that glibc allows there.
+        let forked = match unsafe { libc::fork() } {
+            0 => {
+                let sockets = descriptors();
+                let mut sockets = sockets.values().map(|file| file.to_string_lossy());
+                let keeps_any = sockets.any(|file| file.starts_with("socket:"));
+                // SAFETY: ends the process.
+                unsafe { libc::_exit(i32::from(keeps_any)) }
+            }
+            forked => forked,
+        };
+        let mut status = 0;
+        // SAFETY: the kernel writes to a local.
+        assert_eq!(unsafe { libc::waitpid(forked, &mut status, 0) }, forked);
+        assert_eq!(status, 0, "the child has a copy of a socket");
+        child.order("exit");
+        child.wait();
+        wait_for_event("a child process has ended, and has sent its profile");
+        gekkota::profiler_shutdown();
+    });
+}

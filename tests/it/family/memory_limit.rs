@@ -22,7 +22,6 @@ fn sum_of_all_buffers_stays_within_the_limit_of_the_parent() {
     isolated(|| {
         gekkota::profiler_init();
         start_family_with(|params: StartParams| params.capacity_bytes(LIMIT));
-        // A restart gives the children this capacity, too: the variables cannot.
         let mut children: Vec<Member> = (1..=CHILDREN).map(spawn_member).collect();
         wait_for_children(CHILDREN);
         // Each of them alone would fill its own buffer.
@@ -40,7 +39,6 @@ fn sum_of_all_buffers_stays_within_the_limit_of_the_parent() {
             };
             last = children.iter().map(of_child).collect();
             last.push(chunk_bytes(&profile, std::process::id() as i32));
-            println!("{last:?}");
             last.iter().sum::<u64>() <= LIMIT + largest_chunk
         });
         // The limit is used, and each process has kept its newest data.

@@ -61,7 +61,7 @@ fn role_of_the_member() {
             }
             "shutdown" => {
                 drop(profiler.take());
-                format!("{}", common::thread_names().join(","))
+                common::thread_names().join(",")
             }
             "markers" => {
                 let count: u32 = rest.parse().expect("a number");
@@ -91,8 +91,8 @@ pub(super) fn state() -> String {
     match profiler_get_start_params() {
         None => "inactive".to_owned(),
         Some(params) => format!(
-            "{:?} {:?} {:?} paused={paused} sampling_paused={sampling_paused}",
-            params.interval, params.features, params.filters
+            "{} {:?} {:?} {:?} paused={paused} sampling_paused={sampling_paused}",
+            params.capacity_bytes, params.interval, params.features, params.filters
         ),
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-/// Returns a line for each process in the file, and what the parent has noted about those that it
+/// Returns a line for each process in the file, and the parent's notes about the processes that it
 /// asked for their profiles.
 pub(crate) fn of_file(file: &Path) -> Result<String, Box<dyn Error>> {
     let profile: Value = serde_json::from_slice(&std::fs::read(file)?)?;

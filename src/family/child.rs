@@ -58,9 +58,8 @@ fn with_membership<T>(lock: &PsLock, body: impl FnOnce(&Membership) -> T) -> Opt
 /// Joins the family that has invited this process. Returns once the parent's socket has the first
 /// message, but does not wait for an answer.
 pub(super) fn join(invitation: Invitation) {
-    let is_member = with_membership(&PsLock::acquire(), |_| ()).is_some();
     let folder = invitation.socket.parent();
-    if is_member || invitation.version != VERSION || !folder.is_some_and(is_private_folder) {
+    if invitation.version != VERSION || !folder.is_some_and(is_private_folder) {
         return;
     }
     let control = Arc::new(ChildControl::default());
@@ -89,9 +88,13 @@ pub(super) fn join(invitation: Invitation) {
         jobs,
         control,
     };
-    let stale = MEMBERSHIP
-        .get_mut(&mut PsLock::acquire())
-        .replace(membership);
+    let stale = {
+        let mut lock = PsLock::acquire();
+        if with_membership(&lock, |_| ()).is_some() {
+            return;
+        }
+        MEMBERSHIP.get_mut(&mut lock).replace(membership)
+    };
     // Leaked: it belongs to the parent process, and its threads do not exist here.
     std::mem::forget(stale);
     // If the system refuses a thread, the other one ends with the channel.

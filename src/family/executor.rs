@@ -84,8 +84,8 @@ impl Executor {
         }
     }
 
-    /// Carries out orders until the connection has ended. Answers each of them, if only with nothing
-    /// to report.
+    /// Carries out orders until the connection has ended. Answers each of
+    /// them, even if there is nothing to report.
     pub(super) fn run(mut self, tasks: &Receiver<Task>, answers: &Sender<Option<Report<'static>>>) {
         while let Some(Task { order, gather }) = tasks.receive() {
             let id = order.id;

@@ -89,7 +89,7 @@ impl FrameDecoder {
         }
     }
 
-    /// Returns the next whole frame, if there is one.
+    /// Returns the next frame that has arrived whole.
     ///
     /// # Errors
     /// A header that is not accepted. Every later call returns the same error.
@@ -183,7 +183,7 @@ mod tests {
         };
         let stream = [frame(1, b""), frame(0, b"abcde"), frame(0, b"x")].concat();
         assert_eq!(decoded(&[&stream]), (vec![(1, Vec::new())], Some(long)));
-        // By the header alone.
+        // The header is enough.
         let huge = [0xff, 0xff, 0xff, 0xff, 1];
         let (frames, error) = decoded(&[&huge]);
         assert!(frames.is_empty() && error.is_some());

@@ -1,6 +1,6 @@
 //! The parent's thread: it listens, and talks to all children.
 //!
-//! It never waits for one of them, and a mistake of one ends only its own connection.
+//! It never waits for a child, and a mistake of a child ends only the connection to it.
 
 use std::io;
 use std::sync::Arc;
@@ -90,7 +90,7 @@ impl Hub {
         }
     }
 
-    /// Runs until it is told to end, or until the application has closed its descriptors.
+    /// Runs until a command ends it, or until the application has closed its descriptors.
     pub(super) fn run(mut self) {
         loop {
             let Ok(ready) = self.wait() else {

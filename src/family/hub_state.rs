@@ -604,7 +604,7 @@ impl HubState {
     fn receive_exit(&mut self, state: &mut MemberState, report: Report<'_>) -> Result<(), Ending> {
         match report {
             Report::ExitBegins => {
-                // The child gives up what it is sending. Parts may still be on their way.
+                // The child gives up the other profiles. Parts of them may still arrive.
                 for (_, arriving) in &mut state.profiles {
                     *arriving = Arriving::Dropped;
                 }

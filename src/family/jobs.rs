@@ -17,7 +17,7 @@ pub(super) enum ChildSnapshot {
         started_at: TimeStamp,
         taken_at: TimeStamp,
     },
-    /// There is none, for this reason.
+    /// The child has no snapshot, for this reason.
     Missing(String),
     /// The child has ended, and has sent this profile.
     Exited(ChildProfile),

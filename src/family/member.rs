@@ -57,7 +57,7 @@ pub(super) enum Arriving {
     Spooled(SpoolFile),
 }
 
-/// What is known of the child, and what it has to be sent.
+/// The state of the child, as far as the parent knows it, and the bytes for it.
 #[derive(Debug)]
 pub(super) struct MemberState {
     /// Number of the connection.
@@ -173,7 +173,7 @@ impl Member {
         }
     }
 
-    /// Receives bytes. Returns false if there are none now.
+    /// Receives bytes. Returns false if none have arrived.
     ///
     /// # Errors
     /// [`CLOSED`]

@@ -1,4 +1,4 @@
-//! The messages between a parent and its children: what they say, and their encoding.
+//! The messages between a parent and its children, and their encoding.
 //!
 //! A message is a frame whose content is a JSON object, or a part of a profile's text as it is. The
 //! parent sends orders, and a child sends reports. Each order has a number, which the report about

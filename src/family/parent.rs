@@ -36,7 +36,7 @@ pub(super) struct RunningHub {
 /// The hub of this process, from the first session with children to `profiler_shutdown`.
 static HUB: PsCell<Option<RunningHub>> = PsCell::new(None);
 
-/// Calls `body` with the hub of this process, if there is one.
+/// Calls `body` with the hub, if this process has one.
 fn with_hub<T>(lock: &PsLock, body: impl FnOnce(&RunningHub) -> T) -> Option<T> {
     let hub = HUB.get(lock).as_ref()?;
     // The child of a fork has the parent's.
@@ -50,7 +50,7 @@ impl RunningHub {
     }
 }
 
-/// Gives the hub a command. Returns false if there is none.
+/// Gives the hub a command. Returns false if this process has no hub.
 pub(super) fn give_to_hub(command: HubCommand, lock: &PsLock) -> bool {
     with_hub(lock, |hub| hub.give(command)).unwrap_or(false)
 }

@@ -176,7 +176,8 @@ impl StartParams {
     /// settings, and stops, pauses and resumes with this process. Each profile of this process
     /// contains those of the children that run
     /// ([`SnapshotOptions::child_timeout`](crate::profile::SnapshotOptions::child_timeout)), and of
-    /// those that have ended, which send a last one. A child that never calls it costs nothing.
+    /// those that have ended, which send a last one. A session that the child has begun itself ends when
+    /// it joins, unless it has the same settings. A child that never calls `profiler_init` costs nothing.
     ///
     /// The process listens on a Unix socket in a new folder that only this user can open, from the
     /// first such session until [`profiler_shutdown`](crate::profiler_shutdown). A child finds it by

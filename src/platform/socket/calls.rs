@@ -91,7 +91,7 @@ pub(super) fn shut_down(socket: BorrowedFd<'_>) -> io::Result<()> {
     Ok(Errno::result(answer).map(drop)?)
 }
 
-/// Waits until one of the descriptors is ready, or for this time at most. `None` stands for no limit.
+/// Waits until one of the descriptors is ready, or for this time at most. `None` means no limit.
 pub(super) fn poll(entries: &mut [libc::pollfd], limit: Option<Duration>) -> io::Result<()> {
     // Rounded up, so that a wait for the rest of a time ends after it.
     let limit_ms = limit.map_or(-1, |limit| {

@@ -69,7 +69,7 @@ impl PrivateFolder {
         remove(&self.path);
     }
 
-    /// Removes the folders of processes of this user that have ended, beside this one. Best effort.
+    /// Removes the folders of processes of this user that have ended, from the same folder. Best effort.
     pub(crate) fn remove_stale_ones(&self) {
         if let Some(parent) = self.path.parent()
             && let Ok(names) = SharedFolder::open(parent)

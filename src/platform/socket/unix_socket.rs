@@ -88,7 +88,7 @@ impl Socket {
     /// Receives bytes, and returns how many. Returns 0 once the other end is closed.
     ///
     /// # Errors
-    /// `WouldBlock` if there are none now; otherwise the error of the operating system.
+    /// `WouldBlock` if none have arrived; otherwise the error of the operating system.
     pub(crate) fn receive(&self, bytes: &mut [u8]) -> io::Result<usize> {
         let received = calls::receive(self.0.file.get()?.as_fd(), bytes);
         // If the descriptor was replaced just before, the bytes are those of another socket.
@@ -135,7 +135,7 @@ impl ListeningSocket {
     /// Accepts a connection of this user. Closes one of another user.
     ///
     /// # Errors
-    /// `WouldBlock` if there is none, `PermissionDenied` for one of another user; otherwise the error
+    /// `WouldBlock` if no process has connected, `PermissionDenied` for one of another user; otherwise the error
     /// of the operating system.
     pub(crate) fn accept(&self) -> io::Result<Socket> {
         let socket = calls::accept(self.0.file.get()?.as_fd())?;

@@ -2,6 +2,7 @@
 //! files the program replaces.
 
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -52,7 +53,7 @@ fn role_of_the_set_user_id_program() {
 }
 
 /// Runs the program as another user, with variables that ask for everything.
-fn run(program: &Path, file: &Path) -> Output {
+fn run(program: &Path, file: &Path, invitation: &str) -> Output {
     let mut command = Command::new(program);
     command
         .args([
@@ -69,6 +70,7 @@ fn run(program: &Path, file: &Path) -> Output {
         .env("MOZ_PROFILER_SYMBOLICATE", "0")
         .env("MOZ_PROFILER_RECORD_OVERHEADS", "1")
         .env("MOZ_PROFILER_SHUTDOWN", file)
+        .env("GEKKOTA_FAMILY", invitation)
         .gid(CALLER)
         .uid(CALLER);
     let output = command.output().expect("the program");
@@ -105,8 +107,24 @@ fn set_user_id_program_reads_no_variable() {
         std::fs::copy(std::env::current_exe().expect("path"), &program).expect("copied");
         std::os::unix::fs::chown(&program, Some(OWNER), Some(OWNER)).expect("the right");
 
+        // A parent process, as the variable pretends.
+        let family = folder.join("family");
+        std::fs::create_dir(&family).expect("a folder");
+        set_mode(&family, 0o700);
+        let socket = family.join("s");
+        let parent = UnixListener::bind(&socket).expect("bound");
+        parent.set_nonblocking(true).expect("set");
+        let invitation = format!("1:{}:0123:{}", std::process::id(), socket.display());
+        let give_to = |user| {
+            for path in [&family, &socket] {
+                std::os::unix::fs::chown(path, Some(user), Some(user)).expect("the right");
+            }
+        };
+
         set_mode(&program, 0o755);
-        let output = run(&program, &file);
+        give_to(CALLER);
+        let output = run(&program, &file, &invitation);
+        assert!(parent.accept().is_ok(), "it looks for its parent");
         assert_prints(
             &output,
             &[
@@ -121,7 +139,8 @@ fn set_user_id_program_reads_no_variable() {
         std::fs::remove_file(&file).expect("the caller's own program obeys the variable");
 
         set_mode(&program, 0o4755);
-        let output = run(&program, &file);
+        give_to(OWNER);
+        let output = run(&program, &file, &invitation);
         if String::from_utf8_lossy(&output.stdout).contains("secure: 0") {
             println!("!!! SKIPPED: the kernel ignores the set-user-id bit here");
         } else {
@@ -140,6 +159,8 @@ fn set_user_id_program_reads_no_variable() {
             let stdout = String::from_utf8_lossy(&output.stdout);
             assert!(!stdout.contains("MOZ_PROFILER_STARTUP"), "{stdout}");
             assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+            let joins = parent.accept().map_err(|error| error.kind());
+            assert_eq!(joins.err(), Some(std::io::ErrorKind::WouldBlock));
             assert!(!file.exists(), "the program obeyed its caller's variable");
         }
         std::fs::remove_dir_all(&folder).expect("removed");

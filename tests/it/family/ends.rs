@@ -63,7 +63,7 @@ fn child_that_shuts_the_profiler_down_sends_its_profile_and_leaves() {
         profile_after(|mut child| {
             let process = child.id();
             child.ask("shutdown");
-            // The process goes on without the profiler's threads.
+            // The process continues without the profiler's threads.
             wait_until("its threads have ended", || {
                 !child.ask("shutdown").contains("Profiler")
             });

@@ -184,7 +184,7 @@ fn child_of_fork_joins_like_any_other() {
         let of_child = process_of(&profile, child).expect("its profile");
         let mut markers = of_child.markers("GeckoMain").into_iter();
         assert!(markers.any(|marker| marker.0 == "m of the fork"));
-        // The parent's own family goes on.
+        // The parent's own family still works.
         let other = spawn_member(1);
         other.kill();
     });

@@ -26,7 +26,7 @@ fn child_follows_starts_stops_and_pauses() {
         });
         let mut child = spawn_member(1);
         assert_eq!(child.ask("state"), state());
-        // It was started once, by the variables, and kept what it had recorded since.
+        // The variables have started it, and the parent has not started it again.
         assert_eq!(child.ask("starts"), "1");
         gekkota::profiler_pause();
         wait_for_state(&mut child, &state());

@@ -1,4 +1,4 @@
-//! Connections that are no children, and children that send what makes no sense.
+//! Connections of other processes, and children that send nonsense.
 
 use std::io::{ErrorKind, Read as _, Write};
 use std::os::unix::net::UnixStream;

@@ -15,8 +15,8 @@ use crate::family::parent::{
     remove_socket, stop_listening,
 };
 use crate::session::{
-    self, FAMILY_VARIABLE, Family, SessionEvent, WhileOtherRuns, set_family, set_freeze_children,
-    set_hand_over,
+    self, FAMILY_VARIABLE, Family, SessionEvent, WhileOtherRuns, environment, set_family,
+    set_freeze_children, set_hand_over, watch_exit,
 };
 use crate::types::{Generation, StartError, StartParams};
 use crate::util::{PsLock, is_any_lock_held_on_current_thread};
@@ -108,15 +108,24 @@ pub(crate) fn init_with_end(file: Option<&Path>, reports: bool) {
     join_if_invited();
 }
 
+/// Fills the slots, and lets a normal end of the process remove the socket of a session with children.
+/// Called without a lock, because it may wait for the loader.
+fn prepare(params: &StartParams) {
+    install();
+    if params.children || environment::wants_children() {
+        watch_exit();
+    }
+}
+
 /// See `profiler_start`.
 pub(crate) fn start(params: &StartParams) -> Result<Generation, StartError> {
-    install();
+    prepare(params);
     session::start(params)
 }
 
 /// See `profiler_ensure_started`.
 pub(crate) fn ensure_started(params: &StartParams) -> Result<Generation, StartError> {
-    install();
+    prepare(params);
     session::ensure_started(params)
 }
 
@@ -126,6 +135,6 @@ pub(crate) fn start_guarded(
     place: &'static Location<'static>,
     while_other_runs: WhileOtherRuns,
 ) -> Result<Generation, StartError> {
-    install();
+    prepare(params);
     session::start_guarded(params, place, while_other_runs)
 }

@@ -70,7 +70,7 @@ pub(crate) use callbacks::{
     add_state_change_callback, callback_after_sampling, remove_state_change_callback,
 };
 pub(crate) use early_start::start_early;
-pub(crate) use ends::{save_at_exit, watch_ends_for_parent};
+pub(crate) use ends::{save_at_exit, watch_ends_for_parent, watch_exit};
 pub(crate) use env::{env_vars_for_child_process, environment, environment_docs};
 pub(crate) use event_loops::{
     EventToken, EventWatchToken, begin_event, end_event, unwatch_event_loop, watch_event_loop,

@@ -78,7 +78,7 @@ pub(crate) use event_loops::{
 pub(crate) use exec::{ExecHandover, prepare_exec};
 pub(crate) use exit_profile::child_profile;
 pub(crate) use family_events::{FAMILY_VARIABLE, Family, SessionEvent, set_family};
-pub(crate) use family_slot::{FreezeChildren, set_freeze_children};
+pub(crate) use family_slot::set_freeze_children;
 pub(crate) use fork::ensure_fork_handlers;
 pub(crate) use hand_over::set_hand_over;
 pub(crate) use life_cycle::{

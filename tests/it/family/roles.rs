@@ -62,7 +62,7 @@ fn role_of_the_member() {
             }
             "shutdown" => {
                 drop(profiler.take());
-                format!("{}", common::thread_names().join(","))
+                common::thread_names().join(",")
             }
             "markers" => {
                 let count: u32 = rest.parse().expect("a number");

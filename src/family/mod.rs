@@ -15,7 +15,7 @@
 //! - Child: a reader, a sender and an executor, and a thread for each profile (`link.rs`).
 //!
 //! # Imports
-//! `buffer`, `export`, `platform`, `session`, `state`, `stream`, `types`, `util`
+//! `buffer`, `export`, `markers`, `platform`, `session`, `state`, `stream`, `types`, `util`
 //!
 //! # Invariants
 //! - A message is not trusted. One that is malformed, too long or out of order ends its connection,

@@ -1,7 +1,9 @@
 //! A parent, its child and its grandchild in one profile.
 
 use crate::common::{Read, isolated};
-use crate::family::roles::{marks_of, process_of, read_family, spawn_member, start_family};
+use crate::family::roles::{
+    Member, flow, marks_of, process_of, read_family, spawn_member, start_family,
+};
 
 /// Returns the current time on the timeline of this process's profile, in milliseconds since 1970.
 fn now_ms() -> f64 {
@@ -35,6 +37,19 @@ fn three_generations_are_in_one_profile() {
         child.order("exit");
         child.wait();
         gekkota::profiler_shutdown();
+    });
+}
+
+#[test]
+fn same_address_in_two_processes_is_two_flows() {
+    isolated(|| {
+        gekkota::profiler_init();
+        start_family();
+        let mut children = [spawn_member(1), spawn_member(2)];
+        let [one, other] = children.each_mut().map(|child| child.ask("flow"));
+        assert_ne!(one, other);
+        assert!(flow() != one && flow() != other);
+        children.into_iter().for_each(Member::kill);
     });
 }
 

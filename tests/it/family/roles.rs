@@ -72,6 +72,7 @@ fn role_of_the_member() {
             "stuck" => loop {
                 std::thread::park();
             },
+            "flow" => flow(),
             // A process that begins a family in code only.
             "start" => {
                 start_family();
@@ -88,6 +89,12 @@ fn role_of_the_member() {
         };
         println!("\n{REPLY}{reply}");
     }
+}
+
+/// Returns the flow id of an address that each process has.
+pub(super) fn flow() -> String {
+    let flow = gekkota::FlowId::from(std::ptr::without_provenance::<u8>(0x1000));
+    String::from_utf8_lossy(&flow.to_hex()).into_owned()
 }
 
 /// Returns what the tests compare of the state of this process.

@@ -11,9 +11,9 @@ use crate::family::executor::{Executor, GatherState, Task, gecko_options};
 use crate::family::frames::FrameDecoder;
 use crate::family::invitation::Invitation;
 use crate::family::link::{ChildControl, Link, PartWriter, SendJob, TextOf, run_sender};
-use crate::family::messages::{
-    ChunkReport, Hello, NumberedOrder, Order, Report, VERSION, order_limits,
-};
+use crate::family::messages::VERSION;
+use crate::family::orders::{NumberedOrder, Order, order_limits};
+use crate::family::reports::{ChunkReport, Hello, Report};
 use crate::platform::{
     Interest, Receiver, Sender, Socket, channel, current_process_id, is_private_folder,
     spawn_profiler_thread, use_own_descriptors, wait_for_sockets, with_signals_blocked,

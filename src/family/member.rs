@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use crate::family::frames::FrameDecoder;
-use crate::family::messages::{NumberedOrder, Order, report_limits};
+use crate::family::orders::{NumberedOrder, Order};
 use crate::family::outbox::Outbox;
+use crate::family::reports::report_limits;
 use crate::platform::{Socket, SpoolFile};
 use crate::state::ChildProfile;
 use crate::types::TimeStamp;

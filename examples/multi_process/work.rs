@@ -33,8 +33,9 @@ pub(crate) fn run(folder: &Path, number: usize, workers: usize, time: Duration) 
             continue;
         };
         let name = file.path.file_name().unwrap_or_default().to_string_lossy();
+        let description = format!("{name}, {} bytes", file.bytes);
         let category = gecko_profiler_category!(Other);
-        auto_profiler_marker_text!("File", category, MarkerOptions::default(), &name);
+        auto_profiler_marker_text!("File", category, MarkerOptions::default(), &description);
         search(&text, &pattern);
         compress(&text);
     }

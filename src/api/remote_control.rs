@@ -65,6 +65,11 @@ pub fn profiler_control_by_signals(signals: ControlSignals) -> Result<(), StartE
 /// capacity is clamped to 128 MiB … 2 GiB and rounded up to a power of two, a filter that contains
 /// a comma becomes two, and signal and engine are not passed on.
 ///
+/// If child processes take part in the session ([`StartParams::children`](crate::StartParams::children)),
+/// the variables `GEKKOTA_FAMILY` and `GEKKOTA_FAMILY_CAPACITY` let the child find this process, and
+/// start with the exact capacity.
+/// [`profiler_command`](crate::process::profiler_command) sets all of them.
+///
 /// A program that runs with more rights than the user who started it always passes an empty
 /// `MOZ_PROFILER_SHUTDOWN`, so that its children do not save to a file that this user chose.
 ///

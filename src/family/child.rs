@@ -11,10 +11,9 @@ use crate::family::executor::{Executor, GatherState, Task, gecko_options};
 use crate::family::frames::FrameDecoder;
 use crate::family::invitation::Invitation;
 use crate::family::link::{ChildControl, Link, PartWriter, SendJob, TextOf, run_sender};
-use crate::family::messages::{
-    ChunkReport, Hello, NumberedOrder, Order, Report, VERSION, order_limits,
-};
-use crate::markers::scope_addresses_to_process;
+use crate::family::messages::VERSION;
+use crate::family::orders::{NumberedOrder, Order, order_limits};
+use crate::family::reports::{ChunkReport, Hello, Report};
 use crate::platform::{
     Interest, Receiver, Sender, Socket, channel, current_process_id, is_private_folder,
     spawn_profiler_thread, use_own_descriptors, wait_for_sockets, with_signals_blocked,
@@ -126,8 +125,6 @@ fn connect(
 ) -> io::Result<Arc<Link>> {
     let link = Arc::new(Link::new(Socket::connect(&invitation.socket)?, control));
     let (process_type, name) = CorePs::process_type_and_name();
-    // Other processes of the profile may have objects at the same addresses.
-    scope_addresses_to_process(current_process_id().to_number().unsigned_abs());
     let hello = Report::Hello(Hello {
         version: VERSION,
         process: current_process_id().to_number(),

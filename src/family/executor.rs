@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use crate::export::{ExportOptions, Format};
 use crate::family::link::{ChildControl, PartWriter, SendJob, TextOf};
-use crate::family::messages::{ChildSession, GatherOrder, NumberedOrder, Order, Report, WHOLE};
+use crate::family::messages::WHOLE;
+use crate::family::orders::{ChildSession, GatherOrder, NumberedOrder, Order};
+use crate::family::reports::Report;
 use crate::platform::{Receiver, Sender, spawn_profiler_thread, with_signals_blocked};
 use crate::session::{
     FrozenProfile, WriteOptions, clear_all_pages, ensure_started_for_parent, environment,

@@ -1,6 +1,5 @@
 //! What the parent's thread knows of the session and of its children, and what it answers them.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
@@ -9,24 +8,14 @@ use crate::buffer::{Update, UpdateReader};
 use crate::family::invitation::is_same_token;
 use crate::family::jobs::{ChildSnapshot, Freeze, FrozenChild, GatherEvent, Job, Tick};
 use crate::family::ledger::{MemoryLedger, OWN};
-use crate::family::member::{Arriving, ChildStart, Ending, MemberState, Stage, next_id};
-use crate::family::messages::{
-    ChildSession, ChunkReport, GatherOrder, Hello, Order, Report, VERSION, WHOLE,
-};
-use crate::platform::{
-    FileMapping, Receiver, Sender, SpoolFile, channel, monotonic_now, spawn_profiler_thread,
-    with_signals_blocked,
-};
-use crate::session::{
-    SessionEvent, exit_profile, keep_child_profile, max_exit_profile_bytes, rescue_child,
-    running_session,
-};
-use crate::state::{ChildProfile, ChildText, PauseKind, SessionSettings, core_buffer};
+use crate::family::member::{ChildStart, Ending, MemberState, Rescue, Stage, next_id};
+use crate::family::messages::VERSION;
+use crate::family::orders::{ChildSession, GatherOrder, Order};
+use crate::family::reports::{ChunkReport, Hello, Report};
+use crate::platform::Sender;
+use crate::session::{SessionEvent, max_exit_profile_bytes, running_session};
+use crate::state::{PauseKind, SessionSettings, core_buffer};
 use crate::types::{ProcessId, ThreadFilter, TimeStamp};
-use crate::util::SharedProgress;
-
-/// Maximum size of a profile of a running child, in bytes: the viewer could not open a longer one.
-const MAX_PROFILE_BYTES: u64 = 1 << 30;
 
 /// Maximum number of profiles of this process whose children's snapshots are known at the same time.
 const MAX_FREEZES: usize = 64;
@@ -36,10 +25,7 @@ const MAX_FREEZES: usize = 64;
 const BALANCE: Duration = Duration::from_millis(50);
 const CALM_BALANCE: Duration = Duration::from_millis(500);
 
-/// Time between two looks at the profiles that are being rescued.
-const RESCUE_LOOK: Duration = Duration::from_millis(20);
-
-const OUT_OF_ORDER: Ending = "a connection has ended: it sent a message out of order";
+pub(super) const OUT_OF_ORDER: Ending = "a connection has ended: it sent a message out of order";
 
 /// Adds an event to the log of the running session.
 pub(super) fn log_event(event: &'static str) {
@@ -77,22 +63,14 @@ pub(super) type States<'a, 'b> = &'a mut dyn Iterator<Item = &'b mut MemberState
 pub(super) struct HubState {
     token: String,
     session: Option<FollowedSession>,
-    freezes: Vec<Freeze>,
-    jobs: Vec<Job>,
-    ledger: MemoryLedger,
+    pub(super) freezes: Vec<Freeze>,
+    pub(super) jobs: Vec<Job>,
+    pub(super) ledger: MemoryLedger,
     /// When to compare the memory of all processes with the limit, if a child runs.
     balances_at: Option<Instant>,
-    /// Children that have ended, whose profiles are being rescued.
-    rescues: Vec<Rescue>,
-    rescues_at: Option<Instant>,
-}
-
-/// A child that has ended without sending its profile, which a thread of its own rescues.
-#[derive(Debug)]
-struct Rescue {
-    state: MemberState,
-    progress: SharedProgress,
-    text: Receiver<Option<FileMapping>>,
+    /// Children that have ended, whose profiles are being rescued, and when to look at them.
+    pub(super) rescues: Vec<Rescue>,
+    pub(super) rescues_at: Option<Instant>,
 }
 
 impl HubState {
@@ -258,7 +236,7 @@ impl HubState {
         self.remove_finished_jobs();
     }
 
-    fn remove_finished_jobs(&mut self) {
+    pub(super) fn remove_finished_jobs(&mut self) {
         self.jobs.retain(|job| !job.is_over());
     }
 
@@ -292,62 +270,6 @@ impl HubState {
             (true, Some(_)) => {}
         }
         self.remove_finished_jobs();
-    }
-
-    /// Begins to rescue the profile of a child that has ended without sending it.
-    pub(super) fn begin_rescue(&mut self, mut state: MemberState) {
-        let (file, max_bytes) = (state.crash_file.take(), max_exit_profile_bytes());
-        let (Some(file), Some(max_bytes)) = (file, max_bytes) else {
-            return self.forget(state.id);
-        };
-        self.ledger.remove(state.id);
-        let progress = SharedProgress::new();
-        let (send, text) = channel();
-        let body = {
-            let progress = progress.clone();
-            move || {
-                let rescue = AssertUnwindSafe(|| rescue_child(&file, max_bytes, &progress).ok());
-                send.send(catch_unwind(rescue).unwrap_or(None));
-            }
-        };
-        if with_signals_blocked(|| spawn_profiler_thread(c"ProfilerRescue", body)).is_err() {
-            return self.forget(state.id);
-        }
-        self.rescues.push(Rescue {
-            state,
-            progress,
-            text,
-        });
-        self.rescues_at = Some(Instant::now());
-    }
-
-    /// Keeps the profiles that were rescued.
-    fn look_at_rescues(&mut self, now: Instant) {
-        if self.rescues_at.is_none_or(|at| now < at) {
-            return;
-        }
-        let mut running = Vec::new();
-        for mut rescue in std::mem::take(&mut self.rescues) {
-            let Some(text) = rescue.text.receive_within(Duration::ZERO) else {
-                let done = (rescue.progress.proportion() * f64::from(WHOLE)) as u32;
-                for job in &mut self.jobs {
-                    job.note_progress(rescue.state.id, done, rescue.progress.last_location());
-                }
-                running.push(rescue);
-                continue;
-            };
-            match text {
-                Some(text) => {
-                    log_event("the profile of a child process that was killed was rescued");
-                    let text = Some(ChildText::File(text));
-                    self.keep_exit(&mut rescue.state, text, ChildSnapshot::Rescued);
-                }
-                None => log_event("a child process was killed, and nothing could be rescued"),
-            }
-            self.forget(rescue.state.id);
-        }
-        self.rescues_at = (!running.is_empty()).then(|| now + RESCUE_LOOK);
-        self.rescues = running;
     }
 
     /// If it is time, compares the memory of all processes with the limit. Returns the orders by which
@@ -531,152 +453,6 @@ impl HubState {
         }
         self.remove_finished_jobs();
     }
-
-    fn receive_profile(
-        &mut self,
-        state: &mut MemberState,
-        report: Report<'_>,
-    ) -> Result<(), Ending> {
-        const NO_SPACE: &str = "there is no space for its profile";
-        match report {
-            Report::ProfileBegins { id } => {
-                take_answered(state, id)?;
-                let is_wanted = self.jobs.iter().any(|job| job.id == id);
-                let arriving = match is_wanted.then(SpoolFile::create) {
-                    Some(Ok(file)) => Arriving::Spooled(file),
-                    Some(Err(_)) => {
-                        self.leave_out(state.id, id, NO_SPACE);
-                        Arriving::Dropped
-                    }
-                    None => Arriving::Dropped,
-                };
-                state.profiles.push((id, arriving));
-            }
-            Report::ProfileData { id, part } => {
-                let known = state.profiles.iter_mut().find(|(known, _)| *known == id);
-                let (_, arriving) = known.ok_or(OUT_OF_ORDER)?;
-                if let Arriving::Spooled(file) = arriving {
-                    let fits = file.bytes() + part.len() as u64 <= MAX_PROFILE_BYTES;
-                    if !fits || file.append(part).is_err() {
-                        *arriving = Arriving::Dropped;
-                        self.leave_out(state.id, id, NO_SPACE);
-                        state.order_with(id, Order::Cancel);
-                        return Ok(());
-                    }
-                }
-                for job in self.jobs.iter_mut().filter(|job| job.id == id) {
-                    job.note_part(state.id);
-                }
-            }
-            Report::ProfileEnds { id } => {
-                let arriving = state.take_profile(id).ok_or(OUT_OF_ORDER)?;
-                if let Arriving::Spooled(file) = arriving {
-                    match file.into_mapping() {
-                        Ok(text) => {
-                            if let Some(job) = self.jobs.iter_mut().find(|job| job.id == id) {
-                                job.deliver_text(state.id, text);
-                            }
-                        }
-                        Err(_) => self.leave_out(state.id, id, "its profile is empty"),
-                    }
-                }
-            }
-            Report::ProfileFailed { id, reason } => {
-                if state.take_profile(id).is_none() {
-                    take_answered(state, id)?;
-                }
-                self.leave_out(state.id, id, &reason);
-            }
-            _ => return Err(OUT_OF_ORDER),
-        }
-        self.remove_finished_jobs();
-        Ok(())
-    }
-
-    fn leave_out(&mut self, member: u64, id: u64, reason: &str) {
-        if let Some(job) = self.jobs.iter_mut().find(|job| job.id == id) {
-            job.leave_out(member, reason);
-        }
-    }
-
-    /// Receives the last profile of a child. It takes the place of a profile that is being gathered
-    /// from this child, too.
-    fn receive_exit(&mut self, state: &mut MemberState, report: Report<'_>) -> Result<(), Ending> {
-        match report {
-            Report::ExitBegins => {
-                // The child gives up the other profiles. Parts of them may still arrive.
-                for (_, arriving) in &mut state.profiles {
-                    *arriving = Arriving::Dropped;
-                }
-                state.exit = match max_exit_profile_bytes().map(|_| SpoolFile::create()) {
-                    Some(Ok(file)) => Arriving::Spooled(file),
-                    Some(Err(_)) => {
-                        log_event("cannot keep the profile of a child process: there is no space");
-                        Arriving::Dropped
-                    }
-                    None => Arriving::Dropped,
-                };
-            }
-            Report::ExitData(part) => match &mut state.exit {
-                Arriving::None => return Err(OUT_OF_ORDER),
-                Arriving::Dropped => {}
-                Arriving::Spooled(file) => {
-                    let max_bytes = max_exit_profile_bytes().unwrap_or(0);
-                    let fits = file.bytes() + part.len() as u64 <= max_bytes;
-                    if !fits || file.append(part).is_err() {
-                        state.exit = Arriving::Dropped;
-                        log_event("cannot keep the profile of a child process: it is too long");
-                    }
-                    for job in &mut self.jobs {
-                        job.note_part(state.id);
-                    }
-                }
-            },
-            Report::ExitEnds => match std::mem::replace(&mut state.exit, Arriving::None) {
-                Arriving::None => return Err(OUT_OF_ORDER),
-                Arriving::Dropped => {}
-                Arriving::Spooled(file) => {
-                    let text = file.into_mapping().ok().map(ChildText::File);
-                    self.keep_exit(state, text, ChildSnapshot::Exited);
-                }
-            },
-            Report::ExitFailed { .. } => {
-                state.exit = Arriving::None;
-                log_event("a child process could not write its last profile");
-            }
-            _ => return Err(OUT_OF_ORDER),
-        }
-        Ok(())
-    }
-
-    fn keep_exit(
-        &mut self,
-        state: &mut MemberState,
-        text: Option<ChildText>,
-        snapshot: fn(ChildProfile) -> ChildSnapshot,
-    ) {
-        let Some(Ok(profile)) = text.map(exit_profile) else {
-            return log_event("cannot keep the profile of a child process: it cannot be read");
-        };
-        state.last_profile = Some((monotonic_now(), profile.clone()));
-        let snapshot = snapshot(profile.clone());
-        for child in self
-            .freezes
-            .iter_mut()
-            .flat_map(|freeze| &mut freeze.children)
-        {
-            if child.member == state.id {
-                child.snapshot = snapshot.clone();
-            }
-        }
-        for job in &mut self.jobs {
-            job.set_snapshot(state.id, &snapshot);
-        }
-        self.remove_finished_jobs();
-        if keep_child_profile(profile).is_err() {
-            log_event("cannot keep the profile of a child process: it is too long");
-        }
-    }
 }
 
 fn check(is_in_order: bool) -> Result<(), Ending> {
@@ -684,7 +460,7 @@ fn check(is_in_order: bool) -> Result<(), Ending> {
 }
 
 /// Removes an order to gather that the child now answers.
-fn take_answered(state: &mut MemberState, id: u64) -> Result<(), Ending> {
+pub(super) fn take_answered(state: &mut MemberState, id: u64) -> Result<(), Ending> {
     let place = state.unanswered_jobs.iter().position(|&known| known == id);
     state.unanswered_jobs.remove(place.ok_or(OUT_OF_ORDER)?);
     Ok(())

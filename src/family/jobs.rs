@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::family::messages::{GatherOrder, WHOLE};
+use crate::family::messages::WHOLE;
+use crate::family::orders::GatherOrder;
 use crate::platform::{FileMapping, Sender, monotonic_now};
 use crate::state::ChildProfile;
 use crate::types::TimeStamp;

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::family::messages::ChunkReport;
+use crate::family::reports::ChunkReport;
 use crate::types::TimeStamp;
 
 /// This process in the ledger. No connection has the number 0.

@@ -14,9 +14,11 @@ use crate::family::parent::{
     forget_hub_in_child, give_to_hub, invitation, is_own_invitation, listen, own_invitation,
     remove_socket, stop_listening,
 };
+use crate::markers::scope_addresses_to_process;
+use crate::platform::current_process_id;
 use crate::session::{
-    self, FAMILY_VARIABLE, Family, SessionEvent, WhileOtherRuns, set_family, set_freeze_children,
-    set_hand_over,
+    self, FAMILY_VARIABLE, Family, SessionEvent, WhileOtherRuns, environment, set_family,
+    set_freeze_children, set_hand_over, watch_exit,
 };
 use crate::types::{Generation, StartError, StartParams};
 use crate::util::{PsLock, is_any_lock_held_on_current_thread};
@@ -73,6 +75,14 @@ fn install() {
     set_hand_over(hand_over);
 }
 
+/// Makes the flow ids of this process distinct from those of its family, if another process has invited
+/// this one. Called before the first session, which may begin before this process joins.
+fn scope_flows() {
+    if !is_any_lock_held_on_current_thread() && parents_invitation().is_some() {
+        scope_addresses_to_process(current_process_id().to_number().unsigned_abs());
+    }
+}
+
 /// Joins the family of the process that has started this one, if it has invited this one.
 fn join_if_invited() {
     if is_any_lock_held_on_current_thread() {
@@ -91,12 +101,14 @@ fn parents_invitation() -> Option<Invitation> {
 /// See `early_start!`.
 pub(crate) fn start_early(constructor: usize) {
     install();
+    scope_flows();
     session::start_early(constructor);
 }
 
 /// See `profiler_init`.
 pub(crate) fn init() {
     install();
+    scope_flows();
     session::init();
     join_if_invited();
 }
@@ -104,19 +116,29 @@ pub(crate) fn init() {
 /// See `AutoProfilerInitBuilder`.
 pub(crate) fn init_with_end(file: Option<&Path>, reports: bool) {
     install();
+    scope_flows();
     session::init_with_end(file, reports);
     join_if_invited();
 }
 
+/// Fills the slots, and lets a normal end of the process remove the socket of a session with children.
+/// Called without a lock, because it may wait for the loader.
+fn prepare(params: &StartParams) {
+    install();
+    if params.children || environment::wants_children() {
+        watch_exit();
+    }
+}
+
 /// See `profiler_start`.
 pub(crate) fn start(params: &StartParams) -> Result<Generation, StartError> {
-    install();
+    prepare(params);
     session::start(params)
 }
 
 /// See `profiler_ensure_started`.
 pub(crate) fn ensure_started(params: &StartParams) -> Result<Generation, StartError> {
-    install();
+    prepare(params);
     session::ensure_started(params)
 }
 
@@ -126,6 +148,6 @@ pub(crate) fn start_guarded(
     place: &'static Location<'static>,
     while_other_runs: WhileOtherRuns,
 ) -> Result<Generation, StartError> {
-    install();
+    prepare(params);
     session::start_guarded(params, place, while_other_runs)
 }

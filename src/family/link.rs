@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::family::messages::{MAX_DATA_BYTES, Report};
+use crate::family::messages::MAX_DATA_BYTES;
+use crate::family::reports::Report;
 use crate::platform::{Interest, Receiver, Sender, Socket, channel, wait_for_sockets};
 
 /// Time between two looks at whether a thread is to give up.

@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use crate::family::frames::FrameDecoder;
-use crate::family::messages::{NumberedOrder, Order, report_limits};
+use crate::family::orders::{NumberedOrder, Order};
 use crate::family::outbox::Outbox;
-use crate::platform::{SharedFile, Socket, SpoolFile};
+use crate::family::reports::report_limits;
+use crate::platform::{FileMapping, Receiver, SharedFile, Socket, SpoolFile};
 use crate::state::ChildProfile;
 use crate::types::TimeStamp;
+use crate::util::SharedProgress;
 
 /// Why a connection ends, for the session's log.
 pub(super) type Ending = &'static str;
@@ -77,6 +79,14 @@ pub(super) struct MemberState {
     pub(super) last_profile: Option<(TimeStamp, ChildProfile)>,
     /// The file from which the profile is rescued if the child is killed.
     pub(super) crash_file: Option<SharedFile>,
+}
+
+/// A child that has ended without sending its profile, which a thread of its own rescues.
+#[derive(Debug)]
+pub(super) struct Rescue {
+    pub(super) state: MemberState,
+    pub(super) progress: SharedProgress,
+    pub(super) text: Receiver<Option<FileMapping>>,
 }
 
 impl MemberState {

@@ -25,9 +25,11 @@
 //! - No function of the application runs on a thread with a descriptor table of its own.
 //!
 //! # Read next
-//! `messages.rs`, `frames.rs`, `parent.rs`, `hub.rs`, `hub_state.rs`, `jobs.rs`, `ledger.rs`,
-//! `gathering.rs`, `child.rs`, `link.rs`, `executor.rs`, `life_cycle.rs`.
+//! `messages.rs`, `orders.rs`, `reports.rs`, `frames.rs`, `parent.rs`, `hub.rs`, `hub_state.rs`,
+//! `arrivals.rs`, `jobs.rs`, `ledger.rs`, `gathering.rs`, `child.rs`, `link.rs`, `executor.rs`,
+//! `life_cycle.rs`.
 
+mod arrivals;
 mod child;
 mod executor;
 mod fields;
@@ -43,21 +45,27 @@ mod link;
 mod mailbox;
 mod member;
 mod messages;
+mod orders;
 mod outbox;
 mod parent;
+mod reports;
+mod rescues;
 
 #[cfg(any(test, fuzzing))]
 pub(crate) use frames::{Frame, FrameDecoder, HEADER_BYTES};
 #[cfg(any(test, fuzzing))]
 pub(crate) use hub_state::ScriptedHub;
-#[cfg(all(test, not(loom)))]
-pub(crate) use messages::{Hello, Order};
-#[cfg(any(test, fuzzing))]
-pub(crate) use messages::{
-    MAX_MESSAGE_CONTENT, NumberedOrder, Report, order_limits, report_limits,
-};
-
 pub(crate) use life_cycle::{
     ensure_started, init, init_with_end, start, start_early, start_guarded,
 };
+#[cfg(any(test, fuzzing))]
+pub(crate) use messages::MAX_MESSAGE_CONTENT;
+#[cfg(all(test, not(loom)))]
+pub(crate) use orders::Order;
+#[cfg(any(test, fuzzing))]
+pub(crate) use orders::{NumberedOrder, order_limits};
 pub(crate) use parent::wait_for_children;
+#[cfg(all(test, not(loom)))]
+pub(crate) use reports::Hello;
+#[cfg(any(test, fuzzing))]
+pub(crate) use reports::{Report, report_limits};

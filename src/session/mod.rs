@@ -77,7 +77,7 @@ pub(crate) use callbacks::{
 };
 pub(crate) use crash_file::open_crash_file;
 pub(crate) use early_start::start_early;
-pub(crate) use ends::{save_at_exit, watch_ends_for_parent};
+pub(crate) use ends::{save_at_exit, watch_ends_for_parent, watch_exit};
 pub(crate) use env::{
     env_vars_for_child_process, environment, environment_docs, take_http_settings,
 };

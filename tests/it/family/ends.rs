@@ -2,7 +2,7 @@
 
 use crate::common::{Read, isolated, wait_until};
 use crate::family::roles::{
-    gathering_events, marks_of, process_of, spawn_member, start_family, wait_for_event,
+    gathering_events, marks_of, process_of, read_family, spawn_member, start_family, wait_for_event,
 };
 
 /// Lets a child end, and returns the profile of this process afterwards.
@@ -14,7 +14,7 @@ fn profile_after(end: impl FnOnce(crate::family::roles::Member) -> i32) -> Read 
     child.ask("mark m");
     let process = end(child);
     wait_for_event("a child process has ended, and has sent its profile");
-    let profile = Read::of_running();
+    let profile = read_family();
     assert_eq!(marks_of(&profile, process), ["m"]);
     assert_eq!(gathering_events(&profile), [""; 0]);
     profile
@@ -86,7 +86,7 @@ fn child_that_is_killed_ends_only_its_own_profile() {
         let killed = other.id();
         other.kill();
         wait_for_event("a child process has ended without sending its profile");
-        let profile = Read::of_running();
+        let profile = read_family();
         assert!(process_of(&profile, killed).is_none());
         assert_eq!(marks_of(&profile, one.id()), ["m"]);
         one.kill();

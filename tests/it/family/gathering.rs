@@ -3,19 +3,13 @@
 use std::time::Duration;
 
 use gekkota::ProfilerTime;
-use gekkota::profile::{SnapshotOptions, Symbolicate};
+use gekkota::profile::SnapshotOptions;
 
-use crate::common::{Read, isolated, wait_until};
+use crate::common::{LONGEST_WAIT, Read, isolated, wait_until};
 use crate::family::roles::{
-    gathering_events, marks_of, process_of, spawn_member, start_family, wait_for_children,
+    gathering_events, marks_of, process_of, read_family, read_with, spawn_member, start_family,
+    wait_for_children,
 };
-
-fn read(options: SnapshotOptions) -> Read {
-    let options = options.symbolicate(Symbolicate::No);
-    let mut text = Vec::new();
-    gekkota::profiler_stream_json(&mut text, &options).expect("active");
-    Read::from_text(&text)
-}
 
 #[test]
 fn stopped_child_is_left_out_and_named_and_comes_back() {
@@ -27,16 +21,16 @@ fn stopped_child_is_left_out_and_named_and_comes_back() {
         other.ask("name the frozen one");
         other.ask("mark m2");
         wait_until("the parent knows the name", || {
-            let events = gathering_events(&Read::of_running());
+            let events = gathering_events(&read_family());
             events.iter().any(|event| event.contains("the frozen one"))
         });
         other.signal(libc::SIGSTOP);
-        let options = SnapshotOptions::default().child_timeout(Duration::from_millis(100));
-        let profile = read(options);
+        let options = SnapshotOptions::default().child_timeout(Duration::from_secs(3));
+        let profile = read_with(options);
         assert_eq!(marks_of(&profile, one.id()), ["m1"]);
         assert!(process_of(&profile, other.id()).is_none());
         let left_out = format!(
-            "process {} (the frozen one): left out, because it has not answered for 100ms",
+            "process {} (the frozen one): left out, because it has not answered for 3s",
             other.id()
         );
         let events = gathering_events(&profile);
@@ -44,7 +38,7 @@ fn stopped_child_is_left_out_and_named_and_comes_back() {
         other.signal(libc::SIGCONT);
         wait_for_children(2);
         // What it sends late does not disturb the next one.
-        let profile = Read::of_running();
+        let profile = read_family();
         assert_eq!(marks_of(&profile, one.id()), ["m1"]);
         assert_eq!(marks_of(&profile, other.id()), ["m2"]);
         one.kill();
@@ -60,7 +54,7 @@ fn child_whose_thread_is_stuck_is_gathered() {
         let mut child = spawn_member(1);
         child.ask("mark m");
         child.order("stuck");
-        assert_eq!(marks_of(&Read::of_running(), child.id()), ["m"]);
+        assert_eq!(marks_of(&read_family(), child.id()), ["m"]);
         child.kill();
     });
 }
@@ -74,7 +68,10 @@ fn start_of_the_data_holds_for_children() {
         child.ask("mark m1");
         let since = ProfilerTime::now();
         child.ask("mark m2");
-        let profile = read(SnapshotOptions::default().since(since));
+        let options = SnapshotOptions::default()
+            .since(since)
+            .child_timeout(LONGEST_WAIT);
+        let profile = read_with(options);
         assert_eq!(marks_of(&profile, child.id()), ["m2"]);
         child.kill();
     });
@@ -114,7 +111,7 @@ fn many_profiles_at_the_same_time_have_all_children() {
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
-                    let profile = Read::of_running();
+                    let profile = read_family();
                     for id in ids {
                         assert_eq!(
                             marks_of(&profile, id),

@@ -1,7 +1,9 @@
 //! A parent, its child and its grandchild in one profile.
 
 use crate::common::{Read, isolated};
-use crate::family::roles::{marks_of, process_of, spawn_member, start_family};
+use crate::family::roles::{
+    Member, flow, marks_of, process_of, read_family, spawn_member, start_family,
+};
 
 /// Returns the current time on the timeline of this process's profile, in milliseconds since 1970.
 fn now_ms() -> f64 {
@@ -21,7 +23,7 @@ fn three_generations_are_in_one_profile() {
         child.ask("child name the grandchild");
         child.ask("mark m1");
         child.ask("child mark m2");
-        let profile = Read::of_running();
+        let profile = read_family();
         assert_eq!(marks_of(&profile, child.id()), ["m1"]);
         assert_eq!(marks_of(&profile, grandchild), ["m2"]);
         for (process, name) in [(child.id(), "the child"), (grandchild, "the grandchild")] {
@@ -39,6 +41,19 @@ fn three_generations_are_in_one_profile() {
 }
 
 #[test]
+fn same_address_in_two_processes_is_two_flows() {
+    isolated(|| {
+        gekkota::profiler_init();
+        start_family();
+        let mut children = [spawn_member(1), spawn_member(2)];
+        let [one, other] = children.each_mut().map(|child| child.ask("flow"));
+        assert_ne!(one, other);
+        assert!(flow() != one && flow() != other);
+        children.into_iter().for_each(Member::kill);
+    });
+}
+
+#[test]
 fn times_of_children_are_on_the_parents_timeline() {
     isolated(|| {
         gekkota::profiler_init();
@@ -47,7 +62,7 @@ fn times_of_children_are_on_the_parents_timeline() {
         let before = now_ms();
         child.ask("mark m");
         let after = now_ms();
-        let profile = Read::of_running();
+        let profile = read_family();
         let of_child = process_of(&profile, child.id()).expect("its profile");
         let start = |read: &Read| read.0["meta"]["startTime"].as_f64().expect("a time");
         let marker = of_child.markers(crate::family::roles::THREAD);

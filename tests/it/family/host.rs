@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 use gekkota::process::profiler_env_vars_for_child_process;
 
-use crate::common::{Read, isolated, registered_threads_only, thread_names, wait_until};
+use crate::common::{isolated, registered_threads_only, thread_names, wait_until};
 use crate::family::roles::{
-    Member, marks_of, process_of, spawn_member, start_family, wait_for_children, wait_for_event,
+    Member, marks_of, process_of, read_family, spawn_member, start_family, wait_for_children,
+    wait_for_event,
 };
 
 const VARIABLE: &str = "GEKKOTA_FAMILY";
@@ -56,7 +57,7 @@ fn family_takes_none_of_the_applications_descriptors() {
         let before = descriptors();
         start_family();
         let child = spawn_member(1);
-        let profile = Read::of_running();
+        let profile = read_family();
         assert_eq!(marks_of(&profile, child.id()), [""; 0]);
         let is_known = |(number, file): (&i32, &PathBuf)| {
             // The pipes to the child are the test's own.
@@ -157,6 +158,20 @@ fn socket_goes_at_exit_and_by_the_next_family_after_a_kill() {
 }
 
 #[test]
+fn socket_of_a_family_that_code_has_begun_goes_at_exit() {
+    isolated(|| {
+        // This process has no session, so the child has none either.
+        let mut child = Member::spawn();
+        let socket = PathBuf::from(child.ask("start"));
+        assert!(socket.exists());
+        child.order("exit");
+        assert!(child.wait().success());
+        assert!(!socket.exists());
+        assert!(!socket.parent().expect("a folder").exists());
+    });
+}
+
+#[test]
 fn child_of_fork_joins_like_any_other() {
     isolated(|| {
         gekkota::profiler_init();
@@ -180,7 +195,7 @@ fn child_of_fork_joins_like_any_other() {
         assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
         assert_eq!(status, 0);
         wait_for_event("a child process has ended, and has sent its profile");
-        let profile = Read::of_running();
+        let profile = read_family();
         let of_child = process_of(&profile, child).expect("its profile");
         let mut markers = of_child.markers("GeckoMain").into_iter();
         assert!(markers.any(|marker| marker.0 == "m of the fork"));
@@ -214,7 +229,7 @@ fn child_of_fork_that_does_not_join_disturbs_nothing() {
             "the child has not removed its parent's socket"
         );
         child.ask("mark m");
-        assert_eq!(marks_of(&Read::of_running(), child.id()), ["m"]);
+        assert_eq!(marks_of(&read_family(), child.id()), ["m"]);
         child.kill();
     });
 }
@@ -230,7 +245,7 @@ fn program_that_executes_itself_joins_again() {
         wait_for_event("a child process has ended without sending its profile");
         wait_for_children(1);
         child.ask("mark m");
-        assert_eq!(marks_of(&Read::of_running(), child.id()), ["m"]);
+        assert_eq!(marks_of(&read_family(), child.id()), ["m"]);
         child.kill();
     });
 }
@@ -249,7 +264,7 @@ fn family_works_in_a_sandbox_and_a_forked_child_keeps_no_connection() {
         start_family();
         let mut child = spawn_member(1);
         child.ask("mark m");
-        assert_eq!(marks_of(&Read::of_running(), child.id()), ["m"]);
+        assert_eq!(marks_of(&read_family(), child.id()), ["m"]);
         // SAFETY: the child makes only calls that glibc allows there.
         let forked = match unsafe { libc::fork() } {
             0 => {

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::common::{LONGEST_WAIT, Read, isolated, wait_until};
+use crate::common::{LONGEST_WAIT, isolated, wait_until};
 use crate::family::roles::{
-    Member, marks_of, process_of, spawn_member, start_family, start_family_with, state,
-    wait_for_children,
+    Member, marks_of, process_of, read_family, spawn_member, start_family, start_family_with,
+    state, wait_for_children,
 };
 
 fn wait_for_state(member: &mut Member, expected: &str) {
@@ -81,7 +81,7 @@ fn child_that_the_filters_exclude_does_not_record() {
         start_family_with(|params| params.filters([own]));
         let mut child = Member::spawn();
         wait_for_state(&mut child, "inactive");
-        let profile = Read::of_running();
+        let profile = read_family();
         assert!(process_of(&profile, child.id()).is_none());
         child.kill();
     });
@@ -97,7 +97,7 @@ fn pages_are_cleared_in_children_and_each_child_has_its_own_markers() {
             child.ask(&format!("mark m{number}"));
         }
         gekkota::process::profiler_clear_all_pages();
-        let profile = Read::of_running();
+        let profile = read_family();
         for (number, child) in children.into_iter().enumerate() {
             assert_eq!(marks_of(&profile, child.id()), [format!("m{number}")]);
             child.kill();

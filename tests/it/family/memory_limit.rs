@@ -4,7 +4,7 @@ use gekkota::StartParams;
 
 use crate::common::{Read, isolated, mark, wait_until};
 use crate::family::roles::{
-    Member, process_of, spawn_member, start_family_with, wait_for_children,
+    Member, process_of, read_family, spawn_member, start_family_with, wait_for_children,
 };
 
 const LIMIT: u64 = 4 << 20;
@@ -32,7 +32,7 @@ fn sum_of_all_buffers_stays_within_the_limit_of_the_parent() {
         let largest_chunk = LIMIT / 4;
         let mut last = Vec::new();
         wait_until("the sum is within the limit", || {
-            let profile = Read::of_running();
+            let profile = read_family();
             let of_child = |child: &Member| {
                 let read = process_of(&profile, child.id()).expect("its profile");
                 chunk_bytes(&read, child.id())

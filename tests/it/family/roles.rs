@@ -10,6 +10,7 @@ use gekkota::process::{
     profiler_command, profiler_set_process_name, profiler_set_process_type,
     profiler_wait_for_children,
 };
+use gekkota::profile::{SnapshotOptions, Symbolicate};
 use gekkota::{StartParams, profiler_get_start_params};
 use serde_json::Value;
 
@@ -71,6 +72,12 @@ fn role_of_the_member() {
             "stuck" => loop {
                 std::thread::park();
             },
+            "flow" => flow(),
+            // A process that begins a family in code only.
+            "start" => {
+                start_family();
+                crate::family::host::socket().display().to_string()
+            }
             "exit" => std::process::exit(0),
             "abort" => std::process::abort(),
             "exec" => {
@@ -82,6 +89,12 @@ fn role_of_the_member() {
         };
         println!("\n{REPLY}{reply}");
     }
+}
+
+/// Returns the flow id of an address that each process has.
+pub(super) fn flow() -> String {
+    let flow = gekkota::FlowId::from(std::ptr::without_provenance::<u8>(0x1000));
+    String::from_utf8_lossy(&flow.to_hex()).into_owned()
 }
 
 /// Returns what the tests compare of the state of this process.
@@ -233,6 +246,18 @@ pub(super) fn wait_for_event(event: &str) {
             .iter()
             .any(|known| known.contains(event))
     });
+}
+
+/// Reads the profile of this process, with those of its children however busy the machine is.
+pub(super) fn read_family() -> Read {
+    read_with(SnapshotOptions::default().child_timeout(LONGEST_WAIT))
+}
+
+pub(super) fn read_with(options: SnapshotOptions) -> Read {
+    let options = options.symbolicate(Symbolicate::No);
+    let mut text = Vec::new();
+    gekkota::profiler_stream_json(&mut text, &options).expect("active");
+    Read::from_text(&text)
 }
 
 /// Returns the profile of a process within the profile of this one.

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::common::{LONGEST_WAIT, Read, isolated};
 use crate::family::host::{invitation, socket};
-use crate::family::roles::{marks_of, spawn_member, start_family, wait_for_event};
+use crate::family::roles::{marks_of, read_family, spawn_member, start_family, wait_for_event};
 
 /// Returns a frame: the length, the kind and the content.
 fn frame(kind: u8, content: &[u8]) -> Vec<u8> {
@@ -97,7 +97,7 @@ fn strangers_are_refused_and_the_family_goes_on() {
         // A connection that says nothing, and one that is closed at once.
         let _silent = UnixStream::connect(socket()).expect("connected");
         drop(UnixStream::connect(socket()).expect("connected"));
-        assert_eq!(marks_of(&Read::of_running(), child.id()), ["m"]);
+        assert_eq!(marks_of(&read_family(), child.id()), ["m"]);
         child.kill();
     });
 }
@@ -229,7 +229,7 @@ fn malformed_messages_end_their_connection_only() {
         for (what, bytes) in malformed_messages(&token()) {
             assert_refused(what, &bytes);
         }
-        assert_eq!(marks_of(&Read::of_running(), child.id()), ["m"]);
+        assert_eq!(marks_of(&read_family(), child.id()), ["m"]);
         child.kill();
     });
 }
@@ -262,7 +262,8 @@ fn last_profile_that_is_no_profile_is_dropped() {
             stream.write_all(&part).expect("the parent reads on");
         }
         wait_for_event("cannot keep the profile of a child process: it is too long");
-        let profile = Read::of_running();
+        drop(stream);
+        let profile = read_family();
         assert_eq!(profile.0["processes"].as_array().expect("a list").len(), 0);
     });
 }

@@ -279,8 +279,8 @@ pub use integrations::ProfilerLogger;
 pub use integrations::ProfilerRecorder;
 pub use markers::{FlowId, MarkerOptions, MarkerStack, MarkerTiming, ProfilerMarker};
 pub use types::{
-    BufferInfo, ControlSignals, Features, ProfilerTime, ProfilingCategoryPair, ReadError, RescueError,
-    SamplingEngine, SaveError, StartError, StartParams, StreamError, UnknownFeature,
+    BufferInfo, ControlSignals, Features, ProfilerTime, ProfilingCategoryPair, ReadError,
+    RescueError, SamplingEngine, SaveError, StartError, StartParams, StreamError, UnknownFeature,
 };
 
 /// Callbacks of the application: on changes of the profiler's state, and after a sampling loop.

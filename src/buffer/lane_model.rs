@@ -95,9 +95,10 @@ impl World {
         chunks.release_done();
         for lane in &self.lanes {
             if let Some(bytes) = chunks.set_next(lane, self.lanes.len()) {
-                lane.set_next(
-                    chunks.begin(FreshChunk::try_new(bytes, None).expect("memory"), lane.index),
-                );
+                lane.set_next(chunks.begin(
+                    FreshChunk::try_new(bytes, None).expect("memory"),
+                    lane.index,
+                ));
             }
         }
     }

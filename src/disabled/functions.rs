@@ -12,8 +12,8 @@ use crate::markers::{BorrowedFileIO, MarkerTiming, ProfilerMarker};
 use crate::types::{
     BufferInfo, ControlSignals, CounterParams, ExitProfileError, Features, FrameFlags,
     FunctionName, LabelOfOneThread, NameOptions, Page, ProfilerTime, ProfilingCategoryPair,
-    ProfilingState, ProfilingStates, ReadError, RescueError, SamplingState, SaveError, ScriptDescription,
-    StackFeatures, StackFrame, StartError, StartParams, SuspendError, ThreadId,
+    ProfilingState, ProfilingStates, ReadError, RescueError, SamplingState, SaveError,
+    ScriptDescription, StackFeatures, StackFrame, StartError, StartParams, SuspendError, ThreadId,
     ThreadProfilingFeatures,
 };
 use crate::util::{ProgressLocation, SharedProgress};

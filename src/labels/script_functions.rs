@@ -104,9 +104,14 @@ pub(crate) fn script_function(number: u32) -> Option<&'static ScriptFunction> {
 
 /// Calls `use_function` with each function but the first `known` ones, in the order of their numbers.
 /// Cost: a lock, and nothing else without new functions.
-pub(crate) fn script_functions_from(known: usize, use_function: impl FnMut(&'static ScriptFunction)) {
+pub(crate) fn script_functions_from(
+    known: usize,
+    use_function: impl FnMut(&'static ScriptFunction),
+) {
     let new: Vec<_> = match FUNCTIONS.lock().as_ref() {
-        Some(functions) if functions.by_number.len() > known => functions.by_number[known..].to_vec(),
+        Some(functions) if functions.by_number.len() > known => {
+            functions.by_number[known..].to_vec()
+        }
         _ => return,
     };
     new.into_iter().for_each(use_function);

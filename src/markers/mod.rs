@@ -53,6 +53,6 @@ pub(crate) use marker_type_macro::serde_as_tuple;
 pub(crate) use options::MarkerPhase;
 pub use options::{MarkerBacktrace, MarkerOptions, MarkerStack, MarkerTiming};
 pub use profiler_marker::ProfilerMarker;
+pub use schema::{Format, GraphColor, GraphType, Location, MarkerSchema, PayloadFlags, Searchable};
 #[cfg(has_profiler)]
 pub(crate) use schema::{WITH_REQUIRED_FIELDS, data_key, name_for_fields};
-pub use schema::{Format, GraphColor, GraphType, Location, MarkerSchema, PayloadFlags, Searchable};

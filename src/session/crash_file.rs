@@ -226,7 +226,11 @@ fn keep_aside(path: &Path, process: u64) -> Result<(), String> {
     let free = names.find(|path| fs::symlink_metadata(path).is_err());
     let kept = free.ok_or_else(|| cannot(path, &"too many kept files", "a free name"))?;
     fs::rename(path, &kept).map_err(|error| {
-        cannot(path, &format!("\"{error}\""), "a folder where files can be renamed")
+        cannot(
+            path,
+            &format!("\"{error}\""),
+            "a folder where files can be renamed",
+        )
     })?;
     remove_oldest_kept(path);
     notices::notify(&format!(
@@ -308,7 +312,10 @@ mod tests {
         assert_eq!(occupant(&path), Ok(Occupant::Nothing));
         fs::write(&path, b"something else").expect("written");
         let error = occupant(&path).expect_err("another file");
-        assert!(error.contains("got another kind of file, expected a crash file"), "{error}");
+        assert!(
+            error.contains("got another kind of file, expected a crash file"),
+            "{error}"
+        );
         assert!(fs::read(&path).is_ok_and(|bytes| bytes == b"something else"));
         assert!(occupant(folder.path()).is_err());
     }

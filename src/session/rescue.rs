@@ -23,8 +23,8 @@ use crate::stream::{PastProcess, PastScript, ProfileSource, last_entry_ns};
 use crate::threads::{OffThreadRef, ThreadRegistrationInfo};
 use crate::types::{
     CategoryInfo, CounterUnit, Features, GECKO_CATEGORIES, GraphColor, OTHER_CATEGORY, Page,
-    ProcessId, RescueError, SamplingEngine, ScriptImplementation, ThreadId, TimeStamp, all_categories,
-    is_known_color,
+    ProcessId, RescueError, SamplingEngine, ScriptImplementation, ThreadId, TimeStamp,
+    all_categories, is_known_color,
 };
 use crate::unwind::{ModuleTable, NamedCode};
 use crate::util::{NumberMap, PsCell, PsLock};
@@ -236,7 +236,9 @@ impl Rescued<'_> {
     fn counts(&self, session: &Session, settings: &SessionFact) -> Vec<(&'static str, u64)> {
         let of_name = |name: &str| {
             let index = settings.count_names.iter().position(|known| known == name);
-            index.map_or(0, |index| self.head.owner_word(OwnerWord::Counts as usize + index))
+            index.map_or(0, |index| {
+                self.head.owner_word(OwnerWord::Counts as usize + index)
+            })
         };
         let names = session.counts.all().into_iter().map(|(name, _)| name);
         names.map(|name| (name, of_name(name))).collect()
@@ -306,7 +308,10 @@ fn threads(facts: &[ThreadFact]) -> Vec<OffThreadRef> {
             is_main: fact.is_main,
             registered_at: TimeStamp(fact.registered_ns),
         };
-        let (tid, ended) = (ThreadId::from_number(fact.tid), fact.ended_ns.map(TimeStamp));
+        let (tid, ended) = (
+            ThreadId::from_number(fact.tid),
+            fact.ended_ns.map(TimeStamp),
+        );
         OffThreadRef::of_past_process(info, fact.name.clone(), tid, ended)
     };
     facts.iter().map(thread).collect()
@@ -381,8 +386,7 @@ fn past_categories(facts: &[CategoryFact]) -> Vec<&'static CategoryInfo> {
 }
 
 fn past_category(fact: &CategoryFact) -> Option<&'static CategoryInfo> {
-    let is_possible = is_known_color(&fact.color)
-        && (1..=256).contains(&fact.subcategories.len());
+    let is_possible = is_known_color(&fact.color) && (1..=256).contains(&fact.subcategories.len());
     if !is_possible {
         return None;
     }

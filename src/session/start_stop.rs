@@ -245,7 +245,10 @@ impl SessionPlan {
         });
         let generation = session.generation;
         crash_file::begin(&mut session, types);
-        let area = session.crash_facts.as_ref().map(|facts| Arc::clone(facts.area()));
+        let area = session
+            .crash_facts
+            .as_ref()
+            .map(|facts| Arc::clone(facts.area()));
         core_buffer().begin_session(generation, capacity_bytes, area);
         forget_allocation_stacks();
         session.allocated_at_start = less_own_chunks(begin_allocations(features, interval_bytes));

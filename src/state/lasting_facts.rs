@@ -19,7 +19,9 @@ pub(crate) fn lasting_facts(session: &Session) -> KeepsFact {
         let core = CORE_PS.get(lock);
         let pages = core.iter().flat_map(|core| &core.pages);
         let ended = active.ended_pages.borrow();
-        let pages = pages.chain(ended.since(0, TimeStamp(0))).map(|page| page.inner_window_id);
+        let pages = pages
+            .chain(ended.since(0, TimeStamp(0)))
+            .map(|page| page.inner_window_id);
         (serials, pages.collect::<HashSet<u64>>())
     });
     let Some((serials, pages)) = known else {

@@ -46,9 +46,9 @@ pub(crate) use after_sampling::{UnservedCallbacks, disown_callbacks_in_child};
 pub(crate) use core_buffer::{core_buffer, own_lane_index, prepare_own_lane, put_entry};
 pub(crate) use core_ps::{CORE_PS, CorePs};
 pub(crate) use crash_file::{
-    CategoryFact, CounterFact, CrashFacts, CurrentFacts, Fact, KeyedFacts, ModuleFact,
-    OwnerWord, PageFact, ProcessFact, ScriptFact, SessionFact, ThreadFact, TypeFact,
-    all_marker_types, hold_crash_facts_for_fork, set_current_facts,
+    CategoryFact, CounterFact, CrashFacts, CurrentFacts, Fact, KeyedFacts, ModuleFact, OwnerWord,
+    PageFact, ProcessFact, ScriptFact, SessionFact, ThreadFact, TypeFact, all_marker_types,
+    hold_crash_facts_for_fork, set_current_facts,
 };
 pub(crate) use describe_session::describe_session;
 pub(crate) use expiring_list::OVERHEAD_BYTES as KEPT_OVERHEAD_BYTES;

@@ -339,7 +339,9 @@ impl Session {
     /// Adds counters that the sampler has found, before their first values are written.
     pub(crate) fn add_found_counters(&self, counters: Vec<Arc<CounterDescription>>) {
         if let Some(facts) = &self.crash_facts {
-            counters.iter().for_each(|counter| facts.add_counter(counter));
+            counters
+                .iter()
+                .for_each(|counter| facts.add_counter(counter));
         }
         self.found_counters.lock().extend(counters);
     }
@@ -367,7 +369,10 @@ impl Session {
             let open = self.pauses.open();
             let ns = |since: Option<TimeStamp>| since.map_or(0, |since| since.0);
             facts.set_word(OwnerWord::PausedSince, ns(open.paused_since));
-            facts.set_word(OwnerWord::SamplingPausedSince, ns(open.sampling_paused_since));
+            facts.set_word(
+                OwnerWord::SamplingPausedSince,
+                ns(open.sampling_paused_since),
+            );
         }
     }
 

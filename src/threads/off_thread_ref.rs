@@ -40,7 +40,9 @@ impl OffThreadRef {
     ) -> Self {
         let data = ThreadRegistrationData::new(info, ThreadName::given(name), tid);
         data.set_registered(None);
-        ended_at.into_iter().for_each(|at| data.set_unregistered(at));
+        ended_at
+            .into_iter()
+            .for_each(|at| data.set_unregistered(at));
         Self::new(data)
     }
 

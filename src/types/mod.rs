@@ -90,14 +90,15 @@ pub use category::{
 };
 #[cfg(has_profiler)]
 pub(crate) use category::{
-    CategoryInfo, GECKO_CATEGORIES, OTHER_CATEGORY, all_categories, is_known_color, registered_categories,
-    set_new_category_hook,
+    CategoryInfo, GECKO_CATEGORIES, OTHER_CATEGORY, all_categories, is_known_color,
+    registered_categories, set_new_category_hook,
 };
 pub use control_signals::ControlSignals;
 pub(crate) use counter_params::CounterParams;
 pub use counter_params::CounterUnit;
 pub use error::{
-    ExitProfileError, ReadError, RescueError, SaveError, StartError, StreamError, SuspendError, UnknownFeature,
+    ExitProfileError, ReadError, RescueError, SaveError, StartError, StreamError, SuspendError,
+    UnknownFeature,
 };
 pub use features::Features;
 #[cfg(has_profiler)]

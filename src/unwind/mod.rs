@@ -58,7 +58,8 @@ pub(crate) use cfi::CallFrames;
 pub(crate) use generated::{
     CodeMap, CodeRangeToken, CodeRanges, GeneratedCode, NamedCode, drop_old_unregistered_code,
     forget_unregistered_code, hold_code_ranges_for_fork, keep_unregistered_code, lost_code_names,
-    register_code_range, registered_code, set_new_code_hook, unregister_code_range, unregistered_code_bytes,
+    register_code_range, registered_code, set_new_code_hook, unregister_code_range,
+    unregistered_code_bytes,
 };
 pub(crate) use modules::{AddressMeaning, LoadedModule, ModuleTable};
 pub(crate) use native_stack::{Captured, NativeFrame, NativeStack, StackCopy};

@@ -98,7 +98,10 @@ mod tests {
         let memory = SharedMemory::for_test(64);
         memory.word(56).store(7, Ordering::Relaxed);
         assert_eq!(memory.word(56).load(Ordering::Relaxed), 7);
-        assert_eq!(memory.part(0, 64).addr().get() + 56, memory.part(56, 8).addr().get());
+        assert_eq!(
+            memory.part(0, 64).addr().get() + 56,
+            memory.part(56, 8).addr().get()
+        );
         for (position, bytes) in [(57, 8), (64, 8), (usize::MAX, 8)] {
             let outside = AssertUnwindSafe(|| memory.part(position, bytes));
             assert!(catch_unwind(outside).is_err(), "{position}");

@@ -66,11 +66,7 @@ impl Slab {
         Some(Self::with_bytes(start, length, Some(in_file)))
     }
 
-    fn with_bytes(
-        start: NonNull<UnsafeCell<u8>>,
-        length: usize,
-        piece: Option<InFile>,
-    ) -> Self {
+    fn with_bytes(start: NonNull<UnsafeCell<u8>>, length: usize, piece: Option<InFile>) -> Self {
         if piece.is_none() {
             ALL_BYTES.fetch_add(length, Ordering::Relaxed);
         }

@@ -111,7 +111,8 @@ impl CrashArea {
     /// Appends a fact. Without space for it, counts it as lost.
     pub(crate) fn add_fact(&self, fact: &[u8]) {
         if self.is_own() && !self.facts(self.active_half()).append(fact) {
-            self.head(HeadWord::LostFacts).fetch_add(1, Ordering::Relaxed);
+            self.head(HeadWord::LostFacts)
+                .fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -131,7 +132,8 @@ impl CrashArea {
         facts.begin();
         let mut lost = 0;
         write(&mut |fact| lost += u64::from(!facts.append(fact)));
-        self.head(HeadWord::LostFacts).fetch_add(lost, Ordering::Relaxed);
+        self.head(HeadWord::LostFacts)
+            .fetch_add(lost, Ordering::Relaxed);
         // What remains is used up by half before the next time.
         let used = facts.used();
         let left = self.layout.facts_bytes - used.min(self.layout.facts_bytes);
@@ -168,7 +170,8 @@ impl CrashArea {
         let pages = bytes.div_ceil(PAGE_BYTES).next_power_of_two();
         let taken = Some(bytes).filter(|&bytes| bytes > 0 && self.is_own());
         let Some(first) = taken.and_then(|_| self.pages.take(pages)) else {
-            self.head(HeadWord::ChunksOutside).fetch_add(1, Ordering::Relaxed);
+            self.head(HeadWord::ChunksOutside)
+                .fetch_add(1, Ordering::Relaxed);
             return None;
         };
         Some(AreaPiece {

@@ -162,7 +162,10 @@ mod tests {
         writer.begin();
         assert_eq!(writer.used(), 0);
         assert!(writer.append(b"new"));
-        assert_eq!(records(&bytes_of(&memory, layout, 1)), (vec![b"new".to_vec()], 0));
+        assert_eq!(
+            records(&bytes_of(&memory, layout, 1)),
+            (vec![b"new".to_vec()], 0)
+        );
     }
 
     #[test]
@@ -173,7 +176,11 @@ mod tests {
             layout,
             half: 0,
         };
-        assert!(writer.append(b"first") && writer.append(b"damaged, and long") && writer.append(b"last"));
+        assert!(
+            writer.append(b"first")
+                && writer.append(b"damaged, and long")
+                && writer.append(b"last")
+        );
         let (mut bytes, epoch) = bytes_of(&memory, layout, 0);
         bytes[16..24].fill(0);
         let expected = vec![b"first".to_vec(), b"last".to_vec()];

@@ -157,7 +157,10 @@ mod tests {
             let layout = Layout::for_capacity(capacity).expect("a layout");
             assert_eq!(layout.facts(0).start, PAGE_BYTES);
             assert_eq!(layout.facts(0).end, layout.facts(1).start);
-            assert_eq!(layout.chunk_word(0, ChunkWord::Sequence), layout.facts(1).end);
+            assert_eq!(
+                layout.chunk_word(0, ChunkWord::Sequence),
+                layout.facts(1).end
+            );
             let last_head = layout.chunk_word(layout.pages - 1, ChunkWord::Sequence);
             assert!(last_head + CHUNK_HEAD_BYTES <= layout.page(0));
             let bytes = layout.file_bytes() as u64;
@@ -170,7 +173,12 @@ mod tests {
     #[test]
     fn layout_that_no_file_can_have_is_refused() {
         assert_eq!(Layout::for_capacity(u64::MAX), None);
-        for (facts, pages) in [(usize::MAX, 1), (4097, 1), (4096, usize::MAX), (4096, 1 << 60)] {
+        for (facts, pages) in [
+            (usize::MAX, 1),
+            (4097, 1),
+            (4096, usize::MAX),
+            (4096, 1 << 60),
+        ] {
             assert_eq!(Layout::new(facts, pages), None, "{facts} {pages}");
         }
     }

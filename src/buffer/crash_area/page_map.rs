@@ -108,7 +108,9 @@ mod tests {
                 .collect();
             assert_eq!(all.len(), pages);
             assert_eq!(all.iter().collect::<HashSet<_>>().len(), pages);
-            taken.iter().for_each(|&(first, count)| map.give_back(first, count));
+            taken
+                .iter()
+                .for_each(|&(first, count)| map.give_back(first, count));
             let again = (0..pages / 64).filter_map(|_| map.take(64));
             assert_eq!(again.count(), pages / 64);
         }

@@ -300,7 +300,10 @@ struct ChunkHead([u64; CHUNK_HEAD_BYTES / WORD_BYTES]);
 impl ChunkHead {
     fn of(bytes: &[u8]) -> Self {
         let mut words = [0; CHUNK_HEAD_BYTES / WORD_BYTES];
-        words.iter_mut().zip(words_of(bytes)).for_each(|(word, read)| *word = read);
+        words
+            .iter_mut()
+            .zip(words_of(bytes))
+            .for_each(|(word, read)| *word = read);
         Self(words)
     }
 

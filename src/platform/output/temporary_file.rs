@@ -176,7 +176,12 @@ impl TemporaryFile {
     /// space.
     pub(crate) fn reserve(&self, bytes: usize) -> io::Result<()> {
         let length = i64::try_from(bytes).map_err(io::Error::other)?;
-        Ok(fallocate(self.file.get()?, FallocateFlags::empty(), 0, length)?)
+        Ok(fallocate(
+            self.file.get()?,
+            FallocateFlags::empty(),
+            0,
+            length,
+        )?)
     }
 
     /// Returns whether `path` names this file.

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::platform::has_rights_of_another_user;
 use crate::session::env::environment_table::{
-    ACTIVE_TAB_ID, CRASH_FILE, DURATION, ENTRIES, FEATURES, FEATURES_BITFIELD, FILTERS, GECKO_ONLY, HELP,
-    INTERVAL, NO_BASE, RECORD_OVERHEADS, REPORT, SHUTDOWN, SIGNALS, STARTUP, SYMBOLICATE,
+    ACTIVE_TAB_ID, CRASH_FILE, DURATION, ENTRIES, FEATURES, FEATURES_BITFIELD, FILTERS, GECKO_ONLY,
+    HELP, INTERVAL, NO_BASE, RECORD_OVERHEADS, REPORT, SHUTDOWN, SIGNALS, STARTUP, SYMBOLICATE,
     UPLOAD_DIR, VARIABLES, Variable, help_text,
 };
 use crate::session::env::environment_values::{Reading, SettingValues, is_on};

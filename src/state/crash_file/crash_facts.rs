@@ -55,7 +55,8 @@ impl CrashFacts {
     /// Notes the session's counts, in their order.
     pub(crate) fn set_counts(&self, counts: impl Iterator<Item = u64>) {
         for (index, count) in counts.enumerate() {
-            self.area.set_word(OwnerWord::Counts as usize + index, count);
+            self.area
+                .set_word(OwnerWord::Counts as usize + index, count);
         }
     }
 

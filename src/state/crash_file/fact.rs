@@ -225,7 +225,9 @@ mod tests {
     #[test]
     fn damaged_facts_are_refused() {
         // An unknown kind, a list of 2^63 texts, and a text that is not UTF-8.
-        let long = [2, 1, 1, 1, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
+        let long = [
+            2, 1, 1, 1, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f,
+        ];
         for bytes in [&[0][..], &[99, 1, 2], &long, &[3, 1, 0, 1, 0xff, 0, 0, 0]] {
             assert_eq!(Fact::decode(bytes), None, "{bytes:?}");
         }

@@ -5,8 +5,8 @@ use crate::markers::MarkerType;
 use crate::platform::{ModuleImage, current_process_id};
 use crate::state::core_ps::CorePs;
 use crate::state::crash_file::fact::{
-    CategoryFact, CodeFact, CounterFact, Fact, ModuleFact, PageFact, ProcessFact, ScriptFact, ThreadFact,
-    TypeFact,
+    CategoryFact, CodeFact, CounterFact, Fact, ModuleFact, PageFact, ProcessFact, ScriptFact,
+    ThreadFact, TypeFact,
 };
 use crate::state::crash_file::fields::FactBytes;
 use crate::threads::OffThreadRef;
@@ -118,7 +118,9 @@ pub(super) fn script_fact(number: u32, script: &ScriptDescription<'_>) -> Script
         column: script.column.into(),
         implementation: script.implementation as u64,
         category: script.category.map(|(category, _)| category.into()),
-        subcategory: script.category.map_or(0, |(_, subcategory)| subcategory.into()),
+        subcategory: script
+            .category
+            .map_or(0, |(_, subcategory)| subcategory.into()),
         inner_window_id: script.inner_window_id,
     }
 }

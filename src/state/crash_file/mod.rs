@@ -29,8 +29,8 @@ mod words;
 pub(crate) use crash_facts::{CrashFacts, KeepsFact};
 pub(crate) use current::{CurrentFacts, hold_crash_facts_for_fork, set_current_facts};
 pub(crate) use fact::{
-    CategoryFact, CounterFact, Fact, ModuleFact, PageFact, ProcessFact, ScriptFact,
-    SessionFact, ThreadFact, TypeFact,
+    CategoryFact, CounterFact, Fact, ModuleFact, PageFact, ProcessFact, ScriptFact, SessionFact,
+    ThreadFact, TypeFact,
 };
 pub(crate) use keyed_facts::KeyedFacts;
 pub(crate) use make_facts::all_marker_types;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::buffer::BufferSnapshot;
 use crate::counters::KnownCounter;
-use crate::platform::ProcessStart;
 use crate::labels::script_function;
+use crate::platform::ProcessStart;
 use crate::state::{OpenPauses, OverheadStats, Session};
 use crate::stream::decode::past_process::PastProcess;
 use crate::threads::OffThreadRef;

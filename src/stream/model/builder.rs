@@ -21,8 +21,7 @@ use crate::stream::memory::check_memory;
 use crate::stream::model::frames::{FrameBuilder, without_own_functions};
 use crate::stream::model::marker_fields::FieldCollector;
 use crate::stream::resolve::{
-    MarkerTypes, ONLY_USER_DATA, ProfileNames, TEXT, name_for_viewer, to_text,
-    type_without_payload,
+    MarkerTypes, ONLY_USER_DATA, ProfileNames, TEXT, name_for_viewer, to_text, type_without_payload,
 };
 use crate::stream::write::{
     FoundProblems, MIN_BYTES_FOR_NAMES, StreamOptions, warnings_about, write_log, write_meta,

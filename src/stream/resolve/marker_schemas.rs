@@ -99,7 +99,11 @@ impl MarkerTypes {
     }
 
     /// Finds a type that another process has described.
-    fn described(&mut self, past: &Arc<PastProcess>, number: u64) -> Result<KnownType, PayloadFailure> {
+    fn described(
+        &mut self,
+        past: &Arc<PastProcess>,
+        number: u64,
+    ) -> Result<KnownType, PayloadFailure> {
         let described = past.marker_types.get(&number);
         let described = described.ok_or(PayloadFailure::NotDescribed)?;
         let (name, schema) = (&described.name, &described.schema);

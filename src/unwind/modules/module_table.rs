@@ -174,7 +174,10 @@ impl ModuleTable {
         for (image, from, until) in modules {
             match until {
                 Some(until) => gone.push((until, from, image)),
-                None if table.loaded.iter().any(|other| overlap(&other.image, &image)) => {}
+                None if table
+                    .loaded
+                    .iter()
+                    .any(|other| overlap(&other.image, &image)) => {}
                 None => table.loaded.push(PresentModule {
                     image: Arc::new(image),
                     from,

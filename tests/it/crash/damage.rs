@@ -15,7 +15,10 @@ fn error_of(folder: &Folder, bytes: &[u8]) -> String {
     let error = Profile::rescue(&path).expect_err("a damaged file");
     let text = error.to_string();
     let begin = format!("cannot rescue {}: got ", path.display());
-    assert!(text.starts_with(&begin) && text.contains(", expected "), "{text}");
+    assert!(
+        text.starts_with(&begin) && text.contains(", expected "),
+        "{text}"
+    );
     text
 }
 
@@ -29,7 +32,10 @@ fn cut_and_damaged_files_are_refused_or_read() {
     let whole = fs::read(&path).expect("the file");
 
     let missing = Profile::rescue(folder.path("missing")).expect_err("no file");
-    assert!(missing.to_string().contains("expected a readable"), "{missing}");
+    assert!(
+        missing.to_string().contains("expected a readable"),
+        "{missing}"
+    );
     assert!(error_of(&folder, b"").contains("got an empty file"));
     assert!(error_of(&folder, b"something else").contains("got another kind of file"));
     assert!(error_of(&folder, &whole[..whole.len() / 2]).contains("got a part of a crash file"));

@@ -146,7 +146,11 @@ fn wide(has_all: bool) -> Wide {
         maybe: has_all.then_some(7),
         maybe_text: has_all.then(|| "some".to_owned()),
         list: if has_all { vec![1, 2, 3] } else { vec![] },
-        lists: if has_all { vec![vec![1, 2], vec![], vec![3]] } else { vec![] },
+        lists: if has_all {
+            vec![vec![1, 2], vec![], vec![3]]
+        } else {
+            vec![]
+        },
     }
 }
 
@@ -200,12 +204,15 @@ fn fields_are_those_of_a_usual_profile() {
             add("by hand", by_hand(color));
         }
         add("picky", Picky(5000));
-        add("io", built_in::FileIO {
-            operation: "read".into(),
-            source: "test".into(),
-            filename: Some("a file".to_owned()),
-            threadId: None,
-        });
+        add(
+            "io",
+            built_in::FileIO {
+                operation: "read".into(),
+                source: "test".into(),
+                filename: Some("a file".to_owned()),
+                threadId: None,
+            },
+        );
         add("stack", built_in::StackMarker());
         let usual = data(&Read::from_profile(&session.snapshot().expect("active")));
         let read = rescued(&path);

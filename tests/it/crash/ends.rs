@@ -65,7 +65,10 @@ fn saved_last_profile_removes_the_file() {
 fn child_of_a_fork_writes_nothing_into_the_file() {
     let folder = Folder::new("fork");
     let reports = run("fork, and the child goes on", &folder);
-    let forked = reports.lines.iter().find_map(|line| line.strip_prefix("child "));
+    let forked = reports
+        .lines
+        .iter()
+        .find_map(|line| line.strip_prefix("child "));
     let forked: i32 = forked.expect("a child").parse().expect("an id");
     let path = folder.path("file");
     let read = rescued(&path);
@@ -74,7 +77,10 @@ fn child_of_a_fork_writes_nothing_into_the_file() {
     let next = roles::start(&mut roles::command("stop", CAPACITY, Some(&path)));
     next.end();
     let names = folder.names();
-    assert!(names.len() == 1 && names[0].starts_with("file.left-by-"), "{names:?}");
+    assert!(
+        names.len() == 1 && names[0].starts_with("file.left-by-"),
+        "{names:?}"
+    );
     // SAFETY: sends a signal to the process that the test's child has forked.
     unsafe { libc::kill(forked, libc::SIGKILL) };
 }

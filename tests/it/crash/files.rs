@@ -40,7 +40,9 @@ fn next_start_keeps_what_an_ended_process_has_left() {
         let (_, reports) = recording.end();
         if reports.stderr.contains("left-by") {
             assert!(
-                reports.stderr.contains("ended without stopping the profiler; its data are kept"),
+                reports
+                    .stderr
+                    .contains("ended without stopping the profiler; its data are kept"),
                 "{}",
                 reports.stderr
             );
@@ -51,7 +53,9 @@ fn next_start_keeps_what_an_ended_process_has_left() {
     assert_eq!(names.len(), 9, "{names:?}");
     let oldest = format!("file.left-by-{}", first.expect("a process"));
     assert!(!names.contains(&oldest), "{names:?}");
-    names.iter().for_each(|name| drop(rescued(&folder.path(name))));
+    names
+        .iter()
+        .for_each(|name| drop(rescued(&folder.path(name))));
 }
 
 #[test]
@@ -107,7 +111,13 @@ fn full_disk_leaves_the_session_without_a_file() {
         // SAFETY: the kernel reads texts that live longer than the calls.
         let is_mounted = has_own_mounts
             && unsafe {
-                libc::mount(c"none".as_ptr(), root.as_ptr(), std::ptr::null(), private, std::ptr::null()) == 0
+                libc::mount(
+                    c"none".as_ptr(),
+                    root.as_ptr(),
+                    std::ptr::null(),
+                    private,
+                    std::ptr::null(),
+                ) == 0
                     && libc::mount(
                         c"tmpfs".as_ptr(),
                         target.as_ptr(),
@@ -124,7 +134,10 @@ fn full_disk_leaves_the_session_without_a_file() {
         let session = ProfilerSession::start(params).expect("a session");
         mark("recorded");
         let read = Read::from_profile(&session.snapshot().expect("active"));
-        assert!(read.logged_events().contains(&"the crash file could not be created"));
+        assert!(
+            read.logged_events()
+                .contains(&"the crash file could not be created")
+        );
         assert_eq!(folder.names(), [""; 0]);
         drop(session);
         // SAFETY: as above.
@@ -146,7 +159,10 @@ fn names_are_found_in_the_files_of_the_process() {
         .write_with(Format::Gecko, &mut text, &options)
         .expect("a vector never fails");
     let read = Read::from_text(&text);
-    let frames = read.samples("worker 1").into_iter().flat_map(|sample| sample.stack);
+    let frames = read
+        .samples("worker 1")
+        .into_iter()
+        .flat_map(|sample| sample.stack);
     let names: Vec<String> = frames.collect();
     assert!(
         names.iter().any(|name| name.contains("crash::roles::work")),

@@ -46,7 +46,10 @@ fn check_fields(marker: &TypedMarker, number: u64, text: &str) {
         _ => {
             assert_eq!(marker.type_name, "CrashParts");
             let given = number.is_multiple_of(3).then_some(number);
-            assert_eq!(marker.fields.get("number").and_then(|field| field.as_u64()), given);
+            assert_eq!(
+                marker.fields.get("number").and_then(|field| field.as_u64()),
+                given
+            );
             let names = (0..number % 5).map(|part| format!("part {part}"));
             assert_eq!(*marker.field("names"), Value::from_iter(names));
             assert_eq!(marker.text("label"), format!("label {}", number % 7));
@@ -65,7 +68,9 @@ pub(super) fn check(read: &Read, reports: &Reports, is_whole: bool) {
             .iter()
             .map(|marker| marker.name[1..].parse().expect("a number"))
             .collect();
-        let first = *numbers.first().unwrap_or_else(|| panic!("no marker of {name}"));
+        let first = *numbers
+            .first()
+            .unwrap_or_else(|| panic!("no marker of {name}"));
         assert!(!is_whole || first == 0, "{name} begins with {first}");
         // None is missing in between, and times are in order.
         let expected: Vec<u64> = (first..first + numbers.len() as u64).collect();
@@ -73,7 +78,10 @@ pub(super) fn check(read: &Read, reports: &Reports, is_whole: bool) {
         let times = markers.iter().map(|marker| marker.start_ms);
         assert!(times.is_sorted(), "{name}");
         let last = reports.last[worker];
-        assert!(numbers.last() >= last.as_ref(), "{last:?} of {name} is missing");
+        assert!(
+            numbers.last() >= last.as_ref(),
+            "{last:?} of {name} is missing"
+        );
         for (marker, number) in markers.iter().zip(&numbers) {
             check_fields(marker, *number, "step");
         }
@@ -82,20 +90,35 @@ pub(super) fn check(read: &Read, reports: &Reports, is_whole: bool) {
         assert!(samples.is_sorted_by_key(|sample| sample.time_ms), "{name}");
         // `samples` checks the root.
         let has_label = |sample: &crate::common::Sample| {
-            sample.stack.iter().any(|frame| frame == "a label of the worker")
+            sample
+                .stack
+                .iter()
+                .any(|frame| frame == "a label of the worker")
         };
         assert!(samples.iter().any(has_label), "{name}");
     }
     let meta = &read.0["meta"];
     let last_ms = meta["rescued"]["lastEntryTime"].as_f64().expect("a time");
     assert!(last_ms > 0.0 && meta["profilingEndTime"].as_f64() >= Some(last_ms));
-    for name in ["damagedChunks", "unknownFacts", "lostFacts", "chunksOutsideOfTheFile"] {
+    for name in [
+        "damagedChunks",
+        "unknownFacts",
+        "lostFacts",
+        "chunksOutsideOfTheFile",
+    ] {
         assert_eq!(meta["rescued"][name], 0, "{name}");
     }
     let counters = read.0["counters"].as_array().expect("counters");
-    assert!(counters.iter().any(|counter| counter["name"] == "steps"), "{counters:?}");
+    assert!(
+        counters.iter().any(|counter| counter["name"] == "steps"),
+        "{counters:?}"
+    );
     let categories = meta["categories"].as_array().expect("categories");
-    assert!(categories.iter().any(|category| category["name"] == "Crashing"));
+    assert!(
+        categories
+            .iter()
+            .any(|category| category["name"] == "Crashing")
+    );
 }
 
 #[test]

@@ -54,8 +54,10 @@ gekkota::profiler_categories! {
 
 /// How a child ends, by name.
 const ENDS: &[(&str, fn())] = &[
-    ("kill", || loop {
-        std::thread::park();
+    ("kill", || {
+        loop {
+            std::thread::park();
+        }
     }),
     ("abort", || std::process::abort()),
     ("stack overflow", || _ = overflow(1)),
@@ -84,6 +86,9 @@ const ENDS: &[(&str, fn())] = &[
         // SAFETY: glibc allows its allocator and its threads in the child.
         match unsafe { libc::fork() } {
             0 => {
+                // The test waits until the pipes are closed.
+                // SAFETY: closes descriptors that this process does not use any more.
+                unsafe { [1, 2].map(|number| libc::close(number)) };
                 for number in 0..1000 {
                     add(number, "of the child");
                 }
@@ -186,7 +191,10 @@ fn role_of_the_crashing_child() {
     };
     wait_until("each worker has samples", has_samples);
     println!("{READY}");
-    let (_, end) = ENDS.iter().find(|(known, _)| *known == name).expect("an end");
+    let (_, end) = ENDS
+        .iter()
+        .find(|(known, _)| *known == name)
+        .expect("an end");
     end();
     println!("the end was survived");
 }
@@ -285,4 +293,3 @@ impl Recording {
         (status, self.reports.join().expect("reports"))
     }
 }
-

@@ -199,9 +199,8 @@ impl Finder<'_> {
             });
             let table: Option<Vec<Constant>> = variants.collect();
             let table = table.filter(|table| table.iter().any(|other| *other != table[0]));
-            let is_choice = |leaf: &&Leaf| {
-                matches!(leaf.kind, LeafKind::Choice(known, _) if known == *number)
-            };
+            let is_choice =
+                |leaf: &&Leaf| matches!(leaf.kind, LeafKind::Choice(known, _) if known == *number);
             let leaf = self.usual.leaves.iter().find(is_choice);
             if let (Some(table), Some(leaf)) = (table, leaf) {
                 return Some(line(&leaf.path, Form::Table(table)));

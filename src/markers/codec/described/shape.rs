@@ -145,7 +145,9 @@ impl Decoder<'_, '_> {
     }
 
     fn count(&mut self) -> Option<u64> {
-        self.from.number().filter(|count| *count <= MAX_PARTS as u64)
+        self.from
+            .number()
+            .filter(|count| *count <= MAX_PARTS as u64)
     }
 }
 
@@ -163,7 +165,10 @@ pub(super) fn merged(one: Shape, other: Shape) -> Option<Shape> {
         (Shape::Map(one), Shape::Map(other)) => Shape::Map(match (one, other) {
             (Some(one), Some(other)) => {
                 let ((key, value), (other_key, other_value)) = (*one, *other);
-                Some(Box::new((merged(key, other_key)?, merged(value, other_value)?)))
+                Some(Box::new((
+                    merged(key, other_key)?,
+                    merged(value, other_value)?,
+                )))
             }
             (one, other) => one.or(other),
         }),

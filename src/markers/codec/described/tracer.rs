@@ -233,8 +233,7 @@ impl<'de> de::Deserializer<'de> for Traced<'_> {
             *self.shape = Shape::Option(Box::new(Shape::Unit));
             return visitor.visit_none();
         }
-        let (value, inner) =
-            self.part(Some(Step::Inside), |inner| visitor.visit_some(inner))?;
+        let (value, inner) = self.part(Some(Step::Inside), |inner| visitor.visit_some(inner))?;
         *self.shape = Shape::Option(Box::new(inner));
         Ok(value)
     }
@@ -426,7 +425,10 @@ impl<'de, 't> de::EnumAccess<'de> for OfVariant<'t> {
     type Error = CompactError;
     type Variant = Traced<'t>;
 
-    fn variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> CompactResult<(T::Value, Traced<'t>)> {
+    fn variant_seed<T: DeserializeSeed<'de>>(
+        self,
+        seed: T,
+    ) -> CompactResult<(T::Value, Traced<'t>)> {
         let chosen = (self.chosen as u32).into_deserializer();
         Ok((seed.deserialize(chosen)?, self.traced))
     }

@@ -16,8 +16,9 @@
 //! A property depends only on its input bytes, so that a seed always reproduces the same case.
 //!
 //! # Read next
-//! `decoder.rs`, `samples.rs`, `profile_files.rs`, `json_calls.rs`, `inputs.rs`, `tests.rs`.
+//! `decoder.rs`, `samples.rs`, `profile_files.rs`, `crash_files.rs`, `json_calls.rs`, `inputs.rs`, `tests.rs`.
 
+mod crash_files;
 mod decoder;
 #[cfg(all(test, not(loom)))]
 mod inputs;
@@ -32,6 +33,7 @@ mod seeds;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+pub use crash_files::check_crash_file;
 pub use decoder::check_decoder;
 pub use json_calls::check_json;
 pub use numbers::check_leb128;

@@ -86,6 +86,8 @@ pub(crate) use process::{
 };
 pub(crate) use read_profile::ReadProfile;
 pub(crate) use rescue::rescue;
+#[cfg(any(test, fuzzing))]
+pub(crate) use rescue::rescue_image;
 pub(crate) use signals::control_by_signals;
 pub(crate) use snapshot::{FrozenProfile, freeze, freeze_for_heap};
 pub(crate) use stacks::{

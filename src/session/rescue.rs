@@ -8,11 +8,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::buffer::{AreaError, AreaHead, BufferSnapshot, BufferStatistics, FoundChunks};
+use crate::buffer::{AreaError, AreaHead, BufferSnapshot, BufferStatistics, FoundChunks, ReadAt};
 use crate::counters::{CounterDescription, CounterKind, KnownCounter};
 use crate::markers::DescribedType;
 use crate::platform::{ModuleImage, ProcessStart, SharedFile, list_modules, to_path_bytes};
-use crate::session::crash_file::{is_running, latest, read_head};
+use crate::session::crash_file::{is_running, latest};
 use crate::session::snapshot::FrozenProfile;
 use crate::session::write_options::default_options;
 use crate::state::{
@@ -53,21 +53,41 @@ pub(crate) fn rescue(path: &Path) -> Result<FrozenProfile, RescueError> {
     };
     let opened = SharedFile::open_regular(path);
     let file = opened.map_err(|error| failed(AreaError::Io(error)))?;
-    let head = read_head(&file).map_err(failed)?;
-    let read = |target: &mut [u8], position| file.read_at(target, position);
-    // Before the chunks: what the newest entries refer to is in the facts then, unless the process
-    // still runs.
-    let chunks = head.read_chunks(&read).map_err(failed)?;
-    let facts = head.read_facts(&read).map_err(failed)?;
-    let is_alive = is_running(head.owner());
+    let status = file
+        .status()
+        .map_err(|error| failed(AreaError::Io(error)))?;
+    let bytes = u64::try_from(status.st_size).unwrap_or(0);
+    let source = read_source(&|target, position| file.read_at(target, position), bytes);
+    source.map(FrozenProfile::of_source).map_err(failed)
+}
+
+/// Reads a file of this size.
+fn read_source(read: ReadAt<'_>, bytes: u64) -> Result<ProfileSource, AreaError> {
+    let head = AreaHead::read(read, bytes)?;
+    // Before the facts: what the newest entries refer to is there then, even if the process still
+    // runs.
+    let chunks = head.read_chunks(read)?;
+    let facts = head.read_facts(read)?;
     let rescued = Rescued {
-        head: &head,
+        is_alive: is_running(head.owner()),
         damaged_words: facts.damaged_words,
         facts: Sorted::of(&KeyedFacts::of(&facts)),
-        is_alive,
+        head: &head,
     };
-    let source = rescued.source(chunks).map_err(failed)?;
-    Ok(FrozenProfile::of_source(source))
+    rescued.source(chunks)
+}
+
+/// Reads the bytes of a file.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn rescue_image(image: &[u8]) -> Result<ProfileSource, AreaError> {
+    let read = |target: &mut [u8], position: u64| {
+        let position = usize::try_from(position).unwrap_or(usize::MAX);
+        let rest = image.get(position..).unwrap_or_default();
+        let count = rest.len().min(target.len());
+        target[..count].copy_from_slice(&rest[..count]);
+        Ok(count)
+    };
+    read_source(&read, image.len() as u64)
 }
 
 /// Writes the profile of a crash file as Gecko's JSON: for a parent that has found the file of a child.

@@ -2,7 +2,7 @@
 //!
 //! # Purpose
 //! Implements the calls of the API: life cycle, pauses, state callbacks, snapshots, stacks on
-//! demand, profile files, environment variables, control by signals, and the handling of `fork`.
+//! demand, profile files, crash files and their rescue, environment variables, control by signals, and the handling of `fork`.
 //! `crate::disabled` replaces this module in builds without the profiler.
 //!
 //! # Threads and locks
@@ -21,8 +21,8 @@
 //!   never joined.
 //!
 //! # Imports
-//! `allocations`, `backtrace`, `buffer`, `capture`, `event_loop`, `labels`, `platform`, `sampler`,
-//! `state`, `stream`, `symbols`, `threads`, `types`, `unwind`, `util`
+//! `allocations`, `backtrace`, `buffer`, `capture`, `counters`, `event_loop`, `export`, `labels`, `markers`,
+//! `model`, `platform`, `sampler`, `state`, `stream`, `symbols`, `threads`, `types`, `unwind`, `util`
 //!
 //! # Invariants
 //! Before a session's sampler begins, the previous one has ended or no longer touches shared data.

@@ -122,16 +122,16 @@ impl Sorted {
         let mut code = Vec::new();
         for fact in facts.all().cloned() {
             match fact {
-                Fact::ProcessFact(fact) => sorted.process = Some(fact),
-                Fact::SessionFact(fact) => sorted.session = Some(fact),
-                Fact::ThreadFact(fact) => sorted.threads.push(fact),
-                Fact::TypeFact(fact) => sorted.types.push(fact),
-                Fact::CategoryFact(fact) => sorted.categories.push(fact),
-                Fact::CounterFact(fact) => sorted.counters.push(fact),
-                Fact::ModuleFact(fact) => sorted.modules.push(fact),
-                Fact::PageFact(fact) => sorted.pages.push(fact),
-                Fact::ScriptFact(fact) => sorted.scripts.push(fact),
-                Fact::CodeFact(fact) => code.push(fact),
+                Fact::Process(fact) => sorted.process = Some(fact),
+                Fact::Session(fact) => sorted.session = Some(fact),
+                Fact::Thread(fact) => sorted.threads.push(fact),
+                Fact::Type(fact) => sorted.types.push(fact),
+                Fact::Category(fact) => sorted.categories.push(fact),
+                Fact::Counter(fact) => sorted.counters.push(fact),
+                Fact::Module(fact) => sorted.modules.push(fact),
+                Fact::Page(fact) => sorted.pages.push(fact),
+                Fact::Script(fact) => sorted.scripts.push(fact),
+                Fact::Code(fact) => code.push(fact),
             }
         }
         let ranges = code.into_iter().filter(|code| code.start < code.end);

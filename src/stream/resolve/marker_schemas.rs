@@ -159,7 +159,7 @@ impl MarkerTypes {
             .for_each(|(name, schema)| schema.write(json, name));
         self.described
             .values()
-            .for_each(|schema| _ = json.splice(schema.as_bytes()));
+            .for_each(|schema| json.splice(schema.as_bytes()));
     }
 }
 

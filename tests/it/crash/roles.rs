@@ -129,7 +129,7 @@ pub(super) fn add(number: u64, text: &str) {
         ),
         1 => add_text_marker(
             &name,
-            gekkota::ProfilingCategoryPair::from(Crash::Working),
+            Crash::Working,
             options(),
             &format!("{text} {number}"),
         ),

@@ -39,12 +39,12 @@ pub(crate) use functions::{
     put_file_io_marker, put_text_marker, put_typed_marker, put_untyped_marker,
     received_exit_profile, record_backtrace, record_own_stack, record_return_addresses,
     register_code_range, register_page, register_script_function, register_thread,
-    remove_state_change_callback, resolve_backtrace, resume, resume_sampling, running_session,
-    sample_allocation, sample_free, sample_move, save_at_exit, session_that_records_markers,
-    set_process_name, set_process_type, set_script_frame_position, set_version, shutdown,
-    shutdown_after, stack_pointer, start, start_guarded, start_params, stop, suspend_and_sample,
-    undo_free, unregister_code_range, unregister_page, unregister_thread, unwatch_event_loop,
-    watch_event_loop,
+    remove_state_change_callback, rescue, resolve_backtrace, resume, resume_sampling,
+    running_session, sample_allocation, sample_free, sample_move, save_at_exit,
+    session_that_records_markers, set_process_name, set_process_type, set_script_frame_position,
+    set_version, shutdown, shutdown_after, stack_pointer, start, start_guarded, start_params, stop,
+    suspend_and_sample, undo_free, unregister_code_range, unregister_page, unregister_thread,
+    unwatch_event_loop, watch_event_loop,
 };
 #[cfg(feature = "metrics")]
 pub(crate) use functions::{FloatValues, ScaledFloat, may_list_counters};

@@ -2,8 +2,8 @@
 //!
 //! # Purpose
 //! Implements the calls of the API: life cycle, pauses, state callbacks, snapshots, stacks on
-//! demand, profile files, crash files and their rescue, environment variables, control by signals, and the handling of `fork`.
-//! `crate::disabled` replaces this module in builds without the profiler.
+//! demand, profile files, crash files and their rescue, environment variables, control by signals,
+//! and the handling of `fork`. `crate::disabled` replaces this module in builds without the profiler.
 //!
 //! # Threads and locks
 //! The functions run on any thread of the application. Start and stop take the life-cycle lock,

@@ -68,6 +68,7 @@
 //! | Show what allocates memory, and what is still alive | [`memory`] |
 //! | Show the energy that the machine uses, and the frequencies of its cores | [`Features::POWER`], [`Features::CPU_FREQ`] |
 //! | Tell a wait for a processor from a sleep, and count context switches | [`Features::CONTEXT_SWITCHES`] |
+//! | Keep the data when the process is killed or crashes | [`StartParams::crash_file`], [`Profile::rescue`] |
 //! | Show what the profiler costs | [`StartParams::record_overheads`], [`profiler_get_buffer_info`], [`Profile::summary`] |
 //! | Choose a category, or define one | [`gecko_profiler_category!`], [`profiler_categories!`], [`category`] |
 //! | Pause and resume | [`profiler_pause`], [`profiler_resume`]; only the samples: [`profiler_pause_sampling`], [`profiler_resume_sampling`] |

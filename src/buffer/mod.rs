@@ -35,6 +35,9 @@ mod chunked_buffer;
 mod chunked_buffer_tests;
 mod chunks;
 mod crash_area;
+#[cfg(all(test, not(loom)))]
+#[forbid(unsafe_code)]
+mod crash_file_tests;
 mod entries;
 #[forbid(unsafe_code)]
 mod lane;
@@ -49,7 +52,7 @@ pub(crate) use buffer_snapshot::{Block, BufferSnapshot};
 pub(crate) use chunked_buffer::{BufferForkGuard, ChunkedBuffer, LaneHandle, LaneRef};
 pub(crate) use chunks::{BlockIndex, ChunkNumber, all_slab_bytes};
 pub(crate) use crash_area::{
-    AreaError, AreaHead, AreaOwner, CrashArea, FoundChunks, FoundFacts, MAX_RECORD_BYTES,
+    AreaError, AreaHead, AreaOwner, CrashArea, FoundChunks, FoundFacts, MAX_RECORD_BYTES, ReadAt,
 };
 pub(crate) use entries::{
     Entry, EntryCursor, EntryHead, EntryKind, EntryReader, EntryWriter, FrameTag, ROOT_NODES,

@@ -16,8 +16,10 @@
 //! A property depends only on its input bytes, so that a seed always reproduces the same case.
 //!
 //! # Read next
-//! `decoder.rs`, `samples.rs`, `profile_files.rs`, `family_messages.rs`, `json_calls.rs`, `inputs.rs`, `tests.rs`.
+//! `decoder.rs`, `samples.rs`, `profile_files.rs`, `crash_files.rs`, `family_messages.rs`,
+//! `json_calls.rs`, `inputs.rs`, `tests.rs`.
 
+mod crash_files;
 mod decoder;
 mod family_messages;
 #[cfg(all(test, not(loom)))]
@@ -33,6 +35,7 @@ mod seeds;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+pub use crash_files::check_crash_file;
 pub use decoder::check_decoder;
 pub use family_messages::check_family_messages;
 pub use json_calls::check_json;

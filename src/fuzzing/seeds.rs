@@ -4,13 +4,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::buffer::EntryWriter;
 use crate::family::{Hello, NumberedOrder, Order, Report};
+use crate::fuzzing::crash_files::CrashCase;
 use crate::fuzzing::decoder::DecoderCase;
 use crate::fuzzing::family_messages::TOKEN;
 use crate::fuzzing::inputs::{decoded, random_bytes, scripted_chunks};
-use crate::markers::MarkerTiming;
+use crate::fuzzing::scripted_source::{PROCESS_START, SERIALS};
+use crate::markers::{MarkerTiming, MarkerType, Tracing};
 use crate::session;
-use crate::state::core_buffer;
+use crate::state::{
+    CategoryFact, CodeFact, CounterFact, Fact, FactBytes, ModuleFact, PageFact, ProcessFact,
+    ScriptFact, SessionFact, ThreadFact, TypeFact, core_buffer,
+};
 use crate::types::{
     ProfilingCategoryPair, ScriptDescription, StackFeatures, StartParams, ThreadId,
 };
@@ -131,6 +137,21 @@ fn seed_files_match_the_generated_seeds() {
             &DecoderCase::bytes(0, 4, 0, [content, &[], &[]]),
         );
     }
+    keep_seed(
+        "crash_file",
+        "scripted",
+        &CrashCase::bytes(&facts(), scripted[0]),
+    );
+    keep_seed(
+        "crash_file",
+        "no_session",
+        &CrashCase::bytes(&facts()[..1], scripted[1]),
+    );
+    keep_seed(
+        "crash_file",
+        "another_file",
+        b"\0a whole file that is something else",
+    );
     for (target, lengths) in [("json", [40, 400, 2000]), ("samples", [100, 800, 3000])] {
         for (name, length) in ["short", "middle", "long"].into_iter().zip(lengths) {
             keep_seed(
@@ -190,6 +211,95 @@ fn family_messages() -> [(&'static str, Vec<u8>); 3] {
         ("stranger", [&[0, 200][..], &hello("x")].concat()),
         ("parent", [&[1, 9][..], &parent.concat()].concat()),
     ]
+}
+
+/// Returns facts of each kind, about the threads of the scripted chunks.
+fn facts() -> Vec<Vec<u8>> {
+    let threads = SERIALS.map(|serial| {
+        Fact::from(ThreadFact {
+            serial,
+            tid: serial as i32,
+            name: format!("thread {serial}"),
+            is_main: serial == 1,
+            registered_ns: 0,
+            ended_ns: (serial == 3).then_some(5000),
+        })
+    });
+    let others = [
+        ProcessFact {
+            pid: 7,
+            product: "fuzzed".to_owned(),
+            start_ns: PROCESS_START.0,
+            start_epoch_ms: 1.7e12,
+            ..ProcessFact::default()
+        }
+        .into(),
+        SessionFact {
+            started_ns: PROCESS_START.0,
+            capacity_bytes: 1 << 20,
+            interval_ns: 1_000_000,
+            count_names: vec!["ticks".to_owned()],
+            ..SessionFact::default()
+        }
+        .into(),
+        CategoryFact {
+            number: 25,
+            label: "Category".to_owned(),
+            color: "red".to_owned(),
+            subcategories: vec!["Other".to_owned()],
+        }
+        .into(),
+        CounterFact {
+            id: 1,
+            name: "counter".to_owned(),
+            ..CounterFact::default()
+        }
+        .into(),
+        ModuleFact {
+            start: 0x1000,
+            end: 0x9000,
+            from_list: 1,
+            until_list: Some(2),
+            ..ModuleFact::default()
+        }
+        .into(),
+        PageFact {
+            inner_window_id: 3,
+            url: "page".to_owned(),
+            ..PageFact::default()
+        }
+        .into(),
+        ScriptFact {
+            number: 2,
+            name: "f".to_owned(),
+            file: "a.lua".to_owned(),
+            line: 3,
+            ..ScriptFact::default()
+        }
+        .into(),
+        CodeFact {
+            start: 0x20_000,
+            end: 0x21_000,
+            name: "code".to_owned(),
+            script: Some(2),
+        }
+        .into(),
+    ];
+    MarkerType::number_of::<Tracing>();
+    let of_tracing = MarkerType::all()[&1].describe().expect("a description");
+    let tracing = TypeFact {
+        number: 1,
+        name: of_tracing.name,
+        schema: of_tracing.schema,
+        payload: FactBytes(of_tracing.payload),
+    };
+    let all = others.into_iter().chain(threads).chain([tracing.into()]);
+    let encoded = |fact: Fact| {
+        let mut out = EntryWriter::default();
+        fact.encode(&mut out);
+        out.bytes().to_vec()
+    };
+    all.map(encoded).collect()
 }
 
 /// Runs a short session and returns its chunks, largest first. Two threads work and sleep, with

@@ -1,5 +1,6 @@
 //! Tests the properties on seeds and on reproducible pseudo-random inputs.
 
+use crate::fuzzing::crash_files::check_crash_file;
 use crate::fuzzing::decoder::{DecoderCase, check_decoder};
 use crate::fuzzing::family_messages::check_family_messages;
 use crate::fuzzing::inputs::{decoded, random_bytes, random_numbers, scripted_chunks};
@@ -43,6 +44,28 @@ fn arbitrary_values_are_written_as_json() {
 #[test]
 fn arbitrary_samples_keep_their_stacks_and_times() {
     try_all("samples", check_samples, 1500, 4000);
+}
+
+#[test]
+fn arbitrary_crash_files_are_rescued_or_refused() {
+    try_all("crash_file", check_crash_file, 300, 600);
+}
+
+/// Uses a valid file with some damaged bytes: facts have valid checksums nevertheless.
+#[test]
+fn damaged_facts_and_chunks_are_rescued_or_refused() {
+    let mut numbers = random_numbers(11);
+    let mut below = |end: usize| numbers.by_ref().next().expect("no end") as usize % end;
+    for (_, seed) in seeds("crash_file") {
+        for _ in 0..300 {
+            let mut damaged = seed.clone();
+            for _ in 0..=below(3) {
+                let at = 1 + below(damaged.len() - 1);
+                damaged[at] = [0, 1, 0x7f, 0x80, 0xff, below(256) as u8][below(6)];
+            }
+            check_crash_file(&damaged);
+        }
+    }
 }
 
 #[test]

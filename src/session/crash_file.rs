@@ -257,7 +257,7 @@ fn occupant(path: &Path) -> Result<Occupant, String> {
     }
 }
 
-pub(super) fn read_head(file: &SharedFile) -> Result<AreaHead, AreaError> {
+fn read_head(file: &SharedFile) -> Result<AreaHead, AreaError> {
     let bytes = u64::try_from(file.status()?.st_size).unwrap_or(0);
     AreaHead::read(&|target, position| file.read_at(target, position), bytes)
 }

@@ -2,8 +2,8 @@
 //!
 //! # Purpose
 //! Implements the calls of the API: life cycle, pauses, state callbacks, snapshots, stacks on
-//! demand, profile files, environment variables, control by signals, and the handling of `fork`.
-//! `crate::disabled` replaces this module in builds without the profiler.
+//! demand, profile files, crash files and their rescue, environment variables, control by signals,
+//! and the handling of `fork`. `crate::disabled` replaces this module in builds without the profiler.
 //!
 //! # Threads and locks
 //! The functions run on any thread of the application. Start and stop take the life-cycle lock,
@@ -21,8 +21,8 @@
 //!   never joined.
 //!
 //! # Imports
-//! `allocations`, `backtrace`, `buffer`, `capture`, `event_loop`, `labels`, `platform`, `sampler`,
-//! `state`, `stream`, `symbols`, `threads`, `types`, `unwind`, `util`
+//! `allocations`, `backtrace`, `buffer`, `capture`, `counters`, `event_loop`, `export`, `labels`, `markers`,
+//! `model`, `platform`, `sampler`, `state`, `stream`, `symbols`, `threads`, `types`, `unwind`, `util`
 //!
 //! # Invariants
 //! Before a session's sampler begins, the previous one has ended or no longer touches shared data.
@@ -103,6 +103,8 @@ pub(crate) use process::{
     unregister_page,
 };
 pub(crate) use read_profile::ReadProfile;
+#[cfg(any(test, fuzzing))]
+pub(crate) use rescue::rescue_image;
 pub(crate) use rescue::{rescue, rescue_child};
 pub(crate) use running::{running_generation, running_session};
 pub(crate) use signals::control_by_signals;

@@ -8,13 +8,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::buffer::{AreaError, AreaHead, BufferSnapshot, BufferStatistics, FoundChunks};
+use crate::buffer::{AreaError, AreaHead, BufferSnapshot, BufferStatistics, FoundChunks, ReadAt};
 use crate::counters::{CounterDescription, CounterKind, KnownCounter};
 use crate::markers::DescribedType;
 use crate::platform::{
     FileMapping, ModuleImage, ProcessStart, SharedFile, list_modules, to_path_bytes,
 };
-use crate::session::crash_file::{is_running, latest, read_head};
+use crate::session::crash_file::{is_running, latest};
 use crate::session::snapshot::FrozenProfile;
 use crate::session::spooled::spool_profile;
 use crate::state::{
@@ -59,20 +59,38 @@ pub(crate) fn rescue(path: &Path) -> Result<FrozenProfile, RescueError> {
 }
 
 fn rescue_file(file: &SharedFile) -> Result<FrozenProfile, AreaError> {
-    let head = read_head(file)?;
-    let read = |target: &mut [u8], position| file.read_at(target, position);
-    // Before the chunks: what the newest entries refer to is in the facts then, unless the process
-    // still runs.
-    let chunks = head.read_chunks(&read)?;
-    let facts = head.read_facts(&read)?;
-    let is_alive = is_running(head.owner());
+    let bytes = u64::try_from(file.status()?.st_size).unwrap_or(0);
+    let source = read_source(&|target, position| file.read_at(target, position), bytes);
+    source.map(FrozenProfile::of_source)
+}
+
+/// Reads a file of this size.
+fn read_source(read: ReadAt<'_>, bytes: u64) -> Result<ProfileSource, AreaError> {
+    let head = AreaHead::read(read, bytes)?;
+    // Before the facts: what the newest entries refer to is there then, even if the process still
+    // runs.
+    let chunks = head.read_chunks(read)?;
+    let facts = head.read_facts(read)?;
     let rescued = Rescued {
-        head: &head,
+        is_alive: is_running(head.owner()),
         damaged_words: facts.damaged_words,
         facts: Sorted::of(&KeyedFacts::of(&facts)),
-        is_alive,
+        head: &head,
     };
-    rescued.source(chunks).map(FrozenProfile::of_source)
+    rescued.source(chunks)
+}
+
+/// Reads the bytes of a file.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn rescue_image(image: &[u8]) -> Result<ProfileSource, AreaError> {
+    let read = |target: &mut [u8], position: u64| {
+        let position = usize::try_from(position).unwrap_or(usize::MAX);
+        let rest = image.get(position..).unwrap_or_default();
+        let count = rest.len().min(target.len());
+        target[..count].copy_from_slice(&rest[..count]);
+        Ok(count)
+    };
+    read_source(&read, image.len() as u64)
 }
 
 /// Returns the profile of a child process that was killed, from its crash file, as Gecko's JSON with
@@ -116,16 +134,16 @@ impl Sorted {
         let mut code = Vec::new();
         for fact in facts.all().cloned() {
             match fact {
-                Fact::ProcessFact(fact) => sorted.process = Some(fact),
-                Fact::SessionFact(fact) => sorted.session = Some(fact),
-                Fact::ThreadFact(fact) => sorted.threads.push(fact),
-                Fact::TypeFact(fact) => sorted.types.push(fact),
-                Fact::CategoryFact(fact) => sorted.categories.push(fact),
-                Fact::CounterFact(fact) => sorted.counters.push(fact),
-                Fact::ModuleFact(fact) => sorted.modules.push(fact),
-                Fact::PageFact(fact) => sorted.pages.push(fact),
-                Fact::ScriptFact(fact) => sorted.scripts.push(fact),
-                Fact::CodeFact(fact) => code.push(fact),
+                Fact::Process(fact) => sorted.process = Some(fact),
+                Fact::Session(fact) => sorted.session = Some(fact),
+                Fact::Thread(fact) => sorted.threads.push(fact),
+                Fact::Type(fact) => sorted.types.push(fact),
+                Fact::Category(fact) => sorted.categories.push(fact),
+                Fact::Counter(fact) => sorted.counters.push(fact),
+                Fact::Module(fact) => sorted.modules.push(fact),
+                Fact::Page(fact) => sorted.pages.push(fact),
+                Fact::Script(fact) => sorted.scripts.push(fact),
+                Fact::Code(fact) => code.push(fact),
             }
         }
         let ranges = code.into_iter().filter(|code| code.start < code.end);

@@ -29,9 +29,9 @@ pub(crate) fn lasting_facts(session: &Session) -> KeepsFact {
     };
     let code = registered_code();
     Box::new(move |fact| match fact {
-        Fact::ThreadFact(thread) => serials.contains(&thread.serial),
-        Fact::PageFact(page) => pages.contains(&page.inner_window_id),
-        Fact::CodeFact(fact) => code
+        Fact::Thread(thread) => serials.contains(&thread.serial),
+        Fact::Page(page) => pages.contains(&page.inner_window_id),
+        Fact::Code(fact) => code
             .find(fact.start)
             .is_some_and(|known| *known.name == *fact.name),
         _ => true,

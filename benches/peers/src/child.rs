@@ -23,6 +23,7 @@ const PARTS: &[(&str, Part)] = &[
     ("bytes_per_sample", crate::bytes_per_sample::run_part),
     ("capture", crate::capture::run_part),
     ("churn", crate::churn::run_part),
+    ("crash_file", crate::crash_file::run_part),
     ("first_name", crate::first_name::run_part),
     ("formats", crate::formats::run_part),
     ("hour", crate::hour::run_part),

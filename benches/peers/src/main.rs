@@ -18,6 +18,7 @@ mod capture;
 mod child;
 mod chrome_trace;
 mod churn;
+mod crash_file;
 mod deep;
 mod first_name;
 mod formats;
@@ -154,6 +155,11 @@ const MEASUREMENTS: &[Measurement] = &[
         name: "churn",
         description: "time that registering and unregistering add to creating and joining a thread",
         run: churn::measure,
+    },
+    Measurement {
+        name: "crash_file",
+        description: "cost of a marker and of a sample with a crash file, relative to none",
+        run: crash_file::measure,
     },
     Measurement {
         name: "label",

@@ -48,7 +48,21 @@ impl CrashArea {
         session: Generation,
         owner: AreaOwner,
     ) -> Option<Arc<Self>> {
-        let layout = Layout::for_capacity(capacity_bytes)?;
+        Self::begin_with(
+            memory,
+            Layout::for_capacity(capacity_bytes)?,
+            session,
+            owner,
+        )
+    }
+
+    /// Begins a file with this layout.
+    pub(crate) fn begin_with(
+        memory: SharedMemory,
+        layout: Layout,
+        session: Generation,
+        owner: AreaOwner,
+    ) -> Option<Arc<Self>> {
         if memory.bytes() != layout.file_bytes() {
             return None;
         }
@@ -263,5 +277,23 @@ impl Drop for AreaPiece {
     fn drop(&mut self) {
         self.end();
         self.area.pages.give_back(self.first, self.pages);
+    }
+}
+
+#[cfg(any(test, fuzzing))]
+impl CrashArea {
+    /// Returns memory and the layout of a small file with space for one chunk of `bytes`.
+    pub(crate) fn memory_for_test(bytes: usize) -> (SharedMemory, Layout) {
+        let pages = bytes.div_ceil(PAGE_BYTES).next_power_of_two();
+        let layout = Layout::new(1 << 17, pages).expect("a layout");
+        (SharedMemory::for_test(layout.file_bytes()), layout)
+    }
+}
+
+#[cfg(any(test, fuzzing))]
+impl AreaPiece {
+    /// Returns where the bytes lie in the file.
+    pub(crate) fn position_for_test(&self) -> usize {
+        self.area.layout.page(self.first)
     }
 }

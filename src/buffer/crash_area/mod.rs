@@ -33,4 +33,4 @@ mod read;
 
 pub(crate) use area::{AreaOwner, AreaPiece, CrashArea};
 pub(crate) use facts_log::MAX_RECORD_BYTES;
-pub(crate) use read::{AreaError, AreaHead, FoundChunks, FoundFacts};
+pub(crate) use read::{AreaError, AreaHead, FoundChunks, FoundFacts, ReadAt};

@@ -110,10 +110,15 @@ impl IdlePeriod {
         (self.unwritten, self.known) = (tick.number, tick);
     }
 
-    /// Returns whether the unwritten part is overdue.
-    pub(crate) fn is_overdue(&self, now: TimeStamp) -> bool {
-        let part_ns = now.since_ns(self.since.time) / OVERDUE_DIVISOR;
-        now.since_ns(self.known.time) > part_ns.clamp(*OVERDUE_NS.start(), *OVERDUE_NS.end())
+    /// Returns whether the unwritten part is overdue. In a session with a crash file, a part is always
+    /// short.
+    pub(crate) fn is_overdue(&self, now: TimeStamp, has_crash_file: bool) -> bool {
+        let (shortest, longest) = OVERDUE_NS.into_inner();
+        let part_ns = match has_crash_file {
+            true => shortest,
+            false => now.since_ns(self.since.time) / OVERDUE_DIVISOR,
+        };
+        now.since_ns(self.known.time) > part_ns.clamp(shortest, longest)
     }
 
     /// Takes the unwritten ticks up to `last`, as evenly spaced since the last tick before them.

@@ -348,7 +348,7 @@ mod tests {
         let (mut ticks, mut runs, mut longest_ns) = (0, 0, 0);
         // A thousand threads take turns, so each has one turn a second.
         for number in (1000..=3_600_000).step_by(1000) {
-            if idle.is_overdue(tick(number).time) {
+            if idle.is_overdue(tick(number).time, false) {
                 let run = idle.take_run(tick(number)).expect("ticks");
                 writer.write(sample(1, run.first, run.last, run.ticks), &mut last);
                 longest_ns = longest_ns.max(run.last.since_ns(run.first));

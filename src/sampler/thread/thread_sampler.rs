@@ -936,7 +936,9 @@ impl ThreadSampler {
 
     /// Writes the pending idle samples up to this tick if they are overdue.
     pub(crate) fn write_overdue_idle(&mut self, context: &TickContext<'_>) {
-        if matches!(&self.state, ThreadState::Idle(idle) if idle.is_overdue(context.tick.time)) {
+        let has_crash_file = context.session.crash_facts.is_some();
+        let now = context.tick.time;
+        if matches!(&self.state, ThreadState::Idle(idle) if idle.is_overdue(now, has_crash_file)) {
             self.write_idle_samples(context);
         }
     }

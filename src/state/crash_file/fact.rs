@@ -6,7 +6,7 @@ use crate::buffer::{EntryReader, EntryWriter};
 use crate::state::crash_file::fields::{FactBytes, Field};
 
 macro_rules! facts {
-    ($($(#[$doc:meta])* $kind:literal $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty,)+ })+) => {
+    ($($(#[$doc:meta])* $kind:literal $variant:ident $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty,)+ })+) => {
         $(
             $(#[$doc])*
             #[derive(Clone, PartialEq, Debug, Default)]
@@ -16,7 +16,7 @@ macro_rules! facts {
 
             impl From<$name> for Fact {
                 fn from(fact: $name) -> Self {
-                    Self::$name(fact)
+                    Self::$variant(fact)
                 }
             }
         )+
@@ -25,14 +25,14 @@ macro_rules! facts {
         #[derive(Clone, PartialEq, Debug)]
         #[expect(clippy::enum_variant_names, reason = "each variant has the name of its struct")]
         pub(crate) enum Fact {
-            $($name($name),)+
+            $($variant($name),)+
         }
 
         impl Fact {
             /// Encodes the fact: its kind, and its fields.
             pub(crate) fn encode(&self, out: &mut EntryWriter) {
                 match self {
-                    $(Self::$name(fact) => {
+                    $(Self::$variant(fact) => {
                         out.byte($kind);
                         $(fact.$field.put(out);)+
                     })+
@@ -43,7 +43,7 @@ macro_rules! facts {
             pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
                 let from = &mut EntryReader::new(bytes);
                 match from.byte()? {
-                    $($kind => Some(Self::$name($name {
+                    $($kind => Some(Self::$variant($name {
                         $($field: <$type as Field>::take(from)?,)+
                     })),)+
                     _ => None,
@@ -55,7 +55,7 @@ macro_rules! facts {
 
 facts! {
     /// The process, as the application has described it last.
-    1 ProcessFact {
+    1 Process ProcessFact {
         pid: i32,
         product: String,
         name: String,
@@ -69,7 +69,7 @@ facts! {
         start_is_known: bool,
     }
     /// The session's settings.
-    2 SessionFact {
+    2 Session SessionFact {
         started_ns: u64,
         capacity_bytes: u64,
         interval_ns: u64,
@@ -87,7 +87,7 @@ facts! {
         count_names: Vec<String>,
     }
     /// A thread of the session.
-    3 ThreadFact {
+    3 Thread ThreadFact {
         serial: u64,
         tid: i32,
         name: String,
@@ -97,7 +97,7 @@ facts! {
         ended_ns: Option<u64>,
     }
     /// A type of markers.
-    4 TypeFact {
+    4 Type TypeFact {
         number: u64,
         /// The name in the profile.
         name: String,
@@ -107,13 +107,13 @@ facts! {
         payload: FactBytes,
     }
     /// A category of the application.
-    5 CategoryFact {
+    5 Category CategoryFact {
         number: u64,
         label: String,
         color: String,
         subcategories: Vec<String>,
     }
-    6 CounterFact {
+    6 Counter CounterFact {
         id: u64,
         name: String,
         category: String,
@@ -125,7 +125,7 @@ facts! {
         color: Option<u64>,
     }
     /// A module at one address, with the numbers of the lists of modules that have it.
-    7 ModuleFact {
+    7 Module ModuleFact {
         path: FactBytes,
         bias: u64,
         start: u64,
@@ -135,14 +135,14 @@ facts! {
         from_list: u64,
         until_list: Option<u64>,
     }
-    8 PageFact {
+    8 Page PageFact {
         inner_window_id: u64,
         tab_id: u64,
         url: String,
         embedder: u64,
         is_private: bool,
     }
-    9 ScriptFact {
+    9 Script ScriptFact {
         number: u64,
         name: String,
         file: String,
@@ -154,7 +154,7 @@ facts! {
         inner_window_id: u64,
     }
     /// Named code that the application has generated.
-    10 CodeFact {
+    10 Code CodeFact {
         start: u64,
         end: u64,
         name: String,

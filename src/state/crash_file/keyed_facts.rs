@@ -18,16 +18,16 @@ pub(crate) struct KeyedFacts {
 
 fn key_of(fact: &Fact) -> Key {
     match fact {
-        Fact::ProcessFact(_) => (1, 0, 0),
-        Fact::SessionFact(_) => (2, 0, 0),
-        Fact::ThreadFact(thread) => (3, thread.serial, 0),
-        Fact::TypeFact(marker_type) => (4, marker_type.number, 0),
-        Fact::CategoryFact(category) => (5, category.number, 0),
-        Fact::CounterFact(counter) => (6, counter.id, 0),
-        Fact::ModuleFact(module) => (7, module.start, module.from_list),
-        Fact::PageFact(page) => (8, page.inner_window_id, 0),
-        Fact::ScriptFact(script) => (9, script.number, 0),
-        Fact::CodeFact(code) => (10, code.start, code.end),
+        Fact::Process(_) => (1, 0, 0),
+        Fact::Session(_) => (2, 0, 0),
+        Fact::Thread(thread) => (3, thread.serial, 0),
+        Fact::Type(marker_type) => (4, marker_type.number, 0),
+        Fact::Category(category) => (5, category.number, 0),
+        Fact::Counter(counter) => (6, counter.id, 0),
+        Fact::Module(module) => (7, module.start, module.from_list),
+        Fact::Page(page) => (8, page.inner_window_id, 0),
+        Fact::Script(script) => (9, script.number, 0),
+        Fact::Code(code) => (10, code.start, code.end),
     }
 }
 
@@ -48,10 +48,10 @@ impl KeyedFacts {
     fn add(&mut self, mut fact: Fact) {
         let key = key_of(&fact);
         match (self.facts.get(&key), &mut fact) {
-            (Some(Fact::ThreadFact(before)), Fact::ThreadFact(thread)) => {
+            (Some(Fact::Thread(before)), Fact::Thread(thread)) => {
                 thread.ended_ns = thread.ended_ns.or(before.ended_ns);
             }
-            (Some(Fact::ModuleFact(before)), Fact::ModuleFact(module)) => {
+            (Some(Fact::Module(before)), Fact::Module(module)) => {
                 module.until_list = module.until_list.or(before.until_list);
             }
             _ => {}

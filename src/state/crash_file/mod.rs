@@ -28,10 +28,14 @@ mod words;
 
 pub(crate) use crash_facts::{CrashFacts, KeepsFact};
 pub(crate) use current::{CurrentFacts, hold_crash_facts_for_fork, set_current_facts};
+#[cfg(test)]
+pub(crate) use fact::CodeFact;
 pub(crate) use fact::{
     CategoryFact, CounterFact, Fact, ModuleFact, PageFact, ProcessFact, ScriptFact, SessionFact,
     ThreadFact, TypeFact,
 };
+#[cfg(test)]
+pub(crate) use fields::FactBytes;
 pub(crate) use keyed_facts::KeyedFacts;
 pub(crate) use make_facts::all_marker_types;
 pub(crate) use words::OwnerWord;

@@ -124,7 +124,7 @@ pub(super) fn check(read: &Read, reports: &Reports, is_whole: bool) {
 #[test]
 fn killed_process_leaves_all_that_it_had_added() {
     let folder = Folder::new("kills");
-    let mut random = Random((number_in(SEED, 1) * 0x9e37_79b9_7f4a_7c15) | 1);
+    let mut random = Random(number_in(SEED, 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     for kill in 0..number_in(KILLS, 12) {
         let path = folder.path(&format!("file-{kill}"));
         // Every other buffer is so small that its chunks are recycled.

@@ -86,6 +86,9 @@ const ENDS: &[(&str, fn())] = &[
         // SAFETY: glibc allows its allocator and its threads in the child.
         match unsafe { libc::fork() } {
             0 => {
+                // The test waits until the pipes are closed.
+                // SAFETY: closes descriptors that this process does not use any more.
+                unsafe { (1..3).for_each(|number| _ = libc::close(number)) };
                 for number in 0..1000 {
                     add(number, "of the child");
                 }

@@ -2,7 +2,7 @@
 
 use gekkota::StartParams;
 
-use crate::common::{Read, isolated, mark, wait_until};
+use crate::common::{Read, isolated, mark, thread_names, wait_until};
 use crate::family::roles::{
     Member, process_of, read_family, spawn_member, start_family_with, wait_for_children,
 };
@@ -45,5 +45,52 @@ fn sum_of_all_buffers_stays_within_the_limit_of_the_parent() {
         assert!(last.iter().sum::<u64>() > LIMIT / 4, "{last:?}");
         assert!(last.iter().all(|&bytes| bytes > 0), "{last:?}");
         children.into_iter().for_each(Member::kill);
+    });
+}
+
+#[test]
+fn children_that_come_and_go_leave_nothing_behind() {
+    const ROUNDS: usize = 3;
+    const EACH: usize = 8;
+    isolated(|| {
+        gekkota::profiler_init();
+        start_family_with(|params: StartParams| params.capacity_bytes(LIMIT));
+        let mut ended = 0;
+        let threads = || {
+            let mut names = thread_names();
+            names.sort();
+            names
+        };
+        let before = threads();
+        for round in 0..ROUNDS {
+            // They start at the same time.
+            let mut children: Vec<Member> = (0..EACH).map(|_| Member::spawn()).collect();
+            wait_for_children(EACH);
+            for child in &mut children {
+                child.order("markers 20000");
+            }
+            for (number, mut child) in children.into_iter().enumerate() {
+                if number % 2 == 0 {
+                    child.kill();
+                    continue;
+                }
+                child.reply();
+                child.ask(&format!("mark m{round}"));
+                child.order("exit");
+                child.wait();
+                ended += 1;
+            }
+            wait_for_children(0);
+        }
+        let profile = read_family();
+        // Of those that have ended, the newest are kept.
+        let kept = profile.0["processes"].as_array().expect("a list").len();
+        assert!((1..=ended).contains(&kept), "{kept} of {ended}");
+        wait_until("the threads are those of the beginning", || {
+            threads() == before
+        });
+        let folder = crate::family::host::socket();
+        gekkota::profiler_shutdown();
+        assert!(!folder.exists());
     });
 }

@@ -171,6 +171,17 @@ impl SharedFile {
         Some(self)
     }
 
+    /// Gives the lock up, if the file has it.
+    pub(super) fn unlock(&mut self) {
+        self.file = self.file.take().map(|file| match file {
+            OpenFile::Locked(file) => match file.unlock() {
+                Ok(file) => OpenFile::Unlocked(file),
+                Err((file, _)) => OpenFile::Locked(file),
+            },
+            unlocked => unlocked,
+        });
+    }
+
     /// Returns whether this process holds the file's lock.
     pub(crate) fn is_locked(&self) -> bool {
         matches!(self.file, Some(OpenFile::Locked(_)))

@@ -105,12 +105,16 @@ fn open(session: &Session, path: &Path, types: &[Fact]) -> Result<Arc<CrashFacts
     let capacity_bytes = session.settings.capacity_bytes;
     let too_large = || failed(io::ErrorKind::OutOfMemory.into());
     let bytes = CrashArea::file_bytes(capacity_bytes).ok_or_else(too_large)?;
-    let mut file = TemporaryFile::create_for(&free)
-        .and_then(TemporaryFile::above_standard_streams)
-        .map_err(failed)?;
+    let mut file = TemporaryFile::create_for(&free).map_err(failed)?;
     let memory = map_new_file(&file, bytes).map_err(failed)?;
     let facts = describe(session, types, memory).ok_or_else(too_large)?;
     let published = publish(&mut file, &free).map_err(failed)?;
+    // Without the new lock, the process's id in the file tells that it is in use.
+    let _ = file.lock_without_mapping(&published);
+    let file = file.above_standard_streams().map_err(|error| {
+        let _ = fs::remove_file(&published);
+        failed(error)
+    })?;
     keep_open(file, Some(published));
     Ok(facts)
 }

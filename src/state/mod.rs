@@ -52,7 +52,7 @@ pub(crate) use crash_file::{
     PageFact, ProcessFact, ScriptFact, SessionFact, ThreadFact, TypeFact, all_marker_types,
     hold_crash_facts_for_fork, set_current_facts,
 };
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 pub(crate) use crash_file::{CodeFact, FactBytes};
 pub(crate) use describe_session::describe_session;
 pub(crate) use expiring_list::OVERHEAD_BYTES as KEPT_OVERHEAD_BYTES;

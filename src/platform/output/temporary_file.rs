@@ -157,6 +157,26 @@ impl TemporaryFile {
         }
     }
 
+    /// Opens the published file once more, and locks that instead. A mapping of the file keeps what it
+    /// was made from open, with its lock, even in the child of a fork; this lock ends with the
+    /// descriptor.
+    ///
+    /// # Errors
+    /// The error of the operating system, also if another file is at `path`. The old lock stays then,
+    /// if the error is not that of the new lock.
+    pub(crate) fn lock_without_mapping(&mut self, path: &Path) -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+        let file = SharedFile::open(options.custom_flags(flags.bits()), path)?;
+        if !is_same_file(&self.file.get()?.metadata()?, &file.get()?.metadata()?) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        self.file.unlock();
+        self.file = file.lock().ok_or(Errno::EWOULDBLOCK)?;
+        Ok(())
+    }
+
     /// Moves the file's descriptor off the numbers of the standard streams, so that it can stay open.
     ///
     /// # Errors

@@ -28,13 +28,13 @@ mod words;
 
 pub(crate) use crash_facts::{CrashFacts, KeepsFact};
 pub(crate) use current::{CurrentFacts, hold_crash_facts_for_fork, set_current_facts};
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 pub(crate) use fact::CodeFact;
 pub(crate) use fact::{
     CategoryFact, CounterFact, Fact, ModuleFact, PageFact, ProcessFact, ScriptFact, SessionFact,
     ThreadFact, TypeFact,
 };
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 pub(crate) use fields::FactBytes;
 pub(crate) use keyed_facts::KeyedFacts;
 pub(crate) use make_facts::all_marker_types;

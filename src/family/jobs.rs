@@ -22,7 +22,8 @@ pub(super) enum ChildSnapshot {
     Missing(String),
     /// The child has ended, and has sent this profile.
     Exited(ChildProfile),
-    /// The child was killed, and this profile was rescued.
+    /// The child has ended without sending its profile, for example by a kill, and this one was
+    /// rescued.
     Rescued(ChildProfile),
 }
 
@@ -84,7 +85,7 @@ struct JobChild {
 
 /// Where the profile of a child that has ended comes from.
 const SENT: &str = "has ended, and sent its profile before";
-const RESCUED: &str = "was killed, and its profile was rescued";
+const RESCUED: &str = "has ended without sending its profile, which was rescued";
 
 /// One gathering.
 #[derive(Debug)]

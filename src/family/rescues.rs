@@ -1,4 +1,4 @@
-//! Rescues the profiles of children that were killed.
+//! Rescues the profiles of children that have ended without sending them: by a kill, for example.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -11,6 +11,8 @@ use crate::platform::{channel, spawn_profiler_thread, with_signals_blocked};
 use crate::session::{max_exit_profile_bytes, rescue_child};
 use crate::state::ChildText;
 use crate::util::SharedProgress;
+
+const RESCUED: &str = "a child process has ended without sending its profile, which was rescued";
 
 /// Time between two looks at the profiles that are being rescued.
 const RESCUE_LOOK: Duration = Duration::from_millis(20);
@@ -61,11 +63,11 @@ impl HubState {
             };
             match text {
                 Some(text) => {
-                    log_event("the profile of a child process that was killed was rescued");
+                    log_event(RESCUED);
                     let text = Some(ChildText::File(text));
                     self.keep_exit(&mut rescue.state, text, ChildSnapshot::Rescued);
                 }
-                None => log_event("a child process was killed, and nothing could be rescued"),
+                None => log_event("a child process has ended without sending its profile"),
             }
             self.forget(rescue.state.id);
         }

@@ -1,8 +1,11 @@
 //! Children that end send their last profile.
 
-use crate::common::{Read, isolated, wait_until};
+use gekkota::profile::SnapshotOptions;
+
+use crate::common::{LONGEST_WAIT, Read, isolated, wait_until};
 use crate::family::roles::{
-    gathering_events, marks_of, process_of, read_family, spawn_member, start_family, wait_for_event,
+    gathering_events, marks_of, process_of, read_family, read_with, spawn_member, start_family,
+    wait_for_event,
 };
 
 /// Lets a child end, and returns the profile of this process afterwards.
@@ -76,7 +79,7 @@ fn child_that_shuts_the_profiler_down_sends_its_profile_and_leaves() {
 }
 
 #[test]
-fn child_that_is_killed_ends_only_its_own_profile() {
+fn profile_of_a_child_that_is_killed_is_rescued() {
     isolated(|| {
         gekkota::profiler_init();
         start_family();
@@ -85,10 +88,17 @@ fn child_that_is_killed_ends_only_its_own_profile() {
         other.ask("mark m");
         let killed = other.id();
         other.kill();
-        wait_for_event("a child process has ended without sending its profile");
-        let profile = read_family();
-        assert!(process_of(&profile, killed).is_none());
+        // At once: the rescue is part of the gathering.
+        let options = SnapshotOptions::default().child_timeout(LONGEST_WAIT);
+        let profile = read_with(options);
+        assert_eq!(marks_of(&profile, killed), ["m"]);
         assert_eq!(marks_of(&profile, one.id()), ["m"]);
+        wait_for_event("a child process has ended without sending its profile, which was rescued");
+        // From now on, it is one of those that have exited.
+        let profile = read_family();
+        assert_eq!(marks_of(&profile, killed), ["m"]);
+        let rescued = process_of(&profile, killed).expect("its profile");
+        assert!(rescued.0["meta"]["shutdownTime"].is_number());
         one.kill();
     });
 }

@@ -242,7 +242,7 @@ fn program_that_executes_itself_joins_again() {
         let mut child = spawn_member(1);
         child.order("exec");
         // The old connection has ended, and the new one has begun.
-        wait_for_event("a child process has ended without sending its profile");
+        wait_for_event("a child process has ended without sending its profile, which was rescued");
         wait_for_children(1);
         child.ask("mark m");
         assert_eq!(marks_of(&read_family(), child.id()), ["m"]);

@@ -34,6 +34,7 @@ const PARTS: &[(&str, Part)] = &[
     ("marker", crate::marker::run_part),
     ("marker_off", crate::marker_off::run_part),
     ("marker_stack", crate::marker_stack::run_part),
+    ("processes", crate::processes::run_part),
     ("put", crate::put::run_part),
     ("short_threads", crate::short_threads::run_part),
     ("snapshot_pause", crate::snapshot_pause::run_part),
@@ -53,11 +54,12 @@ const PARTS: &[(&str, Part)] = &[
 /// not hang the parent.
 const RUN_TIMEOUT: Duration = Duration::from_secs(60);
 /// Parts with the longer timeout: they make long recordings.
-const LONG_PARTS: [&str; 8] = [
+const LONG_PARTS: [&str; 9] = [
     "alloc_truth",
     "first_name",
     "formats",
     "hour",
+    "processes",
     "short_threads",
     "snapshot_pause",
     "stream",

@@ -42,6 +42,7 @@ mod marker_stack;
 mod memory;
 mod oversubscribed;
 mod own_program;
+mod processes;
 mod profile;
 mod put;
 mod rate;
@@ -165,6 +166,11 @@ const MEASUREMENTS: &[Measurement] = &[
         name: "label",
         description: "time to push and pop a label, with and without a session",
         run: label::measure,
+    },
+    Measurement {
+        name: "processes",
+        description: "cost of a child process in its parent's session, and time to gather 16 children of 10 MB each",
+        run: processes::measure,
     },
     Measurement {
         name: "spawn",

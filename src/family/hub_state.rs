@@ -367,6 +367,8 @@ impl HubState {
             name: hello.name,
         };
         state.order(Order::Welcome);
+        // Whether it takes part may be decided by an event that the hub has not handled yet.
+        log_event("a child process has joined");
         match &self.session {
             Some(session) if session.selects(process) => {
                 let order = Order::EnsureStarted(session.of_child());
@@ -377,7 +379,6 @@ impl HubState {
                 if session.is_sampling_paused {
                     state.order(Order::PauseSampling);
                 }
-                log_event("a child process has joined");
             }
             _ => {
                 state.order(Order::Stop);

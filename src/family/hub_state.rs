@@ -27,6 +27,11 @@ const CALM_BALANCE: Duration = Duration::from_millis(500);
 
 pub(super) const OUT_OF_ORDER: Ending = "a connection has ended: it sent a message out of order";
 
+/// Returns whether a session with children runs. If the hub does not know it, an event is on its way.
+fn is_session_about_to_be_known() -> bool {
+    running_session().is_some_and(|(_, session)| session.settings.has_children)
+}
+
 /// Adds an event to the log of the running session.
 pub(super) fn log_event(event: &'static str) {
     if let Some((_, session)) = running_session() {
@@ -93,9 +98,14 @@ impl HubState {
                 };
                 for state in states {
                     if let Stage::Child { process, .. } = state.stage {
+                        // A child that has just joined keeps what it has recorded.
+                        let is_new = std::mem::take(&mut state.waits_for_session);
                         if session.selects(process) {
-                            let order = Order::Start(session.of_child());
-                            state.start = ChildStart::Asked(state.order(order));
+                            let of_child = session.of_child();
+                            state.start = ChildStart::Asked(state.order(match is_new {
+                                true => Order::EnsureStarted(of_child),
+                                false => Order::Start(of_child),
+                            }));
                         } else {
                             state.order(Order::Stop);
                             state.start = ChildStart::NotAsked;
@@ -108,7 +118,8 @@ impl HubState {
             SessionEvent::Stopped => {
                 self.session = None;
                 for state in states {
-                    if state.takes_part() {
+                    let is_new = std::mem::take(&mut state.waits_for_session);
+                    if state.takes_part() || is_new {
                         state.order(Order::Stop);
                         state.start = ChildStart::NotAsked;
                     }
@@ -380,6 +391,7 @@ impl HubState {
                     state.order(Order::PauseSampling);
                 }
             }
+            None if is_session_about_to_be_known() => state.waits_for_session = true,
             _ => {
                 state.order(Order::Stop);
             }

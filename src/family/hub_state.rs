@@ -27,6 +27,11 @@ const CALM_BALANCE: Duration = Duration::from_millis(500);
 
 pub(super) const OUT_OF_ORDER: Ending = "a connection has ended: it sent a message out of order";
 
+/// Returns whether a session with children runs. If the hub does not know it, an event is on its way.
+fn is_session_about_to_be_known() -> bool {
+    running_session().is_some_and(|(_, session)| session.settings.has_children)
+}
+
 /// Adds an event to the log of the running session.
 pub(super) fn log_event(event: &'static str) {
     if let Some((_, session)) = running_session() {
@@ -98,9 +103,14 @@ impl HubState {
                 };
                 for state in states {
                     if let Stage::Child { process, .. } = state.stage {
+                        // A child that has just joined keeps what it has recorded.
+                        let is_new = std::mem::take(&mut state.waits_for_session);
                         if session.selects(process) {
-                            let order = Order::Start(session.of_child());
-                            state.start = ChildStart::Asked(state.order(order));
+                            let of_child = session.of_child();
+                            state.start = ChildStart::Asked(state.order(match is_new {
+                                true => Order::EnsureStarted(of_child),
+                                false => Order::Start(of_child),
+                            }));
                         } else {
                             state.order(Order::Stop);
                             state.start = ChildStart::NotAsked;
@@ -115,7 +125,8 @@ impl HubState {
                 self.session = None;
                 self.rescues.clear();
                 for state in states {
-                    if state.takes_part() {
+                    let is_new = std::mem::take(&mut state.waits_for_session);
+                    if state.takes_part() || is_new {
                         state.order(Order::Stop);
                         state.start = ChildStart::NotAsked;
                     }
@@ -398,6 +409,8 @@ impl HubState {
             name: hello.name,
         };
         state.order(Order::Welcome);
+        // Whether it takes part may be decided by an event that the hub has not handled yet.
+        log_event("a child process has joined");
         match &self.session {
             Some(session) if session.selects(process) => {
                 let order = Order::EnsureStarted(session.of_child());
@@ -408,8 +421,8 @@ impl HubState {
                 if session.is_sampling_paused {
                     state.order(Order::PauseSampling);
                 }
-                log_event("a child process has joined");
             }
+            None if is_session_about_to_be_known() => state.waits_for_session = true,
             _ => {
                 state.order(Order::Stop);
             }

@@ -66,6 +66,9 @@ pub(super) struct MemberState {
     pub(super) id: u64,
     pub(super) stage: Stage,
     pub(super) start: ChildStart,
+    /// Whether the child has joined before the hub has handled the start of the session, so that it
+    /// waits for its first order.
+    pub(super) waits_for_session: bool,
     pub(super) outbox: Outbox,
     /// Set once the connection cannot be used any more.
     pub(super) broken: Option<Ending>,
@@ -95,6 +98,7 @@ impl MemberState {
             id,
             stage: Stage::Stranger { until },
             start: ChildStart::NotAsked,
+            waits_for_session: false,
             outbox: Outbox::default(),
             broken: None,
             last_order: 0,

@@ -60,6 +60,13 @@ fn children_that_come_and_go_leave_nothing_behind() {
             names.sort();
             names
         };
+        // A new thread has the name of its creator for a moment.
+        wait_until("the threads have their names", || {
+            let names = threads();
+            let own = ["ProfilerFamily", "ProfilerMailbo", "SamplerThread"];
+            own.iter()
+                .all(|own| names.iter().any(|name| name.starts_with(own)))
+        });
         let before = threads();
         for round in 0..ROUNDS {
             // They start at the same time.

@@ -215,11 +215,13 @@ impl StartParams {
     /// profile of it. At most the entries that were being written are lost.
     ///
     /// The first `%p` in the path stands for the process id, and in the name of the file the first
-    /// `%n` for the process's name and the first `%t` for its type. The file is as large as the
-    /// buffer's capacity and about an eighth more, and that space is reserved at the start. Recording
-    /// into it costs the same as into other memory; the kernel writes changed pages to the disk from
-    /// time to time, unless the file system is in memory. If the file cannot be created, the session
-    /// runs without it, and a notice on standard error says why.
+    /// `%n` for the process's name and the first `%t` for its type. If the file cannot be created, the
+    /// session runs without it, and a notice on standard error says why.
+    ///
+    /// The file is as large as the buffer's capacity and about an eighth more, and that space is
+    /// reserved at the start. Once its pages were used, recording into it costs about as much as into
+    /// other memory. The first use of each page is slower, above all on a disk. The kernel writes
+    /// changed pages to the disk from time to time; a file in `/dev/shm` causes no such work.
     ///
     /// The end of the session removes the file, and so does a saved last profile. A file that a
     /// process has left is renamed by the next start with the same path, and a notice says so; the

@@ -22,9 +22,11 @@ use crate::report::{Arm, Report, median};
 use crate::{Effort, Outcome, child};
 
 const INTERVAL: Duration = Duration::from_millis(1);
-const CAPACITY_BYTES: u64 = 32 << 20;
-/// Rounds of eight markers in a batch, after as many that warm up.
+const CAPACITY_BYTES: u64 = 4 << 20;
+/// Rounds of eight markers in a batch.
 const ROUNDS: u32 = 10_000;
+/// Batches after which the buffer is full.
+const FILLING_BATCHES: usize = 8;
 /// How long a busy thread is sampled in a batch.
 const SAMPLED: Duration = Duration::from_millis(100);
 /// The ratio that counts as the same cost.
@@ -145,7 +147,9 @@ fn run_batch(place: Place) -> Result<[f64; 3], Box<dyn Error>> {
     }
     let session = ProfilerSession::start(params)?;
     register_thread("crash_file");
-    untyped();
+    // Until the buffer is full, the first store to each of its pages costs a page fault, which takes
+    // longer in a file on a disk.
+    (0..FILLING_BATCHES).for_each(|_| _ = untyped());
     let untyped = untyped();
     typed();
     let typed = typed();

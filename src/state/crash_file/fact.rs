@@ -23,7 +23,6 @@ macro_rules! facts {
 
         /// Something that a rescuer needs to know.
         #[derive(Clone, PartialEq, Debug)]
-        #[expect(clippy::enum_variant_names, reason = "each variant has the name of its struct")]
         pub(crate) enum Fact {
             $($variant($name),)+
         }

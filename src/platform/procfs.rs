@@ -18,10 +18,14 @@ pub(crate) fn own_stat() -> Option<ProcessStat> {
 }
 
 /// Returns the time at which the kernel started a process, in clock ticks since boot; `None` if there
-/// is no such process, or no `/proc`.
+/// is no such process, if it has ended and its parent has not waited for it, or without `/proc`.
 pub(crate) fn process_start_ticks(process: ProcessId) -> Option<u64> {
     let path = format!("/proc/{}/stat", process.to_number());
-    parse_stat(&read_bytes(&path)).map(|stat| stat.start_ticks)
+    let stat = read_bytes(&path);
+    let has_ended = matches!(stat_field(&stat, 3), Some("Z" | "X" | "x"));
+    parse_stat(&stat)
+        .filter(|_| !has_ended)
+        .map(|stat| stat.start_ticks)
 }
 
 /// Reads the nice value of the calling thread from its `stat` file.

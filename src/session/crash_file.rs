@@ -261,7 +261,7 @@ fn occupant(path: &Path) -> Result<Occupant, String> {
     }
 }
 
-fn read_head(file: &SharedFile) -> Result<AreaHead, AreaError> {
+pub(super) fn read_head(file: &SharedFile) -> Result<AreaHead, AreaError> {
     let bytes = u64::try_from(file.status()?.st_size).unwrap_or(0);
     AreaHead::read(&|target, position| file.read_at(target, position), bytes)
 }

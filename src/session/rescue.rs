@@ -8,13 +8,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::buffer::{AreaError, AreaHead, BufferSnapshot, BufferStatistics, FoundChunks, ReadAt};
+use crate::buffer::{
+    AreaError, AreaHead, AreaOwner, BufferSnapshot, BufferStatistics, FoundChunks, ReadAt,
+};
 use crate::counters::{CounterDescription, CounterKind, KnownCounter};
 use crate::markers::DescribedType;
 use crate::platform::{
-    FileMapping, ModuleImage, ProcessStart, SharedFile, list_modules, to_path_bytes,
+    FileMapping, ModuleImage, ProcessStart, SharedFile, list_modules, monotonic_now, sleep_until,
+    to_path_bytes,
 };
-use crate::session::crash_file::{is_running, latest};
+use crate::session::crash_file::{is_running, latest, read_head};
 use crate::session::snapshot::FrozenProfile;
 use crate::session::spooled::spool_profile;
 use crate::state::{
@@ -103,10 +106,28 @@ pub(crate) fn rescue_child(
     max_bytes: u64,
     progress: &SharedProgress,
 ) -> io::Result<FileMapping> {
-    let rescued = rescue_file(file);
-    let profile = rescued.map_err(|error| io::Error::other(error.to_string()))?;
-    let profile = profile.at_shutdown().on_clock_of(CorePs::process_start());
+    let failed = |error: AreaError| io::Error::other(error.to_string());
+    let owner = read_head(file).map_err(failed)?.owner();
+    let profile = match has_ended_soon(owner) {
+        true => rescue_file(file).map_err(failed)?.at_shutdown(),
+        // Another program image has replaced the one that wrote the file.
+        false => rescue_file(file).map_err(failed)?.before_exec(),
+    };
+    let profile = profile.on_clock_of(CorePs::process_start());
     spool_profile(profile, max_bytes, Some(progress))?.into_mapping()
+}
+
+/// Returns whether a process whose connection has ended does so, too. The kernel closes the descriptors
+/// of a process a moment before the process is gone.
+fn has_ended_soon(owner: AreaOwner) -> bool {
+    const LOOKS: u32 = 20;
+    const LOOK_NS: u64 = 10_000_000;
+    (0..LOOKS).any(|look| {
+        if look > 0 {
+            sleep_until(monotonic_now().plus_ns(LOOK_NS));
+        }
+        !is_running(owner)
+    })
 }
 
 /// The facts by their kinds.

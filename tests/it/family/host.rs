@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use gekkota::process::profiler_env_vars_for_child_process;
 
-use crate::common::{isolated, registered_threads_only, thread_names, wait_until};
+use crate::common::{Read, isolated, registered_threads_only, thread_names, wait_until};
 use crate::family::roles::{
-    Member, marks_of, process_of, read_family, spawn_member, start_family, wait_for_children,
-    wait_for_event,
+    Member, marks_in, marks_of, process_of, processes_of, read_family, spawn_member, start_family,
+    wait_for_children, wait_for_event,
 };
 
 const VARIABLE: &str = "GEKKOTA_FAMILY";
@@ -240,12 +240,22 @@ fn program_that_executes_itself_joins_again() {
         gekkota::profiler_init();
         start_family();
         let mut child = spawn_member(1);
+        child.ask("mark m before");
         child.order("exec");
         // The old connection has ended, and the new one has begun.
         wait_for_event("a child process has ended without sending its profile, which was rescued");
         wait_for_children(1);
         child.ask("mark m");
-        assert_eq!(marks_of(&read_family(), child.id()), ["m"]);
+        let profile = read_family();
+        let images = processes_of(&profile, child.id());
+        let marks: Vec<_> = images.iter().map(marks_in).collect();
+        assert_eq!(marks, [["m before"], ["m"]]);
+        // The viewer shows one main thread for a process.
+        let has_main = |image: &Read| {
+            let threads = image.0["threads"].as_array().expect("threads");
+            threads.iter().any(|thread| thread["name"] == "GeckoMain")
+        };
+        assert!(!has_main(&images[0]) && has_main(&images[1]));
         child.kill();
     });
 }

@@ -262,11 +262,17 @@ pub(super) fn read_with(options: SnapshotOptions) -> Read {
 
 /// Returns the profile of a process within the profile of this one.
 pub(super) fn process_of(profile: &Read, process: i32) -> Option<Read> {
+    processes_of(profile, process).into_iter().next()
+}
+
+/// Returns the profiles of all program images of a process within the profile of this one.
+pub(super) fn processes_of(profile: &Read, process: i32) -> Vec<Read> {
     let of_process = |profile: &&Value| {
         profile["threads"][0]["pid"].to_string().trim_matches('"') == process.to_string()
     };
     let processes = profile.0["processes"].as_array().expect("processes");
-    processes.iter().find(of_process).cloned().map(Read)
+    let found = processes.iter().filter(of_process);
+    found.cloned().map(Read).collect()
 }
 
 /// Returns the names of the markers of the member's thread.
@@ -274,6 +280,11 @@ pub(super) fn marks_of(profile: &Read, process: i32) -> Vec<String> {
     let Some(profile) = process_of(profile, process) else {
         return vec!["no profile".to_owned()];
     };
+    marks_in(&profile)
+}
+
+/// Returns the names of the markers of the member's thread in the profile of one process.
+pub(super) fn marks_in(profile: &Read) -> Vec<String> {
     let markers = profile.markers(THREAD).into_iter();
     markers
         .map(|marker| marker.0)

@@ -100,7 +100,6 @@
 //!   that is compressed with zlib.
 //! - `formats`: writes the formats of Chrome's DevTools, speedscope and d3-flame-graph.
 //! - `protobuf`: writes profiles for pprof and Perfetto.
-//! - `http`: serves the answers of [`endpoints`] over HTTP, for programs without a server.
 //! - `cpp`: names C++ functions as in C++, instead of as the linker does.
 //! - `mini_debug_info`: names functions of stripped libraries that contain compressed symbols, as
 //!   those of Fedora do, and reads debug information that is compressed with Zstandard.
@@ -118,7 +117,7 @@
 //! - `tracing`: `ProfilerLayer`, which records `tracing` spans and events as labels and markers.
 //!
 //! A default build compiles 33 packages. Of the features that are off by default, `cpp` and `log`
-//! add one package each, `metrics` 3, `http` 4, `derive` and `tracing` 5, `protobuf` 10, `mini_debug_info` 11,
+//! add one package each, `metrics` 3, `derive` and `tracing` 5, `protobuf` 10, `mini_debug_info` 11,
 //! `backtrace` and `formats` none. `cargo peers weight` measures the CPU time of a build and the size
 //! of a program for each.
 
@@ -376,8 +375,6 @@ pub mod marker {
 
 /// Profiles for clients that ask a running program over HTTP, behind routes of the host's own server.
 pub mod endpoints {
-    #[cfg(feature = "http")]
-    pub use crate::api::HttpServer;
     pub use crate::api::{
         AskFuture, Endpoint, EndpointAnswer, EndpointError, EndpointLimits, Question, answer,
         answer_async, flamegraph_svg, gecko, pprof_cpu, pprof_heap, pprof_wall,

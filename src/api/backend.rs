@@ -31,8 +31,6 @@ pub(crate) use crate::record::{
     sample_move, session_that_records_markers, stack_pointer, undo_free, unregister_thread,
 };
 pub(crate) use crate::sampler::SampledStack;
-#[cfg(feature = "http")]
-pub(crate) use crate::session::start_quietly;
 pub(crate) use crate::session::{
     EventToken, EventWatchToken, ExecHandover, FrozenProfile, ReadProfile, SessionClient,
     WhileOtherRuns, WriteOptions, add_state_change_callback, begin_event, buffer_info,
@@ -46,7 +44,6 @@ pub(crate) use crate::session::{
     set_process_name, set_process_type, set_version, shutdown, shutdown_after, spawn_task,
     start_params, stop, suspend_and_sample, unregister_page, unwatch_event_loop, watch_event_loop,
 };
-pub(crate) use crate::session::{notify_user, take_http_settings};
 pub(crate) use crate::stream::StreamOptions;
 pub(crate) use crate::types::Generation;
 pub(crate) use crate::unwind::{CodeRangeToken, register_code_range, unregister_code_range};

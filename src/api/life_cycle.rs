@@ -4,8 +4,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::api::backend;
-#[cfg(has_profiler)]
-use crate::api::endpoints::serve_if_asked;
 use crate::types::{StartError, StartParams};
 
 /// Initializes the profiler on construction, and shuts it down on drop: the one line in an
@@ -123,8 +121,6 @@ impl AutoProfilerInitBuilder {
     /// Calls [`profiler_init`], and applies the options. Prints an error to standard error.
     pub fn init(self) -> AutoProfilerInit {
         backend::init_with_end(self.file.as_deref(), self.reports);
-        #[cfg(has_profiler)]
-        serve_if_asked();
         AutoProfilerInit {
             begun: Instant::now(),
         }
@@ -184,8 +180,6 @@ pub fn profiler_save_at_exit(path: impl AsRef<Path>) -> Result<(), StartError> {
 /// Cost: some file reads, about 0.1 ms; starting adds about as much. Idea: Gecko's `profiler_init`.
 pub fn profiler_init() {
     backend::init();
-    #[cfg(has_profiler)]
-    serve_if_asked();
 }
 
 /// Stops the profiler and releases its resources, beginning with the signals of

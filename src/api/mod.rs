@@ -90,8 +90,6 @@ pub use counters::{
 };
 #[cfg(has_profiler)]
 pub use early_start::start_early;
-#[cfg(feature = "http")]
-pub use endpoints::HttpServer;
 pub use endpoints::{
     AskFuture, Endpoint, EndpointAnswer, EndpointError, EndpointLimits, Question, answer,
     answer_async, flamegraph_svg, gecko, pprof_cpu, pprof_heap, pprof_wall, set_endpoint_limits,

@@ -5,9 +5,10 @@ use crate::family::jobs::ChildSnapshot;
 use crate::family::member::{Arriving, Ending, MemberState};
 use crate::family::orders::Order;
 use crate::family::reports::Report;
-use crate::platform::{SpoolFile, monotonic_now};
-use crate::session::{exit_profile, keep_child_profile, max_exit_profile_bytes};
+use crate::platform::SpoolFile;
+use crate::session::{child_profile, keep_child_profile, max_exit_profile_bytes};
 use crate::state::{ChildProfile, ChildText};
+use crate::types::TimeStamp;
 
 /// Maximum size of a profile of a running child, in bytes: the viewer could not open a longer one.
 const MAX_PROFILE_BYTES: u64 = 1 << 30;
@@ -143,11 +144,16 @@ impl HubState {
         text: Option<ChildText>,
         snapshot: fn(ChildProfile) -> ChildSnapshot,
     ) {
-        let Some(Ok(profile)) = text.map(exit_profile) else {
+        let Some(Ok(profile)) = text.map(child_profile) else {
             return log_event("cannot keep the profile of a child process: it cannot be read");
         };
-        state.last_profile = Some((monotonic_now(), profile.clone()));
-        let snapshot = snapshot(profile.clone());
+        // Profiles of this process that were taken before do not have it.
+        let kept_at = keep_child_profile(profile.clone()).unwrap_or_else(|_| {
+            log_event("cannot keep the profile of a child process: it is too long");
+            TimeStamp(u64::MAX)
+        });
+        state.last_profile = Some((kept_at, profile.clone()));
+        let snapshot = snapshot(profile);
         for child in self
             .freezes
             .iter_mut()
@@ -161,8 +167,5 @@ impl HubState {
             job.set_snapshot(state.id, &snapshot);
         }
         self.remove_finished_jobs();
-        if keep_child_profile(profile).is_err() {
-            log_event("cannot keep the profile of a child process: it is too long");
-        }
     }
 }

@@ -376,6 +376,7 @@ pub(super) fn hand_over(profile: FrozenProfile) -> bool {
         }
     };
     if with_signals_blocked(|| spawn_profiler_thread(c"ProfilerLast", write)).is_err() {
+        control.is_exiting.store(false, Ordering::Release);
         return false;
     }
     let begin = Instant::now();

@@ -178,7 +178,7 @@ impl Executor {
                     self.jobs.send(SendJob::Message(report));
                 }
                 // The process's own session stays its own.
-                if before != Some(generation) {
+                if before != Some(generation) || environment::is_configured_by_parent() {
                     let number = generation.to_number();
                     self.control.started.store(number, Ordering::Release);
                 }

@@ -18,12 +18,14 @@ use crate::types::{Generation, TimeStamp};
 use crate::util::{PsLock, is_any_lock_held_on_current_thread};
 
 /// Asks all children for snapshots. Returns `None` if this process has no hub.
-pub(super) fn freeze_children(_session: Generation) -> Option<Arc<dyn FrozenChildren>> {
+pub(super) fn freeze_children(
+    _session: Generation,
+    at: TimeStamp,
+) -> Option<Arc<dyn FrozenChildren>> {
     if is_any_lock_held_on_current_thread() {
         return None;
     }
     let id = next_id();
-    let at = monotonic_now();
     let is_asked = give_to_hub(HubCommand::Freeze { id, at }, &PsLock::acquire());
     is_asked.then(|| Arc::new(Snapshots { id }) as Arc<dyn FrozenChildren>)
 }

@@ -257,6 +257,7 @@ impl Hub {
                     _ => log_event(ending),
                 }
             }
+            self.shared.remember(&state);
             self.shared.forget(state.id);
         }
     }

@@ -1,5 +1,6 @@
 //! What the parent's thread knows of the session and of its children, and what it answers them.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ use crate::buffer::{Update, UpdateReader};
 use crate::family::invitation::is_same_token;
 use crate::family::jobs::{ChildSnapshot, Freeze, FrozenChild, GatherEvent, Job, Tick};
 use crate::family::ledger::{MemoryLedger, OWN};
-use crate::family::member::{ChildStart, Ending, MemberState, Rescue, Stage, next_id};
+use crate::family::member::{ChildStart, Ended, Ending, MemberState, Rescue, Stage, next_id};
 use crate::family::messages::VERSION;
 use crate::family::orders::{ChildSession, GatherOrder, Order};
 use crate::family::reports::{ChunkReport, Hello, Report};
@@ -75,6 +76,8 @@ pub(super) struct HubState {
     balances_at: Option<Instant>,
     /// Children that have ended, whose profiles are being rescued, and when to look at them.
     pub(super) rescues: Vec<Rescue>,
+    /// Children that have ended. A profile that was taken before may want their last ones.
+    ended: VecDeque<Ended>,
     pub(super) rescues_at: Option<Instant>,
 }
 
@@ -88,6 +91,7 @@ impl HubState {
             ledger: MemoryLedger::default(),
             balances_at: None,
             rescues: Vec::new(),
+            ended: VecDeque::new(),
             rescues_at: None,
         }
     }
@@ -107,6 +111,9 @@ impl HubState {
                         let is_new = std::mem::take(&mut state.waits_for_session);
                         if session.selects(process) {
                             let of_child = session.of_child();
+                            if !is_new {
+                                state.crash_file = None;
+                            }
                             state.start = ChildStart::Asked(state.order(match is_new {
                                 true => Order::EnsureStarted(of_child),
                                 false => Order::Start(of_child),
@@ -114,21 +121,23 @@ impl HubState {
                         } else {
                             state.order(Order::Stop);
                             state.start = ChildStart::NotAsked;
+                            state.crash_file = None;
                         }
                     }
                 }
+                self.ended.clear();
                 self.session = Some(session);
                 self.ledger.clear();
                 self.rescues.clear();
             }
             SessionEvent::Stopped => {
                 self.session = None;
-                self.rescues.clear();
                 for state in states {
                     let is_new = std::mem::take(&mut state.waits_for_session);
                     if state.takes_part() || is_new {
                         state.order(Order::Stop);
                         state.start = ChildStart::NotAsked;
+                        state.crash_file = None;
                     }
                 }
             }
@@ -153,8 +162,8 @@ impl HubState {
         }
     }
 
-    /// Asks each child that takes part for a snapshot. The parent took its own just before `at`, with
-    /// the profiles of the children that had ended by then.
+    /// Asks each child that takes part for a snapshot. The parent took its own at `at`, with the profiles
+    /// that it had kept by then.
     pub(super) fn freeze(&mut self, id: u64, at: TimeStamp, states: States<'_, '_>) {
         let mut children = Vec::new();
         for state in states.filter(|state| state.takes_part()) {
@@ -162,7 +171,7 @@ impl HubState {
                 continue;
             };
             let snapshot = match &state.last_profile {
-                Some((kept_at, _)) if *kept_at < at => continue,
+                Some((kept_at, _)) if *kept_at <= at => continue,
                 Some((_, profile)) => ChildSnapshot::Exited(profile.clone()),
                 None => ChildSnapshot::Asked,
             };
@@ -174,6 +183,13 @@ impl HubState {
             });
             state.order_with(id, Order::Freeze);
         }
+        let later = self.ended.iter().filter(|ended| ended.kept_at > at);
+        children.extend(later.map(|ended| FrozenChild {
+            member: ended.id,
+            process: ended.process,
+            name: ended.name.clone(),
+            snapshot: ChildSnapshot::Exited(ended.profile.clone()),
+        }));
         children.extend(self.rescues.iter().filter_map(|rescue| {
             let Stage::Child { process, name } = &rescue.state.stage else {
                 return None;
@@ -192,6 +208,25 @@ impl HubState {
             self.freezes.remove(0);
         }
         self.freezes.push(Freeze { id, children });
+    }
+
+    /// Remembers the last profile of a child whose connection has ended.
+    pub(super) fn remember(&mut self, state: &MemberState) {
+        /// Maximum number of children that are remembered: far more than end while a profile is taken.
+        const MAX_ENDED: usize = 320;
+        let Stage::Child { process, name } = &state.stage else {
+            return;
+        };
+        if let Some((kept_at, profile)) = &state.last_profile {
+            self.ended.truncate(MAX_ENDED - 1);
+            self.ended.push_front(Ended {
+                process: *process,
+                name: name.clone(),
+                id: state.id,
+                kept_at: *kept_at,
+                profile: profile.clone(),
+            });
+        }
     }
 
     /// Begins to gather the profiles of the snapshots.
@@ -382,17 +417,38 @@ impl HubState {
             | Report::ExitEnds
             | Report::ExitFailed { .. } => self.receive_exit(state, report)?,
             Report::CrashFile(file) => {
-                if let Stage::Child { process, .. } = state.stage {
+                if let Stage::Child { process, .. } = state.stage
+                    && state.takes_part()
+                {
                     state.crash_file = file.open_of(process).ok();
+                    if state.crash_file.is_none() {
+                        log_event("the memory of a child process cannot be read if it is killed");
+                    }
                 }
             }
             Report::Chunks { id, chunks } => {
-                check(state.has_order(id))?;
+                check(state.has_order(id) && self.is_plausible(&chunks))?;
                 self.ledger.note(state.id, &chunks);
                 state.order(Order::AwaitChunkUpdate);
             }
         }
         Ok(())
+    }
+
+    /// Returns whether a child may have chunks of these sizes.
+    fn is_plausible(&self, chunks: &ChunkReport) -> bool {
+        /// What the chunks of a process may take beside the capacity: each writer reserves two.
+        const SPARE_BYTES: u64 = 1 << 30;
+        /// Maximum number of released chunks of all processes.
+        const MAX_CHUNKS: usize = 1 << 20;
+        let Some(session) = &self.session else {
+            return true;
+        };
+        let max_bytes = session.settings.capacity_bytes.saturating_add(SPARE_BYTES);
+        let newly = chunks.newly_released.iter().map(|(_, bytes)| *bytes);
+        chunks.unreleased_bytes <= max_bytes
+            && newly.fold(0, u64::saturating_add) <= max_bytes
+            && self.ledger.chunks() + chunks.newly_released.len() <= MAX_CHUNKS
     }
 
     /// Accepts a child, and lets it follow the session.

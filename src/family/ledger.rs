@@ -83,6 +83,11 @@ impl MemoryLedger {
         }
     }
 
+    /// Returns the number of times at which released chunks were done.
+    pub(super) fn chunks(&self) -> usize {
+        self.released.len()
+    }
+
     /// Returns the size of all chunks, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         let sums = self.accounts.values();

@@ -84,12 +84,24 @@ pub(super) struct MemberState {
     pub(super) crash_file: Option<SharedFile>,
 }
 
+/// A child that has ended after it sent its profile.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) process: i32,
+    pub(super) name: String,
+    pub(super) id: u64,
+    pub(super) kept_at: TimeStamp,
+    pub(super) profile: ChildProfile,
+}
+
 /// A child that has ended without sending its profile, which a thread of its own rescues.
 #[derive(Debug)]
 pub(super) struct Rescue {
     pub(super) state: MemberState,
+    /// The file, until a thread has begun to read it.
+    pub(super) file: Option<SharedFile>,
     pub(super) progress: SharedProgress,
-    pub(super) text: Receiver<Option<FileMapping>>,
+    pub(super) text: Option<Receiver<Option<FileMapping>>>,
 }
 
 impl MemberState {

@@ -7,7 +7,9 @@ use crate::family::hub_state::{HubState, log_event};
 use crate::family::jobs::ChildSnapshot;
 use crate::family::member::{MemberState, Rescue};
 use crate::family::messages::WHOLE;
-use crate::platform::{channel, spawn_profiler_thread, with_signals_blocked};
+use crate::platform::{
+    FileMapping, Receiver, channel, spawn_profiler_thread, with_signals_blocked,
+};
 use crate::session::{max_exit_profile_bytes, rescue_child};
 use crate::state::ChildText;
 use crate::util::SharedProgress;
@@ -17,61 +19,92 @@ const RESCUED: &str = "a child process has ended without sending its profile, wh
 /// Time between two looks at the profiles that are being rescued.
 const RESCUE_LOOK: Duration = Duration::from_millis(20);
 
+/// Maximum number of profiles that are rescued at the same time: each may need the debug information of
+/// a large program, and many children may be killed at once when memory is short.
+const MAX_RESCUES: usize = 2;
+
 impl HubState {
-    /// Begins to rescue the profile of a child that has ended without sending it. A thread of its own
-    /// does that: it may have to read debug information.
+    /// Rescues the profile of a child that has ended without sending it, when it is its turn.
     pub(super) fn begin_rescue(&mut self, mut state: MemberState) {
-        let (file, max_bytes) = (state.crash_file.take(), max_exit_profile_bytes());
-        let (Some(file), Some(max_bytes)) = (file, max_bytes) else {
+        let Some(file) = state.crash_file.take() else {
             return self.forget(state.id);
         };
         self.ledger.remove(state.id);
-        let progress = SharedProgress::new();
-        let (send, text) = channel();
-        let body = {
-            let progress = progress.clone();
-            move || {
-                let rescue = AssertUnwindSafe(|| rescue_child(&file, max_bytes, &progress).ok());
-                send.send(catch_unwind(rescue).unwrap_or(None));
-            }
-        };
-        if with_signals_blocked(|| spawn_profiler_thread(c"ProfilerRescue", body)).is_err() {
-            return self.forget(state.id);
-        }
         self.rescues.push(Rescue {
             state,
-            progress,
-            text,
+            file: Some(file),
+            progress: SharedProgress::new(),
+            text: None,
         });
         self.rescues_at = Some(Instant::now());
     }
 
-    /// Keeps the profiles that were rescued.
+    /// Keeps the profiles that were rescued, and begins to rescue others.
     pub(super) fn look_at_rescues(&mut self, now: Instant) {
         if self.rescues_at.is_none_or(|at| now < at) {
             return;
         }
-        let mut running = Vec::new();
+        let mut left = Vec::new();
+        let mut running = 0;
         for mut rescue in std::mem::take(&mut self.rescues) {
-            let Some(text) = rescue.text.receive_within(Duration::ZERO) else {
-                let done = (rescue.progress.proportion() * f64::from(WHOLE)) as u32;
-                for job in &mut self.jobs {
-                    job.note_progress(rescue.state.id, done, rescue.progress.last_location());
-                }
-                running.push(rescue);
+            if rescue.text.is_none() && running < MAX_RESCUES {
+                rescue.text = begin(&mut rescue);
+            }
+            let Some(text) = &rescue.text else {
+                self.note_waiting(&rescue);
+                left.push(rescue);
                 continue;
             };
-            match text {
-                Some(text) => {
+            match text.receive_within(Duration::ZERO) {
+                None => {
+                    running += 1;
+                    self.note_waiting(&rescue);
+                    left.push(rescue);
+                    continue;
+                }
+                Some(Some(text)) => {
                     log_event(RESCUED);
                     let text = Some(ChildText::File(text));
                     self.keep_exit(&mut rescue.state, text, ChildSnapshot::Rescued);
+                    self.remember(&rescue.state);
                 }
-                None => log_event("a child process has ended without sending its profile"),
+                Some(None) => log_event("a child process has ended without sending its profile"),
             }
             self.forget(rescue.state.id);
         }
-        self.rescues_at = (!running.is_empty()).then(|| now + RESCUE_LOOK);
-        self.rescues = running;
+        self.rescues_at = (!left.is_empty()).then(|| now + RESCUE_LOOK);
+        self.rescues = left;
     }
+
+    /// Tells the jobs that wait for a rescued profile how far it is. One that waits for its turn is making
+    /// progress, too.
+    fn note_waiting(&mut self, rescue: &Rescue) {
+        let done = (rescue.progress.proportion() * f64::from(WHOLE)) as u32;
+        for job in &mut self.jobs {
+            match rescue.text {
+                Some(_) => {
+                    job.note_progress(rescue.state.id, done, rescue.progress.last_location());
+                }
+                None => job.note_part(rescue.state.id),
+            }
+        }
+    }
+}
+
+/// Begins to rescue a profile, on a thread of its own. Returns where the result arrives: `None` if there
+/// is nothing to rescue.
+fn begin(rescue: &mut Rescue) -> Option<Receiver<Option<FileMapping>>> {
+    let (send, text) = channel();
+    let (file, max_bytes) = (rescue.file.take(), max_exit_profile_bytes());
+    let progress = rescue.progress.clone();
+    let body = move || {
+        let rescue = AssertUnwindSafe(|| rescue_child(&file?, max_bytes?, &progress).ok());
+        send.send(catch_unwind(rescue).unwrap_or(None));
+    };
+    if with_signals_blocked(|| spawn_profiler_thread(c"ProfilerRescue", body)).is_err() {
+        let (send, none) = channel();
+        send.send(None);
+        return Some(none);
+    }
+    Some(text)
 }

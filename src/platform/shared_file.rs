@@ -209,6 +209,13 @@ impl SharedFile {
         })
     }
 
+    /// Returns whether this metadata is that of the file.
+    pub(crate) fn is_file_of(&self, metadata: &std::fs::Metadata) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        let FileIdentity { device, inode } = self.identity;
+        (metadata.dev(), metadata.ino()) == (device, inode)
+    }
+
     /// Returns the file's status.
     ///
     /// # Errors

@@ -67,6 +67,18 @@ pub(crate) fn join_session(params: &StartParams) -> Result<SessionClient, StartE
     }
 }
 
+/// Notes that the application wants this session, too: the last client that leaves does not stop it.
+pub(crate) fn keep_for_application(session: Generation) {
+    let mut lock = PsLock::acquire();
+    let clients = CLIENTS.get_mut(&mut lock);
+    if let Some(clients) = clients
+        .as_mut()
+        .filter(|clients| clients.session == session)
+    {
+        clients.is_theirs = false;
+    }
+}
+
 impl SessionClient {
     /// Takes a snapshot of the session. Returns `None` if it has ended.
     pub(crate) fn freeze(&self) -> Option<FrozenProfile> {

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use crate::buffer::{AreaError, AreaHead, AreaOwner, CrashArea};
 use crate::platform::{
-    FileDescriptor, SharedFile, TemporaryFile, current_process_id, follow_links, map_memory_file,
-    map_new_file, process_start_ticks,
+    FileDescriptor, SharedFile, TemporaryFile, current_process_id, follow_links,
+    is_memory_available, map_memory_file, map_new_file, process_start_ticks,
 };
 use crate::session::notices;
 use crate::session::save::expand_path;
@@ -70,6 +70,8 @@ pub(super) fn begin(session: &mut Session, types: &[Fact]) {
 fn begin_in_memory(session: &mut Session, types: &[Fact]) {
     let capacity_bytes = session.settings.capacity_bytes;
     let begun = CrashArea::file_bytes(capacity_bytes).and_then(|bytes| {
+        // The addresses that it takes must not be missing elsewhere.
+        is_memory_available(2 * bytes).then_some(())?;
         let file = TemporaryFile::create_in_memory()
             .and_then(TemporaryFile::above_standard_streams)
             .ok()?;
@@ -214,10 +216,12 @@ fn make_room(path: &Path) -> Result<PathBuf, String> {
     for candidate in [path, &own] {
         match occupant(candidate)? {
             Occupant::Nothing => return Ok(candidate.to_owned()),
-            Occupant::Left(process) => {
+            Occupant::Left(process, file) if is_at(&file, candidate) => {
                 keep_aside(candidate, process)?;
                 return Ok(candidate.to_owned());
             }
+            // Another process has renamed it in the meantime, and uses the name.
+            Occupant::Left(..) => {}
             Occupant::Running => {}
         }
     }
@@ -229,13 +233,14 @@ fn make_room(path: &Path) -> Result<PathBuf, String> {
 }
 
 /// What is at a path.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 enum Occupant {
     Nothing,
     /// The crash file of a process that runs.
     Running,
-    /// The crash file that a process with this id has left.
-    Left(u64),
+    /// The crash file that a process with this id has left. It is locked, so that no other process
+    /// renames it, too.
+    Left(u64, SharedFile),
 }
 
 fn occupant(path: &Path) -> Result<Occupant, String> {
@@ -254,9 +259,9 @@ fn occupant(path: &Path) -> Result<Occupant, String> {
         return Ok(Occupant::Running);
     };
     match read_head(&file) {
-        Ok(head) if is_running(head.owner()) => Ok(Occupant::Running),
-        Ok(head) => Ok(Occupant::Left(head.owner().process)),
-        Err(AreaError::Version(_)) => Ok(Occupant::Left(0)),
+        Ok(head) if is_of_other_running_process(head.owner()) => Ok(Occupant::Running),
+        Ok(head) => Ok(Occupant::Left(head.owner().process, file)),
+        Err(AreaError::Version(_)) => Ok(Occupant::Left(0, file)),
         Err(error) => Err(cannot(path, &error, expected)),
     }
 }
@@ -271,6 +276,18 @@ pub(super) fn is_running(owner: AreaOwner) -> bool {
     let process = i32::try_from(owner.process).ok().filter(|id| *id > 0);
     let ticks = process.and_then(|id| process_start_ticks(ProcessId::from_number(id)));
     ticks.is_some_and(|ticks| ticks == owner.ticks)
+}
+
+/// Returns whether another process than this one wrote a file and still runs. A program that replaces
+/// itself by `exec` has the id and the start of the one before; a file that it uses is locked.
+fn is_of_other_running_process(owner: AreaOwner) -> bool {
+    let own = current_process_id().to_number().unsigned_abs();
+    owner.process != u64::from(own) && is_running(owner)
+}
+
+fn is_at(file: &SharedFile, path: &Path) -> bool {
+    let named = fs::symlink_metadata(path);
+    named.is_ok_and(|named| file.is_file_of(&named))
 }
 
 /// Renames the file that a process has left, and says so.
@@ -362,7 +379,7 @@ mod tests {
     fn file_that_is_no_crash_file_is_refused() {
         let folder = TestFolder::new("crash-occupied");
         let path = folder.path().join("file");
-        assert_eq!(occupant(&path), Ok(Occupant::Nothing));
+        assert!(matches!(occupant(&path), Ok(Occupant::Nothing)));
         fs::write(&path, b"something else").expect("written");
         let error = occupant(&path).expect_err("another file");
         assert!(

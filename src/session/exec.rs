@@ -9,6 +9,7 @@ use std::process::Command;
 
 use crate::platform::{PassedFile, current_process_id, take_passed_file};
 use crate::session::env::{env_vars_for_next_image, environment};
+use crate::session::family_events::{Family, family};
 use crate::session::notices;
 use crate::session::pause::{pause_sampling, resume_sampling};
 use crate::session::process::{keep_exit_profile, max_exit_profile_bytes};
@@ -38,6 +39,10 @@ pub(crate) fn prepare_exec(command: &mut Command) -> io::Result<Option<ExecHando
         return Ok(None);
     };
     command.envs(env_vars_for_next_image());
+    // A parent process rescues what the program that is replaced leaves in memory.
+    if family().is_some_and(Family::has_parent) {
+        return Ok(None);
+    }
     let has_paused = pause_sampling();
     let passed = pass_profile(session, command);
     if passed.is_err() && has_paused {

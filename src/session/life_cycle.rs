@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::platform::{current_process_id, is_main_thread};
+use crate::session::asked::keep_for_application;
 use crate::session::callbacks::notify;
 use crate::session::ends::{
     save_at_exit, save_once, stop_watching_ends, watch_ends_early_if_asked, watch_ends_if_asked,
@@ -259,6 +260,9 @@ fn start_unless(
     }
     let before = running_generation();
     let outcome = plan.start_unless(keeps)?;
+    if let StartOutcome::Kept(kept) = outcome {
+        keep_for_application(kept);
+    }
     keep_profile_before_exec();
     let early = Generation::from_number(EARLY_SESSION.load(Ordering::Relaxed));
     if matches!(outcome, StartOutcome::Started(_)) && before == Some(early) {

@@ -78,9 +78,7 @@ pub(crate) use callbacks::{
 pub(crate) use crash_file::open_crash_file;
 pub(crate) use early_start::start_early;
 pub(crate) use ends::{save_at_exit, watch_ends_for_parent, watch_exit};
-pub(crate) use env::{
-    env_vars_for_child_process, environment, environment_docs, take_http_settings,
-};
+pub(crate) use env::{env_vars_for_child_process, environment, environment_docs};
 pub(crate) use event_loops::{
     EventToken, EventWatchToken, begin_event, end_event, unwatch_event_loop, watch_event_loop,
 };
@@ -94,13 +92,11 @@ pub(crate) use life_cycle::{
     end_guarded_session, ensure_started, ensure_started_for_parent, init, init_with_end, shutdown,
     shutdown_after, start, start_guarded,
 };
-pub(crate) use notices::notify as notify_user;
 pub(crate) use own_registration::register_if_recorded;
 pub(crate) use pause::{pause, pause_sampling, resume, resume_sampling};
 pub(crate) use process::{
-    clear_all_pages, exit_profile, keep_child_profile, max_exit_profile_bytes,
-    received_exit_profile, register_page, set_process_name, set_process_type, set_version,
-    unregister_page,
+    clear_all_pages, keep_child_profile, max_exit_profile_bytes, received_exit_profile,
+    register_page, set_process_name, set_process_type, set_version, unregister_page,
 };
 pub(crate) use read_profile::ReadProfile;
 #[cfg(any(test, fuzzing))]
@@ -119,7 +115,5 @@ pub(crate) use status::{
     is_thread_being_profiled, is_thread_registered, start_params,
 };
 pub(crate) use task::spawn_task;
-#[cfg(feature = "http")]
-pub(crate) use task::start_quietly;
 pub(crate) use turn::WhileOtherRuns;
 pub(crate) use write_options::{WriteOptions, default_options};

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::platform::monotonic_now;
 use crate::session::exit_profile::{MAX_BYTES, child_profile};
 use crate::session::family_events::{SessionEvent, family, notice};
 use crate::session::start_stop::ensure_core;
@@ -9,7 +10,7 @@ use crate::state::{
     ACTIVE_PS, CORE_PS, ChildProfile, ChildText, CorePs, CrashFacts, KEPT_OVERHEAD_BYTES,
 };
 use crate::stream::check_memory;
-use crate::types::{ExitProfileError, Page};
+use crate::types::{ExitProfileError, Page, TimeStamp};
 use crate::util::{PsLock, is_any_lock_held_on_current_thread};
 
 /// Calls `body` with `CorePs`, creating it if necessary.
@@ -124,7 +125,7 @@ pub(crate) fn received_exit_profile(mut profile: String) -> Result<(), ExitProfi
 /// # Errors
 /// See `profiler_received_exit_profile`.
 pub(crate) fn keep_exit_profile(text: ChildText) -> Result<(), ExitProfileError> {
-    keep_child_profile(exit_profile(text)?)
+    keep_child_profile(exit_profile(text)?).map(drop)
 }
 
 /// Reads the profile of a child that has exited.
@@ -145,13 +146,14 @@ pub(crate) fn exit_profile(text: ChildText) -> Result<ChildProfile, ExitProfileE
     child_profile(text)
 }
 
-/// Adds the profile of a child that has exited to the running session.
+/// Adds the profile of a child that has exited to the running session. Returns when: profiles of this
+/// process that are taken later have it.
 ///
 /// # Errors
 /// See `profiler_received_exit_profile`.
-pub(crate) fn keep_child_profile(profile: ChildProfile) -> Result<(), ExitProfileError> {
+pub(crate) fn keep_child_profile(profile: ChildProfile) -> Result<TimeStamp, ExitProfileError> {
     // Dropped after the lock is released: the profiles may be long.
-    let expired = {
+    let (expired, kept_at) = {
         let lock = PsLock::acquire();
         let active = ACTIVE_PS
             .get(&lock)
@@ -163,10 +165,11 @@ pub(crate) fn keep_child_profile(profile: ChildProfile) -> Result<(), ExitProfil
             return Err(ExitProfileError::TooLarge { bytes, max_bytes });
         }
         active.session.log.add("exit profile received");
-        active.keep_exit_profile(profile, &lock)
+        // Read under the lock, under which profiles are taken.
+        (active.keep_exit_profile(profile, &lock), monotonic_now())
     };
     drop(expired);
-    Ok(())
+    Ok(kept_at)
 }
 
 /// Returns the maximum size of an exit profile now, in bytes. Returns `None` without a session.

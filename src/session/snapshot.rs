@@ -61,6 +61,14 @@ fn is_asked_for(only: Option<Generation>, running: Generation) -> bool {
 /// Does the same as [`freeze`], but calls no state-change callback: a callback of the application may
 /// wait for the thread on which the process ends.
 pub(crate) fn freeze_unnoticed(only: Option<Generation>) -> Option<FrozenProfile> {
+    let mut frozen = freeze_own(only)?;
+    let source = &mut frozen.source;
+    source.children = freeze_children(source.session.generation, source.taken_at);
+    Some(frozen)
+}
+
+/// Takes a snapshot without the profiles of running children.
+fn freeze_own(only: Option<Generation>) -> Option<FrozenProfile> {
     if is_any_lock_held_on_current_thread() {
         return None;
     }
@@ -134,7 +142,6 @@ pub(crate) fn freeze_unnoticed(only: Option<Generation>) -> Option<FrozenProfile
     source.counters = known_counters(&source.session);
     source.modules = source.session.modules();
     source.generated_code = source.session.generated_code();
-    source.children = freeze_children(generation);
     Some(FrozenProfile { source })
 }
 
@@ -146,7 +153,7 @@ pub(crate) fn freeze_for_heap(main: ThreadId) -> Option<(Arc<Session>, u64, Froz
     const MAX_ATTEMPTS: u32 = 20;
     let mut attempts = 0;
     let mut frozen = loop {
-        let frozen = freeze_unnoticed(None)?;
+        let frozen = freeze_own(None)?;
         attempts += 1;
         if !frozen.source.threads.is_empty() || attempts >= MAX_ATTEMPTS {
             break frozen;
@@ -312,9 +319,14 @@ impl FrozenProfile {
         self
     }
 
-    /// Leaves out the older half of the chunks. Returns false if there is nothing left to leave out.
+    /// Leaves out the older half of the chunks and of the profiles of children that have exited, and the
+    /// running children. Returns false if there is nothing left to leave out.
     pub(crate) fn leave_out_older_half(&mut self) -> bool {
-        self.source.buffer.leave_out_older_half()
+        self.source.children = None;
+        let exited = &mut self.source.exit_profiles;
+        let older = exited.len().div_ceil(2);
+        exited.drain(..older);
+        self.source.buffer.leave_out_older_half() || older > 0
     }
 
     /// Writes the profile. It remains usable.

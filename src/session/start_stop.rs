@@ -93,6 +93,9 @@ pub(crate) fn start_if_inactive(params: &StartParams) -> Result<Option<Generatio
 /// Returns the settings of a session with these parameters, or an error if a parameter is invalid.
 fn session_settings(params: &StartParams) -> Result<SessionSettings, StartError> {
     params.validate()?;
+    let has_parent = family().is_some_and(|family| family.parents_invitation().is_some());
+    // The parent reads the memory of a child, so the variable that it has inherited needs no file.
+    let of_variable = || environment::crash_file().filter(|_| !has_parent);
     Ok(SessionSettings {
         capacity_bytes: params.capacity_bytes,
         interval: params.interval,
@@ -105,8 +108,8 @@ fn session_settings(params: &StartParams) -> Result<SessionSettings, StartError>
         active_tab_id: params.active_tab_id,
         records_overheads: params.record_overheads || environment::records_overheads(),
         has_children: params.children || environment::wants_children(),
-        has_parent: family().is_some_and(|family| family.parents_invitation().is_some()),
-        crash_file: params.crash_file.clone().or_else(environment::crash_file),
+        has_parent,
+        crash_file: params.crash_file.clone().or_else(of_variable),
     })
 }
 
@@ -181,7 +184,8 @@ impl SessionPlan {
         prepare_handler();
         let unwinder = Unwinder::new();
         // Without a lock: it calls code of the application.
-        let types = crash_file::known_types(self.settings.crash_file.is_some());
+        let is_needed = self.settings.crash_file.is_some() || self.settings.has_parent;
+        let types = crash_file::known_types(is_needed);
         let mut ended_session = false;
         let running = self.start_under_lock(unwinder, &types, keeps, &mut ended_session);
         match running {

@@ -6,13 +6,6 @@ use crate::platform::{
     prepare_to_wait_as_loader_call, spawn_profiler_thread, with_signals_blocked,
 };
 
-/// Runs `start` with all signals blocked on the calling thread, so that the threads which it creates
-/// block them, too.
-#[cfg(feature = "http")]
-pub(crate) fn start_quietly<T>(start: impl FnOnce() -> T) -> T {
-    with_signals_blocked(start)
-}
-
 /// Runs a task on a thread of the profiler, which blocks all signals and is not sampled. No thread
 /// waits for it under a lock.
 ///

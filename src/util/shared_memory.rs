@@ -14,7 +14,11 @@ use std::sync::atomic::AtomicU64;
 pub(crate) const WORD_BYTES: usize = size_of::<u64>();
 
 /// A mapping, which unmaps the memory when it is dropped.
-pub(crate) trait Mapping: Debug + Send + Sync {}
+pub(crate) trait Mapping: Debug + Send + Sync {
+    /// Gives the memory of bytes that nothing refers to back to the system, if that is possible. They are
+    /// zero afterwards, or unchanged.
+    fn release(&self, _position: usize, _bytes: usize) {}
+}
 
 /// The memory of a mapped file.
 #[derive(Debug)]
@@ -22,7 +26,7 @@ pub(crate) struct SharedMemory {
     start: NonNull<u8>,
     bytes: usize,
     /// Unmaps the memory when it is dropped.
-    _mapping: Box<dyn Mapping>,
+    mapping: Box<dyn Mapping>,
 }
 
 // SAFETY: *mapped*, by the process and not by a thread.
@@ -41,8 +45,14 @@ impl SharedMemory {
         Self {
             start,
             bytes,
-            _mapping: mapping,
+            mapping,
         }
+    }
+
+    /// Gives the memory of these bytes back to the system, if that is possible. Nothing may refer to
+    /// them. They are zero afterwards, or unchanged.
+    pub(crate) fn release(&self, position: usize, bytes: usize) {
+        self.mapping.release(position, bytes);
     }
 
     pub(crate) fn bytes(&self) -> usize {

@@ -276,6 +276,10 @@ impl AreaPiece {
 impl Drop for AreaPiece {
     fn drop(&mut self) {
         self.end();
+        if self.area.is_own() {
+            let position = self.area.layout.page(self.first);
+            self.area.memory.release(position, self.pages * PAGE_BYTES);
+        }
         self.area.pages.give_back(self.first, self.pages);
     }
 }

@@ -73,6 +73,8 @@ impl PageMap {
 
     /// Gives back what [`Self::take`] returned.
     pub(super) fn give_back(&self, first: usize, pages: usize) {
+        // The lowest free pages are taken first, so that a process does not walk through the whole file.
+        self.next.fetch_min(first / BITS, Ordering::Relaxed);
         let (word, at) = (first / BITS, first % BITS);
         if pages < BITS {
             let mask = ((1u64 << pages) - 1) << at;

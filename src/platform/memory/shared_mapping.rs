@@ -3,7 +3,7 @@
 //! **Contract** (cited below):
 //! - *ours*: the mapping is created here, and is unmapped only when the value is dropped;
 //! - *reserved*: the file system has reserved the space of the file, or the file is in memory, whose
-//!   pages come when they are needed, as those of any other memory do. So a store finds space. A
+//!   pages come when they are needed, as those of any other memory do. So a store finds space, except where ARCHITECTURE.md says so. A
 //!   process that truncates the file meanwhile ends this one (`SIGBUS`); only its owner may open it.
 
 use std::io;
@@ -20,6 +20,8 @@ use crate::util::{Mapping, SharedMemory};
 struct SharedMapping {
     start: NonNull<u8>,
     bytes: NonZeroUsize,
+    /// Whether the file is in memory, so that its pages can be given back.
+    is_in_memory: bool,
 }
 
 // SAFETY: *ours*: a mapping belongs to the process, not to a thread.
@@ -27,7 +29,19 @@ unsafe impl Send for SharedMapping {}
 // SAFETY: a shared reference exposes nothing.
 unsafe impl Sync for SharedMapping {}
 
-impl Mapping for SharedMapping {}
+impl Mapping for SharedMapping {
+    fn release(&self, position: usize, bytes: usize) {
+        let is_inside = position
+            .checked_add(bytes)
+            .is_some_and(|end| end <= self.bytes.get());
+        if self.is_in_memory && is_inside {
+            // SAFETY: *ours*, and the range lies in the mapping.
+            let start = unsafe { self.start.add(position) };
+            // SAFETY: the caller says that nothing refers to the bytes, which become zero.
+            let _ = unsafe { madvise(start.cast(), bytes, MmapAdvise::MADV_REMOVE) };
+        }
+    }
+}
 
 /// Reserves the space of an empty file, and maps it. The memory is zeroed.
 ///
@@ -35,7 +49,7 @@ impl Mapping for SharedMapping {}
 /// The error of the operating system: the disk may be full, for example.
 pub(crate) fn map_new_file(file: &TemporaryFile, bytes: usize) -> io::Result<SharedMemory> {
     file.reserve(bytes)?;
-    map(file, bytes)
+    map(file, bytes, false)
 }
 
 /// Maps an empty file in memory. A page takes memory only once it is written.
@@ -44,10 +58,10 @@ pub(crate) fn map_new_file(file: &TemporaryFile, bytes: usize) -> io::Result<Sha
 /// The error of the operating system.
 pub(crate) fn map_memory_file(file: &TemporaryFile, bytes: usize) -> io::Result<SharedMemory> {
     file.set_length(bytes)?;
-    map(file, bytes)
+    map(file, bytes, true)
 }
 
-fn map(file: &TemporaryFile, bytes: usize) -> io::Result<SharedMemory> {
+fn map(file: &TemporaryFile, bytes: usize, is_in_memory: bool) -> io::Result<SharedMemory> {
     let length = NonZeroUsize::try_from(bytes).map_err(io::Error::other)?;
     let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
     // SAFETY: a new mapping at an address chosen by the kernel does not affect memory in use.
@@ -61,6 +75,7 @@ fn map(file: &TemporaryFile, bytes: usize) -> io::Result<SharedMemory> {
     let mapping = SharedMapping {
         start: start.cast(),
         bytes: length,
+        is_in_memory,
     };
     // SAFETY: *mapped*: *ours* and *reserved*, and a mapping begins at a page; *words*: only the
     // result gives out the address.
@@ -81,6 +96,22 @@ mod tests {
 
     use super::*;
     use crate::platform::test_library::TestFolder;
+
+    #[test]
+    fn pages_of_a_file_in_memory_are_given_back() {
+        let file = TemporaryFile::create_in_memory().expect("a file");
+        let memory = map_memory_file(&file, 8192).expect("a mapping");
+        let blocks = || file.as_file().status().expect("open").st_blocks;
+        assert_eq!(blocks(), 0);
+        for position in [0, 4096] {
+            memory.word(position).store(1, Ordering::Relaxed);
+        }
+        let both = blocks();
+        memory.release(4096, 4096);
+        assert_eq!(blocks() * 2, both);
+        assert_eq!(memory.word(0).load(Ordering::Relaxed), 1);
+        assert_eq!(memory.word(4096).load(Ordering::Relaxed), 0);
+    }
 
     #[test]
     fn file_holds_what_was_stored_and_is_published_once() {

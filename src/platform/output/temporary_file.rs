@@ -199,12 +199,10 @@ impl TemporaryFile {
     /// space.
     pub(crate) fn reserve(&self, bytes: usize) -> io::Result<()> {
         let length = i64::try_from(bytes).map_err(io::Error::other)?;
-        Ok(fallocate(
-            self.file.get()?,
-            FallocateFlags::empty(),
-            0,
-            length,
-        )?)
+        without_write_signals(|| {
+            let file = self.file.get()?;
+            Ok(fallocate(file, FallocateFlags::empty(), 0, length)?)
+        })
     }
 
     /// Makes the file this long, without reserving space.

@@ -135,7 +135,10 @@ fn process_in(name: &OsStr) -> Option<i32> {
 /// Returns whether no process listens in the folder any more. The process may be in another namespace,
 /// where its id is another one, so the kernel is asked about the socket, too.
 fn is_stale(folder: &Path, process: i32) -> bool {
-    if !is_private_folder(folder) || kill(Pid::from_raw(process), None) != Err(Errno::ESRCH) {
+    // A program that replaces itself by `exec` leaves the folder of the one before.
+    let is_own = process == current_process_id().to_number();
+    let has_ended = is_own || kill(Pid::from_raw(process), None) == Err(Errno::ESRCH);
+    if !is_private_folder(folder) || !has_ended {
         return false;
     }
     match Socket::connect(&folder.join(SOCKET)) {

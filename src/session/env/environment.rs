@@ -6,13 +6,13 @@
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::platform::{current_process_id, has_rights_of_another_user};
+use crate::platform::has_rights_of_another_user;
 use crate::session::env::environment_table::{
     ACTIVE_TAB_ID, CHILDREN, CRASH_FILE, DURATION, ENTRIES, FEATURES, FEATURES_BITFIELD, FILTERS,
-    GECKO_ONLY, HELP, HTTP, HTTP_TOKEN, INTERVAL, NO_BASE, RECORD_OVERHEADS, REPORT, SHUTDOWN,
-    SIGNALS, STARTUP, SYMBOLICATE, UPLOAD_DIR, VARIABLES, Variable, help_text,
+    GECKO_ONLY, HELP, INTERVAL, NO_BASE, RECORD_OVERHEADS, REPORT, SHUTDOWN, SIGNALS, STARTUP,
+    SYMBOLICATE, UPLOAD_DIR, VARIABLES, Variable, help_text,
 };
 use crate::session::env::environment_values::{Reading, SettingValues, is_on};
 use crate::session::family_events::{CAPACITY_VARIABLE, FAMILY_VARIABLE, family};
@@ -110,15 +110,6 @@ pub(crate) fn has_shutdown_variable() -> bool {
 /// Returns the folder for profiles that a signal saves, if the variable is set.
 pub(crate) fn upload_folder() -> Option<PathBuf> {
     path_in(UPLOAD_DIR)
-}
-
-/// Returns the address and the token of the server that the variables ask for, once in a process.
-pub(crate) fn take_http_settings() -> Option<(String, Option<String>)> {
-    static TAKEN_IN: AtomicI32 = AtomicI32::new(0);
-    let address = raw_value_of(HTTP).filter(|address| !address.is_empty())?;
-    let process = current_process_id().to_number();
-    let is_first = TAKEN_IN.swap(process, Ordering::Relaxed) != process;
-    is_first.then(|| (address, raw_value_of(HTTP_TOKEN)))
 }
 
 pub(crate) fn wants_signals() -> bool {
@@ -338,7 +329,7 @@ const SET_BY_PARENT: [&str; 6] = [
 
 /// Returns whether a parent process set the variables: it sets more of them than a person does.
 /// Such a parent empties [`SHUTDOWN`] on purpose.
-fn is_configured_by_parent() -> bool {
+pub(crate) fn is_configured_by_parent() -> bool {
     SET_BY_PARENT.iter().all(|name| variable(name).is_some())
 }
 

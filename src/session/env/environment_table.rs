@@ -121,13 +121,6 @@ variables! {
     SIGNALS "MOZ_PROFILER_SIGNALS" "anything but empty, 0, N or n"
         "SIGUSR1 starts the profiler for all threads, with 512 MiB and 1 ms. SIGUSR2 saves the profile \
         as profile_TYPE_PID.json, with the type of the process, and stops the profiler." None;
-    HTTP "MOZ_PROFILER_HTTP" "an address and a port, such as 127.0.0.1:6060, or a port"
-        "Serves profiles over HTTP from profiler_init on: /summary, /flamegraph, /threads, /gecko, \
-        and /profile, /wall and /heap for pprof. An address that other machines reach needs a token. \
-        Needs the cargo feature http." None;
-    HTTP_TOKEN "MOZ_PROFILER_HTTP_TOKEN" "a text without spaces"
-        "The token that a request to this server must have, as the parameter token or in the header \
-        Authorization: Bearer." None;
     UPLOAD_DIR "MOZ_UPLOAD_DIR" "a folder's path"
         "The folder where SIGUSR2 saves the profile. Default: the folder that was current when \
         profiler_init was called, or at a start before main." None;

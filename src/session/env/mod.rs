@@ -7,7 +7,7 @@ mod environment_values;
 mod terminal;
 
 pub(crate) use environment::{
-    StartUp, env_vars_for_child_process, env_vars_for_next_image, take_http_settings, wants_names,
+    StartUp, env_vars_for_child_process, env_vars_for_next_image, wants_names,
 };
 pub(crate) use environment_table::environment_docs;
 pub(crate) use terminal::look_on;

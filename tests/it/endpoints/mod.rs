@@ -1,8 +1,5 @@
 //! Clients that ask the program for profiles.
 
-#[cfg(feature = "http")]
-mod http;
-
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;

@@ -59,7 +59,7 @@ const NAMES: &[(&str, &str)] = &[
     ),
     (
         "endpoints",
-        "AskFuture Endpoint EndpointAnswer EndpointError EndpointLimits HttpServer Question answer \
+        "AskFuture Endpoint EndpointAnswer EndpointError EndpointLimits Question answer \
          answer_async flamegraph_svg gecko pprof_cpu pprof_heap pprof_wall set_endpoint_limits \
          summary_text threads_text",
     ),

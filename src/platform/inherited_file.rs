@@ -9,8 +9,8 @@ use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::unistd::{close, geteuid};
 
 use crate::platform::memory::FileMapping;
-use crate::platform::output::SpoolFile;
 use crate::platform::shared_file::{SharedFile, is_regular};
+use crate::platform::spool_file::SpoolFile;
 
 /// A descriptor that stays open across `exec`. Dropping it closes it.
 #[derive(Debug)]

@@ -57,6 +57,8 @@ mod sandbox;
 mod shared_file;
 mod signal;
 mod socket;
+#[forbid(unsafe_code)]
+mod spool_file;
 mod standard_streams;
 #[forbid(unsafe_code)]
 mod sysfs;
@@ -95,7 +97,7 @@ pub(crate) use modules::{
     list_modules, module_changes, prepare_to_wait_as_loader_call, watch_loader_calls,
 };
 pub(crate) use output::{
-    ExistingFile, SpecialFile, SpoolFile, TemporaryFile, follow_links, remove_stale_files,
+    ExistingFile, SpecialFile, TemporaryFile, follow_links, remove_stale_files,
 };
 pub(crate) use pinned_library::pin_own_library;
 pub(crate) use power::{EnergyCounter, EnergyDomain, find_energy_counters};
@@ -119,6 +121,7 @@ pub(crate) use socket::{
     Interest, ListeningSocket, PrivateFolder, Socket, close_sockets_in_child, is_private_folder,
     random_bytes, socket_pair, wait_for_sockets,
 };
+pub(crate) use spool_file::SpoolFile;
 pub(crate) use standard_streams::{
     StandardStream, is_terminal, note_standard_streams, open_missing_standard_streams,
     terminal_columns, write_to_standard,

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use crate::platform::memory::FileMapping;
-use crate::platform::output::temporary_file::TemporaryFile;
+use crate::platform::output::TemporaryFile;
 use crate::platform::shared_file::SharedFile;
 
 /// A file that only this process can reach. The kernel frees it with the last reference, so a killed

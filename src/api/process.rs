@@ -93,8 +93,9 @@ pub fn profiler_clear_all_pages() {
 
 /// Prepares a command, so that the program which it starts joins the session of this process.
 ///
-/// Sets the variables of [`profiler_env_vars_for_child_process`]. The program joins when it calls
-/// [`profiler_init`](crate::profiler_init), if the session has
+/// Sets the variables of
+/// [`profiler_env_vars_for_child_process`](crate::process::profiler_env_vars_for_child_process). The program
+/// joins when it calls [`profiler_init`](crate::profiler_init), if the session has
 /// [`StartParams::children`](crate::StartParams::children). A program that does not use this crate is
 /// not affected. Call this after the session's start, and set the child's own variables afterwards.
 ///

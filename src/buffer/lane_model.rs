@@ -12,7 +12,7 @@ use loom::sync::Mutex as LoomMutex;
 use loom::thread::spawn;
 
 use crate::buffer::buffer_snapshot::BufferSnapshot;
-use crate::buffer::chunks::{Chunk, ChunkWriter, FreshChunk};
+use crate::buffer::chunks::{ChunkWriter, FreshChunk};
 use crate::buffer::entries::{Entry, EntryCursor};
 use crate::buffer::lane::{ChunkSource, Lane, NewEntry};
 use crate::buffer::manager::{BufferStatistics, ChunkManager, Headroom, SessionChunks, Update};

@@ -101,7 +101,7 @@ variables! {
     CRASH_FILE "MOZ_PROFILER_CRASH_FILE" "a path, in which the first %p, %n and %t stand for the process id, name and type"
         "Keeps the data of each session in this file, as large as the buffer and an eighth more, which \
         outlives SIGKILL, a crash, _exit and exec. gekkota's example rescue makes a profile of it: \
-        cargo run --release --example rescue -- <file>. The end of the session removes the file, and \
+        cargo run --release --example rescue -- FILE. The end of the session removes the file, and \
         so does a saved last profile. The next start renames a file that was left; the newest eight \
         are kept. A process adds its process id to the name if another one uses the file." None;
     REPORT "MOZ_PROFILER_REPORT" "anything but empty, 0, N or n"

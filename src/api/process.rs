@@ -157,7 +157,8 @@ pub fn profiler_wait_for_children(timeout: Duration) -> usize {
 /// let handover = gekkota::process::profiler_prepare_exec(&mut command)?;
 /// let error = command.exec();
 /// drop(handover);
-/// # Err::<(), _>(error)
+/// eprintln!("cannot replace the program: {error}");
+/// # Ok::<(), std::io::Error>(())
 /// ```
 ///
 /// # Errors

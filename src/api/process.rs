@@ -145,6 +145,9 @@ pub fn profiler_wait_for_children(timeout: Duration) -> usize {
 /// of a child process that has exited ([`profiler_received_exit_profile`]): if it is too long, its
 /// older part is left out. Without a session, the call does nothing.
 ///
+/// In a child process that takes part in its parent's session, the parent keeps what was recorded
+/// before, and this call passes no file on.
+///
 /// Sampling is paused from this call on. Drop the result if `exec` fails: the session goes on.
 ///
 /// May be called from any thread. Cost: that of writing the profile with its names, which may take

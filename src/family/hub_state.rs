@@ -76,7 +76,8 @@ pub(super) struct HubState {
     balances_at: Option<Instant>,
     /// Children that have ended, whose profiles are being rescued, and when to look at them.
     pub(super) rescues: Vec<Rescue>,
-    /// Children that have ended. A profile that was taken before may want their last ones.
+    /// Children that have ended, the newest first. A profile that was taken before may want their last
+    /// ones.
     ended: VecDeque<Ended>,
     pub(super) rescues_at: Option<Instant>,
 }
@@ -212,13 +213,20 @@ impl HubState {
 
     /// Remembers the last profile of a child whose connection has ended.
     pub(super) fn remember(&mut self, state: &MemberState) {
-        /// Maximum number of children that are remembered: far more than end while a profile is taken.
-        const MAX_ENDED: usize = 320;
+        /// Maximum number of children that are remembered: those that end while a profile is taken.
+        const MAX_ENDED: usize = 64;
         let Stage::Child { process, name } = &state.stage else {
             return;
         };
         if let Some((kept_at, profile)) = &state.last_profile {
             self.ended.truncate(MAX_ENDED - 1);
+            // Their files are in addition to what the session keeps.
+            let max_bytes = max_exit_profile_bytes().unwrap_or(0);
+            let bytes = |ended: &VecDeque<Ended>| {
+                let sizes = ended.iter().map(|ended| ended.profile.bytes());
+                sizes.fold(profile.bytes(), u64::saturating_add)
+            };
+            while bytes(&self.ended) > max_bytes && self.ended.pop_back().is_some() {}
             self.ended.push_front(Ended {
                 process: *process,
                 name: name.clone(),

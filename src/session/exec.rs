@@ -45,7 +45,7 @@ pub(crate) fn prepare_exec(command: &mut Command) -> io::Result<Option<ExecHando
     }
     let has_paused = pause_sampling();
     let passed = pass_profile(session, command);
-    if passed.is_err() && has_paused {
+    if !matches!(passed, Ok(Some(_))) && has_paused {
         resume_sampling();
     }
     Ok(passed?.map(|file| ExecHandover {

@@ -131,7 +131,7 @@ impl Question {
         let place = Place::take()?;
         let answered = self.record(&Shared::default());
         drop(place);
-        // Nobody has left, because there is no future that could be dropped.
+        // A client that blocks does not leave before its answer.
         answered.unwrap_or(Err(EndpointError::Ended))
     }
 

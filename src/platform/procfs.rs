@@ -22,7 +22,10 @@ pub(crate) fn own_stat() -> Option<ProcessStat> {
 pub(crate) fn process_start_ticks(process: ProcessId) -> Option<u64> {
     let path = format!("/proc/{}/stat", process.to_number());
     let stat = read_bytes(&path);
-    let has_ended = matches!(stat_field(&stat, 3), Some("Z" | "X" | "x"));
+    let is_zombie = matches!(stat_field(&stat, 3), Some("Z" | "X" | "x"));
+    // The main thread may have ended alone: another thread runs on, or replaces the program by `exec`.
+    let tasks = || std::fs::read_dir(format!("/proc/{}/task", process.to_number()));
+    let has_ended = is_zombie && tasks().map_or(0, |tasks| tasks.count()) <= 1;
     parse_stat(&stat)
         .filter(|_| !has_ended)
         .map(|stat| stat.start_ticks)

@@ -1,5 +1,6 @@
 //! What the parent's thread knows of the session and of its children, and what it answers them.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -34,7 +35,7 @@ fn is_session_about_to_be_known() -> bool {
 }
 
 /// Adds an event to the log of the running session.
-pub(super) fn log_event(event: &'static str) {
+pub(super) fn log_event(event: impl Into<Cow<'static, str>>) {
     if let Some((_, session)) = running_session() {
         session.log.add(event);
     }

@@ -44,10 +44,7 @@ impl FrozenChild {
 
     /// Names the process for the log.
     fn describe(&self) -> String {
-        match self.name.is_empty() {
-            true => format!("process {}", self.process),
-            false => format!("process {} ({})", self.process, self.name),
-        }
+        describe_process(self.process, &self.name)
     }
 }
 

@@ -20,6 +20,14 @@ pub(super) type Ending = &'static str;
 pub(super) const CLOSED: Ending = "a child process has left";
 const SLOW: Ending = "a connection has ended: the child process does not read its messages";
 
+/// Names a process for a log.
+pub(super) fn describe_process(process: i32, name: &str) -> String {
+    match name.is_empty() {
+        true => format!("process {process}"),
+        false => format!("process {process} ({name})"),
+    }
+}
+
 /// Returns a number that no other order of this process has.
 pub(super) fn next_id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -119,6 +127,16 @@ impl MemberState {
             exit: Arriving::None,
             last_profile: None,
             crash_file: None,
+        }
+    }
+
+    /// Adds an event about this process to the log of the running session.
+    pub(super) fn log(&self, event: &str) {
+        match &self.stage {
+            Stage::Stranger { .. } => log_event(event.to_owned()),
+            Stage::Child { process, name } => {
+                log_event(format!("{event}: {}", describe_process(*process, name)));
+            }
         }
     }
 

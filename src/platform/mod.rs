@@ -88,7 +88,7 @@ pub(crate) use identity::{
 pub(crate) use inherited_file::{PassedFile, take_passed_file};
 pub(crate) use loader_calls::WatchedThread;
 pub(crate) use memory::{
-    CodeBytes, FileMapping, LazyRegion, MemoryPiece, heavy_barrier, is_memory_available,
+    CodeBytes, FileMapping, LazyRegion, MemoryPiece, heavy_barrier, is_memory_available, prepare_heavy_barrier, prepare_heavy_barrier_without_waiting,
     map_memory_file, map_new_file, read_guarded, read_guarded_in_handler, read_own_memory,
     read_through_pipe,
 };

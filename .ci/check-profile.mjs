@@ -7,12 +7,13 @@
 //   { "product": "demo", "threads": ["GeckoMain", "/^worker-/"], "hotFunctions": {"^worker-": ["demo::parse"]},
 //     "scripts": {"^worker-": ["^judge$"]}, "markers": {"^worker-": ["request"]},
 //     "longestMs": {"^worker-": {"Jank": [150, 250]}}, "categories": {"^worker-": ["Requests"]},
-//     "counters": ["Process CPU"] }
+//     "counters": ["Process CPU"], "processes": ["parent", "worker 1"], "leftOut": ["worker 4"] }
 // The items of hotFunctions and scripts are regular expressions, too. Scripts must be in the
 // viewer's call tree for "JavaScript", and no other of the 40 hottest functions may be there. Idle
 // samples do not count. If several threads have the same name, one of them has to match. Markers
 // that the viewer derives, such as "Jank", count too. longestMs gives the range for the longest
-// marker of a name. Categories are those of samples.
+// marker of a name. Categories are those of samples. Each of the processes has samples. The log of the
+// gathering names those that were left out, and no other process was.
 
 import { execFile } from "node:child_process";
 import { readFileSync, rmSync } from "node:fs";
@@ -134,7 +135,8 @@ async function checkProfile(file, expect) {
   check(`${file} to load`, true);
 
   const bytes = readFileSync(file);
-  const found = [...new Set(mistakes(JSON.parse(bytes[0] === 0x1f ? gunzipSync(bytes) : bytes)))];
+  const profile = JSON.parse(bytes[0] === 0x1f ? gunzipSync(bytes) : bytes);
+  const found = [...new Set(mistakes(profile))];
   const more = found.length > 5 ? `; and ${found.length - 5} more` : "";
   check("indexes in range, sample times in order and marker fields in their schemas", !found.length, found.slice(0, 5).join("; ") + more);
 
@@ -202,6 +204,19 @@ async function checkProfile(file, expect) {
     }
   }
 
+  for (const wanted of expect.processes ?? []) {
+    const samples = (process) => process.threads.reduce((sum, thread) => sum + thread.samples, 0);
+    const ok = processes.some((process) => process.name === wanted && samples(process) > 0);
+    const known = processes.map((process) => `${process.name} with ${samples(process)} samples`);
+    check(`process ${wanted} with samples`, ok, list(known));
+  }
+  if (expect.leftOut !== undefined) {
+    const events = Object.values(profile.profileGatheringLog ?? {}).flatMap((log) => log.events);
+    const names = events.flatMap(({ event }) => /^process \d+ \((.*)\): left out, because /.exec(event)?.[1] ?? []);
+    const ok = names.length === expect.leftOut.length && expect.leftOut.every((name) => names.includes(name));
+    check(`a log that says that ${list(expect.leftOut)} was left out`, ok, list(events.map(({ event }) => event)));
+  }
+
   const counters = processes.flatMap((process) => process.counters ?? []).map((counter) => counter.name);
   for (const name of expect.counters ?? []) check(`counter ${name}`, counters.includes(name), list(counters));
 }
@@ -216,7 +231,7 @@ if (Number.parseInt(process.versions.node, 10) < 24) {
   process.exit(2);
 }
 const expect = JSON.parse(readFileSync(expectFile));
-const known = ["product", "threads", "hotFunctions", "scripts", "markers", "longestMs", "categories", "counters"];
+const known = ["product", "threads", "hotFunctions", "scripts", "markers", "longestMs", "categories", "counters", "processes", "leftOut"];
 const unknown = Object.keys(expect).filter((key) => !known.includes(key));
 if (unknown.length) {
   console.error(`check-profile.mjs: cannot use ${expectFile}: got the keys ${unknown.join(", ")}, expected ${known.join(", ")}`);

@@ -394,6 +394,7 @@ pub mod process {
         profiler_env_vars_for_child_process, profiler_prepare_exec, profiler_received_exit_profile,
         profiler_register_page, profiler_set_process_name, profiler_set_process_type,
         profiler_set_version, profiler_unregister_page, profiler_wait_for_children,
+        profiler_wait_for_sampling_of_children,
     };
     pub use crate::types::{ExitProfileError, Page, ProcessId};
 }

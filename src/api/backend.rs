@@ -13,6 +13,7 @@ pub(crate) use crate::event_loop::ProbeToken;
 pub(crate) use crate::export::Diff;
 pub(crate) use crate::family::{
     ensure_started, init, init_with_end, start, start_early, start_guarded, wait_for_children,
+    wait_for_sampling_of_children,
 };
 pub(crate) use crate::labels::{
     LabelToken, ScriptFunction, pop_labels, push_label, push_label_with_text, push_script_frame,

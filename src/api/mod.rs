@@ -122,7 +122,7 @@ pub use process::{
     ExecHandover, profiler_clear_all_pages, profiler_command, profiler_prepare_exec,
     profiler_received_exit_profile, profiler_register_page, profiler_set_process_name,
     profiler_set_process_type, profiler_set_version, profiler_unregister_page,
-    profiler_wait_for_children,
+    profiler_wait_for_children, profiler_wait_for_sampling_of_children,
 };
 pub use profile::{Profile, ProfileDiff};
 pub use profiled_file::ProfiledFile;

@@ -135,6 +135,29 @@ pub fn profiler_wait_for_children(timeout: Duration) -> usize {
     backend::wait_for_children(timeout)
 }
 
+/// Waits until the sampler of each child process that records the session has run, for this time at most.
+/// Returns of how many it has.
+///
+/// Afterwards, each of these children has recorded what its threads did when this was called, for
+/// example at a point that a test has brought all of them to. A child whose sampling is paused counts,
+/// too. Returns 0 if the session has no [`StartParams::children`](crate::StartParams::children). For
+/// this process, see
+/// [`profiler_callback_after_sampling`](crate::callback::profiler_callback_after_sampling).
+///
+/// May be called from any thread. Looks once per millisecond. Idea: Gecko's
+/// `ProfilerParent::WaitOnePeriodicSampling`.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// let sampled = gekkota::process::profiler_wait_for_sampling_of_children(Duration::from_secs(1));
+/// assert_eq!(sampled, 0, "no child has joined");
+/// ```
+#[doc(alias = "WaitOnePeriodicSampling")]
+pub fn profiler_wait_for_sampling_of_children(timeout: Duration) -> usize {
+    backend::wait_for_sampling_of_children(timeout)
+}
+
 /// Prepares a command that replaces the program of this process, so that the profile goes on.
 ///
 /// A call of [`exec`](std::os::unix::process::CommandExt::exec) ends the session, and with it all that

@@ -90,6 +90,10 @@ pub(crate) fn wait_for_children(_: Duration) -> usize {
     0
 }
 
+pub(crate) fn wait_for_sampling_of_children(_: Duration) -> usize {
+    0
+}
+
 pub(crate) fn rescue(_: &Path) -> Result<FrozenProfile, RescueError> {
     Err(RescueError::Unsupported)
 }

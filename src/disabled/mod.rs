@@ -44,7 +44,8 @@ pub(crate) use functions::{
     session_that_records_markers, set_process_name, set_process_type, set_script_frame_position,
     set_version, shutdown, shutdown_after, spawn_task, stack_pointer, start, start_guarded,
     start_params, stop, suspend_and_sample, undo_free, unregister_code_range, unregister_page,
-    unregister_thread, unwatch_event_loop, wait_for_children, watch_event_loop,
+    unregister_thread, unwatch_event_loop, wait_for_children, wait_for_sampling_of_children,
+    watch_event_loop,
 };
 #[cfg(feature = "metrics")]
 pub(crate) use functions::{FloatValues, ScaledFloat, may_list_counters};

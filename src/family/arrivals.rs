@@ -1,13 +1,14 @@
 //! Receives the profiles of children.
 
-use crate::family::hub_state::{HubState, OUT_OF_ORDER, log_event, take_answered};
+use crate::family::hub_state::{HubState, OUT_OF_ORDER, take_answered};
 use crate::family::jobs::ChildSnapshot;
 use crate::family::member::{Arriving, Ending, MemberState};
 use crate::family::orders::Order;
+use crate::family::readers::Reading;
 use crate::family::reports::Report;
 use crate::platform::SpoolFile;
-use crate::session::{child_profile, keep_child_profile, max_exit_profile_bytes};
-use crate::state::{ChildProfile, ChildText};
+use crate::session::{keep_child_profile, max_exit_profile_bytes};
+use crate::state::ChildProfile;
 use crate::types::TimeStamp;
 
 /// Maximum size of a profile of a running child, in bytes: the viewer could not open a longer one.
@@ -98,7 +99,7 @@ impl HubState {
                 state.exit = match max_exit_profile_bytes().map(|_| SpoolFile::create()) {
                     Some(Ok(file)) => Arriving::Spooled(file),
                     Some(Err(_)) => {
-                        log_event("cannot keep the profile of a child process: there is no space");
+                        state.log("cannot keep the profile of a child process: there is no space");
                         Arriving::Dropped
                     }
                     None => Arriving::Dropped,
@@ -112,28 +113,52 @@ impl HubState {
                     let fits = file.bytes() + part.len() as u64 <= max_bytes;
                     if !fits || file.append(part).is_err() {
                         state.exit = Arriving::Dropped;
-                        log_event("cannot keep the profile of a child process: it is too long");
+                        state.log("cannot keep the profile of a child process: it is too long");
                     }
                     for job in &mut self.jobs {
                         job.note_part(state.id);
                     }
                 }
             },
+            Report::ExitEnds if state.reading.is_pending() => return Err(OUT_OF_ORDER),
             Report::ExitEnds => match std::mem::replace(&mut state.exit, Arriving::None) {
                 Arriving::None => return Err(OUT_OF_ORDER),
                 Arriving::Dropped => {}
                 Arriving::Spooled(file) => {
-                    let text = file.into_mapping().ok().map(ChildText::File);
-                    self.keep_exit(state, text, ChildSnapshot::Exited);
+                    state.reading = match file.into_mapping() {
+                        Ok(text) => Reading::Waiting(text),
+                        Err(_) => Reading::Done(None),
+                    };
+                    self.look_at_reading(state);
                 }
             },
             Report::ExitFailed { .. } => {
                 state.exit = Arriving::None;
-                log_event("a child process could not write its last profile");
+                state.log("a child process could not write its last profile");
             }
             _ => return Err(OUT_OF_ORDER),
         }
         Ok(())
+    }
+
+    /// Looks whether the last profile of a child was read, and keeps it then. Returns whether it is still
+    /// being read.
+    pub(super) fn look_at_reading(&mut self, state: &mut MemberState) -> bool {
+        let reading = std::mem::replace(&mut state.reading, Reading::None);
+        match self.readers.look(reading) {
+            Reading::None => false,
+            Reading::Done(profile) => {
+                self.keep_exit(state, profile, ChildSnapshot::Exited);
+                false
+            }
+            pending => {
+                state.reading = pending;
+                for job in &mut self.jobs {
+                    job.note_part(state.id);
+                }
+                true
+            }
+        }
     }
 
     /// Keeps the last profile of a child in the session, and gives it to the jobs that want one of the
@@ -141,15 +166,15 @@ impl HubState {
     pub(super) fn keep_exit(
         &mut self,
         state: &mut MemberState,
-        text: Option<ChildText>,
+        profile: Option<ChildProfile>,
         snapshot: fn(ChildProfile) -> ChildSnapshot,
     ) {
-        let Some(Ok(profile)) = text.map(child_profile) else {
-            return log_event("cannot keep the profile of a child process: it cannot be read");
+        let Some(profile) = profile else {
+            return state.log("cannot keep the profile of a child process: it cannot be read");
         };
         // Profiles of this process that were taken before do not have it.
         let kept_at = keep_child_profile(profile.clone()).unwrap_or_else(|_| {
-            log_event("cannot keep the profile of a child process: it is too long");
+            state.log("cannot keep the profile of a child process: it is too long");
             TimeStamp(u64::MAX)
         });
         state.last_profile = Some((kept_at, profile.clone()));

@@ -7,18 +7,22 @@ use std::time::{Duration, Instant};
 
 use crate::buffer::{Update, UpdateReader};
 use crate::export::Format;
-use crate::family::executor::{Executor, GatherState, Task, gecko_options};
+use crate::family::awaited_sampling::AwaitedSampling;
+use crate::family::executor::{Answer, Executor, GatherState, Task, gecko_options};
+use crate::family::folded_chunks::{ToTell, take_folded_chunks, want_folded_chunks};
 use crate::family::frames::FrameDecoder;
+use crate::family::hub::HubCommand;
 use crate::family::invitation::Invitation;
 use crate::family::link::{ChildControl, Link, PartWriter, SendJob, TextOf, run_sender};
 use crate::family::messages::VERSION;
 use crate::family::orders::{NumberedOrder, Order, order_limits};
+use crate::family::parent::give_to_hub;
 use crate::family::reports::{ChunkReport, Hello, Report};
 use crate::platform::{
-    Interest, Receiver, Sender, Socket, channel, current_process_id, is_private_folder,
-    spawn_profiler_thread, use_own_descriptors, wait_for_sockets, with_signals_blocked,
+    Interest, Receiver, Sender, Socket, channel, current_process_id, spawn_profiler_thread,
+    use_own_descriptors, wait_for_sockets, with_signals_blocked,
 };
-use crate::session::{FrozenProfile, running_generation, watch_ends_for_parent};
+use crate::session::{FrozenProfile, watch_ends_for_parent};
 use crate::state::{CorePs, core_buffer};
 use crate::stream::StreamOptions;
 use crate::types::{
@@ -57,10 +61,6 @@ fn with_membership<T>(lock: &PsLock, body: impl FnOnce(&Membership) -> T) -> Opt
 /// Joins the family that has invited this process. Returns once the parent's socket has the first
 /// message, but does not wait for an answer.
 pub(super) fn join(invitation: Invitation) {
-    let folder = invitation.socket.parent();
-    if invitation.version != VERSION || !folder.is_some_and(is_private_folder) {
-        return;
-    }
     let control = Arc::new(ChildControl::default());
     let (jobs, receive_jobs) = channel();
     let jobs = Arc::new(jobs);
@@ -124,14 +124,12 @@ fn connect(
     jobs: Receiver<SendJob>,
 ) -> io::Result<Arc<Link>> {
     let link = Arc::new(Link::new(Socket::connect(&invitation.socket)?, control));
-    let (process_type, name) = CorePs::process_type_and_name();
+    let (_, name) = CorePs::process_type_and_name();
     let hello = Report::Hello(Hello {
         version: VERSION,
         process: current_process_id().to_number(),
         token: invitation.token.clone(),
         name,
-        process_type,
-        is_active: running_generation().is_some(),
     });
     link.send(&hello.encode())?;
     let of_sender = Arc::clone(&link);
@@ -145,7 +143,7 @@ struct Reader {
     link: Arc<Link>,
     decoder: FrameDecoder,
     tasks: Sender<Task>,
-    answers: Receiver<Option<Report<'static>>>,
+    answers: Receiver<Answer>,
     /// Number of tasks that the executor has not answered.
     unanswered: usize,
     is_welcome: bool,
@@ -153,6 +151,7 @@ struct Reader {
     awaits_chunks: Option<u64>,
     /// Time until the next look at the chunks.
     chunk_look: Duration,
+    awaited_samplings: Vec<AwaitedSampling>,
     looked_at_chunks: Instant,
     gathers: Vec<Arc<GatherState>>,
 }
@@ -160,16 +159,15 @@ struct Reader {
 /// Shortest and longest time between two looks at the chunks.
 const CHUNK_LOOKS: [Duration; 2] = [Duration::from_millis(25), Duration::from_millis(400)];
 
+/// Maximum number of orders to wait for the sampler that are not answered.
+const MAX_AWAITED_SAMPLINGS: usize = 64;
+
 /// Maximum number of orders that wait for the executor, which a callback of the application may hold
 /// up.
 const MAX_UNANSWERED: usize = 1000;
 
 impl Reader {
-    fn new(
-        link: Arc<Link>,
-        tasks: Sender<Task>,
-        answers: Receiver<Option<Report<'static>>>,
-    ) -> Self {
+    fn new(link: Arc<Link>, tasks: Sender<Task>, answers: Receiver<Answer>) -> Self {
         Self {
             link,
             decoder: FrameDecoder::new(order_limits),
@@ -179,6 +177,7 @@ impl Reader {
             is_welcome: false,
             awaits_chunks: None,
             chunk_look: CHUNK_LOOKS[0],
+            awaited_samplings: Vec::new(),
             looked_at_chunks: Instant::now(),
             gathers: Vec::new(),
         }
@@ -193,7 +192,8 @@ impl Reader {
         loop {
             let answers = (self.unanswered > 0).then_some(look);
             let chunks = self.awaits_chunks.map(|_| self.chunk_look);
-            let limit = answers.into_iter().chain(chunks).min();
+            let sampling = (!self.awaited_samplings.is_empty()).then_some(look);
+            let limit = answers.into_iter().chain(chunks).chain(sampling).min();
             let interests = [Interest::Bytes(&self.link.socket)];
             let Ok(ready) = wait_for_sockets(&interests, limit) else {
                 break;
@@ -204,6 +204,7 @@ impl Reader {
             };
             if self
                 .send_answers()
+                .and_then(|()| self.tell_samplings())
                 .and_then(|()| self.tell_chunks())
                 .is_err()
             {
@@ -213,6 +214,7 @@ impl Reader {
                 break;
             }
         }
+        want_folded_chunks(false);
         for gather in &self.gathers {
             gather.is_cancelled.store(true, Ordering::Release);
         }
@@ -223,8 +225,19 @@ impl Reader {
     fn send_answers(&mut self) -> io::Result<()> {
         while let Some(answer) = self.answers.receive_within(Duration::ZERO) {
             self.unanswered = self.unanswered.saturating_sub(1);
-            if let Some(report) = answer {
+            for report in answer {
                 self.link.send(&report.encode())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers the orders to wait for the sampler.
+    fn tell_samplings(&mut self) -> io::Result<()> {
+        for awaited in std::mem::take(&mut self.awaited_samplings) {
+            match awaited.look() {
+                None => self.awaited_samplings.push(awaited),
+                Some(answer) => self.link.send(&answer.encode())?,
             }
         }
         Ok(())
@@ -239,14 +252,20 @@ impl Reader {
             return Ok(());
         }
         self.looked_at_chunks = Instant::now();
+        // Read in any case, so that it does not grow.
         let (update, _) = core_buffer().read_update(UpdateReader::Parent);
-        if matches!(update, Update::None | Update::Final) {
+        let own = !matches!(update, Update::None | Update::Final);
+        let report = match take_folded_chunks() {
+            ToTell::Own => own.then(|| ChunkReport::of(update)),
+            ToTell::Folded(report) => report,
+        };
+        let Some(report) = report else {
             self.chunk_look = (self.chunk_look * 2).min(CHUNK_LOOKS[1]);
             return Ok(());
-        }
+        };
         self.chunk_look = CHUNK_LOOKS[0];
         self.awaits_chunks = None;
-        for chunks in ChunkReport::of(update).split() {
+        for chunks in report.split() {
             self.link.send(&Report::Chunks { id, chunks }.encode())?;
         }
         Ok(())
@@ -290,11 +309,27 @@ impl Reader {
                 };
             }
             Order::AwaitChunkUpdate => {
-                self.awaits_chunks = Some(id);
+                if self.awaits_chunks.replace(id).is_none() {
+                    want_folded_chunks(true);
+                }
                 return Ok(());
+            }
+            Order::WaitForSampling => {
+                let awaited = match self.awaited_samplings.len() < MAX_AWAITED_SAMPLINGS {
+                    true => AwaitedSampling::new(id),
+                    false => None,
+                };
+                return match awaited {
+                    Some(awaited) => {
+                        self.awaited_samplings.push(awaited);
+                        Ok(())
+                    }
+                    None => self.link.send(&AwaitedSampling::answer(id, false).encode()),
+                };
             }
             Order::DestroyChunks(until) => {
                 core_buffer().destroy_chunks_at_or_before(*until);
+                give_to_hub(HubCommand::DestroyChunks(*until), &PsLock::acquire());
                 return Ok(());
             }
             Order::Cancel => {
@@ -321,11 +356,10 @@ impl Reader {
     }
 }
 
-/// Tells the parent the new name or type of this process.
-pub(super) fn tell_name(name: &str, process_type: &str, lock: &PsLock) {
+/// Tells the parent the new name of this process.
+pub(super) fn tell_name(name: &str, lock: &PsLock) {
     let report = || Report::Named {
         name: name.to_owned(),
-        process_type: process_type.to_owned(),
     };
     with_membership(lock, |membership| {
         membership.jobs.send(SendJob::Message(report().encode()))

@@ -5,18 +5,19 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use crate::export::{ExportOptions, Format};
 use crate::family::link::{ChildControl, PartWriter, SendJob, TextOf};
 use crate::family::messages::WHOLE;
 use crate::family::orders::{ChildSession, GatherOrder, NumberedOrder, Order};
 use crate::family::reports::Report;
-use crate::platform::{Receiver, Sender, spawn_profiler_thread, with_signals_blocked};
+use crate::platform::{
+    FileDescriptor, Receiver, Sender, spawn_profiler_thread, with_signals_blocked,
+};
 use crate::session::{
     FrozenProfile, WriteOptions, clear_all_pages, ensure_started_for_parent, environment,
     freeze_unnoticed, open_crash_file, pause, pause_sampling, resume, resume_sampling,
-    running_generation, running_session, start, stop, stop_generation,
+    running_generation, start, stop, stop_generation,
 };
 use crate::stream::StreamOptions;
 use crate::types::{DEFAULT_NAME_CACHE_BYTES, Generation, NameOptions, ProfilerTime, StartError};
@@ -70,11 +71,16 @@ pub(super) struct Task {
     pub(super) gather: Option<Arc<GatherState>>,
 }
 
+/// What the parent is told about one order.
+pub(super) type Answer = Vec<Report<'static>>;
+
 /// The executor's state.
 pub(super) struct Executor {
     control: Arc<ChildControl>,
     jobs: Arc<Sender<SendJob>>,
     snapshots: VecDeque<(u64, FrozenProfile)>,
+    /// The file of a session that has just begun, which the parent does not know.
+    new_crash_file: Option<FileDescriptor>,
 }
 
 impl Executor {
@@ -83,12 +89,13 @@ impl Executor {
             control,
             jobs,
             snapshots: VecDeque::new(),
+            new_crash_file: None,
         }
     }
 
-    /// Carries out orders until the connection has ended. Answers each of
-    /// them, even if there is nothing to report.
-    pub(super) fn run(mut self, tasks: &Receiver<Task>, answers: &Sender<Option<Report<'static>>>) {
+    /// Carries out orders until the connection has ended. Answers each of them, even if there is nothing to
+    /// report.
+    pub(super) fn run(mut self, tasks: &Receiver<Task>, answers: &Sender<Answer>) {
         while let Some(Task { order, gather }) = tasks.receive() {
             let id = order.id;
             let carried_out = catch_unwind(AssertUnwindSafe(|| self.carry_out(order, gather)));
@@ -96,7 +103,9 @@ impl Executor {
                 let failure = Some("the profiler panicked".to_owned());
                 Some(Report::Done { id, failure })
             });
-            answers.send(answer);
+            // Before the answer: once the parent has that, it can rescue this process.
+            let crash_file = self.new_crash_file.take().map(Report::CrashFile);
+            answers.send(crash_file.into_iter().chain(answer).collect());
         }
         self.end();
     }
@@ -124,6 +133,13 @@ impl Executor {
                 stop();
                 None
             }
+            Order::StopInherited => {
+                self.control.max_exit_bytes.store(0, Ordering::Release);
+                if environment::is_configured_by_parent() {
+                    stop();
+                }
+                None
+            }
             Order::Pause => {
                 pause();
                 None
@@ -144,7 +160,6 @@ impl Executor {
                 clear_all_pages();
                 None
             }
-            Order::WaitForSampling => wait_for_sampling(),
             Order::Freeze => return Some(self.freeze(id)),
             Order::Gather(order) => return self.gather(id, order, gather?),
             Order::Release => {
@@ -155,6 +170,7 @@ impl Executor {
             Order::Welcome
             | Order::AskProgress
             | Order::Cancel
+            | Order::WaitForSampling
             | Order::AwaitChunkUpdate
             | Order::DestroyChunks(_) => return None,
         };
@@ -162,7 +178,7 @@ impl Executor {
     }
 
     fn start(
-        &self,
+        &mut self,
         session: &ChildSession,
         start: fn(&crate::types::StartParams) -> Result<Generation, StartError>,
     ) -> Option<String> {
@@ -173,10 +189,7 @@ impl Executor {
                 self.control
                     .max_exit_bytes
                     .store(max_bytes, Ordering::Release);
-                if let Some(file) = open_crash_file() {
-                    let report = Report::CrashFile(file).encode();
-                    self.jobs.send(SendJob::Message(report));
-                }
+                self.new_crash_file = open_crash_file();
                 // The process's own session stays its own.
                 if before != Some(generation) || environment::is_configured_by_parent() {
                     let number = generation.to_number();
@@ -243,25 +256,6 @@ impl Executor {
             }
         }
     }
-}
-
-/// Waits until the sampler has run once.
-fn wait_for_sampling() -> Option<String> {
-    const MAX_WAIT: Duration = Duration::from_secs(30);
-    let Some((_, session)) = running_session() else {
-        return Some("it runs no session".to_owned());
-    };
-    let ticks = || session.counts.ticks.load(Ordering::Relaxed);
-    // The tick in progress may have begun before the question.
-    let (begin, end) = (ticks(), Instant::now() + MAX_WAIT);
-    while ticks() < begin + 2 {
-        let is_running = running_generation() == Some(session.generation);
-        if !is_running || Instant::now() > end {
-            return Some("the sampler has not run".to_owned());
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    None
 }
 
 fn write_for_parent(

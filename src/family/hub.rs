@@ -7,12 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::family::hub_state::{HubState, log_event};
+use crate::family::event_log::log_event;
+use crate::family::hub_state::HubState;
 use crate::family::jobs::GatherEvent;
 use crate::family::mailbox::Mailbox;
 use crate::family::member::{CLOSED, Ending, Member, Stage};
 use crate::family::orders::GatherOrder;
 use crate::family::reports::Report;
+use crate::family::rescues::SENT;
+use crate::family::sampling_waits::SamplingWait;
 use crate::platform::{Interest, ListeningSocket, Sender, wait_for_sockets};
 use crate::session::SessionEvent;
 use crate::types::TimeStamp;
@@ -36,6 +39,10 @@ pub(super) enum HubCommand {
     Release {
         id: u64,
     },
+    /// Asks each child to answer once its sampler has run.
+    AwaitSampling(Arc<SamplingWait>),
+    /// Destroys the chunks of the children that were complete at this time.
+    DestroyChunks(TimeStamp),
     /// Closes all connections, and ends the thread.
     End,
 }
@@ -209,6 +216,8 @@ impl Hub {
                     proportion,
                 } => self.shared.gather(order, events, proportion, states),
                 HubCommand::Release { id } => self.shared.release(id, states),
+                HubCommand::AwaitSampling(wait) => self.shared.await_sampling(&wait, states),
+                HubCommand::DestroyChunks(until) => self.shared.destroy_chunks(until, states),
                 HubCommand::End => {
                     self.members.iter_mut().for_each(Member::send);
                     return false;
@@ -242,19 +251,20 @@ impl Hub {
         for Member { state, .. } in removed {
             if let Some(ending) = state.broken {
                 let is_expected = ending == CLOSED;
+                let is_read = is_expected && state.reading.is_pending();
                 let is_rescued = is_expected && state.takes_part() && state.last_profile.is_none();
-                if is_rescued && state.crash_file.is_some() {
-                    self.shared.begin_rescue(state);
+                if is_read || is_rescued && state.crash_file.is_some() {
+                    self.shared.begin_departure(state);
                     continue;
                 }
                 match state.is_child() {
                     true if is_expected && state.last_profile.is_some() => {
-                        log_event("a child process has ended, and has sent its profile");
+                        state.log(SENT);
                     }
                     true if is_expected && state.takes_part() => {
-                        log_event("a child process has ended without sending its profile");
+                        state.log("a child process has ended without sending its profile");
                     }
-                    _ => log_event(ending),
+                    _ => state.log(ending),
                 }
             }
             self.shared.remember(&state);

@@ -5,61 +5,25 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
-use crate::buffer::{Update, UpdateReader};
-use crate::family::invitation::is_same_token;
+use crate::family::followed_session::FollowedSession;
 use crate::family::jobs::{ChildSnapshot, Freeze, FrozenChild, GatherEvent, Job, Tick};
-use crate::family::ledger::{MemoryLedger, OWN};
+use crate::family::ledger::MemoryLedger;
 use crate::family::member::{ChildStart, Ended, Ending, MemberState, Rescue, Stage, next_id};
-use crate::family::messages::VERSION;
-use crate::family::orders::{ChildSession, GatherOrder, Order};
-use crate::family::reports::{ChunkReport, Hello, Report};
+use crate::family::orders::{GatherOrder, Order};
+use crate::family::readers::Readers;
+use crate::family::reports::Report;
+use crate::family::sampling_waits::{SamplingWait, SamplingWaits};
 use crate::platform::Sender;
-use crate::session::{SessionEvent, max_exit_profile_bytes, running_session};
-use crate::state::{PauseKind, SessionSettings, core_buffer};
-use crate::types::{ProcessId, ThreadFilter, TimeStamp};
+use crate::session::max_exit_profile_bytes;
+use crate::types::TimeStamp;
 
 /// Maximum number of profiles of this process whose children's snapshots are known at the same time.
 const MAX_FREEZES: usize = 64;
 
-/// Time between two comparisons of the memory of all processes with the limit, and while it is far
-/// below the limit.
-const BALANCE: Duration = Duration::from_millis(50);
-const CALM_BALANCE: Duration = Duration::from_millis(500);
+/// Time between two looks at the profiles that are being read.
+const READING_LOOK: Duration = Duration::from_millis(20);
 
 pub(super) const OUT_OF_ORDER: Ending = "a connection has ended: it sent a message out of order";
-
-/// Returns whether a session with children runs. If the hub does not know it, an event is on its way.
-fn is_session_about_to_be_known() -> bool {
-    running_session().is_some_and(|(_, session)| session.settings.has_children)
-}
-
-/// Adds an event to the log of the running session.
-pub(super) fn log_event(event: &'static str) {
-    if let Some((_, session)) = running_session() {
-        session.log.add(event);
-    }
-}
-
-/// The session as the children are to follow it.
-#[derive(Debug)]
-struct FollowedSession {
-    settings: SessionSettings,
-    is_paused: bool,
-    is_sampling_paused: bool,
-}
-
-impl FollowedSession {
-    /// Returns whether a child process takes part.
-    fn selects(&self, process: i32) -> bool {
-        let filter = ThreadFilter::new(&self.settings.filters);
-        let process = ProcessId::from_number(process);
-        self.settings.has_children && !filter.excludes_process(process)
-    }
-
-    fn of_child(&self) -> ChildSession {
-        ChildSession::of_parent(&self.settings, max_exit_profile_bytes().unwrap_or(0))
-    }
-}
 
 /// The children's states, one after the other.
 pub(super) type States<'a, 'b> = &'a mut dyn Iterator<Item = &'b mut MemberState>;
@@ -67,18 +31,24 @@ pub(super) type States<'a, 'b> = &'a mut dyn Iterator<Item = &'b mut MemberState
 /// The hub without its sockets.
 #[derive(Debug)]
 pub(super) struct HubState {
-    token: String,
-    session: Option<FollowedSession>,
+    pub(super) token: String,
+    pub(super) session: Option<FollowedSession>,
     pub(super) freezes: Vec<Freeze>,
     pub(super) jobs: Vec<Job>,
     pub(super) ledger: MemoryLedger,
     /// When to compare the memory of all processes with the limit, if a child runs.
-    balances_at: Option<Instant>,
-    /// Children that have ended, whose profiles are being rescued, and when to look at them.
+    pub(super) balances_at: Option<Instant>,
+    /// Whether the ledger has changed since the last comparison.
+    pub(super) has_changed_chunks: bool,
+    /// Whether this process reports the chunks of its children to its own parent.
+    pub(super) folds_chunks: bool,
+    pub(super) readers: Readers,
+    pub(super) sampling_waits: SamplingWaits,
+    /// Children that have ended, whose last profiles are being read or rescued, and when to look at them.
     pub(super) rescues: Vec<Rescue>,
     /// Children that have ended, the newest first. A profile that was taken before may want their last
     /// ones.
-    ended: VecDeque<Ended>,
+    pub(super) ended: VecDeque<Ended>,
     pub(super) rescues_at: Option<Instant>,
 }
 
@@ -91,75 +61,13 @@ impl HubState {
             jobs: Vec::new(),
             ledger: MemoryLedger::default(),
             balances_at: None,
+            has_changed_chunks: false,
+            folds_chunks: false,
+            readers: Readers::default(),
+            sampling_waits: SamplingWaits::default(),
             rescues: Vec::new(),
             ended: VecDeque::new(),
             rescues_at: None,
-        }
-    }
-
-    /// Lets the children follow a change of the session.
-    pub(super) fn follow(&mut self, event: SessionEvent, states: States<'_, '_>) {
-        match event {
-            SessionEvent::Started(settings) => {
-                let session = FollowedSession {
-                    settings,
-                    is_paused: false,
-                    is_sampling_paused: false,
-                };
-                for state in states {
-                    if let Stage::Child { process, .. } = state.stage {
-                        // A child that has just joined keeps what it has recorded.
-                        let is_new = std::mem::take(&mut state.waits_for_session);
-                        if session.selects(process) {
-                            let of_child = session.of_child();
-                            if !is_new {
-                                state.crash_file = None;
-                            }
-                            state.start = ChildStart::Asked(state.order(match is_new {
-                                true => Order::EnsureStarted(of_child),
-                                false => Order::Start(of_child),
-                            }));
-                        } else {
-                            state.order(Order::Stop);
-                            state.start = ChildStart::NotAsked;
-                            state.crash_file = None;
-                        }
-                    }
-                }
-                self.ended.clear();
-                self.session = Some(session);
-                self.ledger.clear();
-                self.rescues.clear();
-            }
-            SessionEvent::Stopped => {
-                self.session = None;
-                for state in states {
-                    let is_new = std::mem::take(&mut state.waits_for_session);
-                    if state.takes_part() || is_new {
-                        state.order(Order::Stop);
-                        state.start = ChildStart::NotAsked;
-                        state.crash_file = None;
-                    }
-                }
-            }
-            SessionEvent::Paused(kind, pauses) => {
-                if let Some(session) = &mut self.session {
-                    match kind {
-                        PauseKind::All => session.is_paused = pauses,
-                        PauseKind::Sampling => session.is_sampling_paused = pauses,
-                    }
-                }
-                order_all(
-                    states,
-                    &match (kind, pauses) {
-                        (PauseKind::All, true) => Order::Pause,
-                        (PauseKind::All, false) => Order::Resume,
-                        (PauseKind::Sampling, true) => Order::PauseSampling,
-                        (PauseKind::Sampling, false) => Order::ResumeSampling,
-                    },
-                );
-            }
-            SessionEvent::PagesCleared => order_all(states, &Order::ClearPages),
         }
     }
 
@@ -287,7 +195,16 @@ impl HubState {
             job.leave_out(member, ENDED);
         }
         self.ledger.remove(member);
+        self.has_changed_chunks = true;
+        self.sampling_waits.forget(member);
         self.remove_finished_jobs();
+    }
+
+    /// Asks each child that records the session to answer once its sampler has run.
+    pub(super) fn await_sampling(&mut self, wait: &Arc<SamplingWait>, states: States<'_, '_>) {
+        let running = states.filter(|state| state.start == ChildStart::Running);
+        let orders = running.map(|state| (state.id, state.order(Order::WaitForSampling)));
+        self.sampling_waits.begin(wait, orders.collect());
     }
 
     pub(super) fn remove_finished_jobs(&mut self) {
@@ -313,52 +230,21 @@ impl HubState {
         let mut has_running = false;
         for state in states {
             has_running |= state.start == ChildStart::Running;
+            if self.look_at_reading(state) {
+                self.rescues_at.get_or_insert(now + READING_LOOK);
+            }
             let member = state.id;
             for (_, id, order) in orders.iter().filter(|(of, ..)| *of == member) {
                 state.order_with(*id, order.clone());
             }
         }
-        match (has_running, self.balances_at) {
+        // The parent of this process knows only what this process reports.
+        match (has_running || self.folds_chunks, self.balances_at) {
             (false, _) => self.balances_at = None,
             (true, None) => self.balances_at = Some(now),
             (true, Some(_)) => {}
         }
         self.remove_finished_jobs();
-    }
-
-    /// If it is time, compares the memory of all processes with the limit. Returns the orders by which
-    /// children are to destroy chunks, and destroys those of this process.
-    fn balance(&mut self, now: Instant) -> Vec<(u64, u64, Order)> {
-        let Some(session) = &self.session else {
-            return Vec::new();
-        };
-        if self.balances_at.is_none_or(|at| now < at) {
-            return Vec::new();
-        }
-        let max_bytes = session.settings.capacity_bytes;
-        let (update, kept_bytes) = core_buffer().read_update(UpdateReader::Family);
-        match update {
-            Update::None => {}
-            Update::Final => self.ledger.remove(OWN),
-            update => {
-                let mut report = ChunkReport::of(update);
-                report.unreleased_bytes += kept_bytes;
-                self.ledger.note(OWN, &report);
-            }
-        }
-        let pause = match self.ledger.bytes() < max_bytes / 2 {
-            true => CALM_BALANCE,
-            false => BALANCE,
-        };
-        self.balances_at = Some(now + pause);
-        let mut orders = Vec::new();
-        for (process, time) in self.ledger.take_excess(max_bytes) {
-            match process {
-                OWN => core_buffer().destroy_chunks_at_or_before(time),
-                member => orders.push((member, next_id(), Order::DestroyChunks(time))),
-            }
-        }
-        orders
     }
 
     /// Returns how many children have not answered the newest start, and how many run.
@@ -389,7 +275,7 @@ impl HubState {
         }
         match report {
             Report::Hello(hello) => return self.welcome(state, hello),
-            Report::Named { name: renamed, .. } => {
+            Report::Named { name: renamed } => {
                 if let Stage::Child { name, .. } = &mut state.stage {
                     *name = renamed;
                 }
@@ -425,70 +311,20 @@ impl HubState {
             | Report::ExitEnds
             | Report::ExitFailed { .. } => self.receive_exit(state, report)?,
             Report::CrashFile(file) => {
-                if let Stage::Child { process, .. } = state.stage
-                    && state.takes_part()
-                {
-                    state.crash_file = file.open_of(process).ok();
+                if state.takes_part() {
+                    // By the id that the kernel tells: that in the message is the child's own idea.
+                    let peer = state.peer.and_then(|peer| i32::try_from(peer.process).ok());
+                    state.crash_file = peer.and_then(|peer| file.open_of(peer).ok());
                     if state.crash_file.is_none() {
-                        log_event("the memory of a child process cannot be read if it is killed");
+                        state.log("the memory of a child process cannot be read if it is killed");
                     }
                 }
             }
             Report::Chunks { id, chunks } => {
                 check(state.has_order(id) && self.is_plausible(&chunks))?;
                 self.ledger.note(state.id, &chunks);
+                self.has_changed_chunks = true;
                 state.order(Order::AwaitChunkUpdate);
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns whether a child may have chunks of these sizes.
-    fn is_plausible(&self, chunks: &ChunkReport) -> bool {
-        /// What the chunks of a process may take beside the capacity: each writer reserves two.
-        const SPARE_BYTES: u64 = 1 << 30;
-        /// Maximum number of released chunks of all processes.
-        const MAX_CHUNKS: usize = 1 << 20;
-        let Some(session) = &self.session else {
-            return true;
-        };
-        let max_bytes = session.settings.capacity_bytes.saturating_add(SPARE_BYTES);
-        let newly = chunks.newly_released.iter().map(|(_, bytes)| *bytes);
-        chunks.unreleased_bytes <= max_bytes
-            && newly.fold(0, u64::saturating_add) <= max_bytes
-            && self.ledger.chunks() + chunks.newly_released.len() <= MAX_CHUNKS
-    }
-
-    /// Accepts a child, and lets it follow the session.
-    fn welcome(&mut self, state: &mut MemberState, hello: Hello) -> Result<(), Ending> {
-        if !is_same_token(&hello.token, &self.token) {
-            return Err("a connection was refused: the process does not know the family's token");
-        }
-        if hello.version != VERSION {
-            return Err("a connection was refused: the process has another version of gekkota");
-        }
-        let process = hello.process;
-        state.stage = Stage::Child {
-            process,
-            name: hello.name,
-        };
-        state.order(Order::Welcome);
-        // Whether it takes part may be decided by an event that the hub has not handled yet.
-        log_event("a child process has joined");
-        match &self.session {
-            Some(session) if session.selects(process) => {
-                let order = Order::EnsureStarted(session.of_child());
-                state.start = ChildStart::Asked(state.order(order));
-                if session.is_paused {
-                    state.order(Order::Pause);
-                }
-                if session.is_sampling_paused {
-                    state.order(Order::PauseSampling);
-                }
-            }
-            None if is_session_about_to_be_known() => state.waits_for_session = true,
-            _ => {
-                state.order(Order::Stop);
             }
         }
         Ok(())
@@ -501,13 +337,17 @@ impl HubState {
         failure: Option<String>,
     ) -> Result<(), Ending> {
         check(state.has_order(id))?;
+        self.sampling_waits.note(state.id, id, failure.is_none());
         if state.start == ChildStart::Asked(id) {
             if failure.is_none() {
                 state.start = ChildStart::Running;
                 state.order(Order::AwaitChunkUpdate);
             } else {
                 state.start = ChildStart::Failed;
-                log_event("a child process could not start");
+                let reason = failure.as_deref().unwrap_or_default();
+                state.log(&format!(
+                    "a child process could not start, because {reason}"
+                ));
             }
         }
         if let Some(reason) = failure {
@@ -541,37 +381,4 @@ pub(super) fn take_answered(state: &mut MemberState, id: u64) -> Result<(), Endi
     let place = state.unanswered_jobs.iter().position(|&known| known == id);
     state.unanswered_jobs.remove(place.ok_or(OUT_OF_ORDER)?);
     Ok(())
-}
-
-/// Gives an order to each child that takes part in the session.
-fn order_all(states: States<'_, '_>, order: &Order) {
-    for state in states.filter(|state| state.takes_part()) {
-        state.order(order.clone());
-    }
-}
-
-/// A hub with one connection, for messages from a fuzzer.
-#[cfg(any(test, fuzzing))]
-pub(crate) struct ScriptedHub {
-    hub: HubState,
-    child: MemberState,
-}
-
-#[cfg(any(test, fuzzing))]
-impl ScriptedHub {
-    /// Creates a hub whose children know this token, and a process that has connected.
-    pub(crate) fn new(token: &str) -> Self {
-        Self {
-            hub: HubState::new(token.to_owned()),
-            child: MemberState::new(next_id(), Instant::now()),
-        }
-    }
-
-    /// Handles a message of the process. Returns false if the connection has ended.
-    pub(crate) fn hear(&mut self, report: Report<'_>) -> bool {
-        let is_in_order = self.hub.handle(&mut self.child, report).is_ok();
-        self.hub
-            .tick(Instant::now(), &mut std::iter::once(&mut self.child));
-        is_in_order && self.child.broken.is_none()
-    }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::family::event_log::describe_process;
 use crate::family::messages::WHOLE;
 use crate::family::orders::GatherOrder;
 use crate::platform::{FileMapping, Sender, monotonic_now};
@@ -44,10 +45,7 @@ impl FrozenChild {
 
     /// Names the process for the log.
     fn describe(&self) -> String {
-        match self.name.is_empty() {
-            true => format!("process {}", self.process),
-            false => format!("process {} ({})", self.process, self.name),
-        }
+        describe_process(self.process, &self.name)
     }
 }
 

@@ -37,8 +37,8 @@ impl MemoryLedger {
     /// Notes a report of a process. Its chunks that are older than the oldest one are gone.
     pub(super) fn note(&mut self, process: u64, report: &ChunkReport) {
         match report.oldest_done {
-            Some(oldest) => self.remove_older(process, oldest),
-            None => self.remove_released(process),
+            Some(oldest) if !report.is_whole => self.remove_older(process, oldest),
+            _ => self.remove_released(process),
         }
         let account = self.accounts.entry(process).or_default();
         account.unreleased_bytes = report.unreleased_bytes;
@@ -83,6 +83,27 @@ impl MemoryLedger {
         }
     }
 
+    /// Returns what the processes hold together, as if they were one.
+    pub(super) fn whole(&self) -> ChunkReport {
+        let unreleased = self.accounts.values().map(|one| one.unreleased_bytes);
+        let released = self.released.iter();
+        ChunkReport {
+            is_whole: true,
+            unreleased_bytes: unreleased.fold(0, u64::saturating_add),
+            oldest_done: self.released.keys().next().map(|(done_at, _)| *done_at),
+            newly_released: released
+                .map(|((done_at, _), bytes)| (*done_at, *bytes))
+                .collect(),
+        }
+    }
+
+    /// Removes the released chunks of all processes that were done at this time or before.
+    pub(super) fn destroy(&mut self, until: TimeStamp) {
+        let older = self.released.range(..=(until, u64::MAX));
+        let gone: Vec<_> = older.map(|(key, _)| *key).collect();
+        gone.into_iter().for_each(|key| self.remove_chunk(key));
+    }
+
     /// Returns the number of times at which released chunks were done.
     pub(super) fn chunks(&self) -> usize {
         self.released.len()
@@ -123,8 +144,8 @@ mod tests {
     fn report(unreleased_bytes: u64, oldest: Option<u64>, newly: &[(u64, u64)]) -> ChunkReport {
         let newly = newly.iter().map(|&(done, bytes)| (TimeStamp(done), bytes));
         ChunkReport {
+            is_whole: false,
             unreleased_bytes,
-            released_bytes: 0,
             oldest_done: oldest.map(TimeStamp),
             newly_released: newly.collect(),
         }
@@ -152,6 +173,31 @@ mod tests {
         assert_eq!(ledger.bytes(), 30);
         ledger.remove(2);
         assert_eq!(ledger.bytes(), 20);
+    }
+
+    #[test]
+    fn processes_together_are_reported_as_one() {
+        let mut child = MemoryLedger::default();
+        child.note(OWN, &report(10, Some(5), &[(5, 20), (9, 20)]));
+        child.note(1, &report(10, Some(5), &[(5, 3), (7, 20)]));
+        let mut parent = MemoryLedger::default();
+        parent.note(OWN, &report(1, None, &[]));
+        let report_all = |child: &MemoryLedger, parent: &mut MemoryLedger| {
+            let whole = child.whole();
+            whole.split().iter().for_each(|part| parent.note(4, part));
+        };
+        report_all(&child, &mut parent);
+        assert_eq!(parent.bytes(), child.bytes() + 1);
+        // A later report replaces all of the earlier one.
+        report_all(&child, &mut parent);
+        assert_eq!(parent.bytes(), child.bytes() + 1);
+        assert_eq!(parent.take_excess(70), [(4, TimeStamp(5))]);
+        child.destroy(TimeStamp(5));
+        report_all(&child, &mut parent);
+        assert_eq!((child.bytes(), parent.bytes()), (60, 61));
+        child.destroy(TimeStamp(9));
+        report_all(&child, &mut parent);
+        assert_eq!((child.bytes(), parent.bytes()), (20, 21));
     }
 
     #[test]

@@ -7,15 +7,17 @@ use std::path::Path;
 use crate::family::child::{
     forget_membership_in_child, hand_over, has_parent, join, leave as leave_parent, tell_name,
 };
+use crate::family::folded_chunks::forget_folded_chunks_in_child;
 use crate::family::gathering::freeze_children;
 use crate::family::hub::HubCommand;
 use crate::family::invitation::Invitation;
+use crate::family::messages::VERSION;
 use crate::family::parent::{
     forget_hub_in_child, give_to_hub, invitation, is_own_invitation, listen, own_invitation,
     remove_socket, stop_listening,
 };
 use crate::markers::scope_addresses_to_process;
-use crate::platform::current_process_id;
+use crate::platform::{current_process_id, is_private_folder, is_socket_open};
 use crate::session::{
     self, FAMILY_VARIABLE, Family, SessionEvent, WhileOtherRuns, environment, set_family,
     set_freeze_children, set_hand_over, watch_exit,
@@ -35,8 +37,8 @@ impl Family for OwnFamily {
         give_to_hub(HubCommand::Event(event), lock);
     }
 
-    fn rename(&self, name: &str, process_type: &str, lock: &PsLock) {
-        tell_name(name, process_type, lock);
+    fn rename(&self, name: &str, lock: &PsLock) {
+        tell_name(name, lock);
     }
 
     fn invitation(&self) -> Option<(&'static str, OsString)> {
@@ -65,6 +67,7 @@ impl Family for OwnFamily {
     fn forget_in_child(&self, lock: &mut PsLock) {
         forget_hub_in_child(lock);
         forget_membership_in_child(lock);
+        forget_folded_chunks_in_child(lock);
     }
 }
 
@@ -93,9 +96,17 @@ fn join_if_invited() {
     }
 }
 
-/// Returns the invitation of another process to this one.
+/// Returns the invitation of another process to this one, if that process still listens. A program may
+/// outlive its parent, and then has none.
 fn parents_invitation() -> Option<Invitation> {
-    own_invitation().filter(|invitation| !is_own_invitation(invitation))
+    let is_valid = |invitation: &Invitation| {
+        let folder = invitation.socket.parent();
+        invitation.version == VERSION
+            && !is_own_invitation(invitation)
+            && folder.is_some_and(is_private_folder)
+            && is_socket_open(&invitation.socket)
+    };
+    own_invitation().filter(is_valid)
 }
 
 /// See `early_start!`.

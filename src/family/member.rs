@@ -4,13 +4,16 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use crate::buffer::AreaOwner;
+use crate::family::event_log::{describe_process, log_event};
 use crate::family::frames::FrameDecoder;
 use crate::family::orders::{NumberedOrder, Order};
 use crate::family::outbox::Outbox;
+use crate::family::readers::Reading;
 use crate::family::reports::report_limits;
-use crate::platform::{FileMapping, Receiver, SharedFile, Socket, SpoolFile};
+use crate::platform::{Receiver, SharedFile, Socket, SpoolFile, process_start_ticks};
 use crate::state::ChildProfile;
-use crate::types::TimeStamp;
+use crate::types::{ProcessId, TimeStamp};
 use crate::util::SharedProgress;
 
 /// Why a connection ends, for the session's log.
@@ -65,6 +68,9 @@ pub(super) struct MemberState {
     /// Number of the connection.
     pub(super) id: u64,
     pub(super) stage: Stage,
+    /// The process as the kernel knows it, if it is visible from here: it may be in another namespace,
+    /// where its id is another one.
+    pub(super) peer: Option<AreaOwner>,
     pub(super) start: ChildStart,
     /// Whether the child has joined before the hub has handled the start of the session, so that it
     /// waits for its first order.
@@ -78,6 +84,8 @@ pub(super) struct MemberState {
     /// The orders to gather whose answers arrive, and what has arrived.
     pub(super) profiles: Vec<(u64, Arriving)>,
     pub(super) exit: Arriving,
+    /// The last profile after it has arrived, until it was read.
+    pub(super) reading: Reading,
     /// The child's last profile, and when the session got it.
     pub(super) last_profile: Option<(TimeStamp, ChildProfile)>,
     /// The file from which the profile is rescued if the child is killed.
@@ -94,21 +102,23 @@ pub(super) struct Ended {
     pub(super) profile: ChildProfile,
 }
 
-/// A child that has ended without sending its profile, which a thread of its own rescues.
+/// A child that has ended, whose last profile is still read, or rescued because the child has not sent it.
+/// A thread of its own does either.
 #[derive(Debug)]
 pub(super) struct Rescue {
     pub(super) state: MemberState,
-    /// The file, until a thread has begun to read it.
+    /// The file to rescue it from, until a thread has begun to read it.
     pub(super) file: Option<SharedFile>,
     pub(super) progress: SharedProgress,
-    pub(super) text: Option<Receiver<Option<FileMapping>>>,
+    pub(super) rescued: Option<Receiver<Option<ChildProfile>>>,
 }
 
 impl MemberState {
-    pub(super) fn new(id: u64, until: Instant) -> Self {
+    pub(super) fn new(id: u64, peer: Option<AreaOwner>, until: Instant) -> Self {
         Self {
             id,
             stage: Stage::Stranger { until },
+            peer,
             start: ChildStart::NotAsked,
             waits_for_session: false,
             outbox: Outbox::default(),
@@ -117,8 +127,19 @@ impl MemberState {
             unanswered_jobs: Vec::new(),
             profiles: Vec::new(),
             exit: Arriving::None,
+            reading: Reading::None,
             last_profile: None,
             crash_file: None,
+        }
+    }
+
+    /// Adds an event about this process to the log of the running session.
+    pub(super) fn log(&self, event: &str) {
+        match &self.stage {
+            Stage::Stranger { .. } => log_event(event.to_owned()),
+            Stage::Child { process, name } => {
+                log_event(format!("{event}: {}", describe_process(*process, name)));
+            }
         }
     }
 
@@ -129,6 +150,15 @@ impl MemberState {
     /// Returns whether the child takes part in the session.
     pub(super) fn takes_part(&self) -> bool {
         self.start != ChildStart::NotAsked
+    }
+
+    /// Returns the order to a child that is not to record the parent's session any more. A session that the
+    /// child has started itself is its own, unless the parent has started one in its place.
+    pub(super) fn order_to_end(&self) -> Order {
+        match self.takes_part() {
+            true => Order::Stop,
+            false => Order::StopInherited,
+        }
     }
 
     /// Gives the child an order with a number of its own. Returns the number.
@@ -181,12 +211,17 @@ pub(super) struct Member {
 
 impl Member {
     pub(super) fn new(socket: Socket, until: Instant) -> Self {
+        let peer = socket.peer_process().map(|process| AreaOwner {
+            process: process.unsigned_abs().into(),
+            ticks: process_start_ticks(ProcessId::from_number(process)).unwrap_or(0),
+        });
+        let state = MemberState::new(next_id(), peer, until);
         Self {
             connection: Connection {
                 socket,
                 decoder: FrameDecoder::new(report_limits),
             },
-            state: MemberState::new(next_id(), until),
+            state,
         }
     }
 

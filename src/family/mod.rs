@@ -11,7 +11,8 @@
 //! family holds a lock while it waits.
 //!
 //! - Parent: the hub (`hub.rs`) waits for all sockets, and for no child. A second thread in its
-//!   descriptor table wakes it (`mailbox.rs`).
+//!   descriptor table wakes it (`mailbox.rs`). Threads of their own read last profiles (`readers.rs`), and
+//!   rescue those that were not sent (`rescues.rs`).
 //! - Child: a reader, a sender and an executor, and a thread for each profile (`link.rs`).
 //!
 //! # Imports
@@ -26,13 +27,19 @@
 //!
 //! # Read next
 //! `messages.rs`, `orders.rs`, `reports.rs`, `frames.rs`, `parent.rs`, `hub.rs`, `hub_state.rs`,
-//! `arrivals.rs`, `jobs.rs`, `ledger.rs`, `gathering.rs`, `child.rs`, `link.rs`, `executor.rs`,
-//! `life_cycle.rs`.
+//! `following.rs`, `arrivals.rs`, `readers.rs`, `rescues.rs`, `jobs.rs`, `ledger.rs`, `balancing.rs`,
+//! `folded_chunks.rs`, `gathering.rs`, `child.rs`, `link.rs`, `executor.rs`, `life_cycle.rs`.
 
 mod arrivals;
+mod awaited_sampling;
+mod balancing;
 mod child;
+mod event_log;
 mod executor;
 mod fields;
+mod folded_chunks;
+mod followed_session;
+mod following;
 mod frames;
 mod gathering;
 mod hub;
@@ -48,13 +55,15 @@ mod messages;
 mod orders;
 mod outbox;
 mod parent;
+mod readers;
 mod reports;
 mod rescues;
+mod sampling_waits;
+#[cfg(any(test, fuzzing))]
+mod scripted_hub;
 
 #[cfg(any(test, fuzzing))]
 pub(crate) use frames::{Frame, FrameDecoder, HEADER_BYTES};
-#[cfg(any(test, fuzzing))]
-pub(crate) use hub_state::ScriptedHub;
 pub(crate) use life_cycle::{
     ensure_started, init, init_with_end, start, start_early, start_guarded,
 };
@@ -64,8 +73,10 @@ pub(crate) use messages::MAX_MESSAGE_CONTENT;
 pub(crate) use orders::Order;
 #[cfg(any(test, fuzzing))]
 pub(crate) use orders::{NumberedOrder, order_limits};
-pub(crate) use parent::wait_for_children;
+pub(crate) use parent::{wait_for_children, wait_for_sampling_of_children};
 #[cfg(all(test, not(loom)))]
 pub(crate) use reports::Hello;
 #[cfg(any(test, fuzzing))]
 pub(crate) use reports::{Report, report_limits};
+#[cfg(any(test, fuzzing))]
+pub(crate) use scripted_hub::ScriptedHub;

@@ -140,6 +140,9 @@ pub(crate) enum Order {
     /// Starts a session, unless one with these settings runs.
     EnsureStarted(ChildSession),
     Stop,
+    /// Stops the session that the parent's variables have started. A child that has started its session
+    /// itself keeps it.
+    StopInherited,
     Pause,
     Resume,
     PauseSampling,
@@ -186,12 +189,13 @@ const ASK_PROGRESS: u8 = 14;
 const CANCEL: u8 = 15;
 const RELEASE: u8 = 16;
 const CLEAR_PAGES: u8 = 17;
+const STOP_INHERITED: u8 = 18;
 
 /// Returns the maximum length of an order's frame.
 pub(crate) fn order_limits(kind: u8) -> Option<usize> {
     match kind {
         START | ENSURE_STARTED => Some(MAX_SESSION_BYTES),
-        WELCOME..=CLEAR_PAGES => Some(MAX_MESSAGE_BYTES),
+        WELCOME..=STOP_INHERITED => Some(MAX_MESSAGE_BYTES),
         _ => None,
     }
 }
@@ -204,6 +208,7 @@ impl NumberedOrder {
             Order::Start(session) => (START, session.to_json()),
             Order::EnsureStarted(session) => (ENSURE_STARTED, session.to_json()),
             Order::Stop => (STOP, json!({})),
+            Order::StopInherited => (STOP_INHERITED, json!({})),
             Order::Pause => (PAUSE, json!({})),
             Order::Resume => (RESUME, json!({})),
             Order::PauseSampling => (PAUSE_SAMPLING, json!({})),
@@ -235,6 +240,7 @@ impl NumberedOrder {
             START => Order::Start(ChildSession::read(&fields)?),
             ENSURE_STARTED => Order::EnsureStarted(ChildSession::read(&fields)?),
             STOP => Order::Stop,
+            STOP_INHERITED => Order::StopInherited,
             PAUSE => Order::Pause,
             RESUME => Order::Resume,
             PAUSE_SAMPLING => Order::PauseSampling,
@@ -290,6 +296,7 @@ mod tests {
             Order::Start(session.clone()),
             Order::EnsureStarted(session),
             Order::Stop,
+            Order::StopInherited,
             Order::Pause,
             Order::Resume,
             Order::PauseSampling,

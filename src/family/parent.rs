@@ -9,6 +9,7 @@ use crate::family::hub::{Hub, HubCommand, HubCounts};
 use crate::family::invitation::{Invitation, token_of};
 use crate::family::mailbox::Mailbox;
 use crate::family::messages::VERSION;
+use crate::family::sampling_waits::SamplingWait;
 use crate::platform::{
     ListeningSocket, PrivateFolder, ProfilerThread, Receiver, Sender, channel, current_process_id,
     random_bytes, set_variable_if_only_thread, spawn_profiler_thread, use_own_descriptors,
@@ -202,6 +203,25 @@ pub(super) fn forget_hub_in_child(lock: &mut PsLock) {
     let invitation = (current_process_id(), Some(hub.invitation.to_value()));
     std::mem::forget(OWN_INVITATION.get_mut(lock).replace(invitation));
     std::mem::forget(hub);
+}
+
+/// Waits until the sampler of each child that records the session has run, or for this time at most.
+/// Returns of how many it has.
+pub(crate) fn wait_for_sampling_of_children(limit: Duration) -> usize {
+    const LOOK: Duration = Duration::from_millis(1);
+    if is_any_lock_held_on_current_thread() {
+        return 0;
+    }
+    let wait = Arc::new(SamplingWait::default());
+    let command = HubCommand::AwaitSampling(Arc::clone(&wait));
+    if !give_to_hub(command, &PsLock::acquire()) {
+        return 0;
+    }
+    let begin = Instant::now();
+    while !wait.is_over() && begin.elapsed() < limit {
+        std::thread::sleep(LOOK);
+    }
+    wait.sampled()
 }
 
 /// Waits until all children that have joined have answered the newest start, or for this time at most.

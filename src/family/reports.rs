@@ -16,16 +16,14 @@ pub(crate) struct Hello {
     pub(crate) process: i32,
     pub(crate) token: String,
     pub(crate) name: String,
-    pub(crate) process_type: String,
-    /// Whether a session runs.
-    pub(crate) is_active: bool,
 }
 
 /// The chunks of a child's buffer. Updates that follow each other are folded into one.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) struct ChunkReport {
+    /// Whether the report replaces all earlier ones.
+    pub(crate) is_whole: bool,
     pub(crate) unreleased_bytes: u64,
-    pub(crate) released_bytes: u64,
     pub(crate) oldest_done: Option<TimeStamp>,
     /// When each newly released chunk was done, and its size in bytes.
     pub(crate) newly_released: Vec<(TimeStamp, u64)>,
@@ -36,17 +34,17 @@ impl ChunkReport {
     pub(crate) fn of(update: Update) -> Self {
         let Update::Changed {
             unreleased_bytes,
-            released_bytes,
             oldest_done,
             newly_released,
+            ..
         } = update
         else {
             return Self::default();
         };
         let pair = |ChunkMetadata { done_at, bytes }| (done_at, bytes);
         Self {
+            is_whole: false,
             unreleased_bytes,
-            released_bytes,
             oldest_done,
             newly_released: newly_released.into_iter().map(pair).collect(),
         }
@@ -60,6 +58,7 @@ impl ChunkReport {
         for part in newly.chunks(MAX_CHUNKS) {
             let newly_released = part.to_vec();
             reports.push(Self {
+                is_whole: self.is_whole && reports.is_empty(),
                 newly_released,
                 ..self.clone()
             });
@@ -75,10 +74,9 @@ impl ChunkReport {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Report<'a> {
     Hello(Hello),
-    /// The process has another name or type.
+    /// The process has another name.
     Named {
         name: String,
-        process_type: String,
     },
     /// An order was carried out, or failed for a reason.
     Done {
@@ -167,8 +165,6 @@ impl Report<'_> {
                     "pid": hello.process,
                     "token": shortened(&hello.token),
                     "name": shortened(&hello.name),
-                    "type": shortened(&hello.process_type),
-                    "isActive": hello.is_active,
                 });
                 (HELLO, fields)
             }
@@ -177,10 +173,7 @@ impl Report<'_> {
                 let fields = json!({ "number": number, "device": device, "inode": inode });
                 (CRASH_FILE, fields)
             }
-            Self::Named { name, process_type } => {
-                let (name, process_type) = (shortened(name), shortened(process_type));
-                (NAMED, json!({ "name": name, "type": process_type }))
-            }
+            Self::Named { name } => (NAMED, json!({ "name": shortened(name) })),
             Self::Done { id, failure } => {
                 let failure = failure.as_deref().map(shortened);
                 (DONE, json!({ "id": id, "failure": failure }))
@@ -214,8 +207,8 @@ impl Report<'_> {
                 let newly: Vec<_> = newly.map(|(done, bytes)| json!([done.0, bytes])).collect();
                 let fields = json!({
                     "id": id,
+                    "whole": chunks.is_whole,
                     "unreleased": chunks.unreleased_bytes,
-                    "released": chunks.released_bytes,
                     "oldest": chunks.oldest_done.map(|done| done.0),
                     "newly": newly,
                 });
@@ -248,8 +241,6 @@ impl<'a> Report<'a> {
                 process: fields.process("pid")?,
                 token: fields.text("token")?,
                 name: fields.text("name")?,
-                process_type: fields.text("type")?,
-                is_active: fields.flag("isActive")?,
             }),
             CRASH_FILE => Self::CrashFile(FileDescriptor {
                 number: fields.process("number")?,
@@ -258,7 +249,6 @@ impl<'a> Report<'a> {
             }),
             NAMED => Self::Named {
                 name: fields.text("name")?,
-                process_type: fields.text("type")?,
             },
             DONE => Self::Done {
                 id: id()?,
@@ -294,8 +284,8 @@ impl<'a> Report<'a> {
                     _ => None,
                 };
                 let chunks = ChunkReport {
+                    is_whole: fields.flag("whole")?,
                     unreleased_bytes: fields.number("unreleased")?,
-                    released_bytes: fields.number("released")?,
                     oldest_done: fields.number_if_any("oldest")?.map(TimeStamp),
                     newly_released: fields.list("newly", pair)?,
                 };
@@ -329,22 +319,17 @@ mod tests {
             process: 12,
             token: "ab".repeat(16),
             name: text.clone(),
-            process_type: "tab".to_owned(),
-            is_active: true,
         };
         let chunks = ChunkReport {
-            unreleased_bytes: 1,
-            released_bytes: u64::MAX,
+            is_whole: true,
+            unreleased_bytes: u64::MAX,
             oldest_done: Some(TimeStamp(3)),
             newly_released: vec![(TimeStamp(3), 4), (TimeStamp(u64::MAX), 5)],
         };
         let id = u64::MAX;
         for report in [
             Report::Hello(hello),
-            Report::Named {
-                name: text.clone(),
-                process_type: String::new(),
-            },
+            Report::Named { name: text.clone() },
             Report::Done { id, failure: None },
             Report::Done {
                 id,

@@ -1,19 +1,21 @@
-//! Rescues the profiles of children that have ended without sending them: by a kill, for example.
+//! The children that have ended and whose last profiles are still being read, or rescued: a child that
+//! was killed, for example, has not sent one.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use crate::family::hub_state::{HubState, log_event};
+use crate::family::hub_state::HubState;
 use crate::family::jobs::ChildSnapshot;
 use crate::family::member::{MemberState, Rescue};
 use crate::family::messages::WHOLE;
-use crate::platform::{
-    FileMapping, Receiver, channel, spawn_profiler_thread, with_signals_blocked,
-};
+use crate::family::readers::read_profile;
+use crate::platform::{Receiver, channel, spawn_profiler_thread, with_signals_blocked};
 use crate::session::{max_exit_profile_bytes, rescue_child};
-use crate::state::ChildText;
+use crate::state::ChildProfile;
 use crate::util::SharedProgress;
 
+/// What the log says of a child that has ended.
+pub(super) const SENT: &str = "a child process has ended, and has sent its profile";
 const RESCUED: &str = "a child process has ended without sending its profile, which was rescued";
 
 /// Time between two looks at the profiles that are being rescued.
@@ -24,17 +26,15 @@ const RESCUE_LOOK: Duration = Duration::from_millis(20);
 const MAX_RESCUES: usize = 2;
 
 impl HubState {
-    /// Rescues the profile of a child that has ended without sending it, when it is its turn.
-    pub(super) fn begin_rescue(&mut self, mut state: MemberState) {
-        let Some(file) = state.crash_file.take() else {
-            return self.forget(state.id);
-        };
+    /// Reads or rescues the profile of a child that has ended, when it is its turn.
+    pub(super) fn begin_departure(&mut self, mut state: MemberState) {
         self.ledger.remove(state.id);
+        self.has_changed_chunks = true;
         self.rescues.push(Rescue {
+            file: state.crash_file.take(),
             state,
-            file: Some(file),
             progress: SharedProgress::new(),
-            text: None,
+            rescued: None,
         });
         self.rescues_at = Some(Instant::now());
     }
@@ -47,28 +47,42 @@ impl HubState {
         let mut left = Vec::new();
         let mut running = 0;
         for mut rescue in std::mem::take(&mut self.rescues) {
-            if rescue.text.is_none() && running < MAX_RESCUES {
-                rescue.text = begin(&mut rescue);
+            if rescue.state.reading.is_pending() {
+                if self.look_at_reading(&mut rescue.state) {
+                    left.push(rescue);
+                    continue;
+                }
+                if rescue.state.last_profile.is_some() {
+                    rescue.state.log(SENT);
+                    self.remember(&rescue.state);
+                }
+                self.forget(rescue.state.id);
+                continue;
             }
-            let Some(text) = &rescue.text else {
+            if rescue.rescued.is_none() && running < MAX_RESCUES {
+                rescue.rescued = begin(&mut rescue);
+            }
+            let Some(rescued) = &rescue.rescued else {
                 self.note_waiting(&rescue);
                 left.push(rescue);
                 continue;
             };
-            match text.receive_within(Duration::ZERO) {
+            match rescued.receive_within(Duration::ZERO) {
                 None => {
                     running += 1;
                     self.note_waiting(&rescue);
                     left.push(rescue);
                     continue;
                 }
-                Some(Some(text)) => {
-                    log_event(RESCUED);
-                    let text = Some(ChildText::File(text));
-                    self.keep_exit(&mut rescue.state, text, ChildSnapshot::Rescued);
+                Some(Some(profile)) => {
+                    rescue.state.log(RESCUED);
+                    self.keep_exit(&mut rescue.state, Some(profile), ChildSnapshot::Rescued);
                     self.remember(&rescue.state);
                 }
-                Some(None) => log_event("a child process has ended without sending its profile"),
+                Some(None) => {
+                    let event = "a child process has ended without sending its profile";
+                    rescue.state.log(event);
+                }
             }
             self.forget(rescue.state.id);
         }
@@ -81,7 +95,7 @@ impl HubState {
     fn note_waiting(&mut self, rescue: &Rescue) {
         let done = (rescue.progress.proportion() * f64::from(WHOLE)) as u32;
         for job in &mut self.jobs {
-            match rescue.text {
+            match rescue.rescued {
                 Some(_) => {
                     job.note_progress(rescue.state.id, done, rescue.progress.last_location());
                 }
@@ -93,12 +107,16 @@ impl HubState {
 
 /// Begins to rescue a profile, on a thread of its own. Returns where the result arrives: `None` if there
 /// is nothing to rescue.
-fn begin(rescue: &mut Rescue) -> Option<Receiver<Option<FileMapping>>> {
-    let (send, text) = channel();
-    let (file, max_bytes) = (rescue.file.take(), max_exit_profile_bytes());
+fn begin(rescue: &mut Rescue) -> Option<Receiver<Option<ChildProfile>>> {
+    let (send, rescued) = channel();
+    let (file, peer) = (rescue.file.take(), rescue.state.peer);
+    let max_bytes = max_exit_profile_bytes();
     let progress = rescue.progress.clone();
     let body = move || {
-        let rescue = AssertUnwindSafe(|| rescue_child(&file?, max_bytes?, &progress).ok());
+        let rescue = AssertUnwindSafe(|| {
+            let text = rescue_child(&file?, peer?, max_bytes?, &progress).ok()?;
+            read_profile(text)
+        });
         send.send(catch_unwind(rescue).unwrap_or(None));
     };
     if with_signals_blocked(|| spawn_profiler_thread(c"ProfilerRescue", body)).is_err() {
@@ -106,5 +124,5 @@ fn begin(rescue: &mut Rescue) -> Option<Receiver<Option<FileMapping>>> {
         send.send(None);
         return Some(none);
     }
-    Some(text)
+    Some(rescued)
 }

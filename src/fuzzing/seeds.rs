@@ -184,8 +184,6 @@ fn family_messages() -> [(&'static str, Vec<u8>); 3] {
             process: 7,
             token: token.to_owned(),
             name: "worker".to_owned(),
-            process_type: "default".to_owned(),
-            is_active: true,
         })
         .encode()
     };

@@ -89,8 +89,8 @@ pub(crate) use inherited_file::{PassedFile, take_passed_file};
 pub(crate) use loader_calls::WatchedThread;
 pub(crate) use memory::{
     CodeBytes, FileMapping, LazyRegion, MemoryPiece, heavy_barrier, is_memory_available,
-    map_memory_file, map_new_file, read_guarded, read_guarded_in_handler, read_own_memory,
-    read_through_pipe,
+    map_memory_file, map_new_file, prepare_heavy_barrier, prepare_heavy_barrier_without_waiting,
+    read_guarded, read_guarded_in_handler, read_own_memory, read_through_pipe,
 };
 pub(crate) use modules::{
     LoaderForkGuard, ModuleChanges, ModuleImage, hold_loader_for_fork, is_in_executable,
@@ -119,7 +119,7 @@ pub(crate) use signal::{
 };
 pub(crate) use socket::{
     Interest, ListeningSocket, PrivateFolder, Socket, close_sockets_in_child, is_private_folder,
-    random_bytes, socket_pair, wait_for_sockets,
+    is_socket_open, random_bytes, socket_pair, wait_for_sockets,
 };
 pub(crate) use spool_file::SpoolFile;
 pub(crate) use standard_streams::{

@@ -1,5 +1,7 @@
 //! Data from `/proc`: parsers over bytes, and the functions that read the files.
 
+use std::os::unix::fs::MetadataExt;
+
 use crate::platform::shared_file::read_bytes;
 use crate::types::{ProcessId, ThreadId, Wait};
 
@@ -29,6 +31,14 @@ pub(crate) fn process_start_ticks(process: ProcessId) -> Option<u64> {
     parse_stat(&stat)
         .filter(|_| !has_ended)
         .map(|stat| stat.start_ticks)
+}
+
+/// Returns whether the process has only this thread. Returns false without `/proc`.
+pub(crate) fn is_only_thread() -> bool {
+    /// Links of a folder without folders in it.
+    const OWN_LINKS: u64 = 2;
+    let threads = std::fs::metadata("/proc/self/task").map(|tasks| tasks.nlink());
+    threads.is_ok_and(|links| links == OWN_LINKS + 1)
 }
 
 /// Reads the nice value of the calling thread from its `stat` file.

@@ -323,7 +323,7 @@ mod tests {
         assert_eq!(attempts[..6], [0, 10, 20, 40, 80, 160]);
         assert!(attempts.len() < 20, "{attempts:?}");
         let events = session.log.all().events;
-        let events: Vec<_> = events.iter().map(|(_, event)| *event).collect();
+        let events: Vec<_> = events.iter().map(|(_, event)| &**event).collect();
         assert_eq!(
             events,
             ["no track of the main thread for the CPU frequencies"]

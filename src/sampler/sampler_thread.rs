@@ -716,7 +716,10 @@ mod tests {
             let events = session.log.all().events;
             (
                 panics,
-                events.iter().map(|(_, event)| *event).collect::<Vec<_>>(),
+                events
+                    .iter()
+                    .map(|(_, event)| event.to_string())
+                    .collect::<Vec<_>>(),
             )
         };
         assert_eq!(

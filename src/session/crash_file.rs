@@ -4,6 +4,7 @@
 //! same path knows whether it belongs to another process that runs, or was left by one that ended
 //! without stopping the profiler. The latter is renamed, not overwritten.
 
+use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -52,6 +53,7 @@ pub(super) fn begin(session: &mut Session, types: &[Fact]) {
         }
         return;
     };
+    remove_oldest_left(&asked);
     match open(session, &expand_path(&asked), types) {
         Ok(facts) => {
             session.crash_facts = Some(Arc::clone(&facts));
@@ -266,7 +268,7 @@ fn occupant(path: &Path) -> Result<Occupant, String> {
     }
 }
 
-pub(super) fn read_head(file: &SharedFile) -> Result<AreaHead, AreaError> {
+fn read_head(file: &SharedFile) -> Result<AreaHead, AreaError> {
     let bytes = u64::try_from(file.status()?.st_size).unwrap_or(0);
     AreaHead::read(&|target, position| file.read_at(target, position), bytes)
 }
@@ -328,32 +330,68 @@ fn remove_oldest_kept(path: &Path) {
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
         return;
     };
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
     let begin = format!("{name}{KEPT}");
-    let Ok(entries) = fs::read_dir(folder) else {
-        return;
-    };
-    let is_kept = |entry: &fs::DirEntry| {
-        let name = entry.file_name();
-        name.to_str().is_some_and(|name| name.starts_with(&begin))
-    };
-    let entries = entries.take(MAX_FILES).filter_map(Result::ok);
-    let mut kept: Vec<_> = entries
-        .filter(is_kept)
-        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
-        .collect();
-    kept.sort_unstable();
-    let excess = kept.len().saturating_sub(MAX_KEPT);
-    for (_, path) in kept.into_iter().take(excess) {
+    let is_kept = |name: &OsStr| name.to_str().is_some_and(|name| name.starts_with(&begin));
+    for path in oldest_beyond_kept(path, is_kept) {
         // Only a crash file is removed, whatever its name is.
         let file = SharedFile::open_regular(&path);
         if file.is_ok_and(|file| read_head(&file).is_ok()) {
             let _ = fs::remove_file(path);
         }
     }
+}
+
+/// Removes the oldest files that ended processes have left for a path whose name has the process id, beyond
+/// [`MAX_KEPT`]: no later start has the same path, and renames them.
+fn remove_oldest_left(asked: &Path) {
+    /// Stands for the process id. No path has it.
+    const MARK: char = '\0';
+    let marked = asked
+        .to_str()
+        .map(|text| expand_path(Path::new(&text.replacen("%p", &MARK.to_string(), 1))));
+    let Some(marked) = marked else {
+        return;
+    };
+    let name = marked.file_name().and_then(|name| name.to_str());
+    // Without the mark, every start has the same path; or each has a folder of its own.
+    let Some((before, after)) = name.and_then(|name| name.split_once(MARK)) else {
+        return;
+    };
+    let is_of_pattern = |name: &OsStr| {
+        let process = name.to_str().and_then(|name| {
+            let rest = name.strip_prefix(before)?;
+            rest.strip_suffix(after)
+        });
+        process.is_some_and(|id| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    for path in oldest_beyond_kept(&marked, is_of_pattern) {
+        // A file that is used, or is no crash file, stays.
+        if let Ok(Occupant::Left(_, file)) = occupant(&path)
+            && is_at(&file, &path)
+        {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Returns the files of a folder whose names are of a kind, the oldest first, without the newest
+/// [`MAX_KEPT`]. `path` is any path in that folder.
+fn oldest_beyond_kept(path: &Path, is_of_kind: impl Fn(&OsStr) -> bool) -> Vec<PathBuf> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let entries = entries.take(MAX_FILES).filter_map(Result::ok);
+    let mut files: Vec<_> = entries
+        .filter(|entry| is_of_kind(&entry.file_name()))
+        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
+        .collect();
+    files.sort_unstable();
+    files.truncate(files.len().saturating_sub(MAX_KEPT));
+    files.into_iter().map(|(_, path)| path).collect()
 }
 
 /// Returns the types of markers that exist, for [`begin`]. Calls code of the application, so the

@@ -38,8 +38,8 @@ pub(crate) trait Family: Send + Sync {
     /// Learns of a change. Only passes it on to a thread.
     fn notice(&self, event: SessionEvent, lock: &PsLock);
 
-    /// Learns of a new name or type of the process.
-    fn rename(&self, name: &str, process_type: &str, lock: &PsLock);
+    /// Learns of a new name of the process.
+    fn rename(&self, name: &str, lock: &PsLock);
 
     /// Returns the variable by which a child process finds this one, if it may join.
     fn invitation(&self) -> Option<(&'static str, OsString)>;

@@ -30,7 +30,7 @@
 //! overwritten, once the profile is complete.
 //!
 //! # Read next
-//! `life_cycle.rs`, `start_stop.rs`, `pause.rs`, `callbacks.rs`, `snapshot.rs`,
+//! `life_cycle.rs`, `start_stop.rs`, `pause.rs`, `callbacks.rs`, `snapshot.rs`, `frozen_profile.rs`,
 //! `env/environment_table.rs`.
 
 mod asked;
@@ -48,6 +48,7 @@ mod exit_profile;
 mod family_events;
 mod family_slot;
 mod fork;
+mod frozen_profile;
 mod hand_over;
 mod lacking_features;
 mod last_profile;

@@ -30,18 +30,6 @@ fn with_core(body: impl FnOnce(&mut CorePs)) {
     }
 }
 
-/// Calls `body` with `CorePs`, and tells the family the new name or type of the process.
-fn rename(body: impl FnOnce(&mut CorePs)) {
-    with_core(body);
-    if is_any_lock_held_on_current_thread() {
-        return;
-    }
-    let lock = PsLock::acquire();
-    if let (Some(core), Some(family)) = (CORE_PS.get(&lock), family()) {
-        family.rename(&core.process_name, &core.process_type, &lock);
-    }
-}
-
 /// Returns the facts in the crash file of the running session.
 fn crash_facts(lock: &PsLock) -> Option<&CrashFacts> {
     ACTIVE_PS.get(lock).as_ref()?.session.crash_facts.as_deref()
@@ -50,13 +38,20 @@ fn crash_facts(lock: &PsLock) -> Option<&CrashFacts> {
 /// See `profiler_set_process_name`.
 pub(crate) fn set_process_name(name: &str, etld1: Option<&str>) {
     let (name, etld1) = (name.to_owned(), etld1.map(str::to_owned));
-    rename(|core| core.set_process_name(name, etld1));
+    with_core(|core| core.set_process_name(name, etld1));
+    if is_any_lock_held_on_current_thread() {
+        return;
+    }
+    let lock = PsLock::acquire();
+    if let (Some(core), Some(family)) = (CORE_PS.get(&lock), family()) {
+        family.rename(&core.process_name, &lock);
+    }
 }
 
 /// See `profiler_set_process_type`.
 pub(crate) fn set_process_type(process_type: &str) {
     let process_type = process_type.to_owned();
-    rename(|core| core.set_process_type(process_type));
+    with_core(|core| core.set_process_type(process_type));
 }
 
 /// See `profiler_set_version`.

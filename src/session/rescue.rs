@@ -17,7 +17,7 @@ use crate::platform::{
     FileMapping, ModuleImage, ProcessStart, SharedFile, list_modules, monotonic_now, sleep_until,
     to_path_bytes,
 };
-use crate::session::crash_file::{is_running, latest, read_head};
+use crate::session::crash_file::{is_running, latest};
 use crate::session::snapshot::FrozenProfile;
 use crate::session::spooled::spool_profile;
 use crate::state::{
@@ -99,16 +99,18 @@ pub(crate) fn rescue_image(image: &[u8]) -> Result<ProfileSource, AreaError> {
 /// Returns the profile of a child process that was killed, from its crash file, as Gecko's JSON with
 /// times on the clock of this process. Leaves out its older part if it is longer than `max_bytes`.
 ///
+/// `child` is the process as this one sees it: in its file, the process is as it sees itself.
+///
 /// # Errors
 /// The error of the file that the JSON is written to, or of a crash file that has nothing to rescue.
 pub(crate) fn rescue_child(
     file: &SharedFile,
+    child: AreaOwner,
     max_bytes: u64,
     progress: &SharedProgress,
 ) -> io::Result<FileMapping> {
     let failed = |error: AreaError| io::Error::other(error.to_string());
-    let owner = read_head(file).map_err(failed)?.owner();
-    let profile = match has_ended_soon(owner) {
+    let profile = match has_ended_soon(child) {
         true => rescue_file(file).map_err(failed)?.at_shutdown(),
         // Another program image has replaced the one that wrote the file.
         false => rescue_file(file).map_err(failed)?.before_exec(),

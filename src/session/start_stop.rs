@@ -11,7 +11,8 @@ use crate::counters::{
 use crate::labels::set_closed_stack_hook;
 use crate::platform::{
     current_process_id, install_handler, is_main_thread, monotonic_now, names_of_other_threads,
-    note_standard_streams, prepare_handler, resolve_sampling_signal,
+    note_standard_streams, prepare_handler, prepare_heavy_barrier,
+    prepare_heavy_barrier_without_waiting, resolve_sampling_signal,
 };
 use crate::sampler::{
     capture_in_handler, forget_allocation_stacks, less_own_chunks, spawn_sampler,
@@ -51,6 +52,7 @@ pub(crate) fn ensure_core() {
         note_standard_streams();
         // Created before the lock is taken, because the creation makes system calls.
         let fresh = CorePs::new();
+        prepare_heavy_barrier_without_waiting();
         CORE_PS.get_mut(&mut PsLock::acquire()).get_or_insert(fresh);
         ensure_fork_handlers();
         set_closed_stack_hook(register_if_recorded);
@@ -182,6 +184,8 @@ impl SessionPlan {
         // Without a lock: both wait for the loader, whose lock another thread of the application
         // may hold while it starts the profiler.
         prepare_handler();
+        // Without a lock: it may wait. The sampler would wait instead, with the buffer's lock.
+        prepare_heavy_barrier();
         let unwinder = Unwinder::new();
         // Without a lock: it calls code of the application.
         let is_needed = self.settings.crash_file.is_some() || self.settings.has_parent;

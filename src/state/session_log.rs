@@ -1,5 +1,6 @@
 //! The events of a session that explain its profile, for `profilingLog`.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use crate::platform::monotonic_now;
@@ -17,7 +18,7 @@ pub(crate) struct SessionLog(NamedMutex<LoggedEvents>);
 /// Events with their times, oldest first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LoggedEvents {
-    pub(crate) events: VecDeque<(TimeStamp, &'static str)>,
+    pub(crate) events: VecDeque<(TimeStamp, Cow<'static, str>)>,
     /// Number of older events that were dropped.
     pub(crate) dropped: u64,
 }
@@ -37,7 +38,8 @@ impl SessionLog {
 
     /// Adds an event at the current time.
     #[doc(alias = "Access")]
-    pub(crate) fn add(&self, event: &'static str) {
+    pub(crate) fn add(&self, event: impl Into<Cow<'static, str>>) {
+        let event = event.into();
         let mut log = self.0.lock();
         if log.events.len() == MAX_EVENTS {
             log.events.pop_front();
@@ -65,7 +67,7 @@ mod tests {
         }
         let LoggedEvents { events, dropped } = log.all();
         assert_eq!((events.len(), dropped), (MAX_EVENTS, 1));
-        assert!(events.iter().all(|(_, event)| *event == "later"));
+        assert!(events.iter().all(|(_, event)| event == "later"));
         assert!(events.iter().is_sorted_by_key(|(time, _)| *time));
     }
 }

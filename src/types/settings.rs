@@ -177,7 +177,13 @@ impl StartParams {
     /// contains those of the children that run
     /// ([`SnapshotOptions::child_timeout`](crate::profile::SnapshotOptions::child_timeout)), and of
     /// those that have ended, which send a last one. A session that the child has begun itself ends when
-    /// it joins, unless it has the same settings. A child that never calls `profiler_init` costs nothing.
+    /// it joins, unless it has the same settings. If this process has no such session then, the child
+    /// keeps its own one until this process starts one. A child that never calls `profiler_init` costs
+    /// nothing.
+    ///
+    /// If a child is killed, this process makes its profile from the child's memory, without the child's
+    /// types of markers. So each child describes them while it records: the first marker of each type
+    /// calls the type's code, as with [`Self::crash_file`], on the thread that adds the marker.
     ///
     /// The process listens on a Unix socket in a new folder that only this user can open, from the
     /// first such session until [`profiler_shutdown`](crate::profiler_shutdown). A child finds it by
@@ -225,8 +231,13 @@ impl StartParams {
     ///
     /// The end of the session removes the file, and so does a saved last profile. A file that a
     /// process has left is renamed by the next start with the same path, and a notice says so; the
-    /// newest eight are kept. If another process uses the path, this one adds its process id to the
-    /// name. `exec` leaves the file, too.
+    /// newest eight are kept. If the name of the file has a `%p`, no later start has the same path: then
+    /// each start keeps the newest eight of all files with such a name whose process has ended, and
+    /// removes older ones. If another process uses the path, this one adds its process id to the name.
+    /// `exec` leaves the file, too.
+    ///
+    /// The child of a fork shares the file's memory with its parent. It cannot read a profile that its
+    /// parent took: that gives an error.
     ///
     /// The first marker of each type calls the type's `marker_type_display`, `deserialize` and
     /// `stream_json_marker_data` with made-up values, on the thread that adds the marker: a rescuer

@@ -6,20 +6,37 @@
 
 use once_cell::race::OnceBool;
 
+use crate::platform::procfs::is_only_thread;
 use crate::platform::sandbox::may_make_uncommon_call;
 
 const REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
 const PRIVATE_EXPEDITED: i32 = 1 << 3;
 
+/// Whether the kernel knows that the process makes the call.
+static IS_REGISTERED: OnceBool = OnceBool::new();
+
+/// Lets the first [`heavy_barrier`] be as fast as the others. In a process of several threads, the
+/// kernel first waits until each processor has switched threads: for milliseconds, and on a machine
+/// without an idle processor for seconds. The caller holds no lock.
+pub(crate) fn prepare_heavy_barrier() {
+    if IS_REGISTERED.get().is_none() && may_make_uncommon_call() {
+        let _ = IS_REGISTERED.set(membarrier(REGISTER_PRIVATE_EXPEDITED));
+    }
+}
+
+/// Does the same as [`prepare_heavy_barrier`] if it does not have to wait.
+pub(crate) fn prepare_heavy_barrier_without_waiting() {
+    if IS_REGISTERED.get().is_none() && is_only_thread() {
+        prepare_heavy_barrier();
+    }
+}
+
 /// Issues a full fence on all other running threads before it returns. Threads that are not running
 /// executed one when they were switched out. Returns false if the kernel does not support this, and
 /// in a sandbox, which may kill the process for the call. Cost: about 1 µs, occasionally 20.
 pub(crate) fn heavy_barrier() -> bool {
-    static IS_REGISTERED: OnceBool = OnceBool::new();
-    if IS_REGISTERED.get().is_none() && may_make_uncommon_call() {
-        let _ = IS_REGISTERED.set(membarrier(REGISTER_PRIVATE_EXPEDITED));
-    }
-    // The registration may have taken milliseconds.
+    prepare_heavy_barrier();
+    // The registration may have taken a while.
     IS_REGISTERED.get() == Some(true) && may_make_uncommon_call() && membarrier(PRIVATE_EXPEDITED)
 }
 

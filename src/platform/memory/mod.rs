@@ -9,7 +9,9 @@ mod mapping;
 mod memory_pipe;
 mod shared_mapping;
 
-pub(crate) use barrier::heavy_barrier;
+pub(crate) use barrier::{
+    heavy_barrier, prepare_heavy_barrier, prepare_heavy_barrier_without_waiting,
+};
 pub(crate) use code_bytes::CodeBytes;
 pub(crate) use file_mapping::FileMapping;
 pub(crate) use guarded_memory::{

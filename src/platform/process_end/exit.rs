@@ -6,12 +6,12 @@
 
 use std::cell::Cell;
 use std::ffi::{OsStr, c_int, c_void};
-use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use once_cell::race::OnceBox;
 
 use crate::platform::pinned_library::pin_own_library;
+use crate::platform::procfs::is_only_thread;
 
 unsafe extern "C" {
     /// The C library's `atexit`. Without a library's handle, the function runs at `exit` only.
@@ -59,10 +59,7 @@ pub(crate) fn install_exit_handler(hook: fn()) {
 /// Sets an environment variable, if the process has only this thread: others could read the
 /// environment at the same time. Returns whether it has.
 pub(crate) fn set_variable_if_only_thread(name: &str, value: &OsStr) -> bool {
-    /// Links of a folder without folders in it.
-    const OWN_LINKS: u64 = 2;
-    let threads = std::fs::metadata("/proc/self/task").map(|tasks| tasks.nlink());
-    let is_only = threads.is_ok_and(|links| links == OWN_LINKS + 1);
+    let is_only = is_only_thread();
     if is_only {
         // SAFETY: *only thread*.
         unsafe { std::env::set_var(name, value) };

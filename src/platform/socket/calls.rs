@@ -62,8 +62,9 @@ fn owned(number: i32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// Returns the user at the other end, as the kernel knows it.
-pub(super) fn user_of_peer(socket: BorrowedFd<'_>) -> io::Result<libc::uid_t> {
+/// Returns the process and the user at the other end, as the kernel knows them. The process is 0 if it is
+/// in another namespace, and not visible from here.
+pub(super) fn peer_of(socket: BorrowedFd<'_>) -> io::Result<(libc::pid_t, libc::uid_t)> {
     let mut peer = libc::ucred {
         pid: 0,
         uid: libc::uid_t::MAX,
@@ -81,7 +82,7 @@ pub(super) fn user_of_peer(socket: BorrowedFd<'_>) -> io::Result<libc::uid_t> {
         )
     };
     Errno::result(answer)?;
-    Ok(peer.uid)
+    Ok((peer.pid, peer.uid))
 }
 
 /// Ends a connection in both directions.
@@ -91,8 +92,11 @@ pub(super) fn shut_down(socket: BorrowedFd<'_>) -> io::Result<()> {
     Ok(Errno::result(answer).map(drop)?)
 }
 
-/// Waits until one of the descriptors is ready, or for this time at most. `None` means no limit.
+/// Waits until one of the descriptors is ready, or for this time at most. `None` means no limit. If the
+/// process may open fewer files than there are descriptors, the kernel does not wait for them: then all
+/// of them count as ready after a moment.
 pub(super) fn poll(entries: &mut [libc::pollfd], limit: Option<Duration>) -> io::Result<()> {
+    const MOMENT: Duration = Duration::from_millis(10);
     // Rounded up, so that a wait for the rest of a time ends after it.
     let limit_ms = limit.map_or(-1, |limit| {
         i32::try_from(limit.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX)
@@ -104,6 +108,13 @@ pub(super) fn poll(entries: &mut [libc::pollfd], limit: Option<Duration>) -> io:
     };
     match Errno::result(answer) {
         Err(Errno::EINTR) | Ok(_) => Ok(()),
+        Err(Errno::EINVAL) => {
+            std::thread::sleep(limit.map_or(MOMENT, |limit| limit.min(MOMENT)));
+            for entry in entries {
+                entry.revents = entry.events;
+            }
+            Ok(())
+        }
         Err(error) => Err(error.into()),
     }
 }

@@ -10,4 +10,6 @@ mod unix_socket;
 pub(crate) use calls::random_bytes;
 pub(crate) use copies_in_child::close_sockets_in_child;
 pub(crate) use private_folder::{PrivateFolder, is_private_folder};
-pub(crate) use unix_socket::{Interest, ListeningSocket, Socket, socket_pair, wait_for_sockets};
+pub(crate) use unix_socket::{
+    Interest, ListeningSocket, Socket, is_socket_open, socket_pair, wait_for_sockets,
+};

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::Path;
 use std::time::Duration;
 
@@ -55,7 +55,11 @@ impl Drop for Descriptor {
 
 /// An end of a connection. It belongs to the descriptor table of the thread that made it.
 #[derive(Debug)]
-pub(crate) struct Socket(Descriptor);
+pub(crate) struct Socket {
+    descriptor: Descriptor,
+    /// The process at the other end when the connection was made, if it is visible from here.
+    peer: Option<i32>,
+}
 
 impl Socket {
     /// Connects to the listener at this path, if it belongs to this user.
@@ -63,18 +67,26 @@ impl Socket {
     /// # Errors
     /// `PermissionDenied` if it belongs to another user; otherwise the error of the operating system.
     pub(crate) fn connect(path: &Path) -> io::Result<Self> {
-        let socket = Self(Descriptor::new(UnixStream::connect(path)?.into())?);
-        socket.check_peer()?;
-        Ok(socket)
+        Self::of_own_user(UnixStream::connect(path)?.into())
     }
 
     /// Checks that the process at the other end belonged to this user when the connection was made.
-    fn check_peer(&self) -> io::Result<()> {
-        let user = calls::user_of_peer(self.0.file.get()?.as_fd())?;
+    fn of_own_user(socket: OwnedFd) -> io::Result<Self> {
+        let descriptor = Descriptor::new(socket)?;
+        let (process, user) = calls::peer_of(descriptor.file.get()?.as_fd())?;
         match user == geteuid().as_raw() {
-            true => Ok(()),
+            true => Ok(Self {
+                descriptor,
+                peer: Some(process).filter(|process| *process > 0),
+            }),
             false => Err(io::ErrorKind::PermissionDenied.into()),
         }
+    }
+
+    /// Returns the process at the other end, as this process sees it: `None` if it is in a namespace that
+    /// is not visible from here. It may have passed the connection on.
+    pub(crate) fn peer_process(&self) -> Option<i32> {
+        self.peer
     }
 
     /// Sends bytes, and returns how many the kernel has taken.
@@ -82,7 +94,7 @@ impl Socket {
     /// # Errors
     /// `WouldBlock` if the kernel takes none now; otherwise the error of the operating system.
     pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
-        calls::send(self.0.file.get()?.as_fd(), bytes)
+        calls::send(self.descriptor.file.get()?.as_fd(), bytes)
     }
 
     /// Receives bytes, and returns how many. Returns 0 once the other end is closed.
@@ -90,15 +102,15 @@ impl Socket {
     /// # Errors
     /// `WouldBlock` if none have arrived; otherwise the error of the operating system.
     pub(crate) fn receive(&self, bytes: &mut [u8]) -> io::Result<usize> {
-        let received = calls::receive(self.0.file.get()?.as_fd(), bytes);
+        let received = calls::receive(self.descriptor.file.get()?.as_fd(), bytes);
         // If the descriptor was replaced just before, the bytes are those of another socket.
-        self.0.file.get()?;
+        self.descriptor.file.get()?;
         received
     }
 
     /// Ends the connection in both directions. The descriptor stays open.
     pub(crate) fn shut_down(&self) {
-        if let Ok(file) = self.0.file.get() {
+        if let Ok(file) = self.descriptor.file.get() {
             let _ = calls::shut_down(file.as_fd());
         }
     }
@@ -110,8 +122,10 @@ impl Socket {
 /// The error of the operating system.
 pub(crate) fn socket_pair() -> io::Result<(Socket, Socket)> {
     let (one, other) = UnixStream::pair()?;
-    let one = Socket(Descriptor::new(one.into())?);
-    Ok((one, Socket(Descriptor::new(other.into())?)))
+    Ok((
+        Socket::of_own_user(one.into())?,
+        Socket::of_own_user(other.into())?,
+    ))
 }
 
 /// A socket to which others connect.
@@ -139,10 +153,15 @@ impl ListeningSocket {
     /// of the operating system.
     pub(crate) fn accept(&self) -> io::Result<Socket> {
         let socket = calls::accept(self.0.file.get()?.as_fd())?;
-        let socket = Socket(Descriptor::new(socket)?);
-        socket.check_peer()?;
-        Ok(socket)
+        Socket::of_own_user(socket)
     }
+}
+
+/// Returns whether a process has the socket at this path open. Makes no connection, and never waits.
+pub(crate) fn is_socket_open(path: &Path) -> bool {
+    // The kernel looks at the kind only after it has found the socket.
+    let asked = UnixDatagram::unbound().and_then(|socket| socket.connect(path));
+    asked.is_err_and(|error| error.raw_os_error() == Some(libc::EPROTOTYPE))
 }
 
 /// What a thread waits for at a socket.
@@ -168,9 +187,9 @@ pub(crate) fn wait_for_sockets(
     for interest in interests {
         let (descriptor, events) = match interest {
             Interest::Connection(listener) => (&listener.0, libc::POLLIN),
-            Interest::Bytes(socket) => (&socket.0, libc::POLLIN),
-            Interest::BytesAndSpace(socket) => (&socket.0, libc::POLLIN | libc::POLLOUT),
-            Interest::Space(socket) => (&socket.0, libc::POLLOUT),
+            Interest::Bytes(socket) => (&socket.descriptor, libc::POLLIN),
+            Interest::BytesAndSpace(socket) => (&socket.descriptor, libc::POLLIN | libc::POLLOUT),
+            Interest::Space(socket) => (&socket.descriptor, libc::POLLOUT),
         };
         entries.push(libc::pollfd {
             fd: descriptor.file.get()?.as_raw_fd(),
@@ -194,7 +213,9 @@ mod tests {
         let listener = ListeningSocket::bind(&path).expect("bound");
         let none = listener.accept().expect_err("nobody connects");
         assert_eq!(none.kind(), io::ErrorKind::WouldBlock);
+        assert!(is_socket_open(&path));
         let client = Socket::connect(&path).expect("connected");
+        assert_eq!(client.peer_process(), Some(std::process::id() as i32));
         let ready = wait_for_sockets(&[Interest::Connection(&listener)], None).expect("ready");
         assert_eq!(ready, [true]);
         let server = listener.accept().expect("a connection");
@@ -208,6 +229,9 @@ mod tests {
         assert_eq!(server.receive(&mut bytes).expect("received"), 5);
         client.shut_down();
         assert_eq!(server.receive(&mut bytes).expect("the end"), 0);
+        drop(listener);
+        assert!(!is_socket_open(&path) && path.exists());
+        assert!(!is_socket_open(folder.path()));
         // Without `SIGPIPE`, which would end the test.
         drop(client);
         assert!(server.send(b"late").is_err());

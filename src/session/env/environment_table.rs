@@ -103,7 +103,7 @@ variables! {
         outlives SIGKILL, a crash, _exit and exec. gekkota's example rescue makes a profile of it: \
         cargo run --release --example rescue -- FILE. The end of the session removes the file, and \
         so does a saved last profile. The next start renames a file that was left; the newest eight \
-        are kept. A process adds its process id to the name if another one uses the file." None;
+        are kept, and so are the newest eight of a name with %p. A process adds its process id to the name if another one uses the file." None;
     REPORT "MOZ_PROFILER_REPORT" "anything but empty, 0, N or n"
         "Prints a report to standard error when the program ends, as MOZ_PROFILER_SHUTDOWN saves then, \
         about the running session or the last ProfilerSession that ended: where each thread spent its \

@@ -29,6 +29,29 @@ pub use isolated::{isolated, isolated_with, libtest_name};
 /// A profile in Gecko's JSON, with functions that look things up in it.
 pub struct Read(pub Value);
 
+/// Returns the number in an environment variable that makes a test longer, or `default`.
+pub fn number_in(variable: &str, default: u64) -> u64 {
+    let value = std::env::var(variable).ok();
+    value.map_or(default, |value| value.parse().expect("a number"))
+}
+
+/// A small generator of random numbers.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    /// Returns a number below `limit`.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
 /// A sample of a thread.
 #[derive(Debug, Clone)]
 pub struct Sample {

@@ -171,3 +171,85 @@ fn names_are_found_in_the_files_of_the_process() {
     let summary = profile.summary().to_string();
     assert!(summary.contains("worker 1"), "{summary}");
 }
+
+#[test]
+fn files_of_a_name_with_the_process_id_are_bounded() {
+    let folder = Folder::new("pattern");
+    let path = folder.path("crash-%p.file");
+    fs::write(folder.path("crash-1.file"), b"not a crash file").expect("written");
+    let mut running = roles::start(&mut roles::command("kill", CAPACITY, Some(&path)));
+    let mut ended = Vec::new();
+    for _ in 0..11 {
+        let mut recording = roles::start(&mut roles::command("kill", CAPACITY, Some(&path)));
+        ended.push(format!("crash-{}.file", recording.child.id()));
+        recording.child.kill().expect("the child runs");
+        recording.end();
+    }
+    let names = folder.names();
+    assert!(names.contains(&"crash-1.file".to_owned()), "{names:?}");
+    let of_running = format!("crash-{}.file", running.child.id());
+    assert!(names.contains(&of_running), "{names:?}");
+    // The newest, and the one before which the last start has looked.
+    let kept = ended.iter().filter(|name| names.contains(name)).count();
+    assert!((6..=9).contains(&kept), "{kept} of {names:?}");
+    assert!(names.contains(&ended[10]) && names.contains(&ended[9]));
+    assert!(!names.contains(&ended[0]), "{names:?}");
+    running.child.kill().expect("the child runs");
+    running.end();
+}
+
+#[test]
+fn child_of_a_fork_cannot_read_its_parents_profile() {
+    isolated(|| {
+        let folder = Folder::new("fork-read");
+        let params = StartParams::default().crash_file(folder.path("file"));
+        let session = ProfilerSession::start(params).expect("a session");
+        mark("recorded");
+        let profile = session.snapshot().expect("active");
+        // SAFETY: glibc allows its allocator and its threads in the child.
+        let forked = match unsafe { libc::fork() } {
+            0 => {
+                let mut text = Vec::new();
+                let written = profile.write(Format::Gecko, &mut text);
+                let error = written.map_err(|error| error.to_string());
+                let is_refused = error.is_err_and(|error| {
+                    error.contains("cannot read the profile") && error.contains("expected process")
+                });
+                drop(profile);
+                // SAFETY: ends the process.
+                unsafe { libc::_exit(i32::from(!is_refused)) }
+            }
+            forked => forked,
+        };
+        let mut status = 0;
+        // SAFETY: the kernel writes to a local.
+        assert_eq!(unsafe { libc::waitpid(forked, &mut status, 0) }, forked);
+        assert_eq!(status, 0);
+        assert!(
+            Read::from_profile(&profile)
+                .0
+                .to_string()
+                .contains("recorded")
+        );
+    });
+}
+
+#[test]
+fn variable_holds_for_a_child_whose_parent_is_gone() {
+    let folder = Folder::new("orphan");
+    let private = folder.path("gone");
+    fs::create_dir(&private).expect("created");
+    fs::set_permissions(&private, fs::Permissions::from_mode(0o700)).expect("set");
+    let socket = private.join("s");
+    drop(std::os::unix::net::UnixListener::bind(&socket).expect("bound"));
+    let path = folder.path("file");
+    let mut command = roles::command("kill", CAPACITY, None);
+    command
+        .env("MOZ_PROFILER_CRASH_FILE", &path)
+        .env("GEKKOTA_FAMILY", format!("1:1:ab:{}", socket.display()));
+    let mut recording = roles::start(&mut command);
+    assert_eq!(folder.names(), ["file", "gone"]);
+    recording.child.kill().expect("the child runs");
+    recording.end();
+    rescued(&path);
+}

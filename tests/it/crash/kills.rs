@@ -6,29 +6,12 @@ use serde_json::Value;
 
 use super::roles::{self, Reports, WORKERS, worker_name};
 use super::{Folder, rescued};
-use crate::common::Read;
 use crate::common::typed_markers::{TypedMarker, typed_markers};
+use crate::common::{Random, Read, number_in};
 
 /// Number of kills, and the seed of their instants.
 const KILLS: &str = "GEKKOTA_TEST_KILLS";
 const SEED: &str = "GEKKOTA_TEST_SEED";
-
-fn number_in(variable: &str, default: u64) -> u64 {
-    let value = std::env::var(variable).ok();
-    value.map_or(default, |value| value.parse().expect("a number"))
-}
-
-/// A small generator of random numbers.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
-    }
-}
 
 /// Checks the fields of the marker with this number.
 #[track_caller]
@@ -124,7 +107,7 @@ pub(super) fn check(read: &Read, reports: &Reports, is_whole: bool) {
 #[test]
 fn killed_process_leaves_all_that_it_had_added() {
     let folder = Folder::new("kills");
-    let mut random = Random(number_in(SEED, 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut random = Random::new(number_in(SEED, 1));
     for kill in 0..number_in(KILLS, 12) {
         let path = folder.path(&format!("file-{kill}"));
         // Every other buffer is so small that its chunks are recycled.

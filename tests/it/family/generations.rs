@@ -1,8 +1,9 @@
 //! A parent, its child and its grandchild in one profile.
 
-use crate::common::{Read, isolated};
+use crate::common::{Read, isolated, mark, wait_until};
+use crate::family::memory_limit::chunk_bytes;
 use crate::family::roles::{
-    Member, flow, marks_of, process_of, read_family, spawn_member, start_family,
+    Member, flow, marks_of, process_of, read_family, spawn_member, start_family, start_family_with,
 };
 
 /// Returns the current time on the timeline of this process's profile, in milliseconds since 1970.
@@ -84,6 +85,36 @@ fn times_of_children_are_on_the_parents_timeline() {
         let by_clock = monotonic(&of_child) - monotonic(&profile);
         let by_epoch = start(&of_child) - start(&profile);
         assert!((by_clock - by_epoch).abs() < 0.01, "{by_clock} {by_epoch}");
+        child.kill();
+    });
+}
+
+#[test]
+fn one_limit_holds_for_three_generations() {
+    const LIMIT: u64 = 4 << 20;
+    isolated(|| {
+        gekkota::profiler_init();
+        start_family_with(|params| params.capacity_bytes(LIMIT));
+        let mut child = spawn_member(1);
+        let grandchild: i32 = child.ask("spawn").parse().expect("an id");
+        child.ask("children 1");
+        // The parent and the grandchild would fill a buffer each.
+        child.ask("child markers 200000");
+        (0..200_000).for_each(|number| mark(&format!("many {number}")));
+        let largest_chunk = LIMIT / 4;
+        let mut last = [0; 3];
+        wait_until("the sum is within the limit", || {
+            let profile = read_family();
+            let of = |process| {
+                let read = process_of(&profile, process).expect("its profile");
+                chunk_bytes(&read, process)
+            };
+            let own = std::process::id() as i32;
+            last = [chunk_bytes(&profile, own), of(child.id()), of(grandchild)];
+            last.iter().sum::<u64>() <= LIMIT + largest_chunk
+        });
+        assert!(last.iter().sum::<u64>() > LIMIT / 4, "{last:?}");
+        assert!(last.iter().all(|&bytes| bytes > 0), "{last:?}");
         child.kill();
     });
 }

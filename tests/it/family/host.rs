@@ -296,3 +296,71 @@ fn family_works_in_a_sandbox_and_a_forked_child_keeps_no_connection() {
         gekkota::profiler_shutdown();
     });
 }
+
+#[test]
+fn family_goes_on_below_the_limit_of_open_files() {
+    isolated(|| {
+        gekkota::profiler_init();
+        start_family();
+        let mut child = spawn_member(1);
+        let mut before = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
+        // The kernel waits for no more sockets than a process may have files.
+        // SAFETY: the kernel writes to a local, and reads another one.
+        unsafe {
+            assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut before), 0);
+            let tiny = libc::rlimit {
+                rlim_cur: 1,
+                ..before
+            };
+            assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &tiny), 0);
+        }
+        for _ in 0..3 {
+            gekkota::profiler_pause();
+            wait_until("the child has paused", || {
+                child.ask("state").contains(" paused=true")
+            });
+            gekkota::profiler_resume();
+            wait_until("the child goes on", || {
+                child.ask("state").contains(" paused=false")
+            });
+        }
+        // SAFETY: the kernel reads a local.
+        unsafe { assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &before), 0) };
+        child.ask("mark m");
+        assert_eq!(marks_of(&read_family(), child.id()), ["m"]);
+        child.kill();
+    });
+}
+
+/// The child sees itself as process 1.
+#[test]
+fn child_in_another_namespace_of_processes_is_gathered_and_rescued() {
+    isolated(|| {
+        let arguments = ["--pid", "--fork", "--kill-child"];
+        let mut can_unshare = std::process::Command::new("unshare");
+        can_unshare.args(arguments).arg("true");
+        if !can_unshare
+            .output()
+            .is_ok_and(|ended| ended.status.success())
+        {
+            eprintln!("skipped: there is no unshare, or this user may not make a namespace");
+            return;
+        }
+        gekkota::profiler_init();
+        start_family();
+        let mut child = Member::spawn_through("unshare", &arguments);
+        wait_for_children(1);
+        child.ask("mark m");
+        assert_eq!(marks_of(&read_family(), 1), ["m"]);
+        child.kill();
+        wait_for_event("a child process has ended without sending its profile, which was rescued");
+        let profile = read_family();
+        assert_eq!(marks_of(&profile, 1), ["m"]);
+        // It has ended, and was not replaced by another program.
+        let rescued = process_of(&profile, 1).expect("its profile");
+        assert!(rescued.0["meta"]["shutdownTime"].is_number());
+    });
+}

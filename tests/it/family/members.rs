@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use gekkota::process::profiler_wait_for_sampling_of_children;
+
 use crate::common::{LONGEST_WAIT, isolated, wait_until};
 use crate::family::roles::{
     Member, marks_of, process_of, read_family, spawn_member, start_family, start_family_with,
@@ -102,5 +104,50 @@ fn pages_are_cleared_in_children_and_each_child_has_its_own_markers() {
             assert_eq!(marks_of(&profile, child.id()), [format!("m{number}")]);
             child.kill();
         }
+    });
+}
+
+#[test]
+fn session_of_a_child_goes_on_until_the_parent_starts_one() {
+    isolated(|| {
+        gekkota::profiler_init();
+        start_family();
+        gekkota::profiler_stop();
+        let mut child = Member::spawn_with_session();
+        assert_ne!(child.ask("state"), "inactive");
+        start_family();
+        wait_for_children(1);
+        assert_eq!(child.ask("state"), state());
+        // The child has joined, and followed the parent's orders in turn.
+        assert_eq!(child.ask("stops"), "0");
+        gekkota::profiler_stop();
+        wait_for_state(&mut child, "inactive");
+        assert_eq!(child.ask("stops"), "1");
+        child.kill();
+    });
+}
+
+#[test]
+fn samplers_of_all_children_that_run_are_waited_for() {
+    isolated(|| {
+        gekkota::profiler_init();
+        assert_eq!(profiler_wait_for_sampling_of_children(LONGEST_WAIT), 0);
+        start_family();
+        assert_eq!(profiler_wait_for_sampling_of_children(LONGEST_WAIT), 0);
+        let (one, other) = (spawn_member(1), spawn_member(2));
+        assert_eq!(profiler_wait_for_sampling_of_children(LONGEST_WAIT), 2);
+        gekkota::profiler_pause_sampling();
+        assert_eq!(profiler_wait_for_sampling_of_children(LONGEST_WAIT), 2);
+        gekkota::profiler_resume_sampling();
+        other.signal(libc::SIGSTOP);
+        wait_until("only one child answers", || {
+            profiler_wait_for_sampling_of_children(Duration::from_millis(100)) == 1
+        });
+        other.signal(libc::SIGCONT);
+        assert_eq!(profiler_wait_for_sampling_of_children(LONGEST_WAIT), 2);
+        one.kill();
+        other.kill();
+        wait_for_children(0);
+        assert_eq!(profiler_wait_for_sampling_of_children(LONGEST_WAIT), 0);
     });
 }

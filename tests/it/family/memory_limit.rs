@@ -11,7 +11,7 @@ const LIMIT: u64 = 4 << 20;
 const CHILDREN: usize = 3;
 
 /// Returns the size of all chunks that the profile of a process tells, in bytes.
-fn chunk_bytes(profile: &Read, process: i32) -> u64 {
+pub(super) fn chunk_bytes(profile: &Read, process: i32) -> u64 {
     let log = &profile.0["profilingLog"][process.to_string()]["buffer"];
     let count = |name: &str| log[name].as_u64().expect("a size");
     count("unreleased_chunk_bytes") + count("released_chunk_bytes")

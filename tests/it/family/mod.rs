@@ -1,5 +1,6 @@
 //! Several processes in one session.
 
+mod come_and_go;
 mod ends;
 mod gathering;
 mod generations;

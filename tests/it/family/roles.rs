@@ -21,6 +21,7 @@ const REPLY: &str = "reply: ";
 pub(super) const THREAD: &str = "the member's thread";
 
 static STARTS: AtomicU32 = AtomicU32::new(0);
+static STOPS: AtomicU32 = AtomicU32::new(0);
 
 /// Runs in a child process. It is a test, so that this executable can run it as a program of its
 /// own.
@@ -32,6 +33,8 @@ fn role_of_the_member() {
     }
     let count = |_| _ = STARTS.fetch_add(1, Ordering::Relaxed);
     profiler_add_state_change_callback(ProfilingStates::from(ProfilingState::Started), count, 1);
+    let count = |_| _ = STOPS.fetch_add(1, Ordering::Relaxed);
+    profiler_add_state_change_callback(ProfilingStates::from(ProfilingState::Stopping), count, 2);
     let mut profiler = Some(gekkota::AutoProfilerInit::new());
     gekkota::register_thread(THREAD);
     let mut child: Option<Member> = None;
@@ -45,6 +48,7 @@ fn role_of_the_member() {
             }
             "state" => state(),
             "starts" => STARTS.load(Ordering::Relaxed).to_string(),
+            "stops" => STOPS.load(Ordering::Relaxed).to_string(),
             "name" => {
                 profiler_set_process_name(rest, None);
                 profiler_set_process_type("worker");
@@ -69,6 +73,16 @@ fn role_of_the_member() {
                 (0..count).for_each(|number| common::mark(&format!("many {number}")));
                 String::new()
             }
+            // As a program that does something else most of the time.
+            "work" => {
+                let count: u32 = rest.parse().expect("a number");
+                for number in 0..count {
+                    common::mark(&format!("work {number}"));
+                    common::work(1000);
+                }
+                String::new()
+            }
+            "held" => crate::family::come_and_go::held_bytes().to_string(),
             "stuck" => loop {
                 std::thread::park();
             },
@@ -111,8 +125,12 @@ pub(super) fn state() -> String {
 }
 
 fn member_command() -> Command {
+    member_command_by(Command::new(std::env::current_exe().expect("path")))
+}
+
+/// Returns a command that starts a member: `command` runs this executable with further arguments.
+fn member_command_by(mut command: Command) -> Command {
     let role = common::libtest_name(std::any::type_name_of_val(&role_of_the_member));
-    let mut command = Command::new(std::env::current_exe().expect("path"));
     command
         .args([
             role,
@@ -137,6 +155,33 @@ impl Member {
     /// Starts a child that joins the session of this process.
     pub(super) fn spawn() -> Self {
         let mut command = member_command();
+        profiler_command(&mut command);
+        Self::spawn_by(command)
+    }
+
+    /// Starts a child that has a session of its own when it joins this process.
+    pub(super) fn spawn_with_session() -> Self {
+        let mut command = member_command();
+        profiler_command(&mut command).env("MOZ_PROFILER_STARTUP", "1");
+        Self::spawn_by(command)
+    }
+
+    /// Starts a child that records the same as one of this process's family, and does not belong to it.
+    pub(super) fn spawn_as_stranger() -> Self {
+        let mut command = member_command();
+        command
+            .env("MOZ_PROFILER_STARTUP", "1")
+            .env_remove("GEKKOTA_FAMILY");
+        Self::spawn_by(command)
+    }
+
+    /// Starts a child by a program that runs the arguments after its own ones.
+    pub(super) fn spawn_through(program: &str, arguments: &[&str]) -> Self {
+        let mut outer = Command::new(program);
+        outer
+            .args(arguments)
+            .arg(std::env::current_exe().expect("path"));
+        let mut command = member_command_by(outer);
         profiler_command(&mut command);
         Self::spawn_by(command)
     }
@@ -197,6 +242,11 @@ impl Member {
     pub(super) fn signal(&self, signal: i32) {
         // SAFETY: accesses no memory; the child was not waited for.
         assert_eq!(unsafe { libc::kill(self.id(), signal) }, 0);
+    }
+
+    /// Returns whether the child has ended. Does not wait for it.
+    pub(super) fn has_ended(&mut self) -> bool {
+        self.process.try_wait().expect("it is our child").is_some()
     }
 
     /// Waits until the child has ended.

@@ -46,8 +46,6 @@ fn hello(token: &str, version: u64) -> Vec<u8> {
         "pid": std::process::id(),
         "token": token,
         "name": "a stranger",
-        "type": "default",
-        "isActive": false,
     });
     message(HELLO, fields)
 }
@@ -115,7 +113,7 @@ fn malformed_messages(token: &str) -> Vec<(&'static str, Vec<u8>)> {
         ("deep JSON", frame(HELLO, "[".repeat(10_000).as_bytes())),
         ("a hello that is too long", frame(HELLO, &[b' '; 100_000])),
         ("a hello of a wrong process", {
-            let fields = json!({"version": 1, "pid": -5, "token": token, "name": "", "type": "", "isActive": false});
+            let fields = json!({"version": 1, "pid": -5, "token": token, "name": ""});
             message(HELLO, fields)
         }),
         ("two hellos", after_hello(&hello)),
@@ -188,7 +186,7 @@ fn malformed_messages(token: &str) -> Vec<(&'static str, Vec<u8>)> {
             after_hello(&message(
                 CHUNKS,
                 json!({
-                    "id": u64::MAX, "unreleased": 1, "released": 1, "oldest": null, "newly": []
+                    "id": u64::MAX, "whole": false, "unreleased": 1, "oldest": null, "newly": []
                 }),
             )),
         ),
@@ -197,13 +195,13 @@ fn malformed_messages(token: &str) -> Vec<(&'static str, Vec<u8>)> {
             after_hello(&message(
                 CHUNKS,
                 json!({
-                    "id": 1, "unreleased": 1, "released": 1, "oldest": null, "newly": [[1]]
+                    "id": 1, "whole": false, "unreleased": 1, "oldest": null, "newly": [[1]]
                 }),
             )),
         ),
         (
             "a name that is a number",
-            after_hello(&message(NAMED, json!({"name": 1, "type": ""}))),
+            after_hello(&message(NAMED, json!({"name": 1}))),
         ),
         ("data that is too long", after_hello(&huge(PROFILE_DATA))),
         ("an exit that is too long", after_hello(&huge(EXIT_DATA))),
@@ -275,7 +273,7 @@ fn child_that_does_not_read_is_sent_away() {
         let mut stream = UnixStream::connect(socket()).expect("connected");
         stream.write_all(&hello(&token(), 1)).expect("written");
         wait_for_event("a child process has joined");
-        let renamed = message(NAMED, json!({ "name": "a slow reader", "type": "" }));
+        let renamed = message(NAMED, json!({ "name": "a slow reader" }));
         // Fewer events than the log keeps.
         wait_until("the parent has closed the connection", || {
             for _ in 0..50 {

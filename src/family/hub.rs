@@ -9,11 +9,10 @@ use std::time::{Duration, Instant};
 
 use crate::family::hub_state::{HubState, log_event};
 use crate::family::jobs::GatherEvent;
-use crate::family::mailbox::Mailbox;
 use crate::family::member::{CLOSED, Ending, Member, Stage};
 use crate::family::orders::GatherOrder;
 use crate::family::reports::Report;
-use crate::platform::{Interest, ListeningSocket, Sender, wait_for_sockets};
+use crate::platform::{Interest, ListeningSocket, Mailbox, Sender, wait_for_sockets};
 use crate::session::SessionEvent;
 use crate::types::TimeStamp;
 

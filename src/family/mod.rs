@@ -11,7 +11,7 @@
 //! family holds a lock while it waits.
 //!
 //! - Parent: the hub (`hub.rs`) waits for all sockets, and for no child. A second thread in its
-//!   descriptor table wakes it (`mailbox.rs`).
+//!   descriptor table wakes it (`platform/socket/mailbox.rs`).
 //! - Child: a reader, a sender and an executor, and a thread for each profile (`link.rs`).
 //!
 //! # Imports
@@ -42,7 +42,6 @@ mod jobs;
 mod ledger;
 mod life_cycle;
 mod link;
-mod mailbox;
 mod member;
 mod messages;
 mod orders;

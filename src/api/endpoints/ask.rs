@@ -67,7 +67,8 @@ pub async fn answer_async(target: &str) -> EndpointAnswer {
 /// Returns the page for a path that ends in a slash and names no endpoint.
 fn index_for(target: &str) -> Option<EndpointAnswer> {
     let path = target.split('?').next().unwrap_or("");
-    (path.is_empty() || path.ends_with('/') && Question::from_target(path).is_err()).then(index)
+    let is_index = path.is_empty() || path.ends_with('/') && Question::from_target(path).is_err();
+    is_index.then(|| index(None))
 }
 
 macro_rules! shorthands {

@@ -1,5 +1,12 @@
 //! Clients that ask the program for profiles.
 
+#[cfg(feature = "http")]
+mod client;
+#[cfg(feature = "http")]
+mod server;
+#[cfg(feature = "http")]
+mod soak;
+
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;

@@ -39,7 +39,7 @@ impl Reply {
     /// Returns when the session of a profile for the Firefox Profiler began, which tells it apart.
     fn session(&self) -> String {
         let profile: serde_json::Value = serde_json::from_slice(&self.body).expect("JSON");
-        profile["meta"]["startTime"].to_string()
+        profile["meta"]["profilingStartTime"].to_string()
     }
 }
 

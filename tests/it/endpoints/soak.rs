@@ -66,7 +66,7 @@ fn act(port: u16, numbers: &mut Numbers) {
             let garbage: Vec<u8> = (0..numbers.below(12_000))
                 .map(|_| numbers.below(256) as u8)
                 .collect();
-            drop(receive_unless_silent(port, &garbage));
+            let _ = receive_unless_silent(port, &garbage);
         }
         _ => {
             let reply = get(port, &target);

@@ -194,6 +194,8 @@ impl Question {
             options.weight = SampleWeight::Cpu;
         }
         let mut options = options.to_write_options(format);
+        // Go's clients expect one kind of profile from one address.
+        options.export.is_without_allocations = self.endpoint != Endpoint::Heap;
         if self.endpoint == Endpoint::Wall {
             options.export.first_value = Some("wall");
         }

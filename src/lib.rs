@@ -379,6 +379,9 @@ pub mod marker {
 }
 
 /// Profiles for clients that ask a running program over HTTP, behind routes of the host's own server.
+///
+/// A program without a server of its own gets one from the crate's feature `http`: with the variable
+/// `MOZ_PROFILER_HTTP`, [`profiler_init`] begins to serve the same paths as Go's `net/http/pprof`.
 pub mod endpoints {
     pub use crate::api::{
         AskFuture, Endpoint, EndpointAnswer, EndpointError, EndpointLimits, Question, answer,

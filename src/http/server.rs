@@ -133,7 +133,8 @@ impl Server {
         if self.accepts_from.is_some() {
             return;
         }
-        loop {
+        // No more at once, so that the others get their turn.
+        for _ in 0..MAX_CONNECTIONS {
             match self.listener.accept() {
                 Ok(socket) => {
                     let mut connection = Connection::new(self.next_id, socket, now);

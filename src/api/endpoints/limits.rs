@@ -97,8 +97,7 @@ impl Place {
         let process = std::process::id();
         let none = u64::from(process) << 32;
         let taken = CLIENTS.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |clients| {
-            let clients = clients.checked_sub(none).unwrap_or(0);
-            let clients = u32::try_from(clients).unwrap_or(0);
+            let clients = u32::try_from(clients.saturating_sub(none)).unwrap_or(0);
             ((clients as usize) < max_clients).then_some(none | u64::from(clients + 1))
         });
         match taken {

@@ -250,3 +250,27 @@ fn child_of_a_fork_serves_only_once_it_is_initialized() {
         wait_until("the client has left", || !profiler_is_active());
     });
 }
+
+/// In a sandbox the server has no descriptor table of its own.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn server_works_in_a_sandbox_and_a_forked_child_keeps_no_connection() {
+    isolated_with(LOOPBACK, || {
+        crate::sampling::sandbox::kill_for(
+            crate::common::seccomp::Filtered::AllThreads,
+            &[libc::SYS_close_range, libc::SYS_unshare],
+        );
+        let _profiler = AutoProfilerInit::new();
+        let port = port_of_server();
+        let answer = get(port, "/debug/pprof/gecko?seconds=0.02");
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let sockets_in_child = in_forked_child(|| {
+            let files = std::fs::read_dir("/proc/self/fd").expect("descriptors");
+            let links = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
+            let is_socket = |link: &std::path::PathBuf| link.to_string_lossy().starts_with("socket:");
+            links.filter(is_socket).count().to_string()
+        });
+        assert_eq!(sockets_in_child, "0");
+        assert_eq!(get(port, "/debug/pprof/threads").status, 200);
+    });
+}

@@ -111,13 +111,15 @@
 //!   payloads implement these traits.
 //! - `derive`: serde's derive macros in [`schema`]. [`marker_type!`] does not need them, nor does an
 //!   application that depends on `serde` with its own feature `derive`.
+//! - `http`: serves profiles over HTTP at the address that `MOZ_PROFILER_HTTP` names, for programs without
+//!   a server of their own: see [`endpoints`].
 //! - `backtrace`: converts a `backtrace::Backtrace` into the stack of a marker, on Linux.
 //! - `log`: `ProfilerLogger`, which records `log` records as markers.
 //! - `metrics`: `ProfilerRecorder`, which shows counters, gauges and histograms of `metrics` as tracks.
 //! - `tracing`: `ProfilerLayer`, which records `tracing` spans and events as labels and markers.
 //!
 //! A default build compiles 33 packages. Of the features that are off by default, `cpp` and `log`
-//! add one package each, `metrics` 3, `derive` and `tracing` 5, `protobuf` 10, `mini_debug_info` 11,
+//! add one package each, `http` one, `metrics` 3, `derive` and `tracing` 5, `protobuf` 10, `mini_debug_info` 11,
 //! `backtrace` and `formats` none. `cargo peers weight` measures the CPU time of a build and the size
 //! of a program for each.
 
@@ -155,6 +157,9 @@ mod family;
 #[doc(hidden)]
 #[forbid(unsafe_code)]
 pub mod fuzzing;
+#[cfg(all(has_profiler, feature = "http"))]
+#[forbid(unsafe_code)]
+mod http;
 #[cfg(any(feature = "log", feature = "metrics", feature = "tracing"))]
 #[forbid(unsafe_code)]
 mod integrations;
@@ -374,6 +379,9 @@ pub mod marker {
 }
 
 /// Profiles for clients that ask a running program over HTTP, behind routes of the host's own server.
+///
+/// A program without a server of its own gets one from the crate's feature `http`: with the variable
+/// `MOZ_PROFILER_HTTP`, [`profiler_init`] begins to serve the same paths as Go's `net/http/pprof`.
 pub mod endpoints {
     pub use crate::api::{
         AskFuture, Endpoint, EndpointAnswer, EndpointError, EndpointLimits, Question, answer,

@@ -28,7 +28,7 @@ const LAYERS: &[&[&str]] = &[
     &["backtrace", "event_loop", "state"],
     &["sampler", "stream"],
     &["session"],
-    &["record", "disabled", "family"],
+    &["record", "disabled", "family", "http"],
     &["fuzzing"],
     &["api"],
     &["integrations"],

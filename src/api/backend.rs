@@ -15,6 +15,8 @@ pub(crate) use crate::family::{
     ensure_started, init, init_with_end, start, start_early, start_guarded, wait_for_children,
     wait_for_sampling_of_children,
 };
+#[cfg(feature = "http")]
+pub(crate) use crate::http::{Answering, Asked, HttpAnswer, serve, stop_serving};
 pub(crate) use crate::labels::{
     LabelToken, ScriptFunction, pop_labels, push_label, push_label_with_text, push_script_frame,
     register_script_function, set_script_frame_position,
@@ -32,6 +34,8 @@ pub(crate) use crate::record::{
     sample_move, session_that_records_markers, stack_pointer, undo_free, unregister_thread,
 };
 pub(crate) use crate::sampler::SampledStack;
+#[cfg(feature = "http")]
+pub(crate) use crate::session::http_variables;
 pub(crate) use crate::session::{
     EventToken, EventWatchToken, ExecHandover, FrozenProfile, ReadProfile, SessionClient,
     WhileOtherRuns, WriteOptions, add_state_change_callback, begin_event, buffer_info,

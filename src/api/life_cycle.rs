@@ -76,6 +76,7 @@ impl AutoProfilerInit {
 
 impl Drop for AutoProfilerInit {
     fn drop(&mut self) {
+        stop_serving();
         backend::shutdown_after(self.begun.elapsed());
     }
 }
@@ -121,6 +122,7 @@ impl AutoProfilerInitBuilder {
     /// Calls [`profiler_init`], and applies the options. Prints an error to standard error.
     pub fn init(self) -> AutoProfilerInit {
         backend::init_with_end(self.file.as_deref(), self.reports);
+        serve_if_asked();
         AutoProfilerInit {
             begun: Instant::now(),
         }
@@ -180,6 +182,19 @@ pub fn profiler_save_at_exit(path: impl AsRef<Path>) -> Result<(), StartError> {
 /// Cost: some file reads, about 0.1 ms; starting adds about as much. Idea: Gecko's `profiler_init`.
 pub fn profiler_init() {
     backend::init();
+    serve_if_asked();
+}
+
+/// Begins to serve profiles over HTTP, if a variable asks for it.
+fn serve_if_asked() {
+    #[cfg(all(has_profiler, feature = "http"))]
+    crate::api::endpoints::serve_if_asked();
+}
+
+/// Ends the server first: its clients' sessions end with the profiler.
+fn stop_serving() {
+    #[cfg(all(has_profiler, feature = "http"))]
+    backend::stop_serving();
 }
 
 /// Stops the profiler and releases its resources, beginning with the signals of
@@ -199,6 +214,7 @@ pub fn profiler_init() {
 /// only if the main thread calls this. [`profiler_init`] may be called again afterwards. Idea:
 /// Gecko's `profiler_shutdown`.
 pub fn profiler_shutdown() {
+    stop_serving();
     backend::shutdown();
 }
 

@@ -11,7 +11,7 @@
 //! documentation.
 //!
 //! # Imports
-//! `allocations`, `backtrace`, `counters`, `disabled`, `event_loop`, `export`, `labels`, `markers`,
+//! `allocations`, `backtrace`, `counters`, `disabled`, `event_loop`, `export`, `http`, `labels`, `markers`,
 //! `platform`, `record`, `sampler`, `session`, `stream`, `types`, `unwind`, `util`
 //!
 //! # Invariants

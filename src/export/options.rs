@@ -51,6 +51,8 @@ pub(crate) struct ExportOptions {
     /// Whether the output is compressed by the caller, so that a format that is always compressed
     /// is written without its own compression.
     pub(crate) is_compressed_later: bool,
+    /// Whether pprof gets the samples of threads only, and not those of allocations.
+    pub(crate) is_without_allocations: bool,
     /// Name of the value that readers of pprof show first. `None` for the last one.
     pub(crate) first_value: Option<&'static str>,
     /// The look of a text; other formats have none.

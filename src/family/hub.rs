@@ -10,13 +10,12 @@ use std::time::{Duration, Instant};
 use crate::family::event_log::log_event;
 use crate::family::hub_state::HubState;
 use crate::family::jobs::GatherEvent;
-use crate::family::mailbox::Mailbox;
 use crate::family::member::{CLOSED, Ending, Member, Stage};
 use crate::family::orders::GatherOrder;
 use crate::family::reports::Report;
 use crate::family::rescues::SENT;
 use crate::family::sampling_waits::SamplingWait;
-use crate::platform::{Interest, ListeningSocket, Sender, wait_for_sockets};
+use crate::platform::{Interest, ListeningSocket, Mailbox, Sender, wait_for_sockets};
 use crate::session::SessionEvent;
 use crate::types::TimeStamp;
 

@@ -11,7 +11,7 @@
 //! family holds a lock while it waits.
 //!
 //! - Parent: the hub (`hub.rs`) waits for all sockets, and for no child. A second thread in its
-//!   descriptor table wakes it (`mailbox.rs`). Threads of their own read last profiles (`readers.rs`), and
+//!   descriptor table wakes it (`platform/socket/mailbox.rs`). Threads of their own read last profiles (`readers.rs`), and
 //!   rescue those that were not sent (`rescues.rs`).
 //! - Child: a reader, a sender and an executor, and a thread for each profile (`link.rs`).
 //!
@@ -49,7 +49,6 @@ mod jobs;
 mod ledger;
 mod life_cycle;
 mod link;
-mod mailbox;
 mod member;
 mod messages;
 mod orders;

@@ -7,13 +7,12 @@ use std::time::{Duration, Instant};
 
 use crate::family::hub::{Hub, HubCommand, HubCounts};
 use crate::family::invitation::{Invitation, token_of};
-use crate::family::mailbox::Mailbox;
 use crate::family::messages::VERSION;
 use crate::family::sampling_waits::SamplingWait;
 use crate::platform::{
-    ListeningSocket, PrivateFolder, ProfilerThread, Receiver, Sender, channel, current_process_id,
-    random_bytes, set_variable_if_only_thread, spawn_profiler_thread, use_own_descriptors,
-    with_signals_blocked,
+    ListeningSocket, Mailbox, PrivateFolder, ProfilerThread, Receiver, Sender, channel,
+    current_process_id, random_bytes, set_variable_if_only_thread, spawn_profiler_thread,
+    use_own_descriptors, with_signals_blocked,
 };
 use crate::session::{FAMILY_VARIABLE, environment};
 use crate::types::ProcessId;

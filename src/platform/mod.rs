@@ -118,8 +118,8 @@ pub(crate) use signal::{
     resolve_sampling_signal, send_request, signal_is_queued, take_signals,
 };
 pub(crate) use socket::{
-    Interest, ListeningSocket, PrivateFolder, Socket, close_sockets_in_child, is_private_folder,
-    is_socket_open, random_bytes, socket_pair, wait_for_sockets,
+    Interest, ListeningSocket, Mailbox, PrivateFolder, Socket, close_sockets_in_child,
+    is_private_folder, is_socket_open, random_bytes, socket_pair, wait_for_sockets,
 };
 pub(crate) use spool_file::SpoolFile;
 pub(crate) use standard_streams::{

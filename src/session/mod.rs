@@ -79,6 +79,8 @@ pub(crate) use callbacks::{
 pub(crate) use crash_file::open_crash_file;
 pub(crate) use early_start::start_early;
 pub(crate) use ends::{save_at_exit, watch_ends_for_parent, watch_exit};
+#[cfg(feature = "http")]
+pub(crate) use env::http_variables;
 pub(crate) use env::{env_vars_for_child_process, environment, environment_docs};
 pub(crate) use event_loops::{
     EventToken, EventWatchToken, begin_event, end_event, unwatch_event_loop, watch_event_loop,
@@ -93,6 +95,8 @@ pub(crate) use life_cycle::{
     end_guarded_session, ensure_started, ensure_started_for_parent, init, init_with_end, shutdown,
     shutdown_after, start, start_guarded,
 };
+#[cfg(feature = "http")]
+pub(crate) use notices::notify;
 pub(crate) use own_registration::register_if_recorded;
 pub(crate) use pause::{pause, pause_sampling, resume, resume_sampling};
 pub(crate) use process::{

@@ -10,6 +10,7 @@
 
 mod alloc;
 mod alloc_truth;
+mod ask;
 mod batch;
 mod built;
 mod busy;
@@ -171,6 +172,11 @@ const MEASUREMENTS: &[Measurement] = &[
         name: "processes",
         description: "cost of a child process in its parent's session, and time to gather 16 children of 10 MB each",
         run: processes::measure,
+    },
+    Measurement {
+        name: "ask",
+        description: "what 16 clients that ask a server for profiles at once wait, take and disturb",
+        run: ask::measure,
     },
     Measurement {
         name: "spawn",

@@ -54,6 +54,11 @@ pub(crate) fn watch(child: &mut Child, timeout: Duration) -> Result<Watched> {
     })
 }
 
+/// Returns the anonymous memory of a process: all that it holds, except for mapped files.
+pub(crate) fn anonymous_bytes(process: &str) -> u64 {
+    status_bytes(process, "RssAnon:")
+}
+
 fn status_bytes(process: &str, name: &str) -> u64 {
     let status = read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status

@@ -67,7 +67,8 @@ pub async fn answer_async(target: &str) -> EndpointAnswer {
 /// Returns the page for a path that ends in a slash and names no endpoint.
 fn index_for(target: &str) -> Option<EndpointAnswer> {
     let path = target.split('?').next().unwrap_or("");
-    (path.is_empty() || path.ends_with('/') && Question::from_target(path).is_err()).then(index)
+    let is_index = path.is_empty() || path.ends_with('/') && Question::from_target(path).is_err();
+    is_index.then(|| index(None))
 }
 
 macro_rules! shorthands {
@@ -148,7 +149,10 @@ impl Question {
     fn record(&self, shared: &Shared) -> Option<Result<EndpointAnswer, EndpointError>> {
         if self.endpoint == Endpoint::Heap {
             let frozen = backend::heap_snapshot().ok_or(EndpointError::NoHeap);
-            return Some(frozen.and_then(|frozen| self.write(&frozen, None)));
+            return match frozen {
+                Ok(frozen) => self.write(&frozen, None, shared),
+                Err(error) => Some(Err(error)),
+            };
         }
         let params = StartParams::default()
             .interval(Duration::from_secs(1) / self.hz.max(1))
@@ -170,16 +174,19 @@ impl Question {
             }
         }
         let since = Some(client.since());
-        let frozen = client.freeze().ok_or(EndpointError::Ended);
-        let answer = frozen.and_then(|frozen| self.write(&frozen, since));
-        Some(answer)
+        match client.freeze() {
+            Some(frozen) => self.write(&frozen, since, shared),
+            None => Some(Err(EndpointError::Ended)),
+        }
     }
 
+    /// Writes the answer. Returns `None` if the client has left before its turn.
     fn write(
         &self,
         frozen: &backend::FrozenProfile,
         since: Option<ProfilerTime>,
-    ) -> Result<EndpointAnswer, EndpointError> {
+        shared: &Shared,
+    ) -> Option<Result<EndpointAnswer, EndpointError>> {
         let format = self.endpoint.format();
         let mut options = SnapshotOptions::usual_for(Some(format));
         options.since = since;
@@ -187,16 +194,16 @@ impl Question {
             options.weight = SampleWeight::Cpu;
         }
         let mut options = options.to_write_options(format);
+        // Go's clients expect one kind of profile from one address.
+        options.export.is_without_allocations = self.endpoint != Endpoint::Heap;
         if self.endpoint == Endpoint::Wall {
             options.export.first_value = Some("wall");
         }
         let mut answer = self.endpoint.empty_answer();
         // The debug information of a large program takes much memory.
-        let _turn = WriterTurn::take();
-        frozen
-            .write(&options, &mut answer.body)
-            .map_err(EndpointError::Write)?;
-        Ok(answer)
+        let _turn = WriterTurn::take(shared)?;
+        let written = frozen.write(&options, &mut answer.body);
+        Some(written.map(|()| answer).map_err(EndpointError::Write))
     }
 }
 
@@ -205,24 +212,25 @@ struct WriterTurn(Option<MutexGuard<'static, ()>>);
 
 impl WriterTurn {
     /// Waits for the turn. Does without it after some time: in the child of a fork, the thread that had
-    /// it may not exist.
-    fn take() -> Self {
+    /// it may not exist. Returns `None` if the client leaves meanwhile.
+    fn take(shared: &Shared) -> Option<Self> {
         static WRITER: Mutex<()> = Mutex::new(());
         const MAX_WAIT: Duration = Duration::from_secs(60);
         const STEP: Duration = Duration::from_millis(2);
         let end = Instant::now() + MAX_WAIT;
-        loop {
+        while !shared.state().has_left {
             match WRITER.try_lock() {
-                Ok(turn) => return Self(Some(turn)),
+                Ok(turn) => return Some(Self(Some(turn))),
                 Err(std::sync::TryLockError::Poisoned(poisoned)) => {
-                    return Self(Some(poisoned.into_inner()));
+                    return Some(Self(Some(poisoned.into_inner())));
                 }
                 Err(std::sync::TryLockError::WouldBlock) if Instant::now() >= end => {
-                    return Self(None);
+                    return Some(Self(None));
                 }
                 Err(std::sync::TryLockError::WouldBlock) => std::thread::sleep(STEP),
             }
         }
+        None
     }
 }
 

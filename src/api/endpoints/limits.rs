@@ -1,7 +1,6 @@
 //! What a client may ask for.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::api::endpoints::answer::EndpointError;
@@ -56,26 +55,37 @@ impl EndpointLimits {
     }
 
     pub(super) fn current() -> Self {
-        *LIMITS
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+        Self {
+            max_duration: Duration::from_nanos(MAX_DURATION_NS.load(Ordering::Relaxed)),
+            max_hz: MAX_HZ.load(Ordering::Relaxed),
+            max_clients: MAX_CLIENTS.load(Ordering::Relaxed),
+        }
     }
 }
 
-static LIMITS: Mutex<EndpointLimits> = Mutex::new(EndpointLimits::DEFAULT);
+// Atomics, because another thread of the parent may hold a lock during a fork.
+static MAX_DURATION_NS: AtomicU64 =
+    AtomicU64::new(EndpointLimits::DEFAULT.max_duration.as_nanos() as u64);
+static MAX_HZ: AtomicU32 = AtomicU32::new(EndpointLimits::DEFAULT.max_hz);
+static MAX_CLIENTS: AtomicUsize = AtomicUsize::new(EndpointLimits::DEFAULT.max_clients);
 
 /// Sets the limits for all clients from now on. May be called from any thread.
 pub fn set_endpoint_limits(limits: EndpointLimits) {
-    *LIMITS
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner()) = limits;
+    let max_ns = u64::try_from(limits.max_duration.as_nanos()).unwrap_or(u64::MAX);
+    MAX_DURATION_NS.store(max_ns, Ordering::Relaxed);
+    MAX_HZ.store(limits.max_hz, Ordering::Relaxed);
+    MAX_CLIENTS.store(limits.max_clients, Ordering::Relaxed);
 }
 
-static CLIENTS: AtomicUsize = AtomicUsize::new(0);
+/// The process, and the number of its clients in the lower half. The child of a fork has none of its
+/// parent's clients.
+static CLIENTS: AtomicU64 = AtomicU64::new(0);
 
 /// A client's place among those that are answered at the same time.
 #[derive(Debug)]
-pub(super) struct Place(());
+pub(super) struct Place {
+    process: u32,
+}
 
 impl Place {
     /// Takes a place.
@@ -84,11 +94,14 @@ impl Place {
     /// [`EndpointError::Busy`] if all are taken.
     pub(super) fn take() -> Result<Self, EndpointError> {
         let max_clients = EndpointLimits::current().max_clients;
+        let process = std::process::id();
+        let none = u64::from(process) << 32;
         let taken = CLIENTS.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |clients| {
-            (clients < max_clients).then_some(clients + 1)
+            let clients = u32::try_from(clients.saturating_sub(none)).unwrap_or(0);
+            ((clients as usize) < max_clients).then_some(none | u64::from(clients + 1))
         });
         match taken {
-            Ok(_) => Ok(Self(())),
+            Ok(_) => Ok(Self { process }),
             Err(_) => Err(EndpointError::Busy { max_clients }),
         }
     }
@@ -96,6 +109,9 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        CLIENTS.fetch_sub(1, Ordering::AcqRel);
+        let none = u64::from(self.process) << 32;
+        let _ = CLIENTS.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |clients| {
+            (clients > none && clients - none <= u64::from(u32::MAX)).then(|| clients - 1)
+        });
     }
 }

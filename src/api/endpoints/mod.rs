@@ -4,6 +4,8 @@ mod answer;
 mod ask;
 mod limits;
 mod question;
+#[cfg(all(has_profiler, feature = "http"))]
+mod server;
 
 pub use answer::{EndpointAnswer, EndpointError};
 pub use ask::{
@@ -12,3 +14,5 @@ pub use ask::{
 };
 pub use limits::{EndpointLimits, set_endpoint_limits};
 pub use question::{Endpoint, Question};
+#[cfg(all(has_profiler, feature = "http"))]
+pub(super) use server::serve_if_asked;

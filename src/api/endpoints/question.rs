@@ -80,15 +80,21 @@ fn names() -> String {
     names.join(", ")
 }
 
-/// Returns the page that lists the endpoints.
-pub(super) fn index() -> EndpointAnswer {
+/// Returns the page that lists the endpoints. Its links repeat the token by which the page was asked for.
+pub(super) fn index(token: Option<&str>) -> EndpointAnswer {
     let mut page = String::from(
         "<!doctype html><meta charset=\"utf-8\"><title>gekkota</title><h1>gekkota</h1><ul>",
     );
     for (endpoint, name, ..) in ENDPOINTS {
-        let query = match endpoint {
-            Endpoint::Heap | Endpoint::Threads => "",
-            _ => "?seconds=10",
+        let seconds = match endpoint {
+            Endpoint::Heap | Endpoint::Threads => None,
+            _ => Some("seconds=10".to_owned()),
+        };
+        let token = token.map(|token| format!("token={token}"));
+        let parameters: Vec<_> = seconds.into_iter().chain(token).collect();
+        let query = match parameters.is_empty() {
+            true => String::new(),
+            false => format!("?{}", parameters.join("&amp;")),
         };
         page += &format!(
             "<li><a href=\"{name}{query}\">{name}</a>: {}",
@@ -285,9 +291,17 @@ mod tests {
         for (endpoint, name, ..) in ENDPOINTS {
             assert_eq!(Endpoint::from_name(name), Some(*endpoint));
             assert_eq!(endpoint.name(), *name);
-            let page = String::from_utf8(index().body).expect("UTF-8");
+            let page = String::from_utf8(index(None).body).expect("UTF-8");
             assert!(page.contains(&format!("href=\"{name}")), "{page}");
         }
+    }
+
+    #[test]
+    fn links_of_the_page_repeat_the_token() {
+        let page = String::from_utf8(index(Some("secret")).body).expect("UTF-8");
+        assert!(page.contains("href=\"heap?token=secret\""), "{page}");
+        let wall = "href=\"wall?seconds=10&amp;token=secret\"";
+        assert!(page.contains(wall), "{page}");
     }
 
     #[test]

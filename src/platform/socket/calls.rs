@@ -85,10 +85,10 @@ pub(super) fn peer_of(socket: BorrowedFd<'_>) -> io::Result<(libc::pid_t, libc::
     Ok((peer.pid, peer.uid))
 }
 
-/// Ends a connection in both directions.
-pub(super) fn shut_down(socket: BorrowedFd<'_>) -> io::Result<()> {
+/// Ends a connection in both directions, or in that of `SHUT_WR`.
+pub(super) fn shut_down(socket: BorrowedFd<'_>, direction: libc::c_int) -> io::Result<()> {
     // SAFETY: *own memory*: the kernel is given none.
-    let answer = unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_RDWR) };
+    let answer = unsafe { libc::shutdown(socket.as_raw_fd(), direction) };
     Ok(Errno::result(answer).map(drop)?)
 }
 

@@ -1,4 +1,5 @@
-//! Unix stream sockets that never block, and are used and closed only while they are the profiler's.
+//! Stream sockets that never block, and are used and closed only while they are the profiler's: Unix
+//! ones between processes of this user, and TCP ones.
 
 use std::fs::File;
 use std::io;
@@ -111,7 +112,15 @@ impl Socket {
     /// Ends the connection in both directions. The descriptor stays open.
     pub(crate) fn shut_down(&self) {
         if let Ok(file) = self.descriptor.file.get() {
-            let _ = calls::shut_down(file.as_fd());
+            let _ = calls::shut_down(file.as_fd(), libc::SHUT_RDWR);
+        }
+    }
+
+    /// Tells the other end that nothing more is sent.
+    #[cfg(feature = "http")]
+    pub(crate) fn end_sending(&self) {
+        if let Ok(file) = self.descriptor.file.get() {
+            let _ = calls::shut_down(file.as_fd(), libc::SHUT_WR);
         }
     }
 }
@@ -130,7 +139,11 @@ pub(crate) fn socket_pair() -> io::Result<(Socket, Socket)> {
 
 /// A socket to which others connect.
 #[derive(Debug)]
-pub(crate) struct ListeningSocket(Descriptor);
+pub(crate) struct ListeningSocket {
+    descriptor: Descriptor,
+    /// Whether only this user may connect.
+    is_private: bool,
+}
 
 impl ListeningSocket {
     /// Begins to listen at this path, where no file is yet. Only this user may connect.
@@ -143,17 +156,45 @@ impl ListeningSocket {
         listener.set_nonblocking(true)?;
         // The mask of the process may forbid the owner, too.
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(ONLY_OWNER))?;
-        Ok(Self(Descriptor::new(listener.into())?))
+        Ok(Self {
+            descriptor: Descriptor::new(listener.into())?,
+            is_private: true,
+        })
     }
 
-    /// Accepts a connection of this user. Closes one of another user.
+    /// Begins to listen at this address of the network. Any user may connect. Returns the address with
+    /// the port that the kernel has chosen.
+    ///
+    /// # Errors
+    /// The error of the operating system.
+    #[cfg(feature = "http")]
+    pub(crate) fn bind_tcp(
+        address: std::net::SocketAddr,
+    ) -> io::Result<(Self, std::net::SocketAddr)> {
+        let listener = std::net::TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let bound = listener.local_addr()?;
+        let listener = Self {
+            descriptor: Descriptor::new(listener.into())?,
+            is_private: false,
+        };
+        Ok((listener, bound))
+    }
+
+    /// Accepts a connection. Closes one of another user, unless any user may connect.
     ///
     /// # Errors
     /// `WouldBlock` if no process has connected, `PermissionDenied` for one of another user; otherwise the error
     /// of the operating system.
     pub(crate) fn accept(&self) -> io::Result<Socket> {
-        let socket = calls::accept(self.0.file.get()?.as_fd())?;
-        Socket::of_own_user(socket)
+        let socket = calls::accept(self.descriptor.file.get()?.as_fd())?;
+        if self.is_private {
+            return Socket::of_own_user(socket);
+        }
+        Ok(Socket {
+            descriptor: Descriptor::new(socket)?,
+            peer: None,
+        })
     }
 }
 
@@ -186,7 +227,7 @@ pub(crate) fn wait_for_sockets(
     let mut entries = Vec::with_capacity(interests.len());
     for interest in interests {
         let (descriptor, events) = match interest {
-            Interest::Connection(listener) => (&listener.0, libc::POLLIN),
+            Interest::Connection(listener) => (&listener.descriptor, libc::POLLIN),
             Interest::Bytes(socket) => (&socket.descriptor, libc::POLLIN),
             Interest::BytesAndSpace(socket) => (&socket.descriptor, libc::POLLIN | libc::POLLOUT),
             Interest::Space(socket) => (&socket.descriptor, libc::POLLOUT),

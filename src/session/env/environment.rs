@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::platform::has_rights_of_another_user;
 use crate::session::env::environment_table::{
     ACTIVE_TAB_ID, CHILDREN, CRASH_FILE, DURATION, ENTRIES, FEATURES, FEATURES_BITFIELD, FILTERS,
-    GECKO_ONLY, HELP, INTERVAL, NO_BASE, RECORD_OVERHEADS, REPORT, SHUTDOWN, SIGNALS, STARTUP,
-    SYMBOLICATE, UPLOAD_DIR, VARIABLES, Variable, help_text,
+    GECKO_ONLY, HELP, HTTP, HTTP_TOKEN, INTERVAL, NO_BASE, RECORD_OVERHEADS, REPORT, SHUTDOWN,
+    SIGNALS, STARTUP, SYMBOLICATE, UPLOAD_DIR, VARIABLES, Variable, help_text,
 };
 use crate::session::env::environment_values::{Reading, SettingValues, is_on};
 use crate::session::family_events::{CAPACITY_VARIABLE, FAMILY_VARIABLE, family};
@@ -159,6 +159,12 @@ pub(crate) fn wants_children() -> bool {
     is_switched_on(CHILDREN)
 }
 
+/// Returns the address at which to serve profiles, and the token, if the variables have them.
+pub(crate) fn http_variables() -> Option<(String, Option<String>)> {
+    let address = raw_value_of(HTTP).filter(|address| !address.is_empty())?;
+    Some((address, raw_value_of(HTTP_TOKEN)))
+}
+
 /// Reads the variables. Prints the help if requested, and notices about unknown variables and
 /// features.
 pub(crate) fn read() -> StartUp {
@@ -177,6 +183,13 @@ pub(crate) fn read() -> StartUp {
     if variable(SHUTDOWN).is_some_and(|path| path.is_empty()) && !is_configured_by_parent() {
         notices::notify(&format!(
             "cannot save a profile at shutdown: {SHUTDOWN} is empty, expected a path"
+        ));
+    }
+    #[cfg(not(feature = "http"))]
+    if http_variables().is_some() {
+        notices::notify(&format!(
+            "cannot serve profiles: {HTTP} is set, expected a program with the cargo feature `http` of \
+             gekkota"
         ));
     }
     let (start_up, warnings) = read_start_up(&raw_value_of);

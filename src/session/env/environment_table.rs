@@ -121,6 +121,15 @@ variables! {
     SIGNALS "MOZ_PROFILER_SIGNALS" "anything but empty, 0, N or n"
         "SIGUSR1 starts the profiler for all threads, with 512 MiB and 1 ms. SIGUSR2 saves the profile \
         as profile_TYPE_PID.json, with the type of the process, and stops the profiler." None;
+    HTTP "MOZ_PROFILER_HTTP" "an address with a port, or a port of 127.0.0.1"
+        "Serves profiles over HTTP from profiler_init to profiler_shutdown, as Go's net/http/pprof does: \
+        127.0.0.1:6060 serves http://127.0.0.1:6060/debug/pprof/. A line on standard error says where, or \
+        why not. With port 0, the system chooses one. An address that other machines can reach needs \
+        MOZ_PROFILER_HTTP_TOKEN. Needs the cargo feature http. A child process with the same variable needs \
+        another port." None;
+    HTTP_TOKEN "MOZ_PROFILER_HTTP_TOKEN" "16 or more letters, digits or characters of -._~"
+        "The secret that a request must carry, as Authorization: Bearer TOKEN or as the parameter token. The \
+        server does not encrypt, so put it behind a proxy that does if the network is not trusted." None;
     UPLOAD_DIR "MOZ_UPLOAD_DIR" "a folder's path"
         "The folder where SIGUSR2 saves the profile. Default: the folder that was current when \
         profiler_init was called, or at a start before main." None;

@@ -6,6 +6,8 @@ mod environment_table;
 mod environment_values;
 mod terminal;
 
+#[cfg(feature = "http")]
+pub(crate) use environment::http_variables;
 pub(crate) use environment::{
     StartUp, env_vars_for_child_process, env_vars_for_next_image, wants_names,
 };

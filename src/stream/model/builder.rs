@@ -157,7 +157,11 @@ impl ModelBuilder<'_> {
             start_epoch_ms: source.process_start.epoch_ms,
             interval_ns: settings.interval.as_nanos() as u64,
             session_ns: Some((
-                time(source.ns_since_start(source.session.started_at)),
+                time(
+                    source
+                        .ns_since_start(source.session.started_at)
+                        .max(source.cut_ns()),
+                ),
                 time(source.ns_since_start(source.taken_at)),
             )),
             is_symbolicated,

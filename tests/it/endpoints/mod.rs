@@ -1,5 +1,12 @@
 //! Clients that ask the program for profiles.
 
+#[cfg(feature = "http")]
+mod client;
+#[cfg(feature = "http")]
+mod server;
+#[cfg(feature = "http")]
+mod soak;
+
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,6 +20,7 @@ use gekkota::endpoints::{
     Endpoint, EndpointError, EndpointLimits, Question, answer, answer_async, flamegraph_svg, gecko,
     pprof_heap, set_endpoint_limits, summary_text, threads_text,
 };
+use gekkota::profile::{Format, SnapshotOptions};
 use gekkota::{StartParams, profiler_is_active, profiler_start, profiler_stop, register_thread};
 
 const SHORT: Duration = Duration::from_millis(40);
@@ -243,5 +251,35 @@ fn pprof_is_compressed() {
                 assert!(text(answer.body).contains("`protobuf`"));
             }
         }
+    });
+}
+
+/// Readers divide by the range of a profile.
+#[test]
+fn range_of_a_profile_begins_where_its_data_does() {
+    isolated(|| {
+        register_thread("caller");
+        let session = gekkota::ProfilerSession::start(StartParams::default()).expect("start");
+        wait_until("there are samples", || {
+            Read::of_running().samples("caller").len() > 2
+        });
+        let since = gekkota::ProfilerTime::now();
+        wait_until("there are later ones", || {
+            Read::of_running().samples("caller").len() > 5
+        });
+        let profile = session.snapshot().expect("a session");
+        let start_of = |options: &SnapshotOptions| {
+            let mut bytes = Vec::new();
+            profile
+                .write_with(Format::Processed, &mut bytes, options)
+                .expect("a vector");
+            let read: serde_json::Value = serde_json::from_slice(&bytes).expect("JSON");
+            let time = |name: &str| read["meta"][name].as_f64().expect("a time");
+            (time("profilingStartTime"), time("profilingEndTime"))
+        };
+        let (start, end) = start_of(&SnapshotOptions::default());
+        let (later_start, same_end) = start_of(&SnapshotOptions::default().since(since));
+        assert!(start < later_start && later_start < end);
+        assert_eq!(same_end, end);
     });
 }

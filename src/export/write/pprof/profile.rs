@@ -61,7 +61,10 @@ fn write_plain(
     let unit_of = |index: &usize| profile.threads[*index].samples.weight_unit;
     let heap: Vec<_> = threads
         .iter()
-        .map(|index| heap_rows(profile, *index))
+        .map(|index| match options.is_without_allocations {
+            true => Vec::new(),
+            false => heap_rows(profile, *index),
+        })
         .collect();
     let has_heap = heap.iter().any(|rows| !rows.is_empty());
     let mut samples = threads.iter().map(|index| &profile.threads[*index].samples);

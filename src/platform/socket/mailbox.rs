@@ -5,9 +5,9 @@
 
 use std::io;
 
-use crate::platform::{
-    Receiver, Sender, Socket, channel, socket_pair, spawn_profiler_thread, with_signals_blocked,
-};
+use crate::platform::identity::with_signals_blocked;
+use crate::platform::socket::unix_socket::{Socket, socket_pair};
+use crate::platform::thread::{Receiver, Sender, channel, spawn_profiler_thread};
 
 /// The receiving end of a mailbox, in the table of the thread that opened it.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ fn pass_on<T>(values: &Receiver<T>, send: &Sender<T>, wakes: &Socket) {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::platform::{Interest, wait_for_sockets};
+    use crate::platform::socket::unix_socket::{Interest, wait_for_sockets};
 
     #[test]
     fn values_wake_the_thread_and_the_end_does_too() {

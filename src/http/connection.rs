@@ -1,0 +1,204 @@
+//! A connection, from the first byte of a request to the last one of its answer.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use crate::http::access::Access;
+use crate::http::answer::HttpAnswer;
+use crate::http::request::{Asked, Head, MAX_HEAD_BYTES, read_head};
+use crate::platform::{Interest, Socket};
+
+/// Time in which the head of a request must arrive.
+const MAX_UNTIL_HEAD: Duration = Duration::from_secs(10);
+/// Time in which a client must read a small answer, and the rate at which it must read a large one.
+const MAX_UNTIL_SENT: Duration = Duration::from_secs(30);
+const MIN_BYTES_A_SECOND: usize = 64 << 10;
+/// Time in which a client must close its end after its answer.
+const MAX_UNTIL_CLOSED: Duration = Duration::from_secs(1);
+/// Maximum size of what is read and ignored, in bytes: a body, for example.
+const MAX_IGNORED_BYTES: usize = 256 << 10;
+
+#[derive(Debug)]
+enum Stage {
+    /// The head arrives.
+    Reading {
+        head: Vec<u8>,
+        until: Instant,
+    },
+    /// The answer is prepared.
+    Waiting {
+        is_head: bool,
+    },
+    /// Head and body are sent; so many bytes of both have been.
+    Sending {
+        head: Vec<u8>,
+        body: Vec<u8>,
+        sent: usize,
+        until: Instant,
+    },
+    /// All was sent. If a socket with unread bytes were closed now, the kernel would drop the answer.
+    Ending {
+        until: Instant,
+    },
+    Over,
+}
+
+/// A client's connection.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) id: u64,
+    socket: Socket,
+    stage: Stage,
+    ignored_bytes: usize,
+}
+
+impl Connection {
+    pub(super) fn new(id: u64, socket: Socket, now: Instant) -> Self {
+        let stage = Stage::Reading {
+            head: Vec::new(),
+            until: now + MAX_UNTIL_HEAD,
+        };
+        Self {
+            id,
+            socket,
+            stage,
+            ignored_bytes: 0,
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Over)
+    }
+
+    /// Returns what to wait for.
+    pub(super) fn interest(&self) -> Interest<'_> {
+        match self.stage {
+            Stage::Sending { .. } => Interest::Space(&self.socket),
+            _ => Interest::Bytes(&self.socket),
+        }
+    }
+
+    /// Returns when the client must have done its next step.
+    pub(super) fn until(&self) -> Option<Instant> {
+        match self.stage {
+            Stage::Reading { until, .. }
+            | Stage::Sending { until, .. }
+            | Stage::Ending { until } => Some(until),
+            Stage::Waiting { .. } | Stage::Over => None,
+        }
+    }
+
+    /// Ends the connection if the client is too slow.
+    pub(super) fn expire(&mut self, now: Instant) {
+        if self.until().is_some_and(|until| until <= now) {
+            self.stage = Stage::Over;
+        }
+    }
+
+    /// Goes on, because the socket is ready. Returns what the client asks for, once.
+    pub(super) fn go_on(&mut self, access: &Access, now: Instant) -> Option<Asked> {
+        match self.stage {
+            Stage::Reading { .. } => self.read(access, now),
+            Stage::Sending { .. } => {
+                self.send(now);
+                None
+            }
+            Stage::Waiting { .. } | Stage::Ending { .. } => {
+                self.ignore();
+                None
+            }
+            Stage::Over => None,
+        }
+    }
+
+    fn read(&mut self, access: &Access, now: Instant) -> Option<Asked> {
+        let Stage::Reading { head, .. } = &mut self.stage else {
+            return None;
+        };
+        let mut part = [0; 2048];
+        let room = part.len().min(MAX_HEAD_BYTES.saturating_sub(head.len()));
+        match self.socket.receive(&mut part[..room]) {
+            Ok(0) => self.stage = Stage::Over,
+            Ok(count) => head.extend_from_slice(&part[..count]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+            Err(_) => self.stage = Stage::Over,
+        }
+        let Stage::Reading { head, .. } = &self.stage else {
+            return None;
+        };
+        match read_head(head, access) {
+            Head::Partial => None,
+            Head::Refused(refusal) => {
+                self.answer(refusal.into(), now);
+                None
+            }
+            Head::Asked(asked) => {
+                let is_head = asked.is_head;
+                self.stage = Stage::Waiting { is_head };
+                Some(asked)
+            }
+        }
+    }
+
+    /// Reads what is not needed. The end of it means that the client has left.
+    fn ignore(&mut self) {
+        match self.socket.receive(&mut [0; 4096]) {
+            Ok(count) if count > 0 && self.ignored_bytes < MAX_IGNORED_BYTES => {
+                self.ignored_bytes += count;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Ok(_) | Err(_) => self.stage = Stage::Over,
+        }
+    }
+
+    /// Begins to send an answer.
+    pub(super) fn answer(&mut self, answer: HttpAnswer, now: Instant) {
+        let is_head = match self.stage {
+            Stage::Waiting { is_head } => is_head,
+            Stage::Reading { .. } => false,
+            _ => return,
+        };
+        let head = answer.head(is_head).into_bytes();
+        let body = match is_head {
+            true => Vec::new(),
+            false => answer.body,
+        };
+        let needed = Duration::from_secs((body.len() / MIN_BYTES_A_SECOND) as u64);
+        self.stage = Stage::Sending {
+            head,
+            body,
+            sent: 0,
+            until: now + MAX_UNTIL_SENT + needed,
+        };
+        self.send(now);
+    }
+
+    fn send(&mut self, now: Instant) {
+        let Stage::Sending {
+            head, body, sent, ..
+        } = &mut self.stage
+        else {
+            return;
+        };
+        loop {
+            let rest = match head.get(*sent..) {
+                Some(rest) if !rest.is_empty() => rest,
+                _ => &body[*sent - head.len()..],
+            };
+            if rest.is_empty() {
+                self.socket.end_sending();
+                let until = now + MAX_UNTIL_CLOSED;
+                self.stage = Stage::Ending { until };
+                return;
+            }
+            match self.socket.send(rest) {
+                Ok(count) => *sent += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => {
+                    self.stage = Stage::Over;
+                    return;
+                }
+            }
+        }
+    }
+}

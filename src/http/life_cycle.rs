@@ -1,0 +1,146 @@
+//! Begins and ends the server.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::http::access::Access;
+use crate::http::asker::{self, Answering, Work};
+use crate::http::request::Asked;
+use crate::http::server::{Command, Server};
+use crate::platform::{
+    ListeningSocket, Mailbox, ProfilerThread, Receiver, Sender, channel, current_process_id,
+    spawn_profiler_thread, use_own_descriptors, with_signals_blocked,
+};
+use crate::session::notify;
+use crate::types::ProcessId;
+use crate::util::{PsCell, PsLock, is_any_lock_held_on_current_thread};
+
+/// Maximum time that [`serve`] waits until the process listens. The new thread may wait for the loader,
+/// whose lock the caller may hold.
+const MAX_UNTIL_LISTENING: Duration = Duration::from_secs(2);
+
+/// The threads of the server, as others see them.
+#[derive(Debug)]
+struct RunningServer {
+    process: ProcessId,
+    commands: Arc<Sender<Command>>,
+    threads: [ProfilerThread; 2],
+}
+
+/// The server of this process, from `profiler_init` to `profiler_shutdown`.
+static SERVER: PsCell<Option<RunningServer>> = PsCell::new(None);
+
+/// Serves the answers of `answer` at this address, unless the process does already. A notice says where,
+/// or why not. The child of a fork has no server until it calls this.
+pub(crate) fn serve(address: &str, token: Option<&str>, answer: fn(Asked) -> Answering) {
+    if is_any_lock_held_on_current_thread() {
+        return;
+    }
+    let process = current_process_id();
+    let is_running = SERVER
+        .get(&PsLock::acquire())
+        .as_ref()
+        .is_some_and(|server| server.process == process);
+    if is_running {
+        return;
+    }
+    let access = match Access::new(address, token) {
+        Ok(access) => access,
+        Err(problem) => return notify(&format!("cannot serve profiles: {problem}")),
+    };
+    match begin(access, answer) {
+        Ok(server) => {
+            let stale = SERVER.get_mut(&mut PsLock::acquire()).replace(server);
+            // Leaked: it belongs to the parent process, and its threads do not exist here.
+            std::mem::forget(stale);
+        }
+        Err(error) => notify(&format!(
+            "cannot serve profiles at {address}: got \"{error}\", expected a free address"
+        )),
+    }
+}
+
+fn begin(access: Access, answer: fn(Asked) -> Answering) -> io::Result<RunningServer> {
+    let (commands, receive_commands) = channel();
+    let (work, receive_work) = channel();
+    let (is_listening, listens) = channel();
+    let (commands, work) = (Arc::new(commands), Arc::new(work));
+    let run_asker = {
+        let (commands, work) = (Arc::clone(&commands), Arc::clone(&work));
+        move || asker::run(&receive_work, &work, &commands, answer)
+    };
+    let run_server = {
+        let work = Arc::clone(&work);
+        move || {
+            use_own_descriptors();
+            run_server(access, receive_commands, work, &is_listening);
+        }
+    };
+    let spawn_asker = || spawn_profiler_thread(c"ProfilerAsker", run_asker);
+    let asker = with_signals_blocked(spawn_asker)?;
+    let spawn_server = || spawn_profiler_thread(c"ProfilerHttp", run_server);
+    let server = match with_signals_blocked(spawn_server) {
+        Ok(server) => server,
+        Err(error) => {
+            work.send(Work::End(None));
+            asker.join();
+            return Err(error);
+        }
+    };
+    match listens.receive_within(MAX_UNTIL_LISTENING) {
+        Some(Ok(bound)) => notify(&format!("serving profiles at http://{bound}/debug/pprof/")),
+        Some(Err(error)) => {
+            // The server has told the asker to end.
+            server.join();
+            asker.join();
+            return Err(error);
+        }
+        None => {}
+    }
+    Ok(RunningServer {
+        process: current_process_id(),
+        commands,
+        threads: [server, asker],
+    })
+}
+
+fn run_server(
+    access: Access,
+    commands: Receiver<Command>,
+    work: Arc<Sender<Work>>,
+    is_listening: &Sender<io::Result<SocketAddr>>,
+) {
+    let bound = ListeningSocket::bind_tcp(access.address);
+    let opened =
+        bound.and_then(|(listener, bound)| Ok((listener, bound, Mailbox::open(commands)?)));
+    match opened {
+        Ok((listener, bound, mailbox)) => {
+            is_listening.send(Ok(bound));
+            Server::new(listener, mailbox, access, work).run();
+        }
+        Err(error) => {
+            work.send(Work::End(None));
+            is_listening.send(Err(error));
+        }
+    }
+}
+
+/// Closes all connections, and stops listening.
+pub(crate) fn stop_serving() {
+    if is_any_lock_held_on_current_thread() {
+        return;
+    }
+    let process = current_process_id();
+    let is_own = |server: &mut RunningServer| server.process == process;
+    let server = SERVER.get_mut(&mut PsLock::acquire()).take_if(is_own);
+    if let Some(RunningServer {
+        commands, threads, ..
+    }) = server
+    {
+        commands.send(Command::End);
+        // They wait for no other thread.
+        threads.into_iter().for_each(ProfilerThread::join);
+    }
+}

@@ -1,0 +1,330 @@
+//! Reads the head of a request, and decides whether it may be answered.
+
+use crate::http::access::{Access, is_local_host};
+
+/// Maximum size of a request's head, in bytes.
+pub(super) const MAX_HEAD_BYTES: usize = 8 << 10;
+/// Maximum number of headers.
+const MAX_HEADERS: usize = 64;
+
+/// What a client asks for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Asked {
+    /// Path and query, without the token.
+    pub(crate) target: String,
+    /// Whether the client wants the headers only.
+    pub(crate) is_head: bool,
+    /// The token, if it was in the query: a page with links repeats it there.
+    pub(crate) token_in_query: Option<String>,
+}
+
+/// An error for the client.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Refusal {
+    pub(super) status: u16,
+    pub(super) words: String,
+}
+
+/// What has arrived of a request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Head {
+    /// The end is missing.
+    Partial,
+    Refused(Refusal),
+    Asked(Asked),
+}
+
+fn refuse<T>(status: u16, words: impl Into<String>) -> Result<T, Refusal> {
+    let words = words.into();
+    Err(Refusal { status, words })
+}
+
+/// Reads the head of a request.
+pub(super) fn read_head(bytes: &[u8], access: &Access) -> Head {
+    match read(bytes, access) {
+        Ok(Some(asked)) => Head::Asked(asked),
+        Ok(None) => Head::Partial,
+        Err(refusal) => Head::Refused(refusal),
+    }
+}
+
+fn read(bytes: &[u8], access: &Access) -> Result<Option<Asked>, Refusal> {
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+    let mut request = httparse::Request::new(&mut headers);
+    match request.parse(bytes) {
+        Ok(httparse::Status::Complete(_)) => {}
+        Ok(httparse::Status::Partial) if bytes.len() < MAX_HEAD_BYTES => return Ok(None),
+        Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
+            return refuse(
+                431,
+                format!(
+                    "cannot answer: got a longer head, expected {MAX_HEAD_BYTES} bytes and \
+                     {MAX_HEADERS} headers at most"
+                ),
+            );
+        }
+        Err(error) => {
+            return refuse(
+                400,
+                format!("cannot answer: got {error}, expected a request of HTTP/1.1"),
+            );
+        }
+    }
+    let method = request.method.unwrap_or("");
+    if !matches!(method, "GET" | "HEAD") {
+        return refuse(
+            405,
+            format!("cannot answer: got {method}, expected GET or HEAD"),
+        );
+    }
+    let headers = Headers(request.headers);
+    check_origin(&headers, access, request.version == Some(1))?;
+    let (target, token_in_query) = without_token(request.path.unwrap_or(""));
+    if access.needs_token() {
+        let given = headers.one("authorization")?.and_then(bearer);
+        let given = given.or(token_in_query.as_deref()).unwrap_or("");
+        if !access.is_token(given) {
+            return refuse(
+                401,
+                "cannot answer: got no valid token, expected `Authorization: Bearer TOKEN` or the \
+                 parameter `token`",
+            );
+        }
+    }
+    let length = headers.one("content-length")?.unwrap_or("0");
+    if length.trim() != "0" || headers.one("transfer-encoding")?.is_some() {
+        return refuse(413, "cannot answer: got a body, expected none");
+    }
+    if !target.starts_with('/') {
+        return refuse(
+            400,
+            format!("cannot answer: got the target {target:?}, expected a path"),
+        );
+    }
+    Ok(Some(Asked {
+        target,
+        is_head: method == "HEAD",
+        token_in_query,
+    }))
+}
+
+/// Refuses what a browser sends for a page of another site. Such a page cannot read an answer, but its
+/// request would cost the program a session; and by a name of its own that leads to this machine, it
+/// could read it.
+fn check_origin(headers: &Headers<'_>, access: &Access, is_new: bool) -> Result<(), Refusal> {
+    let host = headers.one("host")?;
+    if is_new && host.is_none() {
+        return refuse(400, "cannot answer: got no `Host`, expected one");
+    }
+    if !access.needs_token() && host.is_some_and(|host| !is_local_host(host)) {
+        return refuse(
+            403,
+            "cannot answer: got another `Host`, expected localhost or an address of numbers, unless \
+             MOZ_PROFILER_HTTP_TOKEN is set",
+        );
+    }
+    let site = headers.one("sec-fetch-site")?.unwrap_or("none");
+    let own = host.map(|host| format!("http://{host}"));
+    let is_own = |origin: &str| Some(origin) == own.as_deref();
+    let is_foreign = headers.one("origin")?.is_some_and(|origin| !is_own(origin));
+    if !matches!(site, "none" | "same-origin") || is_foreign {
+        return refuse(
+            403,
+            "cannot answer: got a request of another site's page, expected one that the user has \
+             typed, or that a page of this server makes",
+        );
+    }
+    Ok(())
+}
+
+/// The headers of a request.
+struct Headers<'a>(&'a [httparse::Header<'a>]);
+
+impl<'a> Headers<'a> {
+    /// Returns the value of a header that may occur once.
+    fn one(&self, name: &str) -> Result<Option<&'a str>, Refusal> {
+        let mut named = self
+            .0
+            .iter()
+            .filter(|header| header.name.eq_ignore_ascii_case(name));
+        let first = named.next();
+        let value = first.map(|header| std::str::from_utf8(header.value));
+        match (value.transpose(), named.next()) {
+            (Ok(value), None) => Ok(value.map(str::trim)),
+            _ => refuse(
+                400,
+                format!("cannot answer: got a bad `{name}`, expected one value"),
+            ),
+        }
+    }
+}
+
+fn bearer(value: &str) -> Option<&str> {
+    let (scheme, token) = value.split_once(' ')?;
+    scheme
+        .eq_ignore_ascii_case("bearer")
+        .then_some(token.trim())
+}
+
+/// Splits the parameter `token` from a target.
+fn without_token(target: &str) -> (String, Option<String>) {
+    let Some((path, query)) = target.split_once('?') else {
+        return (target.to_owned(), None);
+    };
+    let (mut rest, mut token) = (Vec::new(), None);
+    for pair in query.split('&') {
+        match pair.strip_prefix("token=") {
+            Some(value) => token = Some(value.to_owned()),
+            None => rest.push(pair),
+        }
+    }
+    let rest = rest.join("&");
+    let target = match rest.is_empty() {
+        true => path.to_owned(),
+        false => format!("{path}?{rest}"),
+    };
+    (target, token)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOKEN: &str = "0123456789abcdef";
+
+    fn local() -> Access {
+        Access::new("127.0.0.1:6060", None).expect("valid")
+    }
+
+    fn with_token() -> Access {
+        Access::new("0.0.0.0:6060", Some(TOKEN)).expect("valid")
+    }
+
+    fn asked(target: &str) -> Asked {
+        Asked {
+            target: target.to_owned(),
+            is_head: false,
+            token_in_query: None,
+        }
+    }
+
+    fn status(head: &str, access: &Access) -> u16 {
+        match read_head(head.as_bytes(), access) {
+            Head::Partial => 0,
+            Head::Refused(refusal) => {
+                assert!(refusal.words.contains(", expected "), "{}", refusal.words);
+                refusal.status
+            }
+            Head::Asked(_) => 200,
+        }
+    }
+
+    #[test]
+    fn request_is_read_once_it_is_whole() {
+        let text = "GET /debug/pprof/?seconds=1 HTTP/1.1\r\nHost: localhost:6060\r\n\r\n";
+        for end in 0..text.len() {
+            assert_eq!(
+                read_head(&text.as_bytes()[..end], &local()),
+                Head::Partial,
+                "{end}"
+            );
+        }
+        let expected = Head::Asked(asked("/debug/pprof/?seconds=1"));
+        assert_eq!(read_head(text.as_bytes(), &local()), expected);
+        let head = text.replace("GET", "HEAD");
+        assert!(matches!(
+            read_head(head.as_bytes(), &local()),
+            Head::Asked(Asked { is_head: true, .. })
+        ));
+    }
+
+    #[test]
+    fn other_requests_are_refused_with_words() {
+        let host = "Host: 127.0.0.1\r\n";
+        for (head, expected) in [
+            ("GET / HTTP/1.0\r\n\r\n".to_owned(), 200),
+            ("GET / HTTP/1.1\r\n\r\n".to_owned(), 400),
+            (format!("GET / HTTP/1.1\r\n{host}{host}\r\n"), 400),
+            (format!("GET x HTTP/1.1\r\n{host}\r\n"), 400),
+            ("\u{16}\u{3}\u{1}\0\u{1}".to_owned(), 400),
+            (format!("POST / HTTP/1.1\r\n{host}\r\n"), 405),
+            (
+                format!("GET / HTTP/1.1\r\n{host}Content-Length: 9999999999\r\n\r\n"),
+                413,
+            ),
+            (
+                format!("GET / HTTP/1.1\r\n{host}Content-Length: 0\r\n\r\n"),
+                200,
+            ),
+            (
+                format!("GET / HTTP/1.1\r\n{host}Transfer-Encoding: chunked\r\n\r\n"),
+                413,
+            ),
+            (
+                format!(
+                    "GET / HTTP/1.1\r\n{host}{}\r\n",
+                    "a: b\r\n".repeat(MAX_HEADERS)
+                ),
+                431,
+            ),
+            (format!("GET /{}", "x".repeat(MAX_HEAD_BYTES)), 431),
+        ] {
+            assert_eq!(status(&head, &local()), expected, "{head:?}");
+        }
+    }
+
+    #[test]
+    fn pages_of_other_sites_are_refused() {
+        for (headers, expected) in [
+            ("Host: evil.example:6060", 403),
+            ("Host: localhost:6060\r\nSec-Fetch-Site: none", 200),
+            ("Host: localhost:6060\r\nSec-Fetch-Site: same-origin", 200),
+            ("Host: localhost:6060\r\nSec-Fetch-Site: same-site", 403),
+            ("Host: localhost:6060\r\nSec-Fetch-Site: cross-site", 403),
+            ("Host: localhost:6060\r\nOrigin: http://localhost:6060", 200),
+            ("Host: localhost:6060\r\nOrigin: https://evil.example", 403),
+            ("Host: localhost:6060\r\nOrigin: null", 403),
+        ] {
+            let head = format!("GET / HTTP/1.1\r\n{headers}\r\n\r\n");
+            assert_eq!(status(&head, &local()), expected, "{headers}");
+        }
+    }
+
+    #[test]
+    fn token_is_taken_from_the_header_or_the_query() {
+        let access = with_token();
+        let get = |target: &str, headers: &str| {
+            format!("GET {target} HTTP/1.1\r\nHost: name.example\r\n{headers}\r\n")
+        };
+        assert_eq!(status(&get("/", ""), &access), 401);
+        assert_eq!(status(&get("/?token=wrong", ""), &access), 401);
+        assert_eq!(
+            status(
+                &get("/", "Authorization: Basic 0123456789abcdef\r\n"),
+                &access
+            ),
+            401
+        );
+        let header = format!("authorization: bearer {TOKEN}\r\n");
+        assert_eq!(
+            read_head(get("/a?b=c", &header).as_bytes(), &access),
+            Head::Asked(asked("/a?b=c"))
+        );
+        for (target, rest) in [
+            (format!("/a?token={TOKEN}"), "/a"),
+            (
+                format!("/a?seconds=1&token={TOKEN}&hz=2"),
+                "/a?seconds=1&hz=2",
+            ),
+        ] {
+            let expected = Asked {
+                token_in_query: Some(TOKEN.to_owned()),
+                ..asked(rest)
+            };
+            assert_eq!(
+                read_head(get(&target, "").as_bytes(), &access),
+                Head::Asked(expected)
+            );
+        }
+    }
+}

@@ -119,7 +119,7 @@ pub(crate) use signal::{
 };
 pub(crate) use socket::{
     Interest, ListeningSocket, Mailbox, PrivateFolder, Socket, close_sockets_in_child,
-    is_private_folder, is_socket_open, random_bytes, socket_pair, wait_for_sockets,
+    is_private_folder, is_socket_open, random_bytes, wait_for_sockets,
 };
 pub(crate) use spool_file::SpoolFile;
 pub(crate) use standard_streams::{

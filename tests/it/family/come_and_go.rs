@@ -118,7 +118,13 @@ impl Storm {
         };
         if what >= 2 {
             if !child.is_busy {
-                child.member.order("work 3000");
+                // Some fill their buffers as fast as they can.
+                let order = if what >= 5 {
+                    "markers 20000"
+                } else {
+                    "work 3000"
+                };
+                child.member.order(order);
                 child.is_busy = true;
             }
             return;

@@ -724,7 +724,7 @@ mod tests {
         };
         assert_eq!(
             run_and_report(|| panic!("on purpose")),
-            (1, vec!["sampler panicked"])
+            (1, vec!["sampler panicked".to_owned()])
         );
         assert_eq!(run_and_report(|| ()), (0, vec![]));
     }

@@ -17,7 +17,8 @@ mod report;
 mod work;
 
 use std::error::Error;
-use std::io::Read;
+use std::fs::File;
+use std::io::{BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
@@ -26,7 +27,8 @@ use gekkota::process::{
     profiler_command, profiler_set_process_name, profiler_set_process_type,
     profiler_wait_for_children,
 };
-use gekkota::{AutoProfilerInit, StartParams, profiler_save_profile_to_file, profiler_start};
+use gekkota::profile::SnapshotOptions;
+use gekkota::{AutoProfilerInit, StartParams, profiler_start, profiler_stream_json};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -119,7 +121,7 @@ fn run_parent(file: &Path) -> Result<(), Box<dyn Error>> {
         }
     }
 
-    profiler_save_profile_to_file(file)?;
+    save(file)?;
     for (worker, end) in workers.iter_mut().zip(ENDS) {
         if end == "is stopped" {
             kill(pid_of(worker), Signal::SIGCONT)?;
@@ -134,6 +136,16 @@ fn run_parent(file: &Path) -> Result<(), Box<dyn Error>> {
         file.display()
     );
     Ok(())
+}
+
+/// Saves the profile. On a busy machine, a worker that is well may be silent for the default of one
+/// second.
+fn save(file: &Path) -> Result<(), Box<dyn Error>> {
+    const CHILD_TIMEOUT: Duration = Duration::from_secs(4);
+    let options = SnapshotOptions::default().child_timeout(CHILD_TIMEOUT);
+    let mut out = BufWriter::new(File::create(file)?);
+    profiler_stream_json(&mut out, &options)?;
+    Ok(out.flush()?)
 }
 
 fn spawn(number: usize, folder: &Path) -> Result<Child, Box<dyn Error>> {

@@ -74,8 +74,8 @@ impl HubState {
 
     /// Returns whether a child may have chunks of these sizes.
     pub(super) fn is_plausible(&self, chunks: &ChunkReport) -> bool {
-        /// What the chunks of a process and of its children may take beside the capacity: each writer
-        /// reserves two.
+        /// Memory that the chunks of a process and of its children may take in addition to the capacity:
+        /// each writer reserves two.
         const SPARE_BYTES: u64 = 64 << 30;
         /// Maximum number of released chunks of all processes.
         const MAX_CHUNKS: usize = 1 << 20;

@@ -71,7 +71,7 @@ pub(super) struct Task {
     pub(super) gather: Option<Arc<GatherState>>,
 }
 
-/// What the parent is told about one order.
+/// The answer to one order. Other reports may precede it.
 pub(super) type Answer = Vec<Report<'static>>;
 
 /// The executor's state.

@@ -1,7 +1,7 @@
 //! The chunks of this process and its descendants, as one report for its own parent.
 //!
-//! The hub, which knows all of them, leaves the newest report here, and the thread that talks to the
-//! parent takes it.
+//! The hub knows all of them, and leaves its newest report here. The thread that talks to the parent
+//! takes it.
 
 use crate::family::reports::ChunkReport;
 use crate::util::{PsCell, PsLock};
@@ -50,10 +50,10 @@ pub(super) fn end_folded_chunks() {
     };
 }
 
-/// What the parent is to be told.
+/// The chunks that the next report to the parent is about.
 #[derive(Debug)]
 pub(super) enum ToTell {
-    /// The chunks of this process alone.
+    /// Those of this process, without its descendants.
     Own,
     /// Those of this process and its descendants; `None` if they have not changed.
     Folded(Option<ChunkReport>),

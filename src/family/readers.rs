@@ -70,7 +70,7 @@ impl Readers {
     }
 }
 
-/// Reads a last profile. Returns `None` if it is no profile.
+/// Reads a last profile. Returns `None` for another text.
 pub(super) fn read_profile(text: FileMapping) -> Option<ChildProfile> {
     child_profile(ChildText::File(text)).ok()
 }

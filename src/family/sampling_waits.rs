@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 pub(super) struct SamplingWait {
     /// Whether the hub has asked the children.
     is_asked: AtomicBool,
-    /// Number of children that have not answered, and of those that have sampled.
+    /// Number of children without an answer, and of children whose samplers have run.
     pending: AtomicU32,
     sampled: AtomicU32,
 }

@@ -344,7 +344,7 @@ fn remove_oldest_kept(path: &Path) {
 /// Removes the oldest files that ended processes have left for a path whose name has the process id, beyond
 /// [`MAX_KEPT`]: no later start has the same path, and renames them.
 fn remove_oldest_left(asked: &Path) {
-    /// Stands for the process id. No path has it.
+    /// Takes the place of the process id. No path contains this character.
     const MARK: char = '\0';
     let marked = asked
         .to_str()
@@ -365,7 +365,7 @@ fn remove_oldest_left(asked: &Path) {
         process.is_some_and(|id| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()))
     };
     for path in oldest_beyond_kept(&marked, is_of_pattern) {
-        // A file that is used, or is no crash file, stays.
+        // Files of another kind, and those that a process uses, stay.
         if let Ok(Occupant::Left(_, file)) = occupant(&path)
             && is_at(&file, &path)
         {

@@ -24,7 +24,7 @@ pub(crate) fn prepare_heavy_barrier() {
     }
 }
 
-/// Does the same as [`prepare_heavy_barrier`] if it does not have to wait.
+/// Calls [`prepare_heavy_barrier`], unless the kernel would wait.
 pub(crate) fn prepare_heavy_barrier_without_waiting() {
     if IS_REGISTERED.get().is_none() && is_only_thread() {
         prepare_heavy_barrier();

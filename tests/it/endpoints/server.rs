@@ -267,7 +267,8 @@ fn server_works_in_a_sandbox_and_a_forked_child_keeps_no_connection() {
         let sockets_in_child = in_forked_child(|| {
             let files = std::fs::read_dir("/proc/self/fd").expect("descriptors");
             let links = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
-            let is_socket = |link: &std::path::PathBuf| link.to_string_lossy().starts_with("socket:");
+            let is_socket =
+                |link: &std::path::PathBuf| link.to_string_lossy().starts_with("socket:");
             links.filter(is_socket).count().to_string()
         });
         assert_eq!(sockets_in_child, "0");

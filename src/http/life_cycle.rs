@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use crate::http::access::Access;
-use crate::http::asker::{self, Answering, Work};
+use crate::http::asker::{self, Answering};
+use crate::http::messages::{Command, Work};
 use crate::http::request::Asked;
-use crate::http::server::{Command, Server};
+use crate::http::server::Server;
 use crate::platform::{
     ListeningSocket, Mailbox, ProfilerThread, Receiver, Sender, channel, current_process_id,
     spawn_profiler_thread, use_own_descriptors, with_signals_blocked,

@@ -9,28 +9,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
 use crate::http::answer::HttpAnswer;
+use crate::http::messages::{Command, Work};
 use crate::http::request::Asked;
-use crate::http::server::Command;
 use crate::platform::{Receiver, Sender};
 use crate::session::notify;
 
 /// An answer that is being prepared. If it is dropped, the client has left.
 pub(crate) type Answering = Pin<Box<dyn Future<Output = HttpAnswer> + Send>>;
-
-/// What the asker does next.
-#[derive(Debug)]
-pub(super) enum Work {
-    Ask {
-        id: u64,
-        asked: Asked,
-    },
-    /// The client has left.
-    Leave(u64),
-    /// An answer may be ready.
-    Wake(u64),
-    /// The server has ended; for which reason, if nothing has asked it to.
-    End(Option<&'static str>),
-}
 
 struct WakeUp {
     id: u64,

@@ -3,12 +3,14 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use crate::http::access::Access;
-use crate::http::asker::{self, Answering, Work};
+use crate::http::asker::{self, Answering};
+use crate::http::messages::{Command, Work};
 use crate::http::request::Asked;
-use crate::http::server::{Command, Server};
+use crate::http::server::Server;
 use crate::platform::{
     ListeningSocket, Mailbox, ProfilerThread, Receiver, Sender, channel, current_process_id,
     spawn_profiler_thread, use_own_descriptors, with_signals_blocked,
@@ -32,33 +34,33 @@ struct RunningServer {
 /// The server of this process, from `profiler_init` to `profiler_shutdown`.
 static SERVER: PsCell<Option<RunningServer>> = PsCell::new(None);
 
+/// The process that has begun to serve, or is about to; 0 for none.
+static SERVED_IN: AtomicI32 = AtomicI32::new(0);
+
 /// Serves the answers of `answer` at this address, unless the process does already. A notice says where,
 /// or why not. The child of a fork has no server until it calls this.
 pub(crate) fn serve(address: &str, token: Option<&str>, answer: fn(Asked) -> Answering) {
     if is_any_lock_held_on_current_thread() {
         return;
     }
-    let process = current_process_id();
-    let is_running = SERVER
-        .get(&PsLock::acquire())
-        .as_ref()
-        .is_some_and(|server| server.process == process);
-    if is_running {
+    let process = current_process_id().to_number();
+    if SERVED_IN.swap(process, Ordering::AcqRel) == process {
         return;
     }
-    let access = match Access::new(address, token) {
-        Ok(access) => access,
-        Err(problem) => return notify(&format!("cannot serve profiles: {problem}")),
-    };
-    match begin(access, answer) {
+    let begun = Access::new(address, token).and_then(|access| {
+        let refused = |error| format!("got \"{error}\" for {address}, expected a free address");
+        begin(access, answer).map_err(refused)
+    });
+    match begun {
         Ok(server) => {
             let stale = SERVER.get_mut(&mut PsLock::acquire()).replace(server);
             // Leaked: it belongs to the parent process, and its threads do not exist here.
             std::mem::forget(stale);
         }
-        Err(error) => notify(&format!(
-            "cannot serve profiles at {address}: got \"{error}\", expected a free address"
-        )),
+        Err(problem) => {
+            SERVED_IN.store(0, Ordering::Release);
+            notify(&format!("cannot serve profiles: {problem}"));
+        }
     }
 }
 
@@ -142,5 +144,6 @@ pub(crate) fn stop_serving() {
         commands.send(Command::End);
         // They wait for no other thread.
         threads.into_iter().for_each(ProfilerThread::join);
+        SERVED_IN.store(0, Ordering::Release);
     }
 }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::http::access::Access;
 use crate::http::answer::HttpAnswer;
-use crate::http::asker::Work;
 use crate::http::connection::Connection;
+use crate::http::messages::{Command, Work};
 use crate::platform::{Interest, ListeningSocket, Mailbox, Sender, wait_for_sockets};
 
 /// Maximum number of connections at once. A further one gets an error.
@@ -15,17 +15,6 @@ const MAX_CONNECTIONS: usize = 32;
 /// Time without new connections after the system has refused one, for example because no descriptor
 /// is free.
 const PAUSE_AFTER_REFUSAL: Duration = Duration::from_secs(1);
-
-/// What other threads tell the server.
-#[derive(Debug)]
-pub(super) enum Command {
-    /// An answer is ready.
-    Answered {
-        id: u64,
-        answer: HttpAnswer,
-    },
-    End,
-}
 
 pub(super) struct Server {
     listener: ListeningSocket,

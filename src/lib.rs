@@ -60,6 +60,7 @@
 //! | Read, convert, summarize or compare profiles | [`Profile::read`], [`Profile::write`], [`Profile::summary`], [`Profile::diff`] |
 //! | Name a part of the work on every stack | [`auto_profiler_label!`], [`auto_profiler_label_dynamic!`], [`label`]; in a constant: [`label::Label`] |
 //! | Label a whole function, or a future | [`gecko_profiler_fn_label`](macro@gecko_profiler_fn_label), [`labeled_future`] |
+//! | Tell which request each sample belongs to | [`context`] |
 //! | Put an event on the timeline | [`marker!`]; with a category, a time or a stack: [`add_text_marker`], [`add_untyped_marker`], [`auto_profiler_marker!`], [`auto_profiler_marker_text!`] |
 //! | Give an event typed fields | [`marker_type!`], [`add_marker`], [`lazy_add_marker!`], [`ProfilerMarker`], [`schema`] |
 //! | Set a marker's time, thread or stack | [`MarkerOptions`], [`MarkerTiming`], [`MarkerStack`] |
@@ -303,6 +304,11 @@ pub mod callback {
 pub mod category {
     pub use crate::types::subcategories::*;
     pub use crate::types::{HostCategory, ProfilingCategory};
+}
+
+/// The request that a thread works on, in each of its samples: trace id, span id and labels.
+pub mod context {
+    pub use crate::api::{AutoProfilerContext, ProfilerContext, in_context};
 }
 
 /// Numbers of the application over time, as tracks of the profile.

@@ -15,8 +15,9 @@ pub(crate) use crate::family::{
     ensure_started, init, init_with_end, start, start_early, start_guarded, wait_for_children,
 };
 pub(crate) use crate::labels::{
-    LabelToken, ScriptFunction, pop_labels, push_label, push_label_with_text, push_script_frame,
-    register_script_function, set_script_frame_position,
+    ContextWords, LabelToken, ScriptFunction, current_context, have_same_key, pop_labels,
+    push_label, push_label_with_text, push_script_frame, register_context_label,
+    register_script_function, replace_context, set_script_frame_position,
 };
 pub(crate) use crate::markers::MarkerDestination;
 pub(crate) use crate::platform::{SignalStack, is_main_thread, main_thread_id};

@@ -21,7 +21,7 @@
 //! # Read next
 //! `life_cycle.rs`, `early_start.rs`, `pause.rs`, `status.rs`, `callbacks.rs`, `session.rs`, `threads.rs`, `code.rs`,
 //! `counters.rs`, `allocator.rs`, `memory.rs`, `event_delay.rs`, `file_io.rs`, `profiled_file.rs`,
-//! `labels.rs`, `thread_pools.rs`, `script_frames.rs`, `markers.rs`, `stacks.rs`,
+//! `labels.rs`, `context.rs`, `thread_pools.rs`, `script_frames.rs`, `markers.rs`, `stacks.rs`,
 //! `remote_control.rs`.
 
 mod allocator;
@@ -29,6 +29,8 @@ mod allocator;
 mod callbacks;
 #[forbid(unsafe_code)]
 mod code;
+#[forbid(unsafe_code)]
+mod context;
 #[forbid(unsafe_code)]
 mod counters;
 mod early_start;
@@ -84,6 +86,7 @@ pub use callbacks::{
     profiler_remove_state_change_callback,
 };
 pub use code::{CodeRange, profiler_register_code_range, profiler_register_script_code_range};
+pub use context::{AutoProfilerContext, ProfilerContext, in_context};
 pub use counters::{
     OwnedProfilerCounter, OwnedProfilerCounterTotal, ProfilerCounter, ProfilerCounterTotal,
     profiler_count_bandwidth_bytes,

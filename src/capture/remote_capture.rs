@@ -99,6 +99,7 @@ impl SlotWriter<'_> {
         let [stack] = read_remote::<RemoteStack>(address, 1)?[..] else {
             return None;
         };
+        self.header.context = stack.context.get();
         if stack.depth == 0 || stack.frames == 0 {
             return Some(());
         }

@@ -33,6 +33,7 @@ use once_cell::race::OnceBox;
 
 use crate::labels::growing_array::GrowingArray;
 use crate::labels::profiling_stack_frame::{ProfilingStackFrame, ScriptLocation, TextRange};
+use crate::labels::thread_context::{ContextCell, ContextWords, RemoteContext};
 use crate::types::{FrameFlags, LabelOfOneThread, ProfilingCategoryPair};
 use crate::util::cut_at_character;
 
@@ -56,6 +57,7 @@ pub(crate) struct ProfilingStack {
     text_bytes: AtomicU32,
     /// Depth of the stack up to and including the newest frame with a text; 0 without such a frame.
     text_depth: AtomicU32,
+    context: ContextCell,
 }
 
 /// The depth before a push. A pop returns to it; for a script frame it is also the frame's index.
@@ -100,6 +102,7 @@ impl ProfilingStack {
             depth: AtomicU32::new(0),
             text_bytes: AtomicU32::new(0),
             text_depth: AtomicU32::new(0),
+            context: ContextCell::new(),
         }
     }
 
@@ -198,6 +201,21 @@ impl ProfilingStack {
         }
     }
 
+    /// Sets the thread's context, and returns the one before. On a closed stack, calls the hook, which
+    /// may open it.
+    #[inline(always)]
+    pub(crate) fn replace_context(&self, context: ContextWords) -> ContextWords {
+        if self.frames.capacity() == 0 && CALLS_HOOK.load(Ordering::Relaxed) {
+            call_hook();
+        }
+        self.context.replace(context)
+    }
+
+    /// Returns the thread's context, as a handler that interrupts the thread finds it.
+    pub(crate) fn context_in_handler(&self) -> ContextWords {
+        self.context.read_in_handler()
+    }
+
     /// Raises the depth to include the frame just written.
     #[inline(always)]
     fn publish(&self, depth: u32) -> LabelToken {
@@ -233,10 +251,7 @@ impl ProfilingStack {
     #[inline(never)]
     fn make_room(&self, depth: u32) -> bool {
         if self.frames.capacity() == 0 {
-            // It may open the stack.
-            if let Some(hook) = CLOSED_STACK_HOOK.get() {
-                hook();
-            }
+            call_hook();
         } else {
             self.frames.grow(depth + 1, MAX_FRAMES);
         }
@@ -328,6 +343,15 @@ impl ProfilingStack {
     }
 }
 
+/// Calls the hook of closed stacks, which may open the stack.
+#[cold]
+#[inline(never)]
+fn call_hook() {
+    if let Some(hook) = CLOSED_STACK_HOOK.get() {
+        hook();
+    }
+}
+
 /// Marks the branch that calls it as unlikely, so that the compiler lays out the other path in a
 /// straight line.
 #[cold]
@@ -371,11 +395,14 @@ pub(crate) struct RemoteStack {
     pub(crate) depth: u32,
     text_bytes: u32,
     text_depth: u32,
+    pub(crate) context: RemoteContext,
 }
 const _: () = assert!(
     size_of::<RemoteStack>() == size_of::<ProfilingStack>()
         && std::mem::offset_of!(RemoteStack, depth) == std::mem::offset_of!(ProfilingStack, depth)
         && std::mem::offset_of!(RemoteStack, text) == std::mem::offset_of!(ProfilingStack, text)
+        && std::mem::offset_of!(RemoteStack, context)
+            == std::mem::offset_of!(ProfilingStack, context)
 );
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Made-up stacks, for tests and fuzzers.
 
 use crate::capture::EventLoopState;
+use crate::labels::ContextWords;
 use crate::types::Wait;
 
 /// A frame of a made-up stack.
@@ -26,6 +27,8 @@ pub(crate) enum ScriptedFrame {
         column: u32,
     },
     LabelsLeftOut,
+    /// The context of the sample; only as the last frame.
+    Context(ContextWords),
 }
 
 /// A stack, oldest frame first.

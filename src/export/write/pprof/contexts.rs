@@ -14,6 +14,9 @@ const MAX_VALUES: usize = 128;
 /// Of the intervals that contain a sample, only this many that began last are looked at.
 const MAX_OPEN: usize = 32;
 
+/// The type of the intervals of contexts. Their fields become labels with the fields' own keys.
+pub(super) const SAMPLE_CONTEXT: &str = "SampleContext";
+
 /// A field of a marker type: the type's name, and the field's key.
 pub(super) type Field = (TextId, TextId);
 
@@ -72,6 +75,12 @@ impl<'a> Contexts<'a> {
         }
     }
 
+    /// Returns whether a field belongs to the context that the application has set. It asked for
+    /// these values, so all are kept.
+    fn is_of_context(&self, (type_name, _): Field) -> bool {
+        self.profile.text(type_name) == SAMPLE_CONTEXT
+    }
+
     /// Returns the number of the context that these intervals give.
     fn context(&mut self, thread: &Thread, open: &[MarkerInterval]) -> u32 {
         let mut context = Context::default();
@@ -105,11 +114,14 @@ impl<'a> Contexts<'a> {
         if is_known || is_flow || context.fields.len() == MAX_FIELDS {
             return;
         }
-        let values = self.values.entry(field).or_default();
-        let is_within_limit = values.contains(&value) || values.len() < MAX_VALUES;
-        if is_within_limit {
-            values.insert(value);
-        }
+        let is_within_limit = self.is_of_context(field) || {
+            let values = self.values.entry(field).or_default();
+            let is_within_limit = values.contains(&value) || values.len() < MAX_VALUES;
+            if is_within_limit {
+                values.insert(value);
+            }
+            is_within_limit
+        };
         context
             .fields
             .push((field, is_within_limit.then_some(value)));

@@ -6,7 +6,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use crate::export::options::ExportOptions;
-use crate::export::write::pprof::contexts::{Context, Contexts};
+use crate::export::write::pprof::contexts::{Context, Contexts, SAMPLE_CONTEXT};
 use crate::export::write::pprof::heap::{HEAP_VALUES, HeapValues, heap_rows};
 use crate::export::write::pprof::messages::{self, Label};
 use crate::export::write::pprof::tables::Tables;
@@ -270,7 +270,10 @@ fn context_labels(
     let marker = context.marker.map(|name| profile.text(name));
     let marker = marker.map(|name| text_label(tables, "marker", name));
     let fields = context.fields.iter().map(|((type_name, key), value)| {
-        let key = format!("{}.{}", profile.text(*type_name), profile.text(*key));
+        let key = match profile.text(*type_name) {
+            SAMPLE_CONTEXT => profile.text(*key).to_owned(),
+            type_name => format!("{type_name}.{}", profile.text(*key)),
+        };
         let value = value.map_or("(other)", |value| profile.text(value));
         text_label(tables, &key, value)
     });

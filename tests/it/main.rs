@@ -15,6 +15,8 @@ mod api;
 #[cfg(has_profiler)]
 mod backtraces;
 #[cfg(has_profiler)]
+mod contexts;
+#[cfg(has_profiler)]
 mod crash;
 #[cfg(has_profiler)]
 mod descriptors;

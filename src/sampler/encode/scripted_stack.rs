@@ -27,8 +27,6 @@ pub(crate) enum ScriptedFrame {
         column: u32,
     },
     LabelsLeftOut,
-    /// The context of the sample; only as the last frame.
-    Context(ContextWords),
 }
 
 /// A stack, oldest frame first.
@@ -38,4 +36,5 @@ pub(crate) struct ScriptedStack {
     pub(crate) is_truncated: bool,
     pub(crate) is_of_other_stack: bool,
     pub(crate) event_loop: EventLoopState,
+    pub(crate) context: ContextWords,
 }

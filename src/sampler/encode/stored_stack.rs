@@ -368,9 +368,9 @@ impl StoredStack {
                     self.add_script_frame(FrameFlags::SCRIPT, [function, line, column]);
                 }
                 ScriptedFrame::LabelsLeftOut => self.add_labels_left_out(),
-                ScriptedFrame::Context(context) => self.add_context(context),
             }
         }
+        self.add_context(stack.context);
     }
 }
 

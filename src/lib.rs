@@ -69,6 +69,7 @@
 //! | Show what allocates memory, and what is still alive | [`memory`] |
 //! | Show the energy that the machine uses, and the frequencies of its cores | [`Features::POWER`], [`Features::CPU_FREQ`] |
 //! | Tell a wait for a processor from a sleep, and count context switches | [`Features::CONTEXT_SWITCHES`] |
+//! | Write the last seconds to a file when something goes wrong | [`dump`](mod@dump) |
 //! | Keep the data when the process is killed or crashes | [`StartParams::crash_file`], [`Profile::rescue`] |
 //! | Show what the profiler costs | [`StartParams::record_overheads`], [`profiler_get_buffer_info`], [`Profile::summary`] |
 //! | Choose a category, or define one | [`gecko_profiler_category!`], [`profiler_categories!`], [`category`] |
@@ -318,6 +319,12 @@ pub mod counter {
         profiler_count_bandwidth_bytes,
     };
     pub use crate::types::CounterUnit;
+}
+
+/// The seconds before something went wrong, written to a file while the session goes on.
+pub mod dump {
+    pub use crate::api::{profiler_dump, profiler_set_dumps};
+    pub use crate::types::{DumpError, DumpSettings};
 }
 
 /// Measurement of how long events wait in a thread's event loop: the `eventDelay` of its samples.

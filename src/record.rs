@@ -1,6 +1,7 @@
 //! Registers threads, and records markers, their stacks, and announced sleep.
 
 mod allocations;
+mod dumps;
 mod heap_snapshot;
 
 use std::cell::Cell;
@@ -8,13 +9,15 @@ use std::cell::Cell;
 use crate::backtrace::{BacktraceParts, add_pending_stack, count_lost_stack};
 use crate::buffer::Dropped;
 use crate::markers::{
-    Awake, BorrowedFileIO, FileIO, MarkerEntry, MarkerTiming, NewMarker, NewPayload, NoPayload,
-    ProfilerMarker, TextPayload, TypedPayload,
+    Awake, BorrowedFileIO, FileIO, MarkerEntry, MarkerPhase, MarkerTiming, NewMarker, NewPayload,
+    NoPayload, ProfilerMarker, TextPayload, TypedPayload,
 };
 use crate::platform::{
     current_processor, current_stack_pointer, current_thread_cpu_ns_in_handler, monotonic_now,
 };
-use crate::session::{ensure_fork_handlers, is_current_thread, register_if_recorded};
+use crate::session::{
+    ensure_fork_handlers, is_current_thread, is_long_interval, register_if_recorded,
+};
 use crate::state::{
     CorePs, REGISTRATION_HOOKS, RacyFeatures, core_buffer, find_thread, prepare_own_lane, put_entry,
 };
@@ -28,6 +31,7 @@ use crate::util::is_any_lock_held_on_current_thread;
 use crate::backtrace::CapturedBacktrace;
 pub(crate) use crate::markers::MarkerDestination;
 pub(crate) use allocations::{sample_allocation, sample_free, sample_move, undo_free};
+pub(crate) use dumps::dump;
 pub(crate) use heap_snapshot::heap_snapshot;
 
 pub(crate) fn now() -> ProfilerTime {
@@ -420,6 +424,22 @@ fn put(destination: &MarkerDestination, marker: &NewMarker<'_>, payload: impl Ne
         payload,
     );
     put_entry(destination.session, destination.now, entry);
+    // After the marker is written, so that the dump has it.
+    if let Some(ns) = interval_ns(destination, marker.timing)
+        && is_long_interval(ns)
+    {
+        dumps::dump_for_interval(marker.name, ns);
+    }
+}
+
+/// Returns the length of an interval, in ns; `None` for a marker that is none.
+#[inline(always)]
+fn interval_ns(destination: &MarkerDestination, timing: &MarkerTiming) -> Option<u64> {
+    if timing.phase != MarkerPhase::Interval {
+        return None;
+    }
+    let end = timing.end.map_or(destination.now, ProfilerTime::timestamp);
+    Some(end.since_ns(timing.start?.timestamp()))
 }
 
 /// Copies the stack of the function that this one is inlined into, for a marker. Returns the

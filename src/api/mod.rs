@@ -20,7 +20,7 @@
 //!
 //! # Read next
 //! `life_cycle.rs`, `early_start.rs`, `pause.rs`, `status.rs`, `callbacks.rs`, `session.rs`, `threads.rs`, `code.rs`,
-//! `counters.rs`, `allocator.rs`, `memory.rs`, `event_delay.rs`, `file_io.rs`, `profiled_file.rs`,
+//! `counters.rs`, `allocator.rs`, `memory.rs`, `dump.rs`, `event_delay.rs`, `file_io.rs`, `profiled_file.rs`,
 //! `labels.rs`, `context.rs`, `thread_pools.rs`, `script_frames.rs`, `markers.rs`, `stacks.rs`,
 //! `remote_control.rs`.
 
@@ -33,6 +33,8 @@ mod code;
 mod context;
 #[forbid(unsafe_code)]
 mod counters;
+#[forbid(unsafe_code)]
+mod dump;
 mod early_start;
 #[forbid(unsafe_code)]
 mod endpoints;
@@ -91,6 +93,7 @@ pub use counters::{
     OwnedProfilerCounter, OwnedProfilerCounterTotal, ProfilerCounter, ProfilerCounterTotal,
     profiler_count_bandwidth_bytes,
 };
+pub use dump::{profiler_dump, profiler_set_dumps};
 #[cfg(has_profiler)]
 pub use early_start::start_early;
 pub use endpoints::{

@@ -11,11 +11,11 @@ use std::time::Duration;
 use crate::export::{ExportOptions, Format, ThreadSummary};
 use crate::markers::{BorrowedFileIO, MarkerTiming, ProfilerMarker};
 use crate::types::{
-    BufferInfo, ControlSignals, CounterParams, ExitProfileError, Features, FrameFlags,
-    FunctionName, LabelOfOneThread, NameOptions, Page, ProfilerTime, ProfilingCategoryPair,
-    ProfilingState, ProfilingStates, ReadError, RescueError, SamplingState, SaveError,
-    ScriptDescription, StackFeatures, StackFrame, StartError, StartParams, SuspendError, ThreadId,
-    ThreadProfilingFeatures,
+    BufferInfo, ControlSignals, CounterParams, DumpError, DumpSettings, ExitProfileError, Features,
+    FrameFlags, FunctionName, LabelOfOneThread, NameOptions, Page, ProfilerTime,
+    ProfilingCategoryPair, ProfilingState, ProfilingStates, ReadError, RescueError, SamplingState,
+    SaveError, ScriptDescription, StackFeatures, StackFrame, StartError, StartParams, SuspendError,
+    ThreadId, ThreadProfilingFeatures,
 };
 use crate::util::{ProgressLocation, SharedProgress};
 
@@ -302,6 +302,32 @@ pub(crate) fn register_context_label(_: &str, _: &str) -> u32 {
 }
 
 pub(crate) fn have_same_key(_: u32, _: u32) -> bool {
+    false
+}
+
+/// No dump is ever written.
+#[derive(Debug)]
+pub(crate) enum WrittenDump {}
+
+impl WrittenDump {
+    pub(crate) fn path(&self) -> &Path {
+        match *self {}
+    }
+
+    pub(crate) fn wait(&self, _: Duration) {
+        match *self {}
+    }
+}
+
+pub(crate) fn dump(_: Option<Duration>, _: &str) -> Result<WrittenDump, DumpError> {
+    Err(DumpError::Unsupported)
+}
+
+pub(crate) fn set_dumps(_: Option<DumpSettings>) -> Result<(), DumpError> {
+    Err(DumpError::Unsupported)
+}
+
+pub(crate) fn dumps_at_panic() -> bool {
     false
 }
 

@@ -29,8 +29,8 @@ pub(crate) use functions::{
     add_state_change_callback, add_text_marker_at, add_text_marker_now, add_typed_marker_at,
     add_typed_marker_now, add_untyped_marker_at, add_untyped_marker_now, allocation_modes,
     announce_sleep, begin_event, buffer_info, callback_after_sampling, capture_backtrace,
-    clear_all_pages, control_by_signals, current_context, default_options, end_event,
-    end_guarded_session, ensure_started, env_vars_for_child_process, features_if_active,
+    clear_all_pages, control_by_signals, current_context, default_options, dump, dumps_at_panic,
+    end_event, end_guarded_session, ensure_started, env_vars_for_child_process, features_if_active,
     features_if_active_and_unpaused, freeze, have_same_key, heap_snapshot, init, init_with_end,
     is_active, is_active_and_unpaused, is_announced_asleep, is_current_thread,
     is_locked_on_current_thread, is_main_thread, is_other_thread_being_profiled, is_paused,
@@ -42,11 +42,11 @@ pub(crate) use functions::{
     record_return_addresses, register_code_range, register_context_label, register_page,
     register_script_function, register_thread, remove_state_change_callback, replace_context,
     rescue, resolve_backtrace, resume, resume_sampling, running_session, sample_allocation,
-    sample_free, sample_move, save_at_exit, session_that_records_markers, set_process_name,
-    set_process_type, set_script_frame_position, set_version, shutdown, shutdown_after, spawn_task,
-    stack_pointer, start, start_guarded, start_params, stop, suspend_and_sample, undo_free,
-    unregister_code_range, unregister_page, unregister_thread, unwatch_event_loop,
-    wait_for_children, watch_event_loop,
+    sample_free, sample_move, save_at_exit, session_that_records_markers, set_dumps,
+    set_process_name, set_process_type, set_script_frame_position, set_version, shutdown,
+    shutdown_after, spawn_task, stack_pointer, start, start_guarded, start_params, stop,
+    suspend_and_sample, undo_free, unregister_code_range, unregister_page, unregister_thread,
+    unwatch_event_loop, wait_for_children, watch_event_loop,
 };
 #[cfg(feature = "metrics")]
 pub(crate) use functions::{FloatValues, ScaledFloat, may_list_counters};

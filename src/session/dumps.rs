@@ -4,7 +4,6 @@
 //! Dumps are as rare as the settings say, whatever causes them.
 
 use std::collections::VecDeque;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -43,8 +42,10 @@ static IS_WRITING: AtomicBool = AtomicBool::new(false);
 static REFUSED: AtomicU64 = AtomicU64::new(0);
 
 /// Sets where dumps go and what causes them; `None` for no more causes.
-pub(crate) fn set_dumps(settings: Option<DumpSettings>) {
-    let limit = settings.as_ref().and_then(|settings| settings.long_interval);
+pub(super) fn keep_settings(settings: Option<DumpSettings>) {
+    let limit = settings
+        .as_ref()
+        .and_then(|settings| settings.long_interval);
     let limit_ns = limit.map_or(u64::MAX, |limit| limit.as_nanos() as u64);
     {
         let mut lock = PsLock::acquire();
@@ -71,6 +72,11 @@ pub(crate) fn is_long_interval(ns: u64) -> bool {
     ns > LONG_INTERVAL_NS.load(Ordering::Relaxed)
 }
 
+/// Returns whether a panic causes a dump.
+pub(crate) fn dumps_at_panic() -> bool {
+    !is_any_lock_held_on_current_thread() && dump_settings().on_panic
+}
+
 /// A dump that is allowed now. Dropping it without [`DumpPermit::write`] allows another one at once.
 #[derive(Debug)]
 pub(crate) struct DumpPermit {
@@ -82,11 +88,22 @@ pub(crate) struct DumpPermit {
     is_used: bool,
 }
 
-/// A dump that is being written. Its receiver gets a value when the file is complete, or cannot be
-/// written.
+/// A dump that is being written.
 pub(crate) struct WrittenDump {
-    pub(crate) path: PathBuf,
-    pub(crate) is_done: Receiver<()>,
+    path: PathBuf,
+    is_done: Receiver<()>,
+}
+
+impl WrittenDump {
+    /// Returns the path of the file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Waits until the file is complete or cannot be written, for this time at most.
+    pub(crate) fn wait(&self, longest: Duration) {
+        self.is_done.receive_within(longest);
+    }
 }
 
 /// Decides whether a dump may be written now.
@@ -175,11 +192,9 @@ fn write_dump(session: Generation, since: TimeStamp, path: &Path, reason: &str) 
     let Some(profile) = freeze(Some(session)) else {
         return notices::notify("cannot dump: the session has stopped");
     };
-    match options_for(path, since).and_then(|options| {
-        save_at(path.to_owned(), |out| {
-            profile.write_once(&options, out).map_err(io::Error::from)
-        })
-    }) {
+    match options_for(path, since)
+        .and_then(|options| save_at(path.to_owned(), |out| profile.write_once(&options, out)))
+    {
         Ok(path) => {
             notices::notify(&format!("dumped as {}, because {reason}", path.display()));
             remove_oldest(path);
@@ -202,7 +217,10 @@ fn remove_oldest(path: PathBuf) {
             return;
         };
         dumps.files.push_back(path);
-        let too_many = dumps.files.len().saturating_sub(dumps.settings.max_files.max(1));
+        let too_many = dumps
+            .files
+            .len()
+            .saturating_sub(dumps.settings.max_files.max(1));
         dumps.files.drain(..too_many).collect()
     };
     for path in removed {

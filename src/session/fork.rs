@@ -25,6 +25,7 @@ use crate::sampler::{
 };
 use crate::session::control_state::forget_control_in_child;
 use crate::session::crash_file;
+use crate::session::dumps::forget_dumps_in_child;
 use crate::session::family_events::family;
 use crate::session::running::LIFE_CYCLE;
 use crate::session::snapshot::forget_kept_in_child;
@@ -179,6 +180,7 @@ fn child() {
         if let Some(family) = family() {
             family.forget_in_child(&mut ps);
         }
+        forget_dumps_in_child(&mut ps);
         forget_kept_in_child(&mut ps);
         forget_turns_in_child(&mut ps);
         let active = ACTIVE_PS.get_mut(&mut ps).take();

@@ -151,7 +151,11 @@ mod tests {
             DumpError::TooSoon { wait }.to_string(),
             "cannot dump: got a request too soon after the last dump, expected it 1.5 s later"
         );
-        for error in [DumpError::Inactive, DumpError::Reentrant, DumpError::Unsupported] {
+        for error in [
+            DumpError::Inactive,
+            DumpError::Reentrant,
+            DumpError::Unsupported,
+        ] {
             assert!(error.to_string().starts_with("cannot dump: "), "{error}");
         }
     }

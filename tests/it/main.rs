@@ -21,6 +21,8 @@ mod crash;
 #[cfg(has_profiler)]
 mod descriptors;
 #[cfg(has_profiler)]
+mod dumps;
+#[cfg(has_profiler)]
 mod endpoints;
 #[cfg(has_profiler)]
 mod ends;

@@ -99,7 +99,7 @@ fn each_sample_has_the_context_in_which_it_was_taken() {
         check_pprof(&profile);
         // A profile that was read back has the contexts, too.
         let path = std::env::temp_dir().join(format!("contexts-{}.json", std::process::id()));
-        profile.save_to_file(&path).expect("saved");
+        profile.save(&path).expect("saved");
         let again = Profile::read(&path).expect("read");
         std::fs::remove_file(&path).expect("removed");
         check_turns(&Read::from_profile(&again));

@@ -323,7 +323,7 @@ pub mod counter {
 
 /// The seconds before something went wrong, written to a file while the session goes on.
 pub mod dump {
-    pub use crate::api::{profiler_dump, profiler_set_dumps};
+    pub use crate::api::{ProfilerDump, profiler_dump, profiler_set_dumps};
     pub use crate::types::{DumpError, DumpSettings};
 }
 

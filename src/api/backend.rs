@@ -15,9 +15,9 @@ pub(crate) use crate::family::{
     ensure_started, init, init_with_end, start, start_early, start_guarded, wait_for_children,
 };
 pub(crate) use crate::labels::{
-    ContextWords, LabelToken, ScriptFunction, current_context, have_same_key, pop_labels,
-    push_label, push_label_with_text, push_script_frame, register_context_label,
-    register_script_function, replace_context, set_script_frame_position,
+    ContextWords, LabelToken, ScriptFunction, add_context_label, current_context, pop_labels,
+    push_label, push_label_with_text, push_script_frame, register_script_function, replace_context,
+    set_script_frame_position,
 };
 pub(crate) use crate::markers::MarkerDestination;
 pub(crate) use crate::platform::{SignalStack, is_main_thread, main_thread_id};
@@ -34,7 +34,7 @@ pub(crate) use crate::record::{
 pub(crate) use crate::sampler::SampledStack;
 pub(crate) use crate::session::{
     EventToken, EventWatchToken, ExecHandover, FrozenProfile, ReadProfile, SessionClient,
-    WhileOtherRuns, WriteOptions, add_state_change_callback, begin_event, buffer_info,
+    WhileOtherRuns, WriteOptions, WrittenDump, add_state_change_callback, begin_event, buffer_info,
     callback_after_sampling, capture_backtrace, clear_all_pages, control_by_signals,
     default_options, dumps_at_panic, end_event, end_guarded_session, env_vars_for_child_process,
     features_if_active, features_if_active_and_unpaused, freeze, is_active, is_active_and_unpaused,

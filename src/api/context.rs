@@ -14,7 +14,8 @@ use crate::util::PolledWith;
 /// While a thread is in a context, each of its samples has the context: of running threads and of
 /// those that wait. In the profile of the Firefox Profiler, the thread's track has an interval
 /// “Context” for each time in which its samples had the same context, with the ids and the labels as
-/// fields. A search for a trace's id in the marker table selects the intervals. Then “Drop samples
+/// fields. It begins with the first of these samples and ends 1 µs after the last, so a request without
+/// a sample has none. A search for a trace's id in the marker table selects the intervals. Then “Drop samples
 /// outside of markers matching …” in a marker's menu leaves only the samples of that request. In a
 /// pprof profile, the samples have the labels `trace_id`, `span_id`, and those of the context.
 ///
@@ -33,8 +34,8 @@ use crate::util::PolledWith;
 /// if they have the same ids and labels.
 ///
 /// The thread sets its context whether or not a session runs, so a session that starts later sees
-/// it. A sample has the innermost context alone: inside of another one, take
-/// [`ProfilerContext::current`] and add to it, to keep what that one says.
+/// it. A sample has the innermost context alone. To keep the ids and labels of the context around it,
+/// take [`ProfilerContext::current`] and add to that.
 ///
 /// Idea: Go's profiler labels, and the thread context of OpenTelemetry's enhancement proposal 4947,
 /// which a profiler outside of the process reads.
@@ -45,7 +46,7 @@ use crate::util::PolledWith;
 pub struct ProfilerContext(backend::ContextWords);
 
 impl ProfilerContext {
-    /// Returns a context that says nothing. To enter it is to leave the one around it.
+    /// Returns a context without ids and labels. Entering it hides the context around it.
     pub const fn new() -> Self {
         Self(backend::ContextWords::NONE)
     }
@@ -75,24 +76,18 @@ impl ProfilerContext {
     /// Adds a label, or replaces the one with this key. Beyond four labels, the label is dropped.
     ///
     /// Of the key and the value at most 128 bytes each are copied, cut at a character boundary. Each
-    /// pair is stored once, until the process ends, because samples refer to it by number. After 65,536
-    /// different pairs, further values become “(other)”. So take values that repeat, such as a route or
-    /// a customer, and no ids: those are for [`with_trace_id`](Self::with_trace_id).
+    /// pair is stored once, until the process ends, because samples refer to it by number. After
+    /// 65,536 different pairs, a further value becomes “(other)”; after 256 of these, the label is
+    /// dropped. So take values that repeat, such as a route or a customer. Ids that do not repeat are
+    /// for [`with_trace_id`](Self::with_trace_id).
+    ///
+    /// Adds no label if the caller is code that the profiler runs, such as the application's allocator.
     ///
     /// Cost: a lock and a lookup in a hash table, about 0.1 µs. Keep the context if it is entered
     /// often.
     #[must_use]
     pub fn with_label(mut self, key: &str, value: &str) -> Self {
-        let number = backend::register_context_label(key, value);
-        let labels = &mut self.0.labels;
-        let same_key = |known: &u32| backend::have_same_key(*known, number);
-        let place = match labels.iter().position(same_key) {
-            Some(index) => Some(index),
-            None => labels.iter().position(|known| *known == 0),
-        };
-        if let Some(index) = place.filter(|_| number != 0) {
-            labels[index] = number;
-        }
+        self.0.labels = backend::add_context_label(self.0.labels, key, value);
         self
     }
 
@@ -161,6 +156,8 @@ impl Drop for AutoProfilerContext {
 /// let context = ProfilerContext::new().with_trace_id(7).with_label("route", "/answer");
 /// spawn(in_context(context, answer()));
 /// ```
+///
+/// When the future is dropped, it is in the context of the thread that drops it.
 ///
 /// While the profiler is active, a poll registers its thread under the thread's own name, if the
 /// thread is not registered.

@@ -93,7 +93,7 @@ pub use counters::{
     OwnedProfilerCounter, OwnedProfilerCounterTotal, ProfilerCounter, ProfilerCounterTotal,
     profiler_count_bandwidth_bytes,
 };
-pub use dump::{profiler_dump, profiler_set_dumps};
+pub use dump::{ProfilerDump, profiler_dump, profiler_set_dumps};
 #[cfg(has_profiler)]
 pub use early_start::start_early;
 pub use endpoints::{

@@ -297,12 +297,8 @@ pub(crate) fn replace_context(_: ContextWords) -> ContextWords {
     ContextWords::NONE
 }
 
-pub(crate) fn register_context_label(_: &str, _: &str) -> u32 {
-    0
-}
-
-pub(crate) fn have_same_key(_: u32, _: u32) -> bool {
-    false
+pub(crate) fn add_context_label(_: [u32; 4], _: &str, _: &str) -> [u32; 4] {
+    [0; 4]
 }
 
 /// No dump is ever written.
@@ -319,7 +315,10 @@ impl WrittenDump {
     }
 }
 
-pub(crate) fn dump(_: Option<Duration>, _: &str) -> Result<WrittenDump, DumpError> {
+pub(crate) fn dump(
+    _: Option<Duration>,
+    _: std::fmt::Arguments<'_>,
+) -> Result<WrittenDump, DumpError> {
     Err(DumpError::Unsupported)
 }
 

@@ -5,9 +5,10 @@
 
 use std::collections::HashMap;
 
+use crate::labels::thread_context::MAX_CONTEXT_LABELS;
 use crate::util::{
     Guard, LockRank, NamedMutex, SMALL_TASK_BYTES, allocator_has, cut_at_character,
-    map_growth_bytes, vec_growth_bytes,
+    is_any_lock_held_on_current_thread, map_growth_bytes, vec_growth_bytes,
 };
 
 /// Maximum length of a key or a value, in bytes. A longer text is cut at a character boundary.
@@ -38,32 +39,30 @@ pub(crate) struct ContextLabels {
 static LABELS: NamedMutex<Option<ContextLabels>> =
     NamedMutex::new("context labels", LockRank::ContextLabels, None);
 
-/// Returns the number of a label, and stores the label first if it is new. Returns 0 if there are
-/// too many labels, or if there is no memory for another one.
+/// Adds a label to those of a context, in place of the one with the same key. Drops the label if the
+/// context has no space for it, if there are too many different labels, or if there is no memory for
+/// another one. Does nothing inside of the profiler's own work, where the caller may hold the lock.
 ///
 /// Cost: a lock and a look into a table; for a new label, an allocation.
-pub(crate) fn register_context_label(key: &str, value: &str) -> u32 {
+pub(crate) fn add_context_label(
+    labels: [u32; MAX_CONTEXT_LABELS],
+    key: &str,
+    value: &str,
+) -> [u32; MAX_CONTEXT_LABELS] {
+    if is_any_lock_held_on_current_thread() {
+        return labels;
+    }
     let [key, value] = [key, value].map(|text| cut_at_character(text, MAX_TEXT_BYTES));
     LABELS
         .lock()
         .get_or_insert_with(|| ContextLabels::empty(MAX_LABELS))
-        .get_or_add(ContextLabel { key, value })
+        .add_to(labels, ContextLabel { key, value })
 }
 
 /// Returns the label with this number.
 pub(crate) fn context_label(number: u32) -> Option<ContextLabel<'static>> {
     let index = (number as usize).checked_sub(1)?;
     LABELS.lock().as_ref()?.by_number.get(index).copied()
-}
-
-/// Returns whether two labels have the same key. A number without a label has no key.
-///
-/// Cost: a lock.
-pub(crate) fn have_same_key(one: u32, other: u32) -> bool {
-    match (context_label(one), context_label(other)) {
-        (Some(one), Some(other)) => one.key == other.key,
-        _ => false,
-    }
 }
 
 /// Calls `use_label` with each label but the first `known` ones, in the order of their numbers. Cost: a
@@ -93,6 +92,25 @@ impl ContextLabels {
             by_number: Vec::new(),
             max_labels,
         }
+    }
+
+    fn add_to(
+        &mut self,
+        mut labels: [u32; MAX_CONTEXT_LABELS],
+        label: ContextLabel<'_>,
+    ) -> [u32; MAX_CONTEXT_LABELS] {
+        let has_key = |number: &u32| {
+            let index = (*number as usize).checked_sub(1);
+            let known = index.and_then(|index| self.by_number.get(index));
+            known.is_some_and(|known| known.key == label.key)
+        };
+        let place = labels.iter().position(has_key);
+        let place = place.or_else(|| labels.iter().position(|number| *number == 0));
+        if let Some(place) = place {
+            // 0 without space for the label: the older value would be wrong.
+            labels[place] = self.get_or_add(label);
+        }
+        labels
     }
 
     fn get_or_add(&mut self, label: ContextLabel<'_>) -> u32 {
@@ -148,9 +166,24 @@ mod tests {
     }
 
     #[test]
+    fn label_replaces_the_one_with_its_key_also_if_there_are_too_many() {
+        let mut labels = ContextLabels::empty(0);
+        labels.max_labels = 1;
+        let label = |key, value| ContextLabel { key, value };
+        let one = labels.add_to([0; MAX_CONTEXT_LABELS], label("tenant", "x"));
+        assert_eq!(one, [1, 0, 0, 0]);
+        for number in 0..=MAX_OTHER_LABELS {
+            labels.get_or_add(label(&number.to_string(), "x"));
+        }
+        labels.by_text.clear();
+        let none = labels.add_to(one, label("tenant", "y"));
+        assert_eq!(none, [0; MAX_CONTEXT_LABELS], "not the older value");
+    }
+
+    #[test]
     fn label_is_found_by_its_number() {
         let long = "é".repeat(100);
-        let number = register_context_label("long", &long);
+        let [number, ..] = add_context_label([0; MAX_CONTEXT_LABELS], "long", &long);
         let label = context_label(number).expect("a label");
         assert_eq!((label.key, label.value), ("long", &*"é".repeat(64)));
         assert_eq!(context_label(0), None);

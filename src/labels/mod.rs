@@ -32,8 +32,8 @@ mod thread_context;
 mod thread_labels;
 
 pub(crate) use context_labels::{
-    ContextLabel, ContextLabels, context_label, context_labels_from, have_same_key,
-    hold_context_labels_for_fork, register_context_label,
+    ContextLabel, ContextLabels, add_context_label, context_label, context_labels_from,
+    hold_context_labels_for_fork,
 };
 pub(crate) use profiling_stack::{
     LabelToken, ProfilingStack, RemoteStack, call_closed_stack_hook, set_closed_stack_hook,

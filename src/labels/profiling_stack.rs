@@ -6,7 +6,8 @@
 //! the compiler, not against other threads. The sampler also reads the stack of a blocked thread
 //! remotely, as bytes that may have any value (`remote_capture.rs`).
 //!
-//! Runs in the signal handler: [`ProfilingStack::contents_in_handler`].
+//! Runs in the signal handler: [`ProfilingStack::contents_in_handler`] and
+//! [`ProfilingStack::context_in_handler`].
 //!
 //! **Contract** (cited below):
 //! - *own thread*: the stack is a thread-local without a destructor (`thread_labels.rs`); its cells
@@ -57,6 +58,8 @@ pub(crate) struct ProfilingStack {
     text_bytes: AtomicU32,
     /// Depth of the stack up to and including the newest frame with a text; 0 without such a frame.
     text_depth: AtomicU32,
+    /// Fills what would be padding.
+    unused: u32,
     context: ContextCell,
 }
 
@@ -102,6 +105,7 @@ impl ProfilingStack {
             depth: AtomicU32::new(0),
             text_bytes: AtomicU32::new(0),
             text_depth: AtomicU32::new(0),
+            unused: 0,
             context: ContextCell::new(),
         }
     }
@@ -395,6 +399,7 @@ pub(crate) struct RemoteStack {
     pub(crate) depth: u32,
     text_bytes: u32,
     text_depth: u32,
+    unused: u32,
     pub(crate) context: RemoteContext,
 }
 const _: () = assert!(

@@ -6,7 +6,7 @@
 //!
 //! Runs in the signal handler: [`ContextCell::read_in_handler`].
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
 /// Maximum number of labels of a context.
 pub(crate) const MAX_CONTEXT_LABELS: usize = 4;
@@ -67,15 +67,16 @@ impl ContextWords {
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct ContextCell {
-    /// Whether the words are a context. 0 while they are being changed.
-    is_set: AtomicU32,
+    /// 1 if the words are a context, and 0 while they are being changed. As large as a word, so that
+    /// there is no padding.
+    is_set: AtomicU64,
     words: [AtomicU64; WORDS],
 }
 
 impl ContextCell {
     pub(crate) const fn new() -> Self {
         Self {
-            is_set: AtomicU32::new(0),
+            is_set: AtomicU64::new(0),
             words: [const { AtomicU64::new(0) }; WORDS],
         }
     }
@@ -116,7 +117,7 @@ impl ContextCell {
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct RemoteContext {
-    is_set: u32,
+    is_set: u64,
     words: [u64; WORDS],
 }
 

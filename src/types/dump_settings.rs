@@ -1,4 +1,4 @@
-//! Settings of dumps, and why there is none.
+//! Settings of dumps, and the reasons for a refusal.
 
 use std::error::Error;
 use std::fmt;
@@ -23,10 +23,12 @@ pub struct DumpSettings {
 }
 
 impl DumpSettings {
-    /// Returns the settings for dumps in this folder, which must exist.
+    /// Returns the settings for dumps in this folder, which must exist. A relative path is relative to
+    /// the current folder at this call.
     pub fn in_folder(folder: impl Into<PathBuf>) -> Self {
+        let folder = folder.into();
         Self {
-            folder: folder.into(),
+            folder: std::path::absolute(&folder).unwrap_or(folder),
             last: Duration::from_secs(30),
             min_interval: Duration::from_secs(60),
             max_files: 20,
@@ -46,14 +48,14 @@ impl DumpSettings {
         self
     }
 
-    /// Sets the least time between two dumps. Default: one minute. What would cause a dump earlier is
-    /// counted, and the next dump has the number.
+    /// Sets the least time between the causes of two dumps. Default: one minute. A cause that comes
+    /// earlier is counted, and the notice and the marker of the next dump have the number.
     pub fn min_interval(mut self, min_interval: Duration) -> Self {
         self.min_interval = min_interval;
         self
     }
 
-    /// Sets how many dumps of this process are kept. Default: 20. A further one replaces the oldest. 0
+    /// Sets how many dumps of this process are kept. Default: 20. A further one removes the oldest. 0
     /// counts as 1.
     pub fn max_files(mut self, max_files: usize) -> Self {
         self.max_files = max_files;
@@ -62,7 +64,8 @@ impl DumpSettings {
 
     /// Dumps when an interval marker, or a span of `tracing`, is longer than this: a slow request.
     ///
-    /// The end of the interval is the cause. Choose a limit that intervals exceed only when something is
+    /// The dump begins when the interval is recorded, at its end. Two markers for the start and the
+    /// end of an interval cause none. Choose a limit that intervals exceed only when something is
     /// wrong: a marker for the whole run of a program would cause a dump, too.
     pub fn on_interval_longer_than(mut self, limit: Duration) -> Self {
         self.long_interval = Some(limit);
@@ -79,15 +82,16 @@ impl DumpSettings {
         self
     }
 
-    /// Dumps when the process has used more than this share of the machine's processors for a second:
-    /// 1.0 is all of them.
+    /// Dumps when the process has used more than this share of the processors for a second; again only
+    /// after it has used less. 1.0 is all processors that the process may use, by its affinity and its
+    /// control group. The child of a fork checks no limits until it sets dumps itself.
     pub fn on_cpu_above(mut self, share: f64) -> Self {
         self.cpu_share = Some(share);
         self
     }
 
     /// Dumps when the process has more than this resident memory, in bytes; again only after it has had
-    /// less.
+    /// less. The child of a fork checks no limits until it sets dumps itself.
     pub fn on_memory_above(mut self, bytes: u64) -> Self {
         self.memory_bytes = Some(bytes);
         self
@@ -100,7 +104,9 @@ impl DumpSettings {
 pub enum DumpError {
     /// No session runs, so nothing is recorded.
     Inactive,
-    /// There was a dump a short time ago, or one is being written.
+    /// Another dump is being written.
+    Busy,
+    /// There was a dump a short time ago.
     TooSoon {
         /// The time until the next dump is allowed.
         wait: Duration,
@@ -123,6 +129,9 @@ impl fmt::Display for DumpError {
         match self {
             Self::Inactive => f.write_str(
                 "cannot dump: the profiler is not running, expected a session that `profiler_start` started",
+            ),
+            Self::Busy => f.write_str(
+                "cannot dump: another dump is being written, expected a request after its end",
             ),
             Self::TooSoon { wait } => write!(
                 f,
@@ -152,6 +161,7 @@ mod tests {
             "cannot dump: got a request too soon after the last dump, expected it 1.5 s later"
         );
         for error in [
+            DumpError::Busy,
             DumpError::Inactive,
             DumpError::Reentrant,
             DumpError::Unsupported,

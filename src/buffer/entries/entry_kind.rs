@@ -18,7 +18,7 @@
 //!         | flags*4+3:N function:N line:N column:N
 //!                                           a new frame: a script frame, if the flags say so
 //!         | 256*4+3:N                       a new frame: labels were left out here
-//!         | 1024*4+3:N context              a new frame that is none: the context of the sample
+//!         | 1024*4+3:N context              the sample's context, stored as its last frame
 //! context = trace:W trace:W span:W labels:N label:N*
 //!                                           W: eight bytes, little-endian
 //! Marker  = thread:N what:B start:T end:T category:B subcategory:B [stack:N] [window:N]

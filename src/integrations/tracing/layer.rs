@@ -21,7 +21,7 @@ use crate::integrations::tracing::event_marker::TracingEvent;
 use crate::integrations::tracing::field_values::FieldValues;
 use crate::integrations::tracing::open_spans;
 use crate::integrations::tracing::open_spans::{OpenSpan, SpanKey, forget_layer, with_span};
-use crate::integrations::tracing::span_context::{ContextOf, context_of, note_ids};
+use crate::integrations::tracing::span_context::{ContextOf, context_of, note_ids, note_later_ids};
 use crate::integrations::tracing::span_flow::SpanFlow;
 use crate::integrations::tracing::span_marker::TracingSpan;
 use crate::markers::{MarkerOptions, MarkerStack};
@@ -78,8 +78,8 @@ const INITIAL_CALLER_DISTANCE: usize = if cfg!(debug_assertions) { 1024 } else {
 /// # Contexts
 /// A span with a field `trace_id` or `span_id` gives the threads in it a
 /// [context](crate::context): each of their samples has these ids. The spans inside of it inherit
-/// them. A value is a text of hexadecimal digits, or a number. A program that exports its spans by
-/// OpenTelemetry uses [`with_context_of`](Self::with_context_of) instead, and needs no such fields.
+/// them. A value is a text of hexadecimal digits, or a number. It may be recorded later, for the
+/// threads that enter the span then. A program that exports its spans by OpenTelemetry uses [`with_context_of`](Self::with_context_of) instead, and needs no such fields.
 ///
 /// # Intervals
 /// A span becomes an interval if one session records markers both of the thread that creates the
@@ -193,8 +193,11 @@ impl ProfilerLayer {
     /// });
     /// ```
     ///
-    /// The layer calls the function whenever a thread enters a span, and for the spans around it until
-    /// one has a context. The function must not enter spans.
+    /// The layer calls the function whenever a thread enters a span: for that span and for each span
+    /// around it, the outermost first. The last context counts. Ids in the fields of a span come on
+    /// top. The function must not enter spans.
+    ///
+    /// Cost: some 50 ns for each of these spans.
     #[must_use]
     pub fn with_context_of(
         mut self,
@@ -304,7 +307,10 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ProfilerLayer {
         });
     }
 
-    fn on_record(&self, id: &Id, values: &Record<'_>, _: Context<'_, S>) {
+    fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
+        if note_later_ids(values, context.span(id)) {
+            self.has_contexts.store(true, Ordering::Relaxed);
+        }
         let key = self.key(id);
         if !profiler_is_active() || is_formatting() || self.flow_of(id).is_none() {
             return;

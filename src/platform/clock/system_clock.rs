@@ -88,11 +88,10 @@ pub(crate) fn sleep_until(deadline: TimeStamp) {
 /// Returns the time by the wall clock in UTC: year, month and day, counted from 1, hour, minute, second.
 pub(crate) fn utc_now() -> [i32; 6] {
     let seconds = read_clock_ns(libc::CLOCK_REALTIME).unwrap_or(0) / 1_000_000_000;
-    let seconds = libc::time_t::try_from(seconds).unwrap_or(0);
     let mut parts = std::mem::MaybeUninit::<libc::tm>::zeroed();
     // SAFETY: zeroed is valid for the structure; the C library reads one local and writes the other.
     let parts = unsafe {
-        libc::gmtime_r(&seconds, parts.as_mut_ptr());
+        libc::gmtime_r(&(seconds as _), parts.as_mut_ptr());
         parts.assume_init()
     };
     [

@@ -287,35 +287,24 @@ impl ChunkStacks {
             let Some(index) = at.checked_sub(ROOT_NODES) else {
                 break self.root_stack(at, stacks);
             };
-            let Node {
-                below,
-                context,
-                stack,
-                ..
-            } = self.nodes[index as usize];
+            let Node { below, stack, .. } = self.nodes[index as usize];
             if let Some(stack) = stack {
                 break stack;
             }
-            if context == 0 {
-                to_add.push(index);
-            }
+            to_add.push(index);
             at = below;
         };
         for index in to_add.drain(..).rev() {
             let node = &mut self.nodes[index as usize];
             let frame = &mut self.frames[node.frame as usize];
-            let ChunkFrameKind::Frame(key) = &frame.kind else {
-                continue;
-            };
-            let index = *frame.index.get_or_insert_with(|| stacks.intern_frame(key));
-            stack = stacks.append_frame(Some(stack), index);
+            // A context adds no frame.
+            if let ChunkFrameKind::Frame(key) = &frame.kind {
+                let index = *frame.index.get_or_insert_with(|| stacks.intern_frame(key));
+                stack = stacks.append_frame(Some(stack), index);
+            }
             node.stack = Some(stack);
         }
         self.to_add = to_add;
-        // A node of a context is not in the list: it has the stack of the node below.
-        if let Some(index) = node.checked_sub(ROOT_NODES) {
-            self.nodes[index as usize].stack = Some(stack);
-        }
         stack
     }
 

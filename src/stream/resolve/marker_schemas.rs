@@ -11,7 +11,9 @@ use crate::markers::{
     Format, JSONWriter, Location, MarkerSchema, MarkerType, PayloadFailure, WITH_REQUIRED_FIELDS,
     name_for_fields,
 };
-use crate::stream::decode::{PastProcess, ProcessStreamingContext, ProfileSource};
+use crate::stream::decode::{
+    PastProcess, ProcessStreamingContext, ProfileSource, ThreadStreamingContext,
+};
 use crate::util::{NumberMap, run_callback};
 
 /// The type of markers whose payload is a text.
@@ -77,7 +79,8 @@ impl MarkerTypes {
     pub(crate) fn of_profile(source: &ProfileSource, process: &ProcessStreamingContext) -> Self {
         let mut types = Self::default();
         let used = &process.marker_types;
-        if !process.contexts.is_empty() {
+        let has_contexts = |thread: &ThreadStreamingContext| !thread.contexts.all().is_empty();
+        if process.threads.iter().any(has_contexts) {
             let keys = process.contexts.keys(source);
             let schema = context_schema(keys);
             types.schemas.insert(SAMPLE_CONTEXT.to_owned(), schema);

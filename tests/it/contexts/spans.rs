@@ -30,6 +30,10 @@ fn span_with_ids_gives_its_context_to_the_spans_inside_of_it() {
         // As a runtime polls the future of an inner span: without the outer one.
         inner.in_scope(|| assert_eq!(current(), (0x4bf9_2f35_77b3_4da6, 7)));
         other.in_scope(|| assert_eq!(current(), (0x4bf9_2f35_77b3_4da6, 0x2a)));
+        let later = tracing::info_span!("later", trace_id = tracing::field::Empty);
+        later.in_scope(|| assert_eq!(current(), (0, 0)));
+        later.record("trace_id", "c0ffee");
+        later.in_scope(|| assert_eq!(current(), (0xc0ffee, 0)));
         let bad = tracing::info_span!("bad", trace_id = "no id");
         bad.in_scope(|| assert_eq!(current(), (0, 0)));
         // Spans that are left in the wrong order.
@@ -71,6 +75,8 @@ fn function_of_the_application_finds_the_context_in_what_another_layer_keeps() {
         let inner = tracing::info_span!(parent: &traced, "inner");
         inner.in_scope(|| assert_eq!(current(), (99, 0)));
         assert_eq!(current(), (0, 0));
+        let with_span = tracing::info_span!(parent: &inner, "with span", span_id = 3u64);
+        with_span.in_scope(|| assert_eq!(current(), (99, 3)));
         traced.in_scope(|| assert_eq!(current(), (99, 0)));
     });
 }

@@ -9,7 +9,7 @@ use gekkota::{
     add_untyped_marker, gecko_profiler_category, register_thread,
 };
 
-use crate::common::{Read, isolated, one_loop, wait_until, work};
+use crate::common::{LONGEST_WAIT, Read, in_forked_child, isolated, wait_until};
 
 /// A new folder, which is removed when this is dropped.
 struct Folder(PathBuf);
@@ -73,55 +73,52 @@ fn start() -> ProfilerSession {
     session
 }
 
-/// Asks for a dump until none is being written any more.
-fn dump_when_possible(last: Duration, reason: &str) -> PathBuf {
-    let mut path = None;
+/// Asks for a dump until no other one is being written, and waits for the file.
+fn dumped(last: Duration, reason: &str) -> PathBuf {
+    let mut dump = None;
     wait_until("the dump is accepted", || {
         match profiler_dump(last, reason) {
-            Ok(accepted) => path = Some(accepted),
-            Err(DumpError::TooSoon { .. }) => {}
+            Ok(accepted) => dump = Some(accepted),
+            Err(DumpError::Busy) => {}
             Err(error) => panic!("{error}"),
         }
-        path.is_some()
+        dump.is_some()
     });
-    path.expect("accepted")
+    let dump = dump.expect("accepted");
+    assert!(dump.wait(LONGEST_WAIT), "{dump:?}");
+    dump.path().to_owned()
 }
 
 #[test]
 fn dump_has_the_last_seconds_and_its_reason() {
     isolated(|| {
         let folder = Folder::new();
-        assert_eq!(
-            profiler_dump(Duration::MAX, "nothing"),
-            Err(DumpError::Inactive)
-        );
+        let inactive = profiler_dump(Duration::MAX, "nothing").expect_err("no session");
+        assert_eq!(inactive, DumpError::Inactive);
         profiler_set_dumps(Some(settings(&folder))).expect("no limits");
         let session = start();
         let category = gecko_profiler_category!(Other);
-        add_text_marker("Old", category, MarkerTiming::instant_now().into(), "old");
-        let between = ProfilerTime::now();
-        // Two loops of the sampler lie between the markers.
-        (one_loop(), one_loop());
-        work(1000);
-        add_text_marker("New", category, MarkerTiming::instant_now().into(), "new");
-        let last = ProfilerTime::now().duration_since(between);
-        let path = dump_when_possible(Duration::from_secs(1000), "it is slow: /a?b=c");
-        assert_eq!(folder.wait_for(1), [path.clone()]);
+        let add = |name| add_text_marker(name, category, MarkerTiming::instant_now().into(), name);
+        add("Old");
+        let path = dumped(Duration::from_secs(1000), "it is slow:\n/a?b=c");
+        assert_eq!(folder.dumps(), [path.clone()]);
         let all = name(&path);
-        assert!(all.contains("_it-is-slow-a-b-c."), "{all}");
+        assert!(all.contains("Z_1_it-is-slow-a-b-c."), "{all}");
         assert!(
-            all.contains(&format!("dump_{}_2", std::process::id())),
+            all.starts_with(&format!("dump_{}_2", std::process::id())),
             "{all}"
         );
         let whole = read(&path);
-        assert_eq!(texts(&whole, "test", "Dump"), ["it is slow: /a?b=c"]);
-        assert_eq!(texts(&whole, "test", "Old"), ["old"]);
+        assert_eq!(texts(&whole, "test", "Dump"), ["it is slow:\\n/a?b=c"]);
+        assert_eq!(texts(&whole, "test", "Old"), ["Old"]);
         // The session goes on, and a shorter dump lacks what is older.
-        let path = dump_when_possible(last / 2, "again");
-        wait_until("the file is there", || path.exists());
+        let between = ProfilerTime::now();
+        add("New");
+        let last = ProfilerTime::now().duration_since(between);
+        let path = dumped(last, "it is slow:\n/a?b=c");
         let short = read(&path);
         assert!(texts(&short, "test", "Old").is_empty());
-        assert_eq!(texts(&short, "test", "Dump"), ["again"]);
+        assert_eq!(texts(&short, "test", "Dump"), ["it is slow:\\n/a?b=c"]);
         drop(session);
     });
 }
@@ -134,29 +131,25 @@ fn dumps_are_as_rare_and_as_few_as_the_settings_say() {
         profiler_set_dumps(Some(hourly)).expect("no limits");
         let session = start();
         let last = Duration::from_secs(10);
-        let first = profiler_dump(last, "first").expect("the first one");
+        let first = dumped(last, "first");
         for _ in 0..3 {
             match profiler_dump(last, "too soon") {
                 Err(DumpError::TooSoon { wait }) => assert!(wait <= Duration::from_secs(3600)),
                 other => panic!("{other:?}"),
             }
         }
-        assert_eq!(folder.wait_for(1), [first.clone()]);
+        assert_eq!(folder.dumps(), [first.clone()]);
         // Other settings allow a dump at once, and keep the count.
         profiler_set_dumps(Some(settings(&folder).max_files(2))).expect("no limits");
-        for number in 1..=3 {
-            let path = dump_when_possible(last, &format!("number {number}"));
-            wait_until("the file is there", || path.exists());
-            if number == 1 {
-                let dump = read(&path);
-                let reasons = texts(&dump, "test", "Dump");
-                let newest = reasons.last().expect("a marker");
-                assert!(newest.starts_with("number 1; "), "{newest}");
-                assert!(newest.ends_with("other causes came too soon after the last dump"));
-            }
-        }
-        wait_until("the oldest are removed", || folder.dumps().len() == 2);
-        assert!(!first.exists());
+        let second = dumped(last, "second");
+        let reasons = texts(&read(&second), "test", "Dump");
+        let newest = reasons.last().expect("a marker");
+        assert!(newest.starts_with("second; "), "{newest}");
+        assert!(newest.ends_with(" other causes were refused since the last dump"));
+        assert_eq!(folder.dumps(), [first.clone(), second.clone()]);
+        let third = dumped(last, "second");
+        wait_until("the oldest is removed", || !first.exists());
+        assert_eq!(folder.dumps(), [second, third]);
         drop(session);
     });
 }
@@ -177,21 +170,25 @@ fn interval_that_is_too_long_causes_a_dump() {
         };
         add("Short", 49.0);
         add("Instant", 0.0);
-        assert!(folder.dumps().is_empty());
+        // The first dump is for this marker.
         add("Long", 51.0);
         let dumps = folder.wait_for(1);
-        assert!(name(&dumps[0]).ends_with(if cfg!(feature = "gzip") {
-            "_Long-took-0-051-s.json.gz"
-        } else {
-            "_Long-took-0-051-s.json"
-        }));
+        assert!(
+            name(&dumps[0]).contains("Z_1_Long-took-0-051-s."),
+            "{dumps:?}"
+        );
         let read = read(&dumps[0]);
         let names: Vec<_> = read.markers("test").into_iter().map(|row| row.0).collect();
         assert!(names.contains(&"Long".to_owned()), "{names:?}");
         profiler_set_dumps(None).expect("no limits");
         add("Long", 51.0);
+        profiler_set_dumps(Some(DumpSettings::in_folder(&folder.0))).expect("no limits");
+        let next = dumped(Duration::from_secs(10), "by hand");
+        assert!(
+            name(&next).contains("Z_2_by-hand."),
+            "no dump in between: {next:?}"
+        );
         drop(session);
-        assert_eq!(folder.dumps().len(), 1);
     });
 }
 
@@ -206,8 +203,7 @@ fn thread_that_panics_waits_for_its_dump() {
             panic!("on purpose");
         });
         assert!(worker.join().is_err());
-        let dumps = folder.dumps();
-        assert_eq!(dumps.len(), 1, "the thread has waited");
+        let dumps = folder.wait_for(1);
         let reasons = texts(&read(&dumps[0]), "worker", "Dump");
         assert!(reasons[0].contains("dumps/mod.rs:"), "{reasons:?}");
         drop(session);
@@ -215,15 +211,42 @@ fn thread_that_panics_waits_for_its_dump() {
 }
 
 #[test]
-fn memory_above_its_limit_causes_one_dump() {
+fn memory_above_its_limit_causes_one_dump_once_a_session_runs() {
     isolated(|| {
         let folder = Folder::new();
-        let session = start();
-        let settings = settings(&folder).on_memory_above(1).on_cpu_above(1e6);
+        let settings = settings(&folder).on_memory_above(1);
         profiler_set_dumps(Some(settings)).expect("a thread");
+        // The limit is exceeded before the session begins.
+        let session = start();
         let dumps = folder.wait_for(1);
         assert!(name(&dumps[0]).contains("MiB-in-memory"), "{dumps:?}");
-        profiler_set_dumps(None).expect("no limits");
+        profiler_set_dumps(Some(DumpSettings::in_folder(&folder.0))).expect("no limits");
+        let next = dumped(Duration::from_secs(10), "by hand");
+        assert!(name(&next).contains("Z_2_by-hand."), "{next:?}");
+        drop(session);
+    });
+}
+
+#[test]
+fn child_of_a_fork_dumps_on_its_own() {
+    isolated(|| {
+        let folder = Folder::new();
+        let hourly = DumpSettings::in_folder(&folder.0).min_interval(Duration::from_secs(3600));
+        profiler_set_dumps(Some(hourly)).expect("no limits");
+        let session = start();
+        let parents = dumped(Duration::from_secs(10), "in the parent");
+        let childs = in_forked_child(|| {
+            let inactive = profiler_dump(Duration::MAX, "none").expect_err("no session");
+            assert_eq!(inactive, DumpError::Inactive);
+            let session = start();
+            let path = dumped(Duration::from_secs(10), "in the child");
+            drop(session);
+            let process = format!("dump_{}_", std::process::id());
+            assert!(name(&path).starts_with(&process), "{path:?}");
+            path.display().to_string()
+        });
+        assert_eq!(folder.dumps().len(), 2);
+        assert!(parents.exists() && Path::new(&childs).exists());
         drop(session);
     });
 }

@@ -6,7 +6,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use crate::export::options::ExportOptions;
-use crate::export::write::pprof::contexts::{Context, Contexts, SAMPLE_CONTEXT};
+use crate::export::write::pprof::contexts::{Context, Contexts};
 use crate::export::write::pprof::heap::{HEAP_VALUES, HeapValues, heap_rows};
 use crate::export::write::pprof::messages::{self, Label};
 use crate::export::write::pprof::tables::Tables;
@@ -219,6 +219,16 @@ impl Values {
     }
 }
 
+/// The keys of labels that are not the application's.
+const OWN_KEYS: &[&str] = &[
+    "thread",
+    "thread_id",
+    "process",
+    "process_id",
+    "label",
+    "marker",
+];
+
 fn text_label(tables: &mut Tables<'_>, key: &str, text: &str) -> Label {
     Label {
         key: tables.text(key),
@@ -270,13 +280,17 @@ fn context_labels(
     let marker = context.marker.map(|name| profile.text(name));
     let marker = marker.map(|name| text_label(tables, "marker", name));
     let fields = context.fields.iter().map(|((type_name, key), value)| {
-        let key = match profile.text(*type_name) {
-            SAMPLE_CONTEXT => profile.text(*key).to_owned(),
-            type_name => format!("{type_name}.{}", profile.text(*key)),
-        };
+        let key = format!("{}.{}", profile.text(*type_name), profile.text(*key));
         let value = value.map_or("(other)", |value| profile.text(value));
         text_label(tables, &key, value)
     });
-    let fields: Vec<_> = fields.collect();
-    marker.into_iter().chain(fields).collect()
+    let mut labels: Vec<_> = fields.collect();
+    for (key, value) in &context.own {
+        let mut key = profile.text(*key).to_owned();
+        if OWN_KEYS.contains(&&*key) {
+            key.push('_');
+        }
+        labels.push(text_label(tables, &key, profile.text(*value)));
+    }
+    marker.into_iter().chain(labels).collect()
 }

@@ -42,7 +42,7 @@ const NAMES: &[(&str, &str)] = &[
     ),
     (
         "dump",
-        "DumpError DumpSettings profiler_dump profiler_set_dumps",
+        "DumpError DumpSettings ProfilerDump profiler_dump profiler_set_dumps",
     ),
     (
         "event_delay",

@@ -60,6 +60,7 @@
 //! | Read, convert, summarize or compare profiles | [`Profile::read`], [`Profile::write`], [`Profile::summary`], [`Profile::diff`] |
 //! | Name a part of the work on every stack | [`auto_profiler_label!`], [`auto_profiler_label_dynamic!`], [`label`]; in a constant: [`label::Label`] |
 //! | Label a whole function, or a future | [`gecko_profiler_fn_label`](macro@gecko_profiler_fn_label), [`labeled_future`] |
+//! | Tell which request each sample belongs to | [`context`] |
 //! | Put an event on the timeline | [`marker!`]; with a category, a time or a stack: [`add_text_marker`], [`add_untyped_marker`], [`auto_profiler_marker!`], [`auto_profiler_marker_text!`] |
 //! | Give an event typed fields | [`marker_type!`], [`add_marker`], [`lazy_add_marker!`], [`ProfilerMarker`], [`schema`] |
 //! | Set a marker's time, thread or stack | [`MarkerOptions`], [`MarkerTiming`], [`MarkerStack`] |
@@ -68,6 +69,7 @@
 //! | Show what allocates memory, and what is still alive | [`memory`] |
 //! | Show the energy that the machine uses, and the frequencies of its cores | [`Features::POWER`], [`Features::CPU_FREQ`] |
 //! | Tell a wait for a processor from a sleep, and count context switches | [`Features::CONTEXT_SWITCHES`] |
+//! | Write the last seconds to a file when something goes wrong | [`dump`](mod@dump) |
 //! | Keep the data when the process is killed or crashes | [`StartParams::crash_file`], [`Profile::rescue`] |
 //! | Show what the profiler costs | [`StartParams::record_overheads`], [`profiler_get_buffer_info`], [`Profile::summary`] |
 //! | Choose a category, or define one | [`gecko_profiler_category!`], [`profiler_categories!`], [`category`] |
@@ -310,6 +312,11 @@ pub mod category {
     pub use crate::types::{HostCategory, ProfilingCategory};
 }
 
+/// The request that a thread works on, in each of its samples: trace id, span id and labels.
+pub mod context {
+    pub use crate::api::{AutoProfilerContext, ProfilerContext, in_context};
+}
+
 /// Numbers of the application over time, as tracks of the profile.
 pub mod counter {
     pub use crate::api::{
@@ -317,6 +324,12 @@ pub mod counter {
         profiler_count_bandwidth_bytes,
     };
     pub use crate::types::CounterUnit;
+}
+
+/// The seconds before something went wrong, written to a file while the session goes on.
+pub mod dump {
+    pub use crate::api::{ProfilerDump, profiler_dump, profiler_set_dumps};
+    pub use crate::types::{DumpError, DumpSettings};
 }
 
 /// Measurement of how long events wait in a thread's event loop: the `eventDelay` of its samples.

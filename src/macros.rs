@@ -60,6 +60,44 @@ macro_rules! __label_of_static_text_else_auto_profiler_label_dynamic {
     };
 }
 
+/// Puts the rest of the scope into a [context](crate::context), which has what the context around it
+/// says, and more.
+///
+/// ```
+/// fn answer(trace_id: u128, span_id: u64, path: &str) {
+///     gekkota::profiler_context!(trace_id = trace_id, span_id = span_id, "route" = path);
+///     // … until the function returns
+/// }
+/// # answer(1, 2, "/");
+/// ```
+///
+/// `trace_id` is a `u128`, `span_id` a `u64`; a label has a key and a value of the type `&str`.
+/// [`ProfilerContext`](crate::context::ProfilerContext) tells how contexts behave and what they cost.
+/// For a future, use [`in_context`](crate::context::in_context).
+#[macro_export]
+macro_rules! profiler_context {
+    ($($key:tt = $value:expr),+ $(,)?) => {
+        let _profiler_context = $crate::context::ProfilerContext::current();
+        $(let _profiler_context = $crate::__with_context_field!(_profiler_context, $key = $value);)+
+        let _profiler_context = _profiler_context.enter();
+    };
+}
+
+/// Adds one field to a context.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __with_context_field {
+    ($context:ident, trace_id = $value:expr) => {
+        $context.with_trace_id($value)
+    };
+    ($context:ident, span_id = $value:expr) => {
+        $context.with_span_id($value)
+    };
+    ($context:ident, $key:tt = $value:expr) => {
+        $context.with_label($key, $value)
+    };
+}
+
 /// Labels the rest of the scope, but only if the profiler is active when the scope begins.
 ///
 /// For code where a nanosecond counts: without a session it costs one relaxed load. A session that

@@ -1,26 +1,32 @@
 //! Registers threads, and records markers, their stacks, and announced sleep.
 
 mod allocations;
+mod dumps;
 mod heap_snapshot;
 
 use std::cell::Cell;
+use std::fmt;
+use std::time::Duration;
 
 use crate::backtrace::{BacktraceParts, add_pending_stack, count_lost_stack};
 use crate::buffer::Dropped;
 use crate::markers::{
-    Awake, BorrowedFileIO, FileIO, MarkerEntry, MarkerTiming, NewMarker, NewPayload, NoPayload,
-    ProfilerMarker, TextPayload, TypedPayload,
+    Awake, BorrowedFileIO, FileIO, MarkerEntry, MarkerPhase, MarkerTiming, NewMarker, NewPayload,
+    NoPayload, ProfilerMarker, TextPayload, TypedPayload,
 };
 use crate::platform::{
     current_processor, current_stack_pointer, current_thread_cpu_ns_in_handler, monotonic_now,
 };
-use crate::session::{ensure_fork_handlers, is_current_thread, register_if_recorded};
+use crate::record::dumps::dump_with_marker;
+use crate::session::{
+    WrittenDump, ensure_fork_handlers, is_current_thread, is_long_interval, register_if_recorded,
+};
 use crate::state::{
     CorePs, REGISTRATION_HOOKS, RacyFeatures, core_buffer, find_thread, prepare_own_lane, put_entry,
 };
 use crate::threads::{OnThreadRef, register_current_thread, unregister_current_thread};
 use crate::types::{
-    Features, Generation, ProfilerTime, ProfilingCategoryPair, StackFeatures, ThreadId,
+    DumpError, Features, Generation, ProfilerTime, ProfilingCategoryPair, StackFeatures, ThreadId,
     ThreadProfilingFeatures,
 };
 use crate::util::is_any_lock_held_on_current_thread;
@@ -420,6 +426,45 @@ fn put(destination: &MarkerDestination, marker: &NewMarker<'_>, payload: impl Ne
         payload,
     );
     put_entry(destination.session, destination.now, entry);
+    // After the marker is written, so that the dump has it.
+    if let Some(ns) = interval_ns(destination, marker.timing)
+        && is_long_interval(ns)
+    {
+        dump_for_interval(marker.name, ns);
+    }
+}
+
+/// Dumps because an interval with this name was longer than the settings allow. If that is refused, the
+/// next dump has the number of such causes.
+#[cold]
+#[inline(never)]
+fn dump_for_interval(name: &str, ns: u64) {
+    let took = Duration::from_nanos(ns).as_secs_f64();
+    let _ = dump(None, format_args!("{name} took {took:.3} s"));
+}
+
+/// Starts a dump: see `profiler_dump`.
+///
+/// # Errors
+/// See `profiler_dump`.
+pub(crate) fn dump(
+    last: Option<Duration>,
+    reason: fmt::Arguments<'_>,
+) -> Result<WrittenDump, DumpError> {
+    dump_with_marker(last, reason, |text| {
+        let category = ProfilingCategoryPair::Profiler(None).indices();
+        add_text_marker_now("Dump", category, text);
+    })
+}
+
+/// Returns the length of an interval, in ns; `None` unless the marker is an interval.
+#[inline(always)]
+fn interval_ns(destination: &MarkerDestination, timing: &MarkerTiming) -> Option<u64> {
+    if timing.phase != MarkerPhase::Interval {
+        return None;
+    }
+    let end = timing.end.map_or(destination.now, ProfilerTime::timestamp);
+    Some(end.since_ns(timing.start?.timestamp()))
 }
 
 /// Copies the stack of the function that this one is inlined into, for a marker. Returns the

@@ -18,8 +18,9 @@ pub(crate) use crate::family::{
 #[cfg(feature = "http")]
 pub(crate) use crate::http::{Answering, Asked, HttpAnswer, serve, stop_serving};
 pub(crate) use crate::labels::{
-    LabelToken, ScriptFunction, pop_labels, push_label, push_label_with_text, push_script_frame,
-    register_script_function, set_script_frame_position,
+    ContextWords, LabelToken, ScriptFunction, add_context_label, current_context, pop_labels,
+    push_label, push_label_with_text, push_script_frame, register_script_function, replace_context,
+    set_script_frame_position,
 };
 pub(crate) use crate::markers::MarkerDestination;
 pub(crate) use crate::platform::{SignalStack, is_main_thread, main_thread_id};
@@ -27,7 +28,7 @@ pub(crate) use crate::platform::{SignalStack, is_main_thread, main_thread_id};
 pub(crate) use crate::record::destination_time;
 pub(crate) use crate::record::{
     add_text_marker_at, add_text_marker_now, add_typed_marker_at, add_typed_marker_now,
-    add_untyped_marker_at, add_untyped_marker_now, announce_sleep, heap_snapshot,
+    add_untyped_marker_at, add_untyped_marker_now, announce_sleep, dump, heap_snapshot,
     is_announced_asleep, marker_destination, marker_destination_in, now, put_file_io_marker,
     put_text_marker, put_typed_marker, put_untyped_marker, record_backtrace, record_own_stack,
     record_return_addresses, register_thread, running_session, sample_allocation, sample_free,
@@ -38,16 +39,17 @@ pub(crate) use crate::sampler::SampledStack;
 pub(crate) use crate::session::http_variables;
 pub(crate) use crate::session::{
     EventToken, EventWatchToken, ExecHandover, FrozenProfile, ReadProfile, SessionClient,
-    WhileOtherRuns, WriteOptions, add_state_change_callback, begin_event, buffer_info,
+    WhileOtherRuns, WriteOptions, WrittenDump, add_state_change_callback, begin_event, buffer_info,
     callback_after_sampling, capture_backtrace, clear_all_pages, control_by_signals,
-    default_options, end_event, end_guarded_session, env_vars_for_child_process,
+    default_options, dumps_at_panic, end_event, end_guarded_session, env_vars_for_child_process,
     features_if_active, features_if_active_and_unpaused, freeze, is_active, is_active_and_unpaused,
     is_current_thread, is_other_thread_being_profiled, is_paused, is_sampling_paused,
     is_thread_being_profiled, is_thread_registered, join_session, own_thread_id, pause,
     pause_sampling, prepare_exec, received_exit_profile, register_page,
     remove_state_change_callback, rescue, resolve_backtrace, resume, resume_sampling, save_at_exit,
-    set_process_name, set_process_type, set_version, shutdown, shutdown_after, spawn_task,
-    start_params, stop, suspend_and_sample, unregister_page, unwatch_event_loop, watch_event_loop,
+    set_dumps, set_process_name, set_process_type, set_version, shutdown, shutdown_after,
+    spawn_task, start_params, stop, suspend_and_sample, unregister_page, unwatch_event_loop,
+    watch_event_loop,
 };
 pub(crate) use crate::stream::StreamOptions;
 pub(crate) use crate::types::Generation;

@@ -20,8 +20,8 @@
 //!
 //! # Read next
 //! `life_cycle.rs`, `early_start.rs`, `pause.rs`, `status.rs`, `callbacks.rs`, `session.rs`, `threads.rs`, `code.rs`,
-//! `counters.rs`, `allocator.rs`, `memory.rs`, `event_delay.rs`, `file_io.rs`, `profiled_file.rs`,
-//! `labels.rs`, `thread_pools.rs`, `script_frames.rs`, `markers.rs`, `stacks.rs`,
+//! `counters.rs`, `allocator.rs`, `memory.rs`, `dump.rs`, `event_delay.rs`, `file_io.rs`, `profiled_file.rs`,
+//! `labels.rs`, `context.rs`, `thread_pools.rs`, `script_frames.rs`, `markers.rs`, `stacks.rs`,
 //! `remote_control.rs`.
 
 mod allocator;
@@ -30,7 +30,11 @@ mod callbacks;
 #[forbid(unsafe_code)]
 mod code;
 #[forbid(unsafe_code)]
+mod context;
+#[forbid(unsafe_code)]
 mod counters;
+#[forbid(unsafe_code)]
+mod dump;
 mod early_start;
 #[forbid(unsafe_code)]
 mod endpoints;
@@ -84,10 +88,12 @@ pub use callbacks::{
     profiler_remove_state_change_callback,
 };
 pub use code::{CodeRange, profiler_register_code_range, profiler_register_script_code_range};
+pub use context::{AutoProfilerContext, ProfilerContext, in_context};
 pub use counters::{
     OwnedProfilerCounter, OwnedProfilerCounterTotal, ProfilerCounter, ProfilerCounterTotal,
     profiler_count_bandwidth_bytes,
 };
+pub use dump::{ProfilerDump, profiler_dump, profiler_set_dumps};
 #[cfg(has_profiler)]
 pub use early_start::start_early;
 pub use endpoints::{

@@ -1,7 +1,7 @@
 //! The parts of a thread that a capture contains: a header, the stack, the labels and their texts.
 
 use crate::capture::event_delay::EventLoopState;
-use crate::labels::ScriptLocation;
+use crate::labels::{ContextWords, ScriptLocation};
 use crate::platform::Registers;
 use crate::types::{FrameFlags, StackAddress, TimeStamp};
 
@@ -27,6 +27,8 @@ pub(crate) struct CaptureHeader {
     pub(crate) handler_ns: u64,
     /// State of the thread's event loop at `time`.
     pub(crate) event_loop: EventLoopState,
+    /// The thread's context at `time`.
+    pub(crate) context: ContextWords,
     /// Stack address of the first copied byte; 0 when no memory there was readable.
     pub(crate) stack_start: u64,
     pub(crate) stack_bytes: usize,

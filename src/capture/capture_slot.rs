@@ -545,7 +545,7 @@ impl SlotWriter<'_> {
         }
     }
 
-    /// Copies the labels with their texts, oldest first, until the slot is full, and records
+    /// Copies the context and the labels with their texts, oldest first, until the slot is full, and records
     /// whether labels were left out.
     pub(crate) fn copy_labels_in_handler(&mut self) {
         // SAFETY: the pointer is to the owner's thread-local, which is bound to the slot while the
@@ -555,6 +555,7 @@ impl SlotWriter<'_> {
         else {
             return;
         };
+        self.header.context = stack.context_in_handler();
         // SAFETY: in the handler, on the stack's own thread.
         let (frames, texts) = unsafe { stack.contents_in_handler() };
         for frame in frames {

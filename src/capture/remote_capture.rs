@@ -99,6 +99,7 @@ impl SlotWriter<'_> {
         let [stack] = read_remote::<RemoteStack>(address, 1)?[..] else {
             return None;
         };
+        self.header.context = stack.context.get();
         if stack.depth == 0 || stack.frames == 0 {
             return Some(());
         }
@@ -147,10 +148,10 @@ impl SlotWriter<'_> {
 /// A type whose value is valid whatever its bytes are.
 ///
 /// # Safety
-/// - All fields are integers, or are such types themselves.
+/// - All fields are integers, or structures and arrays of integers.
 unsafe trait PlainNumbers: Copy + Default {}
 
-// SAFETY: the fields are integers.
+// SAFETY: the fields are integers, and a structure of integers.
 unsafe impl PlainNumbers for RemoteStack {}
 // SAFETY: the fields are integers, and structures of integers.
 unsafe impl PlainNumbers for ProfilingStackFrame {}

@@ -11,11 +11,11 @@ use std::time::Duration;
 use crate::export::{ExportOptions, Format, ThreadSummary};
 use crate::markers::{BorrowedFileIO, MarkerTiming, ProfilerMarker};
 use crate::types::{
-    BufferInfo, ControlSignals, CounterParams, ExitProfileError, Features, FrameFlags,
-    FunctionName, LabelOfOneThread, NameOptions, Page, ProfilerTime, ProfilingCategoryPair,
-    ProfilingState, ProfilingStates, ReadError, RescueError, SamplingState, SaveError,
-    ScriptDescription, StackFeatures, StackFrame, StartError, StartParams, SuspendError, ThreadId,
-    ThreadProfilingFeatures,
+    BufferInfo, ControlSignals, CounterParams, DumpError, DumpSettings, ExitProfileError, Features,
+    FrameFlags, FunctionName, LabelOfOneThread, NameOptions, Page, ProfilerTime,
+    ProfilingCategoryPair, ProfilingState, ProfilingStates, ReadError, RescueError, SamplingState,
+    SaveError, ScriptDescription, StackFeatures, StackFrame, StartError, StartParams, SuspendError,
+    ThreadId, ThreadProfilingFeatures,
 };
 use crate::util::{ProgressLocation, SharedProgress};
 
@@ -275,6 +275,64 @@ pub(crate) fn push_label_with_text(
 
 #[inline(always)]
 pub(crate) fn pop_labels(_: &LabelToken) {}
+
+/// What a context says; kept, but never recorded.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub(crate) struct ContextWords {
+    pub(crate) trace: [u64; 2],
+    pub(crate) span: u64,
+    pub(crate) labels: [u32; 4],
+}
+
+impl ContextWords {
+    pub(crate) const NONE: Self = Self {
+        trace: [0; 2],
+        span: 0,
+        labels: [0; 4],
+    };
+}
+
+pub(crate) fn current_context() -> ContextWords {
+    ContextWords::NONE
+}
+
+#[inline(always)]
+pub(crate) fn replace_context(_: ContextWords) -> ContextWords {
+    ContextWords::NONE
+}
+
+pub(crate) fn add_context_label(_: [u32; 4], _: &str, _: &str) -> [u32; 4] {
+    [0; 4]
+}
+
+/// No dump is ever written.
+#[derive(Debug)]
+pub(crate) enum WrittenDump {}
+
+impl WrittenDump {
+    pub(crate) fn path(&self) -> &Path {
+        match *self {}
+    }
+
+    pub(crate) fn wait(&self, _: Duration) {
+        match *self {}
+    }
+}
+
+pub(crate) fn dump(
+    _: Option<Duration>,
+    _: std::fmt::Arguments<'_>,
+) -> Result<WrittenDump, DumpError> {
+    Err(DumpError::Unsupported)
+}
+
+pub(crate) fn set_dumps(_: Option<DumpSettings>) -> Result<(), DumpError> {
+    Err(DumpError::Unsupported)
+}
+
+pub(crate) fn dumps_at_panic() -> bool {
+    false
+}
 
 /// The only script function, which every registration returns.
 #[derive(PartialEq, Eq, Hash, Debug)]

@@ -62,6 +62,14 @@ pub(super) fn is_of_switches(profile: &ProfileModel, marker: &Marker<'_>) -> boo
         .is_some_and(|payload| of_type(payload.type_name))
 }
 
+/// Returns whether a marker is the interval in which samples had one context.
+pub(super) fn is_of_contexts(profile: &ProfileModel, marker: &Marker<'_>) -> bool {
+    let is_of_contexts = |type_name| profile.text(type_name) == "SampleContext";
+    marker
+        .payload
+        .is_some_and(|payload| is_of_contexts(payload.type_name))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

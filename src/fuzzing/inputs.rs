@@ -3,6 +3,7 @@
 use crate::buffer::{BufferSnapshot, ChunkedBuffer, EntryHead, EntryKind};
 use crate::capture::EventLoopState;
 use crate::fuzzing::scripted_source::{PROCESS_START, SERIALS, scripted_source};
+use crate::labels::ContextWords;
 use crate::markers::{
     MarkerDestination, MarkerEntry, MarkerTiming, NewMarker, NoPayload, TextPayload, Tracing,
     TypedPayload,
@@ -62,6 +63,7 @@ pub(crate) fn scripted_chunks() -> Vec<Vec<u8>> {
             is_truncated: index == 5,
             is_of_other_stack: index == 6,
             event_loop,
+            context: context(number >> 40 & 3),
         };
         if number >> 30 & 1 == 0 {
             script.set_stack(thread, &stack);
@@ -127,6 +129,18 @@ pub(crate) fn scripted_chunks() -> Vec<Vec<u8>> {
         .bytes_of_chunks()
         .map(<[u8]>::to_vec)
         .collect()
+}
+
+/// Returns one of some contexts; none for 0.
+pub(crate) fn context(number: u64) -> ContextWords {
+    match number {
+        0 => ContextWords::NONE,
+        _ => ContextWords {
+            trace: [number, !number],
+            span: number,
+            labels: [number as u32 % 2, 0, number as u32, 0],
+        },
+    }
 }
 
 /// Puts the sampler's other kinds of entries.

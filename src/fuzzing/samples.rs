@@ -6,6 +6,7 @@ use arbitrary::{Result, Unstructured};
 
 use crate::buffer::{BufferSnapshot, ChunkedBuffer, EntryHead, EntryKind, LaneHandle};
 use crate::capture::EventLoopState;
+use crate::fuzzing::inputs::context;
 use crate::fuzzing::scripted_source::{PROCESS_START, SERIALS, scripted_source};
 use crate::labels::joined_label_text;
 use crate::sampler::{SampleScript, ScriptedFrame, ScriptedSample, ScriptedStack};
@@ -120,6 +121,7 @@ impl<'a> FuzzedSession<'a> {
             stack.is_of_other_stack = input.ratio(1, 8)?;
         }
         let stack = &mut self.stacks[thread];
+        stack.context = context(input.int_in_range(0..=3)?);
         stack.event_loop = match input.int_in_range(0..=3)? {
             0 => EventLoopState::Idle,
             1 => EventLoopState::Running(TimeStamp(input.arbitrary::<u16>()?.into())),
@@ -299,7 +301,7 @@ fn plain_stack(stack: &ScriptedStack) -> Vec<String> {
 /// Returns an upper bound for the size of a sample with this stack, including the `Modules` entry
 /// before it, in bytes.
 fn max_bytes(stack: &ScriptedStack) -> u64 {
-    const WITHOUT_FRAMES: usize = 120;
+    const WITHOUT_FRAMES: usize = 180;
     let of_frame = |frame: &ScriptedFrame| match frame {
         ScriptedFrame::Label { text, dynamic, .. } => 10 + text.len() + dynamic.len(),
         _ => 18,

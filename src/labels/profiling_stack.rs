@@ -6,7 +6,8 @@
 //! the compiler, not against other threads. The sampler also reads the stack of a blocked thread
 //! remotely, as bytes that may have any value (`remote_capture.rs`).
 //!
-//! Runs in the signal handler: [`ProfilingStack::contents_in_handler`].
+//! Runs in the signal handler: [`ProfilingStack::contents_in_handler`] and
+//! [`ProfilingStack::context_in_handler`].
 //!
 //! **Contract** (cited below):
 //! - *own thread*: the stack is a thread-local without a destructor (`thread_labels.rs`); its cells
@@ -33,6 +34,7 @@ use once_cell::race::OnceBox;
 
 use crate::labels::growing_array::GrowingArray;
 use crate::labels::profiling_stack_frame::{ProfilingStackFrame, ScriptLocation, TextRange};
+use crate::labels::thread_context::{ContextCell, ContextWords, RemoteContext};
 use crate::types::{FrameFlags, LabelOfOneThread, ProfilingCategoryPair};
 use crate::util::cut_at_character;
 
@@ -56,6 +58,9 @@ pub(crate) struct ProfilingStack {
     text_bytes: AtomicU32,
     /// Depth of the stack up to and including the newest frame with a text; 0 without such a frame.
     text_depth: AtomicU32,
+    /// Fills what would be padding.
+    unused: u32,
+    context: ContextCell,
 }
 
 /// The depth before a push. A pop returns to it; for a script frame it is also the frame's index.
@@ -100,6 +105,8 @@ impl ProfilingStack {
             depth: AtomicU32::new(0),
             text_bytes: AtomicU32::new(0),
             text_depth: AtomicU32::new(0),
+            unused: 0,
+            context: ContextCell::new(),
         }
     }
 
@@ -198,6 +205,21 @@ impl ProfilingStack {
         }
     }
 
+    /// Sets the thread's context, and returns the one before. On a closed stack, calls the hook, which
+    /// may open it.
+    #[inline(always)]
+    pub(crate) fn replace_context(&self, context: ContextWords) -> ContextWords {
+        if self.frames.capacity() == 0 && CALLS_HOOK.load(Ordering::Relaxed) {
+            call_hook();
+        }
+        self.context.replace(context)
+    }
+
+    /// Returns the thread's context, as a handler that interrupts the thread finds it.
+    pub(crate) fn context_in_handler(&self) -> ContextWords {
+        self.context.read_in_handler()
+    }
+
     /// Raises the depth to include the frame just written.
     #[inline(always)]
     fn publish(&self, depth: u32) -> LabelToken {
@@ -233,10 +255,7 @@ impl ProfilingStack {
     #[inline(never)]
     fn make_room(&self, depth: u32) -> bool {
         if self.frames.capacity() == 0 {
-            // It may open the stack.
-            if let Some(hook) = CLOSED_STACK_HOOK.get() {
-                hook();
-            }
+            call_hook();
         } else {
             self.frames.grow(depth + 1, MAX_FRAMES);
         }
@@ -328,6 +347,15 @@ impl ProfilingStack {
     }
 }
 
+/// Calls the hook of closed stacks, which may open the stack.
+#[cold]
+#[inline(never)]
+fn call_hook() {
+    if let Some(hook) = CLOSED_STACK_HOOK.get() {
+        hook();
+    }
+}
+
 /// Marks the branch that calls it as unlikely, so that the compiler lays out the other path in a
 /// straight line.
 #[cold]
@@ -371,11 +399,15 @@ pub(crate) struct RemoteStack {
     pub(crate) depth: u32,
     text_bytes: u32,
     text_depth: u32,
+    unused: u32,
+    pub(crate) context: RemoteContext,
 }
 const _: () = assert!(
     size_of::<RemoteStack>() == size_of::<ProfilingStack>()
         && std::mem::offset_of!(RemoteStack, depth) == std::mem::offset_of!(ProfilingStack, depth)
         && std::mem::offset_of!(RemoteStack, text) == std::mem::offset_of!(ProfilingStack, text)
+        && std::mem::offset_of!(RemoteStack, context)
+            == std::mem::offset_of!(ProfilingStack, context)
 );
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 
 use crate::labels::profiling_stack::{LabelToken, ProfilingStack};
 use crate::labels::profiling_stack_frame::ScriptLocation;
+use crate::labels::thread_context::ContextWords;
 use crate::types::{FrameFlags, ProfilingCategoryPair};
 
 thread_local! {
@@ -73,6 +74,18 @@ pub(crate) fn set_script_frame_position(token: &LabelToken, line: u32, column: u
 #[inline(always)]
 pub(crate) fn pop_labels(token: &LabelToken) {
     own().pop_to(token);
+}
+
+/// Returns the context of the calling thread.
+pub(crate) fn current_context() -> ContextWords {
+    own().context_in_handler()
+}
+
+/// Sets the context of the calling thread, and returns the one before. Calls the hook of closed stacks
+/// on a thread that is not registered.
+#[inline(always)]
+pub(crate) fn replace_context(context: ContextWords) -> ContextWords {
+    own().replace_context(context)
 }
 
 /// Allocates the memory of the calling thread's stack, and returns the stack's address for the

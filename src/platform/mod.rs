@@ -75,7 +75,7 @@ pub(crate) use arch::{
 pub(crate) use availability::lacking_features;
 pub(crate) use clock::{
     ProcessStart, calibrate_clock, current_thread_cpu_ns_in_handler, monotonic_now, process_cpu_ns,
-    process_start, reset_clock_calibration_in_child, sleep_until, thread_cpu_ns,
+    process_start, reset_clock_calibration_in_child, sleep_until, thread_cpu_ns, utc_now,
 };
 pub(crate) use cpu_frequency::CpuFrequencies;
 pub(crate) use errno::KeptErrno;

@@ -12,7 +12,9 @@ use crate::allocations::{end_allocations_in_child, forget_allocations_in_child};
 use crate::buffer::BufferForkGuard;
 use crate::counters::{ApplicationCounters, hold_counters_for_fork};
 use crate::event_loop::EventWatches;
-use crate::labels::{ScriptFunctions, hold_script_functions_for_fork};
+use crate::labels::{
+    ContextLabels, ScriptFunctions, hold_context_labels_for_fork, hold_script_functions_for_fork,
+};
 use crate::platform::{
     ForkHooks, LoaderForkGuard, close_gate, close_sockets_in_child, forget_own_threads_in_child,
     hold_loader_for_fork, install_fork_handlers, reset_clock_calibration_in_child,
@@ -23,6 +25,7 @@ use crate::sampler::{
 };
 use crate::session::control_state::forget_control_in_child;
 use crate::session::crash_file;
+use crate::session::dumps::forget_dumps_in_child;
 use crate::session::family_events::family;
 use crate::session::running::LIFE_CYCLE;
 use crate::session::snapshot::forget_kept_in_child;
@@ -45,6 +48,7 @@ struct HeldLocks {
     crash_facts: Guard<'static, CurrentFacts>,
     counters: Guard<'static, ApplicationCounters>,
     event_watches: Guard<'static, EventWatches>,
+    context_labels: Guard<'static, Option<ContextLabels>>,
     script_functions: Guard<'static, Option<ScriptFunctions>>,
     code_ranges: Guard<'static, CodeRanges>,
     loader: LoaderForkGuard,
@@ -90,6 +94,7 @@ fn prepare() {
     let loader = hold_loader_for_fork();
     let code_ranges = hold_code_ranges_for_fork();
     let script_functions = hold_script_functions_for_fork();
+    let context_labels = hold_context_labels_for_fork();
     let event_watches = EventWatches::hold_for_fork();
     let counters = hold_counters_for_fork();
     let crash_facts = hold_crash_facts_for_fork();
@@ -99,6 +104,7 @@ fn prepare() {
         crash_facts,
         counters,
         event_watches,
+        context_labels,
         script_functions,
         code_ranges,
         loader,
@@ -145,6 +151,7 @@ fn child() {
             crash_facts,
             counters,
             event_watches,
+            context_labels,
             script_functions,
             code_ranges,
             loader,
@@ -161,6 +168,7 @@ fn child() {
         EventWatches::keep_only_current_thread(event_watches);
         // These stay valid: the child has the same counters, scripts and generated code.
         drop(counters);
+        drop(context_labels);
         drop(script_functions);
         drop(code_ranges);
         loader.reset_in_child();
@@ -172,6 +180,7 @@ fn child() {
         if let Some(family) = family() {
             family.forget_in_child(&mut ps);
         }
+        forget_dumps_in_child(&mut ps);
         forget_kept_in_child(&mut ps);
         forget_turns_in_child(&mut ps);
         let active = ACTIVE_PS.get_mut(&mut ps).take();

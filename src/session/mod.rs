@@ -2,7 +2,7 @@
 //!
 //! # Purpose
 //! Implements the calls of the API: life cycle, pauses, state callbacks, snapshots, stacks on
-//! demand, profile files, crash files and their rescue, environment variables, control by signals,
+//! demand, profile files, dumps, crash files and their rescue, environment variables, control by signals,
 //! and the handling of `fork`. `crate::disabled` replaces this module in builds without the profiler.
 //!
 //! # Threads and locks
@@ -37,6 +37,8 @@ mod asked;
 mod callbacks;
 mod control_state;
 mod crash_file;
+mod dump_limits;
+mod dumps;
 mod early_start;
 mod embedded_sources;
 mod ends;
@@ -77,6 +79,8 @@ pub(crate) use callbacks::{
     add_state_change_callback, callback_after_sampling, remove_state_change_callback,
 };
 pub(crate) use crash_file::open_crash_file;
+pub(crate) use dump_limits::set_dumps;
+pub(crate) use dumps::{WrittenDump, dumps_at_panic, is_long_interval, permit_dump};
 pub(crate) use early_start::start_early;
 pub(crate) use ends::{save_at_exit, watch_ends_for_parent, watch_exit};
 #[cfg(feature = "http")]

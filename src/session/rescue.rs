@@ -21,8 +21,9 @@ use crate::session::crash_file::{is_running, latest};
 use crate::session::snapshot::FrozenProfile;
 use crate::session::spooled::spool_profile;
 use crate::state::{
-    CategoryFact, CorePs, CounterFact, Fact, KeyedFacts, ModuleFact, OpenPauses, OwnerWord,
-    PageFact, ProcessFact, ScriptFact, Session, SessionFact, SessionSettings, ThreadFact, TypeFact,
+    CategoryFact, ContextLabelFact, CorePs, CounterFact, Fact, KeyedFacts, ModuleFact, OpenPauses,
+    OwnerWord, PageFact, ProcessFact, ScriptFact, Session, SessionFact, SessionSettings,
+    ThreadFact, TypeFact,
 };
 use crate::stream::{PastProcess, PastScript, ProfileSource, last_entry_ns};
 use crate::threads::{OffThreadRef, ThreadRegistrationInfo};
@@ -144,6 +145,7 @@ struct Sorted {
     modules: Vec<ModuleFact>,
     pages: Vec<PageFact>,
     scripts: Vec<ScriptFact>,
+    context_labels: Vec<ContextLabelFact>,
     code: NamedCode,
     unknown: u64,
 }
@@ -166,6 +168,7 @@ impl Sorted {
                 Fact::Module(fact) => sorted.modules.push(fact),
                 Fact::Page(fact) => sorted.pages.push(fact),
                 Fact::Script(fact) => sorted.scripts.push(fact),
+                Fact::ContextLabel(fact) => sorted.context_labels.push(fact),
                 Fact::Code(fact) => code.push(fact),
             }
         }
@@ -221,6 +224,7 @@ impl Rescued<'_> {
             marker_types: self.marker_types(),
             categories: past_categories(&self.facts.categories),
             scripts: self.scripts(),
+            context_labels: self.context_labels(),
             is_alive: self.is_alive,
             last_entry,
             counted_at,
@@ -309,6 +313,12 @@ impl Rescued<'_> {
             Some((fact.number, described))
         });
         types.collect()
+    }
+
+    fn context_labels(&self) -> NumberMap<(String, String)> {
+        let labels = self.facts.context_labels.iter();
+        let labels = labels.map(|fact| (fact.number, (fact.key.clone(), fact.value.clone())));
+        labels.collect()
     }
 
     fn scripts(&self) -> NumberMap<PastScript> {

@@ -28,6 +28,8 @@ mod control_signals;
 #[forbid(unsafe_code)]
 mod counter_params;
 #[forbid(unsafe_code)]
+mod dump_settings;
+#[forbid(unsafe_code)]
 mod error;
 #[forbid(unsafe_code)]
 mod features;
@@ -96,6 +98,7 @@ pub(crate) use category::{
 pub use control_signals::ControlSignals;
 pub(crate) use counter_params::CounterParams;
 pub use counter_params::CounterUnit;
+pub use dump_settings::{DumpError, DumpSettings};
 pub use error::{
     ExitProfileError, ReadError, RescueError, SaveError, StartError, StreamError, SuspendError,
     UnknownFeature,

@@ -15,9 +15,13 @@ mod api;
 #[cfg(has_profiler)]
 mod backtraces;
 #[cfg(has_profiler)]
+mod contexts;
+#[cfg(has_profiler)]
 mod crash;
 #[cfg(has_profiler)]
 mod descriptors;
+#[cfg(has_profiler)]
+mod dumps;
 #[cfg(has_profiler)]
 mod endpoints;
 #[cfg(has_profiler)]

@@ -29,6 +29,7 @@ const PARTS: &[(&str, Part)] = &[
     ("hour", crate::hour::run_part),
     ("idle", crate::idle::run_part),
     ("idle_bytes", crate::idle_bytes::run_part),
+    ("context", crate::context::run_part),
     ("label", crate::label::run_part),
     ("library_threads", crate::library_threads::run_part),
     ("marker", crate::marker::run_part),

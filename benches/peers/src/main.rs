@@ -19,6 +19,7 @@ mod capture;
 mod child;
 mod chrome_trace;
 mod churn;
+mod context;
 mod crash_file;
 mod deep;
 mod first_name;
@@ -157,6 +158,11 @@ const MEASUREMENTS: &[Measurement] = &[
         name: "churn",
         description: "time that registering and unregistering add to creating and joining a thread",
         run: churn::measure,
+    },
+    Measurement {
+        name: "context",
+        description: "time to enter and leave the context of a request",
+        run: context::measure,
     },
     Measurement {
         name: "crash_file",

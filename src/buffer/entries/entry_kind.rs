@@ -18,6 +18,9 @@
 //!         | flags*4+3:N function:N line:N column:N
 //!                                           a new frame: a script frame, if the flags say so
 //!         | 256*4+3:N                       a new frame: labels were left out here
+//!         | 1024*4+3:N context              the sample's context, stored as its last frame
+//! context = trace:W trace:W span:W labels:N label:N*
+//!                                           W: eight bytes, little-endian
 //! Marker  = thread:N what:B start:T end:T category:B subcategory:B [stack:N] [window:N]
 //!           length:N [type:N] byte* payload
 //! payload =                                 empty: a marker without payload
@@ -39,6 +42,10 @@
 //! frame is counted from the nearest native frame below it in its stack, or from address 0.
 //! `Modules` and the end of the chunk reset all these numbers. The `state` of `Modules` is the
 //! number of the list of loaded modules to which the addresses after it belong.
+//!
+//! *Contexts.* A context is the last frame of a sample's stack, above the innermost frame. `trace` is
+//! the id of a trace, its upper half first, and `span` that of a span; each is 0 if it is not known.
+//! At most four `labels` follow, by their numbers in the process.
 //!
 //! *Times* are in nanoseconds since the start of the process. The time of a sample is relative to
 //! the previous Sample or Same, or to the last `Modules`.
@@ -157,6 +164,8 @@ impl FrameTag {
     /// The first value in place of a frame's flags for the place where a thread waits: this plus the
     /// kind of the wait. The distance to the thread's next instruction follows.
     pub(crate) const WAITING: u64 = 512;
+    /// Value in place of a frame's flags for the context of a sample. Greater than any wait.
+    pub(crate) const CONTEXT: u64 = 1024;
 
     pub(crate) const fn split(number: u64) -> (Self, u64) {
         let tag = match number & 3 {

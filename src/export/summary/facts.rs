@@ -10,7 +10,7 @@ use crate::export::marker_pairs::MarkerPairs;
 use crate::export::options::ExportOptions;
 use crate::export::own_code::OwnCrates;
 use crate::export::paused_ranges::PausedRange;
-use crate::export::switch_totals::{SwitchTotals, is_of_switches};
+use crate::export::switch_totals::{SwitchTotals, is_of_contexts, is_of_switches};
 use crate::model::{Counter, FunctionId, FunctionKind, ProfileModel, TextId, Thread};
 use crate::types::{BUFFER_MEMORY, PROFILER_SECTION, SAMPLER_CPU, STOP_TIME};
 use crate::util::{ProgressLocation, ProgressLogger, SharedSort};
@@ -203,8 +203,9 @@ impl<'a> Facts<'a> {
             let Some((start_ns, end_ns)) = pair.start_ns.zip(pair.end_ns) else {
                 continue;
             };
-            // They are as long as the sampler's period.
-            if is_of_switches(profile, &markers.get(pair.first)) {
+            // The former are as long as the sampler's period, the latter repeat the samples.
+            let first = markers.get(pair.first);
+            if is_of_switches(profile, &first) || is_of_contexts(profile, &first) {
                 continue;
             }
             self.interval_count += 1;

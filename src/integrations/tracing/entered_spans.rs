@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tracing_core::Metadata;
 
-use crate::api::AutoProfilerLabel;
+use crate::api::{AutoProfilerLabel, ProfilerContext};
 use crate::integrations::tracing::open_spans::SpanKey;
 use crate::integrations::tracing::span_flow::SpanFlow;
 use crate::types::{ProfilerTime, ProfilingCategoryPair};
@@ -26,6 +26,9 @@ struct EnteredSpan {
     /// The label on the thread's label stack.
     pushed: Option<AutoProfilerLabel>,
     recorded: Option<RecordedSpan>,
+    /// The context that the thread had before the span gave it another one; `None` if the span has
+    /// none.
+    context_before: Option<ProfilerContext>,
 }
 
 /// Further data of an entered span, if a session records the span.
@@ -89,7 +92,12 @@ fn with_entered<T>(body: impl FnOnce(&mut Vec<EnteredSpan>) -> Option<T>) -> Opt
 
 /// Records that the thread enters a span.
 #[inline]
-pub(crate) fn enter(key: SpanKey, label: Option<SpanLabel>, recorded: Option<RecordedSpan>) {
+pub(crate) fn enter(
+    key: SpanKey,
+    label: Option<SpanLabel>,
+    recorded: Option<RecordedSpan>,
+    context: Option<ProfilerContext>,
+) {
     with_entered(|entered| {
         if entered.len() < MAX_ENTERED {
             entered.push(EnteredSpan {
@@ -97,6 +105,7 @@ pub(crate) fn enter(key: SpanKey, label: Option<SpanLabel>, recorded: Option<Rec
                 label,
                 pushed: label.map(SpanLabel::push),
                 recorded,
+                context_before: context.map(ProfilerContext::replace_current),
             });
         }
         Some(())
@@ -114,6 +123,14 @@ pub(crate) fn leave(key: SpanKey) -> Option<Duration> {
         } else {
             remove_from_below(entered, index)
         };
+        if let Some(before) = span.context_before {
+            // The next span inside of this one leaves to what was before this one.
+            let mut inside = entered[index..].iter_mut();
+            match inside.find_map(|inner| inner.context_before.as_mut()) {
+                Some(inner) => *inner = before,
+                None => _ = before.replace_current(),
+            }
+        }
         // A span that was entered more than once is measured from its outermost entry.
         span.recorded?
             .since

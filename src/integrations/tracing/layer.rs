@@ -1,16 +1,17 @@
 //! A layer of `tracing_subscriber` that adds spans and events to the profile.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tracing_core::span::{Attributes, Id, Record};
 use tracing_core::{Event, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
-use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::registry::{Extensions, LookupSpan};
 
 use crate::api::{
-    MarkerSession, add_marker, profiler_is_active, records_markers_of_current_thread,
+    MarkerSession, ProfilerContext, add_marker, profiler_is_active,
+    records_markers_of_current_thread,
 };
 use crate::integrations::application_text::is_formatting;
 use crate::integrations::tracing::entered_spans::{
@@ -20,6 +21,7 @@ use crate::integrations::tracing::event_marker::TracingEvent;
 use crate::integrations::tracing::field_values::FieldValues;
 use crate::integrations::tracing::open_spans;
 use crate::integrations::tracing::open_spans::{OpenSpan, SpanKey, forget_layer, with_span};
+use crate::integrations::tracing::span_context::{ContextOf, context_of, note_ids, note_later_ids};
 use crate::integrations::tracing::span_flow::SpanFlow;
 use crate::integrations::tracing::span_marker::TracingSpan;
 use crate::markers::{MarkerOptions, MarkerStack};
@@ -73,6 +75,12 @@ const INITIAL_CALLER_DISTANCE: usize = if cfg!(debug_assertions) { 1024 } else {
 /// application pushed in between are lost. If a thread is in more than 4,096 spans, the innermost
 /// have no label.
 ///
+/// # Contexts
+/// A span with a field `trace_id` or `span_id` gives the threads in it a
+/// [context](crate::context): each of their samples has these ids. The spans inside of it inherit
+/// them. A value is a text of hexadecimal digits, or a number. It may be recorded later, for the
+/// threads that enter the span then. A program that exports its spans by OpenTelemetry uses [`with_context_of`](Self::with_context_of) instead, and needs no such fields.
+///
 /// # Intervals
 /// A span becomes an interval if one session records markers both of the thread that creates the
 /// span and of the thread that closes it by dropping the last handle. The interval is on the track
@@ -118,6 +126,9 @@ pub struct ProfilerLayer {
     has_labels: bool,
     has_busy_times: bool,
     caller_distance: AtomicUsize,
+    context_of: Option<ContextOf>,
+    /// Whether a span had the fields of a context.
+    has_contexts: AtomicBool,
 }
 
 impl ProfilerLayer {
@@ -131,6 +142,8 @@ impl ProfilerLayer {
             has_labels: true,
             has_busy_times: true,
             caller_distance: AtomicUsize::new(INITIAL_CALLER_DISTANCE),
+            context_of: None,
+            has_contexts: AtomicBool::new(false),
         }
     }
 
@@ -164,6 +177,33 @@ impl ProfilerLayer {
     #[must_use]
     pub fn busy_times(mut self, has_busy_times: bool) -> Self {
         self.has_busy_times = has_busy_times;
+        self
+    }
+
+    /// Sets the function that finds a span's context in what other layers keep of the span.
+    ///
+    /// The layer of the crate `tracing-opentelemetry` keeps the ids of the trace and the span there:
+    ///
+    /// ```ignore
+    /// let layer = gekkota::ProfilerLayer::new().with_context_of(|extensions| {
+    ///     let data = extensions.get::<tracing_opentelemetry::OtelData>()?;
+    ///     let trace_id = u128::from_be_bytes(data.trace_id()?.to_bytes());
+    ///     let span_id = u64::from_be_bytes(data.span_id()?.to_bytes());
+    ///     Some(gekkota::context::ProfilerContext::new().with_trace_id(trace_id).with_span_id(span_id))
+    /// });
+    /// ```
+    ///
+    /// The layer calls the function whenever a thread enters a span: for that span and for each span
+    /// around it, the outermost first. The last context counts. Ids in the fields of a span come on
+    /// top. The function must not enter spans.
+    ///
+    /// Cost: some 50 ns for each of these spans.
+    #[must_use]
+    pub fn with_context_of(
+        mut self,
+        context_of: fn(&Extensions<'_>) -> Option<ProfilerContext>,
+    ) -> Self {
+        self.context_of = Some(context_of);
         self
     }
 
@@ -251,7 +291,10 @@ impl Drop for ProfilerLayer {
 }
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ProfilerLayer {
-    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, _: Context<'_, S>) {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        if note_ids(attributes, context.span(id)) {
+            self.has_contexts.store(true, Ordering::Relaxed);
+        }
         let (key, metadata) = (self.key(id), attributes.metadata());
         let flow = match MarkerSession::of_this_thread() {
             Some(session) if !is_formatting() => Some(self.open(key, session, attributes)),
@@ -264,7 +307,10 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ProfilerLayer {
         });
     }
 
-    fn on_record(&self, id: &Id, values: &Record<'_>, _: Context<'_, S>) {
+    fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
+        if note_later_ids(values, context.span(id)) {
+            self.has_contexts.store(true, Ordering::Relaxed);
+        }
         let key = self.key(id);
         if !profiler_is_active() || is_formatting() || self.flow_of(id).is_none() {
             return;
@@ -303,7 +349,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ProfilerLayer {
             None => match with_span(key, |span| (span.metadata, span.flow)) {
                 Some((metadata, flow)) => (Some(metadata), Some(flow)),
                 None if self.has_labels => (context.metadata(id), None),
-                None => return,
+                None => (None, None),
             },
         };
         let recorded = flow.filter(|_| profiler_is_active()).map(|flow| {
@@ -317,8 +363,13 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ProfilerLayer {
                 category: self.category,
                 stack_address: self.caller_stack_address(id),
             });
-        if label.is_some() || recorded.is_some() {
-            enter(key, label, recorded);
+        let has_contexts = self.context_of.is_some() || self.has_contexts.load(Ordering::Relaxed);
+        let span_context = match has_contexts {
+            true => context_of(id, &context, self.context_of),
+            false => None,
+        };
+        if label.is_some() || recorded.is_some() || span_context.is_some() {
+            enter(key, label, recorded, span_context);
         }
     }
 

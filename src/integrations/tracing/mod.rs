@@ -13,6 +13,8 @@ mod layer;
 #[cfg(feature = "tracing")]
 mod open_spans;
 #[cfg(feature = "tracing")]
+mod span_context;
+#[cfg(feature = "tracing")]
 mod span_flow;
 #[cfg(feature = "tracing")]
 mod span_marker;

@@ -10,5 +10,5 @@ mod system_clock;
 pub(crate) use system_clock::{
     ProcessStart, age_of_start_ns, calibrate_clock, current_thread_cpu_ns_in_handler,
     monotonic_now, process_cpu_ns, process_start, reset_clock_calibration_in_child, sleep_until,
-    thread_cpu_ns,
+    thread_cpu_ns, utc_now,
 };

@@ -1,6 +1,7 @@
 //! Made-up stacks, for tests and fuzzers.
 
 use crate::capture::EventLoopState;
+use crate::labels::ContextWords;
 use crate::types::Wait;
 
 /// A frame of a made-up stack.
@@ -35,4 +36,5 @@ pub(crate) struct ScriptedStack {
     pub(crate) is_truncated: bool,
     pub(crate) is_of_other_stack: bool,
     pub(crate) event_loop: EventLoopState,
+    pub(crate) context: ContextWords,
 }

@@ -6,6 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use crate::backtrace::CapturedBacktrace;
 use crate::buffer::{EntryWriter, FrameTag, root_node};
 use crate::capture::{CapturedView, EventLoopState};
+use crate::labels::{ContextWords, MAX_CONTEXT_LABELS};
 use crate::sampler::encode::merge::{MergedFrame, merge_stacks};
 #[cfg(any(test, fuzzing))]
 use crate::sampler::encode::scripted_stack::{ScriptedFrame, ScriptedStack};
@@ -38,6 +39,8 @@ pub(crate) struct StoredStack {
     /// Whether older frames are missing because the stack was too deep to be copied as a whole.
     is_too_deep: bool,
     event_loop: EventLoopState,
+    /// Whether the last frame is the context.
+    has_context: bool,
 }
 
 impl StoredStack {
@@ -104,10 +107,13 @@ impl StoredStack {
         /// Numbers of an encoded label or script frame, and its other bytes.
         const NUMBERS: usize = 4;
         const OTHER_BYTES: usize = 2;
+        /// Numbers of an encoded context, and its other bytes.
+        const CONTEXT_NUMBERS: usize = 2 + MAX_CONTEXT_LABELS;
+        const CONTEXT_BYTES: usize = 24;
         self.set_empty(EventLoopState::Unknown);
-        let other_bytes = labels * OTHER_BYTES + text_bytes;
-        self.frames.try_reserve(frames).is_ok()
-            && self.labels.try_reserve(labels * NUMBERS, other_bytes)
+        let numbers = labels * NUMBERS + CONTEXT_NUMBERS;
+        let other_bytes = labels * OTHER_BYTES + text_bytes + CONTEXT_BYTES;
+        self.frames.try_reserve(frames + 1).is_ok() && self.labels.try_reserve(numbers, other_bytes)
     }
 
     /// Copies `other` and reuses the memory of `self`. Without memory for that, returns false and
@@ -131,6 +137,7 @@ impl StoredStack {
         (self.is_truncated, self.is_of_other_stack) = (other.is_truncated, other.is_of_other_stack);
         self.is_too_deep = other.is_too_deep;
         self.event_loop = other.event_loop;
+        self.has_context = other.has_context;
     }
 
     /// Makes this a stack without frames.
@@ -139,11 +146,12 @@ impl StoredStack {
         self.labels.clear();
         (self.is_truncated, self.is_of_other_stack) = (false, false);
         self.is_too_deep = false;
+        self.has_context = false;
         self.event_loop = event_loop;
     }
 
-    /// Stores a stack that the thread's handler captured, merged with its labels, and with its
-    /// script frames if `has_scripts` is true.
+    /// Stores a stack that the thread's handler captured, merged with its labels, with its script
+    /// frames if `has_scripts` is true, and with its context as the last frame.
     pub(crate) fn set(
         &mut self,
         native: &NativeStack,
@@ -174,6 +182,7 @@ impl StoredStack {
                 }
             }
         });
+        self.add_context(header.context);
     }
 
     /// Stores a stack that a thread captured itself, merged like a stack in [`Self::set`].
@@ -249,7 +258,11 @@ impl StoredStack {
 
     /// Notes what the thread waits for, which is blocked in a system call.
     pub(crate) fn set_wait(&mut self, wait: Option<Wait>) {
-        if let (Some(wait), Some(last)) = (wait, self.frames.last_mut())
+        let innermost = self
+            .frames
+            .len()
+            .wrapping_sub(1 + usize::from(self.has_context));
+        if let (Some(wait), Some(last)) = (wait, self.frames.get_mut(innermost))
             && let StoredFrame::Native {
                 address,
                 is_innermost: true,
@@ -273,6 +286,21 @@ impl StoredStack {
             code.number(function.into())
                 .number(line.into())
                 .number(column.into());
+        });
+    }
+
+    /// Adds the context in which the stack was captured, if there is one.
+    fn add_context(&mut self, context: ContextWords) {
+        if context.is_none() {
+            return;
+        }
+        self.has_context = true;
+        self.add_encoded(FrameTag::Label.join(FrameTag::CONTEXT), |code| {
+            let ids = [context.trace[0], context.trace[1], context.span];
+            code.raw(ids.map(u64::to_le_bytes).as_flattened());
+            let labels = context.labels.iter().filter(|number| **number != 0);
+            code.number(labels.clone().count() as u64);
+            labels.for_each(|number| _ = code.number((*number).into()));
         });
     }
 
@@ -342,6 +370,7 @@ impl StoredStack {
                 ScriptedFrame::LabelsLeftOut => self.add_labels_left_out(),
             }
         }
+        self.add_context(stack.context);
     }
 }
 

@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::buffer::{AreaHead, CrashArea, EntryWriter, MAX_RECORD_BYTES};
 use crate::counters::{CounterDescription, for_each_application_counter};
-use crate::labels::script_functions_from;
+use crate::labels::{context_labels_from, script_functions_from};
 use crate::markers::MarkerType;
 use crate::state::core_ps::CorePs;
 use crate::state::crash_file::fact::Fact;
 use crate::state::crash_file::keyed_facts::KeyedFacts;
 use crate::state::crash_file::make_facts::{
-    category_fact, code_fact, counter_fact, module_fact, page_fact, process_fact, script_fact,
-    thread_fact, type_fact,
+    category_fact, code_fact, context_label_fact, counter_fact, module_fact, page_fact,
+    process_fact, script_fact, thread_fact, type_fact,
 };
 use crate::state::crash_file::words::OwnerWord;
 use crate::threads::OffThreadRef;
@@ -27,6 +27,8 @@ pub(crate) struct CrashFacts {
     categories: AtomicUsize,
     /// Number of script functions that are written.
     scripts: AtomicUsize,
+    /// Number of labels of contexts that are written.
+    context_labels: AtomicUsize,
     /// The largest id of the application's counters that are written.
     counters: AtomicU64,
     /// Number of the list of modules that is written.
@@ -39,6 +41,7 @@ impl CrashFacts {
             area,
             categories: AtomicUsize::new(0),
             scripts: AtomicUsize::new(0),
+            context_labels: AtomicUsize::new(0),
             counters: AtomicU64::new(0),
             modules: AtomicU64::new(0),
         }
@@ -135,11 +138,23 @@ impl CrashFacts {
         self.scripts.store(count, Ordering::Relaxed);
     }
 
+    /// Adds the labels of contexts that are not written yet. Called by the sampler.
+    fn add_new_context_labels(&self) {
+        let written = self.context_labels.load(Ordering::Relaxed);
+        let mut count = written;
+        context_labels_from(written, |number, label| {
+            count += 1;
+            self.add(context_label_fact(number, label));
+        });
+        self.context_labels.store(count, Ordering::Relaxed);
+    }
+
     /// Adds what has come into being since the last call. Called by the sampler before it takes
     /// samples, which may refer to it.
     pub(crate) fn follow(&self) {
         self.add_new_categories();
         self.add_new_scripts();
+        self.add_new_context_labels();
     }
 
     /// Adds the modules of a list that are not written yet, and the ends of those that are gone.

@@ -159,6 +159,12 @@ facts! {
         name: String,
         script: Option<u64>,
     }
+    /// A label of contexts.
+    11 ContextLabel ContextLabelFact {
+        number: u64,
+        key: String,
+        value: String,
+    }
 }
 
 #[cfg(test)]
@@ -207,6 +213,7 @@ mod tests {
             PageFact::default().into(),
             ScriptFact::default().into(),
             CodeFact::default().into(),
+            ContextLabelFact::default().into(),
         ]
     }
 

@@ -28,6 +28,7 @@ fn key_of(fact: &Fact) -> Key {
         Fact::Page(page) => (8, page.inner_window_id, 0),
         Fact::Script(script) => (9, script.number, 0),
         Fact::Code(code) => (10, code.start, code.end),
+        Fact::ContextLabel(label) => (11, label.number, 0),
     }
 }
 

@@ -1,12 +1,13 @@
 //! Makes facts of what the profiler knows.
 
 use crate::counters::CounterDescription;
+use crate::labels::ContextLabel;
 use crate::markers::MarkerType;
 use crate::platform::{ModuleImage, current_process_id};
 use crate::state::core_ps::CorePs;
 use crate::state::crash_file::fact::{
-    CategoryFact, CodeFact, CounterFact, Fact, ModuleFact, PageFact, ProcessFact, ScriptFact,
-    ThreadFact, TypeFact,
+    CategoryFact, CodeFact, ContextLabelFact, CounterFact, Fact, ModuleFact, PageFact, ProcessFact,
+    ScriptFact, ThreadFact, TypeFact,
 };
 use crate::state::crash_file::fields::FactBytes;
 use crate::threads::OffThreadRef;
@@ -122,6 +123,14 @@ pub(super) fn script_fact(number: u32, script: &ScriptDescription<'_>) -> Script
             .category
             .map_or(0, |(_, subcategory)| subcategory.into()),
         inner_window_id: script.inner_window_id,
+    }
+}
+
+pub(super) fn context_label_fact(number: u32, label: ContextLabel<'_>) -> ContextLabelFact {
+    ContextLabelFact {
+        number: number.into(),
+        key: label.key.to_owned(),
+        value: label.value.to_owned(),
     }
 }
 

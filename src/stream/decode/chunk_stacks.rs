@@ -2,6 +2,7 @@
 //! with which `crate::sampler` wrote the chunk.
 
 use crate::buffer::{EntryReader, FrameTag, ROOT_NODES, root_node, unzigzag};
+use crate::labels::ContextWords;
 use crate::model::UniqueStacks;
 use crate::symbols::SampledAddress;
 use crate::types::{CodeAddress, FrameFlags, Wait};
@@ -47,13 +48,24 @@ pub(crate) trait FrameResolver {
     /// Returns the number of a label's text, joined from its static and its dynamic part.
     fn label_text(&mut self, label: &[u8], dynamic: &[u8], flags: FrameFlags) -> u32;
 
+    /// Returns the number of a context in the profile, counted from 1.
+    fn context(&mut self, context: ContextWords) -> u32;
+
     /// Returns the number of subcategories of a category; 0 for an unknown category.
     fn subcategories(&self, category: u8) -> usize;
 }
 
+/// What a frame of a chunk is.
+#[derive(Debug)]
+enum ChunkFrameKind {
+    Frame(FrameKey),
+    /// No frame, but the context of the samples that end with it: its number in the profile.
+    Context(u32),
+}
+
 #[derive(Debug)]
 struct ChunkFrame {
-    key: FrameKey,
+    kind: ChunkFrameKind,
     /// The address of a native frame.
     address: Option<u64>,
     /// Index of the frame in the profile, once a sample uses it.
@@ -66,6 +78,9 @@ struct Node {
     frame: u32,
     /// Address of this node's native frame, or else of the nearest one below; 0 if there is none.
     address: u64,
+    /// Number of the context that the node adds to the stack below it, in the profile; 0 if the node
+    /// adds a frame.
+    context: u32,
     /// Index of the stack in the profile, once a sample uses it.
     stack: Option<u32>,
 }
@@ -146,11 +161,17 @@ impl ChunkStacks {
         for _ in 0..new_nodes {
             let before = self.address_of(node);
             let frame = self.read_frame(entry, before, resolver)?;
-            let address = self.frames.get(frame as usize)?.address.unwrap_or(before);
+            let chunk_frame = self.frames.get(frame as usize)?;
+            let address = chunk_frame.address.unwrap_or(before);
+            let context = match chunk_frame.kind {
+                ChunkFrameKind::Frame(_) => 0,
+                ChunkFrameKind::Context(number) => number,
+            };
             self.nodes.push(Node {
                 below: node,
                 frame,
                 address,
+                context,
                 stack: None,
             });
             node = u32::try_from(self.nodes.len())
@@ -169,6 +190,12 @@ impl ChunkStacks {
             return None;
         }
         Some((node, self.known_stack(node)?))
+    }
+
+    /// Returns the number of the context of samples that end with a node; 0 if they have none.
+    #[inline(always)]
+    pub(crate) fn context(&self, node: u32) -> u32 {
+        self.node(node).map_or(0, |node| node.context)
     }
 
     /// Returns the index of a node's stack in the profile, if a sample has used it.
@@ -212,6 +239,15 @@ impl ChunkStacks {
                 (resolver.native(sampled, self.modules), Some(address))
             }
             FrameTag::Label if rest == FrameTag::LABELS_LEFT_OUT => (FrameKey::LabelsLeftOut, None),
+            FrameTag::Label if rest == FrameTag::CONTEXT => {
+                let number = resolver.context(read_context(entry)?);
+                self.frames.push(ChunkFrame {
+                    kind: ChunkFrameKind::Context(number),
+                    address: None,
+                    index: None,
+                });
+                return u32::try_from(self.frames.len() - 1).ok();
+            }
             FrameTag::Label if rest >= FrameTag::WAITING => {
                 let wait = u8::try_from(rest - FrameTag::WAITING).ok()?;
                 let wait = Wait::from_byte(wait)?;
@@ -229,7 +265,7 @@ impl ChunkStacks {
             FrameTag::Label => (read_label(u8::try_from(rest).ok()?, entry, resolver)?, None),
         };
         self.frames.push(ChunkFrame {
-            key,
+            kind: ChunkFrameKind::Frame(key),
             address,
             index: None,
         });
@@ -261,10 +297,11 @@ impl ChunkStacks {
         for index in to_add.drain(..).rev() {
             let node = &mut self.nodes[index as usize];
             let frame = &mut self.frames[node.frame as usize];
-            let index = *frame
-                .index
-                .get_or_insert_with(|| stacks.intern_frame(&frame.key));
-            stack = stacks.append_frame(Some(stack), index);
+            // A context adds no frame.
+            if let ChunkFrameKind::Frame(key) = &frame.kind {
+                let index = *frame.index.get_or_insert_with(|| stacks.intern_frame(key));
+                stack = stacks.append_frame(Some(stack), index);
+            }
             node.stack = Some(stack);
         }
         self.to_add = to_add;
@@ -290,6 +327,25 @@ impl ChunkStacks {
             stack
         })
     }
+}
+
+/// Reads the context of a sample.
+fn read_context(entry: &mut EntryReader<'_>) -> Option<ContextWords> {
+    let mut word = || {
+        let bytes = entry.bytes(8)?;
+        Some(u64::from_le_bytes(bytes.try_into().ok()?))
+    };
+    let mut context = ContextWords {
+        trace: [word()?, word()?],
+        span: word()?,
+        ..ContextWords::NONE
+    };
+    let labels = usize::try_from(entry.number()?).ok()?;
+    let labels = context.labels.get_mut(..labels)?;
+    for label in labels {
+        *label = u32::try_from(entry.number()?).ok()?;
+    }
+    Some(context)
 }
 
 /// Reads a frame of the label stack.

@@ -1,6 +1,7 @@
 //! From entries to decoded threads: samples, stacks, markers and counters.
 
 pub(crate) mod chunk_stacks;
+mod contexts;
 mod entry_counts;
 mod event_delays;
 mod marker_index;
@@ -16,6 +17,7 @@ mod streaming_context;
 mod thread_index;
 
 pub(crate) use chunk_stacks::FrameKey;
+pub(crate) use contexts::ContextInterval;
 pub(crate) use newest::decode_newest;
 pub(crate) use past_process::{PastProcess, PastScript, last_entry_ns};
 #[cfg(any(test, fuzzing))]
@@ -24,6 +26,4 @@ pub(crate) use rows::CounterRows;
 #[cfg(any(test, fuzzing))]
 pub(crate) use rows::RowEvent;
 pub(crate) use source::ProfileSource;
-pub(crate) use streaming_context::{
-    ProcessStreamingContext, ThreadStreamingContext, UsedMarkerTypes,
-};
+pub(crate) use streaming_context::{ProcessStreamingContext, ThreadStreamingContext};

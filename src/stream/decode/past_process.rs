@@ -27,6 +27,8 @@ pub(crate) struct PastProcess {
     pub(crate) categories: Vec<&'static CategoryInfo>,
     /// The script functions, by number.
     pub(crate) scripts: NumberMap<PastScript>,
+    /// The keys and values of the labels of contexts, by number.
+    pub(crate) context_labels: NumberMap<(String, String)>,
     /// Whether the process still ran when its file was read.
     pub(crate) is_alive: bool,
     /// When the newest entry was recorded; `None` without entries.

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 
 use crate::buffer::{Block, EntryKind, EntryReader, SampleFlags};
 use crate::counters::{CounterReading, KnownCounter};
-use crate::labels::joined_label_text;
+use crate::labels::{ContextWords, joined_label_text};
 use crate::markers::{DecodedMarker, DecodedPayload};
 use crate::model::UniqueStacks;
 use crate::stream::decode::chunk_stacks::{ChunkStacks, FrameKey, FrameResolver};
+use crate::stream::decode::contexts::{ContextIntervals, Contexts};
 use crate::stream::decode::entry_counts::{EntryClass, EntryCounts};
 use crate::stream::decode::event_delays::{EventProbes, max_probe_gap_ns};
 use crate::stream::decode::marker_index::MarkerIndex;
@@ -36,6 +37,8 @@ pub(crate) struct ThreadStreamingContext {
     /// The markers by their latest time.
     pub(crate) markers: MarkerIndex,
     pub(crate) probes: EventProbes,
+    /// When the thread's samples were in which context.
+    pub(crate) contexts: ContextIntervals,
 }
 
 /// Maximum number of repeats in one entry. The sampler writes runs often enough to stay below it.
@@ -116,6 +119,8 @@ pub(crate) struct ProcessStreamingContext {
     pub(crate) stacks: UniqueStacks<FrameKey>,
     /// The label texts of all threads.
     pub(crate) label_texts: TextTable,
+    /// The contexts of all threads' samples.
+    pub(crate) contexts: Contexts,
     pub(crate) counters: Vec<(KnownCounter, CounterRows)>,
     /// The index of each counter, by its id.
     counter_index: NumberMap<usize>,
@@ -179,6 +184,7 @@ struct ProfileFrameResolver<'a> {
     source: &'a ProfileSource,
     modules: &'a [LoadedModule],
     label_texts: &'a mut TextTable,
+    contexts: &'a mut Contexts,
     categories: &'a [&'static CategoryInfo],
 }
 
@@ -197,6 +203,10 @@ impl FrameResolver for ProfileFrameResolver<'_> {
     fn label_text(&mut self, label: &[u8], dynamic: &[u8], flags: FrameFlags) -> u32 {
         self.label_texts
             .intern(&joined_label_text(label, dynamic, flags))
+    }
+
+    fn context(&mut self, context: ContextWords) -> u32 {
+        self.contexts.add(context)
     }
 
     fn subcategories(&self, category: u8) -> usize {
@@ -240,6 +250,7 @@ impl ProcessStreamingContext {
             threads,
             stacks: UniqueStacks::default(),
             label_texts: TextTable::default(),
+            contexts: Contexts::default(),
             counters,
             counter_index,
             modules: source.modules.all(),
@@ -324,6 +335,7 @@ impl ProcessStreamingContext {
             thread.samples.growth_bytes(more)
                 + thread.markers.growth_bytes(more)
                 + thread.probes.growth_bytes(more)
+                + thread.contexts.growth_bytes(more)
         });
         let of_counters = self
             .counters
@@ -333,6 +345,7 @@ impl ProcessStreamingContext {
         of_threads.chain(of_counters).sum::<usize>()
             + self.stacks.growth_bytes(more / 2)
             + self.label_texts.growth_bytes(more / 4, more)
+            + self.contexts.growth_bytes(more)
             + map_growth_bytes(&self.marker_stacks, more / 8)
             + vec_growth_bytes(&self.chunks_with_markers, more)
             + DECODED_FACTOR * more
@@ -407,6 +420,7 @@ impl ProcessStreamingContext {
                 let Self {
                     modules,
                     label_texts,
+                    contexts,
                     categories,
                     ..
                 } = self;
@@ -414,6 +428,7 @@ impl ProcessStreamingContext {
                     source,
                     modules,
                     label_texts,
+                    contexts,
                     categories,
                 };
                 let (node, _) = stacks.read(entry, &mut resolver)?;
@@ -483,18 +498,20 @@ impl ProcessStreamingContext {
             return None;
         }
         let thread = thread_index.get(head.serial)?;
-        let (stack, class) = if kind == EntryKind::Same {
+        let (node, stack, class) = if kind == EntryKind::Same {
             let node = stacks.last_node(thread)?;
-            (stacks.known_stack(node)?, EntryClass::SameSample)
+            (node, stacks.known_stack(node)?, EntryClass::SameSample)
         } else {
             let (node, stack) = stacks.read_known(entry)?;
             stacks.set_last_node(thread, node);
-            (stack, EntryClass::RepeatedSample)
+            (node, stack, EntryClass::RepeatedSample)
         };
         stacks.set_last_time_ns(time_ns);
-        self.threads[thread]
-            .samples
-            .push_plain(stack, time_ns, head.cpu_delta_ns);
+        let thread = &mut self.threads[thread];
+        thread
+            .contexts
+            .add_sample(stacks.context(node), time_ns, time_ns);
+        thread.samples.push_plain(stack, time_ns, head.cpu_delta_ns);
         Some(class)
     }
 
@@ -536,6 +553,7 @@ impl ProcessStreamingContext {
                 let Self {
                     modules,
                     label_texts,
+                    contexts,
                     categories,
                     ..
                 } = self;
@@ -543,6 +561,7 @@ impl ProcessStreamingContext {
                     source,
                     modules,
                     label_texts,
+                    contexts,
                     categories,
                 };
                 let (node, has_new_nodes) = stacks.read(entry, &mut resolver)?;
@@ -564,9 +583,12 @@ impl ProcessStreamingContext {
                 cut_ns,
                 ..
             } = self;
-            let rows = &mut threads[thread].samples;
+            let thread = &mut threads[thread];
+            let rows = &mut thread.samples;
+            let context = stacks.context(node);
             let RareFields { event, repeats } = rare.unwrap_or_default();
             if rare.is_none() && time_ns >= *cut_ns {
+                thread.contexts.add_sample(context, time_ns, time_ns);
                 rows.push_plain(stacks.stack(node, profile_stacks), time_ns, cpu_delta_ns);
             } else if let Some((row, repeats)) = cut_before(
                 SampleRow {
@@ -578,6 +600,8 @@ impl ProcessStreamingContext {
                 repeats,
                 *cut_ns,
             ) {
+                let last_ns = row.time_ns.saturating_add(repeats.span_ns);
+                thread.contexts.add_sample(context, row.time_ns, last_ns);
                 // Add the stack only now, when a row uses it.
                 rows.push(
                     SampleRow {
@@ -612,7 +636,7 @@ impl ProcessStreamingContext {
         let markers: u64 = self
             .threads
             .iter()
-            .map(|thread| thread.markers.len() as u64)
+            .map(|thread| (thread.markers.len() + thread.contexts.all().len()) as u64)
             .sum();
         let max_rows = max_rows.saturating_sub(markers);
         if rows <= max_rows {
@@ -644,6 +668,7 @@ impl ThreadStreamingContext {
             samples: SampleRows::default(),
             markers: MarkerIndex::default(),
             probes: EventProbes::default(),
+            contexts: ContextIntervals::default(),
         }
     }
 

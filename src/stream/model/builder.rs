@@ -21,13 +21,14 @@ use crate::stream::memory::check_memory;
 use crate::stream::model::frames::{FrameBuilder, without_own_functions};
 use crate::stream::model::marker_fields::FieldCollector;
 use crate::stream::resolve::{
-    MarkerTypes, ONLY_USER_DATA, ProfileNames, TEXT, name_for_viewer, to_text, type_without_payload,
+    CONTEXT_NAME, MarkerTypes, ONLY_USER_DATA, ProfileNames, SAMPLE_CONTEXT, TEXT, name_for_viewer,
+    to_text, type_without_payload,
 };
 use crate::stream::write::{
     FoundProblems, MIN_BYTES_FOR_NAMES, StreamOptions, warnings_about, write_log, write_meta,
     write_pages,
 };
-use crate::types::{CounterUnit, Features, GraphColor, Symbolicate, Warning};
+use crate::types::{CounterUnit, Features, GraphColor, OTHER_CATEGORY, Symbolicate, Warning};
 use crate::util::{ProgressLocation, ProgressLogger, SharedSort, run_callback};
 
 /// Progress at the end of each part of the job, from 0 to 1.
@@ -90,7 +91,7 @@ pub(crate) fn build_model(
     // The model's frames and stacks take about as much as the process's, and their texts.
     check_memory(4 * process.unnamed_bytes())?;
     let mut profile = ProfileModel::default();
-    let types = MarkerTypes::of_profile(&source, &process.marker_types);
+    let types = MarkerTypes::of_profile(&source, &process);
     let mut frames = FrameBuilder::new(&mut profile, &source, &process, &names);
     let stacks = frames.add_stacks(&mut profile);
     let builder = ModelBuilder {
@@ -246,6 +247,7 @@ impl ModelBuilder<'_> {
                 self.add_marker(profile, &mut markers, &marker);
             }
         }
+        self.add_contexts(profile, &mut markers, context)?;
         profile.threads.push(Thread {
             process: 0,
             name: registration.name(),
@@ -256,6 +258,44 @@ impl ModelBuilder<'_> {
             samples,
             markers,
         });
+        Ok(())
+    }
+
+    /// Adds an interval for each time in which the thread's samples had one context.
+    fn add_contexts(
+        &self,
+        profile: &mut ProfileModel,
+        markers: &mut Markers,
+        context: &ThreadStreamingContext,
+    ) -> io::Result<()> {
+        const CHECKED_INTERVALS: usize = 4096;
+        let type_name = profile.intern(SAMPLE_CONTEXT);
+        let name = profile.intern(CONTEXT_NAME);
+        for intervals in context.contexts.all().chunks(CHECKED_INTERVALS) {
+            check_memory(MARKER_FACTOR * MARKER_STEP_BYTES)?;
+            for interval in intervals {
+                let fields = self.process.contexts.fields(self.source, interval.context);
+                let fields: Fields = fields
+                    .iter()
+                    .map(|(key, value)| {
+                        let value = FieldValue::UniqueText(profile.intern(value));
+                        (profile.intern(key), value)
+                    })
+                    .collect();
+                markers.push(Marker {
+                    name,
+                    phase: ModelPhase::Interval,
+                    start_ns: Some(time(interval.start_ns)),
+                    end_ns: Some(time(interval.end_ns)),
+                    category: OTHER_CATEGORY.into(),
+                    payload: Some(MarkerPayload {
+                        type_name,
+                        fields: &fields,
+                        stack: None,
+                    }),
+                });
+            }
+        }
         Ok(())
     }
 

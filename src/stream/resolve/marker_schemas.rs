@@ -11,7 +11,9 @@ use crate::markers::{
     Format, JSONWriter, Location, MarkerSchema, MarkerType, PayloadFailure, WITH_REQUIRED_FIELDS,
     name_for_fields,
 };
-use crate::stream::decode::{PastProcess, ProfileSource, UsedMarkerTypes};
+use crate::stream::decode::{
+    PastProcess, ProcessStreamingContext, ProfileSource, ThreadStreamingContext,
+};
 use crate::util::{NumberMap, run_callback};
 
 /// The type of markers whose payload is a text.
@@ -19,6 +21,12 @@ pub(crate) const TEXT: &str = "Text";
 
 /// The type of markers that have only a stack or a window.
 pub(crate) const ONLY_USER_DATA: &str = "NoPayloadUserData";
+
+/// The type of the intervals in which the samples of a thread have one context.
+pub(crate) const SAMPLE_CONTEXT: &str = "SampleContext";
+
+/// The name of these intervals.
+pub(crate) const CONTEXT_NAME: &str = "Context";
 
 /// Types without a schema, because the viewer never shows a row of them.
 const WITHOUT_SCHEMA: &[&str] = &["CompositorScreenshot", "JS allocation", "Native allocation"];
@@ -68,8 +76,15 @@ pub(crate) struct MarkerTypes {
 
 impl MarkerTypes {
     /// Queries each used type for its name and its schema.
-    pub(crate) fn of_profile(source: &ProfileSource, used: &UsedMarkerTypes) -> Self {
+    pub(crate) fn of_profile(source: &ProfileSource, process: &ProcessStreamingContext) -> Self {
         let mut types = Self::default();
+        let used = &process.marker_types;
+        let has_contexts = |thread: &ThreadStreamingContext| !thread.contexts.all().is_empty();
+        if process.threads.iter().any(has_contexts) {
+            let keys = process.contexts.keys(source);
+            let schema = context_schema(keys);
+            types.schemas.insert(SAMPLE_CONTEXT.to_owned(), schema);
+        }
         if used.texts {
             types.schemas.insert(TEXT.to_owned(), text_schema());
         }
@@ -197,6 +212,20 @@ pub(crate) fn name_for_viewer(name: &str, type_name: &str) -> Option<&'static st
         (SCREENSHOT, _) => Some("Compositor screenshot"),
         _ => None,
     }
+}
+
+/// Returns the schema of the intervals of contexts, whose fields have these keys.
+fn context_schema(keys: Vec<Cow<'static, str>>) -> MarkerSchema {
+    let mut schema = MarkerSchema::new(&[Location::MarkerChart, Location::MarkerTable]);
+    for key in keys {
+        let label = match &*key {
+            "trace_id" => "Trace id",
+            "span_id" => "Span id",
+            other => other,
+        };
+        schema.add_key_label_format(&key, label, Format::UniqueString);
+    }
+    schema
 }
 
 /// Returns Gecko's schema for text markers.

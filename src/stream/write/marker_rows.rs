@@ -6,13 +6,15 @@ use crate::json::{JsonWriter, StringIndex, UniqueStrings};
 use crate::markers::{
     DecodedMarker, DecodedPayload, JSONWriter, MarkerPhase, PayloadFailure, PropertyWriter,
 };
-use crate::stream::decode::ProcessStreamingContext;
 use crate::stream::decode::ProfileSource;
+use crate::stream::decode::{ContextInterval, ProcessStreamingContext};
 use crate::stream::resolve::ResolvedThread;
 use crate::stream::resolve::{
-    MarkerTypes, ONLY_USER_DATA, TEXT, name_for_viewer, to_text, type_without_payload,
+    CONTEXT_NAME, MarkerTypes, ONLY_USER_DATA, SAMPLE_CONTEXT, TEXT, name_for_viewer, to_text,
+    type_without_payload,
 };
 use crate::stream::schema::write_schema;
+use crate::types::OTHER_CATEGORY;
 use crate::util::run_callback;
 
 /// The columns of a marker table.
@@ -79,6 +81,31 @@ impl MarkerContext<'_> {
             let type_name = type_without_payload(type_name);
             self.write_without_payload(json, name, marker, &mut thread.strings, stack, type_name);
         }
+    }
+
+    /// Writes the row of an interval in which the thread's samples had one context.
+    pub(crate) fn write_context<'a>(
+        &self,
+        json: &mut JsonWriter<'_>,
+        interval: &ContextInterval,
+        thread: &mut ResolvedThread<'a>,
+    ) {
+        let name = thread.strings.intern_shared(CONTEXT_NAME);
+        let fields = self.process.contexts.fields(self.source, interval.context);
+        json.array(|json| {
+            json.unsigned(name.0.into());
+            json.time_ms(interval.start_ns);
+            json.time_ms(interval.end_ns);
+            json.unsigned(MarkerPhase::Interval as u64);
+            json.unsigned(OTHER_CATEGORY.into());
+            json.object(|json| {
+                json.key("type").string(SAMPLE_CONTEXT);
+                for (key, value) in fields {
+                    let value = thread.strings.intern_cow(value);
+                    json.key(&key).unsigned(value.0.into());
+                }
+            });
+        });
     }
 
     /// Writes a marker with a payload of the application's type `number`. On failure, writes

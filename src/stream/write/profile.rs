@@ -81,7 +81,7 @@ pub(crate) fn stream_gecko_json(
         symbolicate: options.names.symbolicate,
         has_memory: has_memory_for_names,
     };
-    let types = MarkerTypes::of_profile(source, &process.marker_types);
+    let types = MarkerTypes::of_profile(source, &process);
     let mut json = JsonWriter::for_job(out, latch);
     let mut unread_files = Vec::new();
     let warnings = warnings_about(source, &process, names.are_looked_up());

@@ -21,6 +21,10 @@ const MARKERS_END: f32 = 0.90;
 /// Size of the markers that are written between two checks of the memory, in bytes. Their texts may
 /// all be new to the thread's table.
 const MARKER_STEP_BYTES: usize = 256 << 10;
+/// Number of intervals of contexts that are written between two checks of the memory.
+const CONTEXT_STEP: usize = 4096;
+/// Maximum number of fields of a context.
+const FIELDS_OF_CONTEXT: usize = 6;
 
 /// Writes one element of `threads`.
 pub(crate) fn write_thread<'a>(
@@ -102,6 +106,20 @@ pub(crate) fn write_thread<'a>(
                     });
                     if let Some(marker) = marker {
                         markers.write(json, &marker, &mut thread);
+                    }
+                }
+                for intervals in context.contexts.all().chunks(CONTEXT_STEP) {
+                    if json.failed() {
+                        return;
+                    }
+                    let strings = FIELDS_OF_CONTEXT * intervals.len();
+                    let growth_bytes = thread.strings.growth_bytes(strings, 32 * strings);
+                    if let Err(error) = check_memory(growth_bytes) {
+                        json.fail(error.into());
+                        return;
+                    }
+                    for interval in intervals {
+                        markers.write_context(json, interval, &mut thread);
                     }
                 }
             });

@@ -1,8 +1,8 @@
 //! Locks with a name, an owner and a rank in the lock order.
 //!
 //! The order is life cycle → `PsLock` → `ThreadRegistry` → session data (the slot pool and the
-//! session's own lists) → chunk manager → idle unwinders → code ranges → script functions → event
-//! watches → counters → live allocations. Debug builds assert that a thread takes locks in that
+//! session's own lists) → chunk manager → idle unwinders → code ranges → script functions → context
+//! labels → event watches → counters → live allocations. Debug builds assert that a thread takes locks in that
 //! order, and at most one of each rank. The locks are never poisoned: every critical section leaves
 //! its data well formed, even if it panics. The signal handler takes no lock.
 //!
@@ -46,11 +46,12 @@ pub(crate) enum LockRank {
     IdleUnwinders = 5,
     CodeRanges = 6,
     ScriptFunctions = 7,
-    EventWatches = 8,
-    Counters = 9,
-    CrashFacts = 10,
+    ContextLabels = 8,
+    EventWatches = 9,
+    Counters = 10,
+    CrashFacts = 11,
     /// The last one: a free takes this lock, whatever its thread holds.
-    LiveAllocations = 11,
+    LiveAllocations = 12,
 }
 
 thread_local! {

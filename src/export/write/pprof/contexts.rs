@@ -14,6 +14,9 @@ const MAX_VALUES: usize = 128;
 /// Of the intervals that contain a sample, only this many that began last are looked at.
 const MAX_OPEN: usize = 32;
 
+/// The type of the intervals of contexts. Their fields become labels with the fields' own keys.
+const SAMPLE_CONTEXT: &str = "SampleContext";
+
 /// A field of a marker type: the type's name, and the field's key.
 pub(super) type Field = (TextId, TextId);
 
@@ -24,6 +27,8 @@ pub(super) struct Context {
     pub(super) marker: Option<TextId>,
     /// The texts in the innermost interval of each type; `None` for a value beyond the limit.
     pub(super) fields: Vec<(Field, Option<TextId>)>,
+    /// Keys and values of the context that the application has set.
+    pub(super) own: Vec<(TextId, TextId)>,
 }
 
 /// The contexts of a profile's samples.
@@ -42,6 +47,8 @@ pub(super) struct ThreadContexts<'t> {
     upcoming: Vec<MarkerInterval>,
     /// By start.
     open: Vec<MarkerInterval>,
+    /// The interval of the context that the application has set.
+    own: Option<MarkerInterval>,
     current: u32,
 }
 
@@ -68,13 +75,33 @@ impl<'a> Contexts<'a> {
             thread,
             upcoming,
             open: Vec::new(),
+            own: None,
             current: 0,
         }
     }
 
-    /// Returns the number of the context that these intervals give.
-    fn context(&mut self, thread: &Thread, open: &[MarkerInterval]) -> u32 {
+    /// Returns whether an interval is that of a context which the application has set.
+    fn is_own(&self, thread: &Thread, interval: &MarkerInterval) -> bool {
+        let payload = thread.markers.get(interval.first).payload;
+        payload.is_some_and(|payload| self.profile.text(payload.type_name) == SAMPLE_CONTEXT)
+    }
+
+    /// Returns the number of the context that these intervals give. The application has asked for the
+    /// values of `own`, so all of them are kept.
+    fn context(
+        &mut self,
+        thread: &Thread,
+        open: &[MarkerInterval],
+        own: Option<MarkerInterval>,
+    ) -> u32 {
         let mut context = Context::default();
+        let own_fields = own.iter().flat_map(|own| own.fields(&thread.markers));
+        context
+            .own
+            .extend(own_fields.filter_map(|(_, key, value)| match value {
+                FieldValue::Text(value) | FieldValue::UniqueText(value) => Some((key, value)),
+                _ => None,
+            }));
         let mut types = Vec::new();
         for interval in open.iter().rev() {
             let name = thread.markers.get(interval.first).name;
@@ -121,20 +148,26 @@ impl ThreadContexts<'_> {
     pub(super) fn at(&mut self, contexts: &mut Contexts<'_>, time_ns: i64) -> u32 {
         let before = self.open.len();
         self.open.retain(|interval| interval.end_ns >= time_ns);
-        let mut has_changed = self.open.len() != before;
+        let had_own = self.own.is_some();
+        self.own = self.own.filter(|own| own.end_ns >= time_ns);
+        let mut has_changed = self.open.len() != before || self.own.is_some() != had_own;
         let has_begun = |interval: &mut MarkerInterval| interval.start_ns <= time_ns;
         while let Some(interval) = self.upcoming.pop_if(has_begun) {
             if interval.end_ns < time_ns {
+                continue;
+            }
+            has_changed = true;
+            if contexts.is_own(self.thread, &interval) {
+                self.own = Some(interval);
                 continue;
             }
             if self.open.len() == MAX_OPEN {
                 self.open.remove(0);
             }
             self.open.push(interval);
-            has_changed = true;
         }
         if has_changed {
-            self.current = contexts.context(self.thread, &self.open);
+            self.current = contexts.context(self.thread, &self.open, self.own);
         }
         self.current
     }

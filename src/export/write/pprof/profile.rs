@@ -222,6 +222,16 @@ impl Values {
     }
 }
 
+/// The keys of labels that are not the application's.
+const OWN_KEYS: &[&str] = &[
+    "thread",
+    "thread_id",
+    "process",
+    "process_id",
+    "label",
+    "marker",
+];
+
 fn text_label(tables: &mut Tables<'_>, key: &str, text: &str) -> Label {
     Label {
         key: tables.text(key),
@@ -277,6 +287,13 @@ fn context_labels(
         let value = value.map_or("(other)", |value| profile.text(value));
         text_label(tables, &key, value)
     });
-    let fields: Vec<_> = fields.collect();
-    marker.into_iter().chain(fields).collect()
+    let mut labels: Vec<_> = fields.collect();
+    for (key, value) in &context.own {
+        let mut key = profile.text(*key).to_owned();
+        if OWN_KEYS.contains(&&*key) {
+            key.push('_');
+        }
+        labels.push(text_label(tables, &key, profile.text(*value)));
+    }
+    marker.into_iter().chain(labels).collect()
 }

@@ -16,9 +16,9 @@ const NAMES: &[(&str, &str)] = &[
          SaveError StartError StartParams Started StreamError ThreadGuard UnknownFeature \
          add_marker add_text_marker add_untyped_marker auto_profiler_label \
          auto_profiler_label_dynamic auto_profiler_marker auto_profiler_marker_text callback \
-         category counter early_start endpoints event_delay file_io gecko_profiler gecko_profiler_category \
+         category context counter dump early_start endpoints event_delay file_io gecko_profiler gecko_profiler_category \
          gecko_profiler_fn_label jit label labeled_future labeled_future_with_dynamic \
-         lazy_add_marker marker marker! marker_type memory process profile profiler_categories profiler_control_by_signals \
+         lazy_add_marker marker marker! marker_type memory process profile profiler_categories profiler_context profiler_control_by_signals \
          profiler_ensure_started profiler_feature_active profiler_features_if_active \
          profiler_features_if_active_and_unpaused profiler_get_available_features \
          profiler_get_buffer_info profiler_get_profile profiler_get_start_params profiler_init \
@@ -34,10 +34,15 @@ const NAMES: &[(&str, &str)] = &[
          profiler_callback_after_sampling profiler_remove_state_change_callback",
     ),
     ("category", "* HostCategory ProfilingCategory"),
+    ("context", "AutoProfilerContext ProfilerContext in_context"),
     (
         "counter",
         "CounterUnit OwnedProfilerCounter OwnedProfilerCounterTotal ProfilerCounter \
          ProfilerCounterTotal profiler_count_bandwidth_bytes",
+    ),
+    (
+        "dump",
+        "DumpError DumpSettings ProfilerDump profiler_dump profiler_set_dumps",
     ),
     (
         "event_delay",

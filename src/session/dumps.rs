@@ -1,0 +1,316 @@
+//! Dumps: the last seconds of the session, written to a file when something went wrong.
+//!
+//! The caller only decides whether a dump is due, and starts a thread of the profiler that writes it.
+//! Dumps are as rare as the settings say, whatever causes them.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::platform::{
+    Receiver, channel, current_process_id, is_current_thread_own, monotonic_now, utc_now,
+};
+use crate::session::notices;
+use crate::session::running::running_generation;
+use crate::session::save::save_at;
+use crate::session::snapshot::freeze_unnoticed;
+use crate::session::task::spawn_task;
+use crate::session::write_options::{WriteOptions, default_options_for};
+use crate::types::{DumpError, DumpSettings, Generation, SaveError, TimeStamp};
+use crate::util::{PsCell, PsLock, cut_at_character, is_any_lock_held_on_current_thread};
+
+/// Maximum length of the reason in the name of a file, in characters.
+const MAX_FILE_REASON: usize = 60;
+/// Maximum length of the reason in a notice, in bytes.
+const MAX_REASON_BYTES: usize = 512;
+
+static SETTINGS: PsCell<Option<DumpSettings>> = PsCell::new(None);
+
+/// The dumps of this process, the oldest first.
+static FILES: PsCell<VecDeque<PathBuf>> = PsCell::new(VecDeque::new());
+
+/// Intervals that are longer than this cause a dump, in ns. The maximum means that none does.
+static LONG_INTERVAL_NS: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// Time before which no dump begins, in ns.
+static NOT_BEFORE_NS: AtomicU64 = AtomicU64::new(0);
+
+/// Whether a dump is being written.
+static IS_WRITING: AtomicBool = AtomicBool::new(false);
+
+/// Number of causes since the last dump that were refused.
+static REFUSED: AtomicU64 = AtomicU64::new(0);
+
+/// Number of dumps, for the names of files.
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+fn to_ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Sets where dumps go and what causes them; `None` for no more causes.
+pub(super) fn keep_settings(settings: Option<DumpSettings>) {
+    let limit = settings
+        .as_ref()
+        .and_then(|settings| settings.long_interval);
+    // Dropped after the lock is released.
+    let _before = std::mem::replace(SETTINGS.get_mut(&mut PsLock::acquire()), settings);
+    NOT_BEFORE_NS.store(0, Ordering::Relaxed);
+    LONG_INTERVAL_NS.store(limit.map_or(u64::MAX, to_ns), Ordering::Relaxed);
+}
+
+/// Returns the settings. Without any, those for dumps in the folder for temporary files.
+pub(super) fn dump_settings() -> DumpSettings {
+    let settings = SETTINGS.get(&PsLock::acquire()).clone();
+    settings.unwrap_or_else(|| DumpSettings::in_folder(std::env::temp_dir()))
+}
+
+/// Returns whether an interval of this length is a reason to dump.
+#[inline(always)]
+pub(crate) fn is_long_interval(ns: u64) -> bool {
+    ns > LONG_INTERVAL_NS.load(Ordering::Relaxed)
+}
+
+/// Returns whether a panic of the calling thread causes a dump.
+pub(crate) fn dumps_at_panic() -> bool {
+    let is_own = is_current_thread_own();
+    !is_own && !is_any_lock_held_on_current_thread() && dump_settings().on_panic
+}
+
+/// A dump that is allowed now. Dropping it without [`DumpPermit::write`] allows another one at once.
+#[derive(Debug)]
+pub(crate) struct DumpPermit {
+    session: Generation,
+    now: TimeStamp,
+    settings: DumpSettings,
+    writing: Option<Writing>,
+    refused: u64,
+}
+
+/// The right to write the only dump. Dropping it gives the right back.
+#[derive(Debug)]
+struct Writing;
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        IS_WRITING.store(false, Ordering::Release);
+    }
+}
+
+/// A dump that is being written.
+#[derive(Debug)]
+pub(crate) struct WrittenDump {
+    path: PathBuf,
+    is_done: Receiver<()>,
+}
+
+impl WrittenDump {
+    /// Returns the path of the file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Waits until the file is complete or cannot be written, for this time at most.
+    pub(crate) fn wait(&self, longest: Duration) {
+        self.is_done.receive_within(longest);
+    }
+}
+
+/// Decides whether a dump may be written now.
+///
+/// # Errors
+/// [`DumpError::Inactive`], [`DumpError::TooSoon`], [`DumpError::Busy`] or [`DumpError::Reentrant`]
+pub(crate) fn permit_dump() -> Result<DumpPermit, DumpError> {
+    if is_any_lock_held_on_current_thread() {
+        return Err(DumpError::Reentrant);
+    }
+    let refuse = |error| {
+        REFUSED.fetch_add(1, Ordering::Relaxed);
+        Err(error)
+    };
+    let now = monotonic_now();
+    let check_time = || {
+        let wait_ns = NOT_BEFORE_NS.load(Ordering::Relaxed).saturating_sub(now.0);
+        let wait = Duration::from_nanos(wait_ns);
+        (wait_ns > 0).then_some(DumpError::TooSoon { wait })
+    };
+    // Without a lock: causes may be frequent.
+    if let Some(too_soon) = check_time() {
+        return refuse(too_soon);
+    }
+    if IS_WRITING.swap(true, Ordering::AcqRel) {
+        return refuse(DumpError::Busy);
+    }
+    let writing = Writing;
+    // Another thread may have begun and ended a dump in between.
+    if let Some(too_soon) = check_time() {
+        return refuse(too_soon);
+    }
+    let session = running_generation().ok_or(DumpError::Inactive)?;
+    Ok(DumpPermit {
+        session,
+        now,
+        settings: dump_settings(),
+        writing: Some(writing),
+        refused: REFUSED.swap(0, Ordering::Relaxed),
+    })
+}
+
+impl DumpPermit {
+    /// Returns the reason as the dump's marker and notices have it: in one line, with the number of
+    /// causes that were refused since the last dump.
+    pub(crate) fn whole_reason(&self, reason: &str) -> String {
+        let reason = cut_at_character(reason, MAX_REASON_BYTES).escape_debug();
+        match self.refused {
+            0 => reason.to_string(),
+            1 => format!("{reason}; 1 other cause was refused since the last dump"),
+            count => format!("{reason}; {count} other causes were refused since the last dump"),
+        }
+    }
+
+    /// Starts a thread that writes the dump: the time `last` before now, or as long as the settings say.
+    ///
+    /// # Errors
+    /// [`DumpError::System`] if the system refuses the thread.
+    pub(crate) fn write(
+        mut self,
+        last: Option<Duration>,
+        reason: &str,
+    ) -> Result<WrittenDump, DumpError> {
+        let last_ns = to_ns(last.unwrap_or(self.settings.last));
+        let since = TimeStamp(self.now.0.saturating_sub(last_ns));
+        let path = self.settings.folder.join(file_name(reason));
+        let whole_reason = self.whole_reason(reason);
+        let (done, is_done) = channel();
+        let (session, file, max_files) = (self.session, path.clone(), self.settings.max_files);
+        let writing = self.writing.take();
+        let not_before_ns = self.now.0.saturating_add(to_ns(self.settings.min_interval));
+        let before_ns = NOT_BEFORE_NS.swap(not_before_ns, Ordering::Relaxed);
+        let task = move || {
+            // Given back in any case, also if the writer panics. The waiting thread is told last.
+            let _writing = (done, writing);
+            if let Some(saved) = write_dump(session, since, &file, &whole_reason) {
+                remove_oldest(saved, max_files);
+            }
+        };
+        spawn_task(task).map_err(|error| {
+            NOT_BEFORE_NS.store(before_ns, Ordering::Relaxed);
+            DumpError::System {
+                action: "create a thread that writes the dump",
+                answer: error.to_string(),
+            }
+        })?;
+        Ok(WrittenDump { path, is_done })
+    }
+}
+
+/// Forgets the parent's dumps in the child of a fork, where no thread writes one.
+pub(crate) fn forget_dumps_in_child(lock: &mut PsLock) {
+    IS_WRITING.store(false, Ordering::Relaxed);
+    NOT_BEFORE_NS.store(0, Ordering::Relaxed);
+    REFUSED.store(0, Ordering::Relaxed);
+    // Leaked, because a thread of the parent may have been changing the list. The parent removes its
+    // own files.
+    std::mem::forget(std::mem::take(FILES.get_mut(lock)));
+}
+
+/// Writes the file, and returns its path. No callback of the application learns of it: the caller may be
+/// a thread that panics, and that the callback would wait for.
+fn write_dump(session: Generation, since: TimeStamp, path: &Path, reason: &str) -> Option<PathBuf> {
+    let Some(profile) = freeze_unnoticed(Some(session)) else {
+        notices::notify(&format!(
+            "cannot dump: the session has stopped; the cause: {reason}"
+        ));
+        return None;
+    };
+    let saved = options_for(path, since)
+        .and_then(|options| save_at(path.to_owned(), |out| profile.write_once(&options, out)));
+    match saved {
+        Ok(path) => {
+            notices::notify(&format!(
+                "dumped as {}; the cause: {reason}",
+                path.display()
+            ));
+            Some(path)
+        }
+        Err(error) => {
+            notices::notify(&format!("{error}; the cause of the dump: {reason}"));
+            None
+        }
+    }
+}
+
+fn options_for(path: &Path, since: TimeStamp) -> Result<WriteOptions, SaveError> {
+    let mut options = default_options_for(path)?;
+    options.stream.since = Some(since);
+    Ok(options)
+}
+
+/// Notes a file, and removes the oldest of those that are too many.
+fn remove_oldest(path: PathBuf, max_files: usize) {
+    let removed: Vec<_> = {
+        let mut lock = PsLock::acquire();
+        let files = FILES.get_mut(&mut lock);
+        files.push_back(path);
+        let too_many = files.len().saturating_sub(max_files.max(1));
+        files.drain(..too_many).collect()
+    };
+    for path in removed {
+        // The user may have moved or removed it.
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+/// Returns the name of a dump's file: the process, the time, the number of the dump, and the reason.
+fn file_name(reason: &str) -> String {
+    let [year, month, day, hour, minute, second] = utc_now();
+    let process = current_process_id().to_number();
+    let number = COUNT.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+    let ending = match cfg!(feature = "gzip") {
+        true => "json.gz",
+        false => "json",
+    };
+    format!(
+        "dump_{process}_{year:04}-{month:02}-{day:02}T{hour:02}-{minute:02}-{second:02}Z_{number}_{}.{ending}",
+        as_file_name(reason)
+    )
+}
+
+/// Returns a text that every file system accepts, and that a shell takes as one word.
+fn as_file_name(reason: &str) -> String {
+    let mut name = String::new();
+    for character in reason.chars() {
+        if character.is_ascii_alphanumeric() {
+            name.push(character);
+        } else if !name.is_empty() && !name.ends_with('-') {
+            name.push('-');
+        }
+        if name.len() >= MAX_FILE_REASON {
+            break;
+        }
+    }
+    match name.trim_end_matches('-') {
+        "" => "dump".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reason_becomes_one_word() {
+        assert_eq!(as_file_name("request took 1.5 s"), "request-took-1-5-s");
+        assert_eq!(as_file_name("../../etc/passwd"), "etc-passwd");
+        assert_eq!(as_file_name("\u{1f40c} …"), "dump");
+        assert_eq!(as_file_name(&"long ".repeat(100)).len(), 59);
+    }
+
+    #[test]
+    fn times_beyond_the_clock_are_its_end() {
+        assert_eq!(to_ns(Duration::from_secs(18_446_744_074)), u64::MAX);
+        assert_eq!(to_ns(Duration::from_secs(2)), 2_000_000_000);
+    }
+}

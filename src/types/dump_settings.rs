@@ -1,0 +1,172 @@
+//! Settings of dumps, and the reasons for a refusal.
+
+use std::error::Error;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Where dumps go, what they contain, and what causes one. See
+/// [`profiler_set_dumps`](crate::dump::profiler_set_dumps).
+///
+/// By default, only [`profiler_dump`](crate::dump::profiler_dump) causes a dump.
+#[derive(Clone, PartialEq, Debug)]
+#[must_use]
+pub struct DumpSettings {
+    pub(crate) folder: PathBuf,
+    pub(crate) last: Duration,
+    pub(crate) min_interval: Duration,
+    pub(crate) max_files: usize,
+    pub(crate) long_interval: Option<Duration>,
+    pub(crate) on_panic: bool,
+    pub(crate) cpu_share: Option<f64>,
+    pub(crate) memory_bytes: Option<u64>,
+}
+
+impl DumpSettings {
+    /// Returns the settings for dumps in this folder, which must exist. A relative path is relative to
+    /// the current folder at this call.
+    pub fn in_folder(folder: impl Into<PathBuf>) -> Self {
+        let folder = folder.into();
+        Self {
+            folder: std::path::absolute(&folder).unwrap_or(folder),
+            last: Duration::from_secs(30),
+            min_interval: Duration::from_secs(60),
+            max_files: 20,
+            long_interval: None,
+            on_panic: false,
+            cpu_share: None,
+            memory_bytes: None,
+        }
+    }
+
+    /// Sets how much time before its cause a dump contains, if [`profiler_dump`] is not asked for
+    /// another time. Default: 30 seconds.
+    ///
+    /// [`profiler_dump`]: crate::dump::profiler_dump
+    pub fn last(mut self, last: Duration) -> Self {
+        self.last = last;
+        self
+    }
+
+    /// Sets the least time between the causes of two dumps. Default: one minute. A cause that comes
+    /// earlier is counted, and the notice and the marker of the next dump have the number.
+    pub fn min_interval(mut self, min_interval: Duration) -> Self {
+        self.min_interval = min_interval;
+        self
+    }
+
+    /// Sets how many dumps of this process are kept. Default: 20. A further one removes the oldest. 0
+    /// counts as 1.
+    pub fn max_files(mut self, max_files: usize) -> Self {
+        self.max_files = max_files;
+        self
+    }
+
+    /// Dumps when an interval marker, or a span of `tracing`, is longer than this: a slow request.
+    ///
+    /// The dump begins when the interval is recorded, at its end. Two markers for the start and the
+    /// end of an interval cause none. Choose a limit that intervals exceed only when something is
+    /// wrong: a marker for the whole run of a program would cause a dump, too.
+    pub fn on_interval_longer_than(mut self, limit: Duration) -> Self {
+        self.long_interval = Some(limit);
+        self
+    }
+
+    /// Dumps when a thread panics, before the panic unwinds. Waits for the file, up to ten seconds,
+    /// because the program may end.
+    ///
+    /// Installs a panic hook, once, that calls the one before. A hook that the application sets later
+    /// replaces it, unless it calls the hook before, too.
+    pub fn on_panic(mut self) -> Self {
+        self.on_panic = true;
+        self
+    }
+
+    /// Dumps when the process has used more than this share of the processors for a second; again only
+    /// after it has used less. 1.0 is all processors that the process may use, by its affinity and its
+    /// control group. The child of a fork checks no limits until it sets dumps itself.
+    pub fn on_cpu_above(mut self, share: f64) -> Self {
+        self.cpu_share = Some(share);
+        self
+    }
+
+    /// Dumps when the process has more than this resident memory, in bytes; again only after it has had
+    /// less. The child of a fork checks no limits until it sets dumps itself.
+    pub fn on_memory_above(mut self, bytes: u64) -> Self {
+        self.memory_bytes = Some(bytes);
+        self
+    }
+}
+
+/// The reason why there is no dump.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum DumpError {
+    /// No session runs, so nothing is recorded.
+    Inactive,
+    /// Another dump is being written.
+    Busy,
+    /// There was a dump a short time ago.
+    TooSoon {
+        /// The time until the next dump is allowed.
+        wait: Duration,
+    },
+    /// The call came from code that the profiler runs itself, such as the application's allocator.
+    Reentrant,
+    /// The operating system refused a call.
+    System {
+        /// The action that failed, as a verb phrase.
+        action: &'static str,
+        /// The answer of the operating system.
+        answer: String,
+    },
+    /// This build contains no profiler.
+    Unsupported,
+}
+
+impl fmt::Display for DumpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Inactive => f.write_str(
+                "cannot dump: the profiler is not running, expected a session that `profiler_start` started",
+            ),
+            Self::Busy => f.write_str(
+                "cannot dump: another dump is being written, expected a request after its end",
+            ),
+            Self::TooSoon { wait } => write!(
+                f,
+                "cannot dump: got a request too soon after the last dump, expected it {:.1} s later",
+                wait.as_secs_f64()
+            ),
+            Self::Reentrant => f.write_str(
+                "cannot dump: got a call from inside the profiler's own work, expected one from the application's code",
+            ),
+            Self::System { action, answer } => write!(f, "cannot {action}: {answer}"),
+            Self::Unsupported => f.write_str("cannot dump: this build contains no profiler"),
+        }
+    }
+}
+
+impl Error for DumpError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_say_what_to_do() {
+        let wait = Duration::from_millis(1500);
+        assert_eq!(
+            DumpError::TooSoon { wait }.to_string(),
+            "cannot dump: got a request too soon after the last dump, expected it 1.5 s later"
+        );
+        for error in [
+            DumpError::Busy,
+            DumpError::Inactive,
+            DumpError::Reentrant,
+            DumpError::Unsupported,
+        ] {
+            assert!(error.to_string().starts_with("cannot dump: "), "{error}");
+        }
+    }
+}

@@ -173,7 +173,11 @@ mod tests {
         let one = labels.add_to([0; MAX_CONTEXT_LABELS], label("tenant", "x"));
         assert_eq!(one, [1, 0, 0, 0]);
         for number in 0..=MAX_OTHER_LABELS {
-            labels.get_or_add(label(&number.to_string(), "x"));
+            let key = number.to_string();
+            labels.get_or_add(ContextLabel {
+                key: &key,
+                value: "x",
+            });
         }
         labels.by_text.clear();
         let none = labels.add_to(one, label("tenant", "y"));

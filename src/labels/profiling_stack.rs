@@ -70,7 +70,7 @@ pub(crate) struct LabelToken {
     of_one_thread: LabelOfOneThread,
 }
 
-/// Whether a push on a closed stack calls the hook: a session runs that records every thread.
+/// Whether a push on a closed stack, and a context, call the hook: a session runs that records every thread.
 static CALLS_HOOK: AtomicBool = AtomicBool::new(false);
 
 /// Called when a label is pushed on a closed stack, on that stack's thread.

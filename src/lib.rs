@@ -269,10 +269,11 @@ pub use api::{
 /// | `Category`, `Category, Subcategory`, or an expression of type [`ProfilingCategoryPair`] | the category | Gecko's “Other”; required if there is no text |
 /// | `crate = path`, last | the path of gekkota | `::gekkota` |
 ///
-/// The label of an `async fn` is pushed for each poll of its future, as by [`labeled_future`], which
-/// also registers the threads that poll, and is absent while the future waits. The same holds for a
-/// function whose whole body is `async move { … }`, or `Box::pin` of one, as `async-trait` generates
-/// it. The future is `Send` if it was `Send` without the attribute, and grows by a few words.
+/// The label of an `async fn` is pushed for each poll of its future, as by [`labeled_future`],
+/// which also registers the threads that poll, and is absent while the future waits. The same holds
+/// for a function whose whole body is `async move { … }`, or `Box::pin` of one, as `async-trait`
+/// generates it. The future is `Send` if it was `Send` without the attribute, and grows by a few
+/// words.
 ///
 /// An application that has renamed the crate in its `Cargo.toml` passes `crate = renamed`, or
 /// writes `extern crate renamed as gekkota;` once at its root. A function without a body, and a
@@ -344,8 +345,8 @@ pub mod event_delay {
 /// Needs one of the features [`Features::MAIN_THREAD_IO`], [`Features::FILE_IO`] and
 /// [`Features::FILE_IO_ALL`], of which a start by environment variables has the last. Unlike Gecko,
 /// the profiler does not intercept the calls of the C library: what is not wrapped is not recorded.
-/// An operation of a profiled thread is only on that thread's track, whereas Gecko repeats it on the
-/// main thread's.
+/// An operation of a profiled thread is only on that thread's track, whereas Gecko repeats it on
+/// the main thread's.
 pub mod file_io {
     pub use crate::api::{AutoProfilerFileIO, ProfiledFile, add_file_io_marker};
 }
@@ -391,10 +392,12 @@ pub mod marker {
     };
 }
 
-/// Profiles for clients that ask a running program over HTTP, behind routes of the host's own server.
+/// Profiles for clients that ask a running program over HTTP, behind routes of the host's own
+/// server.
 ///
-/// A program without a server of its own gets one from the crate's feature `http`: with the variable
-/// `MOZ_PROFILER_HTTP`, [`profiler_init`] begins to serve the same paths as Go's `net/http/pprof`.
+/// A program without a server of its own gets one from the crate's feature `http`: with the
+/// variable `MOZ_PROFILER_HTTP`, [`profiler_init`] begins to serve the same paths as Go's
+/// `net/http/pprof`.
 pub mod endpoints {
     pub use crate::api::{
         AskFuture, Endpoint, EndpointAnswer, EndpointError, EndpointLimits, Question, answer,
@@ -403,12 +406,14 @@ pub mod endpoints {
     };
 }
 
-/// The memory of the application: a counter, samples with the stacks that allocated, and what is alive.
+/// The memory of the application: a counter, samples with the stacks that allocated, and what is
+/// alive.
 pub mod memory {
     pub use crate::api::{ProfilerAllocator, profiler_heap_snapshot};
 }
 
-/// Name, type, version and pages of this process in the profile, and the profiles of its child processes.
+/// Name, type, version and pages of this process in the profile, and the profiles of its child
+/// processes.
 pub mod process {
     pub use crate::api::{
         ExecHandover, profiler_clear_all_pages, profiler_command, profiler_current_process_id,

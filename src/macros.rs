@@ -60,8 +60,8 @@ macro_rules! __label_of_static_text_else_auto_profiler_label_dynamic {
     };
 }
 
-/// Puts the rest of the scope into a [context](crate::context), which has what the context around it
-/// says, and more.
+/// Puts the rest of the scope into a [context](crate::context), which has what the context around
+/// it says, and more.
 ///
 /// ```
 /// fn answer(trace_id: u128, span_id: u64, path: &str) {
@@ -72,8 +72,8 @@ macro_rules! __label_of_static_text_else_auto_profiler_label_dynamic {
 /// ```
 ///
 /// `trace_id` is a `u128`, `span_id` a `u64`; a label has a key and a value of the type `&str`.
-/// [`ProfilerContext`](crate::context::ProfilerContext) tells how contexts behave and what they cost.
-/// For a future, use [`in_context`](crate::context::in_context).
+/// [`ProfilerContext`](crate::context::ProfilerContext) tells how contexts behave and what they
+/// cost. For a future, use [`in_context`](crate::context::in_context).
 #[macro_export]
 macro_rules! profiler_context {
     ($($key:tt = $value:expr),+ $(,)?) => {
@@ -361,8 +361,8 @@ macro_rules! auto_profiler_marker_text {
 ///
 /// The name is a `&str`. The marker has the current time and Gecko's category “Other”, and goes to
 /// the calling thread. The text is cut to at most 512 bytes, at a character boundary.
-/// [`add_text_marker`](crate::add_text_marker) has no such limit, and takes a category, a time and a
-/// stack. [`auto_profiler_marker_text!`](crate::auto_profiler_marker_text) covers a scope.
+/// [`add_text_marker`](crate::add_text_marker) has no such limit, and takes a category, a time and
+/// a stack. [`auto_profiler_marker_text!`](crate::auto_profiler_marker_text) covers a scope.
 ///
 /// Name and text are evaluated only if the marker is recorded, and formatting allocates nothing.
 /// Cost: that of [`add_text_marker`](crate::add_text_marker) and the formatting; one relaxed load
@@ -510,8 +510,8 @@ macro_rules! __profiler_marker_flow_only {
     };
 }
 
-/// Adds two markers for the rest of the scope, one for its beginning and one for its end. The viewer
-/// shows them as one interval.
+/// Adds two markers for the rest of the scope, one for its beginning and one for its end. The
+/// viewer shows them as one interval.
 ///
 /// | Form | Options and category |
 /// |---|---|

@@ -434,8 +434,8 @@ fn put(destination: &MarkerDestination, marker: &NewMarker<'_>, payload: impl Ne
     }
 }
 
-/// Dumps because an interval with this name was longer than the settings allow. If that is refused, the
-/// next dump has the number of such causes.
+/// Dumps because an interval with this name was longer than the settings allow. If that is refused,
+/// the next dump has the number of such causes.
 #[cold]
 #[inline(never)]
 fn dump_for_interval(name: &str, ns: u64) {

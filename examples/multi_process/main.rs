@@ -4,12 +4,13 @@
 //! cargo run --release --example multi_process [-- FILE]
 //! ```
 //!
-//! Each worker searches and compresses a part of the quick start's input. Two of them end early. One
-//! is killed, one aborts, and one is stopped, so that it does not answer. The profile of the parent
-//! contains those of all workers that could send theirs, and says which one did not answer.
+//! Each worker searches and compresses a part of the quick start's input. Two of them end early.
+//! One is killed, one aborts, and one is stopped, so that it does not answer. The profile of the
+//! parent contains those of all workers that could send theirs, and says which one did not answer.
 //!
-//! A worker needs one line: [`AutoProfilerInit::new`] joins the session of the process that has started
-//! it. The parent needs two: [`StartParams::children`], and [`profiler_command`] for each worker.
+//! A worker needs one line: [`AutoProfilerInit::new`] joins the session of the process that has
+//! started it. The parent needs two: [`StartParams::children`], and [`profiler_command`] for each
+//! worker.
 
 #[path = "../quick_start/files.rs"]
 mod files;

@@ -13,11 +13,12 @@ use crate::util::PolledWith;
 ///
 /// While a thread is in a context, each of its samples has the context: of running threads and of
 /// those that wait. In the profile of the Firefox Profiler, the thread's track has an interval
-/// “Context” for each time in which its samples had the same context, with the ids and the labels as
-/// fields. It begins with the first of these samples and ends 1 µs after the last, so a request without
-/// a sample has none. A search for a trace's id in the marker table selects the intervals. Then “Drop samples
-/// outside of markers matching …” in a marker's menu leaves only the samples of that request. In a
-/// pprof profile, the samples have the labels `trace_id`, `span_id`, and those of the context.
+/// “Context” for each time in which its samples had the same context, with the ids and the labels
+/// as fields. It begins with the first of these samples and ends 1 µs after the last, so a request
+/// without a sample has none. A search for a trace's id in the marker table selects the intervals.
+/// Then “Drop samples outside of markers matching …” in a marker's menu leaves only the samples of
+/// that request. In a pprof profile, the samples have the labels `trace_id`, `span_id`, and those
+/// of the context.
 ///
 /// ```
 /// use gekkota::context::ProfilerContext;
@@ -30,12 +31,12 @@ use crate::util::PolledWith;
 /// # answer(7, "/");
 /// ```
 ///
-/// A context is a few words, and may be copied, kept and sent to other threads. Two contexts are equal
-/// if they have the same ids and labels.
+/// A context is a few words, and may be copied, kept and sent to other threads. Two contexts are
+/// equal if they have the same ids and labels.
 ///
 /// The thread sets its context whether or not a session runs, so a session that starts later sees
-/// it. A sample has the innermost context alone. To keep the ids and labels of the context around it,
-/// take [`ProfilerContext::current`] and add to that.
+/// it. A sample has the innermost context alone. To keep the ids and labels of the context around
+/// it, take [`ProfilerContext::current`] and add to that.
 ///
 /// Idea: Go's profiler labels, and the thread context of OpenTelemetry's enhancement proposal 4947,
 /// which a profiler outside of the process reads.
@@ -58,8 +59,8 @@ impl ProfilerContext {
         Self(backend::current_context())
     }
 
-    /// Sets the id of the trace, as W3C's Trace Context and OpenTelemetry have it: 16 bytes, as a number
-    /// whose hexadecimal digits are those of the id. 0 means no trace.
+    /// Sets the id of the trace, as W3C's Trace Context and OpenTelemetry have it: 16 bytes, as a
+    /// number whose hexadecimal digits are those of the id. 0 means no trace.
     #[must_use]
     pub const fn with_trace_id(mut self, trace_id: u128) -> Self {
         self.0.trace = [(trace_id >> 64) as u64, trace_id as u64];
@@ -75,13 +76,14 @@ impl ProfilerContext {
 
     /// Adds a label, or replaces the one with this key. Beyond four labels, the label is dropped.
     ///
-    /// Of the key and the value at most 128 bytes each are copied, cut at a character boundary. Each
-    /// pair is stored once, until the process ends, because samples refer to it by number. After
-    /// 65,536 different pairs, a further value becomes “(other)”; after 256 of these, the label is
-    /// dropped. So take values that repeat, such as a route or a customer. Ids that do not repeat are
-    /// for [`with_trace_id`](Self::with_trace_id).
+    /// Of the key and the value at most 128 bytes each are copied, cut at a character boundary.
+    /// Each pair is stored once, until the process ends, because samples refer to it by number.
+    /// After 65,536 different pairs, a further value becomes “(other)”; after 256 of these, the
+    /// label is dropped. So take values that repeat, such as a route or a customer. Ids that do not
+    /// repeat are for [`with_trace_id`](Self::with_trace_id).
     ///
-    /// Adds no label if the caller is code that the profiler runs, such as the application's allocator.
+    /// Adds no label if the caller is code that the profiler runs, such as the application's
+    /// allocator.
     ///
     /// Cost: a lock and a lookup in a hash table, about 0.1 µs. Keep the context if it is entered
     /// often.
@@ -114,12 +116,13 @@ impl ProfilerContext {
 
     /// Makes this the context of the calling thread, until the result is dropped.
     ///
-    /// Then the thread has the context again that it had before. If guards are dropped out of order,
-    /// the thread has the one that was current when the last of them was made. As with labels, the
-    /// first context during a session registers a thread that has not registered.
+    /// Then the thread has the context again that it had before. If guards are dropped out of
+    /// order, the thread has the one that was current when the last of them was made. As with
+    /// labels, the first context during a session registers a thread that has not registered.
     ///
     /// Do not hold the guard across an `.await`: use [`in_context`]. The guard is not `Send`, so a
-    /// runtime with several threads refuses such a future. Do not enter a context in a signal handler.
+    /// runtime with several threads refuses such a future. Do not enter a context in a signal
+    /// handler.
     ///
     /// Cost: some 15 loads and stores to enter and to leave, no lock and no allocation.
     #[inline(always)]
@@ -146,7 +149,8 @@ impl Drop for AutoProfilerContext {
     }
 }
 
-/// Puts a future into a context: whichever thread polls the future is in the context during the poll.
+/// Puts a future into a context: whichever thread polls the future is in the context during the
+/// poll.
 ///
 /// ```
 /// # async fn answer() -> u32 { 42 }
@@ -162,8 +166,8 @@ impl Drop for AutoProfilerContext {
 /// While the profiler is active, a poll registers its thread under the thread's own name, if the
 /// thread is not registered.
 ///
-/// Cost: that of [`ProfilerContext::enter`] per poll, and while the profiler is active, a check whether
-/// the thread is registered. The result is `Send` if `future` is, and hardly larger.
+/// Cost: that of [`ProfilerContext::enter`] per poll, and while the profiler is active, a check
+/// whether the thread is registered. The result is `Send` if `future` is, and hardly larger.
 pub fn in_context<F: Future>(
     context: ProfilerContext,
     future: F,

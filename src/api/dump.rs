@@ -44,17 +44,17 @@ impl ProfilerDump {
 /// }
 /// ```
 ///
-/// Returns at once. A thread of the profiler writes the file, which appears when it is complete; a line
-/// on standard error says so. The name of the file has the process id, the time in UTC, a number and
-/// the reason. The calling thread's track gets a marker “Dump” with the reason.
+/// Returns at once. A thread of the profiler writes the file, which appears when it is complete; a
+/// line on standard error says so. The name of the file has the process id, the time in UTC, a
+/// number and the reason. The calling thread's track gets a marker “Dump” with the reason.
 ///
-/// The session goes on, so a program that keeps a session running at a low rate can look back whenever
-/// something goes wrong. How far depends on the session's capacity: what the buffer has dropped is
-/// not in the file. [`profiler_set_dumps`] sets further causes, and the folder. Default: the folder for
-/// temporary files. Callbacks for changes of the profiler's state are not called.
+/// The session goes on, so a program that keeps a session running at a low rate can look back
+/// whenever something goes wrong. How far depends on the session's capacity: what the buffer has
+/// dropped is not in the file. [`profiler_set_dumps`] sets further causes, and the folder. Default:
+/// the folder for temporary files. Callbacks for changes of the profiler's state are not called.
 ///
-/// May be called from any thread, but not in a signal handler. Cost: the creation of a thread, some 50
-/// µs; if the last dump was too short a time ago, some loads.
+/// May be called from any thread, but not in a signal handler. Cost: the creation of a thread, some
+/// 50 µs; if the last dump was too short a time ago, some loads.
 ///
 /// # Errors
 /// - [`DumpError::Inactive`]: no session runs.
@@ -84,12 +84,12 @@ pub fn profiler_dump(last: Duration, reason: &str) -> Result<ProfilerDump, DumpE
 /// # Ok::<(), gekkota::dump::DumpError>(())
 /// ```
 ///
-/// The settings hold until the next call, for each session. May be called from any thread. Cost: a lock.
-/// With a limit of CPU time or memory, a thread of the profiler checks it once a second.
+/// The settings hold until the next call, for each session. May be called from any thread. Cost: a
+/// lock. With a limit of CPU time or memory, a thread of the profiler checks it once a second.
 ///
 /// # Errors
-/// - [`DumpError::System`]: the system refused the thread that checks the limits. The settings before
-///   stay, but their limits are no longer checked.
+/// - [`DumpError::System`]: the system refused the thread that checks the limits. The settings
+///   before stay, but their limits are no longer checked.
 /// - [`DumpError::Unsupported`]: this build contains no profiler.
 pub fn profiler_set_dumps(settings: Option<DumpSettings>) -> Result<(), DumpError> {
     let on_panic = settings.as_ref().is_some_and(|settings| settings.on_panic);

@@ -19,10 +19,10 @@ use crate::types::{StartError, StartParams};
 /// error says so.
 ///
 /// # Ends of the program
-/// If `MOZ_PROFILER_SHUTDOWN` names a file, or [`save_at_exit`](AutoProfilerInitBuilder::save_at_exit)
-/// does, the profile is saved once, whole, however the program ends. So is a report printed, if
-/// `MOZ_PROFILER_REPORT=1` or [`report_at_exit`](AutoProfilerInitBuilder::report_at_exit) asks for it.
-/// The ends are:
+/// If `MOZ_PROFILER_SHUTDOWN` names a file, or
+/// [`save_at_exit`](AutoProfilerInitBuilder::save_at_exit) does, the profile is saved once, whole,
+/// however the program ends. So is a report printed, if `MOZ_PROFILER_REPORT=1` or
+/// [`report_at_exit`](AutoProfilerInitBuilder::report_at_exit) asks for it. The ends are:
 ///
 /// - The guard is dropped, because `main` returns or panics.
 /// - Any thread calls [`std::process::exit`], or C's `exit`. That thread waits for the save.
@@ -34,17 +34,16 @@ use crate::types::{StartError, StartParams};
 ///   overflow that the standard library notices, `SIGABRT` from outside. The aborting thread waits
 ///   for the save, and then aborts.
 ///
-/// A signal that the program ignores, as under `nohup`, or handles is left alone. The handler may be
-/// installed before or after this guard. It decides what the signal means. If it ends the program by
-/// `exit`, or makes `main` return, the profile is saved. If it restores the default
+/// A signal that the program ignores, as under `nohup`, or handles is left alone. The handler may
+/// be installed before or after this guard. It decides what the signal means. If it ends the
+/// program by `exit`, or makes `main` return, the profile is saved. If it restores the default
 /// action and raises the signal again, the program ends without a profile. The same holds for a
 /// program that sets the default action itself.
 ///
 /// These ends cannot be noticed, and lose the profile: `SIGKILL`, `SIGSEGV` and other crashes, any
 /// other signal, `_exit`, `quick_exit`, and an `exec` that succeeds, unless
-/// [`profiler_prepare_exec`](crate::api::process::profiler_prepare_exec) has prepared it. One that fails
-/// changes nothing.
-/// A child of `fork` has no profile to save, however it ends.
+/// [`profiler_prepare_exec`](crate::api::process::profiler_prepare_exec) has prepared it. One that
+/// fails changes nothing. A child of `fork` has no profile to save, however it ends.
 ///
 /// If the interrupted code holds a lock that the save needs, such as the allocator's, the save
 /// cannot be done. The program then goes on with its end, after ten seconds to two minutes.
@@ -133,12 +132,12 @@ impl AutoProfilerInitBuilder {
 /// program](AutoProfilerInit#ends-of-the-program) that can be noticed, as `MOZ_PROFILER_SHUTDOWN`
 /// does.
 ///
-/// In the path, the first `%p` stands for the process id. In the name of the file, the first `%n` stands
-/// for the process's name
-/// ([`profiler_set_process_name`](crate::api::process::profiler_set_process_name)), and the first `%t`
-/// for its type. Of name and type, at most 32 characters are used, and what is neither a letter nor a
-/// digit nor one of `-_+` becomes `_`. The ending selects the format. The
-/// profile is that of the running session, or else of the last
+/// In the path, the first `%p` stands for the process id. In the name of the file, the first `%n`
+/// stands for the process's name
+/// ([`profiler_set_process_name`](crate::api::process::profiler_set_process_name)), and the first
+/// `%t` for its type. Of name and type, at most 32 characters are used, and what is neither a
+/// letter nor a digit nor one of `-_+` becomes `_`. The ending selects the format. The profile is
+/// that of the running session, or else of the last
 /// [`ProfilerSession`](crate::api::session::ProfilerSession) that ended since [`profiler_init`]. A
 /// line on standard error names the file or the error. State-change callbacks are called only if
 /// the program calls [`profiler_shutdown`].
@@ -236,10 +235,10 @@ impl Started {
 /// dropped.
 ///
 /// All threads of the process that the filters select are sampled, except the profiler's own. Those
-/// that have not registered are usually found on the first tick of their life, and have the system's
-/// name. [`Features::NO_UNREGISTERED_SAMPLING`](crate::Features::NO_UNREGISTERED_SAMPLING) leaves
-/// them out. A running thread receives the signal once per interval. The stack of a sleeping thread
-/// is read from outside. These wake a sleeping thread nevertheless:
+/// that have not registered are usually found on the first tick of their life, and have the
+/// system's name. [`Features::NO_UNREGISTERED_SAMPLING`](crate::Features::NO_UNREGISTERED_SAMPLING)
+/// leaves them out. A running thread receives the signal once per interval. The stack of a sleeping
+/// thread is read from outside. These wake a sleeping thread nevertheless:
 /// - Its stack cannot be unwound without the frame pointer. The sampler wakes it once for each
 ///   place where it sleeps.
 /// - The kernel hides whether the thread sleeps. The sampler wakes it once after it has run.

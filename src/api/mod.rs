@@ -11,18 +11,18 @@
 //! documentation.
 //!
 //! # Imports
-//! `allocations`, `backtrace`, `counters`, `disabled`, `event_loop`, `export`, `http`, `labels`, `markers`,
-//! `platform`, `record`, `sampler`, `session`, `stream`, `types`, `unwind`, `util`
+//! `allocations`, `backtrace`, `counters`, `disabled`, `event_loop`, `export`, `http`, `labels`,
+//! `markers`, `platform`, `record`, `sampler`, `session`, `stream`, `types`, `unwind`, `util`
 //!
 //! # Invariants
 //! No function panics because of a mistake of the application. A call that does not fit the
 //! profiler's state does nothing.
 //!
 //! # Read next
-//! `life_cycle.rs`, `early_start.rs`, `pause.rs`, `status.rs`, `callbacks.rs`, `session.rs`, `threads.rs`, `code.rs`,
-//! `counters.rs`, `allocator.rs`, `memory.rs`, `dump.rs`, `event_delay.rs`, `file_io.rs`, `profiled_file.rs`,
-//! `labels.rs`, `context.rs`, `thread_pools.rs`, `script_frames.rs`, `markers.rs`, `stacks.rs`,
-//! `remote_control.rs`.
+//! `life_cycle.rs`, `early_start.rs`, `pause.rs`, `status.rs`, `callbacks.rs`, `session.rs`,
+//! `threads.rs`, `code.rs`, `counters.rs`, `allocator.rs`, `memory.rs`, `dump.rs`,
+//! `event_delay.rs`, `file_io.rs`, `profiled_file.rs`, `labels.rs`, `context.rs`,
+//! `thread_pools.rs`, `script_frames.rs`, `markers.rs`, `stacks.rs`, `remote_control.rs`.
 
 mod allocator;
 #[forbid(unsafe_code)]

@@ -25,8 +25,8 @@ pub fn profiler_set_process_name(name: &str, etld1: Option<&str>) {
 /// profile by it. It is also in the name of the file that a signal saves. The default, and the
 /// meaning of an empty text, is `default`, which is Gecko's type for the process that the user
 /// started. It can be set again, and lasts until
-/// [`profiler_shutdown`](crate::api::life_cycle::profiler_shutdown). The viewer has names of its own
-/// for Gecko's types, such as `tab` and `gpu`.
+/// [`profiler_shutdown`](crate::api::life_cycle::profiler_shutdown). The viewer has names of its
+/// own for Gecko's types, such as `tab` and `gpu`.
 ///
 /// May be called from any thread, whether or not the profiler is active. Cost: a lock and a copy.
 /// Idea: Gecko's `XRE_GetProcessTypeString`.
@@ -43,8 +43,8 @@ pub fn profiler_set_process_type(process_type: &str) {
 ///
 /// The viewer shows the number at its beginning beside the program's name, and the whole version
 /// with the further information about the profile. An empty text removes it. It can be set again,
-/// and lasts until [`profiler_shutdown`](crate::api::life_cycle::profiler_shutdown). Without it, the
-/// profile has the build id of the executable, which tells builds apart, too.
+/// and lasts until [`profiler_shutdown`](crate::api::life_cycle::profiler_shutdown). Without it,
+/// the profile has the build id of the executable, which tells builds apart, too.
 ///
 /// May be called from any thread, whether or not the profiler is active. Cost: a lock and a copy.
 ///
@@ -94,10 +94,11 @@ pub fn profiler_clear_all_pages() {
 /// Prepares a command, so that the program which it starts joins the session of this process.
 ///
 /// Sets the variables of
-/// [`profiler_env_vars_for_child_process`](crate::process::profiler_env_vars_for_child_process). The program
-/// joins when it calls [`profiler_init`](crate::profiler_init), if the session has
-/// [`StartParams::children`](crate::StartParams::children). A program that does not use this crate is
-/// not affected. Call this after the session's start, and set the child's own variables afterwards.
+/// [`profiler_env_vars_for_child_process`](crate::process::profiler_env_vars_for_child_process).
+/// The program joins when it calls [`profiler_init`](crate::profiler_init), if the session has
+/// [`StartParams::children`](crate::StartParams::children). A program that does not use this crate
+/// is not affected. Call this after the session's start, and set the child's own variables
+/// afterwards.
 ///
 /// May be called from any thread. Cost: the profiler's lock for a moment. Returns the command.
 ///
@@ -118,9 +119,9 @@ pub fn profiler_command(command: &mut Command) -> &mut Command {
 /// Waits until the child processes that have joined record the session, for this time at most.
 /// Returns how many do.
 ///
-/// A child that has been started and has not called [`profiler_init`](crate::profiler_init) yet is not
-/// waited for. To wait for a certain number of children, call this until it returns that number.
-/// Returns 0 if the session has no [`StartParams::children`](crate::StartParams::children).
+/// A child that has been started and has not called [`profiler_init`](crate::profiler_init) yet is
+/// not waited for. To wait for a certain number of children, call this until it returns that
+/// number. Returns 0 if the session has no [`StartParams::children`](crate::StartParams::children).
 ///
 /// May be called from any thread. Looks once per millisecond. Idea: the promise that Gecko's
 /// `profiler_start` returns.
@@ -135,13 +136,13 @@ pub fn profiler_wait_for_children(timeout: Duration) -> usize {
     backend::wait_for_children(timeout)
 }
 
-/// Waits until the sampler of each child process that records the session has run, for this time at most.
-/// Returns of how many it has.
+/// Waits until the sampler of each child process that records the session has run, for this time at
+/// most. Returns of how many it has.
 ///
 /// Afterwards, each of these children has recorded what its threads did when this was called, for
-/// example at a point that a test has brought all of them to. A child whose sampling is paused counts,
-/// too. Returns 0 if the session has no [`StartParams::children`](crate::StartParams::children). For
-/// this process, see
+/// example at a point that a test has brought all of them to. A child whose sampling is paused
+/// counts, too. Returns 0 if the session has no
+/// [`StartParams::children`](crate::StartParams::children). For this process, see
 /// [`profiler_callback_after_sampling`](crate::callback::profiler_callback_after_sampling).
 ///
 /// May be called from any thread. Looks once per millisecond. Idea: Gecko's
@@ -160,13 +161,14 @@ pub fn profiler_wait_for_sampling_of_children(timeout: Duration) -> usize {
 
 /// Prepares a command that replaces the program of this process, so that the profile goes on.
 ///
-/// A call of [`exec`](std::os::unix::process::CommandExt::exec) ends the session, and with it all that
-/// was recorded. After this call, a program that calls
-/// [`profiler_init`](crate::api::life_cycle::profiler_init) starts a session with the same settings, and
-/// its profiles contain what was recorded before. The viewer shows one process. Its former main thread
-/// is called “main thread before exec”. What was recorded before is kept and dropped like the profile
-/// of a child process that has exited ([`profiler_received_exit_profile`]): if it is too long, its
-/// older part is left out. Without a session, the call does nothing.
+/// A call of [`exec`](std::os::unix::process::CommandExt::exec) ends the session, and with it all
+/// that was recorded. After this call, a program that calls
+/// [`profiler_init`](crate::api::life_cycle::profiler_init) starts a session with the same
+/// settings, and its profiles contain what was recorded before. The viewer shows one process. Its
+/// former main thread is called “main thread before exec”. What was recorded before is kept and
+/// dropped like the profile of a child process that has exited
+/// ([`profiler_received_exit_profile`]): if it is too long, its older part is left out. Without a
+/// session, the call does nothing.
 ///
 /// In a child process that takes part in its parent's session, the parent keeps what was recorded
 /// before, and this call passes no file on.
@@ -188,15 +190,15 @@ pub fn profiler_wait_for_sampling_of_children(timeout: Duration) -> usize {
 /// ```
 ///
 /// # Errors
-/// The error of the file without a name that the profile is written to, in `/var/tmp`, `/tmp` or memory.
-/// The command is usable, and the session goes on.
+/// The error of the file without a name that the profile is written to, in `/var/tmp`, `/tmp` or
+/// memory. The command is usable, and the session goes on.
 pub fn profiler_prepare_exec(command: &mut Command) -> io::Result<ExecHandover> {
     let inner = backend::prepare_exec(command)?;
     Ok(ExecHandover { _inner: inner })
 }
 
-/// The profile of a program that is about to be replaced: see [`profiler_prepare_exec`]. Dropping it
-/// lets the session go on.
+/// The profile of a program that is about to be replaced: see [`profiler_prepare_exec`]. Dropping
+/// it lets the session go on.
 #[derive(Debug)]
 #[must_use = "dropping it lets the session go on without the handover"]
 pub struct ExecHandover {

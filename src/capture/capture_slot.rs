@@ -236,8 +236,8 @@ impl CaptureSlot {
     }
 
     /// Binds the slot to a thread that has not registered. Nobody has told the thread's pointer and
-    /// the bounds of its stack. The slot accepts only an answer to a signal that the sampler has sent
-    /// for its own request, which only that thread receives. Called by the sampler.
+    /// the bounds of its stack. The slot accepts only an answer to a signal that the sampler has
+    /// sent for its own request, which only that thread receives. Called by the sampler.
     pub(crate) fn bind_to_found_thread(&self, other_stack_bytes: usize) {
         self.event_delay.reset();
         self.canceled.store(0, Ordering::Relaxed);
@@ -254,8 +254,8 @@ impl CaptureSlot {
     }
 
     /// Sets the thread pointer of a thread that has not registered, and the bounds of its stack.
-    /// From now on its handler copies all that lies between these bounds: the kernel copies it, unless
-    /// the process is in a sandbox.
+    /// From now on its handler copies all that lies between these bounds: the kernel copies it,
+    /// unless the process is in a sandbox.
     ///
     /// # Safety
     /// - All memory between the bounds is the stack of the thread with this thread pointer, and
@@ -263,8 +263,8 @@ impl CaptureSlot {
     pub(crate) unsafe fn set_found_bounds(&self, thread_pointer: u64, bounds: StackBounds) {
         self.has_found_bounds.store(true, Ordering::Relaxed);
         self.thread_pointer.store(thread_pointer, Ordering::Relaxed);
-        // A handler that reads one old bound and one new one finds no address between them, or those
-        // between the new ones: the range only grows, and at first it is empty.
+        // A handler that reads one old bound and one new one finds no address between them, or
+        // those between the new ones: the range only grows, and at first it is empty.
         self.stack_top.store(bounds.top, Ordering::Release);
         self.stack_low.store(bounds.low, Ordering::Release);
     }
@@ -488,9 +488,9 @@ impl SlotWriter<'_> {
         (self.header.stack_start, self.header.stack_bytes) = (piece.address, piece.bytes);
     }
 
-    /// Lets the kernel copy a stack whose bounds were found: the thread may run a coroutine, and the
-    /// memory between its stack and the thread's own may have been unmapped since. Returns false if
-    /// the kernel cannot be asked.
+    /// Lets the kernel copy a stack whose bounds were found: the thread may run a coroutine, and
+    /// the memory between its stack and the thread's own may have been unmapped since. Returns
+    /// false if the kernel cannot be asked.
     fn copy_found_stack_in_handler(&mut self, piece: MemoryPiece) -> bool {
         let sp = self.header.registers.sp & !7;
         let without_red_zone = MemoryPiece {
@@ -545,8 +545,8 @@ impl SlotWriter<'_> {
         }
     }
 
-    /// Copies the context and the labels with their texts, oldest first, until the slot is full, and records
-    /// whether labels were left out.
+    /// Copies the context and the labels with their texts, oldest first, until the slot is full,
+    /// and records whether labels were left out.
     pub(crate) fn copy_labels_in_handler(&mut self) {
         // SAFETY: the pointer is to the owner's thread-local, which is bound to the slot while the
         // thread is registered. The calling thread is the owner: `begin_for_in_handler` has

@@ -13,7 +13,8 @@ const TYPE: &str = "ContextSwitches";
 /// Sums over the markers of one thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct SwitchTotals {
-    /// Time in which the thread waited for a processor, in ns; `None` if the kernel did not report it.
+    /// Time in which the thread waited for a processor, in ns; `None` if the kernel did not report
+    /// it.
     pub(super) waited_ns: Option<u64>,
     pub(super) voluntary: u64,
     pub(super) involuntary: u64,

@@ -141,8 +141,8 @@ impl HubState {
         Ok(())
     }
 
-    /// Looks whether the last profile of a child was read, and keeps it then. Returns whether it is still
-    /// being read.
+    /// Looks whether the last profile of a child was read, and keeps it then. Returns whether it is
+    /// still being read.
     pub(super) fn look_at_reading(&mut self, state: &mut MemberState) -> bool {
         let reading = std::mem::replace(&mut state.reading, Reading::None);
         match self.readers.look(reading) {
@@ -161,8 +161,8 @@ impl HubState {
         }
     }
 
-    /// Keeps the last profile of a child in the session, and gives it to the jobs that want one of the
-    /// child.
+    /// Keeps the last profile of a child in the session, and gives it to the jobs that want one of
+    /// the child.
     pub(super) fn keep_exit(
         &mut self,
         state: &mut MemberState,

@@ -18,8 +18,8 @@ const BALANCE: Duration = Duration::from_millis(50);
 const CALM_BALANCE: Duration = Duration::from_millis(500);
 
 impl HubState {
-    /// If it is time, compares the memory of all processes with the limit. Returns the orders by which
-    /// children are to destroy chunks, and destroys those of this process.
+    /// If it is time, compares the memory of all processes with the limit. Returns the orders by
+    /// which children are to destroy chunks, and destroys those of this process.
     pub(super) fn balance(&mut self, now: Instant) -> Vec<(u64, u64, Order)> {
         let Some(session) = &self.session else {
             return Vec::new();
@@ -62,8 +62,8 @@ impl HubState {
         orders
     }
 
-    /// Destroys the chunks of all children that were complete at this time: the parent of this process
-    /// needs the memory.
+    /// Destroys the chunks of all children that were complete at this time: the parent of this
+    /// process needs the memory.
     pub(super) fn destroy_chunks(&mut self, until: TimeStamp, states: States<'_, '_>) {
         self.ledger.destroy(until);
         self.has_changed_chunks = true;
@@ -74,8 +74,8 @@ impl HubState {
 
     /// Returns whether a child may have chunks of these sizes.
     pub(super) fn is_plausible(&self, chunks: &ChunkReport) -> bool {
-        /// Memory that the chunks of a process and of its children may take in addition to the capacity:
-        /// each writer reserves two.
+        /// Memory that the chunks of a process and of its children may take in addition to the
+        /// capacity: each writer reserves two.
         const SPARE_BYTES: u64 = 64 << 30;
         /// Maximum number of released chunks of all processes.
         const MAX_CHUNKS: usize = 1 << 20;

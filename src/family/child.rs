@@ -30,8 +30,8 @@ use crate::types::{
 };
 use crate::util::{PsCell, PsLock, SharedProgress};
 
-/// Maximum time that `profiler_init` waits until the process has connected. The new thread may wait for
-/// the loader, whose lock the calling thread may hold.
+/// Maximum time that `profiler_init` waits until the process has connected. The new thread may wait
+/// for the loader, whose lock the calling thread may hold.
 const MAX_UNTIL_CONNECTED: Duration = Duration::from_secs(2);
 /// Times after which the last profile is given up: without any progress, and in all.
 const MAX_WITHOUT_PROGRESS: Duration = Duration::from_secs(2);
@@ -162,8 +162,8 @@ const CHUNK_LOOKS: [Duration; 2] = [Duration::from_millis(25), Duration::from_mi
 /// Maximum number of orders to wait for the sampler that are not answered.
 const MAX_AWAITED_SAMPLINGS: usize = 64;
 
-/// Maximum number of orders that wait for the executor, which a callback of the application may hold
-/// up.
+/// Maximum number of orders that wait for the executor, which a callback of the application may
+/// hold up.
 const MAX_UNANSWERED: usize = 1000;
 
 impl Reader {
@@ -185,7 +185,8 @@ impl Reader {
 
     /// Runs until the connection has ended.
     fn run(mut self) {
-        // The executor has no descriptor to wake this thread by, so this thread looks for its answers.
+        // The executor has no descriptor to wake this thread by, so this thread looks for its
+        // answers.
         const LOOKS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(50)];
         let mut look = LOOKS[0];
         let mut buffer = vec![0; READ_BYTES];

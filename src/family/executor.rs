@@ -93,8 +93,8 @@ impl Executor {
         }
     }
 
-    /// Carries out orders until the connection has ended. Answers each of them, even if there is nothing to
-    /// report.
+    /// Carries out orders until the connection has ended. Answers each of them, even if there is
+    /// nothing to report.
     pub(super) fn run(mut self, tasks: &Receiver<Task>, answers: &Sender<Answer>) {
         while let Some(Task { order, gather }) = tasks.receive() {
             let id = order.id;
@@ -110,8 +110,8 @@ impl Executor {
         self.end();
     }
 
-    /// Stops the session that the parent has started, and that no file is to be saved of: the parent
-    /// is gone.
+    /// Stops the session that the parent has started, and that no file is to be saved of: the
+    /// parent is gone.
     fn end(&self) {
         let started = self.control.started.load(Ordering::Acquire);
         let is_lost = !self.control.is_leaving.load(Ordering::Acquire);

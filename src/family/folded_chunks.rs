@@ -1,7 +1,7 @@
 //! The chunks of this process and its descendants, as one report for its own parent.
 //!
-//! The hub knows all of them, and leaves its newest report here. The thread that talks to the parent
-//! takes it.
+//! The hub knows all of them, and leaves its newest report here. The thread that talks to the
+//! parent takes it.
 
 use crate::family::reports::ChunkReport;
 use crate::util::{PsCell, PsLock};

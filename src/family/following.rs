@@ -11,7 +11,8 @@ use crate::family::reports::Hello;
 use crate::session::{SessionEvent, running_session};
 use crate::state::PauseKind;
 
-/// Returns whether a session with children runs. If the hub does not know it, an event is on its way.
+/// Returns whether a session with children runs. If the hub does not know it, an event is on its
+/// way.
 fn is_session_about_to_be_known() -> bool {
     running_session().is_some_and(|(_, session)| session.settings.has_children)
 }

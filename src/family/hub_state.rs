@@ -17,7 +17,8 @@ use crate::platform::Sender;
 use crate::session::max_exit_profile_bytes;
 use crate::types::TimeStamp;
 
-/// Maximum number of profiles of this process whose children's snapshots are known at the same time.
+/// Maximum number of profiles of this process whose children's snapshots are known at the same
+/// time.
 const MAX_FREEZES: usize = 64;
 
 /// Time between two looks at the profiles that are being read.
@@ -44,10 +45,11 @@ pub(super) struct HubState {
     pub(super) folds_chunks: bool,
     pub(super) readers: Readers,
     pub(super) sampling_waits: SamplingWaits,
-    /// Children that have ended, whose last profiles are being read or rescued, and when to look at them.
+    /// Children that have ended, whose last profiles are being read or rescued, and when to look at
+    /// them.
     pub(super) rescues: Vec<Rescue>,
-    /// Children that have ended, the newest first. A profile that was taken before may want their last
-    /// ones.
+    /// Children that have ended, the newest first. A profile that was taken before may want their
+    /// last ones.
     pub(super) ended: VecDeque<Ended>,
     pub(super) rescues_at: Option<Instant>,
 }
@@ -71,8 +73,8 @@ impl HubState {
         }
     }
 
-    /// Asks each child that takes part for a snapshot. The parent took its own at `at`, with the profiles
-    /// that it had kept by then.
+    /// Asks each child that takes part for a snapshot. The parent took its own at `at`, with the
+    /// profiles that it had kept by then.
     pub(super) fn freeze(&mut self, id: u64, at: TimeStamp, states: States<'_, '_>) {
         let mut children = Vec::new();
         for state in states.filter(|state| state.takes_part()) {

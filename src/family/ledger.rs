@@ -120,8 +120,8 @@ impl MemoryLedger {
         sums.fold(0, u64::saturating_add)
     }
 
-    /// Removes the oldest released chunks while the sum of all chunks exceeds the limit. Returns for
-    /// each process up to which time it is to destroy its own.
+    /// Removes the oldest released chunks while the sum of all chunks exceeds the limit. Returns
+    /// for each process up to which time it is to destroy its own.
     pub(super) fn take_excess(&mut self, max_bytes: u64) -> Vec<(u64, TimeStamp)> {
         let mut excess: BTreeMap<u64, TimeStamp> = BTreeMap::new();
         let mut bytes = self.bytes();

@@ -78,8 +78,8 @@ fn install() {
     set_hand_over(hand_over);
 }
 
-/// Makes the flow ids of this process distinct from those of its family, if another process has invited
-/// this one. Called before the first session, which may begin before this process joins.
+/// Makes the flow ids of this process distinct from those of its family, if another process has
+/// invited this one. Called before the first session, which may begin before this process joins.
 fn scope_flows() {
     if !is_any_lock_held_on_current_thread() && parents_invitation().is_some() {
         scope_addresses_to_process(current_process_id().to_number().unsigned_abs());
@@ -96,8 +96,8 @@ fn join_if_invited() {
     }
 }
 
-/// Returns the invitation of another process to this one, if that process still listens. A program may
-/// outlive its parent, and then has none.
+/// Returns the invitation of another process to this one, if that process still listens. A program
+/// may outlive its parent, and then has none.
 fn parents_invitation() -> Option<Invitation> {
     let is_valid = |invitation: &Invitation| {
         let folder = invitation.socket.parent();
@@ -132,8 +132,8 @@ pub(crate) fn init_with_end(file: Option<&Path>, reports: bool) {
     join_if_invited();
 }
 
-/// Fills the slots, and lets a normal end of the process remove the socket of a session with children.
-/// Called without a lock, because it may wait for the loader.
+/// Fills the slots, and lets a normal end of the process remove the socket of a session with
+/// children. Called without a lock, because it may wait for the loader.
 fn prepare(params: &StartParams) {
     install();
     if params.children || environment::wants_children() {

@@ -68,8 +68,8 @@ pub(super) struct MemberState {
     /// Number of the connection.
     pub(super) id: u64,
     pub(super) stage: Stage,
-    /// The process as the kernel knows it, if it is visible from here: it may be in another namespace,
-    /// where its id is another one.
+    /// The process as the kernel knows it, if it is visible from here: it may be in another
+    /// namespace, where its id is another one.
     pub(super) peer: Option<AreaOwner>,
     pub(super) start: ChildStart,
     /// Whether the child has joined before the hub has handled the start of the session, so that it
@@ -102,8 +102,8 @@ pub(super) struct Ended {
     pub(super) profile: ChildProfile,
 }
 
-/// A child that has ended, whose last profile is still read, or rescued because the child has not sent it.
-/// A thread of its own does either.
+/// A child that has ended, whose last profile is still read, or rescued because the child has not
+/// sent it. A thread of its own does either.
 #[derive(Debug)]
 pub(super) struct Rescue {
     pub(super) state: MemberState,
@@ -152,8 +152,9 @@ impl MemberState {
         self.start != ChildStart::NotAsked
     }
 
-    /// Returns the order to a child that is not to record the parent's session any more. A session that the
-    /// child has started itself is its own, unless the parent has started one in its place.
+    /// Returns the order to a child that is not to record the parent's session any more. A session
+    /// that the child has started itself is its own, unless the parent has started one in its
+    /// place.
     pub(super) fn order_to_end(&self) -> Order {
         match self.takes_part() {
             true => Order::Stop,

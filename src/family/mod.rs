@@ -1,18 +1,18 @@
 //! Lets a process and its child processes record one session together.
 //!
 //! # Purpose
-//! A parent listens on a Unix socket. A child finds it by a variable, and joins. The parent then tells
-//! the child to start, stop and pause, and gathers the child's profile. A child that ends sends its
-//! last profile. Each process of a family may be both: the children of a child are its own family,
-//! whose profiles it passes on with its own.
+//! A parent listens on a Unix socket. A child finds it by a variable, and joins. The parent then
+//! tells the child to start, stop and pause, and gathers the child's profile. A child that ends
+//! sends its last profile. Each process of a family may be both: the children of a child are its
+//! own family, whose profiles it passes on with its own.
 //!
 //! # Threads and locks
 //! Other threads reach the hub and the membership under the `PsLock`, by channels. No thread of the
 //! family holds a lock while it waits.
 //!
 //! - Parent: the hub (`hub.rs`) waits for all sockets, and for no child. A second thread in its
-//!   descriptor table wakes it (`platform/socket/mailbox.rs`). Threads of their own read last profiles (`readers.rs`), and
-//!   rescue those that were not sent (`rescues.rs`).
+//!   descriptor table wakes it (`platform/socket/mailbox.rs`). Threads of their own read last
+//!   profiles (`readers.rs`), and rescue those that were not sent (`rescues.rs`).
 //! - Child: a reader, a sender and an executor, and a thread for each profile (`link.rs`).
 //!
 //! # Imports
@@ -27,8 +27,9 @@
 //!
 //! # Read next
 //! `messages.rs`, `orders.rs`, `reports.rs`, `frames.rs`, `parent.rs`, `hub.rs`, `hub_state.rs`,
-//! `following.rs`, `arrivals.rs`, `readers.rs`, `rescues.rs`, `jobs.rs`, `ledger.rs`, `balancing.rs`,
-//! `folded_chunks.rs`, `gathering.rs`, `child.rs`, `link.rs`, `executor.rs`, `life_cycle.rs`.
+//! `following.rs`, `arrivals.rs`, `readers.rs`, `rescues.rs`, `jobs.rs`, `ledger.rs`,
+//! `balancing.rs`, `folded_chunks.rs`, `gathering.rs`, `child.rs`, `link.rs`, `executor.rs`,
+//! `life_cycle.rs`.
 
 mod arrivals;
 mod awaited_sampling;

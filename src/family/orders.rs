@@ -140,8 +140,8 @@ pub(crate) enum Order {
     /// Starts a session, unless one with these settings runs.
     EnsureStarted(ChildSession),
     Stop,
-    /// Stops the session that the parent's variables have started. A child that has started its session
-    /// itself keeps it.
+    /// Stops the session that the parent's variables have started. A child that has started its
+    /// session itself keeps it.
     StopInherited,
     Pause,
     Resume,

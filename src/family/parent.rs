@@ -18,8 +18,8 @@ use crate::session::{FAMILY_VARIABLE, environment};
 use crate::types::ProcessId;
 use crate::util::{PsCell, PsLock, is_any_lock_held_on_current_thread};
 
-/// Maximum time that a start waits until the process listens. The new thread may wait for the loader,
-/// whose lock the thread that starts the session may hold.
+/// Maximum time that a start waits until the process listens. The new thread may wait for the
+/// loader, whose lock the thread that starts the session may hold.
 const MAX_UNTIL_LISTENING: Duration = Duration::from_secs(2);
 
 /// The parent's thread, as other threads see it.
@@ -204,8 +204,8 @@ pub(super) fn forget_hub_in_child(lock: &mut PsLock) {
     std::mem::forget(hub);
 }
 
-/// Waits until the sampler of each child that records the session has run, or for this time at most.
-/// Returns of how many it has.
+/// Waits until the sampler of each child that records the session has run, or for this time at
+/// most. Returns of how many it has.
 pub(crate) fn wait_for_sampling_of_children(limit: Duration) -> usize {
     const LOOK: Duration = Duration::from_millis(1);
     if is_any_lock_held_on_current_thread() {
@@ -223,8 +223,8 @@ pub(crate) fn wait_for_sampling_of_children(limit: Duration) -> usize {
     wait.sampled()
 }
 
-/// Waits until all children that have joined have answered the newest start, or for this time at most.
-/// Returns how many children record the session.
+/// Waits until all children that have joined have answered the newest start, or for this time at
+/// most. Returns how many children record the session.
 pub(crate) fn wait_for_children(limit: Duration) -> usize {
     const LOOK: Duration = Duration::from_millis(1);
     if is_any_lock_held_on_current_thread() {

@@ -1,5 +1,5 @@
-//! Reads the last profiles of children, which may be long, on threads of their own. The hub's thread is
-//! never slow, so it does not charge one child's slowness to another.
+//! Reads the last profiles of children, which may be long, on threads of their own. The hub's
+//! thread is never slow, so it does not charge one child's slowness to another.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The children that have ended and whose last profiles are still being read, or rescued: a child that
-//! was killed, for example, has not sent one.
+//! The children that have ended and whose last profiles are still being read, or rescued: a child
+//! that was killed, for example, has not sent one.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -21,8 +21,8 @@ const RESCUED: &str = "a child process has ended without sending its profile, wh
 /// Time between two looks at the profiles that are being rescued.
 const RESCUE_LOOK: Duration = Duration::from_millis(20);
 
-/// Maximum number of profiles that are rescued at the same time: each may need the debug information of
-/// a large program, and many children may be killed at once when memory is short.
+/// Maximum number of profiles that are rescued at the same time: each may need the debug
+/// information of a large program, and many children may be killed at once when memory is short.
 const MAX_RESCUES: usize = 2;
 
 impl HubState {
@@ -90,8 +90,8 @@ impl HubState {
         self.rescues = left;
     }
 
-    /// Tells the jobs that wait for a rescued profile how far it is. One that waits for its turn is making
-    /// progress, too.
+    /// Tells the jobs that wait for a rescued profile how far it is. One that waits for its turn is
+    /// making progress, too.
     fn note_waiting(&mut self, rescue: &Rescue) {
         let done = (rescue.progress.proportion() * f64::from(WHOLE)) as u32;
         for job in &mut self.jobs {
@@ -105,8 +105,8 @@ impl HubState {
     }
 }
 
-/// Begins to rescue a profile, on a thread of its own. Returns where the result arrives: `None` if there
-/// is nothing to rescue.
+/// Begins to rescue a profile, on a thread of its own. Returns where the result arrives: `None` if
+/// there is nothing to rescue.
 fn begin(rescue: &mut Rescue) -> Option<Receiver<Option<ChildProfile>>> {
     let (send, rescued) = channel();
     let (file, peer) = (rescue.file.take(), rescue.state.peer);

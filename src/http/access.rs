@@ -78,8 +78,9 @@ fn is_good_token(token: &str) -> bool {
     token.len() >= MIN_TOKEN_CHARS && token.bytes().all(is_good)
 }
 
-/// Returns whether a browser sends this `Host` only for an address that the user has typed as a number
-/// or as `localhost`. A page of a stranger can let its own name lead to this machine, but not these.
+/// Returns whether a browser sends this `Host` only for an address that the user has typed as a
+/// number or as `localhost`. A page of a stranger can let its own name lead to this machine, but
+/// not these.
 pub(super) fn is_local_host(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,

@@ -36,7 +36,8 @@ enum Stage {
         sent: usize,
         until: Instant,
     },
-    /// All was sent. If a socket with unread bytes were closed now, the kernel would drop the answer.
+    /// All was sent. If a socket with unread bytes were closed now, the kernel would drop the
+    /// answer.
     Ending {
         until: Instant,
     },

@@ -19,8 +19,8 @@ use crate::session::notify;
 use crate::types::ProcessId;
 use crate::util::{PsCell, PsLock, is_any_lock_held_on_current_thread};
 
-/// Maximum time that [`serve`] waits until the process listens. The new thread may wait for the loader,
-/// whose lock the caller may hold.
+/// Maximum time that [`serve`] waits until the process listens. The new thread may wait for the
+/// loader, whose lock the caller may hold.
 const MAX_UNTIL_LISTENING: Duration = Duration::from_secs(2);
 
 /// The threads of the server, as others see them.
@@ -37,8 +37,8 @@ static SERVER: PsCell<Option<RunningServer>> = PsCell::new(None);
 /// The process that has begun to serve, or is about to; 0 for none.
 static SERVED_IN: AtomicI32 = AtomicI32::new(0);
 
-/// Serves the answers of `answer` at this address, unless the process does already. A notice says where,
-/// or why not. The child of a fork has no server until it calls this.
+/// Serves the answers of `answer` at this address, unless the process does already. A notice says
+/// where, or why not. The child of a fork has no server until it calls this.
 pub(crate) fn serve(address: &str, token: Option<&str>, answer: fn(Asked) -> Answering) {
     if is_any_lock_held_on_current_thread() {
         return;

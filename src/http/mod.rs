@@ -1,17 +1,17 @@
 //! Serves profiles over HTTP for programs without a server of their own.
 //!
 //! # Purpose
-//! Listens at the address that a variable names, and reads requests. The layer above knows what can be
-//! asked for: it gives a function that answers.
+//! Listens at the address that a variable names, and reads requests. The layer above knows what can
+//! be asked for: it gives a function that answers.
 //!
 //! # Threads and locks
-//! Other threads reach the server under the `PsLock`, by a channel. No thread of this folder holds a
-//! lock while it waits.
+//! Other threads reach the server under the `PsLock`, by a channel. No thread of this folder holds
+//! a lock while it waits.
 //!
-//! - The *server* waits for all sockets, and for no client. It has a descriptor table of its own where
-//!   that is possible, and a second thread wakes it there (`platform/socket/mailbox.rs`).
-//! - The *asker* shares the application's table, because the threads that answer are its children, and
-//!   they run the application's callbacks. It polls futures, and does nothing that takes long.
+//! - The *server* waits for all sockets, and for no client. It has a descriptor table of its own
+//!   where that is possible, and a second thread wakes it there (`platform/socket/mailbox.rs`).
+//! - The *asker* shares the application's table, because the threads that answer are its children,
+//!   and they run the application's callbacks. It polls futures, and does nothing that takes long.
 //!
 //! # Imports
 //! `platform`, `session`, `types`, `util`
@@ -19,12 +19,13 @@
 //! # Invariants
 //! - A client is not trusted. Its connection has a place among few, a limit for each thing that it
 //!   sends, and a time for each step.
-//! - Without a token, the server listens only where this machine alone connects, and answers no page
-//!   of another site.
+//! - Without a token, the server listens only where this machine alone connects, and answers no
+//!   page of another site.
 //! - A client that leaves is noticed while its answer is prepared.
 //!
 //! # Read next
-//! `access.rs`, `request.rs`, `answer.rs`, `connection.rs`, `messages.rs`, `server.rs`, `asker.rs`, `life_cycle.rs`.
+//! `access.rs`, `request.rs`, `answer.rs`, `connection.rs`, `messages.rs`, `server.rs`, `asker.rs`,
+//! `life_cycle.rs`.
 
 mod access;
 mod answer;

@@ -108,9 +108,9 @@ fn read(bytes: &[u8], access: &Access) -> Result<Option<Asked>, Refusal> {
     }))
 }
 
-/// Refuses what a browser sends for a page of another site. Such a page cannot read an answer, but its
-/// request would cost the program a session; and by a name of its own that leads to this machine, it
-/// could read it.
+/// Refuses what a browser sends for a page of another site. Such a page cannot read an answer, but
+/// its request would cost the program a session; and by a name of its own that leads to this
+/// machine, it could read it.
 fn check_origin(headers: &Headers<'_>, access: &Access, is_new: bool) -> Result<(), Refusal> {
     let host = headers.one("host")?;
     if is_new && host.is_none() {

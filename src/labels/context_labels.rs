@@ -39,9 +39,10 @@ pub(crate) struct ContextLabels {
 static LABELS: NamedMutex<Option<ContextLabels>> =
     NamedMutex::new("context labels", LockRank::ContextLabels, None);
 
-/// Adds a label to those of a context, in place of the one with the same key. Drops the label if the
-/// context has no space for it, if there are too many different labels, or if there is no memory for
-/// another one. Does nothing inside of the profiler's own work, where the caller may hold the lock.
+/// Adds a label to those of a context, in place of the one with the same key. Drops the label if
+/// the context has no space for it, if there are too many different labels, or if there is no
+/// memory for another one. Does nothing inside of the profiler's own work, where the caller may
+/// hold the lock.
 ///
 /// Cost: a lock and a look into a table; for a new label, an allocation.
 pub(crate) fn add_context_label(
@@ -65,8 +66,8 @@ pub(crate) fn context_label(number: u32) -> Option<ContextLabel<'static>> {
     LABELS.lock().as_ref()?.by_number.get(index).copied()
 }
 
-/// Calls `use_label` with each label but the first `known` ones, in the order of their numbers. Cost: a
-/// lock, and nothing else without new labels.
+/// Calls `use_label` with each label but the first `known` ones, in the order of their numbers.
+/// Cost: a lock, and nothing else without new labels.
 pub(crate) fn context_labels_from(
     known: usize,
     mut use_label: impl FnMut(u32, ContextLabel<'static>),

@@ -70,15 +70,16 @@ pub(crate) struct LabelToken {
     of_one_thread: LabelOfOneThread,
 }
 
-/// Whether a push on a closed stack, and a context, call the hook: a session runs that records every thread.
+/// Whether a push on a closed stack, and a context, call the hook: a session runs that records
+/// every thread.
 static CALLS_HOOK: AtomicBool = AtomicBool::new(false);
 
 /// Called when a label is pushed on a closed stack, on that stack's thread.
 static CLOSED_STACK_HOOK: OnceBox<fn()> = OnceBox::new();
 
 /// Sets the function that is called when a label is pushed on a closed stack, if
-/// [`call_closed_stack_hook`] asks for it. It may open the stack, and must do nothing if it is called
-/// within itself. The first function stays.
+/// [`call_closed_stack_hook`] asks for it. It may open the stack, and must do nothing if it is
+/// called within itself. The first function stays.
 pub(crate) fn set_closed_stack_hook(hook: fn()) {
     // A second one is dropped.
     let _ = CLOSED_STACK_HOOK.set(Box::new(hook));
@@ -205,8 +206,8 @@ impl ProfilingStack {
         }
     }
 
-    /// Sets the thread's context, and returns the one before. On a closed stack, calls the hook, which
-    /// may open it.
+    /// Sets the thread's context, and returns the one before. On a closed stack, calls the hook,
+    /// which may open it.
     #[inline(always)]
     pub(crate) fn replace_context(&self, context: ContextWords) -> ContextWords {
         if self.frames.capacity() == 0 && CALLS_HOOK.load(Ordering::Relaxed) {
@@ -249,8 +250,8 @@ impl ProfilingStack {
         Some((depth, unsafe { self.frames.start().add(depth as usize) }))
     }
 
-    /// Makes room for one more frame. Returns false if the stack is closed or full, or if the system
-    /// has no memory.
+    /// Makes room for one more frame. Returns false if the stack is closed or full, or if the
+    /// system has no memory.
     #[cold]
     #[inline(never)]
     fn make_room(&self, depth: u32) -> bool {

@@ -81,8 +81,8 @@ pub(crate) fn current_context() -> ContextWords {
     own().context_in_handler()
 }
 
-/// Sets the context of the calling thread, and returns the one before. Calls the hook of closed stacks
-/// on a thread that is not registered.
+/// Sets the context of the calling thread, and returns the one before. Calls the hook of closed
+/// stacks on a thread that is not registered.
 #[inline(always)]
 pub(crate) fn replace_context(context: ContextWords) -> ContextWords {
     own().replace_context(context)

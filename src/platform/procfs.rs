@@ -19,13 +19,15 @@ pub(crate) fn own_stat() -> Option<ProcessStat> {
     parse_stat(&read_bytes("/proc/self/stat"))
 }
 
-/// Returns the time at which the kernel started a process, in clock ticks since boot; `None` if there
-/// is no such process, if it has ended and its parent has not waited for it, or without `/proc`.
+/// Returns the time at which the kernel started a process, in clock ticks since boot; `None` if
+/// there is no such process, if it has ended and its parent has not waited for it, or without
+/// `/proc`.
 pub(crate) fn process_start_ticks(process: ProcessId) -> Option<u64> {
     let path = format!("/proc/{}/stat", process.to_number());
     let stat = read_bytes(&path);
     let is_zombie = matches!(stat_field(&stat, 3), Some("Z" | "X" | "x"));
-    // The main thread may have ended alone: another thread runs on, or replaces the program by `exec`.
+    // The main thread may have ended alone: another thread runs on, or replaces the program by
+    // `exec`.
     let tasks = || std::fs::read_dir(format!("/proc/{}/task", process.to_number()));
     let has_ended = is_zombie && tasks().map_or(0, |tasks| tasks.count()) <= 1;
     parse_stat(&stat)
@@ -195,8 +197,8 @@ fn wait_in(number: libc::c_long, second_argument: u64) -> Option<Wait> {
     }
 }
 
-/// Returns whether a thread that is blocked in this system call may wait for a pipe, a terminal or a
-/// connection, or for a disk.
+/// Returns whether a thread that is blocked in this system call may wait for a pipe, a terminal or
+/// a connection, or for a disk.
 fn is_read_or_write(number: libc::c_long) -> bool {
     const CALLS: [libc::c_long; 6] = [
         libc::SYS_read,
@@ -209,8 +211,8 @@ fn is_read_or_write(number: libc::c_long) -> bool {
     CALLS.contains(&number)
 }
 
-/// Returns whether a `syscall` file says that the thread is in a call that reads or writes any kind of
-/// file.
+/// Returns whether a `syscall` file says that the thread is in a call that reads or writes any kind
+/// of file.
 pub(crate) fn may_wait_for_peer(line: &[u8]) -> bool {
     let text = std::str::from_utf8(line).unwrap_or_default();
     let number = text
@@ -220,8 +222,8 @@ pub(crate) fn may_wait_for_peer(line: &[u8]) -> bool {
     number.is_some_and(is_read_or_write)
 }
 
-/// Parses from a thread's `stat` file whether it sleeps until something happens. A thread that waits
-/// for a disk does not count.
+/// Parses from a thread's `stat` file whether it sleeps until something happens. A thread that
+/// waits for a disk does not count.
 pub(crate) fn parse_sleeps(text: &[u8]) -> Option<bool> {
     Some(stat_field(text, 3)? == "S")
 }

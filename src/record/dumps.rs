@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::session::{WrittenDump, permit_dump};
 use crate::types::DumpError;
 
-/// Starts a dump: see `profiler_dump`. `add_marker` adds the marker with the reason, before the dump, so
-/// that the dump has it.
+/// Starts a dump: see `profiler_dump`. `add_marker` adds the marker with the reason, before the
+/// dump, so that the dump has it.
 ///
 /// # Errors
 /// See `profiler_dump`.

@@ -22,11 +22,11 @@ const MIN_STEP_NS: u64 = 2_000_000;
 const MAX_TICK_NS: u64 = 200_000;
 /// Maximum time between two attempts to find the main thread's track, in ns.
 const MAX_SEARCH_NS: u64 = 1_000_000_000;
-/// Time after which the session's log has that there is none, in ns. At its beginning, a session may
-/// not have chosen its threads yet.
+/// Time after which the session's log has that there is none, in ns. At its beginning, a session
+/// may not have chosen its threads yet.
 const LACK_NS: u64 = 100_000_000;
-/// Smallest change that is written: one hundredth. A frequency that the processor measures differs a
-/// little on each reading.
+/// Smallest change that is written: one hundredth. A frequency that the processor measures differs
+/// a little on each reading.
 const CHANGE_DIVISOR: u64 = 100;
 /// Time after which an unchanged frequency is written again, in ns, so that a buffer which has
 /// dropped its oldest chunks has it.
@@ -102,7 +102,8 @@ impl CpuSpeedMarkers {
         }
     }
 
-    /// Reads nothing for a while, because nothing can be recorded. The main thread may register later.
+    /// Reads nothing for a while, because nothing can be recorded. The main thread may register
+    /// later.
     fn wait_for_track(&mut self, now: TimeStamp, session: &Session) {
         let since = *self.without_track_since.get_or_insert(now);
         let age_ns = now.since_ns(since);

@@ -54,8 +54,8 @@ const SLEEP_STEPS_NS: std::ops::RangeInclusive<u64> = 2_000_000..=50_000_000;
 /// thread that stops the session gives up waiting for it. The loader's lock is normally held for
 /// microseconds, and for some milliseconds by `dlopen` of a large library.
 const STUCK_CHECKS: u32 = 10;
-/// Number of checks after which that thread gives up for any reason. The application's allocator, too,
-/// may wait for the loader on the sampler's thread.
+/// Number of checks after which that thread gives up for any reason. The application's allocator,
+/// too, may wait for the loader on the sampler's thread.
 const MAX_CHECKS: u32 = 300;
 
 struct SamplerHandle {
@@ -435,8 +435,8 @@ impl SamplerThread {
         }
     }
 
-    /// Updates the list of sampled threads if the session's list has changed. Without memory for it,
-    /// the next tick tries again. Nobody has searched for unregistered threads for `unseen_ns`.
+    /// Updates the list of sampled threads if the session's list has changed. Without memory for
+    /// it, the next tick tries again. Nobody has searched for unregistered threads for `unseen_ns`.
     fn refresh_threads(&mut self, unseen_ns: u64) {
         let session = Arc::clone(&self.session);
         let mut seen_changes = self.seen_thread_changes;
@@ -450,9 +450,9 @@ impl SamplerThread {
         self.seen_thread_changes = seen_changes;
     }
 
-    /// Begins to sample the threads that are new in the list, which is sorted by serial numbers, and
-    /// ends the sampling of those that are no longer in it. Returns false if there is no memory for
-    /// all of them.
+    /// Begins to sample the threads that are new in the list, which is sorted by serial numbers,
+    /// and ends the sampling of those that are no longer in it. Returns false if there is no memory
+    /// for all of them.
     fn set_threads(&mut self, sampled: &[OffThreadRef], unseen_ns: u64) -> bool {
         // For each thread of the list, whether it is known.
         let Some(mut known) = try_vec(sampled.len()) else {

@@ -42,8 +42,8 @@ struct OpenFile {
 /// `None` without a crash file. A thread that changes it also holds the life-cycle lock.
 static OPEN: PsCell<Option<OpenFile>> = PsCell::new(None);
 
-/// Begins the crash file that the session's settings ask for, and lets the session's facts go there.
-/// Without it, the session runs as well; then its log and a notice say why.
+/// Begins the crash file that the session's settings ask for, and lets the session's facts go
+/// there. Without it, the session runs as well; then its log and a notice say why.
 ///
 /// `types` are the types of markers that exist already. The caller holds the life-cycle lock.
 pub(super) fn begin(session: &mut Session, types: &[Fact]) {
@@ -170,8 +170,8 @@ pub(crate) fn open_crash_file() -> Option<FileDescriptor> {
     is_own.then(|| open.file.as_file().descriptor().ok())?
 }
 
-/// Gives the file its name. Another process may have taken it in the meantime: then the name gets the
-/// process id.
+/// Gives the file its name. Another process may have taken it in the meantime: then the name gets
+/// the process id.
 fn publish(file: &mut TemporaryFile, path: &Path) -> io::Result<PathBuf> {
     match file.publish_new(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -182,8 +182,8 @@ fn publish(file: &mut TemporaryFile, path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Ends the crash file of the session that ends now, and removes it. The caller holds the life-cycle
-/// lock.
+/// Ends the crash file of the session that ends now, and removes it. The caller holds the
+/// life-cycle lock.
 pub(super) fn end() {
     set_current_facts(None);
     remove();
@@ -203,8 +203,8 @@ pub(super) fn remove() {
     }
 }
 
-/// Leaves the parent's file alone in the child of a fork, and closes the child's descriptor of it: the
-/// lock would outlive the parent.
+/// Leaves the parent's file alone in the child of a fork, and closes the child's descriptor of it:
+/// the lock would outlive the parent.
 pub(super) fn forget_in_child(mut facts: Guard<'static, CurrentFacts>, lock: &mut PsLock) {
     // Leaked: a thread of the parent may have been using it.
     std::mem::forget(facts.take());
@@ -280,8 +280,9 @@ pub(super) fn is_running(owner: AreaOwner) -> bool {
     ticks.is_some_and(|ticks| ticks == owner.ticks)
 }
 
-/// Returns whether another process than this one wrote a file and still runs. A program that replaces
-/// itself by `exec` has the id and the start of the one before; a file that it uses is locked.
+/// Returns whether another process than this one wrote a file and still runs. A program that
+/// replaces itself by `exec` has the id and the start of the one before; a file that it uses is
+/// locked.
 fn is_of_other_running_process(owner: AreaOwner) -> bool {
     let own = current_process_id().to_number().unsigned_abs();
     owner.process != u64::from(own) && is_running(owner)
@@ -341,8 +342,8 @@ fn remove_oldest_kept(path: &Path) {
     }
 }
 
-/// Removes the oldest files that ended processes have left for a path whose name has the process id, beyond
-/// [`MAX_KEPT`]: no later start has the same path, and renames them.
+/// Removes the oldest files that ended processes have left for a path whose name has the process
+/// id, beyond [`MAX_KEPT`]: no later start has the same path, and renames them.
 fn remove_oldest_left(asked: &Path) {
     /// Takes the place of the process id. No path contains this character.
     const MARK: char = '\0';

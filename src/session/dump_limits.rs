@@ -1,5 +1,5 @@
-//! The thread that checks once a second whether the process exceeds a limit of CPU time or memory, and
-//! then dumps.
+//! The thread that checks once a second whether the process exceeds a limit of CPU time or memory,
+//! and then dumps.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,8 +19,8 @@ static NEWEST: AtomicU64 = AtomicU64::new(0);
 /// Sets where dumps go and what causes them; `None` for no more causes.
 ///
 /// # Errors
-/// [`DumpError::System`]: the system refuses the thread. Then nothing has changed, but limits of the
-/// settings before are no longer checked.
+/// [`DumpError::System`]: the system refuses the thread. Then nothing has changed, but limits of
+/// the settings before are no longer checked.
 pub(crate) fn set_dumps(settings: Option<DumpSettings>) -> Result<(), DumpError> {
     let has_limits = settings
         .as_ref()
@@ -43,7 +43,8 @@ struct LimitWatcher {
     memory: ResidentMemory,
     /// The time of the last check, and the CPU time of the process then.
     last: Option<(TimeStamp, u64)>,
-    /// Whether a dump was written for the CPU time, or for the memory, and the limit is exceeded since.
+    /// Whether a dump was written for the CPU time, or for the memory, and the limit is exceeded
+    /// since.
     is_dumped: [bool; 2],
 }
 

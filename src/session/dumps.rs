@@ -1,7 +1,7 @@
 //! Dumps: the last seconds of the session, written to a file when something went wrong.
 //!
-//! The caller only decides whether a dump is due, and starts a thread of the profiler that writes it.
-//! Dumps are as rare as the settings say, whatever causes them.
+//! The caller only decides whether a dump is due, and starts a thread of the profiler that writes
+//! it. Dumps are as rare as the settings say, whatever causes them.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -78,7 +78,8 @@ pub(crate) fn dumps_at_panic() -> bool {
     !is_own && !is_any_lock_held_on_current_thread() && dump_settings().on_panic
 }
 
-/// A dump that is allowed now. Dropping it without [`DumpPermit::write`] allows another one at once.
+/// A dump that is allowed now. Dropping it without [`DumpPermit::write`] allows another one at
+/// once.
 #[derive(Debug)]
 pub(crate) struct DumpPermit {
     session: Generation,
@@ -169,7 +170,8 @@ impl DumpPermit {
         }
     }
 
-    /// Starts a thread that writes the dump: the time `last` before now, or as long as the settings say.
+    /// Starts a thread that writes the dump: the time `last` before now, or as long as the settings
+    /// say.
     ///
     /// # Errors
     /// [`DumpError::System`] if the system refuses the thread.
@@ -210,13 +212,13 @@ pub(crate) fn forget_dumps_in_child(lock: &mut PsLock) {
     IS_WRITING.store(false, Ordering::Relaxed);
     NOT_BEFORE_NS.store(0, Ordering::Relaxed);
     REFUSED.store(0, Ordering::Relaxed);
-    // Leaked, because a thread of the parent may have been changing the list. The parent removes its
-    // own files.
+    // Leaked, because a thread of the parent may have been changing the list. The parent removes
+    // its own files.
     std::mem::forget(std::mem::take(FILES.get_mut(lock)));
 }
 
-/// Writes the file, and returns its path. No callback of the application learns of it: the caller may be
-/// a thread that panics, and that the callback would wait for.
+/// Writes the file, and returns its path. No callback of the application learns of it: the caller
+/// may be a thread that panics, and that the callback would wait for.
 fn write_dump(session: Generation, since: TimeStamp, path: &Path, reason: &str) -> Option<PathBuf> {
     let Some(profile) = freeze_unnoticed(Some(session)) else {
         notices::notify(&format!(
@@ -262,7 +264,8 @@ fn remove_oldest(path: PathBuf, max_files: usize) {
     }
 }
 
-/// Returns the name of a dump's file: the process, the time, the number of the dump, and the reason.
+/// Returns the name of a dump's file: the process, the time, the number of the dump, and the
+/// reason.
 fn file_name(reason: &str) -> String {
     let [year, month, day, hour, minute, second] = utc_now();
     let process = current_process_id().to_number();

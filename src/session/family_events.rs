@@ -14,8 +14,8 @@ use crate::util::PsLock;
 /// profiler's variables, because no user is to set it.
 pub(crate) const FAMILY_VARIABLE: &str = "GEKKOTA_FAMILY";
 
-/// The capacity of the parent's session, in bytes: [`FAMILY_VARIABLE`]'s process has set it, because
-/// the variable for entries has other limits.
+/// The capacity of the parent's session, in bytes: [`FAMILY_VARIABLE`]'s process has set it,
+/// because the variable for entries has other limits.
 pub(crate) const CAPACITY_VARIABLE: &str = "GEKKOTA_FAMILY_CAPACITY";
 
 /// A change that child processes follow.

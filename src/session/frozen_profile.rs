@@ -114,8 +114,8 @@ impl FrozenProfile {
         self
     }
 
-    /// Leaves out the older half of the chunks and of the profiles of children that have exited, and the
-    /// running children. Returns false if there is nothing left to leave out.
+    /// Leaves out the older half of the chunks and of the profiles of children that have exited,
+    /// and the running children. Returns false if there is nothing left to leave out.
     pub(crate) fn leave_out_older_half(&mut self) -> bool {
         self.source.children = None;
         let exited = &mut self.source.exit_profiles;
@@ -124,8 +124,8 @@ impl FrozenProfile {
         self.source.buffer.leave_out_older_half() || older > 0
     }
 
-    /// Checks that this process may read the profile's entries. With a crash file, the child of a fork
-    /// shares them with its parent, which overwrites them once it does not need them.
+    /// Checks that this process may read the profile's entries. With a crash file, the child of a
+    /// fork shares them with its parent, which overwrites them once it does not need them.
     fn check_process(&self) -> io::Result<()> {
         let (own, process) = (current_process_id(), self.source.process);
         let is_shared = self.source.session.crash_facts.is_some();
@@ -198,9 +198,9 @@ impl FrozenProfile {
         Ok(model)
     }
 
-    /// Gives the times of the process their place on the timeline of another process, whose clock this
-    /// is. The kernel's record of a start has a resolution of 10 ms, and the wall clock may have been
-    /// set in between.
+    /// Gives the times of the process their place on the timeline of another process, whose clock
+    /// this is. The kernel's record of a start has a resolution of 10 ms, and the wall clock may
+    /// have been set in between.
     pub(crate) fn on_clock_of(mut self, parent: ProcessStart) -> Self {
         let own = &mut self.source.process_start;
         let later_ns = own.monotonic.0 as f64 - parent.monotonic.0 as f64;

@@ -2,8 +2,9 @@
 //!
 //! # Purpose
 //! Implements the calls of the API: life cycle, pauses, state callbacks, snapshots, stacks on
-//! demand, profile files, dumps, crash files and their rescue, environment variables, control by signals,
-//! and the handling of `fork`. `crate::disabled` replaces this module in builds without the profiler.
+//! demand, profile files, dumps, crash files and their rescue, environment variables, control by
+//! signals, and the handling of `fork`. `crate::disabled` replaces this module in builds without
+//! the profiler.
 //!
 //! # Threads and locks
 //! The functions run on any thread of the application. Start and stop take the life-cycle lock,
@@ -21,8 +22,9 @@
 //!   never joined.
 //!
 //! # Imports
-//! `allocations`, `backtrace`, `buffer`, `capture`, `counters`, `event_loop`, `export`, `labels`, `markers`,
-//! `model`, `platform`, `sampler`, `state`, `stream`, `symbols`, `threads`, `types`, `unwind`, `util`
+//! `allocations`, `backtrace`, `buffer`, `capture`, `counters`, `event_loop`, `export`, `labels`,
+//! `markers`, `model`, `platform`, `sampler`, `state`, `stream`, `symbols`, `threads`, `types`,
+//! `unwind`, `util`
 //!
 //! # Invariants
 //! Before a session's sampler begins, the previous one has ended or no longer touches shared data.
@@ -30,8 +32,8 @@
 //! overwritten, once the profile is complete.
 //!
 //! # Read next
-//! `life_cycle.rs`, `start_stop.rs`, `pause.rs`, `callbacks.rs`, `snapshot.rs`, `frozen_profile.rs`,
-//! `env/environment_table.rs`.
+//! `life_cycle.rs`, `start_stop.rs`, `pause.rs`, `callbacks.rs`, `snapshot.rs`,
+//! `frozen_profile.rs`, `env/environment_table.rs`.
 
 mod asked;
 mod callbacks;

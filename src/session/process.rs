@@ -141,8 +141,8 @@ pub(crate) fn exit_profile(text: ChildText) -> Result<ChildProfile, ExitProfileE
     child_profile(text)
 }
 
-/// Adds the profile of a child that has exited to the running session. Returns when: profiles of this
-/// process that are taken later have it.
+/// Adds the profile of a child that has exited to the running session. Returns when: profiles of
+/// this process that are taken later have it.
 ///
 /// # Errors
 /// See `profiler_received_exit_profile`.

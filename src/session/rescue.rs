@@ -35,8 +35,8 @@ use crate::types::{
 use crate::unwind::{ModuleTable, NamedCode};
 use crate::util::{NumberMap, PsCell, PsLock, SharedProgress};
 
-/// Maximum number of different categories of other processes that this one can show. Their texts are
-/// never freed, because the categories of this process are not, either.
+/// Maximum number of different categories of other processes that this one can show. Their texts
+/// are never freed, because the categories of this process are not, either.
 const MAX_PAST_CATEGORIES: usize = 4096;
 
 /// The categories of other processes, each once.
@@ -97,13 +97,15 @@ pub(crate) fn rescue_image(image: &[u8]) -> Result<ProfileSource, AreaError> {
     read_source(&read, image.len() as u64)
 }
 
-/// Returns the profile of a child process that was killed, from its crash file, as Gecko's JSON with
-/// times on the clock of this process. Leaves out its older part if it is longer than `max_bytes`.
+/// Returns the profile of a child process that was killed, from its crash file, as Gecko's JSON
+/// with times on the clock of this process. Leaves out its older part if it is longer than
+/// `max_bytes`.
 ///
 /// `child` is the process as this one sees it: in its file, the process is as it sees itself.
 ///
 /// # Errors
-/// The error of the file that the JSON is written to, or of a crash file that has nothing to rescue.
+/// The error of the file that the JSON is written to, or of a crash file that has nothing to
+/// rescue.
 pub(crate) fn rescue_child(
     file: &SharedFile,
     child: AreaOwner,
@@ -120,8 +122,8 @@ pub(crate) fn rescue_child(
     spool_profile(profile, max_bytes, Some(progress))?.into_mapping()
 }
 
-/// Returns whether a process whose connection has ended does so, too. The kernel closes the descriptors
-/// of a process a moment before the process is gone.
+/// Returns whether a process whose connection has ended does so, too. The kernel closes the
+/// descriptors of a process a moment before the process is gone.
 fn has_ended_soon(owner: AreaOwner) -> bool {
     const LOOKS: u32 = 20;
     const LOOK_NS: u64 = 10_000_000;

@@ -152,8 +152,8 @@ impl SessionPlan {
         })
     }
 
-    /// Keeps a running session even if its capacity, signal or engine differ: variables start a child
-    /// with a rounded capacity, and the others are a matter of the process.
+    /// Keeps a running session even if its capacity, signal or engine differ: variables start a
+    /// child with a rounded capacity, and the others are a matter of the process.
     pub(crate) fn of_parent(mut self) -> Self {
         self.is_of_parent = true;
         self
@@ -310,8 +310,9 @@ impl SessionPlan {
     }
 }
 
-/// Returns the maximum size of a chunk in a child process, whose parent limits the memory of all its
-/// children. It can only destroy chunks that are not being written, so the others are to be small.
+/// Returns the maximum size of a chunk in a child process, whose parent limits the memory of all
+/// its children. It can only destroy chunks that are not being written, so the others are to be
+/// small.
 fn max_chunk_bytes_of_child(capacity_bytes: u64) -> Option<usize> {
     /// Number of chunks that fit into the capacity. A process writes several at the same time.
     const CHUNKS: u64 = 1024;

@@ -12,7 +12,8 @@
 //! each. No lock is held while a callback runs.
 //!
 //! # Imports
-//! `allocations`, `buffer`, `counters`, `labels`, `markers`, `platform`, `threads`, `types`, `unwind`, `util`
+//! `allocations`, `buffer`, `counters`, `labels`, `markers`, `platform`, `threads`, `types`,
+//! `unwind`, `util`
 //!
 //! # Invariants
 //! `RacyFeatures` is active only while there is an `ActivePs`. This folder does not import the

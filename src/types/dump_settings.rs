@@ -23,8 +23,8 @@ pub struct DumpSettings {
 }
 
 impl DumpSettings {
-    /// Returns the settings for dumps in this folder, which must exist. A relative path is relative to
-    /// the current folder at this call.
+    /// Returns the settings for dumps in this folder, which must exist. A relative path is relative
+    /// to the current folder at this call.
     pub fn in_folder(folder: impl Into<PathBuf>) -> Self {
         let folder = folder.into();
         Self {
@@ -55,8 +55,8 @@ impl DumpSettings {
         self
     }
 
-    /// Sets how many dumps of this process are kept. Default: 20. A further one removes the oldest. 0
-    /// counts as 1.
+    /// Sets how many dumps of this process are kept. Default: 20. A further one removes the oldest.
+    /// 0 counts as 1.
     pub fn max_files(mut self, max_files: usize) -> Self {
         self.max_files = max_files;
         self
@@ -75,23 +75,23 @@ impl DumpSettings {
     /// Dumps when a thread panics, before the panic unwinds. Waits for the file, up to ten seconds,
     /// because the program may end.
     ///
-    /// Installs a panic hook, once, that calls the one before. A hook that the application sets later
-    /// replaces it, unless it calls the hook before, too.
+    /// Installs a panic hook, once, that calls the one before. A hook that the application sets
+    /// later replaces it, unless it calls the hook before, too.
     pub fn on_panic(mut self) -> Self {
         self.on_panic = true;
         self
     }
 
-    /// Dumps when the process has used more than this share of the processors for a second; again only
-    /// after it has used less. 1.0 is all processors that the process may use, by its affinity and its
-    /// control group. The child of a fork checks no limits until it sets dumps itself.
+    /// Dumps when the process has used more than this share of the processors for a second; again
+    /// only after it has used less. 1.0 is all processors that the process may use, by its affinity
+    /// and its control group. The child of a fork checks no limits until it sets dumps itself.
     pub fn on_cpu_above(mut self, share: f64) -> Self {
         self.cpu_share = Some(share);
         self
     }
 
-    /// Dumps when the process has more than this resident memory, in bytes; again only after it has had
-    /// less. The child of a fork checks no limits until it sets dumps itself.
+    /// Dumps when the process has more than this resident memory, in bytes; again only after it has
+    /// had less. The child of a fork checks no limits until it sets dumps itself.
     pub fn on_memory_above(mut self, bytes: u64) -> Self {
         self.memory_bytes = Some(bytes);
         self

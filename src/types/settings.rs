@@ -39,8 +39,8 @@ pub enum SamplingEngine {
     /// The sampler thread sends a signal. Works everywhere, without a permission or a descriptor.
     Signals,
     /// Each thread has its own timer, which advances while the thread runs (`perf_event_open`'s
-    /// software CPU clock). A thread that does not run, or that has not registered, is interrupted by
-    /// a signal.
+    /// software CPU clock). A thread that does not run, or that has not registered, is interrupted
+    /// by a signal.
     ///
     /// May cost less than signals on a machine without a hypervisor: compare both with
     /// `cargo peers slowdown`. Falls back to signals in a sandbox, and if the kernel does not allow
@@ -53,9 +53,9 @@ pub enum SamplingEngine {
 
 /// Parameters of a session: what to record, how often, for which threads, and how much to keep.
 ///
-/// The defaults are 128 MiB, 1 ms, the default features, all threads, and the first of three signals
-/// that the application does not handle, usually `SIGURG`. Each method sets the field of the same
-/// name; the fields are public for reading.
+/// The defaults are 128 MiB, 1 ms, the default features, all threads, and the first of three
+/// signals that the application does not handle, usually `SIGURG`. Each method sets the field of
+/// the same name; the fields are public for reading.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct StartParams {
@@ -114,10 +114,10 @@ impl StartParams {
         Self::default()
     }
 
-    /// Sets how many allocated bytes are between two sampled allocations on average, for the feature
-    /// [`NATIVE_ALLOCATIONS`](Features::NATIVE_ALLOCATIONS). The default, 512 KiB, costs a program
-    /// that allocates 1 GB/s about 2,000 stacks per second. A smaller number finds smaller amounts. The
-    /// samples that are alive, and their stacks, take up to 90 MB beside the buffer.
+    /// Sets how many allocated bytes are between two sampled allocations on average, for the
+    /// feature [`NATIVE_ALLOCATIONS`](Features::NATIVE_ALLOCATIONS). The default, 512 KiB, costs a
+    /// program that allocates 1 GB/s about 2,000 stacks per second. A smaller number finds smaller
+    /// amounts. The samples that are alive, and their stacks, take up to 90 MB beside the buffer.
     #[must_use]
     pub fn allocation_interval_bytes(mut self, bytes: u64) -> Self {
         self.allocation_interval_bytes = bytes;
@@ -157,8 +157,8 @@ impl StartParams {
     }
 
     /// Records the cost of each tick of the sampler, as rows of Gecko's `profilerOverhead` in the
-    /// profile: when it was, and how long each of its steps took. Costs some 15 bytes of the buffer a
-    /// tick.
+    /// profile: when it was, and how long each of its steps took. Costs some 15 bytes of the buffer
+    /// a tick.
     ///
     /// The statistics of all ticks are in each profile, and in
     /// [`BufferInfo`](crate::BufferInfo), without this.
@@ -176,25 +176,25 @@ impl StartParams {
     /// settings, and stops, pauses and resumes with this process. Each profile of this process
     /// contains those of the children that run
     /// ([`SnapshotOptions::child_timeout`](crate::profile::SnapshotOptions::child_timeout)), and of
-    /// those that have ended, which send a last one. A session that the child has begun itself ends when
-    /// it joins, unless it has the same settings. If this process has no such session then, the child
-    /// keeps its own one until this process starts one. A child that never calls `profiler_init` costs
-    /// nothing.
+    /// those that have ended, which send a last one. A session that the child has begun itself ends
+    /// when it joins, unless it has the same settings. If this process has no such session then,
+    /// the child keeps its own one until this process starts one. A child that never calls
+    /// `profiler_init` costs nothing.
     ///
-    /// If a child is killed, this process makes its profile from the child's memory, without the child's
-    /// types of markers. So each child describes them while it records: the first marker of each type
-    /// calls the type's code, as with [`Self::crash_file`], on the thread that adds the marker.
+    /// If a child is killed, this process makes its profile from the child's memory, without the
+    /// child's types of markers. So each child describes them while it records: the first marker of
+    /// each type calls the type's code, as with [`Self::crash_file`], on the thread that adds the
+    /// marker.
     ///
     /// The process listens on a Unix socket in a new folder that only this user can open, from the
-    /// first such session until [`profiler_shutdown`](crate::profiler_shutdown). A child finds it by
-    /// the variable `GEKKOTA_FAMILY`, which also has a random word that a stranger does not know. The
-    /// child must run as the same user.
+    /// first such session until [`profiler_shutdown`](crate::profiler_shutdown). A child finds it
+    /// by the variable `GEKKOTA_FAMILY`, which also has a random word that a stranger does not
+    /// know. The child must run as the same user.
     ///
-    /// The start sets that variable for all programs that the process starts, if the process has only
-    /// one thread then. Another thread could read the environment at the same time. If there are
-    /// other threads, only children that
-    /// [`profiler_command`](crate::process::profiler_command) prepares will join, and those that get the
-    /// variables of
+    /// The start sets that variable for all programs that the process starts, if the process has
+    /// only one thread then. Another thread could read the environment at the same time. If there
+    /// are other threads, only children that [`profiler_command`](crate::process::profiler_command)
+    /// prepares will join, and those that get the variables of
     /// [`profiler_env_vars_for_child_process`](crate::process::profiler_env_vars_for_child_process).
     ///
     /// Idea: Gecko's profiling of its child processes.
@@ -221,23 +221,24 @@ impl StartParams {
     /// profile of it. At most the entries that were being written are lost.
     ///
     /// The first `%p` in the path stands for the process id, and in the name of the file the first
-    /// `%n` for the process's name and the first `%t` for its type. If the file cannot be created, the
-    /// session runs without it, and a notice on standard error says why.
+    /// `%n` for the process's name and the first `%t` for its type. If the file cannot be created,
+    /// the session runs without it, and a notice on standard error says why.
     ///
     /// The file is as large as the buffer's capacity and about an eighth more, and that space is
-    /// reserved at the start. Once its pages were used, recording into it costs about as much as into
-    /// other memory. The first use of each page is slower, above all on a disk. The kernel writes
-    /// changed pages to the disk from time to time; a file in `/dev/shm` causes no such work.
+    /// reserved at the start. Once its pages were used, recording into it costs about as much as
+    /// into other memory. The first use of each page is slower, above all on a disk. The kernel
+    /// writes changed pages to the disk from time to time; a file in `/dev/shm` causes no such
+    /// work.
     ///
     /// The end of the session removes the file, and so does a saved last profile. A file that a
     /// process has left is renamed by the next start with the same path, and a notice says so; the
-    /// newest eight are kept. If the name of the file has a `%p`, no later start has the same path: then
-    /// each start keeps the newest eight of all files with such a name whose process has ended, and
-    /// removes older ones. If another process uses the path, this one adds its process id to the name.
-    /// `exec` leaves the file, too.
+    /// newest eight are kept. If the name of the file has a `%p`, no later start has the same path:
+    /// then each start keeps the newest eight of all files with such a name whose process has
+    /// ended, and removes older ones. If another process uses the path, this one adds its process
+    /// id to the name. `exec` leaves the file, too.
     ///
-    /// The child of a fork shares the file's memory with its parent. It cannot read a profile that its
-    /// parent took: that gives an error.
+    /// The child of a fork shares the file's memory with its parent. It cannot read a profile that
+    /// its parent took: that gives an error.
     ///
     /// The first marker of each type calls the type's `marker_type_display`, `deserialize` and
     /// `stream_json_marker_data` with made-up values, on the thread that adds the marker: a rescuer

@@ -1,15 +1,17 @@
 //! `ask`: what it costs a running server that 16 clients ask it for profiles at once.
 //!
-//! The server is the example `axum_server` without a session of its own, with 2 workers. All the time,
-//! a client sends it orders at a fixed rate. Each order is timed from the moment at which it was due.
+//! The server is the example `axum_server` without a session of its own, with 2 workers. All the
+//! time, a client sends it orders at a fixed rate. Each order is timed from the moment at which it
+//! was due.
 //!
-//! - `ours` is the time that the slowest of the 16 answers took above the seconds that were asked for.
+//! - `ours` is the time that the slowest of the 16 answers took above the seconds that were asked
+//!   for.
 //! - `memory` is the peak of the server's anonymous memory above that before, in MB.
-//! - `p99` and `p99_quiet` are what orders took while the 16 clients were there, and without them, in
-//!   ms; `p99_more` is by how many percent the first is above the second.
+//! - `p99` and `p99_quiet` are what orders took while the 16 clients were there, and without them,
+//!   in ms; `p99_more` is by how many percent the first is above the second.
 //!
-//! The first round of a server also reads its debug information. Each round has a server of its own, as
-//! one that is asked for the first time.
+//! The first round of a server also reads its debug information. Each round has a server of its
+//! own, as one that is asked for the first time.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -209,8 +211,8 @@ fn ask(address: &str, name: &str, seconds: u64) -> Fallible<(f64, u64)> {
     }
 }
 
-/// Sends orders at a fixed rate while `work` runs. Returns the time that each took from the moment at
-/// which it was due.
+/// Sends orders at a fixed rate while `work` runs. Returns the time that each took from the moment
+/// at which it was due.
 fn orders_while<T>(address: &str, work: impl FnOnce() -> T) -> Fallible<(T, Vec<Duration>)> {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -1,13 +1,13 @@
 //! `context`: time to enter and leave the context of a request.
 //!
-//! The arms' batches are interleaved in one process, as for `label`. Each scope enters a context that
-//! differs from the one before, with both ids and two labels, and leaves it again.
+//! The arms' batches are interleaved in one process, as for `label`. Each scope enters a context
+//! that differs from the one before, with both ids and two labels, and leaves it again.
 //!
-//! `ours` runs in a session at 1,000 Hz, on a thread that it samples; `ours_inactive` runs without a
-//! session. `ours_ids` has ids alone. `ours_with_label` interns a label each time, as a program does
-//! that keeps no contexts. The peer `opentelemetry_thread_local` is what the in-process SDKs do: a
-//! shared context is put into a thread-local, and the one before put back. `stores` is a floor: six
-//! stores into a thread-local, and one to clear it.
+//! `ours` runs in a session at 1,000 Hz, on a thread that it samples; `ours_inactive` runs without
+//! a session. `ours_ids` has ids alone. `ours_with_label` interns a label each time, as a program
+//! does that keeps no contexts. The peer `opentelemetry_thread_local` is what the in-process SDKs
+//! do: a shared context is put into a thread-local, and the one before put back. `stores` is a
+//! floor: six stores into a thread-local, and one to clear it.
 
 use std::cell::{Cell, RefCell};
 use std::error::Error;

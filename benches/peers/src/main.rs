@@ -84,7 +84,8 @@ mod progress;
 #[path = "../../../examples/quick_start/workload.rs"]
 mod workload;
 
-/// Counts and samples only in `alloc` and `alloc_truth`. Elsewhere it costs every arm the same load.
+/// Counts and samples only in `alloc` and `alloc_truth`. Elsewhere it costs every arm the same
+/// load.
 #[global_allocator]
 static ALLOCATOR: gekkota::memory::ProfilerAllocator = gekkota::memory::ProfilerAllocator::system();
 

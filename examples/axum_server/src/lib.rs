@@ -70,8 +70,8 @@ impl Arguments {
         Ok(arguments)
     }
 
-    /// Starts the session that runs all the time, if there is to be one: 100 samples a second, and the
-    /// stacks of allocations.
+    /// Starts the session that runs all the time, if there is to be one: 100 samples a second, and
+    /// the stacks of allocations.
     ///
     /// # Errors
     /// Those of [`profiler_start`].

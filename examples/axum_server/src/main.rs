@@ -8,11 +8,11 @@
 //! ```
 //!
 //! Open `http://127.0.0.1:8080/debug/pprof/` in a browser for the list. The hottest function is
-//! `price_basket`; what stays allocated comes from `remember_order`. A question for a profile waits as a
-//! future, so it takes no worker of the runtime.
+//! `price_basket`; what stays allocated comes from `remember_order`. A question for a profile waits
+//! as a future, so it takes no worker of the runtime.
 //!
-//! The profiles say much about the program, so this server listens on 127.0.0.1. A real one puts the
-//! route behind its own authentication.
+//! The profiles say much about the program, so this server listens on 127.0.0.1. A real one puts
+//! the route behind its own authentication.
 
 use std::error::Error;
 use std::io::Write;
@@ -59,8 +59,8 @@ async fn order(Path(number): Path<u64>) -> String {
     answer_order(number)
 }
 
-/// Answers everything below `/debug/pprof/`. If the client leaves, axum drops the future, and what only
-/// this client wanted stops.
+/// Answers everything below `/debug/pprof/`. If the client leaves, axum drops the future, and what
+/// only this client wanted stops.
 async fn profiles(uri: Uri) -> Response {
     let target = uri.path_and_query().map_or("", |target| target.as_str());
     let answer = answer_async(target).await;

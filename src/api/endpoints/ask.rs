@@ -16,17 +16,17 @@ use crate::api::snapshot::SnapshotOptions;
 use crate::export::SampleWeight;
 use crate::types::{Features, ProfilerTime, StartError, StartParams};
 
-/// Answers the target of an HTTP request, and blocks meanwhile. The host puts this behind a route of its
-/// own, such as `/debug/pprof/{endpoint}`. See [`Question::from_target`] for the targets.
+/// Answers the target of an HTTP request, and blocks meanwhile. The host puts this behind a route
+/// of its own, such as `/debug/pprof/{endpoint}`. See [`Question::from_target`] for the targets.
 ///
 /// An error becomes an answer with a status and a text, so that the host can pass on each answer. A
 /// target without an endpoint gets a page that lists them.
 ///
-/// A session that runs is used as it is. Without one, the first client starts a session at its rate,
-/// which later clients share. The last client that leaves stops it.
+/// A session that runs is used as it is. Without one, the first client starts a session at its
+/// rate, which later clients share. The last client that leaves stops it.
 ///
-/// May be called from any thread, also concurrently. Cost: the samples, and at the end the writing of
-/// the profile, on the calling thread; one client writes at a time. Idea: Go's `net/http/pprof`.
+/// May be called from any thread, also concurrently. Cost: the samples, and at the end the writing
+/// of the profile, on the calling thread; one client writes at a time. Idea: Go's `net/http/pprof`.
 ///
 /// ```no_run
 /// let answer = gekkota::endpoints::answer("/debug/pprof/profile?seconds=5");
@@ -40,8 +40,8 @@ pub fn answer(target: &str) -> EndpointAnswer {
     answer.unwrap_or_else(EndpointAnswer::from)
 }
 
-/// Answers the target of an HTTP request like [`answer`], without blocking the thread that polls the
-/// future. If the future is dropped, the client leaves. Works with any executor.
+/// Answers the target of an HTTP request like [`answer`], without blocking the thread that polls
+/// the future. If the future is dropped, the client leaves. Works with any executor.
 ///
 /// Cost: a thread of the profiler for each client.
 ///
@@ -90,8 +90,8 @@ shorthands! {
     /// Returns the CPU time by stack, in Google's pprof format, compressed. Needs the cargo feature
     /// `protobuf`.
     pprof_cpu(Cpu);
-    /// Returns the time by stack, whether threads run or wait, in Google's pprof format, compressed.
-    /// Needs the cargo feature `protobuf`.
+    /// Returns the time by stack, whether threads run or wait, in Google's pprof format,
+    /// compressed. Needs the cargo feature `protobuf`.
     pprof_wall(Wall);
     /// Returns the profile for the Firefox Profiler.
     gecko(Gecko);
@@ -101,8 +101,8 @@ shorthands! {
     summary_text(Summary);
 }
 
-/// Returns the memory that is allocated now, by stack, in Google's pprof format, compressed. Needs the
-/// cargo feature `protobuf`, and what
+/// Returns the memory that is allocated now, by stack, in Google's pprof format, compressed. Needs
+/// the cargo feature `protobuf`, and what
 /// [`profiler_heap_snapshot`](crate::api::memory::profiler_heap_snapshot) needs.
 ///
 /// # Errors
@@ -122,8 +122,8 @@ pub fn threads_text() -> Result<Vec<u8>, EndpointError> {
 }
 
 impl Question {
-    /// Records for the time that was asked for, and returns the answer. Blocks the calling thread. See
-    /// [`answer`] for the session and the cost.
+    /// Records for the time that was asked for, and returns the answer. Blocks the calling thread.
+    /// See [`answer`] for the session and the cost.
     ///
     /// # Errors
     /// [`EndpointError`]
@@ -136,8 +136,8 @@ impl Question {
         answered.unwrap_or(Err(EndpointError::Ended))
     }
 
-    /// Records for the time that was asked for, on a thread of the profiler. Nothing happens until the
-    /// future is polled. If it is dropped, the client leaves.
+    /// Records for the time that was asked for, on a thread of the profiler. Nothing happens until
+    /// the future is polled. If it is dropped, the client leaves.
     pub fn ask_async(self) -> AskFuture {
         AskFuture {
             question: self,
@@ -145,7 +145,8 @@ impl Question {
         }
     }
 
-    /// Records until the time is over, and writes the answer. Returns `None` if the client has left.
+    /// Records until the time is over, and writes the answer. Returns `None` if the client has
+    /// left.
     fn record(&self, shared: &Shared) -> Option<Result<EndpointAnswer, EndpointError>> {
         if self.endpoint == Endpoint::Heap {
             let frozen = backend::heap_snapshot().ok_or(EndpointError::NoHeap);
@@ -211,8 +212,8 @@ impl Question {
 struct WriterTurn(Option<MutexGuard<'static, ()>>);
 
 impl WriterTurn {
-    /// Waits for the turn. Does without it after some time: in the child of a fork, the thread that had
-    /// it may not exist. Returns `None` if the client leaves meanwhile.
+    /// Waits for the turn. Does without it after some time: in the child of a fork, the thread that
+    /// had it may not exist. Returns `None` if the client leaves meanwhile.
     fn take(shared: &Shared) -> Option<Self> {
         static WRITER: Mutex<()> = Mutex::new(());
         const MAX_WAIT: Duration = Duration::from_secs(60);
@@ -293,8 +294,8 @@ impl Shared {
     }
 }
 
-/// The answer to a [`Question`], which a thread of the profiler prepares. Dropping it lets the client
-/// leave.
+/// The answer to a [`Question`], which a thread of the profiler prepares. Dropping it lets the
+/// client leave.
 #[must_use = "nothing happens until it is polled"]
 pub struct AskFuture {
     question: Question,

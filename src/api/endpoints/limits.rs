@@ -7,8 +7,9 @@ use crate::api::endpoints::answer::EndpointError;
 
 /// Limits of what clients may ask for.
 ///
-/// A client costs the program the samples that it asks for, and memory while its profile is written.
-/// So the longest time, the highest rate and the number of clients at the same time are limited.
+/// A client costs the program the samples that it asks for, and memory while its profile is
+/// written. So the longest time, the highest rate and the number of clients at the same time are
+/// limited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct EndpointLimits {
@@ -77,8 +78,8 @@ pub fn set_endpoint_limits(limits: EndpointLimits) {
     MAX_CLIENTS.store(limits.max_clients, Ordering::Relaxed);
 }
 
-/// The process, and the number of its clients in the lower half. The child of a fork has none of its
-/// parent's clients.
+/// The process, and the number of its clients in the lower half. The child of a fork has none of
+/// its parent's clients.
 static CLIENTS: AtomicU64 = AtomicU64::new(0);
 
 /// A client's place among those that are answered at the same time.

@@ -80,7 +80,8 @@ fn names() -> String {
     names.join(", ")
 }
 
-/// Returns the page that lists the endpoints. Its links repeat the token by which the page was asked for.
+/// Returns the page that lists the endpoints. Its links repeat the token by which the page was
+/// asked for.
 pub(super) fn index(token: Option<&str>) -> EndpointAnswer {
     let mut page = String::from(
         "<!doctype html><meta charset=\"utf-8\"><title>gekkota</title><h1>gekkota</h1><ul>",
@@ -182,15 +183,16 @@ impl Question {
         self
     }
 
-    /// Sets the number of samples a second of each thread. A session that runs already keeps its own.
+    /// Sets the number of samples a second of each thread. A session that runs already keeps its
+    /// own.
     #[must_use]
     pub fn hz(mut self, hz: u32) -> Self {
         self.hz = hz;
         self
     }
 
-    /// Reads the target of an HTTP request: the path, whose last part is the endpoint's name, and the
-    /// parameters `seconds` and `hz`. Go's `debug` and `gc` are accepted and ignored.
+    /// Reads the target of an HTTP request: the path, whose last part is the endpoint's name, and
+    /// the parameters `seconds` and `hz`. Go's `debug` and `gc` are accepted and ignored.
     ///
     /// ```
     /// use std::time::Duration;

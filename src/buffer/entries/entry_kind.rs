@@ -43,9 +43,9 @@
 //! `Modules` and the end of the chunk reset all these numbers. The `state` of `Modules` is the
 //! number of the list of loaded modules to which the addresses after it belong.
 //!
-//! *Contexts.* A context is the last frame of a sample's stack, above the innermost frame. `trace` is
-//! the id of a trace, its upper half first, and `span` that of a span; each is 0 if it is not known.
-//! At most four `labels` follow, by their numbers in the process.
+//! *Contexts.* A context is the last frame of a sample's stack, above the innermost frame. `trace`
+//! is the id of a trace, its upper half first, and `span` that of a span; each is 0 if it is not
+//! known. At most four `labels` follow, by their numbers in the process.
 //!
 //! *Times* are in nanoseconds since the start of the process. The time of a sample is relative to
 //! the previous Sample or Same, or to the last `Modules`.
@@ -161,8 +161,8 @@ pub(crate) enum FrameTag {
 impl FrameTag {
     /// Value in place of a frame's flags, for a frame that replaces labels that were left out.
     pub(crate) const LABELS_LEFT_OUT: u64 = 256;
-    /// The first value in place of a frame's flags for the place where a thread waits: this plus the
-    /// kind of the wait. The distance to the thread's next instruction follows.
+    /// The first value in place of a frame's flags for the place where a thread waits: this plus
+    /// the kind of the wait. The distance to the thread's next instruction follows.
     pub(crate) const WAITING: u64 = 512;
     /// Value in place of a frame's flags for the context of a sample. Greater than any wait.
     pub(crate) const CONTEXT: u64 = 1024;

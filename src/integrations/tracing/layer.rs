@@ -58,8 +58,8 @@ const INITIAL_CALLER_DISTANCE: usize = if cfg!(debug_assertions) { 1024 } else {
 ///
 /// As with any layer, the application selects spans and events by `with_filter`. The first span or
 /// event during a session registers a thread that has not registered, and the spans before it are
-/// lost: see [`register_thread`](crate::api::register_thread). Async runtimes have hooks to register
-/// their threads from the beginning, such as `on_thread_start` in Tokio, which takes a
+/// lost: see [`register_thread`](crate::api::register_thread). Async runtimes have hooks to
+/// register their threads from the beginning, such as `on_thread_start` in Tokio, which takes a
 /// [`start_hook`](crate::thread::start_hook); see the example `tokio_tracing`.
 ///
 /// # Labels
@@ -76,10 +76,11 @@ const INITIAL_CALLER_DISTANCE: usize = if cfg!(debug_assertions) { 1024 } else {
 /// have no label.
 ///
 /// # Contexts
-/// A span with a field `trace_id` or `span_id` gives the threads in it a
-/// [context](crate::context): each of their samples has these ids. The spans inside of it inherit
-/// them. A value is a text of hexadecimal digits, or a number. It may be recorded later, for the
-/// threads that enter the span then. A program that exports its spans by OpenTelemetry uses [`with_context_of`](Self::with_context_of) instead, and needs no such fields.
+/// A span with a field `trace_id` or `span_id` gives the threads in it a [context](crate::context):
+/// each of their samples has these ids. The spans inside of it inherit them. A value is a text of
+/// hexadecimal digits, or a number. It may be recorded later, for the threads that enter the span
+/// then. A program that exports its spans by OpenTelemetry uses
+/// [`with_context_of`](Self::with_context_of) instead, and needs no such fields.
 ///
 /// # Intervals
 /// A span becomes an interval if one session records markers both of the thread that creates the
@@ -182,7 +183,8 @@ impl ProfilerLayer {
 
     /// Sets the function that finds a span's context in what other layers keep of the span.
     ///
-    /// The layer of the crate `tracing-opentelemetry` keeps the ids of the trace and the span there:
+    /// The layer of the crate `tracing-opentelemetry` keeps the ids of the trace and the span
+    /// there:
     ///
     /// ```ignore
     /// let layer = gekkota::ProfilerLayer::new().with_context_of(|extensions| {
@@ -193,9 +195,9 @@ impl ProfilerLayer {
     /// });
     /// ```
     ///
-    /// The layer calls the function whenever a thread enters a span: for that span and for each span
-    /// around it, the outermost first. The last context counts. Ids in the fields of a span come on
-    /// top. The function must not enter spans.
+    /// The layer calls the function whenever a thread enters a span: for that span and for each
+    /// span around it, the outermost first. The last context counts. Ids in the fields of a span
+    /// come on top. The function must not enter spans.
     ///
     /// Cost: some 50 ns for each of these spans.
     #[must_use]

@@ -85,11 +85,13 @@ pub(crate) fn sleep_until(deadline: TimeStamp) {
     while clock_nanosleep(clock, flags, &time) == Err(Errno::EINTR) {}
 }
 
-/// Returns the time by the wall clock in UTC: year, month and day, counted from 1, hour, minute, second.
+/// Returns the time by the wall clock in UTC: year, month and day, counted from 1, hour, minute,
+/// second.
 pub(crate) fn utc_now() -> [i32; 6] {
     let seconds = read_clock_ns(libc::CLOCK_REALTIME).unwrap_or(0) / 1_000_000_000;
     let mut parts = std::mem::MaybeUninit::<libc::tm>::zeroed();
-    // SAFETY: zeroed is valid for the structure; the C library reads one local and writes the other.
+    // SAFETY: zeroed is valid for the structure; the C library reads one local and writes the
+    // other.
     let parts = unsafe {
         libc::gmtime_r(&(seconds as _), parts.as_mut_ptr());
         parts.assume_init()

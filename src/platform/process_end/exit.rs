@@ -37,13 +37,13 @@ extern "C" fn run_hook(_: *mut c_void) {
     }
 }
 
-/// Number of threads that may call `exit` at the same time. Older versions of glibc let each of them
-/// run the functions that the others have not begun, and then end the process, while the first one
-/// still waits for the profile.
+/// Number of threads that may call `exit` at the same time. Older versions of glibc let each of
+/// them run the functions that the others have not begun, and then end the process, while the first
+/// one still waits for the profile.
 const EXITING_THREADS: usize = 8;
 
-/// Makes `exit`, and so the return from `main`, call `hook` on each thread that exits. Only the first
-/// call has an effect. The functions that the application registers later run before it.
+/// Makes `exit`, and so the return from `main`, call `hook` on each thread that exits. Only the
+/// first call has an effect. The functions that the application registers later run before it.
 pub(crate) fn install_exit_handler(hook: fn()) {
     static IS_INSTALLED: AtomicBool = AtomicBool::new(false);
     let _ = HOOK.set(Box::new(hook));

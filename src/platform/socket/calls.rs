@@ -43,8 +43,8 @@ pub(super) fn accept(listener: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     owned(number)
 }
 
-/// Moves a descriptor to a number above those of the standard streams, which the application may have
-/// closed.
+/// Moves a descriptor to a number above those of the standard streams, which the application may
+/// have closed.
 pub(super) fn above_standard_streams(descriptor: OwnedFd) -> io::Result<OwnedFd> {
     const FIRST_NUMBER: i32 = 3;
     if descriptor.as_raw_fd() >= FIRST_NUMBER {
@@ -62,8 +62,8 @@ fn owned(number: i32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// Returns the process and the user at the other end, as the kernel knows them. The process is 0 if it is
-/// in another namespace, and not visible from here.
+/// Returns the process and the user at the other end, as the kernel knows them. The process is 0 if
+/// it is in another namespace, and not visible from here.
 pub(super) fn peer_of(socket: BorrowedFd<'_>) -> io::Result<(libc::pid_t, libc::uid_t)> {
     let mut peer = libc::ucred {
         pid: 0,
@@ -92,9 +92,9 @@ pub(super) fn shut_down(socket: BorrowedFd<'_>, direction: libc::c_int) -> io::R
     Ok(Errno::result(answer).map(drop)?)
 }
 
-/// Waits until one of the descriptors is ready, or for this time at most. `None` means no limit. If the
-/// process may open fewer files than there are descriptors, the kernel does not wait for them: then all
-/// of them count as ready after a moment.
+/// Waits until one of the descriptors is ready, or for this time at most. `None` means no limit. If
+/// the process may open fewer files than there are descriptors, the kernel does not wait for them:
+/// then all of them count as ready after a moment.
 pub(super) fn poll(entries: &mut [libc::pollfd], limit: Option<Duration>) -> io::Result<()> {
     const MOMENT: Duration = Duration::from_millis(10);
     // Rounded up, so that a wait for the rest of a time ends after it.

@@ -1,7 +1,7 @@
 //! Values for a thread that waits for sockets.
 //!
-//! That thread usually has a descriptor table of its own, in which no other thread can wake it. So a
-//! second thread in that table waits for values, and wakes it by a socket.
+//! That thread usually has a descriptor table of its own, in which no other thread can wake it. So
+//! a second thread in that table waits for values, and wakes it by a socket.
 
 use std::io;
 
@@ -34,13 +34,14 @@ impl<T: Send + 'static> Mailbox<T> {
         })
     }
 
-    /// Returns the socket that has bytes once there are values, and is at its end once the sender is
-    /// gone.
+    /// Returns the socket that has bytes once there are values, and is at its end once the sender
+    /// is gone.
     pub(crate) fn socket(&self) -> &Socket {
         &self.woken
     }
 
-    /// Takes the values that have arrived. Returns `None` once the sender is gone and all were taken.
+    /// Takes the values that have arrived. Returns `None` once the sender is gone and all were
+    /// taken.
     pub(crate) fn take(&self) -> Option<Vec<T>> {
         let is_at_end = loop {
             match self.woken.receive(&mut [0; 64]) {

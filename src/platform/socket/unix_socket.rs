@@ -1,5 +1,5 @@
-//! Stream sockets that never block, and are used and closed only while they are the profiler's: Unix
-//! ones between processes of this user, and TCP ones.
+//! Stream sockets that never block, and are used and closed only while they are the profiler's:
+//! Unix ones between processes of this user, and TCP ones.
 
 use std::fs::File;
 use std::io;
@@ -66,7 +66,8 @@ impl Socket {
     /// Connects to the listener at this path, if it belongs to this user.
     ///
     /// # Errors
-    /// `PermissionDenied` if it belongs to another user; otherwise the error of the operating system.
+    /// `PermissionDenied` if it belongs to another user; otherwise the error of the operating
+    /// system.
     pub(crate) fn connect(path: &Path) -> io::Result<Self> {
         Self::of_own_user(UnixStream::connect(path)?.into())
     }
@@ -84,8 +85,8 @@ impl Socket {
         }
     }
 
-    /// Returns the process at the other end, as this process sees it: `None` if it is in a namespace that
-    /// is not visible from here. It may have passed the connection on.
+    /// Returns the process at the other end, as this process sees it: `None` if it is in a
+    /// namespace that is not visible from here. It may have passed the connection on.
     pub(crate) fn peer_process(&self) -> Option<i32> {
         self.peer
     }
@@ -162,8 +163,8 @@ impl ListeningSocket {
         })
     }
 
-    /// Begins to listen at this address of the network. Any user may connect. Returns the address with
-    /// the port that the kernel has chosen.
+    /// Begins to listen at this address of the network. Any user may connect. Returns the address
+    /// with the port that the kernel has chosen.
     ///
     /// # Errors
     /// The error of the operating system.
@@ -184,8 +185,8 @@ impl ListeningSocket {
     /// Accepts a connection. Closes one of another user, unless any user may connect.
     ///
     /// # Errors
-    /// `WouldBlock` if no process has connected, `PermissionDenied` for one of another user; otherwise the error
-    /// of the operating system.
+    /// `WouldBlock` if no process has connected, `PermissionDenied` for one of another user;
+    /// otherwise the error of the operating system.
     pub(crate) fn accept(&self) -> io::Result<Socket> {
         let socket = calls::accept(self.descriptor.file.get()?.as_fd())?;
         if self.is_private {
@@ -198,7 +199,8 @@ impl ListeningSocket {
     }
 }
 
-/// Returns whether a process has the socket at this path open. Makes no connection, and never waits.
+/// Returns whether a process has the socket at this path open. Makes no connection, and never
+/// waits.
 pub(crate) fn is_socket_open(path: &Path) -> bool {
     // The kernel looks at the kind only after it has found the socket.
     let asked = UnixDatagram::unbound().and_then(|socket| socket.connect(path));
@@ -215,8 +217,8 @@ pub(crate) enum Interest<'a> {
     Space(&'a Socket),
 }
 
-/// Waits until one of the sockets is ready or at its end, or for this time at most. Returns which of
-/// them are.
+/// Waits until one of the sockets is ready or at its end, or for this time at most. Returns which
+/// of them are.
 ///
 /// # Errors
 /// The error of the operating system, also if the application has closed one of the descriptors.

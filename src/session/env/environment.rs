@@ -142,8 +142,8 @@ pub(crate) fn uses_profile_at_shutdown() -> bool {
     wants_report() || shutdown_path().is_some()
 }
 
-/// Returns the crash file for sessions that do not ask for one themselves. A relative path is relative
-/// to the folder that was current when [`read`] ran.
+/// Returns the crash file for sessions that do not ask for one themselves. A relative path is
+/// relative to the folder that was current when [`read`] ran.
 pub(crate) fn crash_file() -> Option<PathBuf> {
     let path = path_in(CRASH_FILE)?;
     let folder = START_FOLDER.get(&PsLock::acquire()).clone();

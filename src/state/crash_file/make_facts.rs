@@ -143,8 +143,8 @@ pub(super) fn code_fact(code: &GeneratedCode) -> CodeFact {
     }
 }
 
-/// Returns the types of markers that exist. Calls code of the application, so the calling thread must
-/// hold no lock.
+/// Returns the types of markers that exist. Calls code of the application, so the calling thread
+/// must hold no lock.
 pub(crate) fn all_marker_types() -> Vec<Fact> {
     let all = MarkerType::all();
     let facts = all.values().filter_map(|known| type_fact(known));

@@ -78,8 +78,8 @@ struct Node {
     frame: u32,
     /// Address of this node's native frame, or else of the nearest one below; 0 if there is none.
     address: u64,
-    /// Number of the context that the node adds to the stack below it, in the profile; 0 if the node
-    /// adds a frame.
+    /// Number of the context that the node adds to the stack below it, in the profile; 0 if the
+    /// node adds a frame.
     context: u32,
     /// Index of the stack in the profile, once a sample uses it.
     stack: Option<u32>,
@@ -181,8 +181,8 @@ impl ChunkStacks {
         Some((node, new_nodes > 0))
     }
 
-    /// Reads a stack that defines no nodes and that an earlier sample has used. Returns its node and
-    /// its index in the profile; `None` for any other stack.
+    /// Reads a stack that defines no nodes and that an earlier sample has used. Returns its node
+    /// and its index in the profile; `None` for any other stack.
     #[inline(always)]
     pub(crate) fn read_known(&self, mut entry: EntryReader<'_>) -> Option<(u32, u32)> {
         let node = u32::try_from(entry.number()?).ok()?;

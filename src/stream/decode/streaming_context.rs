@@ -476,8 +476,8 @@ impl ProcessStreamingContext {
     }
 
     /// Reads a sample of the most frequent form: without rare fields, of a thread of the profile,
-    /// after the cut, and with a stack that the profile has. For any other entry, returns `None` and
-    /// changes nothing; [`Self::read_sample`] reads it.
+    /// after the cut, and with a stack that the profile has. For any other entry, returns `None`
+    /// and changes nothing; [`Self::read_sample`] reads it.
     ///
     /// Calls no function that is not inlined, and takes the reader by value, so that it stays in
     /// registers.

@@ -45,13 +45,14 @@ const CHILD_PROFILES_END: f32 = 0.99;
 /// the parts before the threads to `out` before it looks up names, so that a failure of `out` shows
 /// before the longest part.
 ///
-/// Without memory for the whole, leaves out names, or the oldest entries, and says so in the profile.
+/// Without memory for the whole, leaves out names, or the oldest entries, and says so in the
+/// profile.
 ///
 /// Returns what the user should know, which the profile says, too.
 ///
 /// # Errors
-/// Returns the first failure of the job: that of `out`, or [`OutOfMemory`](crate::stream::OutOfMemory)
-/// if there is no memory even for a small part.
+/// Returns the first failure of the job: that of `out`, or
+/// [`OutOfMemory`](crate::stream::OutOfMemory) if there is no memory even for a small part.
 #[doc(alias = "profiler_stream_json_for_this_process")]
 pub(crate) fn stream_gecko_json(
     mut source: ProfileSource,

@@ -2,9 +2,9 @@
 //!
 //! The order is life cycle → `PsLock` → `ThreadRegistry` → session data (the slot pool and the
 //! session's own lists) → chunk manager → idle unwinders → code ranges → script functions → context
-//! labels → event watches → counters → live allocations. Debug builds assert that a thread takes locks in that
-//! order, and at most one of each rank. The locks are never poisoned: every critical section leaves
-//! its data well formed, even if it panics. The signal handler takes no lock.
+//! labels → event watches → counters → live allocations. Debug builds assert that a thread takes
+//! locks in that order, and at most one of each rank. The locks are never poisoned: every critical
+//! section leaves its data well formed, even if it panics. The signal handler takes no lock.
 //!
 //! The locks are `parking_lot`'s; `fork_safe.rs` says what they do in the child of a fork.
 //!
@@ -236,8 +236,8 @@ impl<T> NamedMutex<T> {
         }
     }
 
-    /// Replaces the value in the child of a fork, whoever held the lock, and leaks the old value. Does
-    /// nothing anywhere else. The calling thread must not hold the lock.
+    /// Replaces the value in the child of a fork, whoever held the lock, and leaks the old value.
+    /// Does nothing anywhere else. The calling thread must not hold the lock.
     pub(crate) fn renew_in_child(&self, value: T) {
         if renew_mutex(&self.inner, value) {
             self.info.clear_owner();

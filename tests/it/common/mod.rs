@@ -335,8 +335,8 @@ pub fn generated_call() -> (&'static [u8], CallThrough) {
         libc::PROT_READ | libc::PROT_WRITE,
         libc::PROT_READ | libc::PROT_EXEC,
     );
-    // SAFETY: the mapping is new, is filled before it becomes executable, and is never unmapped. Its
-    // code follows the C ABI.
+    // SAFETY: the mapping is new, is filled before it becomes executable, and is never unmapped.
+    // Its code follows the C ABI.
     unsafe {
         let memory = libc::mmap(
             std::ptr::null_mut(),
@@ -397,8 +397,8 @@ impl Drop for Sleeper {
     }
 }
 
-/// Runs `body` in a forked child and returns its text. The child exits without returning to the test
-/// harness. If `body` panics, so does this function.
+/// Runs `body` in a forked child and returns its text. The child exits without returning to the
+/// test harness. If `body` panics, so does this function.
 pub fn in_forked_child(body: impl FnOnce() -> String) -> String {
     use std::io::{Read as _, Write as _};
     let (mut from_child, mut to_parent) = std::io::pipe().expect("a pipe");

@@ -40,8 +40,8 @@ fn check_fields(marker: &TypedMarker, number: u64, text: &str) {
     }
 }
 
-/// Checks that a profile has what its process has reported. With `is_whole`, it has everything since
-/// the start; otherwise, the oldest data may be gone.
+/// Checks that a profile has what its process has reported. With `is_whole`, it has everything
+/// since the start; otherwise, the oldest data may be gone.
 #[track_caller]
 pub(super) fn check(read: &Read, reports: &Reports, is_whole: bool) {
     for worker in 0..WORKERS {

@@ -215,8 +215,8 @@ struct Belongings {
 }
 
 impl Belongings {
-    /// Returns whether this process has no more than before. The profiler's threads open a few files when
-    /// they first need them. If each child left a file, there would be more.
+    /// Returns whether this process has no more than before. The profiler's threads open a few
+    /// files when they first need them. If each child left a file, there would be more.
     fn has_no_more_than(&self, before: &Self) -> bool {
         const SPARE: usize = 4;
         let most = |name: &str| {

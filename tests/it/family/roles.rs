@@ -166,7 +166,8 @@ impl Member {
         Self::spawn_by(command)
     }
 
-    /// Starts a child that records the same as one of this process's family, and does not belong to it.
+    /// Starts a child that records the same as one of this process's family, and does not belong to
+    /// it.
     pub(super) fn spawn_as_stranger() -> Self {
         let mut command = member_command();
         command

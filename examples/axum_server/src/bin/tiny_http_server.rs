@@ -4,8 +4,8 @@
 //! cargo run --release --manifest-path examples/axum_server/Cargo.toml --bin tiny_http_server -- --threads 4
 //! ```
 //!
-//! A client that asks for a profile keeps one thread busy for the seconds that it asks for. So there must
-//! be more threads than such clients, and a limit of them keeps the others free.
+//! A client that asks for a profile keeps one thread busy for the seconds that it asks for. So
+//! there must be more threads than such clients, and a limit of them keeps the others free.
 
 use std::error::Error;
 use std::io::Write;

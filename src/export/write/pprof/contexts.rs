@@ -86,8 +86,8 @@ impl<'a> Contexts<'a> {
         payload.is_some_and(|payload| self.profile.text(payload.type_name) == SAMPLE_CONTEXT)
     }
 
-    /// Returns the number of the context that these intervals give. The application has asked for the
-    /// values of `own`, so all of them are kept.
+    /// Returns the number of the context that these intervals give. The application has asked for
+    /// the values of `own`, so all of them are kept.
     fn context(
         &mut self,
         thread: &Thread,

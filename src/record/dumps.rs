@@ -11,7 +11,7 @@ use crate::types::DumpError;
 ///
 /// # Errors
 /// See `profiler_dump`.
-pub(super) fn dump_with_marker(
+pub(crate) fn dump_with_marker(
     last: Option<Duration>,
     reason: fmt::Arguments<'_>,
     add_marker: impl FnOnce(&str),

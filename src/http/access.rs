@@ -83,6 +83,8 @@ fn is_good_token(token: &str) -> bool {
 /// not these.
 pub(super) fn is_local_host(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
+        // An address of version 6 without brackets.
+        _ if host.parse::<IpAddr>().is_ok() => return true,
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
     };

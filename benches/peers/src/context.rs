@@ -202,7 +202,10 @@ fn stores() -> f64 {
     let words = black_box([1u64; 6]);
     WORDS.with(|cells| {
         batch!(ROUNDS, {
-            cells.iter().zip(words).for_each(|(cell, word)| cell.set(word));
+            cells
+                .iter()
+                .zip(words)
+                .for_each(|(cell, word)| cell.set(word));
             black_box(cells);
             cells[0].set(0);
             black_box(cells);

@@ -101,7 +101,7 @@ fn dump_has_the_last_seconds_and_its_reason() {
         let add = |name| add_text_marker(name, category, MarkerTiming::instant_now().into(), name);
         add("Old");
         let path = dumped(Duration::from_secs(1000), "it is slow:\n/a?b=c");
-        assert_eq!(folder.dumps(), [path.clone()]);
+        assert_eq!(folder.dumps(), std::slice::from_ref(&path));
         let all = name(&path);
         assert!(all.contains("Z_1_it-is-slow-a-b-c."), "{all}");
         assert!(
@@ -138,7 +138,7 @@ fn dumps_are_as_rare_and_as_few_as_the_settings_say() {
                 other => panic!("{other:?}"),
             }
         }
-        assert_eq!(folder.dumps(), [first.clone()]);
+        assert_eq!(folder.dumps(), std::slice::from_ref(&first));
         // Other settings allow a dump at once, and keep the count.
         profiler_set_dumps(Some(settings(&folder).max_files(2))).expect("no limits");
         let second = dumped(last, "second");

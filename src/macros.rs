@@ -93,6 +93,12 @@ macro_rules! __with_context_field {
     ($context:ident, span_id = $value:expr) => {
         $context.with_span_id($value)
     };
+    ($context:ident, "trace_id" = $value:expr) => {
+        ::core::compile_error!("write trace_id = …, without quotes: it is not a label")
+    };
+    ($context:ident, "span_id" = $value:expr) => {
+        ::core::compile_error!("write span_id = …, without quotes: it is not a label")
+    };
     ($context:ident, $key:tt = $value:expr) => {
         $context.with_label($key, $value)
     };

@@ -3,8 +3,8 @@
 //! **Contract** (cited below):
 //! - *same call*: the caller of a method upholds what `GlobalAlloc` asks of it, and the inner
 //!   allocator is asked for the same with the same arguments;
-//! - *freed here*: the hook is told of a free before the inner allocator, and of an allocation after
-//!   it. It does not access the memory.
+//! - *freed here*: the hook is told of a free before the inner allocator, and of an allocation
+//!   after it. It does not access the memory.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
@@ -31,23 +31,23 @@ use crate::api::backend::{self, AllocationModes};
 /// - `nativeallocations` ([`Features::NATIVE_ALLOCATIONS`](crate::Features::NATIVE_ALLOCATIONS)):
 ///   samples of allocations, with the stacks that allocated and freed them. Each byte has the same
 ///   chance to be sampled, once in 512 KiB on average
-///   ([`allocation_interval_bytes`](crate::StartParams::allocation_interval_bytes)). Each sample has
-///   the number of bytes that it stands for, so the sums in the profile estimate the true ones. In
-///   the viewer, choose “Retained memory”, “Allocated memory” or “Deallocated memory” above the call
-///   tree of the main thread, which has the samples of all threads, as in Gecko.
+///   ([`allocation_interval_bytes`](crate::StartParams::allocation_interval_bytes)). Each sample
+///   has the number of bytes that it stands for, so the sums in the profile estimate the true ones.
+///   In the viewer, choose “Retained memory”, “Allocated memory” or “Deallocated memory” above the
+///   call tree of the main thread, which has the samples of all threads, as in Gecko.
 ///   [`profiler_heap_snapshot`](crate::memory::profiler_heap_snapshot) has what is alive now.
 ///
 /// A reallocation counts as a free and an allocation. Memory that is not allocated through Rust's
 /// global allocator is not seen: that of C libraries, and that of `mmap`.
 ///
-/// May be used on any thread, also in destructors of thread-locals and after a fork. `errno` is kept.
-/// Of the profiler's own memory, only the buffer is left out of the counter. The rest is some
+/// May be used on any thread, also in destructors of thread-locals and after a fork. `errno` is
+/// kept. Of the profiler's own memory, only the buffer is left out of the counter. The rest is some
 /// megabytes in a large program, most of it from the first moments of the session on. Nothing is
 /// sampled while the session is paused.
 ///
-/// Without a session: one load more for each call. With `memory`, some nanoseconds for an allocation
-/// and its free. A sample takes some microseconds, and the innermost function of its stack is
-/// `sample_allocation`, `sample_free` or `sample_move` of this crate. Idea: Gecko's
+/// Without a session: one load more for each call. With `memory`, some nanoseconds for an
+/// allocation and its free. A sample takes some microseconds, and the innermost function of its
+/// stack is `sample_allocation`, `sample_free` or `sample_move` of this crate. Idea: Gecko's
 /// `ProfilerMemoryHooks` and its native allocations; the countdown is that of tcmalloc.
 #[doc(alias = "nativeallocations", alias = "memory_hooks")]
 #[derive(Clone, Copy, Debug, Default)]

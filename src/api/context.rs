@@ -82,6 +82,10 @@ impl ProfilerContext {
     /// label is dropped. So take values that repeat, such as a route or a customer. Ids that do not
     /// repeat are for [`with_trace_id`](Self::with_trace_id).
     ///
+    /// The keys `trace_id`, `span_id`, `type`, `stack`, `cause` and `innerWindowID` get an
+    /// underscore in a profile, and in pprof `thread`, `thread_id`, `process`, `process_id`,
+    /// `label` and `marker`, too.
+    ///
     /// Adds no label if the caller is code that the profiler runs, such as the application's
     /// allocator.
     ///

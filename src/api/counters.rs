@@ -4,8 +4,8 @@ use crate::api::backend;
 use crate::api::status::profiler_feature_active;
 use crate::types::{CounterParams, CounterUnit, Features, GraphColor};
 
-/// A level that goes up and down, as a track of the profile: jobs that wait, open connections, bytes
-/// in a cache.
+/// A level that goes up and down, as a track of the profile: jobs that wait, open connections,
+/// bytes in a cache.
 ///
 /// It is the usual form, a `static`. [`OwnedProfilerCounter`] is for counters that come and go.
 ///
@@ -24,16 +24,16 @@ use crate::types::{CounterParams, CounterUnit, Features, GraphColor};
 /// The sampler reads the value on each tick, and writes it only if it has changed: between two
 /// ticks, only the last value is seen. The value wraps around at the limits of an `i64`.
 ///
-/// The counter appears in the profile after its first change. In the viewer it is a track of its own,
-/// under its label, that shows how the value changes; in the viewer's processed format
+/// The counter appears in the profile after its first change. In the viewer it is a track of its
+/// own, under its label, that shows how the value changes; in the viewer's processed format
 /// ([`Format::Processed`](crate::profile::Format::Processed)) also with unit and color, as a level.
 /// The categories `Memory`, `Bandwidth` and `power` select the viewer's own tracks for these, of
 /// which the first has bytes, and the last picowatt hours.
 ///
-/// May be changed on any thread, also by an allocator, but not by a signal handler. The first change
-/// takes a lock and allocates. So an allocator that is not re-entrant, because it holds a lock of its
-/// own, changes the counter once before it serves. Cost: one atomic addition. Idea: Gecko's
-/// `ProfilerCounter`.
+/// May be changed on any thread, also by an allocator, but not by a signal handler. The first
+/// change takes a lock and allocates. So an allocator that is not re-entrant, because it holds a
+/// lock of its own, changes the counter once before it serves. Cost: one atomic addition. Idea:
+/// Gecko's `ProfilerCounter`.
 #[doc(alias = "AtomicProfilerCount", alias = "PROFILER_DEFINE_COUNT")]
 #[derive(Debug)]
 pub struct ProfilerCounter(backend::StaticCounter, StaticParams);
@@ -72,18 +72,18 @@ pub struct ProfilerCounterTotal(backend::StaticCounter, StaticParams);
 /// ```
 ///
 /// The values of a dropped counter stay in the profile. Another counter with the same texts is
-/// another track. The profile has at most 10,000 counters that exist, with the `static` ones, and the
-/// 1,000 that were dropped last; texts are cut at 512 bytes. A counter that is dropped while no
+/// another track. The profile has at most 10,000 counters that exist, with the `static` ones, and
+/// the 1,000 that were dropped last; texts are cut at 512 bytes. A counter that is dropped while no
 /// session runs is in no profile.
 ///
-/// Making one takes a lock, and memory: about 500 bytes, and the texts. Dropping one takes the lock,
-/// and searches the list of counters. Without memory, or beside 10,000 others, a counter counts and is
-/// not recorded.
+/// Making one takes a lock, and memory: about 500 bytes, and the texts. Dropping one takes the
+/// lock, and searches the list of counters. Without memory, or beside 10,000 others, a counter
+/// counts and is not recorded.
 #[derive(Debug)]
 pub struct OwnedProfilerCounter(backend::OwnedCounter);
 
-/// A [`ProfilerCounterTotal`] whose texts are made at run time, and that may be dropped. Otherwise as
-/// [`OwnedProfilerCounter`].
+/// A [`ProfilerCounterTotal`] whose texts are made at run time, and that may be dropped. Otherwise
+/// as [`OwnedProfilerCounter`].
 #[derive(Debug)]
 pub struct OwnedProfilerCounterTotal(backend::OwnedCounter);
 
@@ -223,8 +223,8 @@ static BANDWIDTH: ProfilerCounterTotal =
 /// profiler_count_bandwidth_bytes(1500);
 /// ```
 ///
-/// The viewer shows the counter as its track of the bandwidth, with the number of transfers. After a
-/// session with the feature, later sessions have the track, too; without the feature it is empty.
+/// The viewer shows the counter as its track of the bandwidth, with the number of transfers. After
+/// a session with the feature, later sessions have the track, too; without the feature it is empty.
 ///
 /// May be called from any thread, but not by a signal handler. Cost: one relaxed load without the
 /// feature, otherwise also that of [`ProfilerCounterTotal::add`]. Idea: Gecko's function of this

@@ -2,7 +2,7 @@
 
 use std::panic::PanicHookInfo;
 use std::path::Path;
-use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::api::backend;
@@ -101,25 +101,29 @@ pub fn profiler_set_dumps(settings: Option<DumpSettings>) -> Result<(), DumpErro
 }
 
 fn install_panic_hook() {
-    static IS_INSTALLED: Once = Once::new();
-    IS_INSTALLED.call_once(|| {
-        let before = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| {
-            before(info);
-            dump_at_panic(info);
-        }));
-    });
+    static IS_INSTALLED: AtomicBool = AtomicBool::new(false);
+    // The standard library refuses a new hook then. A later call installs it.
+    if std::thread::panicking() || IS_INSTALLED.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        // Begins before the other hook, which may end the process, and is written meanwhile.
+        let written = begin_dump_at_panic(info);
+        before(info);
+        if let Some(written) = written {
+            written.wait(PANIC_WAIT);
+        }
+    }));
 }
 
-fn dump_at_panic(info: &PanicHookInfo<'_>) {
+fn begin_dump_at_panic(info: &PanicHookInfo<'_>) -> Option<backend::WrittenDump> {
     if !backend::dumps_at_panic() {
-        return;
+        return None;
     }
     let (file, line) = match info.location() {
         Some(location) => (location.file(), location.line()),
         None => ("an unknown place", 0),
     };
-    if let Ok(written) = backend::dump(None, format_args!("a thread panicked at {file}:{line}")) {
-        written.wait(PANIC_WAIT);
-    }
+    backend::dump(None, format_args!("a thread panicked at {file}:{line}")).ok()
 }

@@ -31,9 +31,10 @@ use crate::types::{Features, ProfilerTime, ProfilingCategoryPair, StackFeatures,
 /// ```
 ///
 /// The marker goes to the thread that drops the guard, with the stack at that point, unless the
-/// session has the feature `nomarkerstacks`. It may set `errno`, so the application reads the result
-/// of a system call before the guard is dropped. An operation that outlasts its session is not
-/// recorded. Idea: Gecko's `IOInterposeObserver::Observation`, which also takes the stack at the end.
+/// session has the feature `nomarkerstacks`. It may set `errno`, so the application reads the
+/// result of a system call before the guard is dropped. An operation that outlasts its session is
+/// not recorded. Idea: Gecko's `IOInterposeObserver::Observation`, which also takes the stack at
+/// the end.
 #[doc(alias = "IOInterposeObserver")]
 #[derive(Debug)]
 #[must_use = "the marker is added when this is dropped"]
@@ -49,13 +50,13 @@ impl<'a> AutoProfilerFileIO<'a> {
     /// Begins an operation. Returns `None` if no session records file operations of the calling
     /// thread.
     ///
-    /// Gecko's operations are “create/open”, “read”, “write”, “fsync”, “stat” and “close”; any other
-    /// word may be used. `source` names the component that does the I/O. An empty `filename` is left
-    /// out of the marker.
+    /// Gecko's operations are “create/open”, “read”, “write”, “fsync”, “stat” and “close”; any
+    /// other word may be used. `source` names the component that does the I/O. An empty `filename`
+    /// is left out of the marker.
     ///
     /// May be called from any thread. Cost: one relaxed load without a session, or without one of
-    /// the features [`MAIN_THREAD_IO`](Features::MAIN_THREAD_IO), [`FILE_IO`](Features::FILE_IO) and
-    /// [`FILE_IO_ALL`](Features::FILE_IO_ALL); otherwise the cost of a marker with a stack.
+    /// the features [`MAIN_THREAD_IO`](Features::MAIN_THREAD_IO), [`FILE_IO`](Features::FILE_IO)
+    /// and [`FILE_IO_ALL`](Features::FILE_IO_ALL); otherwise the cost of a marker with a stack.
     #[inline(always)]
     pub fn new<P>(operation: &'a str, source: &'a str, filename: &'a P) -> Option<Self>
     where
@@ -100,8 +101,8 @@ impl Drop for AutoProfilerFileIO<'_> {
 /// # assert!(is_file);
 /// ```
 ///
-/// May be called from any thread. Cost: one relaxed load without a session, or without the features;
-/// otherwise the cost of a marker with a stack. Idea: Gecko's `IOInterposer::Report`.
+/// May be called from any thread. Cost: one relaxed load without a session, or without the
+/// features; otherwise the cost of a marker with a stack. Idea: Gecko's `IOInterposer::Report`.
 #[doc(alias = "IOInterposer")]
 #[inline(always)]
 pub fn add_file_io_marker<P>(

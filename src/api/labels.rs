@@ -33,8 +33,8 @@ use crate::util::{PolledWith, ShortText};
 /// A label that is held across an `.await` would stay on the thread while other tasks run there. So
 /// the guard is not `Send`, and a runtime with several threads refuses such a future. Use
 /// [`labeled_future`] instead, or the attribute
-/// [`gecko_profiler_fn_label`](macro@crate::gecko_profiler_fn_label) on the `async fn`. For a runtime
-/// with one thread, Clippy can check the same: add `"gekkota::AutoProfilerLabel"` to
+/// [`gecko_profiler_fn_label`](macro@crate::gecko_profiler_fn_label) on the `async fn`. For a
+/// runtime with one thread, Clippy can check the same: add `"gekkota::AutoProfilerLabel"` to
 /// `await-holding-invalid-types` in `clippy.toml`.
 ///
 /// Cost: a few stores; on an unregistered thread without a session, some loads. Usually made by

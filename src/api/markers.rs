@@ -13,8 +13,8 @@ impl ProfilerTime {
 
 /// Adds a marker without data.
 ///
-/// Does nothing unless the profiler is active, is not paused, and profiles the thread. The first marker
-/// of a thread that has not registered registers it: see
+/// Does nothing unless the profiler is active, is not paused, and profiles the thread. The first
+/// marker of a thread that has not registered registers it: see
 /// [`register_thread`](crate::register_thread). The name may be empty, and may contain quotes and
 /// control characters; the profile escapes them.
 ///

@@ -6,11 +6,10 @@ use crate::api::profile::Profile;
 /// Returns a profile of the memory that is allocated now, with the stacks that allocated it, and
 /// without any other data of the session.
 ///
-/// It has the sampled allocations since the session began that have not been freed; nothing is sampled
-/// while the session is paused. Each stands for
-/// a number of bytes, and the sums estimate the true ones. In the viewer, they are “Retained memory”
-/// of the main thread's track. A pprof profile ([`Format::Pprof`](crate::profile::Format)) has
-/// `inuse_space` and `inuse_objects`.
+/// It has the sampled allocations since the session began that have not been freed; nothing is
+/// sampled while the session is paused. Each stands for a number of bytes, and the sums estimate
+/// the true ones. In the viewer, they are “Retained memory” of the main thread's track. A pprof
+/// profile ([`Format::Pprof`](crate::profile::Format)) has `inuse_space` and `inuse_objects`.
 ///
 /// Needs a running session with
 /// [`Features::NATIVE_ALLOCATIONS`](crate::Features::NATIVE_ALLOCATIONS), and a
@@ -20,7 +19,8 @@ use crate::api::profile::Profile;
 /// A session keeps at most 131,072 live samples, and 64 MiB of their stacks. `profilingLog` of the
 /// profile counts what it leaves out: `dropped_allocations` and `unkept_allocation_stacks`.
 ///
-/// May be called on any thread. Waits for the sampler's next tick. Takes memory for each live sample.
+/// May be called on any thread. Waits for the sampler's next tick. Takes memory for each live
+/// sample.
 ///
 /// ```
 /// use gekkota::profile::Format;

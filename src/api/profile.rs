@@ -11,8 +11,8 @@ use crate::types::{ReadError, RescueError, SaveError, StreamError};
 
 /// The data of a session at one moment, or a profile that was read from a file.
 ///
-/// The profile of a session shares the buffer's memory with the session, and keeps that memory alive
-/// after the session. A clone is cheap. A profile can be written from any thread.
+/// The profile of a session shares the buffer's memory with the session, and keeps that memory
+/// alive after the session. A clone is cheap. A profile can be written from any thread.
 #[derive(Clone, Debug)]
 pub struct Profile {
     source: Source,
@@ -38,15 +38,15 @@ impl Profile {
         }
     }
 
-    /// Reads a profile that gekkota, Firefox or another program has written in Gecko's format, or in
-    /// the Firefox Profiler's own ([`Format::Gecko`], [`Format::Processed`]). The file may be
+    /// Reads a profile that gekkota, Firefox or another program has written in Gecko's format, or
+    /// in the Firefox Profiler's own ([`Format::Gecko`], [`Format::Processed`]). The file may be
     /// compressed with gzip.
     ///
     /// The whole profile is in memory afterwards.
     ///
     /// # Errors
-    /// [`ReadError`]: the file cannot be opened or is too large, or a place in it has something else
-    /// than a profile has there.
+    /// [`ReadError`]: the file cannot be opened or is too large, or a place in it has something
+    /// else than a profile has there.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, ReadError> {
         let read = backend::ReadProfile::read(path.as_ref())?;
         Ok(Self {
@@ -65,14 +65,14 @@ impl Profile {
         })
     }
 
-    /// Makes a profile of the crash file of a process that has ended, or of one that still runs: see
-    /// [`StartParams::crash_file`](crate::StartParams::crash_file). Names are looked up in the files of
-    /// the process's modules that have the same build ids. Fields of markers that the process had
-    /// computed, rather than read from the marker, are missing. `meta.rescued` of the profile says
-    /// when the newest entry was recorded.
+    /// Makes a profile of the crash file of a process that has ended, or of one that still runs:
+    /// see [`StartParams::crash_file`](crate::StartParams::crash_file). Names are looked up in the
+    /// files of the process's modules that have the same build ids. Fields of markers that the
+    /// process had computed, rather than read from the marker, are missing. `meta.rescued` of the
+    /// profile says when the newest entry was recorded.
     ///
-    /// The calling program need not be the one that wrote the file. Any thread may call it; it takes
-    /// about as much memory as the file's chunks, and leaves the file where it is.
+    /// The calling program need not be the one that wrote the file. Any thread may call it; it
+    /// takes about as much memory as the file's chunks, and leaves the file where it is.
     ///
     /// # Errors
     /// [`RescueError`]: the file cannot be read, is no crash file or one of another version, or is
@@ -147,9 +147,9 @@ impl Profile {
         saved.map(drop)
     }
 
-    /// Returns the functions on which each thread of this process, or each thread of a file, spent its
-    /// time. The main thread comes first, then
-    /// the others in the order of registration. Resolves all names, as writing does.
+    /// Returns the functions on which each thread of this process, or each thread of a file, spent
+    /// its time. The main thread comes first, then the others in the order of registration.
+    /// Resolves all names, as writing does.
     pub fn summarize(&self) -> Vec<ThreadSummary> {
         match &self.source {
             Source::Session(frozen) => frozen.summarize(),
@@ -161,10 +161,10 @@ impl Profile {
     /// waited, the hottest functions with their labels, the slowest markers, what is missing, and
     /// what the profiler cost.
     ///
-    /// Of a thread, `sampled` is the number of its samples times the interval, and `cpu` its CPU time.
-    /// `off-cpu` is the rest of the time from its first sample to its last one: it waited, or got no
-    /// processor. With the feature `contextswitches`, `queued` is the part of it in which it could have
-    /// run and got no processor.
+    /// Of a thread, `sampled` is the number of its samples times the interval, and `cpu` its CPU
+    /// time. `off-cpu` is the rest of the time from its first sample to its last one: it waited, or
+    /// got no processor. With the feature `contextswitches`, `queued` is the part of it in which it
+    /// could have run and got no processor.
     ///
     /// ```no_run
     /// # fn work() {}
@@ -174,13 +174,13 @@ impl Profile {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// `{}` is made for standard output. If that is a terminal, the text has the terminal's width and
-    /// colors, and long names lack their middle. `COLUMNS` sets another width, and `NO_COLOR` switches
-    /// off the colors. If standard output is a file or a pipe, the text is plain, and names are
-    /// shortened only if the text would have more than 8,000 bytes. `{:#}` is the plain text wherever
-    /// it goes, and [`Format::Text`] writes it with any options. With `MOZ_PROFILER_REPORT=1`,
-    /// [`profiler_shutdown`](crate::api::life_cycle::profiler_shutdown) prints the same text to
-    /// standard error.
+    /// `{}` is made for standard output. If that is a terminal, the text has the terminal's width
+    /// and colors, and long names lack their middle. `COLUMNS` sets another width, and `NO_COLOR`
+    /// switches off the colors. If standard output is a file or a pipe, the text is plain, and
+    /// names are shortened only if the text would have more than 8,000 bytes. `{:#}` is the plain
+    /// text wherever it goes, and [`Format::Text`] writes it with any options. With
+    /// `MOZ_PROFILER_REPORT=1`, [`profiler_shutdown`](crate::api::life_cycle::profiler_shutdown)
+    /// prints the same text to standard error.
     ///
     /// Cost: resolves all names, as writing does. The result does not keep the profile.
     pub fn summary(&self) -> impl fmt::Display + use<> {
@@ -198,7 +198,8 @@ impl Profile {
         }
     }
 
-    /// Compares this profile with a later one of the same program, by the CPU time in each function.
+    /// Compares this profile with a later one of the same program, by the CPU time in each
+    /// function.
     ///
     /// Each change has a band of chance, from the number of samples and how they follow each other,
     /// so that noise is not called a change. The more samples, the narrower the bands.
@@ -213,9 +214,10 @@ impl Profile {
     /// ```
     ///
     /// The comparison uses the self time, as a share of all CPU time; the self time of an inlined
-    /// function is its own. A change outside its band is real: of 100 comparisons of profiles without
-    /// a change, about one shows such a change. A run of one program differs from the next by more
-    /// than its samples tell, so the bands also assume that each function's cost varies by 2 %.
+    /// function is its own. A change outside its band is real: of 100 comparisons of profiles
+    /// without a change, about one shows such a change. A run of one program differs from the next
+    /// by more than its samples tell, so the bands also assume that each function's cost varies by
+    /// 2 %.
     ///
     /// # Errors
     /// [`StreamError::Io`] if one of the profiles has no CPU time (or no samples, if it has no CPU
@@ -235,8 +237,8 @@ impl Profile {
     }
 
     /// Returns counts of the sampler's work, failures and costs, by name, as in the profile's
-    /// `profilingLog`. A profile that was read from a file has none here. These counts report missing
-    /// or incomplete data:
+    /// `profilingLog`. A profile that was read from a file has none here. These counts report
+    /// missing or incomplete data:
     ///
     /// | Name | Count |
     /// |---|---|
@@ -283,11 +285,11 @@ impl fmt::Display for Summary {
 
 /// What changed from one profile to another: the result of [`Profile::diff`].
 ///
-/// Its `Display` is a text with one table by self time and one by total time. The verdicts: `slower`
-/// and `faster` are sure changes of the self time; `moved` is a share that changed only because
-/// another function did; `grew` and `fell` are sure changes of the total time, whose reason may be in
-/// another function; `unclear` may be chance. Without a regression, the text says how large one could
-/// be and yet be missed.
+/// Its `Display` is a text with one table by self time and one by total time. The verdicts:
+/// `slower` and `faster` are sure changes of the self time; `moved` is a share that changed only
+/// because another function did; `grew` and `fell` are sure changes of the total time, whose reason
+/// may be in another function; `unclear` may be chance. Without a regression, the text says how
+/// large one could be and yet be missed.
 #[derive(Clone, Debug)]
 pub struct ProfileDiff {
     diff: backend::Diff,

@@ -75,8 +75,8 @@ impl ProfiledFile {
         Self::open_with(OpenOptions::new().read(true), path)
     }
 
-    /// Creates a file for writing, or empties the existing one, as [`File::create`] does. Recorded as
-    /// “create/open”.
+    /// Creates a file for writing, or empties the existing one, as [`File::create`] does. Recorded
+    /// as “create/open”.
     ///
     /// # Errors
     /// Those of [`File::create`].

@@ -13,12 +13,11 @@ use crate::types::{ControlSignals, StartError};
 /// By default, `kill -USR1 PID` starts the profiler with the default features, all registered
 /// threads, 512 MiB and 1 ms, and is ignored while the profiler is active. `kill -USR2 PID` saves
 /// the profile as `profile_TYPE_PID.json`, readable only by its owner, where the type is that of
-/// [`profiler_set_process_type`](crate::api::process::profiler_set_process_type), or `default`. Then
-/// it stops the session,
-/// whichever call started it. A profile of that name is replaced. If saving fails, the session
-/// continues. A line on standard error reports each result. With `MOZ_PROFILER_SIGNALS=1`,
-/// [`profiler_init`](crate::api::life_cycle::profiler_init) calls this function with the defaults,
-/// unless the application has called it before.
+/// [`profiler_set_process_type`](crate::api::process::profiler_set_process_type), or `default`.
+/// Then it stops the session, whichever call started it. A profile of that name is replaced. If
+/// saving fails, the session continues. A line on standard error reports each result. With
+/// `MOZ_PROFILER_SIGNALS=1`, [`profiler_init`](crate::api::life_cycle::profiler_init) calls this
+/// function with the defaults, unless the application has called it before.
 ///
 /// The signal handlers only write one byte to a pipe; a thread of the profiler does the work. A
 /// previous handler is called afterwards, with the kernel's arguments.
@@ -65,9 +64,9 @@ pub fn profiler_control_by_signals(signals: ControlSignals) -> Result<(), StartE
 /// capacity is clamped to 128 MiB … 2 GiB and rounded up to a power of two, a filter that contains
 /// a comma becomes two, and signal and engine are not passed on.
 ///
-/// If child processes take part in the session ([`StartParams::children`](crate::StartParams::children)),
-/// the variables `GEKKOTA_FAMILY` and `GEKKOTA_FAMILY_CAPACITY` let the child find this process, and
-/// start with the exact capacity.
+/// If child processes take part in the session
+/// ([`StartParams::children`](crate::StartParams::children)), the variables `GEKKOTA_FAMILY` and
+/// `GEKKOTA_FAMILY_CAPACITY` let the child find this process, and start with the exact capacity.
 /// [`profiler_command`](crate::process::profiler_command) sets all of them.
 ///
 /// A program that runs with more rights than the user who started it always passes an empty

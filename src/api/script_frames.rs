@@ -129,13 +129,13 @@ impl fmt::Debug for ScriptFunction {
 /// application's function that called the interpreter. Then the application's function seems to be
 /// called by the script.
 ///
-/// The viewer shows it as a script frame, with its file and current line, and shows only such frames
-/// when its call tree is set to “JavaScript”. The first frame during a session registers a thread
-/// that has not registered, as the first label does. On a registered thread, a session that starts
-/// later sees the frame too. The guard is bound to its thread. If it is forgotten, or dropped out of
-/// order, it can at worst remove labels and script frames that were pushed after it. A session
-/// without the feature [`Features::JS`](crate::Features::JS), which is a default feature, records no
-/// script frames.
+/// The viewer shows it as a script frame, with its file and current line, and shows only such
+/// frames when its call tree is set to “JavaScript”. The first frame during a session registers a
+/// thread that has not registered, as the first label does. On a registered thread, a session that
+/// starts later sees the frame too. The guard is bound to its thread. If it is forgotten, or
+/// dropped out of order, it can at worst remove labels and script frames that were pushed after it.
+/// A session without the feature [`Features::JS`](crate::Features::JS), which is a default feature,
+/// records no script frames.
 ///
 /// A sample records the 1,024 oldest labels and script frames of its thread, and “(newer labels
 /// left out)” for the rest, which may hide the innermost function. A thread holds at most 1,048,576

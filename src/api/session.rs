@@ -37,14 +37,15 @@ use crate::types::{StartError, StartParams, StreamError};
 /// | another `ProfilerSession` | returns [`StartError::SessionRuns`], which names the file and the line of the other call | waits until that session has ended |
 /// | [`profiler_start`], a variable, or a control signal | replaces it, as [`profiler_start`] does | likewise |
 ///
-/// [`profiler_start`] replaces every running session, as in Gecko. A `ProfilerSession` whose session
-/// was replaced has no profile: its [`finish`](Self::finish) fails.
+/// [`profiler_start`] replaces every running session, as in Gecko. A `ProfilerSession` whose
+/// session was replaced has no profile: its [`finish`](Self::finish) fails.
 ///
 /// # Tests and benchmarks
 ///
-/// The tests of one binary run on several threads of one process. A test that needs a session of its
-/// own takes its turn. A session records all threads of the process, so it sees those of tests that
-/// run beside it. Give the test's threads names of their own, and let the session record only these:
+/// The tests of one binary run on several threads of one process. A test that needs a session of
+/// its own takes its turn. A session records all threads of the process, so it sees those of tests
+/// that run beside it. Give the test's threads names of their own, and let the session record only
+/// these:
 ///
 #[cfg_attr(has_profiler, doc = "```")]
 #[cfg_attr(not(has_profiler), doc = "```no_run")]
@@ -97,13 +98,13 @@ impl ProfilerSession {
     ///
     /// Several waiting calls go on in no particular order. The wait has no limit: a guard that is
     /// leaked, by [`std::mem::forget`] for example, ends its turn only when another call stops the
-    /// profiler. A panic that drops a guard ends the guard's turn. The child of a fork has no session,
-    /// so a call there does not wait for a guard of the parent.
+    /// profiler. A panic that drops a guard ends the guard's turn. The child of a fork has no
+    /// session, so a call there does not wait for a guard of the parent.
     ///
     /// # Errors
     /// Those of [`profiler_start`](crate::api::life_cycle::profiler_start). If the calling thread
-    /// itself started the running session, [`StartError::SessionRuns`], because the wait would never
-    /// end.
+    /// itself started the running session, [`StartError::SessionRuns`], because the wait would
+    /// never end.
     #[track_caller]
     pub fn start_in_turn(params: StartParams) -> Result<Self, StartError> {
         Self::start_at(params, Location::caller(), backend::WhileOtherRuns::Wait)

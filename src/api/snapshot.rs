@@ -14,8 +14,8 @@ use crate::util::SharedProgress;
 
 /// Options for writing a profile.
 ///
-/// For a profile that was read from a file, only the progress, the thread, the weight, the sources and
-/// the folding of the runtime have an effect.
+/// For a profile that was read from a file, only the progress, the thread, the weight, the sources
+/// and the folding of the runtime have an effect.
 ///
 /// The default writes the whole profile, with names, and reports no progress. Set the options with
 /// the methods; the fields of the same names are for reading.
@@ -100,8 +100,8 @@ impl SnapshotOptions {
         self
     }
 
-    /// Sets how much memory may hold names for later profiles of the same session, in bytes. Default:
-    /// 16 MiB, for some 50,000 addresses. With 0, no further names are kept.
+    /// Sets how much memory may hold names for later profiles of the same session, in bytes.
+    /// Default: 16 MiB, for some 50,000 addresses. With 0, no further names are kept.
     ///
     /// The names of a module are kept under its build id, so they stay right if the module moves or
     /// its file changes.
@@ -111,13 +111,13 @@ impl SnapshotOptions {
         self
     }
 
-    /// Sets how many threads may look up names at the same time, with the calling one. Default: half
-    /// the processors that the calling thread may use, but at most four.
+    /// Sets how many threads may look up names at the same time, with the calling one. Default:
+    /// half the processors that the calling thread may use, but at most four.
     ///
     /// Each thread works on one module at a time, so that the writer needs memory for the debug
     /// information of as many modules. All but the calling one have a lower priority and end when
-    /// the names are found. They are not created in a sandbox, without 1 GiB of memory for each, and
-    /// if the calling thread has a real-time priority.
+    /// the names are found. They are not created in a sandbox, without 1 GiB of memory for each,
+    /// and if the calling thread has a real-time priority.
     #[must_use]
     pub fn symbolication_threads(mut self, threads: usize) -> Self {
         self.symbolication_threads = Some(threads);
@@ -154,11 +154,11 @@ impl SnapshotOptions {
     /// the profile, without a server. Default: 0, which embeds none.
     ///
     /// Embeds only files that the debug information of their module names, if the module is on this
-    /// machine with the build id that the profile has. Sources of other packages and of Rust are left
-    /// out, as far as their paths show it. So is a file that is newer than its module, because its
-    /// lines would be wrong. The files with the most samples come first. A file is at most 4 MiB
-    /// long. A notice says how many were left out. A set-user-id program embeds none, and a file in
-    /// Gecko's format names no sources.
+    /// machine with the build id that the profile has. Sources of other packages and of Rust are
+    /// left out, as far as their paths show it. So is a file that is newer than its module, because
+    /// its lines would be wrong. The files with the most samples come first. A file is at most 4
+    /// MiB long. A notice says how many were left out. A set-user-id program embeds none, and a
+    /// file in Gecko's format names no sources.
     ///
     /// ```no_run
     /// use gekkota::Profile;
@@ -174,8 +174,9 @@ impl SnapshotOptions {
         self
     }
 
-    /// Sets whether the outermost frames, which belong to Rust's or Tokio's runtime and are the same
-    /// in all samples of a thread, are left out. Default: false. Gecko's format always has them.
+    /// Sets whether the outermost frames, which belong to Rust's or Tokio's runtime and are the
+    /// same in all samples of a thread, are left out. Default: false. Gecko's format always has
+    /// them.
     #[must_use]
     pub fn fold_runtime(mut self, fold_runtime: bool) -> Self {
         self.fold_runtime = fold_runtime;
@@ -264,9 +265,10 @@ pub fn profiler_get_profile() -> Option<Vec<u8>> {
 /// Saves the profile so far to a file that only its owner can read. The session continues.
 ///
 /// `%p`, `%n` and `%t` in the path stand for the process id, name and type
-/// ([`profiler_save_at_exit`](crate::api::life_cycle::profiler_save_at_exit)). The ending of the name selects the format, as
-/// [`Format::of_path`] documents it: `out.json` opens in the Firefox Profiler. A further `.gz` makes
-/// a compressed file. Addresses get names, unless `MOZ_PROFILER_SYMBOLICATE` is `0`.
+/// ([`profiler_save_at_exit`](crate::api::life_cycle::profiler_save_at_exit)). The ending of the
+/// name selects the format, as [`Format::of_path`] documents it: `out.json` opens in the Firefox
+/// Profiler. A further `.gz` makes a compressed file. Addresses get names, unless
+/// `MOZ_PROFILER_SYMBOLICATE` is `0`.
 ///
 /// - **Little memory.** If there is no memory for the whole profile, addresses stay unnamed, or
 ///   only the newest part is written, and `left_out_bytes` in `meta.losses` says so. If there is no

@@ -7,13 +7,13 @@ use crate::api::backend;
 /// Registers the calling thread under a name.
 ///
 /// A session samples threads that have not registered, too. A registered thread has a name of any
-/// length, and its samples are exact from its first instruction on: where its stack lies is known, its
-/// labels are recorded also before a session begins, its handler has a stack of its own, and its end
-/// has an exact time. Register a thread that runs coroutines on small stacks.
+/// length, and its samples are exact from its first instruction on: where its stack lies is known,
+/// its labels are recorded also before a session begins, its handler has a stack of its own, and
+/// its end has an exact time. Register a thread that runs coroutines on small stacks.
 ///
-/// A thread that has not registered is registered by its first marker or label during a session, under
-/// the system's name, which allocates memory. If it then registers itself, it gets the given name. In
-/// a profile it is one thread all the time.
+/// A thread that has not registered is registered by its first marker or label during a session,
+/// under the system's name, which allocates memory. If it then registers itself, it gets the given
+/// name. In a profile it is one thread all the time.
 ///
 /// For an empty name, the system's name of the thread is used, or else its id. Registrations nest:
 /// a repeated call is counted and changes nothing else. A thread that ends is unregistered
@@ -31,12 +31,12 @@ pub fn register_thread(name: &str) {
     backend::register_thread(name);
 }
 
-/// Undoes one registration of the calling thread. Undoing the last one ends the registration, and the
-/// running session does not sample the thread any more until it registers again. Further calls do
-/// nothing.
+/// Undoes one registration of the calling thread. Undoing the last one ends the registration, and
+/// the running session does not sample the thread any more until it registers again. Further calls
+/// do nothing.
 ///
-/// A session that begins later samples the thread as one that has not registered, but without labels
-/// and markers. To keep a thread out of every session, exclude it by
+/// A session that begins later samples the thread as one that has not registered, but without
+/// labels and markers. To keep a thread out of every session, exclude it by
 /// [`filters`](crate::StartParams::filters).
 #[doc(alias = "profiler_unregister_thread")]
 pub fn unregister_thread() {

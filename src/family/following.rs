@@ -56,6 +56,9 @@ impl HubState {
             }
             SessionEvent::Stopped => {
                 self.session = None;
+                self.balances_at = None;
+                self.folds_chunks = false;
+                end_folded_chunks();
                 for state in states {
                     let is_new = std::mem::take(&mut state.waits_for_session);
                     if state.takes_part() || is_new {

@@ -241,7 +241,8 @@ impl HubState {
             }
         }
         // The parent of this process knows only what this process reports.
-        match (has_running || self.folds_chunks, self.balances_at) {
+        let balances = self.session.is_some() && (has_running || self.folds_chunks);
+        match (balances, self.balances_at) {
             (false, _) => self.balances_at = None,
             (true, None) => self.balances_at = Some(now),
             (true, Some(_)) => {}

@@ -60,7 +60,7 @@ impl HubState {
                 continue;
             }
             if rescue.rescued.is_none() && running < MAX_RESCUES {
-                rescue.rescued = begin(&mut rescue);
+                rescue.rescued = Some(begin(&mut rescue));
             }
             let Some(rescued) = &rescue.rescued else {
                 self.note_waiting(&rescue);
@@ -105,9 +105,9 @@ impl HubState {
     }
 }
 
-/// Begins to rescue a profile, on a thread of its own. Returns where the result arrives: `None` if
-/// there is nothing to rescue.
-fn begin(rescue: &mut Rescue) -> Option<Receiver<Option<ChildProfile>>> {
+/// Begins to rescue a profile, on a thread of its own. Returns where the result arrives, which is
+/// `None` if nothing can be rescued.
+fn begin(rescue: &mut Rescue) -> Receiver<Option<ChildProfile>> {
     let (send, rescued) = channel();
     let (file, peer) = (rescue.file.take(), rescue.state.peer);
     let max_bytes = max_exit_profile_bytes();
@@ -122,7 +122,7 @@ fn begin(rescue: &mut Rescue) -> Option<Receiver<Option<ChildProfile>>> {
     if with_signals_blocked(|| spawn_profiler_thread(c"ProfilerRescue", body)).is_err() {
         let (send, none) = channel();
         send.send(None);
-        return Some(none);
+        return none;
     }
-    Some(rescued)
+    rescued
 }

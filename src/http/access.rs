@@ -84,7 +84,7 @@ fn is_good_token(token: &str) -> bool {
 pub(super) fn is_local_host(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         // An address of version 6 without brackets.
-        _ if host.parse::<IpAddr>().is_ok() => return true,
+        _ if host.parse::<IpAddr>().is_ok() => host,
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
     };
@@ -92,7 +92,9 @@ pub(super) fn is_local_host(host: &str) -> bool {
         .strip_prefix('[')
         .and_then(|name| name.strip_suffix(']'))
         .unwrap_or(name);
-    inside.eq_ignore_ascii_case("localhost") || inside.parse::<IpAddr>().is_ok()
+    // Linux connects 0.0.0.0 to loopback, and some browsers let any page do so.
+    let is_loopback = |address: IpAddr| address.is_loopback();
+    inside.eq_ignore_ascii_case("localhost") || inside.parse().is_ok_and(is_loopback)
 }
 
 #[cfg(test)]
@@ -180,6 +182,9 @@ mod tests {
             "example.com:80",
             "localhost.example.com",
             "127.0.0.1.example.com:1",
+            "0.0.0.0:6060",
+            "[::]:6060",
+            "10.0.0.1",
             "[x]",
         ] {
             assert!(!is_local_host(host), "{host}");

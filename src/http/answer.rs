@@ -19,6 +19,8 @@ impl HttpAnswer {
             ("Content-Type", "text/plain; charset=utf-8".to_owned()),
             ("X-Content-Type-Options", "nosniff".to_owned()),
             ("Cache-Control", "no-store".to_owned()),
+            // Without it, `go tool pprof` does not print the words.
+            ("X-Go-Pprof", "1".to_owned()),
         ];
         match status {
             401 => headers.push(("WWW-Authenticate", "Bearer".to_owned())),

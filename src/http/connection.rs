@@ -10,7 +10,7 @@ use crate::platform::{Interest, Socket};
 
 /// Time in which the head of a request must arrive.
 const MAX_UNTIL_HEAD: Duration = Duration::from_secs(10);
-/// Time in which a client must read a small answer, and the rate at which it must read a large one.
+/// A client that reads is disconnected if it is this much later than at the rate below.
 const MAX_UNTIL_SENT: Duration = Duration::from_secs(30);
 const MIN_BYTES_A_SECOND: usize = 64 << 10;
 /// Time in which a client must close its end after its answer.
@@ -34,7 +34,7 @@ enum Stage {
         head: Vec<u8>,
         body: Vec<u8>,
         sent: usize,
-        until: Instant,
+        since: Instant,
     },
     /// All was sent. If a socket with unread bytes were closed now, the kernel would drop the
     /// answer.
@@ -82,9 +82,11 @@ impl Connection {
     /// Returns when the client must have done its next step.
     pub(super) fn until(&self) -> Option<Instant> {
         match self.stage {
-            Stage::Reading { until, .. }
-            | Stage::Sending { until, .. }
-            | Stage::Ending { until } => Some(until),
+            Stage::Reading { until, .. } | Stage::Ending { until } => Some(until),
+            Stage::Sending { sent, since, .. } => {
+                let at_rate = Duration::from_secs((sent / MIN_BYTES_A_SECOND) as u64);
+                Some(since + at_rate + MAX_UNTIL_SENT)
+            }
             Stage::Waiting { .. } | Stage::Over => None,
         }
     }
@@ -164,12 +166,11 @@ impl Connection {
             true => Vec::new(),
             false => answer.body,
         };
-        let needed = Duration::from_secs((body.len() / MIN_BYTES_A_SECOND) as u64);
         self.stage = Stage::Sending {
             head,
             body,
             sent: 0,
-            until: now + MAX_UNTIL_SENT + needed,
+            since: now,
         };
         self.send(now);
     }

@@ -76,6 +76,8 @@ fn begin(access: Access, answer: fn(Asked) -> Answering) -> io::Result<RunningSe
     let run_server = {
         let work = Arc::clone(&work);
         move || {
+            // Also if the server panics.
+            let _end = EndOfServer(Arc::clone(&work));
             use_own_descriptors();
             run_server(access, receive_commands, work, &is_listening);
         }
@@ -108,6 +110,15 @@ fn begin(access: Access, answer: fn(Asked) -> Answering) -> io::Result<RunningSe
     })
 }
 
+/// Tells the asker to end when it is dropped.
+struct EndOfServer(Arc<Sender<Work>>);
+
+impl Drop for EndOfServer {
+    fn drop(&mut self) {
+        self.0.send(Work::End(None));
+    }
+}
+
 fn run_server(
     access: Access,
     commands: Receiver<Command>,
@@ -123,7 +134,6 @@ fn run_server(
             Server::new(listener, mailbox, access, work).run();
         }
         Err(error) => {
-            work.send(Work::End(None));
             is_listening.send(Err(error));
         }
     }

@@ -119,7 +119,7 @@ fn check_origin(headers: &Headers<'_>, access: &Access, is_new: bool) -> Result<
     if !access.needs_token() && host.is_some_and(|host| !is_local_host(host)) {
         return refuse(
             403,
-            "cannot answer: got another `Host`, expected localhost or an address of numbers, unless \
+            "cannot answer: got another `Host`, expected localhost or a loopback address, unless \
              MOZ_PROFILER_HTTP_TOKEN is set",
         );
     }
@@ -127,6 +127,20 @@ fn check_origin(headers: &Headers<'_>, access: &Access, is_new: bool) -> Result<
     let own = host.map(|host| format!("http://{host}"));
     let is_own = |origin: &str| Some(origin) == own.as_deref();
     let is_foreign = headers.one("origin")?.is_some_and(|origin| !is_own(origin));
+    // An address of a page, or only its origin.
+    let is_own_page = |page: &str| {
+        is_own(
+            page.splitn(4, '/')
+                .take(3)
+                .collect::<Vec<_>>()
+                .join("/")
+                .as_str(),
+        )
+    };
+    let is_foreign = is_foreign
+        || headers
+            .one("referer")?
+            .is_some_and(|page| !is_own_page(page));
     if !matches!(site, "none" | "same-origin") || is_foreign {
         return refuse(
             403,
@@ -279,6 +293,16 @@ mod tests {
             ("Host: evil.example:6060", 403),
             ("Host: localhost:6060\r\nSec-Fetch-Site: none", 200),
             ("Host: localhost:6060\r\nSec-Fetch-Site: same-origin", 200),
+            (
+                "Host: localhost:6060\r\nReferer: http://localhost:6060/debug/",
+                200,
+            ),
+            (
+                "Host: localhost:6060\r\nReferer: http://localhost:6060",
+                200,
+            ),
+            ("Host: localhost:6060\r\nReferer: http://example.com/", 403),
+            ("Host: 0.0.0.0:6060", 403),
             ("Host: localhost:6060\r\nSec-Fetch-Site: same-site", 403),
             ("Host: localhost:6060\r\nSec-Fetch-Site: cross-site", 403),
             ("Host: localhost:6060\r\nOrigin: http://localhost:6060", 200),

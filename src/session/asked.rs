@@ -1,8 +1,8 @@
 //! The session that clients of endpoints share.
 //!
-//! A client that asks for a profile uses the running session. Without one, the client starts one, and
-//! later clients share it. The last client that leaves stops it. A session that the application has
-//! started is never stopped here.
+//! A client that asks for a profile uses the running session. Without one, the client starts one,
+//! and later clients share it. The last client that leaves stops it. A session that the application
+//! has started is never stopped here.
 
 use std::time::Duration;
 
@@ -67,7 +67,8 @@ pub(crate) fn join_session(params: &StartParams) -> Result<SessionClient, StartE
     }
 }
 
-/// Notes that the application wants this session, too: the last client that leaves does not stop it.
+/// Notes that the application wants this session, too: the last client that leaves does not stop
+/// it.
 pub(crate) fn keep_for_application(session: Generation) {
     let mut lock = PsLock::acquire();
     let clients = CLIENTS.get_mut(&mut lock);

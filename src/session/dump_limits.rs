@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::platform::{
     ResidentMemory, monotonic_now, process_cpu_ns, sleep_until, usable_processors,
 };
-use crate::session::dumps::{dump_settings, keep_settings, permit_dump};
+use crate::session::dumps::{dump_settings, keep_settings, permit_dump_for};
 use crate::session::task::spawn_task;
 use crate::types::{DumpError, DumpSettings, TimeStamp};
 
@@ -43,9 +43,26 @@ struct LimitWatcher {
     memory: ResidentMemory,
     /// The time of the last check, and the CPU time of the process then.
     last: Option<(TimeStamp, u64)>,
-    /// Whether a dump was written for the CPU time, or for the memory, and the limit is exceeded
-    /// since.
-    is_dumped: [bool; 2],
+    /// What was done since the CPU time, and the memory, exceeded their limits.
+    done: [Done; 2],
+}
+
+/// What was done since a limit is exceeded.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Done {
+    #[default]
+    Nothing,
+    Refused,
+    Dumped,
+}
+
+/// Dumps, unless that is refused. Only the first refusal counts as a cause.
+fn dump(reason: &str, before: Done) -> Done {
+    let permit = permit_dump_for(before == Done::Nothing);
+    match permit.and_then(|permit| permit.write(None, reason)) {
+        Ok(_) => Done::Dumped,
+        Err(_) => Done::Refused,
+    }
 }
 
 impl LimitWatcher {
@@ -58,15 +75,13 @@ impl LimitWatcher {
             }
             let settings = dump_settings();
             let reasons = [self.cpu_reason(&settings), self.memory_reason(&settings)];
-            for (reason, is_dumped) in reasons.into_iter().zip(&mut self.is_dumped) {
-                let Some(reason) = reason else {
-                    *is_dumped = false;
-                    continue;
+            for (reason, done) in reasons.into_iter().zip(&mut self.done) {
+                *done = match (reason, *done) {
+                    (None, _) => Done::Nothing,
+                    (Some(_), Done::Dumped) => Done::Dumped,
+                    // A refused dump is tried again, as long as the limit is exceeded.
+                    (Some(reason), before) => dump(&reason, before),
                 };
-                // A refused dump is tried again, as long as the limit is exceeded.
-                if !*is_dumped && let Ok(permit) = permit_dump() {
-                    *is_dumped = permit.write(None, &reason).is_ok();
-                }
             }
         }
     }

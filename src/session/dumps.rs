@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::platform::{
-    Receiver, channel, current_process_id, is_current_thread_own, monotonic_now, utc_now,
+    Receiver, channel, current_process_id, has_rights_of_another_user, is_current_thread_own,
+    monotonic_now, utc_now,
 };
 use crate::session::notices;
 use crate::session::running::running_generation;
-use crate::session::save::save_at;
 use crate::session::snapshot::freeze_unnoticed;
 use crate::session::task::spawn_task;
 use crate::session::write_options::{WriteOptions, default_options_for};
@@ -63,7 +63,13 @@ pub(super) fn keep_settings(settings: Option<DumpSettings>) {
 /// Returns the settings. Without any, those for dumps in the folder for temporary files.
 pub(super) fn dump_settings() -> DumpSettings {
     let settings = SETTINGS.get(&PsLock::acquire()).clone();
-    settings.unwrap_or_else(|| DumpSettings::in_folder(std::env::temp_dir()))
+    settings.unwrap_or_else(|| {
+        // The user who started a set-user-id program chose its variables.
+        DumpSettings::in_folder(match has_rights_of_another_user() {
+            true => PathBuf::from("/tmp"),
+            false => std::env::temp_dir(),
+        })
+    })
 }
 
 /// Returns whether an interval of this length is a reason to dump.
@@ -123,11 +129,19 @@ impl WrittenDump {
 /// # Errors
 /// [`DumpError::Inactive`], [`DumpError::TooSoon`], [`DumpError::Busy`] or [`DumpError::Reentrant`]
 pub(crate) fn permit_dump() -> Result<DumpPermit, DumpError> {
+    permit_dump_for(true)
+}
+
+/// Decides like [`permit_dump`]. `counts` is whether a refusal counts as one.
+///
+/// # Errors
+/// Those of [`permit_dump`].
+pub(super) fn permit_dump_for(counts: bool) -> Result<DumpPermit, DumpError> {
     if is_any_lock_held_on_current_thread() {
         return Err(DumpError::Reentrant);
     }
     let refuse = |error| {
-        REFUSED.fetch_add(1, Ordering::Relaxed);
+        REFUSED.fetch_add(u64::from(counts), Ordering::Relaxed);
         Err(error)
     };
     let now = monotonic_now();
@@ -192,8 +206,10 @@ impl DumpPermit {
         let task = move || {
             // Given back in any case, also if the writer panics. The waiting thread is told last.
             let _writing = (done, writing);
-            if let Some(saved) = write_dump(session, since, &file, &whole_reason) {
-                remove_oldest(saved, max_files);
+            match write_dump(session, since, &file, &whole_reason) {
+                Some(saved) => remove_oldest(saved, max_files),
+                // The next cause may try again.
+                None => NOT_BEFORE_NS.store(before_ns, Ordering::Relaxed),
             }
         };
         spawn_task(task).map_err(|error| {
@@ -227,7 +243,7 @@ fn write_dump(session: Generation, since: TimeStamp, path: &Path, reason: &str) 
         return None;
     };
     let saved = options_for(path, since)
-        .and_then(|options| save_at(path.to_owned(), |out| profile.write_once(&options, out)));
+        .and_then(|options| profile.save_with_at(&options, path.to_owned()));
     match saved {
         Ok(path) => {
             notices::notify(&format!(

@@ -15,8 +15,8 @@ use crate::session::notices;
 /// See `early_start!`. `constructor` is the address of the function that the loader has called.
 /// Never panics.
 ///
-/// The standard library's runtime begins later, and goes by what it finds. So this prepares what the
-/// runtime would have prepared.
+/// The standard library's runtime begins later, and goes by what it finds. So this prepares what
+/// the runtime would have prepared.
 pub(crate) fn start_early(constructor: usize) {
     let start = || {
         if environment::is_early_startup_on() && is_start_of_program(constructor) {

@@ -1,9 +1,9 @@
 //! Reads the sources of the program's own crates, so that the viewer can show them to whoever gets
 //! the profile.
 //!
-//! A profile from a file may name any path. So a source is read only if the debug information of its
-//! module, which is recognized by its build id, names the path, too. A source that is newer than its
-//! module is left out: its lines would be other ones.
+//! A profile from a file may name any path. So a source is read only if the debug information of
+//! its module, which is recognized by its build id, names the path, too. A source that is newer
+//! than its module is left out: its lines would be other ones.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Read;

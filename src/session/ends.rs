@@ -64,8 +64,8 @@ pub(crate) fn watch_ends_if_asked() -> Result<(), StartError> {
     }
 }
 
-/// As [`watch_ends_if_asked`], before `main`. Leaves the signals alone until the application initializes
-/// the profiler: it may install a handler only where it finds none.
+/// As [`watch_ends_if_asked`], before `main`. Leaves the signals alone until the application
+/// initializes the profiler: it may install a handler only where it finds none.
 pub(crate) fn watch_ends_early_if_asked() -> Result<(), StartError> {
     match environment::uses_profile_at_shutdown() {
         true => watch_ends(false),
@@ -132,8 +132,8 @@ fn watch_ends(takes_signals: bool) -> Result<(), StartError> {
     }
 }
 
-/// Restores the signals' default actions, and ends the server. A signal that has arrived before ends
-/// the process.
+/// Restores the signals' default actions, and ends the server. A signal that has arrived before
+/// ends the process.
 pub(crate) fn stop_watching_ends() {
     if is_saving_thread() {
         return;
@@ -227,8 +227,8 @@ fn at_exit() {
     if is_saving_thread() {
         return;
     }
-    // The thread has called `exit` in a signal handler that interrupted the profiler: the save would
-    // wait for this thread's lock, and this thread for the save.
+    // The thread has called `exit` in a signal handler that interrupted the profiler: the save
+    // would wait for this thread's lock, and this thread for the save.
     if is_any_lock_held_on_current_thread() {
         return notices::notify_stuck_at_exit();
     }

@@ -1,8 +1,9 @@
 //! Hands the profile over to the program that replaces this one by `exec`.
 //!
 //! The process stays the same, so its profile should go on. Before the call, the profile is written
-//! to a file without a name, whose descriptor the new image inherits. A variable tells the new image
-//! of it. Its first session keeps the profile as it keeps those of child processes that have exited.
+//! to a file without a name, whose descriptor the new image inherits. A variable tells the new
+//! image of it. Its first session keeps the profile as it keeps those of child processes that have
+//! exited.
 
 use std::io;
 use std::process::Command;

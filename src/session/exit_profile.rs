@@ -39,8 +39,8 @@ struct Split {
 }
 
 impl Split {
-    /// Reads the profile of a process, which is `text` and begins at `at` in the whole text. A process
-    /// precedes its children.
+    /// Reads the profile of a process, which is `text` and begins at `at` in the whole text. A
+    /// process precedes its children.
     fn read_process(
         &mut self,
         text: &str,
@@ -144,8 +144,8 @@ impl<'de> Visitor<'de> for Members<'de> {
     }
 }
 
-/// Returns the start and the end of the time that a profile with this `meta` covers, in milliseconds
-/// since 1970, if it says so.
+/// Returns the start and the end of the time that a profile with this `meta` covers, in
+/// milliseconds since 1970, if it says so.
 fn profiling_times(meta: &str) -> Option<Range<f64>> {
     let mut json = serde_json::Deserializer::from_str(meta);
     json.deserialize_map(Times).ok()?

@@ -7,9 +7,8 @@ use once_cell::race::OnceBox;
 use crate::stream::FrozenChildren;
 use crate::types::{Generation, TimeStamp};
 
-/// Freezes the profiles of all running children for a profile of this session that was taken at this
-/// time. Returns `None` if
-/// there are none.
+/// Freezes the profiles of all running children for a profile of this session that was taken at
+/// this time. Returns `None` if there are none.
 pub(crate) type FreezeChildren = fn(Generation, TimeStamp) -> Option<Arc<dyn FrozenChildren>>;
 
 static FREEZE: OnceBox<FreezeChildren> = OnceBox::new();

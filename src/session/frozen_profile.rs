@@ -285,11 +285,19 @@ impl FrozenProfile {
 
     /// Writes the profile to a file at exactly this path: see [`save_at`].
     pub(crate) fn save_at(self, path: PathBuf) -> Result<PathBuf, SaveError> {
-        let options = default_options();
-        if self.has_ample_memory() {
-            return save_at(path, |out| self.write_once(&options, out));
+        self.save_with_at(&default_options(), path)
+    }
+
+    /// Works like [`Self::save_at`], with these options.
+    pub(crate) fn save_with_at(
+        self,
+        options: &WriteOptions,
+        path: PathBuf,
+    ) -> Result<PathBuf, SaveError> {
+        if options.format == Format::Gecko && self.has_ample_memory() {
+            return save_at(path, |out| self.write_once(options, out));
         }
-        self.save_newest(|profile| save_at(path.clone(), |out| profile.write(&options, out)))
+        self.save_newest(|profile| save_at(path.clone(), |out| profile.write(options, out)))
     }
 
     /// Calls `save`. While there is no memory for it, calls it again without the older half of the

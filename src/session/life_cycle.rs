@@ -84,8 +84,8 @@ pub(crate) fn init_early() {
     }
 }
 
-/// Initializes the profiler, or takes it over from [`init_early`]. Returns false if the application has
-/// initialized it before in this process.
+/// Initializes the profiler, or takes it over from [`init_early`]. Returns false if the application
+/// has initialized it before in this process.
 fn init_once() -> bool {
     if is_any_lock_held_on_current_thread() {
         return false;
@@ -244,8 +244,11 @@ pub(crate) fn ensure_started(params: &StartParams) -> Result<Generation, StartEr
 /// Works like [`ensure_started`], for the parent process: see [`SessionPlan::of_parent`].
 pub(crate) fn ensure_started_for_parent(params: &StartParams) -> Result<Generation, StartError> {
     let plan = SessionPlan::new(params)?.of_parent();
-    plan.start_unless(|has_same_settings| has_same_settings)
-        .map(StartOutcome::generation)
+    let outcome = plan.start_unless(|has_same_settings| has_same_settings)?;
+    if let StartOutcome::Kept(kept) = outcome {
+        keep_for_application(kept);
+    }
+    Ok(outcome.generation())
 }
 
 /// Sets up the parameters' control signals, and starts a session, unless `keeps` decides to keep

@@ -69,7 +69,8 @@ impl ReadProfile {
         compare(&self.0, &after.0, &options, &ProgressLogger::unwatched())
     }
 
-    /// Returns the summary as a plain text, and as a text for standard output if that is a terminal.
+    /// Returns the summary as a plain text, and as a text for standard output if that is a
+    /// terminal.
     pub(crate) fn texts(&self) -> io::Result<(String, Option<String>)> {
         let text = |look| {
             let options = WriteOptions {

@@ -28,8 +28,8 @@ const MAX_NAME_CHARS: usize = 32;
 /// Writes the text of a profile. Called at most once.
 type WriteText<'a> = &'a mut dyn FnMut(&mut dyn Write) -> io::Result<()>;
 
-/// Replaces the first `%p` with the process id and, in the name of the file, the first `%n` with the
-/// process's name and the first `%t` with its type.
+/// Replaces the first `%p` with the process id and, in the name of the file, the first `%n` with
+/// the process's name and the first `%t` with its type.
 pub(crate) fn expand_path(path: &Path) -> PathBuf {
     let Some(text) = path.to_str() else {
         return path.to_owned();
@@ -92,8 +92,8 @@ fn failed(path: &Path, action: &'static str, error: io::Error) -> SaveError {
 
 /// Creates the file with the output of `write`, and returns its absolute path.
 ///
-/// Expands the path ([`expand_path`]). Follows symbolic links, except for those that another user may
-/// have planted. Compresses the file if its name ends in `.gz`.
+/// Expands the path ([`expand_path`]). Follows symbolic links, except for those that another user
+/// may have planted. Compresses the file if its name ends in `.gz`.
 pub(crate) fn save_profile(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,

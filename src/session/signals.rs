@@ -17,6 +17,7 @@ use crate::platform::{
     prepare_control_signals, release_control_signal, spawn_profiler_thread, take_signals,
     with_signals_blocked,
 };
+use crate::session::asked::keep_for_application;
 use crate::session::control_state::{CONTROL, ControlConfig, ControlShared, RunningControl};
 use crate::session::env::environment;
 use crate::session::notices;
@@ -264,7 +265,13 @@ fn start(control: &ControlShared) {
         .filters(["*"]);
     match start_if_inactive(&params) {
         Ok(Some(_)) => notices::notify(&format!("profiling; {next}")),
-        Ok(None) => notices::notify(&format!("already profiling; {next}")),
+        Ok(None) => {
+            // Clients of endpoints may have started it. It goes on without them now.
+            if let Some(running) = running_generation() {
+                keep_for_application(running);
+            }
+            notices::notify(&format!("already profiling; {next}"));
+        }
         Err(error) => notices::notify(&error.to_string()),
     }
 }

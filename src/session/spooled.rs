@@ -7,8 +7,8 @@ use crate::session::snapshot::FrozenProfile;
 use crate::session::write_options::default_options;
 use crate::util::{ProgressLogger, SharedProgress};
 
-/// Writes a profile in Gecko's format. While it is longer than `max_bytes`, writes it again without its
-/// older half.
+/// Writes a profile in Gecko's format. While it is longer than `max_bytes`, writes it again without
+/// its older half.
 ///
 /// # Errors
 /// The error of the file.

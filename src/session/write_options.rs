@@ -50,8 +50,8 @@ pub(crate) fn default_options_for(path: &Path) -> Result<WriteOptions, SaveError
 }
 
 impl WriteOptions {
-    /// Returns what a writer needs to write this profile, with the texts of source files if they are
-    /// wanted.
+    /// Returns what a writer needs to write this profile, with the texts of source files if they
+    /// are wanted.
     pub(super) fn export_of(&self, profile: &ProfileModel) -> ExportOptions {
         let mut export = self.export.clone();
         if self.format == Format::Processed && export.max_source_bytes > 0 {

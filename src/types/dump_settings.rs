@@ -55,8 +55,8 @@ impl DumpSettings {
         self
     }
 
-    /// Sets how many dumps of this process are kept. Default: 20. A further one removes the oldest.
-    /// 0 counts as 1.
+    /// Sets how many dumps of this process are kept. Those of earlier processes stay. Default: 20.
+    /// A further one removes the oldest. 0 counts as 1.
     pub fn max_files(mut self, max_files: usize) -> Self {
         self.max_files = max_files;
         self
@@ -75,8 +75,10 @@ impl DumpSettings {
     /// Dumps when a thread panics, before the panic unwinds. Waits for the file, up to ten seconds,
     /// because the program may end.
     ///
-    /// Installs a panic hook, once, that calls the one before. A hook that the application sets
-    /// later replaces it, unless it calls the hook before, too.
+    /// Installs a panic hook, once, that begins the dump, calls the hook before, and then waits. If
+    /// the hook before ends the process, there may be no file. A hook that the application sets
+    /// later replaces this one, unless it calls the hook before it. While the calling thread
+    /// panics, no hook can be set; a later call sets it.
     pub fn on_panic(mut self) -> Self {
         self.on_panic = true;
         self

@@ -37,6 +37,10 @@ impl EndpointAnswer {
             ("X-Content-Type-Options", "nosniff".to_owned()),
             ("Cache-Control", "no-store".to_owned()),
         ];
+        if self.status != 200 {
+            // Without it, `go tool pprof` does not print the words of an error.
+            headers.push(("X-Go-Pprof", "1".to_owned()));
+        }
         if let Some(name) = self.file_name {
             let value = format!("attachment; filename=\"{name}\"");
             headers.push(("Content-Disposition", value));
@@ -89,6 +93,11 @@ pub enum EndpointError {
     Ended,
     /// Nothing is known of the allocated memory.
     NoHeap,
+    /// This build cannot write the format of the endpoint.
+    MissingFeature {
+        /// The crate's feature that the format needs.
+        feature: &'static str,
+    },
     /// The profile could not be written.
     Write(io::Error),
 }
@@ -100,8 +109,11 @@ impl EndpointError {
             Self::Unknown { .. } => 404,
             Self::BadParameter { .. } => 400,
             Self::Busy { .. } => 503,
-            Self::Start(StartError::Unsupported) | Self::NoHeap => 501,
+            Self::Start(StartError::Unsupported) | Self::NoHeap | Self::MissingFeature { .. } => {
+                501
+            }
             Self::Ended => 409,
+            Self::Write(error) if error.kind() == io::ErrorKind::OutOfMemory => 503,
             Self::Start(_) | Self::Write(_) => 500,
         }
     }
@@ -134,6 +146,11 @@ impl fmt::Display for EndpointError {
             Self::NoHeap => f.write_str(
                 "cannot answer: got no samples of allocations, expected a running session with the \
                  feature `nativeallocations` and a ProfilerAllocator as the global allocator",
+            ),
+            Self::MissingFeature { feature } => write!(
+                f,
+                "cannot answer: got an endpoint that this build lacks, expected the crate's feature \
+                 `{feature}`"
             ),
             Self::Write(error) => write!(f, "cannot write the profile: {error}"),
         }

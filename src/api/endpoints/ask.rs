@@ -175,7 +175,10 @@ impl Question {
             }
         }
         let since = Some(client.since());
-        match client.freeze() {
+        let frozen = client.freeze();
+        // The session need not go on while the answer is written.
+        drop(client);
+        match frozen {
             Some(frozen) => self.write(&frozen, since, shared),
             None => Some(Err(EndpointError::Ended)),
         }
@@ -211,21 +214,29 @@ impl Question {
 /// The right to write a profile, which one client has at a time.
 struct WriterTurn(Option<MutexGuard<'static, ()>>);
 
+/// The process of the client that has the turn.
+static WRITING_PROCESS: AtomicU32 = AtomicU32::new(0);
+
 impl WriterTurn {
-    /// Waits for the turn. Does without it after some time: in the child of a fork, the thread that
-    /// had it may not exist. Returns `None` if the client leaves meanwhile.
+    /// Waits for the turn. Does without it in the child of a fork, where the thread that had it does
+    /// not exist. Returns `None` if the client leaves meanwhile.
     fn take(shared: &Shared) -> Option<Self> {
         static WRITER: Mutex<()> = Mutex::new(());
-        const MAX_WAIT: Duration = Duration::from_secs(60);
-        const STEP: Duration = Duration::from_millis(2);
-        let end = Instant::now() + MAX_WAIT;
+        const STEP: Duration = Duration::from_millis(10);
+        let own = std::process::id();
+        let take = |turn| {
+            WRITING_PROCESS.store(own, Ordering::Relaxed);
+            Some(Self(Some(turn)))
+        };
         while !shared.state().has_left {
             match WRITER.try_lock() {
-                Ok(turn) => return Some(Self(Some(turn))),
+                Ok(turn) => return take(turn),
                 Err(std::sync::TryLockError::Poisoned(poisoned)) => {
-                    return Some(Self(Some(poisoned.into_inner())));
+                    return take(poisoned.into_inner());
                 }
-                Err(std::sync::TryLockError::WouldBlock) if Instant::now() >= end => {
+                Err(std::sync::TryLockError::WouldBlock)
+                    if WRITING_PROCESS.load(Ordering::Relaxed) != own =>
+                {
                     return Some(Self(None));
                 }
                 Err(std::sync::TryLockError::WouldBlock) => std::thread::sleep(STEP),

@@ -252,7 +252,7 @@ impl Question {
     /// Checks the question against the limits.
     ///
     /// # Errors
-    /// [`EndpointError::BadParameter`]
+    /// [`EndpointError::BadParameter`] or [`EndpointError::MissingFeature`]
     pub(super) fn check(&self) -> Result<(), EndpointError> {
         let limits = EndpointLimits::current();
         let refuse = |name: &str, value: String, accepted: String| {
@@ -273,7 +273,10 @@ impl Question {
             let accepted = format!("a number from 1 to {}", limits.max_hz);
             return refuse("hz", self.hz.to_string(), accepted);
         }
-        Ok(())
+        match self.endpoint.format().missing_feature() {
+            Some(feature) => Err(EndpointError::MissingFeature { feature }),
+            None => Ok(()),
+        }
     }
 }
 

@@ -78,8 +78,8 @@ const INITIAL_CALLER_DISTANCE: usize = if cfg!(debug_assertions) { 1024 } else {
 /// # Contexts
 /// A span with a field `trace_id` or `span_id` gives the threads in it a [context](crate::context):
 /// each of their samples has these ids. The spans inside of it inherit them. A value is a text of
-/// hexadecimal digits, or a number. It may be recorded later, for the threads that enter the span
-/// then. A program that exports its spans by OpenTelemetry uses
+/// hexadecimal digits, such as one recorded by `%`, or a number. It may be recorded later, for the
+/// threads that enter the span then. A program that exports its spans by OpenTelemetry uses
 /// [`with_context_of`](Self::with_context_of) instead, and needs no such fields.
 ///
 /// # Intervals

@@ -120,12 +120,21 @@ impl Visit for SpanIds {
         self.set(field, u128::try_from(value).ok());
     }
 
+    fn record_i128(&mut self, field: &Field, value: i128) {
+        self.set(field, u128::try_from(value).ok());
+    }
+
     fn record_u128(&mut self, field: &Field, value: u128) {
         self.set(field, Some(value));
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.set(field, u128::from_str_radix(value, 16).ok());
+        // An id may have the form of a UUID.
+        let digits: String = value
+            .chars()
+            .filter(|character| *character != '-')
+            .collect();
+        self.set(field, u128::from_str_radix(&digits, 16).ok());
     }
 
     /// A value that is recorded by `Display`, as `%trace_id` is.

@@ -247,7 +247,7 @@ fn pprof_is_compressed() {
                 assert_eq!(answer.body[..2], [0x1f, 0x8b]);
             }
             false => {
-                assert_eq!(answer.status, 500);
+                assert_eq!(answer.status, 501);
                 assert!(text(answer.body).contains("`protobuf`"));
             }
         }

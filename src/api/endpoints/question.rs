@@ -273,10 +273,12 @@ impl Question {
             let accepted = format!("a number from 1 to {}", limits.max_hz);
             return refuse("hz", self.hz.to_string(), accepted);
         }
-        match self.endpoint.format().missing_feature() {
-            Some(feature) => Err(EndpointError::MissingFeature { feature }),
-            None => Ok(()),
+        // Without the profiler, there is no session to ask for, whatever the format.
+        #[cfg(has_profiler)]
+        if let Some(feature) = self.endpoint.format().missing_feature() {
+            return Err(EndpointError::MissingFeature { feature });
         }
+        Ok(())
     }
 }
 

@@ -176,9 +176,11 @@ impl Question {
             }
         }
         let since = Some(client.since());
-        let frozen = client.freeze();
-        // The session need not go on while the answer is written.
-        drop(client);
+        let frozen = {
+            // Leaves now: the session need not go on while the answer is written.
+            let client = client;
+            client.freeze()
+        };
         match frozen {
             Some(frozen) => self.write(&frozen, since, shared),
             None => Some(Err(EndpointError::Ended)),

@@ -2,8 +2,8 @@
 
 use crate::buffer::{BufferSnapshot, ChunkedBuffer, EntryHead, EntryKind};
 use crate::capture::EventLoopState;
+use crate::fuzzing::samples::context;
 use crate::fuzzing::scripted_source::{PROCESS_START, SERIALS, scripted_source};
-use crate::labels::ContextWords;
 use crate::markers::{
     MarkerDestination, MarkerEntry, MarkerTiming, NewMarker, NoPayload, TextPayload, Tracing,
     TypedPayload,
@@ -129,18 +129,6 @@ pub(crate) fn scripted_chunks() -> Vec<Vec<u8>> {
         .bytes_of_chunks()
         .map(<[u8]>::to_vec)
         .collect()
-}
-
-/// Returns one of some contexts; none for 0.
-pub(crate) fn context(number: u64) -> ContextWords {
-    match number {
-        0 => ContextWords::NONE,
-        _ => ContextWords {
-            trace: [number, !number],
-            span: number,
-            labels: [number as u32 % 2, 0, number as u32, 0],
-        },
-    }
 }
 
 /// Puts the sampler's other kinds of entries.

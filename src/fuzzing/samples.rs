@@ -6,9 +6,8 @@ use arbitrary::{Result, Unstructured};
 
 use crate::buffer::{BufferSnapshot, ChunkedBuffer, EntryHead, EntryKind, LaneHandle};
 use crate::capture::EventLoopState;
-use crate::fuzzing::inputs::context;
 use crate::fuzzing::scripted_source::{PROCESS_START, SERIALS, scripted_source};
-use crate::labels::joined_label_text;
+use crate::labels::{ContextWords, joined_label_text};
 use crate::sampler::{SampleScript, ScriptedFrame, ScriptedSample, ScriptedStack};
 use crate::stream::{PlainSample, PlainSamples, RowEvent};
 use crate::types::{CATEGORIES, FrameFlags, Generation, TimeStamp, Wait};
@@ -252,6 +251,18 @@ fn check_modules(snapshot: &BufferSnapshot, written: &[WrittenSample]) {
             .all(|found| expected.any(|expected| expected == *found)),
         "{found:?}"
     );
+}
+
+/// Returns one of some contexts; none for 0.
+pub(crate) fn context(number: u64) -> ContextWords {
+    match number {
+        0 => ContextWords::NONE,
+        _ => ContextWords {
+            trace: [number, !number],
+            span: number,
+            labels: [number as u32 % 2, 0, number as u32, 0],
+        },
+    }
 }
 
 /// Returns a stack in the text form that the decoder produces.

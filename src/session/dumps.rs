@@ -205,7 +205,7 @@ impl DumpPermit {
         let before_ns = NOT_BEFORE_NS.swap(not_before_ns, Ordering::Relaxed);
         let task = move || {
             // Given back in any case, also if the writer panics. The waiting thread is told last.
-            let _writing = (done, writing);
+            let _writing = (writing, done);
             match write_dump(session, since, &file, &whole_reason) {
                 Some(saved) => remove_oldest(saved, max_files),
                 // The next cause may try again.

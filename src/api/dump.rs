@@ -53,8 +53,8 @@ impl ProfilerDump {
 /// dropped is not in the file. [`profiler_set_dumps`] sets further causes, and the folder. Default:
 /// the folder for temporary files. Callbacks for changes of the profiler's state are not called.
 ///
-/// May be called from any thread, but not in a signal handler. Cost: the creation of a thread, some
-/// 50 µs; if the last dump was too short a time ago, some loads.
+/// May be called from any thread, but not in a signal handler. Cost: the creation of a
+/// thread; if the last dump was too short a time ago, some loads.
 ///
 /// # Errors
 /// - [`DumpError::Inactive`]: no session runs.

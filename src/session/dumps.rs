@@ -206,10 +206,9 @@ impl DumpPermit {
         let task = move || {
             // Given back in any case, also if the writer panics. The waiting thread is told last.
             let _writing = (writing, done);
-            match write_dump(session, since, &file, &whole_reason) {
-                Some(saved) => remove_oldest(saved, max_files),
-                // The next cause may try again.
-                None => NOT_BEFORE_NS.store(before_ns, Ordering::Relaxed),
+            // Without a file, the next cause waits as long: each attempt costs as much as a dump.
+            if let Some(saved) = write_dump(session, since, &file, &whole_reason) {
+                remove_oldest(saved, max_files);
             }
         };
         spawn_task(task).map_err(|error| {
@@ -228,8 +227,8 @@ pub(crate) fn forget_dumps_in_child(lock: &mut PsLock) {
     IS_WRITING.store(false, Ordering::Relaxed);
     NOT_BEFORE_NS.store(0, Ordering::Relaxed);
     REFUSED.store(0, Ordering::Relaxed);
-    // Leaked, because a thread of the parent may have been changing the list. The parent removes
-    // its own files.
+    // The parent removes its own files. Leaked, so that the application's allocator does not run
+    // under the locks.
     std::mem::forget(std::mem::take(FILES.get_mut(lock)));
 }
 

@@ -738,8 +738,8 @@ pub(crate) fn join_session(_: &StartParams) -> Result<SessionClient, StartError>
 }
 
 impl SessionClient {
-    pub(crate) fn freeze(&self) -> Option<FrozenProfile> {
-        match *self {}
+    pub(crate) fn leave_with_profile(self) -> Option<FrozenProfile> {
+        match self {}
     }
 
     pub(crate) fn since(&self) -> ProfilerTime {

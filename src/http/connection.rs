@@ -204,3 +204,61 @@ impl Connection {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::socket_pair;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Returns a connection, the client's end, and the time.
+    fn connected() -> (Connection, Socket, Instant) {
+        let (own, client) = socket_pair().expect("a pair");
+        let now = Instant::now();
+        (Connection::new(1, own, now), client, now)
+    }
+
+    fn is_over_at(connection: &mut Connection, time: Instant) -> bool {
+        connection.expire(time);
+        connection.is_over()
+    }
+
+    #[test]
+    fn head_must_arrive_in_time() {
+        let (mut connection, client, now) = connected();
+        assert!(client.send(b"GET / HT").is_ok());
+        let access = Access::new("1", None).expect("valid");
+        assert!(connection.go_on(&access, now + SECOND).is_none());
+        let end = now + MAX_UNTIL_HEAD;
+        assert!(!is_over_at(&mut connection, end - SECOND));
+        assert!(is_over_at(&mut connection, end));
+    }
+
+    #[test]
+    fn client_that_stops_reading_is_disconnected_however_long_the_answer_is() {
+        let (mut connection, client, now) = connected();
+        let mut answer = HttpAnswer::of_words(200, "");
+        answer.body = vec![0; 64 << 20];
+        connection.answer(answer, now);
+        assert!(!is_over_at(&mut connection, now + MAX_UNTIL_SENT - SECOND));
+        // It reads what the kernel holds, and gets as long again as that takes at the lowest rate.
+        let mut read = 0;
+        while let Ok(count) = client.receive(&mut [0; 64 << 10]) {
+            read += count;
+        }
+        let access = Access::new("1", None).expect("valid");
+        assert!(connection.go_on(&access, now).is_none());
+        let at_rate = SECOND * u32::try_from(read / MIN_BYTES_A_SECOND).expect("a small number");
+        assert!(!is_over_at(
+            &mut connection,
+            now + MAX_UNTIL_SENT + at_rate - SECOND
+        ));
+        // The kernel holds less than this.
+        let held = SECOND * (16 << 20) / MIN_BYTES_A_SECOND as u32;
+        assert!(is_over_at(
+            &mut connection,
+            now + MAX_UNTIL_SENT + at_rate + held
+        ));
+    }
+}

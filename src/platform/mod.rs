@@ -117,6 +117,8 @@ pub(crate) use signal::{
     install_handler, prepare_control_signals, prepare_handler, release_control_signal,
     resolve_sampling_signal, send_request, signal_is_queued, take_signals,
 };
+#[cfg(all(test, feature = "http"))]
+pub(crate) use socket::socket_pair;
 pub(crate) use socket::{
     Interest, ListeningSocket, Mailbox, PrivateFolder, Socket, close_sockets_in_child,
     is_private_folder, is_socket_open, random_bytes, wait_for_sockets,

@@ -81,8 +81,9 @@ pub(crate) fn keep_for_application(session: Generation) {
 }
 
 impl SessionClient {
-    /// Takes a snapshot of the session. Returns `None` if it has ended.
-    pub(crate) fn freeze(&self) -> Option<FrozenProfile> {
+    /// Takes a snapshot of the session, and leaves: the session need not go on while the profile is
+    /// written. Returns `None` if the session has ended.
+    pub(crate) fn leave_with_profile(self) -> Option<FrozenProfile> {
         freeze(Some(self.session))
     }
 

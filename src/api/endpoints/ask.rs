@@ -176,12 +176,7 @@ impl Question {
             }
         }
         let since = Some(client.since());
-        let frozen = {
-            // Leaves now: the session need not go on while the answer is written.
-            let client = client;
-            client.freeze()
-        };
-        match frozen {
+        match client.leave_with_profile() {
             Some(frozen) => self.write(&frozen, since, shared),
             None => Some(Err(EndpointError::Ended)),
         }

@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 
 use crate::platform::shared_file::read_bytes;
-use crate::types::{ProcessId, ThreadId, Wait};
+use crate::types::{ProcessId, Wait};
 
 /// Fields of `/proc/self/stat`.
 #[derive(Debug, PartialEq, Eq)]
@@ -46,22 +46,6 @@ pub(crate) fn is_only_thread() -> bool {
 /// Reads the nice value of the calling thread from its `stat` file.
 pub(crate) fn own_nice() -> Option<i32> {
     parse_nice(&read_bytes("/proc/thread-self/stat"))
-}
-
-/// Returns the ids and names of the process's threads, of at most 1,024 of them. Empty without
-/// `/proc`. Cost: three system calls for each thread.
-pub(crate) fn thread_names() -> Vec<(ThreadId, String)> {
-    const MAX_THREADS: usize = 1024;
-    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
-        return Vec::new();
-    };
-    let named = tasks.flatten().take(MAX_THREADS).filter_map(|task| {
-        let id = task.file_name().to_str()?.parse().ok()?;
-        let name = read_bytes(&format!("/proc/self/task/{id}/comm"));
-        let name = String::from_utf8_lossy(&name).trim_end().to_owned();
-        (!name.is_empty()).then(|| (ThreadId::from_number(id), name))
-    });
-    named.collect()
 }
 
 fn parse_nice(text: &[u8]) -> Option<i32> {

@@ -12,7 +12,6 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::platform::procfs::thread_names;
 use crate::platform::shared_file::SharedFile;
 use crate::platform::thread::kept_file::KeptFile;
 use crate::platform::thread::own_descriptors::{has_own_descriptors, on_own_descriptors};
@@ -124,10 +123,20 @@ pub(crate) fn read_thread_name(thread: ThreadId) -> Option<String> {
 /// Returns the ids and names of the process's threads that are neither `known` nor the profiler's, of
 /// at most 1,024 of them. Cost: three system calls for each thread.
 pub(crate) fn names_of_other_threads(mut known: Vec<ThreadId>) -> Vec<(ThreadId, String)> {
+    const MAX_THREADS: usize = 1024;
     known.sort_unstable();
-    let mut others = on_own_descriptors(thread_names);
-    others.retain(|(id, _)| known.binary_search(id).is_err() && !is_own_thread(*id));
-    others
+    on_own_descriptors(move || {
+        let mut threads = Vec::new();
+        // Without the list, no thread is named.
+        let _ = TaskList::default().read(&mut threads);
+        threads.truncate(MAX_THREADS);
+        threads.retain(|id| known.binary_search(id).is_err() && !is_own_thread(*id));
+        let named = threads.into_iter().filter_map(|id| {
+            let name = read_thread_name(id).filter(|name| !name.is_empty())?;
+            Some((id, name))
+        });
+        named.collect()
+    })
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ mod registers_arch;
 mod thread_registers;
 
 pub(crate) use registers::{GENERAL_REGISTERS, Registers};
+pub(crate) use registers_arch::{RESULT_REGISTER, SYSTEM_CALL};
 pub(crate) use thread_registers::{
     copy_words_in_handler, current_registers, current_stack_pointer, registers_in_handler,
     thread_pointer,

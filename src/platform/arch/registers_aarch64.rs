@@ -4,6 +4,10 @@ use std::arch::asm;
 
 use crate::platform::arch::registers::{GENERAL_REGISTERS, Registers};
 
+/// The instruction that makes a system call, and the number of the register that has its result.
+pub(crate) const SYSTEM_CALL: [u8; 4] = [0x01, 0x00, 0x00, 0xd4];
+pub(crate) const RESULT_REGISTER: usize = 0;
+
 pub(crate) fn from_context_in_handler(context: &libc::ucontext_t) -> Registers {
     let machine = &context.uc_mcontext;
     let mut general = [0; GENERAL_REGISTERS];

@@ -25,6 +25,10 @@ const GREGS_INDEX: [i32; GENERAL_REGISTERS] = [
     libc::REG_R15,
 ];
 
+/// The instruction that makes a system call, and the number of the register that has its result.
+pub(crate) const SYSTEM_CALL: [u8; 2] = [0x0f, 0x05];
+pub(crate) const RESULT_REGISTER: usize = 0;
+
 pub(crate) fn from_context_in_handler(context: &libc::ucontext_t) -> Registers {
     let gregs = &context.uc_mcontext.gregs;
     let [fp, sp, pc] =

@@ -44,8 +44,9 @@ use crate::capture::{
     CaptureHeader, CutCopy, FIRST_FOUND_BYTES, FoundStack, SlotHandle, SlotPhase,
 };
 use crate::platform::{
-    BlockedAt, ProbeResult, Sent, SignalTicket, ThreadProbe, is_thread_of_c_library, monotonic_now,
-    send_request, signal_is_queued, thread_cpu_ns, thread_exists,
+    BlockedAt, ProbeResult, Sent, SignalTicket, ThreadProbe, is_interrupted_wait,
+    is_thread_of_c_library, monotonic_now, send_request, signal_is_queued, thread_cpu_ns,
+    thread_exists,
 };
 use crate::sampler::encode::{IdlePeriod, Tick};
 use crate::sampler::fork_gate::may_signal;
@@ -852,7 +853,8 @@ impl ThreadSampler {
         let ran_on_ns = cpu_ns.map(|cpu_ns| cpu_ns.saturating_sub(header.cpu_ns));
         let is_asleep = self.hidden_until.is_some()
             && header.cpu_ns > 0
-            && ran_on_ns.is_some_and(|ran_on_ns| ran_on_ns <= RETURN_TO_SLEEP_NS);
+            && ran_on_ns.is_some_and(|ran_on_ns| ran_on_ns <= RETURN_TO_SLEEP_NS)
+            && is_interrupted_wait(&header.registers);
         // Even in that short time, an event may have begun or ended before the thread slept again.
         if is_asleep && slot.event_delay().state_in_handler() == header.event_loop {
             // The thread went back to sleep, or is about to.

@@ -4,10 +4,11 @@
 use std::io::{PipeReader, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use crate::common::{Read, become_nobody, in_forked_child, isolated, wait_until};
-use crate::sampling::places::{Place, check_stay, is_in};
-use gekkota::{ProfilerSession, SamplingEngine, StartParams};
+use crate::common::{Read, Sample, become_nobody, in_forked_child, isolated, wait_until, work};
+use crate::sampling::places::{Place, Stay, check_stay, is_in};
+use gekkota::{ProfilerSession, ProfilerTime, SamplingEngine, StartParams};
 
 /// Number of samples to see of the sleep.
 const SAMPLES: usize = 20;
@@ -65,6 +66,59 @@ fn sleeping_thread_with_hidden_place_is_left_alone() {
     isolated(|| {
         println!("{}", in_forked_child(sleep_as_nobody));
     });
+}
+
+/// Number of short sleeps. In about one of 30, the last answer comes shortly before the sleep.
+const NAPS: u32 = 300;
+const NAP: Duration = Duration::from_millis(6);
+
+/// Sleeps for a short time, and returns when.
+#[inline(never)]
+fn naps() -> Stay {
+    let from = ProfilerTime::now();
+    let begin = Instant::now();
+    while begin.elapsed() < NAP {
+        // SAFETY: there is no array.
+        unsafe { libc::poll(std::ptr::null_mut(), 0, NAP.as_millis() as i32) };
+    }
+    let until = ProfilerTime::now();
+    Stay { from, until }
+}
+
+fn nap_as_nobody() -> String {
+    become_nobody();
+    // SAFETY: sets a flag of the process.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) }, 0);
+    let params = StartParams::default().engine(SamplingEngine::Signals);
+    let session = ProfilerSession::start(params).expect("start");
+    let thread = std::thread::spawn(|| {
+        gekkota::register_thread("napper");
+        let work_and_nap = |nap: u32| {
+            // Works for about a tick, so that signals arrive anywhere in the work.
+            let begin = Instant::now();
+            while begin.elapsed() < Duration::from_micros(u64::from(1000 + nap * 7 % 1000)) {
+                work(100);
+            }
+            naps()
+        };
+        (0..NAPS).map(work_and_nap).collect::<Vec<_>>()
+    });
+    let stays = thread.join().expect("thread");
+    let read = Read::from_profile(&session.finish().expect("profile"));
+    let samples = read.samples("napper");
+    let is_asleep = |sample: &Sample| is_in(sample, "naps");
+    let asleep = stays
+        .into_iter()
+        .map(|stay| check_stay(&read, &samples, stay, is_asleep));
+    let asleep: usize = asleep.sum();
+    assert!(asleep > 0, "no sample of {NAPS} sleeps");
+    format!("{asleep} samples of {NAPS} sleeps")
+}
+
+/// The thread may answer just before it begins to sleep. That answer does not show where it sleeps.
+#[test]
+fn sleep_after_an_answer_has_the_stack_of_the_sleep() {
+    isolated(|| println!("{}", in_forked_child(nap_as_nobody)));
 }
 
 /// Sleeps until the place is left, in short sleeps. Counts those that a signal interrupted.

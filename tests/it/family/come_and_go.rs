@@ -195,8 +195,19 @@ fn describe_ticks(read: &Read) -> String {
     let info = gekkota::profiler_get_buffer_info().expect("active");
     let intervals = info.intervals;
     let mean_us = intervals.sum_ns / intervals.count.max(1) / 1000;
+    let steps = [
+        ("modules and threads", info.lockings),
+        ("counters", info.counters),
+        ("samples", info.threads),
+        ("buffer", info.cleanings),
+    ];
+    let describe = |(name, step): (&str, gekkota::profile::ProfilerStats)| {
+        let mean_us = step.sum_ns / step.count.max(1) / 1000;
+        format!("{name} {mean_us} us, at most {} us", step.max_ns / 1000)
+    };
+    let steps = steps.map(describe).join("; ");
     format!(
-        "{} ticks, {} later than half an interval, {} missed, interval {mean_us} us, at most {} us",
+        "{} ticks, {} later than half an interval, {} missed, interval {mean_us} us, at most {} us; {steps}",
         log["ticks"],
         log["late_ticks"],
         log["missed_ticks"],

@@ -156,9 +156,9 @@ impl Connection {
 
     /// Begins to send an answer.
     pub(super) fn answer(&mut self, answer: HttpAnswer, now: Instant) {
-        let is_head = match self.stage {
-            Stage::Waiting { is_head } => is_head,
-            Stage::Reading { .. } => false,
+        let is_head = match &self.stage {
+            Stage::Waiting { is_head } => *is_head,
+            Stage::Reading { head, .. } => head.starts_with(b"HEAD "),
             _ => return,
         };
         let head = answer.head(is_head).into_bytes();

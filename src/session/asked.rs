@@ -9,16 +9,18 @@ use std::time::Duration;
 use crate::platform::monotonic_now;
 use crate::session::running::{running_generation, running_session};
 use crate::session::snapshot::{FrozenProfile, freeze};
-use crate::session::start_stop::{start_if_inactive, stop_generation};
+use crate::session::start_stop::{StartOutcome, start_if_inactive, stop_generation};
 use crate::types::{Generation, ProfilerTime, StartError, StartParams, TimeStamp};
 use crate::util::{PsCell, PsLock};
 
-/// The clients of the running session.
+/// The clients of a session.
 struct Clients {
     session: Generation,
     count: usize,
-    /// Whether a client has started the session.
+    /// Whether a client has started the session, and the application does not want it.
     is_theirs: bool,
+    /// Whether the last client has left a session that was theirs. It stops, so nobody can join it.
+    is_left: bool,
 }
 
 static CLIENTS: PsCell<Option<Clients>> = PsCell::new(None);
@@ -44,40 +46,66 @@ pub(crate) fn join_session(params: &StartParams) -> Result<SessionClient, StartE
                 None => continue,
             },
         };
-        let mut lock = PsLock::acquire();
-        let clients = CLIENTS.get_mut(&mut lock);
-        match clients
-            .as_mut()
-            .filter(|clients| clients.session == session)
-        {
-            Some(clients) => {
-                clients.count += 1;
-                clients.is_theirs |= is_theirs;
-            }
-            None => {
-                *clients = Some(Clients {
-                    session,
-                    count: 1,
-                    is_theirs,
-                });
-            }
+        if add_client(session, is_theirs) {
+            let since = monotonic_now();
+            return Ok(SessionClient { session, since });
         }
-        let since = monotonic_now();
-        return Ok(SessionClient { session, since });
+        // Does nothing if the client that left it has stopped it already.
+        stop_generation(session);
     }
 }
 
-/// Notes that the application wants this session, too: the last client that leaves does not stop
-/// it.
-pub(crate) fn keep_for_application(session: Generation) {
+/// Adds a client to a session. Returns false if the last one has left it.
+fn add_client(session: Generation, is_theirs: bool) -> bool {
     let mut lock = PsLock::acquire();
     let clients = CLIENTS.get_mut(&mut lock);
-    if let Some(clients) = clients
-        .as_mut()
-        .filter(|clients| clients.session == session)
-    {
-        clients.is_theirs = false;
+    match clients {
+        Some(clients) if clients.session == session => {
+            if clients.is_left {
+                return false;
+            }
+            clients.count += 1;
+            clients.is_theirs |= is_theirs;
+        }
+        Some(clients) if clients.session.is_after(session) => return false,
+        _ => {
+            *clients = Some(Clients {
+                session,
+                count: 1,
+                is_theirs,
+                is_left: false,
+            });
+        }
     }
+    true
+}
+
+/// Starts a session for the application by `start`, which may keep the running one. Then the last
+/// client that leaves does not stop it. Starts again if it stops already.
+///
+/// # Errors
+/// Those of `start`.
+pub(crate) fn start_for_application(
+    start: impl Fn() -> Result<StartOutcome, StartError>,
+) -> Result<StartOutcome, StartError> {
+    loop {
+        match start()? {
+            StartOutcome::Kept(kept) if !keep_for_application(kept) => stop_generation(kept),
+            outcome => return Ok(outcome),
+        }
+    }
+}
+
+/// Notes that the application wants this session, too. Returns false if the last client has left it.
+fn keep_for_application(session: Generation) -> bool {
+    let mut lock = PsLock::acquire();
+    let clients = CLIENTS.get_mut(&mut lock).as_mut();
+    clients
+        .filter(|clients| clients.session == session)
+        .is_none_or(|clients| {
+            clients.is_theirs = false;
+            !clients.is_left
+        })
 }
 
 impl SessionClient {
@@ -108,18 +136,13 @@ impl Drop for SessionClient {
     fn drop(&mut self) {
         let is_last = {
             let mut lock = PsLock::acquire();
-            let clients = CLIENTS.get_mut(&mut lock);
-            let own = clients
-                .as_mut()
-                .filter(|clients| clients.session == self.session);
-            let is_last = own.is_some_and(|clients| {
+            let clients = CLIENTS.get_mut(&mut lock).as_mut();
+            let own = clients.filter(|clients| clients.session == self.session);
+            own.is_some_and(|clients| {
                 clients.count -= 1;
-                clients.count == 0 && clients.is_theirs
-            });
-            if is_last {
-                *clients = None;
-            }
-            is_last
+                clients.is_left = clients.count == 0 && clients.is_theirs;
+                clients.is_left
+            })
         };
         if is_last {
             stop_generation(self.session);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::platform::{current_process_id, is_main_thread};
-use crate::session::asked::keep_for_application;
+use crate::session::asked::start_for_application;
 use crate::session::callbacks::notify;
 use crate::session::ends::{
     save_at_exit, save_once, stop_watching_ends, watch_ends_early_if_asked, watch_ends_if_asked,
@@ -243,12 +243,11 @@ pub(crate) fn ensure_started(params: &StartParams) -> Result<Generation, StartEr
 
 /// Works like [`ensure_started`], for the parent process: see [`SessionPlan::of_parent`].
 pub(crate) fn ensure_started_for_parent(params: &StartParams) -> Result<Generation, StartError> {
-    let plan = SessionPlan::new(params)?.of_parent();
-    let outcome = plan.start_unless(|has_same_settings| has_same_settings)?;
-    if let StartOutcome::Kept(kept) = outcome {
-        keep_for_application(kept);
-    }
-    Ok(outcome.generation())
+    let start = || {
+        let plan = SessionPlan::new(params)?.of_parent();
+        plan.start_unless(|has_same_settings| has_same_settings)
+    };
+    start_for_application(start).map(StartOutcome::generation)
 }
 
 /// Sets up the parameters' control signals, and starts a session, unless `keeps` decides to keep
@@ -257,15 +256,13 @@ fn start_unless(
     params: &StartParams,
     keeps: impl Fn(bool) -> bool,
 ) -> Result<Generation, StartError> {
-    let plan = SessionPlan::new(params)?;
+    // An error changes no signals.
+    SessionPlan::new(params)?;
     if let Some(signals) = &params.control_signals {
         control_by_signals(signals)?;
     }
     let before = running_generation();
-    let outcome = plan.start_unless(keeps)?;
-    if let StartOutcome::Kept(kept) = outcome {
-        keep_for_application(kept);
-    }
+    let outcome = start_for_application(|| SessionPlan::new(params)?.start_unless(&keeps))?;
     keep_profile_before_exec();
     let early = Generation::from_number(EARLY_SESSION.load(Ordering::Relaxed));
     if matches!(outcome, StartOutcome::Started(_)) && before == Some(early) {

@@ -17,14 +17,14 @@ use crate::platform::{
     prepare_control_signals, release_control_signal, spawn_profiler_thread, take_signals,
     with_signals_blocked,
 };
-use crate::session::asked::keep_for_application;
+use crate::session::asked::start_for_application;
 use crate::session::control_state::{CONTROL, ControlConfig, ControlShared, RunningControl};
 use crate::session::env::environment;
 use crate::session::notices;
 use crate::session::running::{LIFE_CYCLE, reentrancy_error, running_generation};
 use crate::session::save::expand_path;
 use crate::session::snapshot::freeze;
-use crate::session::start_stop::{ensure_core, start_if_inactive, stop_generation};
+use crate::session::start_stop::{SessionPlan, StartOutcome, ensure_core, stop_generation};
 use crate::types::{ControlSignals, StartError, StartParams, signal_name};
 use crate::util::{PsCell, PsLock, is_any_lock_held_on_current_thread};
 
@@ -263,15 +263,10 @@ fn start(control: &ControlShared) {
     let params = StartParams::default()
         .capacity_bytes(CAPACITY_BYTES)
         .filters(["*"]);
-    match start_if_inactive(&params) {
-        Ok(Some(_)) => notices::notify(&format!("profiling; {next}")),
-        Ok(None) => {
-            // Clients of endpoints may have started it. It goes on without them now.
-            if let Some(running) = running_generation() {
-                keep_for_application(running);
-            }
-            notices::notify(&format!("already profiling; {next}"));
-        }
+    // Clients of endpoints may have started the running one. It goes on without them now.
+    match start_for_application(|| SessionPlan::new(&params)?.start_unless(|_| true)) {
+        Ok(StartOutcome::Started(_)) => notices::notify(&format!("profiling; {next}")),
+        Ok(StartOutcome::Kept(_)) => notices::notify(&format!("already profiling; {next}")),
         Err(error) => notices::notify(&error.to_string()),
     }
 }

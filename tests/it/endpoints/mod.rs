@@ -21,7 +21,9 @@ use gekkota::endpoints::{
     pprof_heap, set_endpoint_limits, summary_text, threads_text,
 };
 use gekkota::profile::{Format, SnapshotOptions};
-use gekkota::{StartParams, profiler_is_active, profiler_start, profiler_stop, register_thread};
+use gekkota::{
+    Features, StartParams, profiler_is_active, profiler_start, profiler_stop, register_thread,
+};
 
 const SHORT: Duration = Duration::from_millis(40);
 /// Longer than any test: only an end of the wait from outside ends it.
@@ -142,6 +144,43 @@ fn clients_share_a_session_and_the_last_one_stops_it() {
         wait_until("the last client has stopped the session", || {
             !profiler_is_active()
         });
+    });
+}
+
+#[test]
+fn client_that_joins_while_the_last_one_leaves_gets_a_profile() {
+    isolated(|| {
+        let ask = || {
+            for _ in 0..100 {
+                summary_text(Duration::ZERO, 500).expect("a summary");
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(ask);
+            }
+        });
+        assert!(!profiler_is_active());
+    });
+}
+
+#[test]
+fn session_that_the_application_wants_goes_on_when_the_last_client_leaves() {
+    isolated(|| {
+        // As the client starts it, so that none of the two replaces the session of the other.
+        let params = || {
+            let interval = Duration::from_millis(2);
+            let params = StartParams::default().interval(interval);
+            params.features(Features::default())
+        };
+        for _ in 0..100 {
+            std::thread::scope(|scope| {
+                scope.spawn(|| summary_text(Duration::ZERO, 500).expect("a summary"));
+                gekkota::profiler_ensure_started(params()).expect("a session");
+            });
+            assert!(profiler_is_active());
+            gekkota::profiler_stop();
+        }
     });
 }
 

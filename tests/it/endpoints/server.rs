@@ -193,6 +193,10 @@ fn token_is_needed_if_it_is_set() {
             (refused.status, refused.header("WWW-Authenticate")),
             (401, Some("Bearer"))
         );
+        let mut bytes = request("/debug/pprof/threads", "");
+        bytes.splice(0..3, *b"HEAD");
+        let headers_alone = receive(send(port, &bytes)).expect("an answer");
+        assert_eq!((headers_alone.status, headers_alone.body.len()), (401, 0));
         let header = format!("Authorization: Bearer {TOKEN}\r\n");
         let reply = receive(send(port, &request("/debug/pprof/threads", &header)));
         assert_eq!(reply.expect("an answer").status, 200);

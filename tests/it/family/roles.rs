@@ -12,6 +12,7 @@ use gekkota::process::{
 };
 use gekkota::profile::{SnapshotOptions, Symbolicate};
 use gekkota::{StartParams, profiler_get_start_params};
+use nix::sys::resource::{Resource, setrlimit};
 use serde_json::Value;
 
 use crate::common::{self, LONGEST_WAIT, Read, wait_until};
@@ -188,17 +189,8 @@ impl Member {
     }
 
     fn spawn_by(mut command: Command) -> Self {
-        let no_core_file = || {
-            let none = libc::rlimit {
-                rlim_cur: 0,
-                rlim_max: 0,
-            };
-            // SAFETY: the kernel reads a local.
-            unsafe { libc::setrlimit(libc::RLIMIT_CORE, &none) };
-            Ok(())
-        };
-        // SAFETY: the closure makes only async-signal-safe calls.
-        unsafe { command.pre_exec(no_core_file) };
+        // Inherited. A closure that runs in the child would make the standard library fork.
+        setrlimit(Resource::RLIMIT_CORE, 0, 0).expect("no core files");
         let mut process = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

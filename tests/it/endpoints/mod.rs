@@ -151,7 +151,7 @@ fn clients_share_a_session_and_the_last_one_stops_it() {
 fn client_that_joins_while_the_last_one_leaves_gets_a_profile() {
     isolated(|| {
         let ask = || {
-            for _ in 0..100 {
+            for _ in 0..25 {
                 summary_text(Duration::ZERO, 500).expect("a summary");
             }
         };
@@ -173,7 +173,7 @@ fn session_that_the_application_wants_goes_on_when_the_last_client_leaves() {
             let params = StartParams::default().interval(interval);
             params.features(Features::default())
         };
-        for _ in 0..100 {
+        for _ in 0..25 {
             std::thread::scope(|scope| {
                 scope.spawn(|| summary_text(Duration::ZERO, 500).expect("a summary"));
                 gekkota::profiler_ensure_started(params()).expect("a session");

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::platform::has_rights_of_another_user;
+#[cfg(not(feature = "push"))]
+use crate::session::env::environment_table::PUSH;
 use crate::session::env::environment_table::{
     ACTIVE_TAB_ID, CHILDREN, CRASH_FILE, DURATION, ENTRIES, FEATURES, FEATURES_BITFIELD, FILTERS,
     GECKO_ONLY, HELP, HTTP, HTTP_TOKEN, INTERVAL, NO_BASE, RECORD_OVERHEADS, REPORT, SHUTDOWN,
@@ -52,7 +54,7 @@ fn variable_names() -> Vec<OsString> {
     env::vars_os().map(|(name, _)| name).collect()
 }
 
-fn raw_value_of(name: &str) -> Option<String> {
+pub(super) fn raw_value_of(name: &str) -> Option<String> {
     variable(name).map(|value| value.to_string_lossy().into_owned())
 }
 
@@ -60,7 +62,7 @@ pub(super) fn is_switched_on(name: &str) -> bool {
     raw_value_of(name).is_some_and(|value| is_on(&value))
 }
 
-fn path_in(name: &str) -> Option<PathBuf> {
+pub(super) fn path_in(name: &str) -> Option<PathBuf> {
     variable(name)
         .filter(|path| !path.is_empty())
         .map(PathBuf::from)
@@ -189,6 +191,13 @@ pub(crate) fn read() -> StartUp {
     if http_variables().is_some() {
         notices::notify(&format!(
             "cannot serve profiles: {HTTP} is set, expected a program with the cargo feature `http` of \
+             gekkota"
+        ));
+    }
+    #[cfg(not(feature = "push"))]
+    if raw_value_of(PUSH).is_some_and(|address| !address.is_empty()) {
+        notices::notify(&format!(
+            "cannot push profiles: {PUSH} is set, expected a program with the cargo feature `push` of \
              gekkota"
         ));
     }

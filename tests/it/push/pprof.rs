@@ -6,85 +6,85 @@ use std::io::Read;
 use prost::Message;
 
 #[derive(Clone, PartialEq, Message)]
-pub struct Profile {
+pub(super) struct Profile {
     #[prost(message, repeated, tag = "1")]
-    pub sample_type: Vec<ValueType>,
+    pub(super) sample_type: Vec<ValueType>,
     #[prost(message, repeated, tag = "2")]
-    pub sample: Vec<Sample>,
+    pub(super) sample: Vec<Sample>,
     #[prost(message, repeated, tag = "3")]
-    pub mapping: Vec<Mapping>,
+    pub(super) mapping: Vec<Mapping>,
     #[prost(message, repeated, tag = "4")]
-    pub location: Vec<Location>,
+    pub(super) location: Vec<Location>,
     #[prost(message, repeated, tag = "5")]
-    pub function: Vec<Function>,
+    pub(super) function: Vec<Function>,
     #[prost(string, repeated, tag = "6")]
-    pub string_table: Vec<String>,
+    pub(super) string_table: Vec<String>,
     #[prost(int64, tag = "9")]
-    pub time_nanos: i64,
+    pub(super) time_nanos: i64,
     #[prost(int64, tag = "10")]
-    pub duration_nanos: i64,
+    pub(super) duration_nanos: i64,
     #[prost(message, optional, tag = "11")]
-    pub period_type: Option<ValueType>,
+    pub(super) period_type: Option<ValueType>,
     #[prost(int64, tag = "12")]
-    pub period: i64,
+    pub(super) period: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct ValueType {
+pub(super) struct ValueType {
     #[prost(int64, tag = "1")]
-    pub kind: i64,
+    pub(super) kind: i64,
     #[prost(int64, tag = "2")]
-    pub unit: i64,
+    pub(super) unit: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct Sample {
+pub(super) struct Sample {
     #[prost(uint64, repeated, tag = "1")]
-    pub location_id: Vec<u64>,
+    pub(super) location_id: Vec<u64>,
     #[prost(int64, repeated, tag = "2")]
-    pub value: Vec<i64>,
+    pub(super) value: Vec<i64>,
     #[prost(message, repeated, tag = "3")]
-    pub label: Vec<Label>,
+    pub(super) label: Vec<Label>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct Label {
+pub(super) struct Label {
     #[prost(int64, tag = "1")]
-    pub key: i64,
+    pub(super) key: i64,
     #[prost(int64, tag = "2")]
-    pub str: i64,
+    pub(super) str: i64,
     #[prost(int64, tag = "3")]
-    pub num: i64,
+    pub(super) num: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct Mapping {
+pub(super) struct Mapping {
     #[prost(uint64, tag = "1")]
-    pub id: u64,
+    pub(super) id: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct Location {
+pub(super) struct Location {
     #[prost(uint64, tag = "1")]
-    pub id: u64,
+    pub(super) id: u64,
     #[prost(uint64, tag = "2")]
-    pub mapping_id: u64,
+    pub(super) mapping_id: u64,
     #[prost(message, repeated, tag = "4")]
-    pub line: Vec<Line>,
+    pub(super) line: Vec<Line>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct Line {
+pub(super) struct Line {
     #[prost(uint64, tag = "1")]
-    pub function_id: u64,
+    pub(super) function_id: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct Function {
+pub(super) struct Function {
     #[prost(uint64, tag = "1")]
-    pub id: u64,
+    pub(super) id: u64,
     #[prost(int64, tag = "2")]
-    pub name: i64,
+    pub(super) name: i64,
 }
 
 fn unique(ids: impl Iterator<Item = u64>) -> BTreeSet<u64> {
@@ -100,7 +100,7 @@ fn unique(ids: impl Iterator<Item = u64>) -> BTreeSet<u64> {
 
 impl Profile {
     /// Reads a compressed profile, and checks it.
-    pub fn read(compressed: &[u8]) -> Self {
+    pub(super) fn read(compressed: &[u8]) -> Self {
         let mut bytes = Vec::new();
         let read = flate2::read::GzDecoder::new(compressed).read_to_end(&mut bytes);
         read.expect("gzip");
@@ -109,7 +109,7 @@ impl Profile {
         profile
     }
 
-    pub fn text(&self, index: i64) -> &str {
+    pub(super) fn text(&self, index: i64) -> &str {
         &self.string_table[usize::try_from(index).expect("not negative")]
     }
 
@@ -140,7 +140,7 @@ impl Profile {
     }
 
     /// Returns the names of the values, with their units.
-    pub fn values(&self) -> Vec<(&str, &str)> {
+    pub(super) fn values(&self) -> Vec<(&str, &str)> {
         let types = self.sample_type.iter();
         types
             .map(|kind| (self.text(kind.kind), self.text(kind.unit)))
@@ -148,7 +148,7 @@ impl Profile {
     }
 
     /// Returns the sum of a value over the samples of a thread.
-    pub fn sum(&self, value: &str, thread: &str) -> i64 {
+    pub(super) fn sum(&self, value: &str, thread: &str) -> i64 {
         let place = self.values().iter().position(|(name, _)| *name == value);
         let place = place.expect("the value");
         let is_of_thread = |sample: &&Sample| {
@@ -159,7 +159,7 @@ impl Profile {
         samples.map(|sample| sample.value[place]).sum()
     }
 
-    pub fn has_function(&self, name: &str) -> bool {
+    pub(super) fn has_function(&self, name: &str) -> bool {
         let mut functions = self.function.iter();
         functions.any(|function| self.text(function.name).contains(name))
     }

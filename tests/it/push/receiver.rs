@@ -12,16 +12,16 @@ use crate::push::pprof::Profile;
 
 /// A request that the server has read.
 #[derive(Clone, Debug)]
-pub struct Pushed {
-    pub query: BTreeMap<String, String>,
-    pub headers: BTreeMap<String, String>,
-    pub path: String,
-    pub profile: Profile,
+pub(super) struct Pushed {
+    pub(super) query: BTreeMap<String, String>,
+    pub(super) headers: BTreeMap<String, String>,
+    pub(super) path: String,
+    pub(super) profile: Profile,
 }
 
 /// What the server does with a request.
 #[derive(Clone, Copy, Debug)]
-pub enum Reply {
+pub(super) enum Reply {
     /// Stores a profile with 200, and answers.
     Status(u16),
     /// Stores the profile, and ends the connection without an answer.
@@ -31,9 +31,9 @@ pub enum Reply {
 }
 
 /// Decides by the number of the request, from 0 on.
-pub type Decide = fn(usize) -> Reply;
+pub(super) type Decide = fn(usize) -> Reply;
 
-pub const ALWAYS_OK: Decide = |_| Reply::Status(200);
+pub(super) const ALWAYS_OK: Decide = |_| Reply::Status(200);
 
 #[derive(Default)]
 struct Shared {
@@ -44,14 +44,14 @@ struct Shared {
     is_killed: AtomicBool,
 }
 
-pub struct Receiver {
+pub(super) struct Receiver {
     address: SocketAddr,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Receiver {
-    pub fn start(decide: Decide) -> Self {
+    pub(super) fn start(decide: Decide) -> Self {
         Self::listen("127.0.0.1:0".parse().expect("an address"), decide)
     }
 
@@ -69,29 +69,29 @@ impl Receiver {
         }
     }
 
-    pub fn url(&self) -> String {
+    pub(super) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
     /// Returns what was stored, and panics if a request broke a rule.
-    pub fn pushed(&self) -> Vec<Pushed> {
+    pub(super) fn pushed(&self) -> Vec<Pushed> {
         let faults = self.shared.faults.lock().expect("no panic").clone();
         assert!(faults.is_empty(), "{faults:?}");
         self.shared.pushed.lock().expect("no panic").clone()
     }
 
     /// Returns the number of requests that have arrived whole.
-    pub fn requests(&self) -> usize {
+    pub(super) fn requests(&self) -> usize {
         self.shared.requests.load(Ordering::SeqCst)
     }
 
     /// Ends all connections, and refuses further ones. Returns what was stored.
-    pub fn kill(mut self) -> (SocketAddr, Vec<Pushed>) {
+    pub(super) fn kill(mut self) -> (SocketAddr, Vec<Pushed>) {
         self.end();
         (self.address, self.pushed())
     }
 
-    pub fn restart(address: SocketAddr, decide: Decide) -> Self {
+    pub(super) fn restart(address: SocketAddr, decide: Decide) -> Self {
         Self::listen(address, decide)
     }
 
@@ -289,12 +289,12 @@ fn parts(body: &[u8], boundary: &str) -> Option<BTreeMap<String, Vec<u8>>> {
 
 impl Pushed {
     /// Returns the start and the end, in ns since 1970.
-    pub fn times(&self) -> (u64, u64) {
+    pub(super) fn times(&self) -> (u64, u64) {
         let number = |key: &str| self.query[key].parse().expect("a number");
         (number("from"), number("until"))
     }
 
-    pub fn id(&self) -> &str {
+    pub(super) fn id(&self) -> &str {
         self.headers
             .get("idempotency-key")
             .map_or("", String::as_str)
@@ -302,7 +302,7 @@ impl Pushed {
 }
 
 /// Panics unless each profile begins where the one before ends, and none is there twice.
-pub fn assert_joined(pushed: &[Pushed]) {
+pub(super) fn assert_joined(pushed: &[Pushed]) {
     let mut times: Vec<_> = pushed.iter().map(Pushed::times).collect();
     times.sort_unstable();
     for pair in times.windows(2) {

@@ -67,7 +67,7 @@ impl PrivateStore {
             .filter_map(|name| name.into_string().ok());
         let sized = names.filter(|name| is_wanted(name)).filter_map(|name| {
             let file = fs::symlink_metadata(self.folder.join(&name)).ok()?;
-            file.is_file().then(|| (name, file.len()))
+            file.is_file().then_some((name, file.len()))
         });
         let mut files: Vec<_> = sized.collect();
         files.sort();

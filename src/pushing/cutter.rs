@@ -34,7 +34,7 @@ impl Cutter {
             let rest = (last + self.interval).saturating_duration_since(Instant::now());
             match commands.receive_within(rest.min(STEP)) {
                 Some(Command::Interval(interval)) => self.interval = interval,
-                Some(Command::Cut(window)) => self.write(window),
+                Some(Command::Cut(window)) => self.write(*window),
                 Some(Command::End) => return self.cut(),
                 None => {}
             }

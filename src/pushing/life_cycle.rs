@@ -204,7 +204,7 @@ fn begin(
             && process == current_process_id()
             && let Some(window) = freeze_window()
         {
-            commands.send(Command::Cut(window));
+            commands.send(Command::Cut(Box::new(window)));
         }
     };
     add_state_change_callback(

@@ -13,7 +13,7 @@ pub(super) enum Command {
     /// The time between two profiles has changed.
     Interval(Duration),
     /// The session is about to end: this is its last window.
-    Cut(FrozenWindow),
+    Cut(Box<FrozenWindow>),
     /// Cut once more, and end.
     End,
 }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::export::{ExportOptions, Format};
 use crate::platform::{Receiver, Sender};
+use crate::pushing::item::new_id;
 use crate::pushing::messages::{Command, Job};
 use crate::pushing::progress::Progress;
-use crate::pushing::pyroscope::Target;
+use crate::pushing::target::Target;
 use crate::session::{FrozenWindow, WindowCutter, freeze_window, is_active, notify};
 use crate::types::StartParams;
 
@@ -59,16 +59,14 @@ impl Cutter {
         let Some(windows) = &mut self.windows else {
             return;
         };
-        let export = ExportOptions {
-            is_without_allocations: true,
-            ..ExportOptions::default()
-        };
+        let id = new_id();
+        let format = self.target.format(&id);
         // Without memory, the next window has the samples, too.
-        if let Ok(Some(written)) = windows.write(window, Format::Pprof, &export) {
+        if let Ok(Some(written)) = windows.write(window, &format) {
             self.progress
                 .incomplete
                 .add(u64::from(!written.is_complete));
-            self.jobs.send(Job::Send(self.target.item(written)));
+            self.jobs.send(Job::Send(self.target.item(id, written)));
         }
     }
 

@@ -1,6 +1,6 @@
 //! A profile that waits to be sent, and its form in a file.
 
-use crate::platform::random_bytes;
+use crate::platform::{monotonic_now, random_bytes};
 
 /// First words of a file.
 const MAGIC: &str = "gekkota-push 1";
@@ -23,10 +23,11 @@ pub(super) struct Item {
 }
 
 /// Returns an id that no other profile has.
-pub(super) fn new_id(from_ns: u64) -> String {
+pub(super) fn new_id() -> String {
     // Before the kernel has gathered randomness, the time and the process tell profiles apart.
-    let bytes = random_bytes::<16>().map(u128::from_ne_bytes);
-    let id = bytes.unwrap_or_else(|_| u128::from(from_ns) << 32 | u128::from(std::process::id()));
+    let id = random_bytes::<16>()
+        .map(u128::from_ne_bytes)
+        .unwrap_or_else(|_| u128::from(monotonic_now().0) << 32 | u128::from(std::process::id()));
     format!("{id:032x}")
 }
 
@@ -109,7 +110,7 @@ mod tests {
     fn item() -> Item {
         Item {
             from_ns: 1_700_000_000_123_456_789,
-            id: new_id(1),
+            id: new_id(),
             target: "/ingest?name=a".to_owned(),
             content_type: "multipart/form-data; boundary=b".to_owned(),
             body: b"one\n\0two".to_vec(),
@@ -126,7 +127,7 @@ mod tests {
         for other in ["lock", "1-2.profile", &item.file_name()[1..]] {
             assert!(!is_file_name(other), "{other}");
         }
-        assert_ne!(new_id(1), new_id(1));
+        assert_ne!(new_id(), new_id());
     }
 
     #[test]

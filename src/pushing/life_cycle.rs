@@ -11,9 +11,9 @@ use crate::platform::{
 use crate::pushing::cutter::Cutter;
 use crate::pushing::messages::{Command, Job};
 use crate::pushing::progress::Progress;
-use crate::pushing::pyroscope::Target;
 use crate::pushing::queue::Queue;
 use crate::pushing::sender::Sender as PushSender;
+use crate::pushing::target::Target;
 use crate::session::{
     WindowCutter, add_state_change_callback, freeze_window, notify, push_settings_of_variables,
     remove_state_change_callback,

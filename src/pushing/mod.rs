@@ -26,7 +26,7 @@
 //! - A secret is neither stored nor printed.
 //!
 //! # Read next
-//! `address.rs`, `pyroscope.rs`, `item.rs`, `queue.rs`, `exchange.rs`, `back_off.rs`, `progress.rs`,
+//! `address.rs`, `target.rs`, `item.rs`, `queue.rs`, `exchange.rs`, `back_off.rs`, `progress.rs`,
 //! `messages.rs`, `sender.rs`, `cutter.rs`, `life_cycle.rs`.
 
 mod address;
@@ -37,8 +37,8 @@ mod item;
 mod life_cycle;
 mod messages;
 mod progress;
-mod pyroscope;
 mod queue;
 mod sender;
+mod target;
 
 pub(crate) use life_cycle::{RunningPush, push, push_of_variables, stop_pushing};

@@ -157,7 +157,7 @@ mod tests {
     fn item(number: u64, bytes: usize) -> Item {
         Item {
             from_ns: number,
-            id: new_id(number),
+            id: new_id(),
             target: "/x".to_owned(),
             content_type: "a/b".to_owned(),
             body: vec![7; bytes],

@@ -14,8 +14,8 @@ use crate::pushing::exchange::{Answer, Exchange};
 use crate::pushing::item::Item;
 use crate::pushing::messages::Job;
 use crate::pushing::progress::Progress;
-use crate::pushing::pyroscope::Target;
 use crate::pushing::queue::Queue;
+use crate::pushing::target::Target;
 use crate::session::notify;
 
 /// What the sender does for the oldest profile.

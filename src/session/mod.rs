@@ -132,5 +132,5 @@ pub(crate) use status::{
 pub(crate) use task::spawn_task;
 pub(crate) use turn::WhileOtherRuns;
 #[cfg(feature = "push")]
-pub(crate) use windows::{FrozenWindow, WindowCutter, WrittenWindow, freeze_window};
+pub(crate) use windows::{FrozenWindow, WindowCutter, WindowFormat, WrittenWindow, freeze_window};
 pub(crate) use write_options::{WriteOptions, default_options};

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use crate::buffer::SnapshotEnds;
 use crate::export::{ExportOptions, Format, write_profile};
+#[cfg(feature = "otlp-unstable")]
+use crate::export::{OtlpResource, write_otlp};
 use crate::platform::is_memory_available;
 use crate::session::asked::{SessionClient, join_session};
 use crate::session::env::wants_names;
@@ -40,6 +42,15 @@ pub(crate) struct WindowCutter {
 pub(crate) struct FrozenWindow {
     session: Generation,
     frozen: FrozenProfile,
+}
+
+/// How a window is written.
+#[derive(Clone, Debug)]
+pub(crate) enum WindowFormat {
+    /// Compressed.
+    Pprof,
+    #[cfg(feature = "otlp-unstable")]
+    Otlp(OtlpResource),
 }
 
 /// A window in a format.
@@ -90,8 +101,7 @@ impl WindowCutter {
     pub(crate) fn write(
         &mut self,
         window: FrozenWindow,
-        format: Format,
-        export: &ExportOptions,
+        format: &WindowFormat,
     ) -> io::Result<Option<WrittenWindow>> {
         let FrozenWindow {
             session,
@@ -119,7 +129,20 @@ impl WindowCutter {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
         let mut text = TextInMemory(Vec::new());
-        write_profile(&model, format, export, &mut text, &options.progress)?;
+        let export = ExportOptions {
+            is_without_allocations: true,
+            ..ExportOptions::default()
+        };
+        let progress = &options.progress;
+        match format {
+            WindowFormat::Pprof => {
+                write_profile(&model, Format::Pprof, &export, &mut text, progress)?;
+            }
+            #[cfg(feature = "otlp-unstable")]
+            WindowFormat::Otlp(resource) => {
+                write_otlp(&model, &export, resource, &mut text, progress)?;
+            }
+        }
         (self.from, self.seen) = (until, Arc::new(ends));
         // Rounded once, so that the windows join.
         let epoch_ns = (epoch_ms * 1e6) as u64;

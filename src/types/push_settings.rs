@@ -15,12 +15,21 @@ pub(crate) enum PushSecret {
     Basic { user: String, password: String },
 }
 
+/// What the server takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum PushProtocol {
+    Pyroscope,
+    #[cfg(feature = "otlp-unstable")]
+    Otlp,
+}
+
 /// Where profiles are pushed, and how often. See [`profiler_push`](crate::push::profiler_push).
 ///
 /// The texts of the settings are checked when they are used.
 #[derive(Clone, PartialEq, Eq)]
 #[must_use]
 pub struct PushSettings {
+    pub(crate) protocol: PushProtocol,
     pub(crate) url: String,
     pub(crate) interval: Duration,
     pub(crate) hz: u32,
@@ -36,6 +45,7 @@ pub struct PushSettings {
 impl fmt::Debug for PushSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PushSettings")
+            .field("protocol", &self.protocol)
             .field("interval", &self.interval)
             .field("hz", &self.hz)
             .field("service", &self.service)
@@ -56,6 +66,7 @@ impl PushSettings {
     /// trusted, an agent on the same machine, such as Alloy or a proxy, passes the profiles on.
     pub fn pyroscope(url: impl Into<String>) -> Self {
         Self {
+            protocol: PushProtocol::Pyroscope,
             url: url.into(),
             interval: Duration::from_secs(10),
             hz: 100,
@@ -65,6 +76,21 @@ impl PushSettings {
             tenant: None,
             queue_folder: None,
             queue_bytes: 16 << 20,
+        }
+    }
+
+    /// Returns the settings for a collector of OpenTelemetry at this address, such as
+    /// `http://localhost:4318`. A path in it precedes `/v1development/profiles`. The address begins
+    /// with `http://`.
+    ///
+    /// The format is that of `opentelemetry-proto` 1.11. It is not stable: a collector of another
+    /// version may accept a request and keep nothing of it. Labels become attributes of the resource,
+    /// and a sample of a span has a link with the ids of trace and span.
+    #[cfg(feature = "otlp-unstable")]
+    pub fn otlp(url: impl Into<String>) -> Self {
+        Self {
+            protocol: PushProtocol::Otlp,
+            ..Self::pyroscope(url)
         }
     }
 

@@ -9,12 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::platform::has_rights_of_another_user;
-#[cfg(not(feature = "push"))]
-use crate::session::env::environment_table::PUSH;
 use crate::session::env::environment_table::{
     ACTIVE_TAB_ID, CHILDREN, CRASH_FILE, DURATION, ENTRIES, FEATURES, FEATURES_BITFIELD, FILTERS,
-    GECKO_ONLY, HELP, HTTP, HTTP_TOKEN, INTERVAL, NO_BASE, RECORD_OVERHEADS, REPORT, SHUTDOWN,
-    SIGNALS, STARTUP, SYMBOLICATE, UPLOAD_DIR, VARIABLES, Variable, help_text,
+    GECKO_ONLY, HELP, HTTP, HTTP_TOKEN, INTERVAL, NO_BASE, PUSH, PUSH_INTERVAL, PUSH_QUEUE,
+    PUSH_TOKEN, RECORD_OVERHEADS, REPORT, SHUTDOWN, SIGNALS, STARTUP, SYMBOLICATE, UPLOAD_DIR,
+    VARIABLES, Variable, help_text,
 };
 use crate::session::env::environment_values::{Reading, SettingValues, is_on};
 use crate::session::family_events::{CAPACITY_VARIABLE, FAMILY_VARIABLE, family};
@@ -62,7 +61,7 @@ pub(super) fn is_switched_on(name: &str) -> bool {
     raw_value_of(name).is_some_and(|value| is_on(&value))
 }
 
-pub(super) fn path_in(name: &str) -> Option<PathBuf> {
+fn path_in(name: &str) -> Option<PathBuf> {
     variable(name)
         .filter(|path| !path.is_empty())
         .map(PathBuf::from)
@@ -167,6 +166,14 @@ pub(crate) fn http_variables() -> Option<(String, Option<String>)> {
     Some((address, raw_value_of(HTTP_TOKEN)))
 }
 
+/// Returns the address to push profiles to, and the interval, the secret and the folder, if the
+/// variables have them.
+pub(super) fn push_variables() -> Option<(String, [Option<String>; 2], Option<PathBuf>)> {
+    let address = raw_value_of(PUSH).filter(|address| !address.is_empty())?;
+    let others = [PUSH_INTERVAL, PUSH_TOKEN].map(raw_value_of);
+    Some((address, others, path_in(PUSH_QUEUE)))
+}
+
 /// Reads the variables. Prints the help if requested, and notices about unknown variables and
 /// features.
 pub(crate) fn read() -> StartUp {
@@ -195,7 +202,7 @@ pub(crate) fn read() -> StartUp {
         ));
     }
     #[cfg(not(feature = "push"))]
-    if raw_value_of(PUSH).is_some_and(|address| !address.is_empty()) {
+    if push_variables().is_some() {
         notices::notify(&format!(
             "cannot push profiles: {PUSH} is set, expected a program with the cargo feature `push` of \
              gekkota"

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::platform::read_exe_path;
-use crate::session::env::environment::{path_in, raw_value_of};
-use crate::session::env::environment_table::{PUSH, PUSH_INTERVAL, PUSH_QUEUE, PUSH_TOKEN};
+use crate::session::env::environment::{push_variables, raw_value_of};
+use crate::session::env::environment_table::PUSH_INTERVAL;
 use crate::types::{PushError, PushSettings};
 
 /// Returns the settings that the variables ask for; `None` if they ask for no pushing.
@@ -12,17 +12,21 @@ use crate::types::{PushError, PushSettings};
 /// # Errors
 /// [`PushError::BadValue`]
 pub(crate) fn push_settings_of_variables() -> Option<Result<PushSettings, PushError>> {
-    let url = raw_value_of(PUSH).filter(|url| !url.is_empty())?;
-    Some(settings_of(url, raw_value_of))
+    let (url, [interval, secret], folder) = push_variables()?;
+    let settings = settings_of(url, interval, secret);
+    Some(settings.map(|settings| match folder {
+        Some(folder) => settings.queue_folder(folder),
+        None => settings,
+    }))
 }
 
 fn settings_of(
     url: String,
-    value_of: impl Fn(&str) -> Option<String>,
+    interval: Option<String>,
+    secret: Option<String>,
 ) -> Result<PushSettings, PushError> {
-    let value_of = |name| value_of(name).filter(|value| !value.is_empty());
     let mut settings = PushSettings::pyroscope(url);
-    if let Some(text) = value_of(PUSH_INTERVAL) {
+    if let Some(text) = interval.filter(|text| !text.is_empty()) {
         let seconds = text.trim().parse::<f64>().ok();
         let seconds = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         settings = settings.interval(seconds.ok_or_else(|| PushError::BadValue {
@@ -31,14 +35,11 @@ fn settings_of(
             accepted: "a number of seconds from 0.1 to 3600",
         })?);
     }
-    if let Some(secret) = value_of(PUSH_TOKEN) {
+    if let Some(secret) = secret.filter(|secret| !secret.is_empty()) {
         settings = match secret.split_once(':') {
             Some((user, password)) => settings.basic_auth(user, password),
             None => settings.bearer_token(secret),
         };
-    }
-    if let Some(folder) = path_in(PUSH_QUEUE) {
-        settings = settings.queue_folder(folder);
     }
     Ok(settings)
 }
@@ -105,12 +106,9 @@ mod tests {
 
     #[test]
     fn variables_become_settings() {
-        let read = |interval: &'static str, secret: &'static str| {
-            settings_of("http://host".to_owned(), move |name| match name {
-                PUSH_INTERVAL => Some(interval.to_owned()),
-                PUSH_TOKEN => Some(secret.to_owned()),
-                _ => None,
-            })
+        let read = |interval: &str, secret: &str| {
+            let [interval, secret] = [interval, secret].map(|text| Some(text.to_owned()));
+            settings_of("http://host".to_owned(), interval, secret)
         };
         let plain = PushSettings::pyroscope("http://host");
         assert_eq!(read("", "").expect("valid"), plain);

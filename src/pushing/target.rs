@@ -1,12 +1,14 @@
-//! Requests for Pyroscope's `/ingest`: the service and its labels in the query, the profile and the
-//! units of its values in a form.
+//! The requests that a server takes.
+//!
+//! Pyroscope's `/ingest` takes the service and its labels in the query, the profile and the units of
+//! its values in a form. A collector of OpenTelemetry takes a message.
 
 use std::fmt::Write;
 
 use crate::pushing::address::Address;
-use crate::pushing::item::{Item, new_id};
-use crate::session::{WrittenWindow, service_name};
-use crate::types::{PushError, PushSecret, PushSettings};
+use crate::pushing::item::Item;
+use crate::session::{WindowFormat, WrittenWindow, service_name};
+use crate::types::{PushError, PushProtocol, PushSecret, PushSettings};
 
 /// What the store is told of the values of a profile: their name, and their unit.
 const VALUES: &[(&str, &str)] = &[
@@ -21,8 +23,9 @@ pub(super) struct Target {
     pub(super) address: Address,
     /// Headers with the secret and the tenant.
     private_headers: String,
-    /// The service with its labels.
-    name: String,
+    service: String,
+    labels: Vec<(String, String)>,
+    protocol: PushProtocol,
 }
 
 impl Target {
@@ -49,15 +52,50 @@ impl Target {
         Ok(Self {
             address: Address::parse(&settings.url)?,
             private_headers,
-            name: full_name(settings)?,
+            service: checked_service(settings)?,
+            labels: checked_labels(settings)?,
+            protocol: settings.protocol,
         })
     }
 
+    /// Returns how a window with this id is written.
+    #[cfg_attr(
+        not(feature = "otlp-unstable"),
+        expect(unused_variables, reason = "pprof has no id")
+    )]
+    pub(super) fn format(&self, id: &str) -> WindowFormat {
+        match self.protocol {
+            PushProtocol::Pyroscope => WindowFormat::Pprof,
+            #[cfg(feature = "otlp-unstable")]
+            PushProtocol::Otlp => {
+                let service = ("service.name".to_owned(), self.service.clone());
+                let labels = self.labels.iter().cloned();
+                WindowFormat::Otlp(crate::export::OtlpResource {
+                    attributes: std::iter::once(service).chain(labels).collect(),
+                    id: u128::from_str_radix(id, 16).unwrap_or(1),
+                })
+            }
+        }
+    }
+
     /// Returns the request for a window.
-    pub(super) fn item(&self, window: WrittenWindow) -> Item {
-        let id = new_id(window.from_ns);
+    pub(super) fn item(&self, id: String, window: WrittenWindow) -> Item {
+        match self.protocol {
+            PushProtocol::Pyroscope => self.pyroscope_item(id, window),
+            #[cfg(feature = "otlp-unstable")]
+            PushProtocol::Otlp => Item {
+                from_ns: window.from_ns,
+                id,
+                target: "/v1development/profiles".to_owned(),
+                content_type: "application/x-protobuf".to_owned(),
+                body: window.content,
+            },
+        }
+    }
+
+    fn pyroscope_item(&self, id: String, window: WrittenWindow) -> Item {
         let hz = (1.0 / window.interval.as_secs_f64()).round().max(1.0) as u64;
-        let (name, from, until) = (escaped(&self.name), window.from_ns, window.until_ns);
+        let (name, from, until) = (escaped(&self.full_name()), window.from_ns, window.until_ns);
         let target = format!(
             "/ingest?name={name}&from={from}&until={until}&format=pprof&sampleRate={hz}&spyName=gekkota"
         );
@@ -93,6 +131,19 @@ impl Target {
             target,
             content_type: format!("multipart/form-data; boundary={boundary}"),
             body,
+        }
+    }
+
+    /// Returns `SERVICE{LABEL=VALUE,…}`.
+    fn full_name(&self) -> String {
+        let labels = self
+            .labels
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"));
+        let labels: Vec<_> = labels.collect();
+        match labels.is_empty() {
+            true => self.service.clone(),
+            false => format!("{}{{{}}}", self.service, labels.join(",")),
         }
     }
 
@@ -135,29 +186,27 @@ fn authorization(secret: &PushSecret) -> Option<String> {
     }
 }
 
-/// Returns `SERVICE{LABEL=VALUE,…}`.
-fn full_name(settings: &PushSettings) -> Result<String, PushError> {
+fn checked_service(settings: &PushSettings) -> Result<String, PushError> {
     const SERVICE: &str = "letters, digits and characters of ._-/";
-    const LABEL: &str = "a name of letters, digits and _ that does not begin with a digit, and a value \
-                         without control characters, commas, equals signs, quotes and braces";
     let is_of_service = |character: char| character.is_alphanumeric() || "._-/".contains(character);
-    let service = match &settings.service {
-        Some(name) if !name.is_empty() && name.chars().all(is_of_service) => name.clone(),
-        Some(name) => return Err(bad_value("service", name, SERVICE)),
+    match &settings.service {
+        Some(name) if !name.is_empty() && name.chars().all(is_of_service) => Ok(name.clone()),
+        Some(name) => Err(bad_value("service", name, SERVICE)),
         // The variables and the file's name may have any characters.
         None => {
             let name = service_name();
-            let known = |character| {
-                if is_of_service(character) {
-                    character
-                } else {
-                    '_'
-                }
+            let known = |character| match is_of_service(character) {
+                true => character,
+                false => '_',
             };
-            name.chars().map(known).collect()
+            Ok(name.chars().map(known).collect())
         }
-    };
-    let mut labels = Vec::new();
+    }
+}
+
+fn checked_labels(settings: &PushSettings) -> Result<Vec<(String, String)>, PushError> {
+    const LABEL: &str = "a name of letters, digits and _ that does not begin with a digit, and a value \
+                         without control characters, commas, equals signs, quotes and braces";
     for (name, value) in &settings.labels {
         let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
         let is_name = !name.is_empty()
@@ -167,12 +216,8 @@ fn full_name(settings: &PushSettings) -> Result<String, PushError> {
         if !is_name || value.is_empty() || value.contains(is_separator) {
             return Err(bad_value("label", &format!("{name}={value}"), LABEL));
         }
-        labels.push(format!("{name}={value}"));
     }
-    Ok(match labels.is_empty() {
-        true => service,
-        false => format!("{service}{{{}}}", labels.join(",")),
-    })
+    Ok(settings.labels.clone())
 }
 
 fn value_config() -> String {
@@ -215,6 +260,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::pushing::item::new_id;
 
     fn settings() -> PushSettings {
         PushSettings::pyroscope("http://host:4040/base/").service("shop/api")
@@ -237,7 +283,7 @@ mod tests {
             .basic_auth("me", "secret")
             .tenant("t1");
         let target = Target::new(&settings).expect("valid");
-        let item = target.item(window());
+        let item = target.item(new_id(), window());
         let request = String::from_utf8(target.request(&item)).expect("UTF-8");
         let (head, body) = request.split_once("\r\n\r\n").expect("a head");
         let mut lines = head.lines();
@@ -265,7 +311,7 @@ mod tests {
             !format!("{item:?}").contains("secret"),
             "the item is stored"
         );
-        let again = target.item(window());
+        let again = target.item(new_id(), window());
         assert_ne!(again.id, item.id);
     }
 

@@ -117,6 +117,8 @@
 //! - `http`: serves profiles over HTTP at the address that `MOZ_PROFILER_HTTP` names, for programs without
 //!   a server of their own: see [`endpoints`].
 //! - `push`: pushes profiles to a Pyroscope server; includes `protobuf`. See `push`.
+//! - `otlp-unstable`: pushes OpenTelemetry's profiles to a collector; includes `push`. The format is
+//!   not stable.
 //! - `backtrace`: converts a `backtrace::Backtrace` into the stack of a marker, on Linux.
 //! - `log`: `ProfilerLogger`, which records `log` records as markers.
 //! - `metrics`: `ProfilerRecorder`, which shows counters, gauges and histograms of `metrics` as tracks.
@@ -124,7 +126,7 @@
 //!
 //! A default build compiles 33 packages. Of the features that are off by default, `cpp` and `log`
 //! add one package each, `http` one, `metrics` 3, `derive` and `tracing` 5, `protobuf` 10, `push` and `mini_debug_info` 11,
-//! `backtrace` and `formats` none. `cargo peers weight` measures the CPU time of a build and the size
+//! `backtrace`, `formats` and `otlp-unstable` (beside `push`) none. `cargo peers weight` measures the CPU time of a build and the size
 //! of a program for each.
 
 // `.ci/steps/10-sanitizers` builds with RealtimeSanitizer, which needs this nightly feature.

@@ -1,5 +1,6 @@
 //! Begins and ends pushing.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -99,10 +100,24 @@ pub(crate) fn push_of_variables() {
     if is_any_lock_held_on_current_thread() || is_running() {
         return;
     }
-    if let Some(Err(error)) =
-        push_settings_of_variables().map(|settings| push(&settings?).map(drop))
-    {
+    let pushed = push_settings_of_variables().map(|settings| push_or_do_without_folder(settings?));
+    if let Some(Err(error)) = pushed {
         notify(&error.to_string());
+    }
+}
+
+/// A child process inherits the variables, and its parent uses the folder.
+fn push_or_do_without_folder(mut settings: PushSettings) -> Result<(), PushError> {
+    match push(&settings) {
+        Err(PushError::Queue { path, error }) if error.kind() == ErrorKind::WouldBlock => {
+            notify(&format!(
+                "another process uses the folder {}; profiles wait in memory",
+                path.display()
+            ));
+            settings.queue_folder = None;
+            push(&settings).map(drop)
+        }
+        pushed => pushed.map(drop),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Profiles that are pushed to a server, which is killed, hangs, refuses and forgets.
 
+#[cfg(feature = "otlp-unstable")]
+mod otlp;
 mod pprof;
 mod receiver;
 

@@ -166,7 +166,7 @@ fn each_value_has_a_profile_with_the_same_sums_as_in_pprof() {
     assert_eq!(names, known);
     for (place, profile) in request.profiles().iter().enumerate() {
         let sum: i64 = profile.samples.iter().map(|sample| sample.values[0]).sum();
-        let whole = expected
+        let whole: i64 = expected
             .sample
             .iter()
             .map(|sample| sample.value[place])

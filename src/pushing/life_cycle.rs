@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::platform::{
-    Mailbox, Receiver, Sender, channel, current_process_id, monotonic_now, random_bytes,
-    spawn_profiler_thread, use_own_descriptors, with_signals_blocked,
+    Mailbox, Receiver, Sender, channel, current_process_id, monotonic_now,
+    prepare_to_wait_as_loader_call, random_bytes, spawn_profiler_thread, use_own_descriptors,
+    with_signals_blocked,
 };
 use crate::pushing::cutter::Cutter;
 use crate::pushing::messages::{Command, Job};
@@ -205,6 +206,7 @@ fn begin(
     let jobs = Arc::clone(&jobs);
     let held = Arc::clone(&running.commands);
     let run_cutter = move || {
+        prepare_to_wait_as_loader_call();
         // The channel stays open as long as it is read.
         let _held = held;
         let _end = EndOfCutter(Arc::clone(&jobs));

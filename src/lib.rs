@@ -70,6 +70,7 @@
 //! | Show the energy that the machine uses, and the frequencies of its cores | [`Features::POWER`], [`Features::CPU_FREQ`] |
 //! | Tell a wait for a processor from a sleep, and count context switches | [`Features::CONTEXT_SWITCHES`] |
 //! | Write the last seconds to a file when something goes wrong | [`dump`](mod@dump) |
+//! | Push profiles to a Pyroscope server | `push` |
 //! | Keep the data when the process is killed or crashes | [`StartParams::crash_file`], [`Profile::rescue`] |
 //! | Show what the profiler costs | [`StartParams::record_overheads`], [`profiler_get_buffer_info`], [`Profile::summary`] |
 //! | Choose a category, or define one | [`gecko_profiler_category!`], [`profiler_categories!`], [`category`] |
@@ -115,14 +116,17 @@
 //!   application that depends on `serde` with its own feature `derive`.
 //! - `http`: serves profiles over HTTP at the address that `MOZ_PROFILER_HTTP` names, for programs without
 //!   a server of their own: see [`endpoints`].
+//! - `push`: pushes profiles to a Pyroscope server; includes `protobuf`. See `push`.
+//! - `otlp-unstable`: pushes OpenTelemetry's profiles to a collector; includes `push`. The format is
+//!   not stable.
 //! - `backtrace`: converts a `backtrace::Backtrace` into the stack of a marker, on Linux.
 //! - `log`: `ProfilerLogger`, which records `log` records as markers.
 //! - `metrics`: `ProfilerRecorder`, which shows counters, gauges and histograms of `metrics` as tracks.
 //! - `tracing`: `ProfilerLayer`, which records `tracing` spans and events as labels and markers.
 //!
 //! A default build compiles 33 packages. Of the features that are off by default, `cpp` and `log`
-//! add one package each, `http` one, `metrics` 3, `derive` and `tracing` 5, `protobuf` 10, `mini_debug_info` 11,
-//! `backtrace` and `formats` none. `cargo peers weight` measures the CPU time of a build and the size
+//! add one package each, `http` one, `metrics` 3, `derive` and `tracing` 5, `protobuf` 10, `push` and `mini_debug_info` 11,
+//! `backtrace`, `formats` and `otlp-unstable` (beside `push`) none. `cargo peers weight` measures the CPU time of a build and the size
 //! of a program for each.
 
 // `.ci/steps/10-sanitizers` builds with RealtimeSanitizer, which needs this nightly feature.
@@ -179,6 +183,9 @@ mod markers;
 mod model;
 #[cfg(has_profiler)]
 mod platform;
+#[cfg(all(has_profiler, feature = "push"))]
+#[forbid(unsafe_code)]
+mod pushing;
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]
 mod record;
@@ -404,6 +411,16 @@ pub mod endpoints {
         answer_async, flamegraph_svg, gecko, pprof_cpu, pprof_heap, pprof_wall,
         set_endpoint_limits, summary_text, threads_text,
     };
+}
+
+/// Profiles pushed to a store of the fleet, such as Pyroscope, one after the other.
+///
+/// A program can also be told by variables: with `MOZ_PROFILER_PUSH`, [`profiler_init`] begins to
+/// push.
+#[cfg(feature = "push")]
+pub mod push {
+    pub use crate::api::{Pusher, profiler_push};
+    pub use crate::types::{PushCounts, PushError, PushSettings};
 }
 
 /// The memory of the application: a counter, samples with the stacks that allocated, and what is

@@ -28,7 +28,7 @@ const LAYERS: &[&[&str]] = &[
     &["backtrace", "event_loop", "state"],
     &["sampler", "stream"],
     &["session"],
-    &["record", "disabled", "family", "http"],
+    &["record", "disabled", "family", "http", "pushing"],
     &["fuzzing"],
     &["api"],
     &["integrations"],

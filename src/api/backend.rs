@@ -24,6 +24,8 @@ pub(crate) use crate::labels::{
 };
 pub(crate) use crate::markers::MarkerDestination;
 pub(crate) use crate::platform::{SignalStack, is_main_thread, main_thread_id};
+#[cfg(feature = "push")]
+pub(crate) use crate::pushing::{RunningPush, push, push_of_variables, stop_pushing};
 #[cfg(feature = "tracing")]
 pub(crate) use crate::record::destination_time;
 pub(crate) use crate::record::{

@@ -76,6 +76,7 @@ impl AutoProfilerInit {
 impl Drop for AutoProfilerInit {
     fn drop(&mut self) {
         stop_serving();
+        stop_pushing();
         backend::shutdown_after(self.begun.elapsed());
     }
 }
@@ -122,6 +123,7 @@ impl AutoProfilerInitBuilder {
     pub fn init(self) -> AutoProfilerInit {
         backend::init_with_end(self.file.as_deref(), self.reports);
         serve_if_asked();
+        push_if_asked();
         AutoProfilerInit {
             begun: Instant::now(),
         }
@@ -182,6 +184,19 @@ pub fn profiler_save_at_exit(path: impl AsRef<Path>) -> Result<(), StartError> {
 pub fn profiler_init() {
     backend::init();
     serve_if_asked();
+    push_if_asked();
+}
+
+/// Begins to push profiles, if a variable asks for it.
+fn push_if_asked() {
+    #[cfg(all(has_profiler, feature = "push"))]
+    backend::push_of_variables();
+}
+
+/// Pushes what is left before the session ends.
+fn stop_pushing() {
+    #[cfg(all(has_profiler, feature = "push"))]
+    backend::stop_pushing();
 }
 
 /// Begins to serve profiles over HTTP, if a variable asks for it.
@@ -214,6 +229,7 @@ fn stop_serving() {
 /// Gecko's `profiler_shutdown`.
 pub fn profiler_shutdown() {
     stop_serving();
+    stop_pushing();
     backend::shutdown();
 }
 

@@ -12,7 +12,7 @@
 //!
 //! # Imports
 //! `allocations`, `backtrace`, `counters`, `disabled`, `event_loop`, `export`, `http`, `labels`,
-//! `markers`, `platform`, `record`, `sampler`, `session`, `stream`, `types`, `unwind`, `util`
+//! `markers`, `platform`, `pushing`, `record`, `sampler`, `session`, `stream`, `types`, `unwind`, `util`
 //!
 //! # Invariants
 //! No function panics because of a mistake of the application. A call that does not fit the
@@ -65,6 +65,9 @@ mod process;
 mod profile;
 #[forbid(unsafe_code)]
 mod profiled_file;
+#[cfg(feature = "push")]
+#[forbid(unsafe_code)]
+mod push;
 #[forbid(unsafe_code)]
 mod remote_control;
 #[forbid(unsafe_code)]
@@ -132,6 +135,8 @@ pub use process::{
 };
 pub use profile::{Profile, ProfileDiff};
 pub use profiled_file::ProfiledFile;
+#[cfg(feature = "push")]
+pub use push::{Pusher, profiler_push};
 pub use remote_control::{profiler_control_by_signals, profiler_env_vars_for_child_process};
 pub use script_frames::{
     AutoProfilerScriptFrame, ScriptFunction, profiler_register_script_function,

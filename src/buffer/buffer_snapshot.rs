@@ -1,5 +1,6 @@
 //! A snapshot of the buffer that shares its chunks with the writers.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::buffer::chunks::BlockIndex;
@@ -23,6 +24,18 @@ pub(crate) struct BufferSnapshot {
     /// Bytes in the chunks that were left out because there was no memory to write them.
     pub(crate) left_out_bytes: u64,
     pub(crate) statistics: BufferStatistics,
+    /// What an earlier snapshot had.
+    seen: Arc<SnapshotEnds>,
+}
+
+/// Where the chunks of a snapshot end: their committed lengths, by the position of their first byte.
+#[derive(Debug, Default)]
+pub(crate) struct SnapshotEnds(HashMap<u64, usize>);
+
+impl SnapshotEnds {
+    fn of(&self, chunk: &Chunk) -> usize {
+        self.0.get(&chunk.range_start).copied().unwrap_or(0)
+    }
 }
 
 /// Memory of all chunks, as reported by the chunk manager.
@@ -67,7 +80,28 @@ impl BufferSnapshot {
             dropped_discarded_bytes: 0,
             left_out_bytes: 0,
             statistics,
+            seen: Arc::default(),
         }
+    }
+
+    /// Returns where the chunks end, for [`Self::mark_seen`] of a later snapshot of the session.
+    #[cfg(any(test, feature = "push"))]
+    pub(crate) fn ends(&self) -> SnapshotEnds {
+        let chunks = self.chunks.iter();
+        SnapshotEnds(
+            chunks
+                .map(|(chunk, committed)| (chunk.range_start, *committed))
+                .collect(),
+        )
+    }
+
+    /// Marks the entries that an earlier snapshot had: they are not [new](Block::is_new). Leaves out
+    /// the chunks that have no new ones.
+    #[cfg(any(test, feature = "push"))]
+    pub(crate) fn mark_seen(&mut self, seen: Arc<SnapshotEnds>) {
+        self.chunks
+            .retain(|(chunk, committed)| seen.of(chunk) < *committed);
+        self.seen = seen;
     }
 
     /// Creates a snapshot of these chunks, whatever their bytes are, in this order. Returns `None` if
@@ -157,6 +191,7 @@ impl BufferSnapshot {
             let bytes = &chunk.committed_bytes()[..*committed];
             ChunkEntries {
                 position: chunk.range_start,
+                new_from: chunk.range_start + self.seen.of(chunk) as u64,
                 rest: bytes,
             }
         })
@@ -179,6 +214,8 @@ impl BufferSnapshot {
 pub(crate) struct ChunkEntries<'a> {
     /// Position of the first byte of `rest`.
     position: u64,
+    /// Entries before this position were in an earlier snapshot.
+    new_from: u64,
     rest: &'a [u8],
 }
 
@@ -188,6 +225,8 @@ pub(crate) struct Block<'a> {
     pub(crate) index: BlockIndex,
     /// Length of the block, including its length field.
     pub(crate) bytes: u64,
+    /// Whether no earlier snapshot had it: see [`BufferSnapshot::mark_seen`].
+    pub(crate) is_new: bool,
     pub(crate) entry: EntryReader<'a>,
 }
 
@@ -208,10 +247,12 @@ impl<'a> Iterator for ChunkEntries<'a> {
             return Some(Err(MalformedBlock));
         };
         let bytes = (before - self.rest.len()) as u64;
+        let is_new = self.position >= self.new_from;
         self.position += bytes;
         Some(Ok(Block {
             index,
             bytes,
+            is_new,
             entry,
         }))
     }

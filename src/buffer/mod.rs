@@ -48,6 +48,8 @@ mod lane_model;
 mod lanes;
 mod manager;
 
+#[cfg(feature = "push")]
+pub(crate) use buffer_snapshot::SnapshotEnds;
 pub(crate) use buffer_snapshot::{Block, BufferSnapshot};
 pub(crate) use chunked_buffer::{BufferForkGuard, ChunkedBuffer, LaneHandle, LaneRef};
 pub(crate) use chunks::{BlockIndex, ChunkNumber, all_slab_bytes};

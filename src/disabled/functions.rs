@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::panic::Location;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-#[cfg(feature = "metrics")]
+#[cfg(any(feature = "metrics", feature = "push"))]
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +17,8 @@ use crate::types::{
     SaveError, ScriptDescription, StackFeatures, StackFrame, StartError, StartParams, SuspendError,
     ThreadId, ThreadProfilingFeatures,
 };
+#[cfg(feature = "push")]
+use crate::types::{PushCounts, PushError, PushSettings};
 use crate::util::{ProgressLocation, SharedProgress};
 
 /// Uninhabited, because sessions never exist.
@@ -846,6 +848,31 @@ impl SampledStack {
     }
 
     pub(crate) fn names(&self) -> &[Vec<FunctionName>] {
+        match *self {}
+    }
+}
+
+/// No profile is ever pushed.
+#[cfg(feature = "push")]
+#[derive(Debug)]
+pub(crate) enum RunningPush {}
+
+#[cfg(feature = "push")]
+pub(crate) fn push(_: &PushSettings) -> Result<Arc<RunningPush>, PushError> {
+    Err(PushError::Unsupported)
+}
+
+#[cfg(feature = "push")]
+impl RunningPush {
+    pub(crate) fn counts(&self) -> PushCounts {
+        match *self {}
+    }
+
+    pub(crate) fn set_interval(&self, _: Duration) -> Result<(), PushError> {
+        match *self {}
+    }
+
+    pub(crate) fn stop(&self) {
         match *self {}
     }
 }

@@ -50,3 +50,5 @@ pub(crate) use functions::{
 };
 #[cfg(feature = "metrics")]
 pub(crate) use functions::{FloatValues, ScaledFloat, may_list_counters};
+#[cfg(feature = "push")]
+pub(crate) use functions::{RunningPush, push};

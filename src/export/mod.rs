@@ -79,3 +79,5 @@ pub(crate) use read::{add_child, read_profile_file, read_profile_from};
 pub use thread_summary::{HotFunction, ThreadSummary};
 #[cfg(has_profiler)]
 pub(crate) use write::write_profile;
+#[cfg(all(has_profiler, feature = "otlp-unstable"))]
+pub(crate) use write::{OtlpResource, write_otlp};

@@ -49,6 +49,9 @@ mod pinned_library;
 mod power;
 #[forbid(unsafe_code)]
 mod private_file;
+#[cfg(feature = "push")]
+#[forbid(unsafe_code)]
+mod private_store;
 mod process_end;
 #[forbid(unsafe_code)]
 mod procfs;
@@ -102,6 +105,8 @@ pub(crate) use output::{
 pub(crate) use pinned_library::pin_own_library;
 pub(crate) use power::{EnergyCounter, EnergyDomain, find_energy_counters};
 pub(crate) use private_file::{OwnFile, open_own_file, read_exe_path, to_path_bytes};
+#[cfg(feature = "push")]
+pub(crate) use private_store::PrivateStore;
 pub(crate) use process_end::{
     EndRequest, WaitEnd, begin_save, close_gate, die_by_signal, finish_save, install_exit_handler,
     is_gate_open, is_saving_thread, open_gate, release_end_signals, request_save, serve_gate,

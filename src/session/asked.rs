@@ -38,6 +38,7 @@ pub(crate) struct SessionClient {
 /// Those of `profiler_start`.
 pub(crate) fn join_session(params: &StartParams) -> Result<SessionClient, StartError> {
     loop {
+        let before = monotonic_now();
         let (session, is_theirs) = match running_generation() {
             Some(running) => (running, false),
             None => match start_if_inactive(params)? {
@@ -47,7 +48,8 @@ pub(crate) fn join_session(params: &StartParams) -> Result<SessionClient, StartE
             },
         };
         if add_client(session, is_theirs) {
-            let since = monotonic_now();
+            // A client that has started the session gets all of it.
+            let since = if is_theirs { before } else { monotonic_now() };
             return Ok(SessionClient { session, since });
         }
         // Does nothing if the client that left it has stopped it already.
@@ -115,7 +117,13 @@ impl SessionClient {
         freeze(Some(self.session))
     }
 
-    /// Returns the time at which the client joined.
+    /// Returns the session.
+    #[cfg(feature = "push")]
+    pub(super) fn session(&self) -> Generation {
+        self.session
+    }
+
+    /// Returns the time at which the client joined, or just before it started the session.
     pub(crate) fn since(&self) -> ProfilerTime {
         ProfilerTime::from_monotonic_ns(self.since.0)
     }

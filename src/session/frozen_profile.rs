@@ -31,7 +31,7 @@ const MODEL_END: f32 = 0.7;
 const CHILD_FACTOR: usize = 4;
 
 /// A profile in memory. A write fails if there is no memory for it.
-struct TextInMemory(Vec<u8>);
+pub(super) struct TextInMemory(pub(super) Vec<u8>);
 
 impl Write for TextInMemory {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -209,7 +209,7 @@ impl FrozenProfile {
     }
 
     /// Returns the model without the profiles of child processes.
-    fn to_own_model(
+    pub(super) fn to_own_model(
         &self,
         options: &StreamOptions,
         progress: &ProgressLogger,

@@ -74,6 +74,8 @@ mod start_stop;
 mod status;
 mod task;
 mod turn;
+#[cfg(feature = "push")]
+mod windows;
 mod write_options;
 
 pub(crate) use asked::{SessionClient, join_session};
@@ -88,6 +90,8 @@ pub(crate) use ends::{save_at_exit, watch_ends_for_parent, watch_exit};
 #[cfg(feature = "http")]
 pub(crate) use env::http_variables;
 pub(crate) use env::{env_vars_for_child_process, environment, environment_docs};
+#[cfg(feature = "push")]
+pub(crate) use env::{push_settings_of_variables, service_name};
 pub(crate) use event_loops::{
     EventToken, EventWatchToken, begin_event, end_event, unwatch_event_loop, watch_event_loop,
 };
@@ -101,7 +105,7 @@ pub(crate) use life_cycle::{
     end_guarded_session, ensure_started, ensure_started_for_parent, init, init_with_end, shutdown,
     shutdown_after, start, start_guarded,
 };
-#[cfg(feature = "http")]
+#[cfg(any(feature = "http", feature = "push"))]
 pub(crate) use notices::notify;
 pub(crate) use own_registration::register_if_recorded;
 pub(crate) use pause::{pause, pause_sampling, resume, resume_sampling};
@@ -127,4 +131,6 @@ pub(crate) use status::{
 };
 pub(crate) use task::spawn_task;
 pub(crate) use turn::WhileOtherRuns;
+#[cfg(feature = "push")]
+pub(crate) use windows::{FrozenWindow, WindowCutter, WindowFormat, WrittenWindow, freeze_window};
 pub(crate) use write_options::{WriteOptions, default_options};

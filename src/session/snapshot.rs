@@ -126,6 +126,14 @@ fn freeze_own(only: Option<Generation>) -> Option<FrozenProfile> {
     Some(FrozenProfile { source })
 }
 
+/// Takes a snapshot of this session alone, without child processes. Calls no state-change callback.
+#[cfg(feature = "push")]
+pub(super) fn freeze_process(only: Generation) -> Option<FrozenProfile> {
+    let mut frozen = freeze_own(Some(only))?;
+    frozen.source.exit_profiles.clear();
+    Some(frozen)
+}
+
 /// Takes a snapshot of the running session for [`FrozenProfile::with_buffer`]. Returns the session,
 /// and the serial number of the thread that the markers of allocations belong to: the main thread,
 /// or any other if the session does not profile that.

@@ -54,6 +54,9 @@ mod page;
 mod process_levels;
 #[forbid(unsafe_code)]
 mod profiling_state;
+#[cfg(feature = "push")]
+#[forbid(unsafe_code)]
+mod push_settings;
 #[forbid(unsafe_code)]
 mod script_description;
 #[forbid(unsafe_code)]
@@ -119,6 +122,10 @@ pub use page::Page;
 #[cfg(has_profiler)]
 pub(crate) use process_levels::MAX_PROCESS_LEVELS;
 pub use profiling_state::{ProfilingState, ProfilingStates, SamplingState};
+#[cfg(feature = "push")]
+pub use push_settings::{PushCounts, PushError, PushSettings};
+#[cfg(all(has_profiler, feature = "push"))]
+pub(crate) use push_settings::{PushProtocol, PushSecret};
 pub(crate) use script_description::ScriptDescription;
 pub use script_description::ScriptImplementation;
 pub(crate) use serde_impls::{serde_as_index, serde_as_inner};

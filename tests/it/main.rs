@@ -41,6 +41,8 @@ mod labels;
 mod markers;
 #[cfg(has_profiler)]
 mod memory;
+#[cfg(all(has_profiler, feature = "push"))]
+mod push;
 #[cfg(has_profiler)]
 mod sampling;
 #[cfg(has_profiler)]

@@ -18,6 +18,8 @@ mod gecko_thread;
 mod js_self_profile;
 #[cfg(feature = "protobuf")]
 mod marker_intervals;
+#[cfg(feature = "otlp-unstable")]
+mod otlp;
 #[cfg(feature = "protobuf")]
 mod perfetto;
 #[cfg(feature = "protobuf")]
@@ -44,3 +46,5 @@ mod visible_frames;
 pub(crate) use any_format::write_profile;
 #[cfg(test)]
 pub(crate) use gecko::write_gecko;
+#[cfg(feature = "otlp-unstable")]
+pub(crate) use otlp::{OtlpResource, write_otlp};

@@ -54,6 +54,55 @@ pub(super) fn above_standard_streams(descriptor: OwnedFd) -> io::Result<OwnedFd>
     owned(unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_DUPFD_CLOEXEC, FIRST_NUMBER) })
 }
 
+/// Begins to connect to this address. The socket can send once it is connected, and its next call
+/// returns the error if it cannot connect.
+#[cfg(feature = "push")]
+pub(super) fn begin_to_connect(address: std::net::SocketAddr) -> io::Result<OwnedFd> {
+    use std::net::SocketAddr;
+
+    let family = match address {
+        SocketAddr::V4(_) => libc::AF_INET,
+        SocketAddr::V6(_) => libc::AF_INET6,
+    };
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: *own memory*: the kernel is given none.
+    let socket = owned(unsafe { libc::socket(family, kind, 0) })?;
+    let family = family as libc::sa_family_t;
+    let answer = match address {
+        SocketAddr::V4(address) => {
+            let raw = libc::sockaddr_in {
+                sin_family: family,
+                sin_port: address.port().to_be(),
+                sin_addr: libc::in_addr {
+                    s_addr: u32::from_ne_bytes(address.ip().octets()),
+                },
+                sin_zero: [0; 8],
+            };
+            let length = size_of_val(&raw) as libc::socklen_t;
+            // SAFETY: *own memory*: a local, and its length.
+            unsafe { libc::connect(socket.as_raw_fd(), (&raw const raw).cast(), length) }
+        }
+        SocketAddr::V6(address) => {
+            let raw = libc::sockaddr_in6 {
+                sin6_family: family,
+                sin6_port: address.port().to_be(),
+                sin6_flowinfo: address.flowinfo(),
+                sin6_addr: libc::in6_addr {
+                    s6_addr: address.ip().octets(),
+                },
+                sin6_scope_id: address.scope_id(),
+            };
+            let length = size_of_val(&raw) as libc::socklen_t;
+            // SAFETY: *own memory*: a local, and its length.
+            unsafe { libc::connect(socket.as_raw_fd(), (&raw const raw).cast(), length) }
+        }
+    };
+    match Errno::result(answer) {
+        Ok(_) | Err(Errno::EINPROGRESS) => Ok(socket),
+        Err(error) => Err(error.into()),
+    }
+}
+
 fn owned(number: i32) -> io::Result<OwnedFd> {
     if number < 0 {
         return Err(io::Error::last_os_error());

@@ -72,6 +72,19 @@ impl Socket {
         Self::of_own_user(UnixStream::connect(path)?.into())
     }
 
+    /// Begins to connect to this address of the network. [`Interest::Space`] tells when the
+    /// connection is there or has failed, and then [`Self::send`] returns the error.
+    ///
+    /// # Errors
+    /// The error of the operating system.
+    #[cfg(feature = "push")]
+    pub(crate) fn begin_tcp(address: std::net::SocketAddr) -> io::Result<Self> {
+        Ok(Self {
+            descriptor: Descriptor::new(calls::begin_to_connect(address)?)?,
+            peer: None,
+        })
+    }
+
     /// Checks that the process at the other end belonged to this user when the connection was made.
     fn of_own_user(socket: OwnedFd) -> io::Result<Self> {
         let descriptor = Descriptor::new(socket)?;

@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::platform::has_rights_of_another_user;
 use crate::session::env::environment_table::{
     ACTIVE_TAB_ID, CHILDREN, CRASH_FILE, DURATION, ENTRIES, FEATURES, FEATURES_BITFIELD, FILTERS,
-    GECKO_ONLY, HELP, HTTP, HTTP_TOKEN, INTERVAL, NO_BASE, RECORD_OVERHEADS, REPORT, SHUTDOWN,
-    SIGNALS, STARTUP, SYMBOLICATE, UPLOAD_DIR, VARIABLES, Variable, help_text,
+    GECKO_ONLY, HELP, HTTP, HTTP_TOKEN, INTERVAL, NO_BASE, PUSH, PUSH_INTERVAL, PUSH_QUEUE,
+    PUSH_TOKEN, RECORD_OVERHEADS, REPORT, SHUTDOWN, SIGNALS, STARTUP, SYMBOLICATE, UPLOAD_DIR,
+    VARIABLES, Variable, help_text,
 };
 use crate::session::env::environment_values::{Reading, SettingValues, is_on};
 use crate::session::family_events::{CAPACITY_VARIABLE, FAMILY_VARIABLE, family};
@@ -52,7 +53,7 @@ fn variable_names() -> Vec<OsString> {
     env::vars_os().map(|(name, _)| name).collect()
 }
 
-fn raw_value_of(name: &str) -> Option<String> {
+pub(super) fn raw_value_of(name: &str) -> Option<String> {
     variable(name).map(|value| value.to_string_lossy().into_owned())
 }
 
@@ -165,6 +166,14 @@ pub(crate) fn http_variables() -> Option<(String, Option<String>)> {
     Some((address, raw_value_of(HTTP_TOKEN)))
 }
 
+/// Returns the address to push profiles to, and the interval, the secret and the folder, if the
+/// variables have them.
+pub(super) fn push_variables() -> Option<(String, [Option<String>; 2], Option<PathBuf>)> {
+    let address = raw_value_of(PUSH).filter(|address| !address.is_empty())?;
+    let others = [PUSH_INTERVAL, PUSH_TOKEN].map(raw_value_of);
+    Some((address, others, path_in(PUSH_QUEUE)))
+}
+
 /// Reads the variables. Prints the help if requested, and notices about unknown variables and
 /// features.
 pub(crate) fn read() -> StartUp {
@@ -189,6 +198,13 @@ pub(crate) fn read() -> StartUp {
     if http_variables().is_some() {
         notices::notify(&format!(
             "cannot serve profiles: {HTTP} is set, expected a program with the cargo feature `http` of \
+             gekkota"
+        ));
+    }
+    #[cfg(not(feature = "push"))]
+    if push_variables().is_some() {
+        notices::notify(&format!(
+            "cannot push profiles: {PUSH} is set, expected a program with the cargo feature `push` of \
              gekkota"
         ));
     }

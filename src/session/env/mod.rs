@@ -4,6 +4,8 @@ pub(crate) mod env_notices;
 pub(crate) mod environment;
 mod environment_table;
 mod environment_values;
+#[cfg(feature = "push")]
+mod push_variables;
 mod terminal;
 
 #[cfg(feature = "http")]
@@ -12,4 +14,6 @@ pub(crate) use environment::{
     StartUp, env_vars_for_child_process, env_vars_for_next_image, wants_names,
 };
 pub(crate) use environment_table::environment_docs;
+#[cfg(feature = "push")]
+pub(crate) use push_variables::{push_settings_of_variables, service_name};
 pub(crate) use terminal::look_on;

@@ -285,6 +285,7 @@ impl ProcessStreamingContext {
         let mut stacks = ChunkStacks::default();
         let mut unordered = Unordered::default();
         let mut checked_bytes = 0;
+        let cut_ns = self.cut_ns;
         for (_, chunk) in
             progress.loop_sub_loggers(source.buffer.chunks(), ProgressLocation::Entries)
         {
@@ -299,6 +300,8 @@ impl ProcessStreamingContext {
                 checked_bytes -= entry_bytes;
                 let read = block.ok().and_then(|block| {
                     let bytes = block.bytes;
+                    // Entries that are not new are read for the chunk's stacks alone.
+                    self.cut_ns = if block.is_new { cut_ns } else { u64::MAX };
                     let class =
                         self.read_entry(source, block, thread_index, &mut stacks, &mut unordered)?;
                     self.entry_counts.add(class, bytes);
@@ -312,6 +315,7 @@ impl ProcessStreamingContext {
             self.chunks_with_markers
                 .push(self.entry_counts.count_of(EntryClass::Marker) > markers_before);
         }
+        self.cut_ns = cut_ns;
         unordered.pauses.sort_by_key(|&(time_ns, _)| time_ns);
         unordered
             .pauses

@@ -50,6 +50,18 @@ pub(crate) fn write_pprof(
     compressed.finish()?.flush()
 }
 
+/// Returns the chosen threads as one message, for a writer that converts it.
+#[cfg(feature = "otlp-unstable")]
+pub(in crate::export::write) fn to_message(
+    profile: &ProfileModel,
+    options: &ExportOptions,
+    progress: &ProgressLogger,
+) -> io::Result<messages::Profile> {
+    let mut bytes = Vec::new();
+    write_plain(profile, options, &mut bytes, progress)?;
+    prost::Message::decode(&*bytes).map_err(io::Error::other)
+}
+
 fn write_plain(
     profile: &ProfileModel,
     options: &ExportOptions,

@@ -18,7 +18,7 @@ const NAMES: &[(&str, &str)] = &[
          auto_profiler_label_dynamic auto_profiler_marker auto_profiler_marker_text callback \
          category context counter dump early_start endpoints event_delay file_io gecko_profiler gecko_profiler_category \
          gecko_profiler_fn_label jit label labeled_future labeled_future_with_dynamic \
-         lazy_add_marker marker marker! marker_type memory process profile profiler_categories profiler_context profiler_control_by_signals \
+         lazy_add_marker marker marker! marker_type memory process profile push profiler_categories profiler_context profiler_control_by_signals \
          profiler_ensure_started profiler_feature_active profiler_features_if_active \
          profiler_features_if_active_and_unpaused profiler_get_available_features \
          profiler_get_buffer_info profiler_get_profile profiler_get_start_params profiler_init \
@@ -87,6 +87,7 @@ const NAMES: &[(&str, &str)] = &[
         "Format HotFunction ProfileDiff ProfilerStats SampleWeight SharedProgress \
          SnapshotOptions Symbolicate ThreadSummary",
     ),
+    ("push", "PushCounts PushError PushSettings Pusher profiler_push"),
     (
         "schema",
         "Deserialize Format GraphColor GraphType JSONWriter Location MarkerField MarkerSchema \

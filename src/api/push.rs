@@ -1,0 +1,97 @@
+//! Pushing profiles to a store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::api::backend;
+use crate::types::{PushCounts, PushError, PushSettings};
+
+/// Pushes a profile of the program to a store, one after the other, until the value is stopped or
+/// dropped.
+///
+/// Each profile begins where the one before ends: each sample is in one profile. The profiles are in
+/// Google's pprof format, with the number of samples, the wall time and the CPU time. Pyroscope shows
+/// them as `wall:samples`, `wall:wall` and `wall:cpu`.
+///
+/// **The session.** A session that runs is used as it is. Without one, this starts a session with
+/// the default settings, which ends with the pusher. When the application stops its session, the
+/// samples so far are pushed, and the next session is used, or one of the pusher's own. A
+/// [`ProfilerSession`](crate::ProfilerSession) can begin only while no other session runs. If the
+/// application replaces a session by [`profiler_start`](crate::profiler_start), the samples since the
+/// last profile are lost.
+///
+/// **The store is away.** Profiles wait in a queue, in memory or in a folder
+/// ([`PushSettings::queue_folder`]). The oldest are dropped when it is full. The next attempt comes
+/// after 1 second, and then after twice the time, up to a minute, and after what `Retry-After` says.
+/// A profile that the store refuses (4xx other than 408 and 429, or a redirection) is dropped, and a
+/// line on standard error says so.
+///
+/// **What is guaranteed.** A profile is sent again only if no answer to it has arrived. If the store
+/// or the connection fails after the store has kept a profile and before its answer, or the program
+/// is killed between the answer and the next step, the store gets the profile twice. Each attempt
+/// for one profile has the same header `Idempotency-Key`, by which a store can tell. The program's
+/// kill loses what is not in the queue's folder yet: the time since the last profile.
+///
+/// **Its end.** [`Pusher::stop`], a drop, and [`profiler_shutdown`](crate::profiler_shutdown) push
+/// what is left and take less than a second. The child of a fork pushes nothing until it calls this.
+///
+/// May be called from any thread. Cost: four threads that sleep most of the time, the session, and
+/// the writing of each profile. The first profile takes longer: it reads the debug information of
+/// the functions in it. Idea: the agents of Pyroscope.
+///
+/// ```no_run
+/// use gekkota::push::{PushSettings, profiler_push};
+///
+/// let settings = PushSettings::pyroscope("http://pyroscope:4040")
+///     .label("region", "eu-1")
+///     .queue_folder("/var/lib/shop/profiles");
+/// let pusher = profiler_push(settings)?;
+/// // … the program …
+/// println!("{:?}", pusher.stop());
+/// # Ok::<(), gekkota::push::PushError>(())
+/// ```
+///
+/// # Errors
+/// - [`PushError::BadUrl`] and [`PushError::BadValue`]: a setting is not accepted.
+/// - [`PushError::Queue`]: the folder cannot be used.
+/// - [`PushError::AlreadyPushing`]: a process has one pusher at a time.
+/// - [`PushError::Start`]: no session runs, and none could be started.
+/// - [`PushError::System`]: the operating system refused a thread.
+/// - [`PushError::Unsupported`]: this build contains no profiler.
+pub fn profiler_push(settings: PushSettings) -> Result<Pusher, PushError> {
+    backend::push(&settings).map(Pusher)
+}
+
+/// Pushes profiles until it is stopped or dropped. See [`profiler_push`].
+#[derive(Debug)]
+#[must_use = "dropping it ends the pushing"]
+pub struct Pusher(Arc<backend::RunningPush>);
+
+impl Pusher {
+    /// Returns what has become of the profiles so far. May be called from any thread.
+    pub fn counts(&self) -> PushCounts {
+        self.0.counts()
+    }
+
+    /// Sets the time between two profiles, from 0.1 seconds to 1 hour. May be called from any thread.
+    ///
+    /// # Errors
+    /// [`PushError::BadValue`] for another time.
+    pub fn set_interval(&self, interval: Duration) -> Result<(), PushError> {
+        self.0.set_interval(interval)
+    }
+
+    /// Pushes the last profile, and returns what has become of all. Takes less than a second: what
+    /// cannot be sent until then waits in the folder for the next process, or is dropped if there is
+    /// none.
+    pub fn stop(self) -> PushCounts {
+        self.0.stop();
+        self.0.counts()
+    }
+}
+
+impl Drop for Pusher {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}

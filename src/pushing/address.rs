@@ -1,0 +1,156 @@
+//! The address of a server.
+
+use crate::types::PushError;
+
+const ACCEPTED: &str =
+    "http://HOST, http://HOST:PORT or http://HOST:PORT/PATH, without a user, a query or spaces";
+const ENCRYPTED: &str =
+    "an address that begins with http://: an agent or a proxy on the same machine can encrypt";
+
+/// Where to connect, and what a request says about it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Address {
+    /// A name, or an address without brackets.
+    pub(super) host: String,
+    pub(super) port: u16,
+    /// The value of `Host`.
+    pub(super) authority: String,
+    /// The path before that of a request: empty, or one that begins with a slash and does not end
+    /// with one.
+    pub(super) path: String,
+}
+
+impl Address {
+    /// Reads an address.
+    ///
+    /// # Errors
+    /// [`PushError::BadUrl`]
+    pub(super) fn parse(url: &str) -> Result<Self, PushError> {
+        let url = url.trim();
+        let is_encrypted = url
+            .get(..8)
+            .is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://"));
+        if is_encrypted {
+            return Err(bad("https://…", ENCRYPTED));
+        }
+        let after = url
+            .get(..7)
+            .filter(|scheme| scheme.eq_ignore_ascii_case("http://"))
+            .map(|_| &url[7..]);
+        // A user and a password precede an `@`.
+        let shown = if url.contains('@') { "…@…" } else { url };
+        let rest = after.ok_or_else(|| bad(shown, ACCEPTED))?;
+        let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"@?#\"<>\\^`{|}".contains(&byte);
+        if !rest.bytes().all(is_plain) {
+            return Err(bad(shown, ACCEPTED));
+        }
+        let (authority, path) = match rest.find('/') {
+            Some(at) => rest.split_at(at),
+            None => (rest, ""),
+        };
+        let (host, port) = split_port(authority).ok_or_else(|| bad(shown, ACCEPTED))?;
+        Ok(Self {
+            host: host.to_owned(),
+            port,
+            authority: authority.to_owned(),
+            path: path.trim_end_matches('/').to_owned(),
+        })
+    }
+}
+
+fn bad(url: &str, accepted: &'static str) -> PushError {
+    PushError::BadUrl {
+        url: url.to_owned(),
+        accepted,
+    }
+}
+
+fn split_port(authority: &str) -> Option<(&str, u16)> {
+    const DEFAULT: u16 = 80;
+    let (host, after) = match authority.strip_prefix('[') {
+        Some(rest) => rest.split_once(']')?,
+        None => match authority.find(':') {
+            Some(at) => authority.split_at(at),
+            None => (authority, ""),
+        },
+    };
+    let is_named = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:%".contains(&byte);
+    if host.is_empty() || !host.bytes().all(is_named) {
+        return None;
+    }
+    let port = match after.strip_prefix(':') {
+        Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => digits.parse().ok()?,
+        Some(_) => return None,
+        None if after.is_empty() => DEFAULT,
+        None => return None,
+    };
+    (port != 0).then_some((host, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn address_has_host_port_and_path() {
+        for (url, host, port, authority, path) in [
+            ("http://a", "a", 80, "a", ""),
+            (" HTTP://a:4040/ ", "a", 4040, "a:4040", ""),
+            ("http://a.b:1/x/y//", "a.b", 1, "a.b:1", "/x/y"),
+            ("http://[::1]:80/x", "::1", 80, "[::1]:80", "/x"),
+            (
+                "http://[fe80::1%25lo]",
+                "fe80::1%25lo",
+                80,
+                "[fe80::1%25lo]",
+                "",
+            ),
+        ] {
+            let expected = Address {
+                host: host.to_owned(),
+                port,
+                authority: authority.to_owned(),
+                path: path.to_owned(),
+            };
+            assert_eq!(Address::parse(url).expect(url), expected);
+        }
+    }
+
+    #[test]
+    fn other_addresses_are_refused_with_words() {
+        for url in [
+            "",
+            "a:4040",
+            "ftp://a",
+            "http://",
+            "http:///x",
+            "http://:80",
+            "http://a:",
+            "http://a:x",
+            "http://a:+1",
+            "http://a:0",
+            "http://a:65536",
+            "http://a b",
+            "http://a/\r\nx: y",
+            "http://a/?x=y",
+            "http://a/#x",
+            "http://[::1",
+            "http://[::1]x",
+            "http://a:1:2",
+            "http://ä",
+            "http://user:hidden@a",
+            "https://a",
+            "hidden@x",
+        ] {
+            let error = Address::parse(url).expect_err(url).to_string();
+            assert!(
+                error.starts_with("cannot push profiles: got the address"),
+                "{error}"
+            );
+            assert!(
+                error.contains(", expected ") && !error.contains("hidden"),
+                "{error}"
+            );
+        }
+    }
+}

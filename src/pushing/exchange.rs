@@ -1,0 +1,188 @@
+//! One request and its answer, without waiting for the server.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use crate::platform::{Interest, Socket};
+
+/// Maximum size of the head of an answer, in bytes.
+const MAX_HEAD_BYTES: usize = 16 << 10;
+const MAX_HEADERS: usize = 64;
+/// Maximum time until the connection is there.
+const MAX_UNTIL_CONNECTED: Duration = Duration::from_secs(5);
+/// Maximum time until the answer is there.
+const MAX_UNTIL_ANSWERED: Duration = Duration::from_secs(30);
+
+/// A request that is being sent.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    socket: Socket,
+    request: Vec<u8>,
+    sent: usize,
+    received: Vec<u8>,
+    begun: Instant,
+}
+
+/// The answer of a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    /// The time that the server has asked to wait.
+    pub(super) retry_after: Option<Duration>,
+}
+
+impl Exchange {
+    /// Begins to connect.
+    ///
+    /// # Errors
+    /// The error of the operating system.
+    pub(super) fn begin(address: SocketAddr, request: Vec<u8>, now: Instant) -> io::Result<Self> {
+        Ok(Self {
+            socket: Socket::begin_tcp(address)?,
+            request,
+            sent: 0,
+            received: Vec::new(),
+            begun: now,
+        })
+    }
+
+    /// Returns whether nothing was sent yet, so that another address can be tried.
+    pub(super) fn is_connecting(&self) -> bool {
+        self.sent == 0
+    }
+
+    /// Returns what to wait for.
+    pub(super) fn interest(&self) -> Interest<'_> {
+        match self.sent {
+            0 => Interest::Space(&self.socket),
+            sent if sent < self.request.len() => Interest::BytesAndSpace(&self.socket),
+            _ => Interest::Bytes(&self.socket),
+        }
+    }
+
+    /// Returns when the exchange has failed.
+    pub(super) fn until(&self) -> Instant {
+        self.begun
+            + match self.is_connecting() {
+                true => MAX_UNTIL_CONNECTED,
+                false => MAX_UNTIL_ANSWERED,
+            }
+    }
+
+    /// Goes on as far as the socket is ready. Returns `None` while there is no answer.
+    ///
+    /// # Errors
+    /// The server did not answer in time, or not as HTTP says; otherwise the error of the operating
+    /// system.
+    pub(super) fn go_on(&mut self, is_ready: bool, now: Instant) -> io::Result<Option<Answer>> {
+        if is_ready {
+            let sent = self.send();
+            // The server may have answered before it has closed the connection.
+            match self.receive() {
+                Ok(Some(answer)) => return Ok(Some(answer)),
+                received => {
+                    sent?;
+                    received?;
+                }
+            }
+        }
+        match now < self.until() {
+            true => Ok(None),
+            false => Err(io::Error::new(io::ErrorKind::TimedOut, "no answer in time")),
+        }
+    }
+
+    fn send(&mut self) -> io::Result<()> {
+        while self.sent < self.request.len() {
+            match self.socket.send(&self.request[self.sent..]) {
+                Ok(bytes) => self.sent += bytes,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self) -> io::Result<Option<Answer>> {
+        let mut part = [0; 4096];
+        loop {
+            match self.socket.receive(&mut part) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(bytes) => self.received.extend_from_slice(&part[..bytes]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) => return Err(error),
+            }
+            while let Some((answer, head_bytes)) = read_answer(&self.received)? {
+                // An answer before the real one.
+                if answer.status >= 200 {
+                    return Ok(Some(answer));
+                }
+                self.received.drain(..head_bytes);
+            }
+        }
+    }
+}
+
+/// Reads the head of an answer. Returns `None` if it is not whole yet.
+fn read_answer(bytes: &[u8]) -> io::Result<Option<(Answer, usize)>> {
+    let bad = |_| io::Error::new(io::ErrorKind::InvalidData, "an answer that is not HTTP");
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+    let mut head = httparse::Response::new(&mut headers);
+    let status = head.parse(bytes).map_err(bad)?;
+    let head_bytes = match status {
+        httparse::Status::Complete(head_bytes) => head_bytes,
+        httparse::Status::Partial if bytes.len() < MAX_HEAD_BYTES => return Ok(None),
+        httparse::Status::Partial => return Err(bad(httparse::Error::TooManyHeaders)),
+    };
+    let mut named = head.headers.iter();
+    let header = named.find(|header| header.name.eq_ignore_ascii_case("retry-after"));
+    let seconds = header.and_then(|header| std::str::from_utf8(header.value).ok());
+    let seconds = seconds.and_then(|text| text.trim().parse().ok());
+    let answer = Answer {
+        status: head.code.unwrap_or(0),
+        retry_after: seconds.map(Duration::from_secs),
+    };
+    Ok(Some((answer, head_bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Option<(u16, Option<u64>)> {
+        let (answer, bytes) = read_answer(text.as_bytes()).expect("HTTP")?;
+        assert!(bytes <= text.len());
+        let seconds = answer.retry_after.map(|time| time.as_secs());
+        Some((answer.status, seconds))
+    }
+
+    #[test]
+    fn answer_is_read_once_it_is_whole() {
+        let text = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 7\r\n\r\n";
+        for end in 0..text.len() {
+            assert_eq!(read(&text[..end]), None, "{end}");
+        }
+        assert_eq!(read(&format!("{text}body")), Some((503, Some(7))));
+        let dated = "HTTP/1.0 200 OK\r\nRetry-After: Fri, 31 Dec 1999 23:59:59 GMT\r\n\r\n";
+        assert_eq!(read(dated), Some((200, None)));
+    }
+
+    #[test]
+    fn other_answers_are_errors() {
+        let long = format!("HTTP/1.1 200 OK\r\nx: {}", "y".repeat(MAX_HEAD_BYTES));
+        let many = format!(
+            "HTTP/1.1 200 OK\r\n{}\r\n",
+            "a: b\r\n".repeat(MAX_HEADERS + 1)
+        );
+        for text in [
+            "SSH-2.0-x\r\n",
+            "HTTP/1.1 abc\r\n\r\n",
+            "\u{16}\u{3}",
+            &long,
+            &many,
+        ] {
+            assert!(read_answer(text.as_bytes()).is_err(), "{text:?}");
+        }
+    }
+}

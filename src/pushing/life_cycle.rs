@@ -1,0 +1,304 @@
+//! Begins and ends pushing.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::platform::{
+    Mailbox, Receiver, Sender, channel, current_process_id, monotonic_now,
+    prepare_to_wait_as_loader_call, random_bytes, spawn_profiler_thread, use_own_descriptors,
+    with_signals_blocked,
+};
+use crate::pushing::cutter::Cutter;
+use crate::pushing::messages::{Command, Job};
+use crate::pushing::progress::Progress;
+use crate::pushing::queue::Queue;
+use crate::pushing::sender::Sender as PushSender;
+use crate::pushing::target::Target;
+use crate::session::{
+    WindowCutter, add_state_change_callback, freeze_window, notify, push_settings_of_variables,
+    remove_state_change_callback,
+};
+use crate::types::{ProcessId, ProfilingState, PushCounts, PushError, PushSettings, StartParams};
+use crate::util::{PsCell, PsLock, is_any_lock_held_on_current_thread};
+
+/// Maximum time that [`push`] waits until the queue is open. The new thread may wait for the loader,
+/// whose lock the caller may hold.
+const MAX_UNTIL_OPEN: Duration = Duration::from_secs(2);
+/// Maximum time for the last profile to be written and sent.
+const MAX_UNTIL_SENT: Duration = Duration::from_millis(500);
+/// Maximum time that [`RunningPush::stop`] waits for the threads.
+const MAX_UNTIL_ENDED: Duration = Duration::from_millis(900);
+/// The id of the callback for the end of a session: "gekkota" and a number.
+const CALLBACK: u64 = u64::from_be_bytes(*b"gekkota\x02");
+/// Capacity of a session that only the pusher wants. A window is pushed before it is full.
+const CAPACITY_BYTES: u64 = 32 << 20;
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
+const LONGEST_INTERVAL: Duration = Duration::from_secs(3600);
+
+/// A pusher, as other threads see it.
+#[derive(Debug)]
+pub(crate) struct RunningPush {
+    process: ProcessId,
+    progress: Arc<Progress>,
+    commands: Arc<Sender<Command>>,
+    /// Closed once the sender has ended.
+    ended: Receiver<()>,
+    is_stopped: AtomicBool,
+}
+
+/// The pusher of this process.
+static RUNNING: PsCell<Option<Arc<RunningPush>>> = PsCell::new(None);
+
+/// Begins to push profiles. The child of a fork pushes none until it calls this.
+///
+/// # Errors
+/// See `profiler_push`.
+pub(crate) fn push(settings: &PushSettings) -> Result<Arc<RunningPush>, PushError> {
+    if is_any_lock_held_on_current_thread() {
+        return Err(PushError::Reentrant);
+    }
+    let target = Target::new(settings)?;
+    let interval = checked_interval(settings.interval)?;
+    let params = StartParams::default()
+        .interval(Duration::from_secs(1) / settings.hz.max(1))
+        .capacity_bytes(CAPACITY_BYTES);
+    let (commands, receive_commands) = channel();
+    let (end, ended) = channel();
+    let running = Arc::new(RunningPush {
+        process: current_process_id(),
+        progress: Arc::default(),
+        commands: Arc::new(commands),
+        ended,
+        is_stopped: AtomicBool::new(false),
+    });
+    if !running.become_only_one() {
+        return Err(PushError::AlreadyPushing);
+    }
+    let begun = begin(
+        settings,
+        target,
+        interval,
+        params,
+        &running,
+        receive_commands,
+        end,
+    );
+    if begun.is_err() {
+        running.forget();
+    }
+    begun.map(|()| running)
+}
+
+/// Begins to push profiles if a variable asks for it, unless the process does already. A notice says
+/// why not.
+pub(crate) fn push_of_variables() {
+    let is_running = || {
+        let running = RUNNING.get(&PsLock::acquire()).clone();
+        running.is_some_and(|running| running.process == current_process_id())
+    };
+    if is_any_lock_held_on_current_thread() || is_running() {
+        return;
+    }
+    let pushed = push_settings_of_variables().map(|settings| push_or_do_without_folder(settings?));
+    if let Some(Err(error)) = pushed {
+        notify(&error.to_string());
+    }
+}
+
+/// A child process inherits the variables, and its parent uses the folder.
+fn push_or_do_without_folder(mut settings: PushSettings) -> Result<(), PushError> {
+    match push(&settings) {
+        Err(PushError::Queue { path, error }) if error.kind() == ErrorKind::WouldBlock => {
+            notify(&format!(
+                "another process uses the folder {}; profiles wait in memory",
+                path.display()
+            ));
+            settings.queue_folder = None;
+            push(&settings).map(drop)
+        }
+        pushed => pushed.map(drop),
+    }
+}
+
+/// Ends pushing, if the process does so: see [`RunningPush::stop`].
+pub(crate) fn stop_pushing() {
+    if is_any_lock_held_on_current_thread() {
+        return;
+    }
+    let running = RUNNING.get(&PsLock::acquire()).clone();
+    if let Some(running) = running {
+        running.stop();
+    }
+}
+
+fn checked_interval(interval: Duration) -> Result<Duration, PushError> {
+    match (SHORTEST_INTERVAL..=LONGEST_INTERVAL).contains(&interval) {
+        true => Ok(interval),
+        false => Err(PushError::BadValue {
+            field: "interval",
+            value: format!("{interval:?}"),
+            accepted: "0.1 seconds to 1 hour",
+        }),
+    }
+}
+
+fn begin(
+    settings: &PushSettings,
+    target: Target,
+    interval: Duration,
+    params: StartParams,
+    running: &RunningPush,
+    commands: Receiver<Command>,
+    end: Sender<()>,
+) -> Result<(), PushError> {
+    let (jobs, receive_jobs) = channel();
+    let (is_open, opens) = channel();
+    let jobs = Arc::new(jobs);
+    let progress = Arc::clone(&running.progress);
+    let run_sender = {
+        let (target, jobs, progress) = (target.clone(), Arc::clone(&jobs), Arc::clone(&progress));
+        let (folder, max_bytes) = (settings.queue_folder.clone(), settings.queue_bytes);
+        move || {
+            // Dropped last: it tells that the thread has ended, also if it panics.
+            let _end = end;
+            use_own_descriptors();
+            match Queue::open(folder.as_deref(), max_bytes) {
+                Err(error) => _ = is_open.send(Err(error)),
+                Ok((queue, dropped)) => {
+                    progress.dropped.add(dropped);
+                    progress.waiting.set(queue.len() as u64);
+                    match Mailbox::open(receive_jobs) {
+                        Err(error) => notify(&format!(
+                            "cannot push profiles: got \"{error}\", expected a thread and a socket"
+                        )),
+                        Ok(mailbox) => {
+                            is_open.send(Ok(()));
+                            drop(is_open);
+                            PushSender::new(target, mailbox, jobs, queue, progress, seed()).run();
+                        }
+                    }
+                }
+            }
+        }
+    };
+    let spawn = || spawn_profiler_thread(c"ProfilerPush", run_sender);
+    drop(with_signals_blocked(spawn).map_err(PushError::System)?);
+    if let Some(Err(error)) = opens.receive_within(MAX_UNTIL_OPEN) {
+        let path = settings.queue_folder.clone().unwrap_or_default();
+        return Err(PushError::Queue { path, error });
+    }
+    let end_sender = |error| {
+        jobs.send(Job::End(Instant::now()));
+        error
+    };
+    let windows = WindowCutter::join(&params).map_err(|error| end_sender(error.into()))?;
+    let cutter = Cutter {
+        params,
+        interval,
+        windows: Some(windows),
+        target,
+        jobs: Arc::clone(&jobs),
+        progress,
+        is_told: false,
+    };
+    let jobs = Arc::clone(&jobs);
+    let held = Arc::clone(&running.commands);
+    let run_cutter = move || {
+        prepare_to_wait_as_loader_call();
+        // The channel stays open as long as it is read.
+        let _held = held;
+        let _end = EndOfCutter(Arc::clone(&jobs));
+        cutter.run(&commands);
+    };
+    let spawn = || spawn_profiler_thread(c"ProfilerCutter", run_cutter);
+    drop(with_signals_blocked(spawn).map_err(|error| end_sender(PushError::System(error)))?);
+    let commands = Arc::clone(&running.commands);
+    let process = running.process;
+    let before_end = move |state| {
+        if state == ProfilingState::Stopping
+            && process == current_process_id()
+            && let Some(window) = freeze_window()
+        {
+            commands.send(Command::Cut(Box::new(window)));
+        }
+    };
+    add_state_change_callback(
+        ProfilingState::Stopping.into(),
+        CALLBACK,
+        Box::new(before_end),
+    );
+    Ok(())
+}
+
+/// Tells the sender to end when it is dropped, also if the cutter panics.
+struct EndOfCutter(Arc<Sender<Job>>);
+
+impl Drop for EndOfCutter {
+    fn drop(&mut self) {
+        self.0.send(Job::End(Instant::now() + MAX_UNTIL_SENT));
+    }
+}
+
+fn seed() -> u64 {
+    let random = random_bytes::<8>().map(u64::from_ne_bytes);
+    random.unwrap_or_else(|_| monotonic_now().0)
+}
+
+impl RunningPush {
+    /// Returns false if the process has another pusher.
+    fn become_only_one(self: &Arc<Self>) -> bool {
+        // Declared before the lock, so that it is dropped after the lock is released.
+        let stale;
+        let mut lock = PsLock::acquire();
+        let running = RUNNING.get_mut(&mut lock);
+        if running
+            .as_ref()
+            .is_some_and(|running| running.process == self.process)
+        {
+            return false;
+        }
+        stale = running.replace(Arc::clone(self));
+        // Leaked: it belongs to the parent process, and its threads do not exist here.
+        std::mem::forget(stale);
+        true
+    }
+
+    fn forget(self: &Arc<Self>) {
+        let is_this = |running: &mut Arc<Self>| Arc::ptr_eq(running, self);
+        let taken = RUNNING.get_mut(&mut PsLock::acquire()).take_if(is_this);
+        drop(taken);
+    }
+
+    /// Returns what has become of the profiles so far.
+    pub(crate) fn counts(&self) -> PushCounts {
+        self.progress.counts()
+    }
+
+    /// Sets the time between two profiles.
+    ///
+    /// # Errors
+    /// [`PushError::BadValue`]
+    pub(crate) fn set_interval(&self, interval: Duration) -> Result<(), PushError> {
+        let interval = checked_interval(interval)?;
+        if self.process == current_process_id() {
+            self.commands.send(Command::Interval(interval));
+        }
+        Ok(())
+    }
+
+    /// Writes the last profile, sends what waits or leaves it in the folder, and ends the threads.
+    /// Waits for them for less than a second. A thread that takes longer ends later.
+    pub(crate) fn stop(self: &Arc<Self>) {
+        let is_usable =
+            self.process == current_process_id() && !is_any_lock_held_on_current_thread();
+        if !is_usable || self.is_stopped.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        remove_state_change_callback(CALLBACK);
+        self.commands.send(Command::End);
+        self.ended.receive_within(MAX_UNTIL_ENDED);
+        self.forget();
+    }
+}

@@ -1,0 +1,29 @@
+//! What the threads of a pusher tell each other.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use crate::pushing::item::Item;
+use crate::session::FrozenWindow;
+
+/// What other threads tell the cutter.
+#[derive(Debug)]
+pub(super) enum Command {
+    /// The time between two profiles has changed.
+    Interval(Duration),
+    /// The session is about to end: this is its last window.
+    Cut(Box<FrozenWindow>),
+    /// Cut once more, and end.
+    End,
+}
+
+/// What other threads tell the sender.
+#[derive(Debug)]
+pub(super) enum Job {
+    Send(Item),
+    /// The addresses of the server.
+    Resolved(io::Result<Vec<SocketAddr>>),
+    /// Send what can be sent until this time, and end.
+    End(Instant),
+}

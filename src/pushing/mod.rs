@@ -1,0 +1,44 @@
+//! Pushes profiles to a store, one after the other, without a gap and without an overlap.
+//!
+//! # Purpose
+//! Cuts the session into windows, writes each as a profile, and sends it by HTTP. Profiles that
+//! cannot be sent wait in a queue, in memory or in a folder.
+//!
+//! # Threads and locks
+//! Other threads reach the pusher under the `PsLock`, by a channel. No thread of this folder holds
+//! a lock while it waits.
+//!
+//! - The *cutter* takes snapshots and writes profiles. It shares the application's descriptor
+//!   table, because it may start a session, and so run the application's callbacks.
+//! - The *sender* owns the queue and the connection, and waits for no server. It has a descriptor
+//!   table of its own where that is possible, and a second thread wakes it there
+//!   (`platform/socket/mailbox.rs`).
+//! - A *resolver* looks up the address of the server, which may take long, and ends.
+//!
+//! # Imports
+//! `export`, `platform`, `session`, `types`, `util`
+//!
+//! # Invariants
+//! - Each sample is in one profile, and each profile is sent until the store has answered or the
+//!   queue is full.
+//! - The application waits for this folder at most about a second, at the end.
+//! - A server is not trusted: its answer has a limit of bytes and of time.
+//! - A secret is neither stored nor printed.
+//!
+//! # Read next
+//! `address.rs`, `target.rs`, `item.rs`, `queue.rs`, `exchange.rs`, `back_off.rs`, `progress.rs`,
+//! `messages.rs`, `sender.rs`, `cutter.rs`, `life_cycle.rs`.
+
+mod address;
+mod back_off;
+mod cutter;
+mod exchange;
+mod item;
+mod life_cycle;
+mod messages;
+mod progress;
+mod queue;
+mod sender;
+mod target;
+
+pub(crate) use life_cycle::{RunningPush, push, push_of_variables, stop_pushing};

@@ -1,0 +1,48 @@
+//! What has become of the profiles, as other threads see it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::types::PushCounts;
+
+/// The counts of a pusher.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    pub(super) sent: Count,
+    pub(super) sent_bytes: Count,
+    pub(super) retried: Count,
+    pub(super) dropped: Count,
+    pub(super) refused: Count,
+    pub(super) incomplete: Count,
+    pub(super) waiting: Count,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Count(AtomicU64);
+
+impl Count {
+    pub(super) fn add(&self, more: u64) {
+        self.0.fetch_add(more, Ordering::Relaxed);
+    }
+
+    pub(super) fn set(&self, number: u64) {
+        self.0.store(number, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Progress {
+    pub(super) fn counts(&self) -> PushCounts {
+        PushCounts {
+            sent: self.sent.get(),
+            sent_bytes: self.sent_bytes.get(),
+            retried: self.retried.get(),
+            dropped: self.dropped.get(),
+            refused: self.refused.get(),
+            incomplete: self.incomplete.get(),
+            waiting: self.waiting.get(),
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The profiles that wait to be sent, in memory or in a folder, the oldest first.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::Path;
+
+use crate::platform::PrivateStore;
+use crate::pushing::item::{Item, MAX_FILE_BYTES, is_file_name};
+use crate::session::notify;
+
+/// Where a profile waits.
+#[derive(Debug)]
+enum Place {
+    Memory(Item),
+    /// In the file of this name.
+    File(String),
+}
+
+#[derive(Debug)]
+struct Waiting {
+    place: Place,
+    bytes: u64,
+}
+
+/// The queue. The first profile may be on its way, so it is never dropped for later ones.
+#[derive(Debug)]
+pub(super) struct Queue {
+    waiting: VecDeque<Waiting>,
+    bytes: u64,
+    max_bytes: u64,
+    store: Option<PrivateStore>,
+    /// Whether a notice has said that the folder takes no files.
+    is_told: bool,
+}
+
+impl Queue {
+    /// Opens the queue. A folder may have profiles of an earlier process. The second value is the
+    /// number of those that were dropped, because they are too large together.
+    ///
+    /// # Errors
+    /// Those of [`PrivateStore::open`].
+    pub(super) fn open(folder: Option<&Path>, max_bytes: u64) -> io::Result<(Self, u64)> {
+        let store = folder.map(PrivateStore::open).transpose()?;
+        let files = store.as_ref().map(|store| store.files(is_file_name));
+        let files = files.unwrap_or_default().into_iter();
+        let waiting: VecDeque<_> = files
+            .map(|(name, bytes)| Waiting {
+                place: Place::File(name),
+                bytes,
+            })
+            .collect();
+        let mut queue = Self {
+            bytes: waiting.iter().map(|waiting| waiting.bytes).sum(),
+            waiting,
+            max_bytes,
+            store,
+            is_told: false,
+        };
+        let dropped = queue.drop_oldest_from(0);
+        Ok((queue, dropped))
+    }
+
+    /// Returns the number of profiles.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Adds a profile, and returns how many were dropped for it. `keeps_first` is whether the first
+    /// one is on its way.
+    pub(super) fn push(&mut self, item: Item, keeps_first: bool) -> u64 {
+        let bytes = item.bytes();
+        let place = match &self.store {
+            Some(store) => {
+                let name = item.file_name();
+                match store.write(&name, &[&item.file_head(), &item.body]) {
+                    Ok(()) => Place::File(name),
+                    Err(error) => {
+                        self.tell(&error);
+                        Place::Memory(item)
+                    }
+                }
+            }
+            None => Place::Memory(item),
+        };
+        self.waiting.push_back(Waiting { place, bytes });
+        self.bytes += bytes;
+        self.drop_oldest_from(usize::from(keeps_first))
+    }
+
+    fn tell(&mut self, error: &io::Error) {
+        if !std::mem::replace(&mut self.is_told, true) {
+            notify(&format!(
+                "cannot keep profiles in the folder of MOZ_PROFILER_PUSH_QUEUE or of the settings: got \
+                 \"{error}\", expected space for files; they wait in memory"
+            ));
+        }
+    }
+
+    /// Drops the oldest profiles beyond the limit, but none before this index.
+    fn drop_oldest_from(&mut self, first: usize) -> u64 {
+        let mut dropped = 0;
+        while self.bytes > self.max_bytes && self.waiting.len() > first {
+            self.remove(first);
+            dropped += 1;
+        }
+        dropped
+    }
+
+    fn remove(&mut self, index: usize) {
+        if let Some(waiting) = self.waiting.remove(index) {
+            self.bytes -= waiting.bytes;
+            if let (Place::File(name), Some(store)) = (&waiting.place, &self.store) {
+                let _ = store.remove(name);
+            }
+        }
+    }
+
+    /// Returns the oldest profile. The second value is the number of those before it that were
+    /// dropped, because their files are not whole or are gone.
+    pub(super) fn first(&mut self) -> (Option<Item>, u64) {
+        let mut dropped = 0;
+        loop {
+            let item = match self.waiting.front().map(|waiting| &waiting.place) {
+                None => return (None, dropped),
+                Some(Place::Memory(item)) => Some(item.clone()),
+                Some(Place::File(name)) => self.store.as_ref().and_then(|store| {
+                    let bytes = store.read(name, MAX_FILE_BYTES).ok()?;
+                    Item::of_file(&bytes).filter(|item| item.file_name() == *name)
+                }),
+            };
+            if item.is_some() {
+                return (item, dropped);
+            }
+            self.remove(0);
+            dropped += 1;
+        }
+    }
+
+    /// Removes the oldest profile: it was sent, or refused.
+    pub(super) fn remove_first(&mut self) {
+        self.remove(0);
+    }
+
+    /// Returns the number of profiles that do not survive the program.
+    pub(super) fn in_memory(&self) -> u64 {
+        let is_in_memory = |waiting: &&Waiting| matches!(waiting.place, Place::Memory(_));
+        self.waiting.iter().filter(is_in_memory).count() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::TestFolder;
+    use crate::pushing::item::new_id;
+
+    fn item(number: u64, bytes: usize) -> Item {
+        Item {
+            from_ns: number,
+            id: new_id(),
+            target: "/x".to_owned(),
+            content_type: "a/b".to_owned(),
+            body: vec![7; bytes],
+        }
+    }
+
+    fn numbers(mut queue: Queue) -> Vec<u64> {
+        let mut numbers = Vec::new();
+        while let (Some(item), _) = queue.first() {
+            numbers.push(item.from_ns);
+            queue.remove_first();
+        }
+        numbers
+    }
+
+    #[test]
+    fn oldest_are_dropped_beyond_the_limit() {
+        let folder = TestFolder::new("push-queue");
+        let path = folder.path().join("q");
+        for place in [None, Some(&*path)] {
+            let (mut queue, _) = Queue::open(place, 4000).expect("opened");
+            let dropped: Vec<_> = (1..=5)
+                .map(|number| queue.push(item(number, 1000), false))
+                .collect();
+            assert_eq!(dropped, [0, 0, 0, 1, 1], "{place:?}");
+            assert_eq!(queue.push(item(6, 1000), true), 1);
+            assert_eq!(queue.in_memory(), if place.is_some() { 0 } else { 3 });
+            assert_eq!(numbers(queue), [3, 5, 6], "the first one was on its way");
+            let (mut queue, _) = Queue::open(place, 100).expect("opened");
+            assert_eq!(queue.push(item(1, 1000), false), 1, "too large alone");
+            assert_eq!(queue.len(), 0);
+        }
+        let left = std::fs::read_dir(&path).expect("the folder").count();
+        assert_eq!(left, 1, "only the lock");
+    }
+
+    #[test]
+    fn files_survive_and_damaged_ones_are_dropped() {
+        let folder = TestFolder::new("push-files");
+        let path = folder.path().join("q");
+        let (mut queue, _) = Queue::open(Some(&path), 100_000).expect("opened");
+        let items: Vec<_> = (1..=4).map(|number| item(number, 100)).collect();
+        for item in &items {
+            assert_eq!(queue.push(item.clone(), false), 0);
+        }
+        drop(queue);
+        let cut = path.join(items[0].file_name());
+        let bytes = std::fs::read(&cut).expect("the file");
+        std::fs::write(&cut, &bytes[..bytes.len() - 1]).expect("cut");
+        std::fs::remove_file(path.join(items[2].file_name())).expect("removed");
+        std::fs::write(path.join("other"), "stays").expect("written");
+        let (mut queue, _) = Queue::open(Some(&path), 100_000).expect("opened again");
+        assert_eq!(queue.len(), 3);
+        let (first, dropped) = queue.first();
+        assert_eq!((first.as_ref(), dropped), (Some(&items[1]), 1));
+        assert_eq!(numbers(queue), [2, 4]);
+        let (_, dropped) = Queue::open(Some(&path), 100).expect("opened again");
+        assert_eq!(dropped, 0);
+        assert!(path.join("other").exists());
+    }
+
+    #[test]
+    fn profile_that_the_folder_does_not_take_waits_in_memory() {
+        let folder = TestFolder::new("push-gone");
+        let path = folder.path().join("q");
+        let (mut queue, _) = Queue::open(Some(&path), 100_000).expect("opened");
+        std::fs::remove_dir_all(&path).expect("removed");
+        assert_eq!(queue.push(item(1, 10), false), 0);
+        assert_eq!(queue.in_memory(), 1);
+        assert_eq!(numbers(queue), [1]);
+    }
+}

@@ -1,0 +1,271 @@
+//! The thread that sends profiles, one at a time, and waits for no server.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::platform::{
+    Interest, Mailbox, Sender as ChannelSender, spawn_profiler_thread, wait_for_sockets,
+};
+use crate::pushing::back_off::BackOff;
+use crate::pushing::exchange::{Answer, Exchange};
+use crate::pushing::item::Item;
+use crate::pushing::messages::Job;
+use crate::pushing::progress::Progress;
+use crate::pushing::queue::Queue;
+use crate::pushing::target::Target;
+use crate::session::notify;
+
+/// What the sender does for the oldest profile.
+enum Stage {
+    /// There is none.
+    Idle,
+    /// A thread looks up the addresses.
+    Resolving,
+    Sending(Exchange),
+    /// The next attempt begins then.
+    Waiting(Instant),
+}
+
+pub(super) struct Sender {
+    target: Target,
+    mailbox: Mailbox<Job>,
+    /// For threads that look up addresses.
+    jobs: Arc<ChannelSender<Job>>,
+    queue: Queue,
+    progress: Arc<Progress>,
+    stage: Stage,
+    /// The oldest profile, while it is being sent.
+    current: Option<Item>,
+    /// The addresses that were looked up and not tried for the current attempt.
+    addresses: VecDeque<SocketAddr>,
+    back_off: BackOff,
+    /// The sender ends then.
+    until: Option<Instant>,
+    /// Whether a notice has said that the server cannot be reached.
+    is_away_told: bool,
+    /// The status of the last refusal that a notice has told.
+    refusal_told: Option<u16>,
+}
+
+impl Sender {
+    pub(super) fn new(
+        target: Target,
+        mailbox: Mailbox<Job>,
+        jobs: Arc<ChannelSender<Job>>,
+        queue: Queue,
+        progress: Arc<Progress>,
+        seed: u64,
+    ) -> Self {
+        Self {
+            target,
+            mailbox,
+            jobs,
+            queue,
+            progress,
+            stage: Stage::Idle,
+            current: None,
+            addresses: VecDeque::new(),
+            back_off: BackOff::new(seed),
+            until: None,
+            is_away_told: false,
+            refusal_told: None,
+        }
+    }
+
+    /// Runs until a job ends it, or until the application has closed its descriptors.
+    pub(super) fn run(mut self) {
+        loop {
+            let now = Instant::now();
+            self.begin_if_idle(now);
+            self.progress.waiting.set(self.queue.len() as u64);
+            if self.is_done(now) {
+                break;
+            }
+            let Ok(ready) = self.wait(now) else {
+                notify("profiles are not pushed any more: the program closed the connections");
+                break;
+            };
+            let now = Instant::now();
+            let mut ready = ready.into_iter();
+            let (has_mail, is_ready) = (ready.next(), ready.next());
+            self.go_on(is_ready.unwrap_or(false), now);
+            if has_mail.unwrap_or(false) && !self.handle_mail(now) {
+                break;
+            }
+        }
+        self.progress.dropped.add(self.queue.in_memory());
+        let left = self.queue.len() as u64 - self.queue.in_memory();
+        self.progress.waiting.set(left);
+    }
+
+    fn is_done(&self, now: Instant) -> bool {
+        let is_idle = matches!(self.stage, Stage::Idle);
+        self.until.is_some_and(|until| is_idle || until <= now)
+    }
+
+    fn wait(&self, now: Instant) -> io::Result<Vec<bool>> {
+        let mut interests = vec![Interest::Bytes(self.mailbox.socket())];
+        let stage_until = match &self.stage {
+            Stage::Idle | Stage::Resolving => None,
+            Stage::Sending(exchange) => {
+                interests.push(exchange.interest());
+                Some(exchange.until())
+            }
+            Stage::Waiting(until) => Some(*until),
+        };
+        let until = stage_until.into_iter().chain(self.until).min();
+        wait_for_sockets(
+            &interests,
+            until.map(|until| until.saturating_duration_since(now)),
+        )
+    }
+
+    /// Returns false if the sender is to end.
+    fn handle_mail(&mut self, now: Instant) -> bool {
+        let Some(jobs) = self.mailbox.take() else {
+            return false;
+        };
+        for job in jobs {
+            match job {
+                Job::Send(item) => {
+                    let dropped = self.queue.push(item, self.current.is_some());
+                    self.progress.dropped.add(dropped);
+                }
+                Job::Resolved(resolved) if matches!(self.stage, Stage::Resolving) => match resolved
+                {
+                    Ok(addresses) => {
+                        self.addresses = addresses.into();
+                        self.try_next_address(now, None);
+                    }
+                    Err(error) => self.fail(&error.to_string(), None, now),
+                },
+                Job::Resolved(_) => {}
+                Job::End(until) => {
+                    self.until = Some(until);
+                    // One more attempt.
+                    if matches!(self.stage, Stage::Waiting(_)) {
+                        self.stage = Stage::Waiting(now);
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    /// Begins to send the oldest profile, if its time has come.
+    fn begin_if_idle(&mut self, now: Instant) {
+        match self.stage {
+            Stage::Idle => {}
+            Stage::Waiting(until) if until <= now => {}
+            _ => return,
+        }
+        if self.current.is_none() {
+            let (first, dropped) = self.queue.first();
+            self.progress.dropped.add(dropped);
+            self.current = first;
+        }
+        if self.current.is_none() {
+            self.stage = Stage::Idle;
+            return;
+        }
+        let address = &self.target.address;
+        if let Ok(ip) = address.host.parse::<IpAddr>() {
+            self.addresses = [SocketAddr::new(ip, address.port)].into();
+            return self.try_next_address(now, None);
+        }
+        self.stage = Stage::Resolving;
+        let (host, port, jobs) = (address.host.clone(), address.port, Arc::clone(&self.jobs));
+        let resolve = move || {
+            let found = (&*host, port).to_socket_addrs().map(Iterator::collect);
+            jobs.send(Job::Resolved(found));
+        };
+        if let Err(error) = spawn_profiler_thread(c"ProfilerResolve", resolve) {
+            self.fail(&error.to_string(), None, now);
+        }
+    }
+
+    /// Sends the profile to the next address. `failed` is why the one before did not work.
+    fn try_next_address(&mut self, now: Instant, failed: Option<io::Error>) {
+        let mut failed = failed;
+        while let (Some(address), Some(item)) = (self.addresses.pop_front(), &self.current) {
+            match Exchange::begin(address, self.target.request(item), now) {
+                Ok(exchange) => {
+                    self.stage = Stage::Sending(exchange);
+                    return;
+                }
+                Err(error) => failed = Some(error),
+            }
+        }
+        let words = failed.map(|error| error.to_string());
+        self.fail(&words.unwrap_or_else(|| "no address".to_owned()), None, now);
+    }
+
+    fn go_on(&mut self, is_ready: bool, now: Instant) {
+        let Stage::Sending(exchange) = &mut self.stage else {
+            return;
+        };
+        match exchange.go_on(is_ready, now) {
+            Ok(None) => {}
+            Ok(Some(answer)) => self.handle_answer(answer, now),
+            Err(error) if exchange.is_connecting() => self.try_next_address(now, Some(error)),
+            Err(error) => self.fail(&error.to_string(), None, now),
+        }
+    }
+
+    fn handle_answer(&mut self, answer: Answer, now: Instant) {
+        let status = answer.status;
+        match status {
+            200..=299 => {
+                let item = self.current.take();
+                let bytes = item.map_or(0, |item| item.body.len() as u64);
+                self.queue.remove_first();
+                self.progress.sent_bytes.add(bytes);
+                self.progress.sent.add(1);
+                self.back_off.reset();
+                if std::mem::take(&mut self.is_away_told) {
+                    notify(&format!("profiles are pushed to {} again", self.server()));
+                }
+                self.stage = Stage::Idle;
+            }
+            408 | 429 | 500..=599 => {
+                self.fail(&format!("the status {status}"), answer.retry_after, now);
+            }
+            _ => {
+                self.current = None;
+                self.queue.remove_first();
+                self.progress.refused.add(1);
+                if self.refusal_told.replace(status) != Some(status) {
+                    notify(&format!(
+                        "cannot push profiles to {}: got the status {status}, expected 200; such profiles \
+                         are dropped",
+                        self.server()
+                    ));
+                }
+                self.stage = Stage::Idle;
+            }
+        }
+    }
+
+    /// Waits for the next attempt.
+    fn fail(&mut self, reason: &str, asked: Option<Duration>, now: Instant) {
+        self.progress.retried.add(1);
+        if !std::mem::replace(&mut self.is_away_told, true) {
+            notify(&format!(
+                "cannot push profiles to {}: got {reason}, expected an answer; they wait",
+                self.server()
+            ));
+        }
+        self.stage = Stage::Waiting(now + self.back_off.next(asked));
+        // After the last attempt, nothing is left to wait for.
+        if self.until.is_some() {
+            self.until = Some(now);
+        }
+    }
+
+    fn server(&self) -> &str {
+        &self.target.address.authority
+    }
+}

@@ -1,0 +1,352 @@
+//! The requests that a server takes.
+//!
+//! Pyroscope's `/ingest` takes the service and its labels in the query, the profile and the units of
+//! its values in a form. A collector of OpenTelemetry takes a message.
+
+use std::fmt::Write;
+
+use crate::pushing::address::Address;
+use crate::pushing::item::Item;
+use crate::session::{WindowFormat, WrittenWindow, service_name};
+use crate::types::{PushError, PushProtocol, PushSecret, PushSettings};
+
+/// What the store is told of the values of a profile: their name, and their unit.
+const VALUES: &[(&str, &str)] = &[
+    ("samples", "samples"),
+    ("wall", "nanoseconds"),
+    ("cpu", "nanoseconds"),
+];
+
+/// A server, and what each request to it says.
+#[derive(Clone)]
+pub(super) struct Target {
+    pub(super) address: Address,
+    /// Headers with the secret and the tenant.
+    private_headers: String,
+    service: String,
+    labels: Vec<(String, String)>,
+    protocol: PushProtocol,
+}
+
+impl Target {
+    /// Checks the settings.
+    ///
+    /// # Errors
+    /// [`PushError::BadUrl`] or [`PushError::BadValue`]
+    pub(super) fn new(settings: &PushSettings) -> Result<Self, PushError> {
+        let mut private_headers = String::new();
+        if let Some(secret) = &settings.secret {
+            let value = authorization(secret).ok_or_else(|| PushError::BadValue {
+                field: "the secret",
+                value: "another value".to_owned(),
+                accepted: "printable ASCII characters, and no colon in the user",
+            })?;
+            private_headers += &format!("Authorization: {value}\r\n");
+        }
+        if let Some(tenant) = &settings.tenant {
+            if tenant.is_empty() || !tenant.bytes().all(|byte| byte.is_ascii_graphic()) {
+                return Err(bad_value("tenant", tenant, "printable ASCII characters"));
+            }
+            private_headers += &format!("X-Scope-OrgID: {tenant}\r\n");
+        }
+        Ok(Self {
+            address: Address::parse(&settings.url)?,
+            private_headers,
+            service: checked_service(settings)?,
+            labels: checked_labels(settings)?,
+            protocol: settings.protocol,
+        })
+    }
+
+    /// Returns how a window with this id is written.
+    #[cfg_attr(
+        not(feature = "otlp-unstable"),
+        expect(unused_variables, reason = "pprof has no id")
+    )]
+    pub(super) fn format(&self, id: &str) -> WindowFormat {
+        match self.protocol {
+            PushProtocol::Pyroscope => WindowFormat::Pprof,
+            #[cfg(feature = "otlp-unstable")]
+            PushProtocol::Otlp => {
+                let service = ("service.name".to_owned(), self.service.clone());
+                let labels = self.labels.iter().cloned();
+                WindowFormat::Otlp(crate::export::OtlpResource {
+                    attributes: std::iter::once(service).chain(labels).collect(),
+                    id: u128::from_str_radix(id, 16).unwrap_or(1),
+                })
+            }
+        }
+    }
+
+    /// Returns the request for a window.
+    pub(super) fn item(&self, id: String, window: WrittenWindow) -> Item {
+        match self.protocol {
+            PushProtocol::Pyroscope => self.pyroscope_item(id, window),
+            #[cfg(feature = "otlp-unstable")]
+            PushProtocol::Otlp => Item {
+                from_ns: window.from_ns,
+                id,
+                target: "/v1development/profiles".to_owned(),
+                content_type: "application/x-protobuf".to_owned(),
+                body: window.content,
+            },
+        }
+    }
+
+    fn pyroscope_item(&self, id: String, window: WrittenWindow) -> Item {
+        let hz = (1.0 / window.interval.as_secs_f64()).round().max(1.0) as u64;
+        let (name, from, until) = (escaped(&self.full_name()), window.from_ns, window.until_ns);
+        let target = format!(
+            "/ingest?name={name}&from={from}&until={until}&format=pprof&sampleRate={hz}&spyName=gekkota"
+        );
+        let boundary = format!("gekkota-{id}");
+        let mut body = Vec::with_capacity(window.content.len() + 1024);
+        let config = value_config();
+        for (field, file, kind, content) in [
+            (
+                "profile",
+                "profile.pprof",
+                "application/octet-stream",
+                &*window.content,
+            ),
+            (
+                "sample_type_config",
+                "sample_type_config.json",
+                "application/json",
+                config.as_bytes(),
+            ),
+        ] {
+            let head = format!(
+                "--{boundary}\r\nContent-Disposition: form-data; name=\"{field}\"; \
+                 filename=\"{file}\"\r\nContent-Type: {kind}\r\n\r\n"
+            );
+            body.extend_from_slice(head.as_bytes());
+            body.extend_from_slice(content);
+            body.extend_from_slice(b"\r\n");
+        }
+        body.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
+        Item {
+            from_ns: window.from_ns,
+            id,
+            target,
+            content_type: format!("multipart/form-data; boundary={boundary}"),
+            body,
+        }
+    }
+
+    /// Returns `SERVICE{LABEL=VALUE,…}`.
+    fn full_name(&self) -> String {
+        let labels = self
+            .labels
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"));
+        let labels: Vec<_> = labels.collect();
+        match labels.is_empty() {
+            true => self.service.clone(),
+            false => format!("{}{{{}}}", self.service, labels.join(",")),
+        }
+    }
+
+    /// Returns the bytes of a request.
+    pub(super) fn request(&self, item: &Item) -> Vec<u8> {
+        let Address {
+            authority, path, ..
+        } = &self.address;
+        let (target, id, kind) = (&item.target, &item.id, &item.content_type);
+        let (version, length) = (env!("CARGO_PKG_VERSION"), item.body.len());
+        let head = format!(
+            "POST {path}{target} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: gekkota/{version}\r\n\
+             {}Content-Type: {kind}\r\nContent-Length: {length}\r\nIdempotency-Key: {id}\r\n\
+             Connection: close\r\n\r\n",
+            self.private_headers
+        );
+        [head.as_bytes(), &item.body].concat()
+    }
+}
+
+fn bad_value(field: &'static str, value: &str, accepted: &'static str) -> PushError {
+    PushError::BadValue {
+        field,
+        value: format!("{value:?}"),
+        accepted,
+    }
+}
+
+fn authorization(secret: &PushSecret) -> Option<String> {
+    let is_printable = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
+    match secret {
+        PushSecret::Bearer(token) => {
+            (!token.is_empty() && is_printable(token)).then(|| format!("Bearer {token}"))
+        }
+        PushSecret::Basic { user, password } => {
+            let pair = format!("{user}:{password}");
+            let is_good = !user.contains(':') && !pair.chars().any(char::is_control);
+            is_good.then(|| format!("Basic {}", base64(pair.as_bytes())))
+        }
+    }
+}
+
+fn checked_service(settings: &PushSettings) -> Result<String, PushError> {
+    const SERVICE: &str = "letters, digits and characters of ._-/";
+    let is_of_service = |character: char| character.is_alphanumeric() || "._-/".contains(character);
+    match &settings.service {
+        Some(name) if !name.is_empty() && name.chars().all(is_of_service) => Ok(name.clone()),
+        Some(name) => Err(bad_value("service", name, SERVICE)),
+        // The variables and the file's name may have any characters.
+        None => {
+            let name = service_name();
+            let known = |character| match is_of_service(character) {
+                true => character,
+                false => '_',
+            };
+            Ok(name.chars().map(known).collect())
+        }
+    }
+}
+
+fn checked_labels(settings: &PushSettings) -> Result<Vec<(String, String)>, PushError> {
+    const LABEL: &str = "a name of letters, digits and _ that does not begin with a digit, and a value \
+                         without control characters, commas, equals signs, quotes and braces";
+    for (name, value) in &settings.labels {
+        let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        let is_name = !name.is_empty()
+            && name.bytes().all(is_word)
+            && !name.starts_with(|first: char| first.is_ascii_digit());
+        let is_separator = |character: char| character.is_control() || ",={}\"".contains(character);
+        if !is_name || value.is_empty() || value.contains(is_separator) {
+            return Err(bad_value("label", &format!("{name}={value}"), LABEL));
+        }
+    }
+    Ok(settings.labels.clone())
+}
+
+fn value_config() -> String {
+    let values = VALUES.iter().map(|(name, unit)| {
+        format!("\"{name}\":{{\"units\":\"{unit}\",\"aggregation\":\"sum\",\"display-name\":\"{name}\"}}")
+    });
+    format!("{{{}}}", values.collect::<Vec<_>>().join(","))
+}
+
+/// Escapes a text for the value of a query.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for byte in text.bytes() {
+        match byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            true => escaped.push(byte.into()),
+            false => _ = write!(escaped, "%{byte:02X}"),
+        }
+    }
+    escaped
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for part in bytes.chunks(3) {
+        let at = |index: usize| u32::from(part.get(index).copied().unwrap_or(0));
+        let bits = at(0) << 16 | at(1) << 8 | at(2);
+        for digit in 0..4 {
+            text.push(match digit <= part.len() {
+                true => DIGITS[(bits >> (18 - 6 * digit) & 63) as usize].into(),
+                false => '=',
+            });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::pushing::item::new_id;
+
+    fn settings() -> PushSettings {
+        PushSettings::pyroscope("http://host:4040/base/").service("shop/api")
+    }
+
+    fn window() -> WrittenWindow {
+        WrittenWindow {
+            from_ns: 1_700_000_000_000_000_001,
+            until_ns: 1_700_000_010_000_000_002,
+            interval: Duration::from_millis(10),
+            is_complete: true,
+            content: b"content".to_vec(),
+        }
+    }
+
+    #[test]
+    fn request_has_the_profile_and_its_times() {
+        let settings = settings()
+            .label("region", "eu 1")
+            .basic_auth("me", "secret")
+            .tenant("t1");
+        let target = Target::new(&settings).expect("valid");
+        let item = target.item(new_id(), window());
+        let request = String::from_utf8(target.request(&item)).expect("UTF-8");
+        let (head, body) = request.split_once("\r\n\r\n").expect("a head");
+        let mut lines = head.lines();
+        assert_eq!(
+            lines.next(),
+            Some(
+                "POST /base/ingest?name=shop%2Fapi%7Bregion%3Deu%201%7D&from=1700000000000000001\
+                 &until=1700000010000000002&format=pprof&sampleRate=100&spyName=gekkota HTTP/1.1"
+            )
+        );
+        let headers: Vec<_> = lines.collect();
+        let length = format!("Content-Length: {}", body.len());
+        let key = format!("Idempotency-Key: {}", item.id);
+        for header in [
+            "Host: host:4040",
+            "Authorization: Basic bWU6c2VjcmV0",
+            "X-Scope-OrgID: t1",
+            &length,
+            &key,
+        ] {
+            assert!(headers.contains(&header), "{header}: {head}");
+        }
+        assert!(body.contains("\r\n\r\ncontent\r\n--gekkota-"), "{body}");
+        assert!(
+            !format!("{item:?}").contains("secret"),
+            "the item is stored"
+        );
+        let again = target.item(new_id(), window());
+        assert_ne!(again.id, item.id);
+    }
+
+    #[test]
+    fn bad_settings_are_refused_with_words() {
+        for settings in [
+            settings().service(""),
+            settings().service("a{b}"),
+            settings().label("1x", "a"),
+            settings().label("", "a"),
+            settings().label("x", "a,b=c"),
+            settings().label("x", ""),
+            settings().tenant("a\r\nb: c"),
+            settings().bearer_token("hidden\r\nb: c"),
+            settings().bearer_token(""),
+            settings().basic_auth("hid:den", "hidden"),
+        ] {
+            let error = Target::new(&settings).err().expect("refused").to_string();
+            assert!(
+                error.contains(", expected ") && !error.contains("hidden"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn base64_has_whole_groups() {
+        for (text, expected) in [
+            ("", ""),
+            ("a", "YQ=="),
+            ("ab", "YWI="),
+            ("abc", "YWJj"),
+            ("a\u{ff}>?", "YcO/Pj8="),
+        ] {
+            assert_eq!(base64(text.as_bytes()), expected);
+        }
+    }
+}

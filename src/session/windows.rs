@@ -1,0 +1,171 @@
+//! Windows of a session: its samples, each of them in one window.
+//!
+//! A window ends with a snapshot, and holds the entries that the snapshot before did not have. So a
+//! sample that the sampler writes late, because its thread answered late or was idle, is in the
+//! next window: no sample is lost between two windows, and none is in both.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::buffer::SnapshotEnds;
+use crate::export::{ExportOptions, Format, write_profile};
+#[cfg(feature = "otlp-unstable")]
+use crate::export::{OtlpResource, write_otlp};
+use crate::platform::is_memory_available;
+use crate::session::asked::{SessionClient, join_session};
+use crate::session::env::wants_names;
+use crate::session::frozen_profile::TextInMemory;
+use crate::session::running::running_generation;
+use crate::session::snapshot::{FrozenProfile, freeze_process};
+use crate::stream::StreamOptions;
+use crate::types::{DEFAULT_MAX_ROWS, DEFAULT_NAME_CACHE_BYTES};
+use crate::types::{
+    Generation, NameOptions, ProfilerTime, StartError, StartParams, Symbolicate, TimeStamp,
+};
+
+/// Memory for the text of a window, in bytes.
+const MIN_BYTES: usize = 1 << 20;
+
+/// Cuts the session into windows, and keeps it running.
+#[derive(Debug)]
+pub(crate) struct WindowCutter {
+    client: SessionClient,
+    /// Time of the last cut.
+    from: TimeStamp,
+    /// What the windows before had.
+    seen: Arc<SnapshotEnds>,
+}
+
+/// The end of a window.
+#[derive(Debug)]
+pub(crate) struct FrozenWindow {
+    session: Generation,
+    frozen: FrozenProfile,
+}
+
+/// How a window is written.
+#[derive(Clone, Debug)]
+pub(crate) enum WindowFormat {
+    /// Compressed.
+    Pprof,
+    #[cfg(feature = "otlp-unstable")]
+    Otlp(OtlpResource),
+}
+
+/// A window in a format.
+#[derive(Debug)]
+pub(crate) struct WrittenWindow {
+    /// Start and end, in ns since 1970. The end is the start of the next window.
+    pub(crate) from_ns: u64,
+    pub(crate) until_ns: u64,
+    /// Interval between two samples of a thread.
+    pub(crate) interval: Duration,
+    /// Whether the buffer had space for all of it.
+    pub(crate) is_complete: bool,
+    pub(crate) content: Vec<u8>,
+}
+
+/// Takes a snapshot of the running session, for a cutter of that session. Calls no state-change
+/// callback.
+pub(crate) fn freeze_window() -> Option<FrozenWindow> {
+    let session = running_generation()?;
+    let frozen = freeze_process(session)?;
+    Some(FrozenWindow { session, frozen })
+}
+
+impl WindowCutter {
+    /// Uses the running session, from now on. Starts one with these parameters if there is none.
+    ///
+    /// # Errors
+    /// Those of `profiler_start`.
+    pub(crate) fn join(params: &StartParams) -> Result<Self, StartError> {
+        let client = join_session(params)?;
+        Ok(Self {
+            from: client.since().timestamp(),
+            client,
+            seen: Arc::default(),
+        })
+    }
+
+    /// Returns whether the session still runs.
+    pub(crate) fn is_running(&self) -> bool {
+        self.client.is_running()
+    }
+
+    /// Ends the current window, and writes it in this format. Returns `None` if the snapshot is that
+    /// of another session, or older than the last one.
+    ///
+    /// # Errors
+    /// There is no memory for it. Then the next window has its samples, too.
+    pub(crate) fn write(
+        &mut self,
+        window: FrozenWindow,
+        format: &WindowFormat,
+    ) -> io::Result<Option<WrittenWindow>> {
+        let FrozenWindow {
+            session,
+            mut frozen,
+        } = window;
+        let source = &mut frozen.source;
+        let until = source.taken_at;
+        if session != self.client.session() || until <= self.from {
+            return Ok(None);
+        }
+        let ends = source.buffer.ends();
+        source.buffer.mark_seen(Arc::clone(&self.seen));
+        let lost = source.buffer.complete_since();
+        let is_complete = lost.is_none_or(|since| since <= self.from);
+        let interval = source.session.settings.interval;
+        let epoch_ms = source.process_start.epoch_ms;
+        let times = [self.from, until].map(|time| source.ns_since_start(time));
+        let options = self.options();
+        let mut model = frozen.to_own_model(&options, &options.progress)?;
+        drop(frozen);
+        let [from_ns, until_ns] = times;
+        let signed = |ns| i64::try_from(ns).unwrap_or(i64::MAX);
+        model.meta.session_ns = Some((signed(from_ns), signed(until_ns)));
+        if !is_memory_available(model.bytes().max(MIN_BYTES)) {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        let mut text = TextInMemory(Vec::new());
+        let export = ExportOptions {
+            is_without_allocations: true,
+            ..ExportOptions::default()
+        };
+        let progress = &options.progress;
+        match format {
+            WindowFormat::Pprof => {
+                write_profile(&model, Format::Pprof, &export, &mut text, progress)?;
+            }
+            #[cfg(feature = "otlp-unstable")]
+            WindowFormat::Otlp(resource) => {
+                write_otlp(&model, &export, resource, &mut text, progress)?;
+            }
+        }
+        (self.from, self.seen) = (until, Arc::new(ends));
+        // Rounded once, so that the windows join.
+        let epoch_ns = (epoch_ms * 1e6) as u64;
+        Ok(Some(WrittenWindow {
+            from_ns: epoch_ns.saturating_add(from_ns),
+            until_ns: epoch_ns.saturating_add(until_ns),
+            interval,
+            is_complete,
+            content: text.0,
+        }))
+    }
+
+    fn options(&self) -> StreamOptions {
+        let names = NameOptions {
+            symbolicate: match wants_names() {
+                true => Symbolicate::Full,
+                false => Symbolicate::No,
+            },
+            max_cache_bytes: DEFAULT_NAME_CACHE_BYTES,
+            max_threads: Some(1),
+        };
+        // Not since the last cut: a sample that was written late may be older.
+        let since: ProfilerTime = self.client.since();
+        StreamOptions::new(names, Some(since), DEFAULT_MAX_ROWS, None)
+    }
+}

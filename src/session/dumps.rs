@@ -25,6 +25,9 @@ const MAX_FILE_REASON: usize = 60;
 /// Maximum length of the reason in a notice, in bytes.
 const MAX_REASON_BYTES: usize = 512;
 
+/// Least time that a dump shows before its cause began, in ns.
+const BEFORE_CAUSE_NS: u64 = 1_000_000_000;
+
 static SETTINGS: PsCell<Option<DumpSettings>> = PsCell::new(None);
 
 /// The dumps of this process, the oldest first.
@@ -32,6 +35,9 @@ static FILES: PsCell<VecDeque<PathBuf>> = PsCell::new(VecDeque::new());
 
 /// Intervals that are longer than this cause a dump, in ns. The maximum means that none does.
 static LONG_INTERVAL_NS: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// Janks that are longer than this cause a dump, in ns. The maximum means that none does.
+static LONG_JANK_NS: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// Time before which no dump begins, in ns.
 static NOT_BEFORE_NS: AtomicU64 = AtomicU64::new(0);
@@ -51,13 +57,16 @@ fn to_ns(time: Duration) -> u64 {
 
 /// Sets where dumps go and what causes them; `None` for no more causes.
 pub(super) fn keep_settings(settings: Option<DumpSettings>) {
-    let limit = settings
-        .as_ref()
-        .and_then(|settings| settings.long_interval);
+    let limit_ns = |limit_of: fn(&DumpSettings) -> Option<Duration>| {
+        settings.as_ref().and_then(limit_of).map_or(u64::MAX, to_ns)
+    };
+    let interval_ns = limit_ns(|settings| settings.long_interval);
+    let jank_ns = limit_ns(|settings| settings.long_jank);
     // Dropped after the lock is released.
     let _before = std::mem::replace(SETTINGS.get_mut(&mut PsLock::acquire()), settings);
     NOT_BEFORE_NS.store(0, Ordering::Relaxed);
-    LONG_INTERVAL_NS.store(limit.map_or(u64::MAX, to_ns), Ordering::Relaxed);
+    LONG_INTERVAL_NS.store(interval_ns, Ordering::Relaxed);
+    LONG_JANK_NS.store(jank_ns, Ordering::Relaxed);
 }
 
 /// Returns the settings. Without any, those for dumps in the folder for temporary files.
@@ -78,6 +87,12 @@ pub(crate) fn is_long_interval(ns: u64) -> bool {
     ns > LONG_INTERVAL_NS.load(Ordering::Relaxed)
 }
 
+/// Returns the length of a jank, in ns, that is no reason to dump yet; `None` if no jank is one.
+#[inline(always)]
+pub(super) fn long_jank_ns() -> Option<u64> {
+    Some(LONG_JANK_NS.load(Ordering::Relaxed)).filter(|ns| *ns != u64::MAX)
+}
+
 /// Returns whether a panic of the calling thread causes a dump.
 pub(crate) fn dumps_at_panic() -> bool {
     let is_own = is_current_thread_own();
@@ -93,6 +108,37 @@ pub(crate) struct DumpPermit {
     settings: DumpSettings,
     writing: Option<Writing>,
     refused: u64,
+}
+
+/// An interval that was too long.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct LongInterval {
+    pub(crate) name: String,
+    /// Serial number of the thread that has the marker.
+    pub(crate) thread: u64,
+    pub(crate) start: TimeStamp,
+    pub(crate) end: TimeStamp,
+}
+
+/// What caused a dump.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Cause {
+    /// A long interval, which a text beside the dump explains.
+    Interval(LongInterval),
+    /// Something that has lasted for this time.
+    Lasting(Duration),
+    Other,
+}
+
+impl Cause {
+    /// Returns how long before `now` the cause began, in ns.
+    fn age_ns(&self, now: TimeStamp) -> u64 {
+        match self {
+            Self::Interval(interval) => now.since_ns(interval.start),
+            Self::Lasting(time) => to_ns(*time),
+            Self::Other => 0,
+        }
+    }
 }
 
 /// The right to write the only dump. Dropping it gives the right back.
@@ -185,7 +231,7 @@ impl DumpPermit {
     }
 
     /// Starts a thread that writes the dump: the time `last` before now, or as long as the settings
-    /// say.
+    /// say. It has at least the whole cause.
     ///
     /// # Errors
     /// [`DumpError::System`] if the system refuses the thread.
@@ -193,8 +239,12 @@ impl DumpPermit {
         mut self,
         last: Option<Duration>,
         reason: &str,
+        cause: Cause,
     ) -> Result<WrittenDump, DumpError> {
         let last_ns = to_ns(last.unwrap_or(self.settings.last));
+        let cause_ns = cause.age_ns(self.now).saturating_add(BEFORE_CAUSE_NS);
+        let cause_ns = Some(cause_ns).filter(|_| cause != Cause::Other);
+        let last_ns = last_ns.max(cause_ns.unwrap_or(0));
         let since = TimeStamp(self.now.0.saturating_sub(last_ns));
         let path = self.settings.folder.join(file_name(reason));
         let whole_reason = self.whole_reason(reason);

@@ -39,6 +39,8 @@ mod asked;
 mod callbacks;
 mod control_state;
 mod crash_file;
+mod dump_causes;
+mod dump_janks;
 mod dump_limits;
 mod dumps;
 mod early_start;
@@ -82,7 +84,9 @@ pub(crate) use callbacks::{
 };
 pub(crate) use crash_file::open_crash_file;
 pub(crate) use dump_limits::set_dumps;
-pub(crate) use dumps::{WrittenDump, dumps_at_panic, is_long_interval, permit_dump};
+pub(crate) use dumps::{
+    Cause, LongInterval, WrittenDump, dumps_at_panic, is_long_interval, permit_dump,
+};
 pub(crate) use early_start::start_early;
 pub(crate) use ends::{save_at_exit, watch_ends_for_parent, watch_exit};
 #[cfg(feature = "http")]

@@ -1,5 +1,7 @@
 //! Dumps of the last seconds: their causes, their files, and how rare they are.
 
+mod triggers;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

@@ -12,9 +12,11 @@ use crate::platform::{
     Receiver, channel, current_process_id, has_rights_of_another_user, is_current_thread_own,
     monotonic_now, utc_now,
 };
+use crate::session::long_interval::LongInterval;
 use crate::session::notices;
 use crate::session::running::running_generation;
-use crate::session::snapshot::freeze_unnoticed;
+use crate::session::save::save_at;
+use crate::session::snapshot::{FrozenProfile, freeze_unnoticed};
 use crate::session::task::spawn_task;
 use crate::session::write_options::{WriteOptions, default_options_for};
 use crate::types::{DumpError, DumpSettings, Generation, SaveError, TimeStamp};
@@ -108,16 +110,6 @@ pub(crate) struct DumpPermit {
     settings: DumpSettings,
     writing: Option<Writing>,
     refused: u64,
-}
-
-/// An interval that was too long.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct LongInterval {
-    pub(crate) name: String,
-    /// Serial number of the thread that has the marker.
-    pub(crate) thread: u64,
-    pub(crate) start: TimeStamp,
-    pub(crate) end: TimeStamp,
 }
 
 /// What caused a dump.
@@ -257,7 +249,7 @@ impl DumpPermit {
             // Given back in any case, also if the writer panics. The waiting thread is told last.
             let _writing = (writing, done);
             // Without a file, the next cause waits as long: each attempt costs as much as a dump.
-            if let Some(saved) = write_dump(session, since, &file, &whole_reason) {
+            if let Some(saved) = write_dump(session, since, &file, &whole_reason, &cause) {
                 remove_oldest(saved, max_files);
             }
         };
@@ -284,12 +276,22 @@ pub(crate) fn forget_dumps_in_child(lock: &mut PsLock) {
 
 /// Writes the file, and returns its path. No callback of the application learns of it: the caller
 /// may be a thread that panics, and that the callback would wait for.
-fn write_dump(session: Generation, since: TimeStamp, path: &Path, reason: &str) -> Option<PathBuf> {
+fn write_dump(
+    session: Generation,
+    since: TimeStamp,
+    path: &Path,
+    reason: &str,
+    cause: &Cause,
+) -> Option<PathBuf> {
     let Some(profile) = freeze_unnoticed(Some(session)) else {
         notices::notify(&format!(
             "cannot dump: the session has stopped; the cause: {reason}"
         ));
         return None;
+    };
+    let explained = match cause {
+        Cause::Interval(interval) => Some((profile.clone(), interval)),
+        Cause::Lasting(_) | Cause::Other => None,
     };
     let saved = options_for(path, since)
         .and_then(|options| profile.save_with_at(&options, path.to_owned()));
@@ -299,6 +301,9 @@ fn write_dump(session: Generation, since: TimeStamp, path: &Path, reason: &str) 
                 "dumped as {}; the cause: {reason}",
                 path.display()
             ));
+            if let Some((profile, interval)) = explained {
+                write_explanation(profile, interval, &path);
+            }
             Some(path)
         }
         Err(error) => {
@@ -306,6 +311,35 @@ fn write_dump(session: Generation, since: TimeStamp, path: &Path, reason: &str) 
             None
         }
     }
+}
+
+/// Writes where the time of an interval went, beside the dump. Says on standard error if that is not
+/// possible.
+fn write_explanation(profile: FrozenProfile, interval: &LongInterval, dump: &Path) {
+    let explained = profile.explain_interval(interval);
+    let path = explanation_path(dump);
+    let written = explained
+        .map_err(|error| error.to_string())
+        .and_then(|explanation| {
+            let text = explanation.to_string();
+            let saved = save_at(path, |out| out.write_all(text.as_bytes()));
+            saved.map_err(|error| error.to_string())
+        });
+    if let Err(error) = written {
+        notices::notify(&error);
+    }
+}
+
+/// Returns the path of the text that explains a dump.
+fn explanation_path(dump: &Path) -> PathBuf {
+    dump.with_file_name(format!("{}.txt", stem(dump)))
+}
+
+/// Returns the name of a dump without its ending. The reason in it has no dot.
+fn stem(dump: &Path) -> String {
+    let name = dump.file_name().unwrap_or_default().to_string_lossy();
+    let ended = name.split_once('.').map_or(&*name, |(stem, _)| stem);
+    ended.to_owned()
 }
 
 fn options_for(path: &Path, since: TimeStamp) -> Result<WriteOptions, SaveError> {
@@ -325,6 +359,7 @@ fn remove_oldest(path: PathBuf, max_files: usize) {
     };
     for path in removed {
         // The user may have moved or removed it.
+        let _ = std::fs::remove_file(explanation_path(&path));
         let _ = std::fs::remove_file(path);
     }
 }

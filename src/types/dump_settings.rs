@@ -74,7 +74,10 @@ impl DumpSettings {
 
     /// Dumps when an interval marker, or a span of `tracing`, is longer than this: a slow request.
     ///
-    /// The dump begins when the interval is recorded, at its end. Two markers for the start and the
+    /// The dump begins when the interval is recorded, at its end. It has the whole interval, also if
+    /// that is longer than [`last`](Self::last). A text beside it, with the same name but the ending
+    /// `.txt`, says where the interval's time went: see
+    /// [`Profile::explain`](crate::Profile::explain). Two markers for the start and the
     /// end of an interval cause none. Choose a limit that intervals exceed only when something is
     /// wrong: a marker for the whole run of a program would cause a dump, too.
     pub fn on_interval_longer_than(mut self, limit: Duration) -> Self {

@@ -37,7 +37,11 @@ pub(crate) fn explain(profile: &ProfileModel, wanted: &Wanted) -> io::Result<Exp
     };
     let mut threads: Vec<(usize, f64)> = Vec::new();
     for (index, ranges) in &found.on_threads {
-        let mut pieces = ThreadPieces::of(profile, &profile.threads[*index]);
+        let mut pieces = ThreadPieces::of(
+            profile,
+            &profile.threads[*index],
+            (found.start_ns, found.end_ns),
+        );
         let mut on_thread = 0.0;
         for (start_ns, end_ns) in ranges {
             on_thread += (end_ns - start_ns) as f64;

@@ -9,7 +9,7 @@
 use crate::export::explanation::TimeKind;
 use crate::export::paused_ranges::PausedRange;
 use crate::export::switch_totals::{SwitchTotals, is_of_switches};
-use crate::model::{ProfileModel, Sample, StackId, Thread, WeightUnit};
+use crate::model::{ProfileModel, Sample, Samples, StackId, Thread, WeightUnit};
 
 /// A time up to the first sample, or after the last one, counts as the sample's up to this number
 /// of intervals.
@@ -28,6 +28,19 @@ pub(super) struct ThreadPieces<'a> {
     switches: Vec<(i64, i64, f64)>,
 }
 
+/// Returns the index of the first sample at or after a time.
+pub(super) fn first_sample_from(samples: &Samples, time_ns: i64) -> usize {
+    let (mut low, mut high) = (0, samples.len());
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match samples.get(middle).time_ns < time_ns {
+            true => low = middle + 1,
+            false => high = middle,
+        }
+    }
+    low
+}
+
 /// What a sample shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
@@ -36,7 +49,8 @@ enum State {
 }
 
 impl<'a> ThreadPieces<'a> {
-    pub(super) fn of(profile: &'a ProfileModel, thread: &'a Thread) -> Self {
+    /// Returns the times of a thread that lie within a range.
+    pub(super) fn of(profile: &'a ProfileModel, thread: &'a Thread, within: (i64, i64)) -> Self {
         let mut pieces = Self {
             profile,
             thread,
@@ -51,6 +65,9 @@ impl<'a> ThreadPieces<'a> {
             let (Some(start_ns), Some(end_ns)) = (marker.start_ns, marker.end_ns) else {
                 continue;
             };
+            if end_ns < within.0 || start_ns > within.1 {
+                continue;
+            }
             let waited_ns = SwitchTotals::of_marker(profile, &marker).waited_ns;
             switches.extend(waited_ns.map(|waited_ns| {
                 let mut between = 0.0;
@@ -90,20 +107,6 @@ impl<'a> ThreadPieces<'a> {
         })
     }
 
-    /// Returns the index of the first sample at or after a time.
-    fn first_from(&self, time_ns: i64) -> usize {
-        let samples = &self.thread.samples;
-        let (mut low, mut high) = (0, samples.len());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            match samples.get(middle).time_ns < time_ns {
-                true => low = middle + 1,
-                false => high = middle,
-            }
-        }
-        low
-    }
-
     /// Gives the pieces of a time.
     pub(super) fn visit(&mut self, start_ns: i64, end_ns: i64, add: &mut Add<'_>) {
         let samples = &self.thread.samples;
@@ -114,7 +117,7 @@ impl<'a> ThreadPieces<'a> {
             return add(TimeKind::Unknown, None, (end_ns - start_ns) as f64);
         }
         let edge_ns = MAX_EDGE_INTERVALS * self.profile.meta.interval_ns.max(1) as i64;
-        let mut index = self.first_from(start_ns);
+        let mut index = first_sample_from(samples, start_ns);
         let mut done_ns = start_ns;
         while done_ns < end_ns {
             let next = (index < samples.len()).then(|| samples.get(index));

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use crate::export::explain::pieces::first_sample_from;
 use crate::export::explanation::{TimeKind, Wanted};
 use crate::export::marker_pairs::MarkerPairs;
 use crate::export::switch_totals::{is_of_contexts, is_of_switches};
@@ -12,6 +13,9 @@ use crate::model::{FieldValue, Marker, ProfileModel, StackId, Thread};
 const ROUNDING_NS: i64 = 1_000;
 /// A span that was left for a smaller share of its length was on its thread all the time.
 const MIN_IDLE_SHARE: f64 = 0.02;
+
+/// A longer time without a sample beside a context counts as this number of intervals.
+const MAX_GAP_INTERVALS: i64 = 10;
 
 /// A time, in ns.
 type Range = (i64, i64);
@@ -74,14 +78,10 @@ impl Found {
 /// Returns the stack of a thread's last sample before a time.
 fn last_stack(profile: &ProfileModel, thread: usize, time_ns: i64) -> Option<StackId> {
     let samples = &profile.threads[thread].samples;
-    let mut found = None;
-    for sample in samples.iter() {
-        if sample.time_ns > time_ns {
-            break;
-        }
-        found = sample.stack;
-    }
-    found
+    let after = first_sample_from(samples, time_ns.saturating_add(1));
+    after
+        .checked_sub(1)
+        .and_then(|last| samples.get(last).stack)
 }
 
 fn not_found(got: &str, expected: &str) -> io::Error {
@@ -234,9 +234,9 @@ fn on_threads(
     within: Range,
 ) -> BTreeMap<usize, Vec<Range>> {
     let mut all: BTreeMap<usize, Vec<Range>> = BTreeMap::new();
-    let half_interval_ns = (profile.meta.interval_ns / 2) as i64;
+    let interval_ns = profile.meta.interval_ns as i64;
     for (index, thread) in profile.threads.iter().enumerate() {
-        let mut times = None;
+        let samples = &thread.samples;
         for marker in thread.markers.iter() {
             if !is_of_contexts(profile, &marker) || trace_id_of(profile, &marker) != Some(trace_id)
             {
@@ -245,17 +245,18 @@ fn on_threads(
             let (Some(start_ns), Some(end_ns)) = (marker.start_ns, marker.end_ns) else {
                 continue;
             };
-            let times: &mut Vec<i64> = times.get_or_insert_with(|| {
-                thread.samples.iter().map(|sample| sample.time_ns).collect()
-            });
-            let first = times.partition_point(|time| *time < start_ns);
-            let after = times.partition_point(|time| *time <= end_ns);
-            let before_ns = first.checked_sub(1).map(|before| start_ns - times[before]);
-            let after_ns = times.get(after).map(|time| time - end_ns);
+            let first = first_sample_from(samples, start_ns);
+            let after = first_sample_from(samples, end_ns.saturating_add(1));
+            let time_of =
+                |index: usize| (index < samples.len()).then(|| samples.get(index).time_ns);
+            let before = first.checked_sub(1).and_then(time_of);
+            let before_ns = before.map(|before_ns| start_ns - before_ns);
+            let after_ns = time_of(after).map(|after_ns| after_ns - end_ns);
             let half = |gap_ns: Option<i64>| {
                 gap_ns
-                    .map_or(half_interval_ns, |gap_ns| gap_ns / 2)
-                    .min(2 * half_interval_ns)
+                    .unwrap_or(interval_ns)
+                    .min(MAX_GAP_INTERVALS * interval_ns)
+                    / 2
             };
             let range = (
                 (start_ns - half(before_ns)).max(within.0),

@@ -62,7 +62,8 @@ fn slow_request() -> Vec<Measured> {
     let (locks, is_locked) = mpsc::channel();
     let (asks, is_asked) = mpsc::channel::<()>();
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let lock = &lock;
+        scope.spawn(move || {
             let held = lock.lock().expect("no thread panics");
             locks.send(()).expect("the request waits");
             std::thread::sleep(Duration::from_millis(60));
@@ -73,7 +74,7 @@ fn slow_request() -> Vec<Measured> {
         });
         is_locked.recv().expect("the other thread begins");
         let computed = compute_for_the_request();
-        let locked = timed(|| wait_for_the_lock(&lock));
+        let locked = timed(|| wait_for_the_lock(lock));
         let slept = timed(|| sleep_in_the_request(Duration::from_millis(40)));
         asks.send(()).expect("the other thread waits");
         let read = timed(|| read_the_answer(&mut reader));
@@ -187,7 +188,7 @@ fn request_that_moves_between_threads_waits_in_between() {
         start_counter();
         let session = start();
         let context = ProfilerContext::new().with_trace_id(0xabc);
-        let work_in_context = || {
+        let work_in_context = move || {
             // Of the thread before the request, and after it.
             work_until_sampled(2);
             let start = Instant::now();

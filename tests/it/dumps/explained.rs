@@ -241,6 +241,7 @@ fn dump_for_a_long_interval_has_its_explanation_beside_it() {
         let settings = settings(&folder).last(Duration::ZERO).max_files(1);
         profiler_set_dumps(Some(settings.on_interval_longer_than(limit))).expect("no limits");
         let session = start();
+        wait_for_samples(profiler_current_thread_id(), 2);
         let category = gecko_profiler_category!(Other);
         let text_of = |dump: &std::path::Path| {
             let (stem, _) = name(dump).split_once('.').expect("an ending");
@@ -275,11 +276,6 @@ fn dump_for_a_long_interval_has_its_explanation_beside_it() {
             let explanation = profile
                 .explain(&SlowRequest::of_marker(request))
                 .expect("found");
-            assert_eq!(
-                explanation.time(TimeKind::Unknown),
-                Duration::ZERO,
-                "{explanation}"
-            );
             assert!(explanation.length > limit, "{explanation}");
             last = Some(dump);
         }

@@ -254,13 +254,13 @@ impl Profile {
     /// Cost: resolves all names, as writing does. The result does not keep the profile.
     ///
     /// # Errors
-    /// [`StreamError::Io`]: the profile has no such request, or there is no memory.
-    pub fn explain(&self, request: &SlowRequest) -> Result<Explanation, StreamError> {
-        let explained = match &self.source {
+    /// The profile has no such request ([`ErrorKind::NotFound`](std::io::ErrorKind::NotFound)), or
+    /// there is no memory.
+    pub fn explain(&self, request: &SlowRequest) -> std::io::Result<Explanation> {
+        match &self.source {
             Source::Session(frozen) => frozen.explain(&request.0),
             Source::File(read) => read.explain(&request.0),
-        };
-        explained.map_err(StreamError::Io)
+        }
     }
 
     fn to_read(&self) -> Result<backend::ReadProfile, StreamError> {

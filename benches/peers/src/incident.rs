@@ -154,8 +154,12 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     let mut worst = (f64::MAX, String::new());
     let (mut queued, mut all) = (Duration::ZERO, Duration::ZERO);
     for (number, truth) in truths.iter().enumerate() {
-        let explanation = profile.explain(&SlowRequest::of_trace(trace_id(number as u64)))?;
-        let share = truth.share_in(&explanation);
+        // A request without a sample is explained not at all.
+        let explained = profile.explain(&SlowRequest::of_trace(trace_id(number as u64)));
+        let share = explained
+            .as_ref()
+            .map_or(0.0, |explained| truth.share_in(explained));
+        let explanation = explained.map_or_else(|error| error.to_string(), |text| text.to_string());
         if share < worst.0 {
             let text = format!(
                 "{} {:?} of {:?}",

@@ -52,7 +52,9 @@ fn sleep_in_the_request(time: Duration) {
 
 #[inline(never)]
 fn read_the_answer(pipe: &mut PipeReader) {
-    black_box(pipe.read_exact(&mut [0; 1]).expect("a byte"));
+    let mut byte = [0; 1];
+    pipe.read_exact(&mut byte).expect("a byte");
+    black_box(byte);
 }
 
 /// Does what a slow request does, and returns what it measured.

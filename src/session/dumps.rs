@@ -65,10 +65,23 @@ pub(super) fn keep_settings(settings: Option<DumpSettings>) {
     let interval_ns = limit_ns(|settings| settings.long_interval);
     let jank_ns = limit_ns(|settings| settings.long_jank);
     // Dropped after the lock is released.
-    let _before = std::mem::replace(SETTINGS.get_mut(&mut PsLock::acquire()), settings);
+    let _before;
+    let mut lock = PsLock::acquire();
+    _before = std::mem::replace(SETTINGS.get_mut(&mut lock), settings);
+    // Under the lock: see `delay_next`.
     NOT_BEFORE_NS.store(0, Ordering::Relaxed);
     LONG_INTERVAL_NS.store(interval_ns, Ordering::Relaxed);
     LONG_JANK_NS.store(jank_ns, Ordering::Relaxed);
+}
+
+/// Delays the next dump, as the settings say that hold now: they may be newer than those of the
+/// dump. `otherwise` is for none. Returns the time before which no dump was allowed, in ns.
+fn delay_next(now: TimeStamp, otherwise: Duration) -> u64 {
+    let lock = PsLock::acquire();
+    let settings = SETTINGS.get(&lock).as_ref();
+    let min_interval = settings.map_or(otherwise, |settings| settings.min_interval);
+    let not_before_ns = now.0.saturating_add(to_ns(min_interval));
+    NOT_BEFORE_NS.swap(not_before_ns, Ordering::Relaxed)
 }
 
 /// Returns the settings. Without any, those for dumps in the folder for temporary files.
@@ -243,8 +256,7 @@ impl DumpPermit {
         let (done, is_done) = channel();
         let (session, file, max_files) = (self.session, path.clone(), self.settings.max_files);
         let writing = self.writing.take();
-        let not_before_ns = self.now.0.saturating_add(to_ns(self.settings.min_interval));
-        let before_ns = NOT_BEFORE_NS.swap(not_before_ns, Ordering::Relaxed);
+        let before_ns = delay_next(self.now, self.settings.min_interval);
         let task = move || {
             // Given back in any case, also if the writer panics. The waiting thread is told last.
             let _writing = (writing, done);

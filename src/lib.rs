@@ -445,7 +445,10 @@ pub mod process {
 /// Formats, options, progress reports and summaries of a [`Profile`].
 pub mod profile {
     pub use crate::api::{ProfileDiff, SnapshotOptions};
-    pub use crate::export::{Format, HotFunction, SampleWeight, ThreadSummary};
+    pub use crate::export::{
+        ExplainedPart, ExplainedStack, Explanation, Format, HotFunction, SampleWeight, SlowRequest,
+        ThreadSummary, TimeKind,
+    };
     pub use crate::types::{ProfilerStats, Symbolicate};
     pub use crate::util::SharedProgress;
 }

@@ -19,7 +19,8 @@ use crate::platform::{
 };
 use crate::record::dumps::dump_with_marker;
 use crate::session::{
-    WrittenDump, ensure_fork_handlers, is_current_thread, is_long_interval, register_if_recorded,
+    Cause, LongInterval, WrittenDump, ensure_fork_handlers, is_current_thread, is_long_interval,
+    register_if_recorded,
 };
 use crate::state::{
     CorePs, REGISTRATION_HOOKS, RacyFeatures, core_buffer, find_thread, prepare_own_lane, put_entry,
@@ -27,7 +28,7 @@ use crate::state::{
 use crate::threads::{OnThreadRef, register_current_thread, unregister_current_thread};
 use crate::types::{
     DumpError, Features, Generation, ProfilerTime, ProfilingCategoryPair, StackFeatures, ThreadId,
-    ThreadProfilingFeatures,
+    ThreadProfilingFeatures, TimeStamp,
 };
 use crate::util::is_any_lock_held_on_current_thread;
 
@@ -430,7 +431,7 @@ fn put(destination: &MarkerDestination, marker: &NewMarker<'_>, payload: impl Ne
     if let Some(ns) = interval_ns(destination, marker.timing)
         && is_long_interval(ns)
     {
-        dump_for_interval(marker.name, ns);
+        dump_for_interval(destination, marker, ns);
     }
 }
 
@@ -438,9 +439,20 @@ fn put(destination: &MarkerDestination, marker: &NewMarker<'_>, payload: impl Ne
 /// the next dump has the number of such causes.
 #[cold]
 #[inline(never)]
-fn dump_for_interval(name: &str, ns: u64) {
-    let took = Duration::from_nanos(ns).as_secs_f64();
-    let _ = dump(None, format_args!("{name} took {took:.3} s"));
+fn dump_for_interval(destination: &MarkerDestination, marker: &NewMarker<'_>, ns: u64) {
+    let (name, took) = (marker.name, Duration::from_nanos(ns).as_secs_f64());
+    let end = marker
+        .timing
+        .end
+        .map_or(destination.now, ProfilerTime::timestamp);
+    let interval = LongInterval {
+        name: name.to_owned(),
+        thread: destination.thread,
+        start: TimeStamp(end.0.saturating_sub(ns)),
+        end,
+    };
+    let reason = format_args!("{name} took {took:.3} s");
+    let _ = dump_for(None, reason, Cause::Interval(interval));
 }
 
 /// Starts a dump: see `profiler_dump`.
@@ -451,7 +463,15 @@ pub(crate) fn dump(
     last: Option<Duration>,
     reason: fmt::Arguments<'_>,
 ) -> Result<WrittenDump, DumpError> {
-    dump_with_marker(last, reason, |text| {
+    dump_for(last, reason, Cause::Other)
+}
+
+fn dump_for(
+    last: Option<Duration>,
+    reason: fmt::Arguments<'_>,
+    cause: Cause,
+) -> Result<WrittenDump, DumpError> {
+    dump_with_marker(last, reason, cause, |text| {
         let category = ProfilingCategoryPair::Profiler(None).indices();
         add_text_marker_now("Dump", category, text);
     })

@@ -85,11 +85,19 @@ pub fn profiler_dump(last: Duration, reason: &str) -> Result<ProfilerDump, DumpE
 /// ```
 ///
 /// The settings hold until the next call, for each session. May be called from any thread. Cost: a
-/// lock. With a limit of CPU time or memory, a thread of the profiler checks it once a second.
+/// lock, which a start or a stop of the profiler may hold for some ms. With a limit of CPU time or
+/// memory, a thread of the profiler checks it once a second. Of two calls at the same moment, the
+/// second one holds as a whole.
+///
+/// With `MOZ_PROFILER_DUMP_SIGNAL`, [`profiler_init`](crate::api::life_cycle::profiler_init) sets
+/// dumps that a signal causes, unless the application has called this function before.
 ///
 /// # Errors
-/// - [`DumpError::System`]: the system refused the thread that checks the limits. The settings
-///   before stay, but their limits are no longer checked.
+/// - [`DumpError::BadValue`]: the signal cannot be used. The settings before stay.
+/// - [`DumpError::System`]: the system refused the thread that checks the limits, or the signal.
+///   The settings before stay, but their limits or their signal may no longer have an effect.
+/// - [`DumpError::Reentrant`]: the caller is code that the profiler runs, such as the application's
+///   allocator.
 /// - [`DumpError::Unsupported`]: this build contains no profiler.
 pub fn profiler_set_dumps(settings: Option<DumpSettings>) -> Result<(), DumpError> {
     let on_panic = settings.as_ref().is_some_and(|settings| settings.on_panic);

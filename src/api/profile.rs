@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::api::backend;
 use crate::api::snapshot::SnapshotOptions;
-use crate::export::{Format, ThreadSummary};
+use crate::export::{Explanation, Format, SlowRequest, ThreadSummary};
 use crate::types::{ReadError, RescueError, SaveError, StreamError};
 
 /// The data of a session at one moment, or a profile that was read from a file.
@@ -226,6 +226,41 @@ impl Profile {
         let (before, after) = (self.to_read()?, after.to_read()?);
         let diff = before.compare(&after).map_err(StreamError::Io)?;
         Ok(ProfileDiff { diff })
+    }
+
+    /// Explains where the time of a slow request went: on CPU, waiting for a processor, for a lock,
+    /// for I/O, asleep or suspended at an `.await`, each with the stacks in which it passed.
+    ///
+    /// ```no_run
+    /// use gekkota::profile::SlowRequest;
+    ///
+    /// let profile = gekkota::Profile::read("dump.json.gz")?;
+    /// println!("{}", profile.explain(&SlowRequest::of_marker("GET /orders"))?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// The times come from the thread's samples and the CPU times between them, so a wait or a
+    /// stack is exact to one interval of the sampler at its begin and at its end. What a blocked
+    /// thread waits for is told by its system call and the functions around it. A thread that was
+    /// woken and gets no processor still counts as waiting for what it waited for. Without the
+    /// feature `cpu`, a sample that does not wait counts as one on CPU. With the feature
+    /// `contextswitches`, the kernel tells how much of the time between samples that ran was a wait
+    /// for a processor, as a mean over 100 ms.
+    ///
+    /// A request on several threads needs a trace id in the contexts of its samples
+    /// ([`context`](crate::context)). Of a suspended task, the stack is the last one before it was
+    /// suspended. A poll that is too short for a sample counts as await.
+    ///
+    /// Cost: resolves all names, as writing does. The result does not keep the profile.
+    ///
+    /// # Errors
+    /// The profile has no such request ([`ErrorKind::NotFound`](std::io::ErrorKind::NotFound)), or
+    /// there is no memory.
+    pub fn explain(&self, request: &SlowRequest) -> std::io::Result<Explanation> {
+        match &self.source {
+            Source::Session(frozen) => frozen.explain(&request.0),
+            Source::File(read) => read.explain(&request.0),
+        }
     }
 
     fn to_read(&self) -> Result<backend::ReadProfile, StreamError> {

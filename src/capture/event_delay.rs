@@ -37,6 +37,9 @@ pub(crate) struct EventDelay {
     level: AtomicU32,
     /// Times at which the running events were queued, in ns. Written and read like `level`.
     queued_ns: [AtomicU64; MAX_NESTED],
+    /// Time up to which a jank was noticed, in ns. Written by the thread itself, and by the one that
+    /// looks for janks.
+    noticed_until_ns: AtomicU64,
 }
 
 impl EventDelay {
@@ -44,6 +47,7 @@ impl EventDelay {
         Self {
             level: AtomicU32::new(0),
             queued_ns: [const { AtomicU64::new(0) }; MAX_NESTED],
+            noticed_until_ns: AtomicU64::new(0),
         }
     }
 
@@ -71,6 +75,25 @@ impl EventDelay {
         if level > 1 && self.level.load(Ordering::Relaxed) >= level {
             self.level.store(level - 1, Ordering::Release);
         }
+    }
+
+    /// Returns how long the running event has kept others waiting, in ns, if that is longer than the
+    /// limit and the jank was not returned before. An event that was queued before the end of a
+    /// jank belongs to that jank.
+    pub(crate) fn take_long_delay(
+        &self,
+        limit_ns: u64,
+        now: impl Fn() -> TimeStamp,
+    ) -> Option<u64> {
+        // Before the state is read: an event that ends in between has lasted until then.
+        let before = now();
+        let EventLoopState::Running(queued) = self.state_in_handler() else {
+            return None;
+        };
+        let delay_ns = before.since_ns(queued);
+        let is_long = delay_ns > limit_ns;
+        (is_long && self.noticed_until_ns.fetch_max(before.0, Ordering::AcqRel) < queued.0)
+            .then_some(delay_ns)
     }
 
     /// Returns the state of the loop. It is exact on the loop's own thread, and on another thread
@@ -118,6 +141,21 @@ mod tests {
             EventLoopState::Unknown,
             "the registration of that level has ended"
         );
+    }
+
+    #[test]
+    fn jank_is_taken_once() {
+        let delay = EventDelay::new();
+        let take = |now| delay.take_long_delay(10, || TimeStamp(now));
+        let first = delay.begin(TimeStamp(100));
+        assert_eq!((take(110), take(111), take(112)), (None, Some(11), None));
+        delay.end(first);
+        assert_eq!(take(200), None, "the loop waits");
+        // This event waited behind the slow one.
+        delay.begin(TimeStamp(105));
+        assert_eq!(take(200), None);
+        delay.begin(TimeStamp(201));
+        assert_eq!(take(212), Some(11));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::export::{ExportOptions, Format, ThreadSummary};
+use crate::export::{Explanation, ExportOptions, Format, ThreadSummary, Wanted};
 use crate::markers::{BorrowedFileIO, MarkerTiming, ProfilerMarker};
 use crate::types::{
     BufferInfo, ControlSignals, CounterParams, DumpError, DumpSettings, ExitProfileError, Features,
@@ -658,6 +658,10 @@ impl FrozenProfile {
         match *self {}
     }
 
+    pub(crate) fn explain(&self, _: &Wanted) -> std::io::Result<Explanation> {
+        match *self {}
+    }
+
     pub(crate) fn counts(&self) -> Vec<(&'static str, u64)> {
         match *self {}
     }
@@ -691,6 +695,10 @@ impl ReadProfile {
     }
 
     pub(crate) fn compare(&self, _: &Self) -> std::io::Result<Diff> {
+        match *self {}
+    }
+
+    pub(crate) fn explain(&self, _: &Wanted) -> std::io::Result<Explanation> {
         match *self {}
     }
 

@@ -30,6 +30,12 @@ pub(crate) struct ProbedLoop {
     answered_ns: AtomicU64,
     /// `posted_ns` of the last probe that was recorded. Written by the sampler.
     recorded_ns: AtomicU64,
+    /// `posted_ns` of the last probe whose long wait was noticed while it was pending. Written by the
+    /// thread that looks for janks.
+    noticed_ns: AtomicU64,
+    /// The longest wait, in ns, of a probe that was answered since a thread looked for janks, and
+    /// was not noticed before.
+    longest_wait_ns: AtomicU64,
     /// Set when a probe was dropped without an answer: the loop takes no more probes.
     has_ended: AtomicBool,
 }
@@ -44,12 +50,20 @@ pub(crate) struct UnrecordedProbe {
 
 impl ProbedLoop {
     pub(crate) fn new(thread: OffThreadRef) -> Self {
-        let [posted_ns, answered_ns, recorded_ns] = [const { AtomicU64::new(0) }; 3];
+        let [
+            posted_ns,
+            answered_ns,
+            recorded_ns,
+            noticed_ns,
+            longest_wait_ns,
+        ] = [const { AtomicU64::new(0) }; 5];
         Self {
             thread,
             posted_ns,
             answered_ns,
             recorded_ns,
+            noticed_ns,
+            longest_wait_ns,
             has_ended: AtomicBool::new(false),
         }
     }
@@ -109,6 +123,33 @@ impl ProbedLoop {
         })
     }
 
+    /// Returns how long a probe has waited, in ns, if that is longer than the limit and was not
+    /// returned before: the pending one, or else one that was answered since the last call.
+    pub(crate) fn take_long_wait(&self, limit_ns: u64) -> Option<u64> {
+        let answered_ns = self.longest_wait_ns.swap(0, Ordering::AcqRel);
+        let posted_ns = self.posted_ns.load(Ordering::Acquire);
+        let is_pending =
+            posted_ns != 0 && self.answered_ns.load(Ordering::Acquire) == 0 && !self.has_ended();
+        let pending_ns = monotonic_now().since_ns(TimeStamp(posted_ns));
+        if is_pending
+            && pending_ns > limit_ns
+            && self.noticed_ns.swap(posted_ns, Ordering::AcqRel) != posted_ns
+        {
+            return Some(pending_ns);
+        }
+        Some(answered_ns).filter(|ns| *ns > limit_ns)
+    }
+
+    /// Notes the answer of the pending probe.
+    fn answer(&self, now: TimeStamp) {
+        let posted_ns = self.posted_ns.load(Ordering::Relaxed);
+        self.answered_ns.store(now.0.max(1), Ordering::Release);
+        if self.noticed_ns.load(Ordering::Acquire) != posted_ns {
+            let wait_ns = now.since_ns(TimeStamp(posted_ns));
+            self.longest_wait_ns.fetch_max(wait_ns, Ordering::AcqRel);
+        }
+    }
+
     /// Marks a probe as completely recorded. Called only by the sampler.
     pub(crate) fn set_recorded(&self, probe: UnrecordedProbe) {
         self.recorded_ns.store(probe.posted.0, Ordering::Release);
@@ -135,9 +176,7 @@ impl Drop for ProbeToken {
         if !self.has_run {
             self.probed.has_ended.store(true, Ordering::Release);
         }
-        self.probed
-            .answered_ns
-            .store(monotonic_now().0.max(1), Ordering::Release);
+        self.probed.answer(monotonic_now());
     }
 }
 
@@ -186,6 +225,19 @@ mod tests {
                     .unrecorded()
                     .is_some_and(|probe| probe.answered.is_some())
         );
+        // Each wait is taken once, pending or answered.
+        let waiting = Arc::new(ProbedLoop::new(probed.thread.clone()));
+        let long_ago = TimeStamp(monotonic_now().0.saturating_sub(5_000));
+        let pending = waiting.post(long_ago);
+        let wait_ns = waiting.take_long_wait(4_000).expect("it waits");
+        assert!(wait_ns >= 5_000 && waiting.take_long_wait(4_000).is_none());
+        pending.answer();
+        assert_eq!(waiting.take_long_wait(4_000), None, "it was noticed");
+        waiting.post(long_ago).answer();
+        assert!(waiting.take_long_wait(4_000).is_some_and(|ns| ns >= 5_000));
+        waiting.post(long_ago).answer();
+        assert_eq!(waiting.take_long_wait(u64::MAX), None);
+        assert_eq!(waiting.take_long_wait(0), None, "it was taken");
         let other = ProbedLoop::new(probed.thread.clone());
         assert!(!other.has_ended());
         unregister_current_thread();

@@ -23,6 +23,9 @@
 mod chrome_sample;
 #[cfg(has_profiler)]
 mod diff;
+#[cfg(has_profiler)]
+mod explain;
+mod explanation;
 mod format;
 #[cfg(has_profiler)]
 mod function_groups;
@@ -65,6 +68,10 @@ mod write;
 
 #[cfg(has_profiler)]
 pub(crate) use diff::{Diff, DiffOptions, compare};
+#[cfg(has_profiler)]
+pub(crate) use explain::explain;
+pub(crate) use explanation::Wanted;
+pub use explanation::{ExplainedPart, ExplainedStack, Explanation, SlowRequest, TimeKind};
 pub use format::Format;
 #[cfg(has_profiler)]
 pub(crate) use function_times::summarize;

@@ -30,24 +30,35 @@ impl SwitchTotals {
             .filter(|marker| is_of_switches(profile, marker))
         {
             let totals: &mut Self = totals.get_or_insert_default();
-            let fields = marker.payload.map_or(&[][..], |payload| payload.fields);
-            for (key, value) in fields {
-                let value = match *value {
-                    FieldValue::Integer(number) => number as f64,
-                    FieldValue::Number(number) => number,
-                    _ => continue,
-                };
-                let (sum, factor) = match profile.text(*key) {
-                    "waited" => (totals.waited_ns.get_or_insert_default(), NS_PER_MS),
-                    "voluntary" => (&mut totals.voluntary, 1.0),
-                    "involuntary" => (&mut totals.involuntary, 1.0),
-                    _ => continue,
-                };
-                // Negative numbers are 0.
-                *sum = sum.saturating_add((value * factor).round() as u64);
-            }
+            totals.add(profile, &marker);
         }
         totals
+    }
+
+    /// Returns what one marker says.
+    pub(super) fn of_marker(profile: &ProfileModel, marker: &Marker<'_>) -> Self {
+        let mut totals = Self::default();
+        totals.add(profile, marker);
+        totals
+    }
+
+    fn add(&mut self, profile: &ProfileModel, marker: &Marker<'_>) {
+        let fields = marker.payload.map_or(&[][..], |payload| payload.fields);
+        for (key, value) in fields {
+            let value = match *value {
+                FieldValue::Integer(number) => number as f64,
+                FieldValue::Number(number) => number,
+                _ => continue,
+            };
+            let (sum, factor) = match profile.text(*key) {
+                "waited" => (self.waited_ns.get_or_insert_default(), NS_PER_MS),
+                "voluntary" => (&mut self.voluntary, 1.0),
+                "involuntary" => (&mut self.involuntary, 1.0),
+                _ => continue,
+            };
+            // Negative numbers are 0.
+            *sum = sum.saturating_add((value * factor).round() as u64);
+        }
     }
 
     pub(super) fn waited(&self) -> Option<Duration> {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::session::{WrittenDump, permit_dump};
+use crate::session::{Cause, WrittenDump, permit_dump};
 use crate::types::DumpError;
 
 /// Starts a dump: see `profiler_dump`. `add_marker` adds the marker with the reason, before the
@@ -14,10 +14,11 @@ use crate::types::DumpError;
 pub(crate) fn dump_with_marker(
     last: Option<Duration>,
     reason: fmt::Arguments<'_>,
+    cause: Cause,
     add_marker: impl FnOnce(&str),
 ) -> Result<WrittenDump, DumpError> {
     let permit = permit_dump()?;
     let reason = reason.to_string();
     add_marker(&permit.whole_reason(&reason));
-    permit.write(last, &reason)
+    permit.write(last, &reason, cause)
 }

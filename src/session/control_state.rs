@@ -19,11 +19,26 @@ pub(crate) struct ControlShared {
     pub(crate) config: PsCell<ControlConfig>,
 }
 
-/// The signals in use, and the folder of the profile.
-#[derive(Clone)]
+/// What the signals in use do.
+#[derive(Clone, Default)]
 pub(crate) struct ControlConfig {
-    pub(crate) signals: [ControlSignal; 2],
-    pub(crate) folder: PathBuf,
+    /// The signals that start and stop, with the folder of the profile.
+    pub(crate) start_stop: Option<([ControlSignal; 2], PathBuf)>,
+    /// The signal that causes dumps.
+    pub(crate) dump: Option<ControlSignal>,
+}
+
+impl ControlConfig {
+    /// Returns the signals that start and stop.
+    pub(crate) fn start_stop_signals(&self) -> &[ControlSignal] {
+        self.start_stop.as_ref().map_or(&[], |(signals, _)| signals)
+    }
+
+    /// Returns all signals in use.
+    pub(crate) fn signals(&self) -> Vec<ControlSignal> {
+        let start_stop = self.start_stop_signals().iter();
+        start_stop.chain(&self.dump).copied().collect()
+    }
 }
 
 /// The running control thread, with the state that it shares.
@@ -42,10 +57,10 @@ impl ControlShared {
 
     /// Replaces the configuration, and releases the signals that are no longer used.
     pub(crate) fn change(&self, config: ControlConfig) {
-        let signals = config.signals;
+        let signals = config.signals();
         let old = std::mem::replace(self.config.get_mut(&mut PsLock::acquire()), config);
         let is_unused = |old: &ControlSignal| signals.iter().all(|new| new.number != old.number);
-        old.signals
+        old.signals()
             .into_iter()
             .filter(is_unused)
             .for_each(|signal| release_control_signal(signal.number));

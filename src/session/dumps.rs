@@ -12,9 +12,11 @@ use crate::platform::{
     Receiver, channel, current_process_id, has_rights_of_another_user, is_current_thread_own,
     monotonic_now, utc_now,
 };
+use crate::session::long_interval::LongInterval;
 use crate::session::notices;
 use crate::session::running::running_generation;
-use crate::session::snapshot::freeze_unnoticed;
+use crate::session::save::save_at;
+use crate::session::snapshot::{FrozenProfile, freeze_unnoticed};
 use crate::session::task::spawn_task;
 use crate::session::write_options::{WriteOptions, default_options_for};
 use crate::types::{DumpError, DumpSettings, Generation, SaveError, TimeStamp};
@@ -25,6 +27,9 @@ const MAX_FILE_REASON: usize = 60;
 /// Maximum length of the reason in a notice, in bytes.
 const MAX_REASON_BYTES: usize = 512;
 
+/// Least time that a dump shows before its cause began, in ns.
+const BEFORE_CAUSE_NS: u64 = 1_000_000_000;
+
 static SETTINGS: PsCell<Option<DumpSettings>> = PsCell::new(None);
 
 /// The dumps of this process, the oldest first.
@@ -32,6 +37,9 @@ static FILES: PsCell<VecDeque<PathBuf>> = PsCell::new(VecDeque::new());
 
 /// Intervals that are longer than this cause a dump, in ns. The maximum means that none does.
 static LONG_INTERVAL_NS: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// Janks that are longer than this cause a dump, in ns. The maximum means that none does.
+static LONG_JANK_NS: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// Time before which no dump begins, in ns.
 static NOT_BEFORE_NS: AtomicU64 = AtomicU64::new(0);
@@ -51,13 +59,29 @@ fn to_ns(time: Duration) -> u64 {
 
 /// Sets where dumps go and what causes them; `None` for no more causes.
 pub(super) fn keep_settings(settings: Option<DumpSettings>) {
-    let limit = settings
-        .as_ref()
-        .and_then(|settings| settings.long_interval);
+    let limit_ns = |limit_of: fn(&DumpSettings) -> Option<Duration>| {
+        settings.as_ref().and_then(limit_of).map_or(u64::MAX, to_ns)
+    };
+    let interval_ns = limit_ns(|settings| settings.long_interval);
+    let jank_ns = limit_ns(|settings| settings.long_jank);
     // Dropped after the lock is released.
-    let _before = std::mem::replace(SETTINGS.get_mut(&mut PsLock::acquire()), settings);
+    let _before;
+    let mut lock = PsLock::acquire();
+    _before = std::mem::replace(SETTINGS.get_mut(&mut lock), settings);
+    // Under the lock: see `delay_next`.
     NOT_BEFORE_NS.store(0, Ordering::Relaxed);
-    LONG_INTERVAL_NS.store(limit.map_or(u64::MAX, to_ns), Ordering::Relaxed);
+    LONG_INTERVAL_NS.store(interval_ns, Ordering::Relaxed);
+    LONG_JANK_NS.store(jank_ns, Ordering::Relaxed);
+}
+
+/// Delays the next dump, as the settings say that hold now: they may be newer than those of the
+/// dump. `otherwise` is for none. Returns the time before which no dump was allowed, in ns.
+fn delay_next(now: TimeStamp, otherwise: Duration) -> u64 {
+    let lock = PsLock::acquire();
+    let settings = SETTINGS.get(&lock).as_ref();
+    let min_interval = settings.map_or(otherwise, |settings| settings.min_interval);
+    let not_before_ns = now.0.saturating_add(to_ns(min_interval));
+    NOT_BEFORE_NS.swap(not_before_ns, Ordering::Relaxed)
 }
 
 /// Returns the settings. Without any, those for dumps in the folder for temporary files.
@@ -78,6 +102,12 @@ pub(crate) fn is_long_interval(ns: u64) -> bool {
     ns > LONG_INTERVAL_NS.load(Ordering::Relaxed)
 }
 
+/// Returns the length of a jank, in ns, that is no reason to dump yet; `None` if no jank is one.
+#[inline(always)]
+pub(super) fn long_jank_ns() -> Option<u64> {
+    Some(LONG_JANK_NS.load(Ordering::Relaxed)).filter(|ns| *ns != u64::MAX)
+}
+
 /// Returns whether a panic of the calling thread causes a dump.
 pub(crate) fn dumps_at_panic() -> bool {
     let is_own = is_current_thread_own();
@@ -93,6 +123,27 @@ pub(crate) struct DumpPermit {
     settings: DumpSettings,
     writing: Option<Writing>,
     refused: u64,
+}
+
+/// What caused a dump.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Cause {
+    /// A long interval, which a text beside the dump explains.
+    Interval(LongInterval),
+    /// Something that has lasted for this time.
+    Lasting(Duration),
+    Other,
+}
+
+impl Cause {
+    /// Returns how long before `now` the cause began, in ns.
+    fn age_ns(&self, now: TimeStamp) -> u64 {
+        match self {
+            Self::Interval(interval) => now.since_ns(interval.start),
+            Self::Lasting(time) => to_ns(*time),
+            Self::Other => 0,
+        }
+    }
 }
 
 /// The right to write the only dump. Dropping it gives the right back.
@@ -185,7 +236,7 @@ impl DumpPermit {
     }
 
     /// Starts a thread that writes the dump: the time `last` before now, or as long as the settings
-    /// say.
+    /// say. It has at least the whole cause.
     ///
     /// # Errors
     /// [`DumpError::System`] if the system refuses the thread.
@@ -193,21 +244,24 @@ impl DumpPermit {
         mut self,
         last: Option<Duration>,
         reason: &str,
+        cause: Cause,
     ) -> Result<WrittenDump, DumpError> {
         let last_ns = to_ns(last.unwrap_or(self.settings.last));
+        let cause_ns = cause.age_ns(self.now).saturating_add(BEFORE_CAUSE_NS);
+        let cause_ns = Some(cause_ns).filter(|_| cause != Cause::Other);
+        let last_ns = last_ns.max(cause_ns.unwrap_or(0));
         let since = TimeStamp(self.now.0.saturating_sub(last_ns));
         let path = self.settings.folder.join(file_name(reason));
         let whole_reason = self.whole_reason(reason);
         let (done, is_done) = channel();
         let (session, file, max_files) = (self.session, path.clone(), self.settings.max_files);
         let writing = self.writing.take();
-        let not_before_ns = self.now.0.saturating_add(to_ns(self.settings.min_interval));
-        let before_ns = NOT_BEFORE_NS.swap(not_before_ns, Ordering::Relaxed);
+        let before_ns = delay_next(self.now, self.settings.min_interval);
         let task = move || {
             // Given back in any case, also if the writer panics. The waiting thread is told last.
             let _writing = (writing, done);
             // Without a file, the next cause waits as long: each attempt costs as much as a dump.
-            if let Some(saved) = write_dump(session, since, &file, &whole_reason) {
+            if let Some(saved) = write_dump(session, since, &file, &whole_reason, &cause) {
                 remove_oldest(saved, max_files);
             }
         };
@@ -234,12 +288,22 @@ pub(crate) fn forget_dumps_in_child(lock: &mut PsLock) {
 
 /// Writes the file, and returns its path. No callback of the application learns of it: the caller
 /// may be a thread that panics, and that the callback would wait for.
-fn write_dump(session: Generation, since: TimeStamp, path: &Path, reason: &str) -> Option<PathBuf> {
+fn write_dump(
+    session: Generation,
+    since: TimeStamp,
+    path: &Path,
+    reason: &str,
+    cause: &Cause,
+) -> Option<PathBuf> {
     let Some(profile) = freeze_unnoticed(Some(session)) else {
         notices::notify(&format!(
             "cannot dump: the session has stopped; the cause: {reason}"
         ));
         return None;
+    };
+    let explained = match cause {
+        Cause::Interval(interval) => Some((profile.clone(), interval)),
+        Cause::Lasting(_) | Cause::Other => None,
     };
     let saved = options_for(path, since)
         .and_then(|options| profile.save_with_at(&options, path.to_owned()));
@@ -249,6 +313,9 @@ fn write_dump(session: Generation, since: TimeStamp, path: &Path, reason: &str) 
                 "dumped as {}; the cause: {reason}",
                 path.display()
             ));
+            if let Some((profile, interval)) = explained {
+                write_explanation(profile, interval, &path);
+            }
             Some(path)
         }
         Err(error) => {
@@ -256,6 +323,35 @@ fn write_dump(session: Generation, since: TimeStamp, path: &Path, reason: &str) 
             None
         }
     }
+}
+
+/// Writes where the time of an interval went, beside the dump. Says on standard error if that is not
+/// possible.
+fn write_explanation(profile: FrozenProfile, interval: &LongInterval, dump: &Path) {
+    let explained = profile.explain_interval(interval);
+    let path = explanation_path(dump);
+    let written = explained
+        .map_err(|error| error.to_string())
+        .and_then(|explanation| {
+            let text = explanation.to_string();
+            let saved = save_at(path, |out| out.write_all(text.as_bytes()));
+            saved.map_err(|error| error.to_string())
+        });
+    if let Err(error) = written {
+        notices::notify(&error);
+    }
+}
+
+/// Returns the path of the text that explains a dump.
+fn explanation_path(dump: &Path) -> PathBuf {
+    dump.with_file_name(format!("{}.txt", stem(dump)))
+}
+
+/// Returns the name of a dump without its ending. The reason in it has no dot.
+fn stem(dump: &Path) -> String {
+    let name = dump.file_name().unwrap_or_default().to_string_lossy();
+    let ended = name.split_once('.').map_or(&*name, |(stem, _)| stem);
+    ended.to_owned()
 }
 
 fn options_for(path: &Path, since: TimeStamp) -> Result<WriteOptions, SaveError> {
@@ -275,6 +371,7 @@ fn remove_oldest(path: PathBuf, max_files: usize) {
     };
     for path in removed {
         // The user may have moved or removed it.
+        let _ = std::fs::remove_file(explanation_path(&path));
         let _ = std::fs::remove_file(path);
     }
 }

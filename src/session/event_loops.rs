@@ -4,6 +4,8 @@ use std::marker::PhantomData;
 
 use crate::event_loop::{EventWatches, PostProbe};
 use crate::platform::monotonic_now;
+use crate::session::dump_janks::dump_for_ending_event;
+use crate::session::dumps::long_jank_ns;
 use crate::session::event_watcher::{drop_quietly, ensure_event_watcher};
 use crate::session::running::running_session;
 use crate::threads::OnThreadRef;
@@ -33,6 +35,9 @@ pub(crate) fn begin_event(queued: Option<ProfilerTime>) -> EventToken {
 
 /// Records that the event has ended.
 pub(crate) fn end_event(event: &EventToken) {
+    if let Some(limit_ns) = long_jank_ns() {
+        dump_for_ending_event(limit_ns);
+    }
     OnThreadRef::with(|thread| thread.event_delay().map(|delay| delay.end(event.level)));
 }
 

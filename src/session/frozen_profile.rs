@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 
 use crate::buffer::BufferSnapshot;
 use crate::export::{
-    ExportOptions, Format, Look, ThreadSummary, add_child, summarize, write_profile,
+    Explanation, ExportOptions, Format, Look, ThreadSummary, Wanted, add_child, summarize,
+    write_profile,
 };
 use crate::model::ProfileModel;
 use crate::platform::{ProcessStart, current_process_id, is_memory_available};
 use crate::session::env::env_notices;
+use crate::session::long_interval::LongInterval;
 use crate::session::notices::{self, notify_unnamed};
 use crate::session::read_profile::ReadProfile;
 use crate::session::save::{save_at, save_profile};
@@ -22,13 +24,17 @@ use crate::stream::{
     stream_gecko_json,
 };
 use crate::threads::OffThreadRef;
-use crate::types::{SaveError, TimeStamp};
+use crate::types::{ProfilerTime, SaveError, TimeStamp};
 use crate::util::{FailureLatch, ProgressLocation, ProgressLogger, SharedSort};
 
 /// Progress of a job for which the model is complete.
 const MODEL_END: f32 = 0.7;
 /// Memory that the profile of a child process may need in the model, as a multiple of its text.
 const CHILD_FACTOR: usize = 4;
+
+/// Time before an interval whose samples are read to explain it, in ns: a sample shows what the
+/// thread did since the one before.
+const BEFORE_INTERVAL_NS: u64 = 1_000_000_000;
 
 /// A profile in memory. A write fails if there is no memory for it.
 pub(super) struct TextInMemory(pub(super) Vec<u8>);
@@ -225,6 +231,42 @@ impl FrozenProfile {
         let options = default_options().stream;
         let profile = self.to_model(&options, &options.progress)?;
         Ok(ReadProfile::of_model(profile))
+    }
+
+    /// Explains where the time of a request went.
+    pub(crate) fn explain(&self, wanted: &Wanted) -> io::Result<Explanation> {
+        let ns = |time: &ProfilerTime| {
+            i64::try_from(self.source.ns_since_start(time.timestamp())).unwrap_or(i64::MAX)
+        };
+        let profile = self.to_read()?;
+        match wanted {
+            Wanted::Between(thread, start, end) => {
+                profile.explain(&Wanted::Range(thread.clone(), ns(start), ns(end)))
+            }
+            other => profile.explain(other),
+        }
+    }
+
+    /// Explains where the time of an interval of the session went.
+    pub(super) fn explain_interval(&self, interval: &LongInterval) -> io::Result<Explanation> {
+        let ns = |time| i64::try_from(self.source.ns_since_start(time)).unwrap_or(i64::MAX);
+        let mut threads = self.source.threads.iter();
+        let thread = threads.find(|thread| thread.serial() == interval.thread);
+        let tid = thread.map(|thread| thread.unlocked_const_reader_and_atomic_rw().tid());
+        // Nothing but the interval is needed, and no other process.
+        let mut own = self.clone();
+        own.source.children = None;
+        own.source.exit_profiles.clear();
+        let mut options = default_options().stream;
+        let start_ns = interval.start.0.saturating_sub(BEFORE_INTERVAL_NS);
+        options.since = Some(TimeStamp(start_ns));
+        let profile = ReadProfile::of_model(own.to_model(&options, &options.progress)?);
+        profile.explain(&Wanted::Interval {
+            name: interval.name.clone(),
+            tid: tid.map_or_else(String::new, |tid| tid.to_number().to_string()),
+            start_ns: ns(interval.start),
+            end_ns: ns(interval.end),
+        })
     }
 
     /// Returns the profile as bytes.

@@ -1,5 +1,6 @@
 //! The profiler's life cycle, from `profiler_init` to `profiler_shutdown`.
 
+use std::fmt;
 use std::panic::Location;
 use std::path::Path;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
@@ -8,6 +9,8 @@ use std::time::Duration;
 use crate::platform::{current_process_id, is_main_thread};
 use crate::session::asked::start_for_application;
 use crate::session::callbacks::notify;
+use crate::session::dump_limits::set_dumps_by_default;
+use crate::session::dumps::dump_settings;
 use crate::session::ends::{
     save_at_exit, save_once, stop_watching_ends, watch_ends_early_if_asked, watch_ends_if_asked,
     watch_exit,
@@ -29,7 +32,7 @@ use crate::session::turn::{Turn, WhileOtherRuns};
 use crate::session::write_options::default_options_for;
 use crate::state::CORE_PS;
 use crate::threads::unregister_current_thread;
-use crate::types::{Generation, ProfilingState, StartError, StartParams, ThreadFilter};
+use crate::types::{DumpError, Generation, ProfilingState, StartError, StartParams, ThreadFilter};
 use crate::util::{PsLock, is_any_lock_held_on_current_thread};
 
 /// The process that has read the environment, from `profiler_init` to `profiler_shutdown`; 0 for
@@ -171,9 +174,26 @@ fn control_if_asked() {
     if environment::wants_signals() {
         report(control_by_default_signals());
     }
+    match environment::dump_signal() {
+        Some(Ok(signal)) => report(dump_by_default_signal(signal)),
+        Some(Err(text)) => notices::notify(&format!(
+            "cannot set dumps: got {text:?} as MOZ_PROFILER_DUMP_SIGNAL, expected the name or the \
+             number of a signal"
+        )),
+        None => {}
+    }
 }
 
-fn report(result: Result<(), StartError>) {
+/// Sets dumps that a signal causes, as the variable says.
+fn dump_by_default_signal(signal: i32) -> Result<(), DumpError> {
+    let mut settings = dump_settings().on_signal(signal);
+    if let Some(folder) = environment::upload_folder() {
+        settings = settings.folder(folder);
+    }
+    set_dumps_by_default(settings)
+}
+
+fn report(result: Result<(), impl fmt::Display>) {
     if let Err(error) = result {
         notices::notify(&error.to_string());
     }

@@ -39,6 +39,8 @@ mod asked;
 mod callbacks;
 mod control_state;
 mod crash_file;
+mod dump_causes;
+mod dump_janks;
 mod dump_limits;
 mod dumps;
 mod early_start;
@@ -57,6 +59,7 @@ mod hand_over;
 mod lacking_features;
 mod last_profile;
 mod life_cycle;
+mod long_interval;
 mod notices;
 mod own_registration;
 mod pause;
@@ -84,7 +87,7 @@ pub(crate) use callbacks::{
 };
 pub(crate) use crash_file::open_crash_file;
 pub(crate) use dump_limits::set_dumps;
-pub(crate) use dumps::{WrittenDump, dumps_at_panic, is_long_interval, permit_dump};
+pub(crate) use dumps::{Cause, WrittenDump, dumps_at_panic, is_long_interval, permit_dump};
 pub(crate) use early_start::start_early;
 pub(crate) use ends::{save_at_exit, watch_ends_for_parent, watch_exit};
 #[cfg(feature = "http")]
@@ -105,6 +108,7 @@ pub(crate) use life_cycle::{
     end_guarded_session, ensure_started, ensure_started_for_parent, init, init_with_end, shutdown,
     shutdown_after, start, start_guarded,
 };
+pub(crate) use long_interval::LongInterval;
 #[cfg(any(feature = "http", feature = "push"))]
 pub(crate) use notices::notify;
 pub(crate) use own_registration::register_if_recorded;

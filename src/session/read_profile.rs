@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::export::{
-    Diff, DiffOptions, ExportOptions, Format, Look, ThreadSummary, compare, read_profile_file,
-    read_profile_from, summarize, write_profile,
+    Diff, DiffOptions, Explanation, ExportOptions, Format, Look, ThreadSummary, Wanted, compare,
+    explain, read_profile_file, read_profile_from, summarize, write_profile,
 };
 use crate::model::ProfileModel;
 use crate::platform::StandardStream;
@@ -67,6 +67,11 @@ impl ReadProfile {
     pub(crate) fn compare(&self, after: &Self) -> io::Result<Diff> {
         let options = DiffOptions::default();
         compare(&self.0, &after.0, &options, &ProgressLogger::unwatched())
+    }
+
+    /// Explains where the time of a request went.
+    pub(crate) fn explain(&self, wanted: &Wanted) -> io::Result<Explanation> {
+        explain(&self.0, wanted)
     }
 
     /// Returns the summary as a plain text, and as a text for standard output if that is a

@@ -1,5 +1,5 @@
 //! Control by signals: one signal starts the profiler, another saves the profile and stops the
-//! profiler.
+//! profiler, and one causes a dump.
 //!
 //! The signal handlers pass requests to the control thread, which handles them with the same
 //! functions as the API. The child of a fork has no control thread. Its handlers do nothing until
@@ -13,12 +13,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::platform::{
-    ControlPipe, ControlRequest, ControlSignal, check_control_signals, current_process_id,
-    prepare_control_signals, release_control_signal, spawn_profiler_thread, take_signals,
-    with_signals_blocked,
+    ControlPipe, ControlRequest, ControlSignal, check_control_signals, check_dump_signal,
+    current_process_id, prepare_control_signals, release_control_signal, spawn_profiler_thread,
+    take_signals, with_signals_blocked,
 };
 use crate::session::asked::start_for_application;
 use crate::session::control_state::{CONTROL, ControlConfig, ControlShared, RunningControl};
+use crate::session::dump_causes::dump_on_main_track;
 use crate::session::env::environment;
 use crate::session::notices;
 use crate::session::running::{LIFE_CYCLE, reentrancy_error, running_generation};
@@ -69,27 +70,95 @@ fn take_control(asked: &ControlSignals, keeps_running: bool) -> Result<(), Start
         .map_err(|error| system_error("find the current folder", &error))?;
     ensure_core();
     prepare_control_signals();
+    // Held, because a session also chooses its signal under it, and the signals must differ.
     let guard = LIFE_CYCLE.lock();
-    // Under the lock, because a session also chooses its signal under it, and the signals must
-    // differ.
     let signals = check_control_signals(asked.start_signal, asked.stop_signal)?;
     let running = running_control();
-    if keeps_running && running.is_some() {
+    let before = running.as_ref().map(|running| running.config());
+    let before = before.unwrap_or_default();
+    if keeps_running && before.start_stop.is_some() {
         return Ok(());
     }
-    let config = ControlConfig { signals, folder };
+    if let Some(dump) = before.dump {
+        // Names the signal that is the same.
+        check_dump_signal(dump.number, &signals)?;
+    }
+    let config = ControlConfig {
+        start_stop: Some((signals, folder)),
+        ..before
+    };
+    let taken = use_config(config, running);
+    drop(guard);
+    taken.map_err(Untaken::clean_up)
+}
+
+/// Signals that could not be taken.
+pub(super) struct Untaken {
+    error: StartError,
+    /// Whether a control thread was started for them.
+    has_thread: bool,
+}
+
+impl Untaken {
+    /// Ends the control thread that was started. Called without the life-cycle lock.
+    pub(super) fn clean_up(self) -> StartError {
+        if self.has_thread {
+            end_control();
+        }
+        self.error
+    }
+}
+
+impl From<StartError> for Untaken {
+    fn from(error: StartError) -> Self {
+        Self {
+            error,
+            has_thread: false,
+        }
+    }
+}
+
+/// Lets a signal cause dumps, or none any more. The caller holds the life-cycle lock, and has called
+/// [`prepare_dump_signal`].
+///
+/// # Errors
+/// [`StartError::BadValue`] or [`StartError::System`]. The signals then do what they did before.
+pub(super) fn set_dump_signal(asked: Option<i32>) -> Result<(), Untaken> {
+    let running = running_control();
+    let before = running.as_ref().map(|running| running.config());
+    let before = before.unwrap_or_default();
+    if asked == before.dump.map(|dump| dump.number) {
+        return Ok(());
+    }
+    let check = |asked| check_dump_signal(asked, before.start_stop_signals());
+    let config = ControlConfig {
+        dump: asked.map(check).transpose()?,
+        ..before.clone()
+    };
+    use_config(config, running)
+}
+
+/// Does the part of [`set_dump_signal`] that may wait for the loader. Called without a lock.
+pub(super) fn prepare_dump_signal() {
+    ensure_core();
+    prepare_control_signals();
+}
+
+/// Takes the signals of a configuration, with the control thread that runs, or with a new one. The
+/// caller holds the life-cycle lock.
+fn use_config(config: ControlConfig, running: Option<Arc<ControlShared>>) -> Result<(), Untaken> {
+    let signals = config.signals();
     if let Some(running) = running {
         // First, so that a control which works goes on as it is if this fails.
-        take_signals(signals)?;
+        take_signals(&signals)?;
         running.change(config);
         return Ok(());
     }
-    let taken = begin(config).and_then(|()| take_signals(signals));
-    drop(guard);
-    if taken.is_err() {
-        end_control();
-    }
-    taken
+    begin(config)?;
+    take_signals(&signals).map_err(|error| Untaken {
+        error,
+        has_thread: true,
+    })
 }
 
 fn system_error(action: &'static str, error: &std::io::Error) -> StartError {
@@ -155,7 +224,7 @@ pub(crate) fn end_control() {
     shared.is_ending.store(true, Ordering::Release);
     shared
         .config()
-        .signals
+        .signals()
         .into_iter()
         .for_each(|signal| release_control_signal(signal.number));
     drop(guard);
@@ -193,7 +262,7 @@ fn remove_control(shared: &Arc<ControlShared>) -> bool {
     if control.is_some() {
         shared
             .config()
-            .signals
+            .signals()
             .into_iter()
             .for_each(|signal| release_control_signal(signal.number));
     }
@@ -217,6 +286,7 @@ impl ControlShared {
                     ControlRequest::Start if self.is_ending.load(Ordering::Acquire) => continue,
                     ControlRequest::Start => start,
                     ControlRequest::Stop => save_and_stop,
+                    ControlRequest::Dump => dump_for_signal,
                     ControlRequest::End => return,
                 };
                 // After a panic the application continues, and the next signal may succeed.
@@ -241,10 +311,11 @@ impl ControlShared {
         }
     }
 
-    /// Returns the path of the profile, and the signals that start and stop.
-    fn destination(&self) -> (PathBuf, [ControlSignal; 2]) {
-        let ControlConfig { signals, folder } = self.config();
-        (file_in(&folder), signals)
+    /// Returns the path of the profile, and the signals that start and stop. `None` if they do no
+    /// more.
+    fn destination(&self) -> Option<(PathBuf, [ControlSignal; 2])> {
+        let (signals, folder) = self.config().start_stop?;
+        Some((file_in(&folder), signals))
     }
 }
 
@@ -254,7 +325,9 @@ fn file_in(folder: &Path) -> PathBuf {
 }
 
 fn start(control: &ControlShared) {
-    let (path, [_, stop]) = control.destination();
+    let Some((path, [_, stop])) = control.destination() else {
+        return;
+    };
     let next = format!(
         "{} saves the profile as {} and stops the profiler",
         signal_name(stop.number),
@@ -272,7 +345,9 @@ fn start(control: &ControlShared) {
 }
 
 fn save_and_stop(control: &ControlShared) {
-    let (path, [start, _]) = control.destination();
+    let Some((path, [start, _])) = control.destination() else {
+        return;
+    };
     let running = running_generation();
     let Some((generation, profile)) =
         running.and_then(|running| Some((running, freeze(Some(running))?)))
@@ -292,6 +367,16 @@ fn save_and_stop(control: &ControlShared) {
             ));
         }
         Err(error) => notices::notify(&format!("{error}; profiling continues")),
+    }
+}
+
+fn dump_for_signal(control: &ControlShared) {
+    let Some(signal) = control.config().dump else {
+        return;
+    };
+    let reason = format!("the signal {}", signal_name(signal.number));
+    if let Err(error) = dump_on_main_track(&reason, true) {
+        notices::notify(&error.to_string());
     }
 }
 

@@ -17,6 +17,8 @@ pub struct DumpSettings {
     pub(crate) min_interval: Duration,
     pub(crate) max_files: usize,
     pub(crate) long_interval: Option<Duration>,
+    pub(crate) long_jank: Option<Duration>,
+    pub(crate) signal: Option<i32>,
     pub(crate) on_panic: bool,
     pub(crate) cpu_share: Option<f64>,
     pub(crate) memory_bytes: Option<u64>,
@@ -33,10 +35,18 @@ impl DumpSettings {
             min_interval: Duration::from_secs(60),
             max_files: 20,
             long_interval: None,
+            long_jank: None,
+            signal: None,
             on_panic: false,
             cpu_share: None,
             memory_bytes: None,
         }
+    }
+
+    /// Sets the folder, as [`in_folder`](Self::in_folder) does.
+    pub(crate) fn folder(mut self, folder: PathBuf) -> Self {
+        self.folder = std::path::absolute(&folder).unwrap_or(folder);
+        self
     }
 
     /// Sets how much time before its cause a dump contains, if [`profiler_dump`] is not asked for
@@ -64,11 +74,54 @@ impl DumpSettings {
 
     /// Dumps when an interval marker, or a span of `tracing`, is longer than this: a slow request.
     ///
-    /// The dump begins when the interval is recorded, at its end. Two markers for the start and the
+    /// The dump begins when the interval is recorded, at its end. It has the whole interval, also if
+    /// that is longer than [`last`](Self::last). A text beside it, with the same name but the ending
+    /// `.txt`, says where the interval's time went: see
+    /// [`Profile::explain`](crate::Profile::explain). Two markers for the start and the
     /// end of an interval cause none. Choose a limit that intervals exceed only when something is
     /// wrong: a marker for the whole run of a program would cause a dump, too.
     pub fn on_interval_longer_than(mut self, limit: Duration) -> Self {
         self.long_interval = Some(limit);
+        self
+    }
+
+    /// Dumps when an event loop has handled no new event for longer than this: the loop of a thread
+    /// that the session profiles, and that reports its events with [`AutoProfilerEvent`] or is
+    /// watched by [`profiler_watch_event_loop`].
+    ///
+    /// The dump begins while the jank lasts, at most a quarter of the limit late, or else at its
+    /// end. It has the whole jank, also if that is longer than [`last`](Self::last). One jank causes
+    /// one dump, even if other events wait behind the slow one. The dump's marker is on the loop's
+    /// thread.
+    ///
+    /// Cost: a thread of the profiler checks all registered threads four times within the limit, at
+    /// most 200 times a second; the end of an event reads the clock. The child of a fork has no such
+    /// thread until it sets dumps itself.
+    ///
+    /// [`AutoProfilerEvent`]: crate::event_delay::AutoProfilerEvent
+    /// [`profiler_watch_event_loop`]: crate::event_delay::profiler_watch_event_loop
+    #[doc(alias = "Jank")]
+    pub fn on_jank_longer_than(mut self, limit: Duration) -> Self {
+        self.long_jank = Some(limit);
+        self
+    }
+
+    /// Dumps when the process receives the signal with this number: `kill -USR1 PID` with 10.
+    /// Accepted are the signals that
+    /// [`StartParams::signal`](crate::types::settings::StartParams::signal) lists, but neither those
+    /// of [`profiler_control_by_signals`] nor the sampling signal.
+    ///
+    /// The signal's handler only writes a byte to a pipe, and calls the handler before it; a thread
+    /// of the profiler dumps. A line on standard error says why there is no dump. As with
+    /// [`profiler_control_by_signals`], the handler before it comes back when the dumps are set
+    /// without the signal, and with
+    /// [`profiler_shutdown`](crate::api::life_cycle::profiler_shutdown), unless that was the
+    /// default action. In the child of a fork, the signal has no effect on the profiler until the
+    /// child sets dumps itself.
+    ///
+    /// [`profiler_control_by_signals`]: crate::api::profiler_control_by_signals
+    pub fn on_signal(mut self, signal: i32) -> Self {
+        self.signal = Some(signal);
         self
     }
 
@@ -122,6 +175,15 @@ pub enum DumpError {
         /// The answer of the operating system.
         answer: String,
     },
+    /// A setting has a value that is not accepted.
+    BadValue {
+        /// The setting.
+        setting: &'static str,
+        /// The value, in words.
+        value: String,
+        /// The accepted values, in words.
+        accepted: String,
+    },
     /// This build contains no profiler.
     Unsupported,
 }
@@ -142,6 +204,14 @@ impl fmt::Display for DumpError {
             ),
             Self::Reentrant => f.write_str(
                 "cannot dump: got a call from inside the profiler's own work, expected one from the application's code",
+            ),
+            Self::BadValue {
+                setting,
+                value,
+                accepted,
+            } => write!(
+                f,
+                "cannot set dumps: got {value} as {setting}, expected {accepted}"
             ),
             Self::System { action, answer } => write!(f, "cannot {action}: {answer}"),
             Self::Unsupported => f.write_str("cannot dump: this build contains no profiler"),

@@ -30,6 +30,7 @@ const PARTS: &[(&str, Part)] = &[
     ("idle", crate::idle::run_part),
     ("idle_bytes", crate::idle_bytes::run_part),
     ("context", crate::context::run_part),
+    ("incident", crate::incident::run_part),
     ("label", crate::label::run_part),
     ("library_threads", crate::library_threads::run_part),
     ("marker", crate::marker::run_part),
@@ -55,11 +56,12 @@ const PARTS: &[(&str, Part)] = &[
 /// not hang the parent.
 const RUN_TIMEOUT: Duration = Duration::from_secs(60);
 /// Parts with the longer timeout: they make long recordings.
-const LONG_PARTS: [&str; 9] = [
+const LONG_PARTS: [&str; 10] = [
     "alloc_truth",
     "first_name",
     "formats",
     "hour",
+    "incident",
     "processes",
     "short_threads",
     "snapshot_pause",

@@ -30,6 +30,7 @@ mod heap;
 mod hour;
 mod idle;
 mod idle_bytes;
+mod incident;
 mod jobs;
 mod kernels;
 mod label;
@@ -179,6 +180,11 @@ const MEASUREMENTS: &[Measurement] = &[
         name: "processes",
         description: "cost of a child process in its parent's session, and time to gather 16 children of 10 MB each",
         run: processes::measure,
+    },
+    Measurement {
+        name: "incident",
+        description: "share of a slow request's time that its explanation puts on the right place",
+        run: incident::measure,
     },
     Measurement {
         name: "ask",

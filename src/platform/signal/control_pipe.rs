@@ -1,4 +1,4 @@
-//! Start and stop requests that arrive as signals, passed through a pipe to a thread of the
+//! Requests to start, stop and dump that arrive as signals, passed through a pipe to a thread of the
 //! profiler.
 //!
 //! Runs in the signal handler: the functions named `*_in_handler`. The handler writes one byte to
@@ -44,11 +44,12 @@ pub(crate) enum ControlRequest {
     Stop = 2,
     /// Asks the reading thread to end.
     End = 3,
+    Dump = 4,
 }
 
 impl ControlRequest {
     fn from_byte(byte: u8) -> Option<Self> {
-        [Self::Start, Self::Stop, Self::End]
+        [Self::Start, Self::Stop, Self::End, Self::Dump]
             .into_iter()
             .find(|request| *request as u8 == byte)
     }
@@ -234,6 +235,32 @@ pub(crate) fn check_control_signals(
     ])
 }
 
+/// Returns the signal that causes dumps.
+///
+/// # Errors
+/// [`StartError::BadValue`] if the profiler cannot take over the signal, or if it is one of `taken`
+/// or the sampling signal.
+pub(crate) fn check_dump_signal(
+    asked: i32,
+    taken: &[ControlSignal],
+) -> Result<ControlSignal, StartError> {
+    let number = check_signal("on_signal", asked)?;
+    let is_taken = taken.iter().any(|signal| signal.number == number);
+    let used_for = match (is_taken, is_sampling_signal(number)) {
+        (false, false) => {
+            let request = ControlRequest::Dump;
+            return Ok(ControlSignal { number, request });
+        }
+        (true, _) => "which starts or stops the profiler",
+        (false, true) => "the sampling signal",
+    };
+    Err(StartError::BadValue {
+        field: "on_signal",
+        value: format!("{}, {used_for}", signal_name(number)),
+        accepted: "a signal that the profiler does not use".into(),
+    })
+}
+
 /// Does the part of [`take_signals`] and [`ControlPipe::open`] that may wait for the loader, and of
 /// [`take_end_signals`](crate::platform::take_end_signals). Called before them, without a lock, as
 /// `prepare_handler` in `handler.rs`.
@@ -242,22 +269,23 @@ pub(crate) fn prepare_control_signals() {
     bind_handler_functions();
 }
 
-/// Installs the handler that writes a signal's request to the pipe, for both signals. The caller has
-/// called [`prepare_control_signals`].
+/// Installs the handler that writes a signal's request to the pipe, for each of these signals. The
+/// caller has called [`prepare_control_signals`].
 ///
 /// # Errors
-/// [`StartError::System`] if the operating system refuses. Both signals then have the request, and
-/// one without a request the handler, that they had before.
-pub(crate) fn take_signals(signals: [ControlSignal; 2]) -> Result<(), StartError> {
-    let requests = signals.map(|signal| &REQUESTS[signal.number as usize]);
-    let before = requests.map(|request| request.load(Ordering::Relaxed));
-    let taken = signals.into_iter().try_for_each(take_signal);
+/// [`StartError::System`] if the operating system refuses. Each signal then has the request, and
+/// one without a request the handler, that it had before.
+pub(crate) fn take_signals(signals: &[ControlSignal]) -> Result<(), StartError> {
+    let request_of = |signal: &ControlSignal| &REQUESTS[signal.number as usize];
+    let load = |signal: &ControlSignal| request_of(signal).load(Ordering::Relaxed);
+    let before: Vec<_> = signals.iter().map(load).collect();
+    let taken = signals.iter().copied().try_for_each(take_signal);
     if taken.is_err() {
-        for ((signal, request), before) in signals.into_iter().zip(requests).zip(before) {
+        for (signal, before) in signals.iter().zip(before) {
             if before == 0 {
                 release_control_signal(signal.number);
             }
-            request.store(before, Ordering::Relaxed);
+            request_of(signal).store(before, Ordering::Relaxed);
         }
     }
     taken
@@ -363,7 +391,8 @@ impl ControlPipe {
     }
 
     /// Waits for requests. If several are pending, returns the first start or stop, the last one if
-    /// it differs from the first, and then [`ControlRequest::End`] if it is pending too.
+    /// it differs from the first, and then [`ControlRequest::End`] if it is pending too. Several
+    /// dumps are one, before or after the first start or stop, as they came.
     ///
     /// # Errors
     /// `BrokenPipe` if the application has closed the pipe, so that no more requests will arrive;
@@ -419,14 +448,21 @@ fn summarize_requests(bytes: &[u8]) -> Vec<ControlRequest> {
             .iter()
             .filter_map(|byte| ControlRequest::from_byte(*byte))
     };
-    let asks = |request: &ControlRequest| *request != ControlRequest::End;
+    let asks =
+        |request: &ControlRequest| matches!(request, ControlRequest::Start | ControlRequest::Stop);
+    let is_dump = |request: &ControlRequest| *request == ControlRequest::Dump;
     let mut summary: Vec<_> = requests()
         .find(asks)
         .into_iter()
         .chain(requests().rfind(asks))
         .collect();
     summary.dedup();
-    summary.extend(requests().find(|request| !asks(request)));
+    if let Some(dump) = requests().find(is_dump) {
+        let first = requests().find(|request| asks(request) || is_dump(request));
+        let place = usize::from(first != Some(dump));
+        summary.insert(place, dump);
+    }
+    summary.extend(requests().find(|request| *request == ControlRequest::End));
     summary
 }
 
@@ -463,7 +499,7 @@ pub(crate) fn forget_control_pipe_in_child() {
 
 #[cfg(test)]
 mod tests {
-    use super::ControlRequest::{End, Start, Stop};
+    use super::ControlRequest::{Dump, End, Start, Stop};
     use super::*;
 
     #[test]
@@ -497,7 +533,7 @@ mod tests {
 
     #[test]
     fn summarize_requests_keeps_the_first_and_the_last() {
-        let cases: [(&[ControlRequest], &[ControlRequest]); 9] = [
+        let cases: [(&[ControlRequest], &[ControlRequest]); 12] = [
             (&[Start], &[Start]),
             (&[Start, Start, Start], &[Start]),
             (&[Start, Stop], &[Start, Stop]),
@@ -506,6 +542,9 @@ mod tests {
             (&[End], &[End]),
             (&[Start, Stop, End], &[Start, Stop, End]),
             (&[Start, End, End], &[Start, End]),
+            (&[Dump, End, Dump], &[Dump, End]),
+            (&[Dump, Stop, Dump], &[Dump, Stop]),
+            (&[Start, Dump, Dump, Stop], &[Start, Dump, Stop]),
             (&[], &[]),
         ];
         for (given, expected) in cases {
@@ -555,5 +594,22 @@ mod tests {
         let numbers =
             check_control_signals(None, None).map(|signals| signals.map(|signal| signal.number));
         assert_eq!(numbers, Ok([libc::SIGUSR1, libc::SIGUSR2]));
+    }
+
+    #[test]
+    fn check_dump_signal_names_the_rejected_signal() {
+        let taken = check_control_signals(None, None).expect("two signals");
+        let error_text = |asked| check_dump_signal(asked, &taken).unwrap_err().to_string();
+        assert!(error_text(libc::SIGKILL).contains("on_signal is SIGKILL"));
+        assert!(
+            error_text(libc::SIGUSR2)
+                .contains("on_signal is SIGUSR2, which starts or stops the profiler")
+        );
+        let own = libc::SIGRTMAX() - 3;
+        let signal = ControlSignal {
+            number: own,
+            request: Dump,
+        };
+        assert_eq!(check_dump_signal(own, &taken), Ok(signal));
     }
 }

@@ -10,7 +10,7 @@ mod pipe_end;
 mod thread_timer;
 
 pub(crate) use control_pipe::{
-    ControlPipe, ControlRequest, ControlSignal, check_control_signals,
+    ControlPipe, ControlRequest, ControlSignal, check_control_signals, check_dump_signal,
     forget_control_pipe_in_child, prepare_control_signals, release_control_signal, take_signals,
 };
 pub(crate) use handler::{

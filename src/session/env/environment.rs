@@ -10,16 +10,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::platform::has_rights_of_another_user;
 use crate::session::env::environment_table::{
-    ACTIVE_TAB_ID, CHILDREN, CRASH_FILE, DURATION, ENTRIES, FEATURES, FEATURES_BITFIELD, FILTERS,
-    GECKO_ONLY, HELP, HTTP, HTTP_TOKEN, INTERVAL, NO_BASE, PUSH, PUSH_INTERVAL, PUSH_QUEUE,
-    PUSH_TOKEN, RECORD_OVERHEADS, REPORT, SHUTDOWN, SIGNALS, STARTUP, SYMBOLICATE, UPLOAD_DIR,
-    VARIABLES, Variable, help_text,
+    ACTIVE_TAB_ID, CHILDREN, CRASH_FILE, DUMP_SIGNAL, DURATION, ENTRIES, FEATURES,
+    FEATURES_BITFIELD, FILTERS, GECKO_ONLY, HELP, HTTP, HTTP_TOKEN, INTERVAL, NO_BASE, PUSH,
+    PUSH_INTERVAL, PUSH_QUEUE, PUSH_TOKEN, RECORD_OVERHEADS, REPORT, SHUTDOWN, SIGNALS, STARTUP,
+    SYMBOLICATE, UPLOAD_DIR, VARIABLES, Variable, help_text,
 };
 use crate::session::env::environment_values::{Reading, SettingValues, is_on};
 use crate::session::family_events::{CAPACITY_VARIABLE, FAMILY_VARIABLE, family};
 use crate::session::notices;
 use crate::state::{ACTIVE_PS, SessionSettings};
-use crate::types::{CAPACITY_RANGE_BYTES, StartParams};
+use crate::types::{CAPACITY_RANGE_BYTES, StartParams, signal_number};
 use crate::util::{PsCell, PsLock, is_any_lock_held_on_current_thread};
 
 /// Prefix of all variables except [`UPLOAD_DIR`].
@@ -111,6 +111,13 @@ pub(crate) fn has_shutdown_variable() -> bool {
 /// Returns the folder for profiles that a signal saves, if the variable is set.
 pub(crate) fn upload_folder() -> Option<PathBuf> {
     path_in(UPLOAD_DIR)
+}
+
+/// Returns the signal that causes dumps, or the text that names none. `None` if the variable is not
+/// set.
+pub(crate) fn dump_signal() -> Option<Result<i32, String>> {
+    let text = raw_value_of(DUMP_SIGNAL).filter(|text| !text.is_empty())?;
+    Some(signal_number(&text).ok_or(text))
 }
 
 pub(crate) fn wants_signals() -> bool {

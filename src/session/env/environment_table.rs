@@ -121,6 +121,12 @@ variables! {
     SIGNALS "MOZ_PROFILER_SIGNALS" "anything but empty, 0, N or n"
         "SIGUSR1 starts the profiler for all threads, with 512 MiB and 1 ms. SIGUSR2 saves the profile \
         as profile_TYPE_PID.json, with the type of the process, and stops the profiler." None;
+    DUMP_SIGNAL "MOZ_PROFILER_DUMP_SIGNAL" "the name or the number of a signal, such as SIGALRM or 14"
+        "The signal writes the last 30 seconds of the running session to a new file, whose name begins \
+        with dump_PID, in MOZ_UPLOAD_DIR or else in the folder for temporary files; at most once a minute. \
+        From profiler_init on, until the program sets dumps itself. The signals that can be used: \
+        SIGPROF, SIGVTALRM, SIGALRM, SIGURG, SIGUSR1, SIGUSR2, SIGIO, SIGPWR, SIGSTKFLT and the real-time \
+        ones, except those that the profiler uses otherwise." None;
     HTTP "MOZ_PROFILER_HTTP" "an address with a port, or a port of 127.0.0.1"
         "Serves profiles over HTTP from profiler_init to profiler_shutdown, as Go's net/http/pprof does: \
         127.0.0.1:6060 serves http://127.0.0.1:6060/debug/pprof/. A line on standard error says where, or \

@@ -1,5 +1,8 @@
 //! Dumps of the last seconds: their causes, their files, and how rare they are.
 
+mod explained;
+mod triggers;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -27,7 +30,7 @@ impl Folder {
         let paths = entries.map(|entry| entry.expect("an entry").path());
         // A file that is being written has another name.
         let mut dumps: Vec<_> = paths
-            .filter(|path| name(path).starts_with("dump_"))
+            .filter(|path| name(path).starts_with("dump_") && !name(path).ends_with(".txt"))
             .collect();
         dumps.sort();
         dumps

@@ -84,8 +84,8 @@ const NAMES: &[(&str, &str)] = &[
     ),
     (
         "profile",
-        "Format HotFunction ProfileDiff ProfilerStats SampleWeight SharedProgress \
-         SnapshotOptions Symbolicate ThreadSummary",
+        "ExplainedPart ExplainedStack Explanation Format HotFunction ProfileDiff ProfilerStats \
+         SampleWeight SharedProgress SlowRequest SnapshotOptions Symbolicate ThreadSummary TimeKind",
     ),
     ("push", "PushCounts PushError PushSettings Pusher profiler_push"),
     (

@@ -1,0 +1,235 @@
+//! Where the time of a slow request went, as a program reads it.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::types::ProfilerTime;
+
+/// A request, as [`Profile::explain`](crate::Profile::explain) finds it in a profile.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SlowRequest(pub(crate) Wanted);
+
+/// What identifies a request.
+#[cfg_attr(
+    not(has_profiler),
+    expect(dead_code, reason = "this build explains no request")
+)]
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Wanted {
+    /// The id of its trace.
+    Trace(u128),
+    /// The longest interval with this name.
+    Marker(String),
+    /// A time on a thread with this name or id, in ns since time 0 of the profile.
+    Range(String, i64, i64),
+    /// A time on a thread, as this process has measured it.
+    Between(String, ProfilerTime, ProfilerTime),
+    /// An interval on the thread with this id, in ns since time 0 of the profile.
+    Interval {
+        name: String,
+        tid: String,
+        start_ns: i64,
+        end_ns: i64,
+    },
+}
+
+impl SlowRequest {
+    /// Returns the request whose samples have a context with this trace id:
+    /// [`ProfilerContext::with_trace_id`](crate::context::ProfilerContext::with_trace_id). It lasts
+    /// from its first sample to its last one, on whatever threads; with a marker that has the id in
+    /// a field `trace_id`, such as a span of `tracing`, as long as the marker.
+    pub fn of_trace(trace_id: u128) -> Self {
+        Self(Wanted::Trace(trace_id))
+    }
+
+    /// Returns the request of the longest interval marker with this name. If the marker has the id
+    /// of its trace in a field `trace_id`, the request is the part of that trace within the marker,
+    /// on whatever threads; otherwise it is the time of the marker's thread.
+    pub fn of_marker(name: impl Into<String>) -> Self {
+        Self(Wanted::Marker(name.into()))
+    }
+
+    /// Returns a time on the thread with this name or id, whatever the thread did in it. The times
+    /// are since time 0 of the profile, as those of its samples and markers are: since the start of
+    /// the process.
+    pub fn in_range(thread: impl Into<String>, start: Duration, end: Duration) -> Self {
+        let to_ns = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
+        Self(Wanted::Range(thread.into(), to_ns(start), to_ns(end)))
+    }
+
+    /// Returns a time on the thread with this name or id, like [`in_range`](Self::in_range), in a
+    /// profile that this process has recorded.
+    pub fn between(thread: impl Into<String>, start: ProfilerTime, end: ProfilerTime) -> Self {
+        Self(Wanted::Between(thread.into(), start, end))
+    }
+}
+
+/// What a request did with its time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum TimeKind {
+    /// It ran on a processor.
+    Cpu,
+    /// It could have run, and had no processor.
+    WaitForProcessor,
+    /// It waited for a lock that another thread held.
+    Lock,
+    /// It waited for a file descriptor: a connection, a pipe, a poll.
+    Io,
+    /// It slept, until a time.
+    Sleep,
+    /// It waited for work of other threads or processes: at a condition variable, parked, for the end
+    /// of a thread or a child.
+    Work,
+    /// It was on no thread: its task was suspended at an `.await`, or waited to be polled.
+    Await,
+    /// It waited in the kernel, and the place does not tell for what.
+    OtherWait,
+    /// The profile has no samples of this time.
+    Unknown,
+}
+
+impl TimeKind {
+    /// All kinds, in the order in which a text lists them.
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Cpu,
+        Self::WaitForProcessor,
+        Self::Lock,
+        Self::Io,
+        Self::Sleep,
+        Self::Work,
+        Self::Await,
+        Self::OtherWait,
+        Self::Unknown,
+    ];
+}
+
+impl fmt::Display for TimeKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Cpu => "on CPU",
+            Self::WaitForProcessor => "waiting for a processor",
+            Self::Lock => "lock",
+            Self::Io => "I/O",
+            Self::Sleep => "sleep",
+            Self::Work => "waiting for other threads",
+            Self::Await => "await",
+            Self::OtherWait => "other wait",
+            Self::Unknown => "not sampled",
+        })
+    }
+}
+
+/// Where the time of a request went: the result of [`Profile::explain`](crate::Profile::explain).
+///
+/// Its `Display` is a text: the request, a line for each kind of time with its share, and below it
+/// the stacks in which most of that time passed.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct Explanation {
+    /// The name of the request's marker; empty without one.
+    pub name: String,
+    /// The id of its trace, if it is known.
+    pub trace_id: Option<u128>,
+    /// The names of the threads that it was on, the one with most of its time first.
+    pub threads: Vec<String>,
+    /// When it began, since time 0 of the profile.
+    pub start: Duration,
+    /// Its length.
+    pub length: Duration,
+    /// The kinds of time that it spent, in the order of [`TimeKind`]. Together they are as long as
+    /// the request, or longer if it was on several threads at a time.
+    pub parts: Vec<ExplainedPart>,
+}
+
+/// The time of one kind that a request spent.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct ExplainedPart {
+    /// The kind.
+    pub kind: TimeKind,
+    /// How long.
+    pub time: Duration,
+    /// The stacks in which it was spent, the longest time first.
+    pub stacks: Vec<ExplainedStack>,
+}
+
+/// A stack in which a request spent time.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct ExplainedStack {
+    /// The functions of the program's own crates, the innermost first, at most eight. If there is none,
+    /// the innermost functions.
+    pub functions: Vec<String>,
+    /// The function that the first of these called, and the innermost function of all: a lock's
+    /// `lock`, and the system call.
+    pub inside: Vec<String>,
+    /// How long.
+    pub time: Duration,
+}
+
+impl Explanation {
+    /// Returns the time of a kind.
+    pub fn time(&self, kind: TimeKind) -> Duration {
+        let of_kind = self.parts.iter().filter(|part| part.kind == kind);
+        of_kind.map(|part| part.time).sum()
+    }
+
+    /// Returns the time of a kind in stacks that contain a function whose name has this part.
+    pub fn time_in(&self, kind: TimeKind, function: &str) -> Duration {
+        let of_kind = self.parts.iter().filter(|part| part.kind == kind);
+        let stacks = of_kind.flat_map(|part| &part.stacks);
+        let has_it = |stack: &&ExplainedStack| {
+            let mut names = stack.functions.iter().chain(&stack.inside);
+            names.any(|name| name.contains(function))
+        };
+        stacks.filter(has_it).map(|stack| stack.time).sum()
+    }
+}
+
+/// Maximum number of stacks below a kind in the text.
+const MAX_STACKS: usize = 5;
+/// Stacks with a smaller share of the request are left out of the text.
+const MIN_SHARE: f64 = 0.005;
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self.name.as_str() {
+            "" => "The request",
+            name => name,
+        };
+        write!(f, "{name} took {:.1} ms", ms(self.length))?;
+        if !self.threads.is_empty() {
+            write!(f, " on {}", self.threads.join(", "))?;
+        }
+        if let Some(trace_id) = self.trace_id {
+            write!(f, ", trace {trace_id:032x}")?;
+        }
+        writeln!(f, ", from {:.6} s on", self.start.as_secs_f64())?;
+        let length_ms = ms(self.length).max(f64::MIN_POSITIVE);
+        for part in &self.parts {
+            let share = ms(part.time) / length_ms;
+            writeln!(
+                f,
+                "\n{:<26}{:>10.1} ms {:>6.1} %",
+                part.kind,
+                ms(part.time),
+                share * 100.0
+            )?;
+            let large = |stack: &&ExplainedStack| ms(stack.time) / length_ms >= MIN_SHARE;
+            for stack in part.stacks.iter().filter(large).take(MAX_STACKS) {
+                write!(f, "  {:>10.1} ms  ", ms(stack.time))?;
+                f.write_str(&stack.functions.join(" \u{2190} "))?;
+                if !stack.inside.is_empty() {
+                    write!(f, ", in {}", stack.inside.join(" \u{2192} "))?;
+                }
+                writeln!(f)?;
+            }
+        }
+        Ok(())
+    }
+}

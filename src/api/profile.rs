@@ -245,7 +245,7 @@ impl Profile {
     /// woken and gets no processor still counts as waiting for what it waited for. Without the
     /// feature `cpu`, a sample that does not wait counts as one on CPU. With the feature
     /// `contextswitches`, the kernel tells how much of the time between samples that ran was a wait
-    /// for a processor, as a mean over 100 ms.
+    /// for a processor, as a mean over some 300 ms.
     ///
     /// A request on several threads needs a trace id in the contexts of its samples
     /// ([`context`](crate::context)). Of a suspended task, the stack is the last one before it was

@@ -91,6 +91,7 @@ pub enum TimeKind {
 
 impl TimeKind {
     /// All kinds, in the order in which a text lists them.
+    #[cfg(has_profiler)]
     pub(crate) const ALL: [Self; 9] = [
         Self::Cpu,
         Self::WaitForProcessor,

@@ -64,14 +64,16 @@ pub(super) fn keep_settings(settings: Option<DumpSettings>) {
     };
     let interval_ns = limit_ns(|settings| settings.long_interval);
     let jank_ns = limit_ns(|settings| settings.long_jank);
-    // Dropped after the lock is released.
-    let _before;
-    let mut lock = PsLock::acquire();
-    _before = std::mem::replace(SETTINGS.get_mut(&mut lock), settings);
-    // Under the lock: see `delay_next`.
-    NOT_BEFORE_NS.store(0, Ordering::Relaxed);
-    LONG_INTERVAL_NS.store(interval_ns, Ordering::Relaxed);
-    LONG_JANK_NS.store(jank_ns, Ordering::Relaxed);
+    let before = {
+        let mut lock = PsLock::acquire();
+        // Under the lock: see `delay_next`.
+        NOT_BEFORE_NS.store(0, Ordering::Relaxed);
+        LONG_INTERVAL_NS.store(interval_ns, Ordering::Relaxed);
+        LONG_JANK_NS.store(jank_ns, Ordering::Relaxed);
+        std::mem::replace(SETTINGS.get_mut(&mut lock), settings)
+    };
+    // After the lock is released.
+    drop(before);
 }
 
 /// Delays the next dump, as the settings say that hold now: they may be newer than those of the

@@ -134,7 +134,9 @@ pub(crate) use settings::{CAPACITY_RANGE_BYTES, INTERVAL_RANGE};
 pub(crate) use settings::{DEFAULT_CHILD_TIMEOUT, DEFAULT_MAX_ROWS, DEFAULT_NAME_CACHE_BYTES};
 pub use settings::{SamplingEngine, StartParams};
 #[cfg(has_profiler)]
-pub(crate) use signal_name::{signal_name, signal_number};
+pub(crate) use signal_name::signal_name;
+#[cfg(has_profiler)]
+pub(crate) use signal_name::signal_number;
 pub use stacks::{FunctionName, StackFeatures, StackFrame};
 pub(crate) use symbolicate::NameOptions;
 pub use symbolicate::Symbolicate;

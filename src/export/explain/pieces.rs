@@ -15,6 +15,9 @@ use crate::model::{ProfileModel, Sample, Samples, StackId, Thread, WeightUnit};
 /// of intervals.
 const MAX_EDGE_INTERVALS: i64 = 2;
 
+/// Time beside a range whose context switches tell of the range, too, in ns.
+const BESIDE_NS: i64 = 1_000_000_000;
+
 /// Takes a kind of time, the stack in which it passed, and its length in ns.
 pub(super) type Add<'v> = dyn FnMut(TimeKind, Option<StackId>, f64) + 'v;
 
@@ -57,7 +60,7 @@ impl<'a> ThreadPieces<'a> {
             pauses: PausedRange::all_of(profile.process_of(thread)),
             switches: Vec::new(),
         };
-        let mut switches = Vec::new();
+        let mut switches: Vec<(i64, i64, [f64; 2])> = Vec::new();
         for marker in thread.markers.iter() {
             if !is_of_switches(profile, &marker) {
                 continue;
@@ -65,7 +68,9 @@ impl<'a> ThreadPieces<'a> {
             let (Some(start_ns), Some(end_ns)) = (marker.start_ns, marker.end_ns) else {
                 continue;
             };
-            if end_ns < within.0 || start_ns > within.1 {
+            if end_ns < within.0.saturating_sub(BESIDE_NS)
+                || start_ns > within.1.saturating_add(BESIDE_NS)
+            {
                 continue;
             }
             let waited_ns = SwitchTotals::of_marker(profile, &marker).waited_ns;
@@ -76,12 +81,22 @@ impl<'a> ThreadPieces<'a> {
                         between += ns;
                     }
                 });
-                let share = waited_ns as f64 / f64::max(between, 1.0);
-                (start_ns, end_ns, share.min(1.0))
+                (start_ns, end_ns, [waited_ns as f64, between])
             }));
         }
         switches.sort_by_key(|range| range.0);
-        pieces.switches = switches;
+        // The kernel counts a wait at its end, so it may be in the next marker: the share is that of
+        // a marker and its neighbors.
+        let share = |index: usize| {
+            let near = &switches[index.saturating_sub(1)..switches.len().min(index + 2)];
+            let sum = |part: usize| near.iter().map(|(.., ns)| ns[part]).sum::<f64>();
+            (sum(0) / f64::max(sum(1), 1.0)).min(1.0)
+        };
+        let shares = (0..switches.len()).map(|index| {
+            let (start_ns, end_ns, _) = switches[index];
+            (start_ns, end_ns, share(index))
+        });
+        pieces.switches = shares.collect();
         pieces
     }
 

@@ -22,8 +22,8 @@ use crate::types::{PushCounts, PushError, PushSettings};
 ///
 /// **The store is away.** Profiles wait in a queue, in memory or in a folder
 /// ([`PushSettings::queue_folder`]). The oldest are dropped when it is full. The next attempt comes
-/// after 1 second, and then after twice the time, up to a minute, and after what `Retry-After` says.
-/// A profile that the store refuses (4xx other than 408 and 429, or a redirection) is dropped, and a
+/// after 1 second, and then after twice the time, up to a minute, and after the seconds of
+/// `Retry-After`, but not after more than a minute. A profile that the store refuses (4xx other than 408 and 429, or a redirection) is dropped, and a
 /// line on standard error says so.
 ///
 /// **What is guaranteed.** A profile is sent again only if no answer to it has arrived. If the store
@@ -33,9 +33,10 @@ use crate::types::{PushCounts, PushError, PushSettings};
 /// kill loses what is not in the queue's folder yet: the time since the last profile.
 ///
 /// **Its end.** [`Pusher::stop`], a drop, and [`profiler_shutdown`](crate::profiler_shutdown) push
-/// what is left and take less than a second. The child of a fork pushes nothing until it calls this.
+/// what is left and take less than a second. A profile whose functions have no names by then is
+/// lost if the program ends at once. The child of a fork pushes nothing until it calls this.
 ///
-/// May be called from any thread. Cost: four threads that sleep most of the time, the session, and
+/// May be called from any thread. Cost: three threads that sleep most of the time, the session, and
 /// the writing of each profile. The first profile takes longer: it reads the debug information of
 /// the functions in it. Idea: the agents of Pyroscope.
 ///

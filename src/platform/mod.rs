@@ -38,6 +38,8 @@ mod identity;
 #[forbid(unsafe_code)]
 mod inherited_file;
 #[forbid(unsafe_code)]
+mod interrupted_wait;
+#[forbid(unsafe_code)]
 mod loader_calls;
 mod memory;
 mod modules;
@@ -89,6 +91,7 @@ pub(crate) use identity::{
     with_signals_blocked,
 };
 pub(crate) use inherited_file::{PassedFile, take_passed_file};
+pub(crate) use interrupted_wait::is_interrupted_wait;
 pub(crate) use loader_calls::WatchedThread;
 pub(crate) use memory::{
     CodeBytes, FileMapping, LazyRegion, MemoryPiece, heavy_barrier, is_memory_available,
@@ -119,9 +122,8 @@ pub(crate) use shared_file::{FileDescriptor, SharedFile};
 pub(crate) use signal::{
     ArrivalInHandler, ControlPipe, ControlRequest, ControlSignal, HandlerCheck, Sent, SignalSource,
     SignalTicket, ThreadTimer, check_control_signals, check_dump_signal, ensure_handler,
-    has_foreign_handler, install_handler, is_interrupted_wait, prepare_control_signals,
-    prepare_handler, release_control_signal, resolve_sampling_signal, send_request,
-    signal_is_queued, take_signals,
+    has_foreign_handler, install_handler, prepare_control_signals, prepare_handler,
+    release_control_signal, resolve_sampling_signal, send_request, signal_is_queued, take_signals,
 };
 #[cfg(all(test, feature = "http"))]
 pub(crate) use socket::socket_pair;

@@ -2,10 +2,11 @@
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
+use nix::unistd::geteuid;
 
 use crate::platform::output::{TemporaryFile, remove_stale_files};
 use crate::platform::private_file::open_own_file;
@@ -90,9 +91,16 @@ impl PrivateStore {
     /// Reads a file, unless it is longer than this.
     ///
     /// # Errors
-    /// `InvalidData` if it is longer; otherwise the error of the operating system.
+    /// `InvalidData` if it is longer, or not a file of this user; otherwise the error of the operating system.
     pub(crate) fn read(&self, name: &str, max_bytes: u64) -> io::Result<Vec<u8>> {
-        let own = open_own_file(&self.folder.join(name)).ok_or(io::ErrorKind::NotFound)?;
+        let path = self.folder.join(name);
+        let Some(own) = open_own_file(&path) else {
+            let file = fs::symlink_metadata(&path)?;
+            return Err(match file.is_file() && file.uid() == geteuid().as_raw() {
+                true => io::Error::other("a file that cannot be opened"),
+                false => io::ErrorKind::InvalidData.into(),
+            });
+        };
         if own.bytes > max_bytes {
             return Err(io::ErrorKind::InvalidData.into());
         }

@@ -24,6 +24,8 @@ pub(super) struct Cutter {
     pub(super) progress: Arc<Progress>,
     /// Whether a notice has said that no session can be started.
     pub(super) is_told: bool,
+    /// Whether the sender has ended, so that nothing is left to do.
+    pub(super) is_over: bool,
 }
 
 impl Cutter {
@@ -46,6 +48,9 @@ impl Cutter {
                 self.cut();
             }
             self.follow_session(is_due);
+            if self.is_over {
+                return;
+            }
         }
     }
 
@@ -66,7 +71,8 @@ impl Cutter {
             self.progress
                 .incomplete
                 .add(u64::from(!written.is_complete));
-            self.jobs.send(Job::Send(self.target.item(id, written)));
+            self.is_over = !self.jobs.send(Job::Send(self.target.item(id, written)));
+            self.progress.dropped.add(self.is_over.into());
         }
     }
 

@@ -8,6 +8,8 @@ use crate::platform::{Interest, Socket};
 
 /// Maximum size of the head of an answer, in bytes.
 const MAX_HEAD_BYTES: usize = 16 << 10;
+/// Maximum size of an answer with those before it, in bytes.
+const MAX_BYTES: usize = 64 << 10;
 const MAX_HEADERS: usize = 64;
 /// Maximum time until the connection is there.
 const MAX_UNTIL_CONNECTED: Duration = Duration::from_secs(5);
@@ -21,6 +23,8 @@ pub(super) struct Exchange {
     request: Vec<u8>,
     sent: usize,
     received: Vec<u8>,
+    /// Number of bytes that were received so far.
+    received_bytes: usize,
     begun: Instant,
 }
 
@@ -43,6 +47,7 @@ impl Exchange {
             request,
             sent: 0,
             received: Vec::new(),
+            received_bytes: 0,
             begun: now,
         })
     }
@@ -80,7 +85,14 @@ impl Exchange {
             let sent = self.send();
             // The server may have answered before it has closed the connection.
             match self.receive() {
-                Ok(Some(answer)) => return Ok(Some(answer)),
+                // Before the end of the request, a server can only refuse it.
+                Ok(Some(answer)) if answer.status >= 300 || self.sent == self.request.len() => {
+                    return Ok(Some(answer));
+                }
+                Ok(Some(_)) => {
+                    let words = "an answer before the end of the request";
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, words));
+                }
                 received => {
                     sent?;
                     received?;
@@ -109,7 +121,14 @@ impl Exchange {
         loop {
             match self.socket.receive(&mut part) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(bytes) => self.received.extend_from_slice(&part[..bytes]),
+                Ok(bytes) if self.received_bytes + bytes <= MAX_BYTES => {
+                    self.received_bytes += bytes;
+                    self.received.extend_from_slice(&part[..bytes]);
+                }
+                Ok(_) => {
+                    let words = "an answer that is too long";
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, words));
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
                 Err(error) => return Err(error),
             }

@@ -32,7 +32,7 @@ const MAX_UNTIL_SENT: Duration = Duration::from_millis(500);
 const MAX_UNTIL_ENDED: Duration = Duration::from_millis(900);
 /// The id of the callback for the end of a session: "gekkota" and a number.
 const CALLBACK: u64 = u64::from_be_bytes(*b"gekkota\x02");
-/// Capacity of a session that only the pusher wants. A window is pushed before it is full.
+/// Capacity of a session that only the pusher wants.
 const CAPACITY_BYTES: u64 = 32 << 20;
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 const LONGEST_INTERVAL: Duration = Duration::from_secs(3600);
@@ -165,14 +165,27 @@ fn begin(
             let _end = end;
             use_own_descriptors();
             match Queue::open(folder.as_deref(), max_bytes) {
-                Err(error) => _ = is_open.send(Err(error)),
+                Err(error) => {
+                    let path = folder.unwrap_or_default();
+                    let error = PushError::Queue { path, error };
+                    let words = error.to_string();
+                    // The caller has not waited for so long.
+                    if !is_open.send(Err(error)) {
+                        notify(&words);
+                    }
+                }
                 Ok((queue, dropped)) => {
                     progress.dropped.add(dropped);
                     progress.waiting.set(queue.len() as u64);
                     match Mailbox::open(receive_jobs) {
-                        Err(error) => notify(&format!(
-                            "cannot push profiles: got \"{error}\", expected a thread and a socket"
-                        )),
+                        Err(error) => {
+                            let words = format!(
+                                "cannot push profiles: got \"{error}\", expected a thread and a socket"
+                            );
+                            if !is_open.send(Err(PushError::System(error))) {
+                                notify(&words);
+                            }
+                        }
                         Ok(mailbox) => {
                             is_open.send(Ok(()));
                             drop(is_open);
@@ -185,10 +198,10 @@ fn begin(
     };
     let spawn = || spawn_profiler_thread(c"ProfilerPush", run_sender);
     drop(with_signals_blocked(spawn).map_err(PushError::System)?);
-    if let Some(Err(error)) = opens.receive_within(MAX_UNTIL_OPEN) {
-        let path = settings.queue_folder.clone().unwrap_or_default();
-        return Err(PushError::Queue { path, error });
+    if let Some(opened) = opens.receive_within(MAX_UNTIL_OPEN) {
+        opened?;
     }
+    drop(opens);
     let end_sender = |error| {
         jobs.send(Job::End(Instant::now()));
         error
@@ -202,6 +215,7 @@ fn begin(
         jobs: Arc::clone(&jobs),
         progress,
         is_told: false,
+        is_over: false,
     };
     let jobs = Arc::clone(&jobs);
     let held = Arc::clone(&running.commands);
@@ -293,7 +307,12 @@ impl RunningPush {
     pub(crate) fn stop(self: &Arc<Self>) {
         let is_usable =
             self.process == current_process_id() && !is_any_lock_held_on_current_thread();
-        if !is_usable || self.is_stopped.swap(true, Ordering::AcqRel) {
+        if !is_usable {
+            return;
+        }
+        if self.is_stopped.swap(true, Ordering::AcqRel) {
+            // Another thread stops it.
+            self.ended.receive_within(MAX_UNTIL_ENDED);
             return;
         }
         remove_state_change_callback(CALLBACK);

@@ -21,7 +21,8 @@
 //! # Invariants
 //! - Each sample is in one profile, and each profile is sent until the store has answered or the
 //!   queue is full.
-//! - The application waits for this folder at most about a second, at the end.
+//! - The application waits for this folder for two seconds at most, until the queue is open, and for
+//!   about a second at the end.
 //! - A server is not trusted: its answer has a limit of bytes and of time.
 //! - A secret is neither stored nor printed.
 //!

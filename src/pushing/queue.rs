@@ -117,19 +117,32 @@ impl Queue {
 
     /// Returns the oldest profile. The second value is the number of those before it that were
     /// dropped, because their files are not whole or are gone.
-    pub(super) fn first(&mut self) -> (Option<Item>, u64) {
+    ///
+    /// # Errors
+    /// The system does not open or read the file now.
+    pub(super) fn first(&mut self) -> io::Result<(Option<Item>, u64)> {
         let mut dropped = 0;
         loop {
             let item = match self.waiting.front().map(|waiting| &waiting.place) {
-                None => return (None, dropped),
+                None => return Ok((None, dropped)),
                 Some(Place::Memory(item)) => Some(item.clone()),
-                Some(Place::File(name)) => self.store.as_ref().and_then(|store| {
-                    let bytes = store.read(name, MAX_FILE_BYTES).ok()?;
-                    Item::of_file(&bytes).filter(|item| item.file_name() == *name)
-                }),
+                Some(Place::File(name)) => {
+                    let read = self
+                        .store
+                        .as_ref()
+                        .map(|store| store.read(name, MAX_FILE_BYTES));
+                    let gone = [io::ErrorKind::NotFound, io::ErrorKind::InvalidData];
+                    match read {
+                        Some(Err(error)) if !gone.contains(&error.kind()) => return Err(error),
+                        Some(Ok(bytes)) => {
+                            Item::of_file(&bytes).filter(|item| item.file_name() == *name)
+                        }
+                        _ => None,
+                    }
+                }
             };
             if item.is_some() {
-                return (item, dropped);
+                return Ok((item, dropped));
             }
             self.remove(0);
             dropped += 1;
@@ -166,7 +179,7 @@ mod tests {
 
     fn numbers(mut queue: Queue) -> Vec<u64> {
         let mut numbers = Vec::new();
-        while let (Some(item), _) = queue.first() {
+        while let (Some(item), _) = queue.first().expect("readable") {
             numbers.push(item.from_ns);
             queue.remove_first();
         }
@@ -211,7 +224,7 @@ mod tests {
         std::fs::write(path.join("other"), "stays").expect("written");
         let (mut queue, _) = Queue::open(Some(&path), 100_000).expect("opened again");
         assert_eq!(queue.len(), 3);
-        let (first, dropped) = queue.first();
+        let (first, dropped) = queue.first().expect("readable");
         assert_eq!((first.as_ref(), dropped), (Some(&items[1]), 1));
         assert_eq!(numbers(queue), [2, 4]);
         let (_, dropped) = Queue::open(Some(&path), 100).expect("opened again");

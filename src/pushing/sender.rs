@@ -163,9 +163,20 @@ impl Sender {
             _ => return,
         }
         if self.current.is_none() {
-            let (first, dropped) = self.queue.first();
-            self.progress.dropped.add(dropped);
-            self.current = first;
+            match self.queue.first() {
+                Ok((first, dropped)) => {
+                    self.progress.dropped.add(dropped);
+                    self.current = first;
+                }
+                Err(error) => {
+                    self.fail(
+                        &format!("\"{error}\" from the folder of the queue"),
+                        None,
+                        now,
+                    );
+                    return;
+                }
+            }
         }
         if self.current.is_none() {
             self.stage = Stage::Idle;
@@ -252,6 +263,8 @@ impl Sender {
     /// Waits for the next attempt.
     fn fail(&mut self, reason: &str, asked: Option<Duration>, now: Instant) {
         self.progress.retried.add(1);
+        // While it waits, it may be dropped for later ones.
+        self.current = None;
         if !std::mem::replace(&mut self.is_away_told, true) {
             notify(&format!(
                 "cannot push profiles to {}: got {reason}, expected an answer; they wait",

@@ -155,7 +155,7 @@ impl PushSettings {
     }
 
     /// Sets the maximum size of all profiles that wait, in bytes. Beyond it, the oldest are dropped,
-    /// and counted. Default: 16 MiB.
+    /// and counted, but not the one that is being sent. Default: 16 MiB.
     pub fn queue_bytes(mut self, max_bytes: u64) -> Self {
         self.queue_bytes = max_bytes;
         self
@@ -166,11 +166,12 @@ impl PushSettings {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub struct PushCounts {
-    /// Profiles that the store has accepted.
+    /// Profiles that the store has answered with a status of 2xx. What a collector of OpenTelemetry
+    /// rejects in such an answer is not read.
     pub sent: u64,
     /// Size of the requests with these profiles, without their heads, in bytes.
     pub sent_bytes: u64,
-    /// Attempts to send a profile that failed and were, or will be, made again.
+    /// Attempts to send a profile that failed. All but those at the end are made again.
     pub retried: u64,
     /// Profiles that were dropped because the queue was full, or because it was in memory when
     /// pushing ended.
@@ -238,8 +239,8 @@ impl fmt::Display for PushError {
                 match error.kind() {
                     io::ErrorKind::WouldBlock => write!(
                         f,
-                        "cannot push profiles: got the folder {path}, which another process uses, expected \
-                         one for this process alone"
+                        "cannot push profiles: got the folder {path}, which this or another process uses, \
+                         expected one for this pusher alone"
                     ),
                     io::ErrorKind::PermissionDenied => write!(
                         f,

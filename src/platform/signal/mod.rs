@@ -3,8 +3,6 @@
 mod control_pipe;
 mod handler;
 #[forbid(unsafe_code)]
-mod interrupted_wait;
-#[forbid(unsafe_code)]
 mod other_copy;
 mod pipe_end;
 mod thread_timer;
@@ -18,5 +16,4 @@ pub(crate) use handler::{
     has_foreign_handler, install_handler, prepare_handler, read_action, resolve_sampling_signal,
     send_request, signal_is_queued, swap_action,
 };
-pub(crate) use interrupted_wait::is_interrupted_wait;
 pub(crate) use thread_timer::ThreadTimer;

@@ -84,7 +84,7 @@ impl<'a> Builder<'a> {
         let mut profiles = Vec::new();
         for (place, kind) in pprof.sample_type.iter().enumerate() {
             let samples = self.samples(place);
-            let period_type = pprof.period_type.map(|kind| self.value_type(kind));
+            let period_type = Some(self.wall_time());
             profiles.push(Profile {
                 sample_type: Some(self.value_type(*kind)),
                 samples,
@@ -119,6 +119,15 @@ impl<'a> Builder<'a> {
                 }],
             }],
             dictionary: Some(self.tables.into_dictionary()),
+        }
+    }
+
+    /// Returns what the period measures. With "cpu", Pyroscope would take the number of samples for
+    /// CPU time, also those of threads that sleep.
+    fn wall_time(&mut self) -> ValueType {
+        ValueType {
+            type_strindex: self.tables.text("wall"),
+            unit_strindex: self.tables.text("nanoseconds"),
         }
     }
 

@@ -1,6 +1,9 @@
 //! Requests whose times are known.
 
-use super::*;
+use std::time::Duration;
+
+use crate::export::explain::explainer::explain;
+use crate::export::explanation::{Explanation, TimeKind, Wanted};
 use crate::export::test_profile::TestProfile;
 use crate::model::{
     CategoryPair, FieldValue, Frame, Marker, MarkerPayload, MarkerPhase, Sample, TextId,

@@ -445,14 +445,16 @@ fn dump_for_interval(destination: &MarkerDestination, marker: &NewMarker<'_>, ns
         .timing
         .end
         .map_or(destination.now, ProfilerTime::timestamp);
-    let interval = LongInterval {
-        name: name.to_owned(),
-        thread: destination.thread,
-        start: TimeStamp(end.0.saturating_sub(ns)),
-        end,
+    // A refused dump allocates nothing.
+    let cause = || {
+        Cause::Interval(LongInterval {
+            name: name.to_owned(),
+            thread: destination.thread,
+            start: TimeStamp(end.0.saturating_sub(ns)),
+            end,
+        })
     };
-    let reason = format_args!("{name} took {took:.3} s");
-    let _ = dump_for(None, reason, Cause::Interval(interval));
+    let _ = dump_for(None, format_args!("{name} took {took:.3} s"), cause);
 }
 
 /// Starts a dump: see `profiler_dump`.
@@ -463,13 +465,13 @@ pub(crate) fn dump(
     last: Option<Duration>,
     reason: fmt::Arguments<'_>,
 ) -> Result<WrittenDump, DumpError> {
-    dump_for(last, reason, Cause::Other)
+    dump_for(last, reason, || Cause::Other)
 }
 
 fn dump_for(
     last: Option<Duration>,
     reason: fmt::Arguments<'_>,
-    cause: Cause,
+    cause: impl FnOnce() -> Cause,
 ) -> Result<WrittenDump, DumpError> {
     dump_with_marker(last, reason, cause, |text| {
         let category = ProfilingCategoryPair::Profiler(None).indices();

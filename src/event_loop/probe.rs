@@ -128,8 +128,10 @@ impl ProbedLoop {
     pub(crate) fn take_long_wait(&self, limit_ns: u64) -> Option<u64> {
         let answered_ns = self.longest_wait_ns.swap(0, Ordering::AcqRel);
         let posted_ns = self.posted_ns.load(Ordering::Acquire);
+        // The watcher forgets the answer of a recorded probe before it posts the next one.
+        let is_recorded = self.recorded_ns.load(Ordering::Acquire) == posted_ns;
         let is_pending =
-            posted_ns != 0 && self.answered_ns.load(Ordering::Acquire) == 0 && !self.has_ended();
+            !is_recorded && self.answered_ns.load(Ordering::Acquire) == 0 && !self.has_ended();
         let pending_ns = monotonic_now().since_ns(TimeStamp(posted_ns));
         if is_pending
             && pending_ns > limit_ns

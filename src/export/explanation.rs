@@ -44,7 +44,8 @@ impl SlowRequest {
 
     /// Returns the request of the longest interval marker with this name. If the marker has the id
     /// of its trace in a field `trace_id`, the request is the part of that trace within the marker,
-    /// on whatever threads; otherwise it is the time of the marker's thread.
+    /// on whatever threads; otherwise it is the time of the marker's thread. What a
+    /// span of `tracing` without such a field waited for while it was not entered is not known.
     pub fn of_marker(name: impl Into<String>) -> Self {
         Self(Wanted::Marker(name.into()))
     }

@@ -24,15 +24,19 @@ pub(crate) fn own_stat() -> Option<ProcessStat> {
 /// `/proc`.
 pub(crate) fn process_start_ticks(process: ProcessId) -> Option<u64> {
     let path = format!("/proc/{}/stat", process.to_number());
-    let stat = read_bytes(&path);
-    let is_zombie = matches!(stat_field(&stat, 3), Some("Z" | "X" | "x"));
-    // The main thread may have ended alone: another thread runs on, or replaces the program by
-    // `exec`.
-    let tasks = || std::fs::read_dir(format!("/proc/{}/task", process.to_number()));
-    let has_ended = is_zombie && tasks().map_or(0, |tasks| tasks.count()) <= 1;
-    parse_stat(&stat)
-        .filter(|_| !has_ended)
-        .map(|stat| stat.start_ticks)
+    let is_zombie = |stat: &[u8]| matches!(stat_field(stat, 3), Some("Z" | "X" | "x"));
+    let mut stat = read_bytes(&path);
+    if is_zombie(&stat) {
+        // The main thread may have ended alone: another thread runs on, or replaces the program by
+        // `exec`. Then it becomes the main thread, perhaps between two of these looks.
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", process.to_number()));
+        let is_alone = tasks.map_or(0, |tasks| tasks.count()) <= 1;
+        stat = read_bytes(&path);
+        if is_alone && is_zombie(&stat) {
+            return None;
+        }
+    }
+    parse_stat(&stat).map(|stat| stat.start_ticks)
 }
 
 /// Returns whether the process has only this thread. Returns false without `/proc`.

@@ -14,11 +14,11 @@ use crate::types::DumpError;
 pub(crate) fn dump_with_marker(
     last: Option<Duration>,
     reason: fmt::Arguments<'_>,
-    cause: Cause,
+    cause: impl FnOnce() -> Cause,
     add_marker: impl FnOnce(&str),
 ) -> Result<WrittenDump, DumpError> {
     let permit = permit_dump()?;
     let reason = reason.to_string();
     add_marker(&permit.whole_reason(&reason));
-    permit.write(last, &reason, cause)
+    permit.write(last, &reason, cause())
 }

@@ -17,9 +17,12 @@ use crate::util::{PsCell, PsLock};
 struct Clients {
     session: Generation,
     count: usize,
-    /// Whether a client has started the session, and the application does not want it.
+    /// Whether a client has started the session.
     is_theirs: bool,
-    /// Whether the last client has left a session that was theirs. It stops, so nobody can join it.
+    /// Whether the application wants the session, too.
+    is_wanted: bool,
+    /// Whether the last client has left a session that was only theirs. It stops, so no client can
+    /// join it.
     is_left: bool,
 }
 
@@ -57,29 +60,35 @@ pub(crate) fn join_session(params: &StartParams) -> Result<SessionClient, StartE
     }
 }
 
+/// Returns the clients of a session; `None` if there has been a later session.
+fn clients_of(session: Generation, lock: &mut PsLock) -> Option<&mut Clients> {
+    let clients = CLIENTS.get_mut(lock);
+    if clients
+        .as_ref()
+        .is_none_or(|clients| session.is_after(clients.session))
+    {
+        *clients = Some(Clients {
+            session,
+            count: 0,
+            is_theirs: false,
+            is_wanted: false,
+            is_left: false,
+        });
+    }
+    clients
+        .as_mut()
+        .filter(|clients| clients.session == session)
+}
+
 /// Adds a client to a session. Returns false if the last one has left it.
 fn add_client(session: Generation, is_theirs: bool) -> bool {
     let mut lock = PsLock::acquire();
-    let clients = CLIENTS.get_mut(&mut lock);
-    match clients {
-        Some(clients) if clients.session == session => {
-            if clients.is_left {
-                return false;
-            }
-            clients.count += 1;
-            clients.is_theirs |= is_theirs;
-        }
-        Some(clients) if clients.session.is_after(session) => return false,
-        _ => {
-            *clients = Some(Clients {
-                session,
-                count: 1,
-                is_theirs,
-                is_left: false,
-            });
-        }
-    }
-    true
+    let clients = clients_of(session, &mut lock).filter(|clients| !clients.is_left);
+    clients.is_some_and(|clients| {
+        clients.count += 1;
+        clients.is_theirs |= is_theirs;
+        true
+    })
 }
 
 /// Starts a session for the application by `start`, which may keep the running one. Then the last
@@ -101,13 +110,10 @@ pub(crate) fn start_for_application(
 /// Notes that the application wants this session, too. Returns false if the last client has left it.
 fn keep_for_application(session: Generation) -> bool {
     let mut lock = PsLock::acquire();
-    let clients = CLIENTS.get_mut(&mut lock).as_mut();
-    clients
-        .filter(|clients| clients.session == session)
-        .is_none_or(|clients| {
-            clients.is_theirs = false;
-            !clients.is_left
-        })
+    clients_of(session, &mut lock).is_none_or(|clients| {
+        clients.is_wanted = true;
+        !clients.is_left
+    })
 }
 
 impl SessionClient {
@@ -148,7 +154,7 @@ impl Drop for SessionClient {
             let own = clients.filter(|clients| clients.session == self.session);
             own.is_some_and(|clients| {
                 clients.count -= 1;
-                clients.is_left = clients.count == 0 && clients.is_theirs;
+                clients.is_left = clients.count == 0 && clients.is_theirs && !clients.is_wanted;
                 clients.is_left
             })
         };

@@ -32,14 +32,15 @@ pub(super) fn dump_on_main_track(reason: &str, counts: bool) -> Result<WrittenDu
 /// See [`dump_on_main_track`].
 pub(super) fn dump_on_track(
     thread: &OffThreadRef,
-    reason: &str,
+    reason: impl FnOnce() -> String,
     lasted_ns: u64,
 ) -> Result<WrittenDump, DumpError> {
     let permit = permit_dump_for(true)?;
-    add_dump_marker(thread, &permit.whole_reason(reason));
+    let reason = reason();
+    add_dump_marker(thread, &permit.whole_reason(&reason));
     permit.write(
         None,
-        reason,
+        &reason,
         Cause::Lasting(Duration::from_nanos(lasted_ns)),
     )
 }

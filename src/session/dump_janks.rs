@@ -22,9 +22,13 @@ pub(super) fn forget_janks() {
 
 /// Dumps for each event loop with a jank that was not noticed yet.
 pub(super) fn dump_for_janks() {
-    let Some(limit_ns) = long_jank_ns().filter(|_| is_sampling()) else {
+    let Some(limit_ns) = long_jank_ns() else {
         return;
     };
+    if !is_sampling() {
+        // A later dump would not show them.
+        return forget_janks();
+    }
     let mut janks: Vec<(OffThreadRef, u64)> = Vec::new();
     for probed in EventWatches::probed_loops() {
         if let Some(ns) = probed
@@ -67,11 +71,13 @@ pub(super) fn dump_for_ending_event(limit_ns: u64) {
 }
 
 fn dump(thread: &OffThreadRef, ns: u64) {
-    let name = thread.unlocked_const_reader_and_atomic_rw().name();
-    let seconds = ns as f64 / 1e9;
-    let reason = format!("jank: {name} handled no new event for {seconds:.3} s");
+    let reason = || {
+        let name = thread.unlocked_const_reader_and_atomic_rw().name();
+        let seconds = ns as f64 / 1e9;
+        format!("jank: {name} handled no new event for {seconds:.3} s")
+    };
     // If that is refused, the next dump has the number of such causes.
-    let _ = dump_on_track(thread, &reason, ns);
+    let _ = dump_on_track(thread, reason, ns);
 }
 
 /// Returns whether a session records samples now: without them, a dump would not show the jank.

@@ -1,7 +1,7 @@
 //! The thread that checks whether the process exceeds a limit of CPU time or memory, or an event
 //! loop that of a jank, and then dumps.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::platform::{
@@ -24,6 +24,9 @@ const MIN_JANK_INTERVAL_NS: u64 = 5_000_000;
 /// The number of the newest thread. Older threads end.
 static NEWEST: AtomicU64 = AtomicU64::new(0);
 
+/// Whether the application has set dumps.
+static IS_SET_BY_APPLICATION: AtomicBool = AtomicBool::new(false);
+
 /// Sets where dumps go and what causes them; `None` for no more causes.
 ///
 /// # Errors
@@ -32,6 +35,10 @@ static NEWEST: AtomicU64 = AtomicU64::new(0);
 ///   changed, but limits of the settings before are no longer checked.
 /// - [`DumpError::Reentrant`]
 pub(crate) fn set_dumps(settings: Option<DumpSettings>) -> Result<(), DumpError> {
+    set_dumps_by(settings, true)
+}
+
+fn set_dumps_by(settings: Option<DumpSettings>, is_application: bool) -> Result<(), DumpError> {
     if is_any_lock_held_on_current_thread() {
         return Err(DumpError::Reentrant);
     }
@@ -57,6 +64,9 @@ pub(crate) fn set_dumps(settings: Option<DumpSettings>) -> Result<(), DumpError>
         })?;
     }
     keep_settings(settings);
+    if is_application {
+        IS_SET_BY_APPLICATION.store(true, Ordering::Release);
+    }
     Ok(())
 }
 
@@ -65,9 +75,9 @@ pub(crate) fn set_dumps(settings: Option<DumpSettings>) -> Result<(), DumpError>
 /// # Errors
 /// See [`set_dumps`].
 pub(super) fn set_dumps_by_default(settings: DumpSettings) -> Result<(), DumpError> {
-    match NEWEST.load(Ordering::Acquire) {
-        0 => set_dumps(Some(settings)),
-        _ => Ok(()),
+    match IS_SET_BY_APPLICATION.load(Ordering::Acquire) {
+        false => set_dumps_by(Some(settings), false),
+        true => Ok(()),
     }
 }
 

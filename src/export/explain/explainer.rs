@@ -5,7 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::export::explain::pieces::ThreadPieces;
-use crate::export::explain::request::{Found, find};
+use crate::export::explain::request::{Found, find, unsampled_ns};
 use crate::export::explain::stacks::StackTexts;
 use crate::export::explanation::{ExplainedPart, ExplainedStack, Explanation, TimeKind, Wanted};
 use crate::model::{ProfileModel, StackId};
@@ -39,8 +39,14 @@ pub(crate) fn explain(profile: &ProfileModel, wanted: &Wanted) -> io::Result<Exp
         }
         threads.push((*index, on_thread));
     }
-    for (ns, stack) in found.suspended(profile) {
-        add(found.kind_of_gaps, stack, ns as f64);
+    for (range, stack) in found.suspended(profile) {
+        let unknown_ns = unsampled_ns(profile, range);
+        add(TimeKind::Unknown, None, unknown_ns as f64);
+        add(
+            found.kind_of_gaps,
+            stack,
+            (range.1 - range.0 - unknown_ns) as f64,
+        );
     }
     threads.sort_by(|one, other| other.1.total_cmp(&one.1));
     let names = threads
@@ -95,7 +101,8 @@ fn part(kind: TimeKind, by_stack: &ByStack, texts: &mut StackTexts<'_>) -> Expla
     });
     ExplainedPart {
         kind,
-        time: duration(by_stack.values().sum()),
+        // In this order, so that the sum is the same each time.
+        time: duration(merged.iter().map(|(_, ns)| ns).sum()),
         stacks: stacks.collect(),
     }
 }

@@ -175,12 +175,15 @@ impl<'a> ThreadPieces<'a> {
         if length_ns <= 0.0 {
             return;
         }
-        let paused_ns = self
-            .pauses
-            .iter()
-            .map(|pause| pause.ns_within(start_ns, end_ns));
-        let paused_ns = (paused_ns.sum::<u64>() as f64).min(length_ns);
+        let paused_within = |start_ns: i64, end_ns: i64| {
+            let paused = self.pauses.iter();
+            let paused_ns: u64 = paused.map(|pause| pause.ns_within(start_ns, end_ns)).sum();
+            (paused_ns as f64).min((end_ns - start_ns) as f64)
+        };
+        let paused_ns = paused_within(start_ns, end_ns);
         add(TimeKind::Unknown, None, paused_ns);
+        // The CPU time does not contain that of pauses.
+        let gap_ns = (gap_ns - paused_within(before.time_ns, next.time_ns)).max(1.0);
         let share = (length_ns - paused_ns) / gap_ns;
         let states = [self.state(before), self.state(next)];
         let cpu_ns = match (next.cpu_delta_ns, states[1]) {

@@ -6,6 +6,7 @@ use std::io;
 use crate::export::explain::pieces::first_sample_from;
 use crate::export::explanation::{TimeKind, Wanted};
 use crate::export::marker_pairs::MarkerPairs;
+use crate::export::paused_ranges::PausedRange;
 use crate::export::switch_totals::{is_of_contexts, is_of_switches};
 use crate::model::{FieldValue, Marker, ProfileModel, StackId, Thread};
 
@@ -45,9 +46,8 @@ impl Found {
         }
     }
 
-    /// Returns the lengths of the times in which the request was on no thread, each with the last
-    /// stack before it.
-    pub(super) fn suspended(&self, profile: &ProfileModel) -> Vec<(i64, Option<StackId>)> {
+    /// Returns the times in which the request was on no thread, each with the last stack before it.
+    pub(super) fn suspended(&self, profile: &ProfileModel) -> Vec<(Range, Option<StackId>)> {
         let with_index = |(index, ranges): (&usize, &Vec<Range>)| {
             let index = *index;
             ranges.clone().into_iter().map(move |range| (range, index))
@@ -60,7 +60,7 @@ impl Found {
         for ((start_ns, end_ns), index) in all {
             if start_ns > done_ns {
                 let stack = last_on.and_then(|index| last_stack(profile, index, done_ns));
-                gaps.push((start_ns - done_ns, stack));
+                gaps.push(((done_ns, start_ns), stack));
             }
             if end_ns > done_ns {
                 done_ns = end_ns;
@@ -69,10 +69,35 @@ impl Found {
         }
         if self.end_ns > done_ns {
             let stack = last_on.and_then(|index| last_stack(profile, index, done_ns));
-            gaps.push((self.end_ns - done_ns, stack));
+            gaps.push(((done_ns, self.end_ns), stack));
         }
         gaps
     }
+}
+
+/// Returns for how long nothing was sampled within a range, in ns: before the first sample, after
+/// the last one, and in pauses.
+pub(super) fn unsampled_ns(profile: &ProfileModel, (start_ns, end_ns): Range) -> i64 {
+    let edges = profile.threads.iter().filter_map(|thread| {
+        let samples = &thread.samples;
+        let last = samples.len().checked_sub(1)?;
+        Some((samples.get(0).time_ns, samples.get(last).time_ns, thread))
+    });
+    let Some((first, last, thread)) =
+        edges.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1), one.2))
+    else {
+        return end_ns - start_ns;
+    };
+    let begin_ns = first.clamp(start_ns, end_ns);
+    // The next sample would be an interval later.
+    let last = last.saturating_add(profile.meta.interval_ns as i64);
+    let until_ns = last.clamp(begin_ns, end_ns);
+    let pauses = PausedRange::all_of(profile.process_of(thread));
+    let paused = pauses
+        .iter()
+        .map(|pause| pause.ns_within(begin_ns, until_ns));
+    let paused_ns = i64::try_from(paused.sum::<u64>()).unwrap_or(i64::MAX);
+    (begin_ns - start_ns) + (end_ns - until_ns) + paused_ns.min(until_ns - begin_ns)
 }
 
 /// Returns the stack of a thread's last sample before a time.
@@ -179,7 +204,7 @@ fn longest_marker(
         let idle_ns = idle_ns(profile, &marker).unwrap_or(0.0);
         if idle_ns < MIN_IDLE_SHARE * (range.1 - range.0) as f64 {
             found.on_threads.insert(index, vec![range]);
-        } else if trace_id.is_none() {
+        } else {
             // The samples do not tell on which threads the span was entered.
             found.kind_of_gaps = TimeKind::Unknown;
         }

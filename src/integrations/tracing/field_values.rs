@@ -10,6 +10,7 @@ use tracing_core::field::{Field, Visit};
 
 use crate::integrations::application_text::{append_str, append_text};
 use crate::integrations::pooled_bytes::PooledBytes;
+use crate::integrations::tracing::span_context::{SPAN_ID, TRACE_ID};
 use crate::markers::JSONWriter;
 use crate::types::serde_as_inner;
 
@@ -156,10 +157,16 @@ impl Visit for FieldValues {
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
+        if let Some(id) = Id::of(field, value) {
+            return self.record_debug(field, &id);
+        }
         self.put_number(field, NATURAL, value);
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
+        if let Some(id) = Id::of(field, value) {
+            return self.record_debug(field, &id);
+        }
         match u64::try_from(value) {
             Ok(value) => self.put_number(field, NATURAL, value),
             Err(_) => self.put_number(field, NEGATIVE, !value as u64),
@@ -167,6 +174,9 @@ impl Visit for FieldValues {
     }
 
     fn record_u128(&mut self, field: &Field, value: u128) {
+        if let Some(id) = Id::of(field, value) {
+            return self.record_debug(field, &id);
+        }
         match u64::try_from(value) {
             Ok(value) => self.record_u64(field, value),
             Err(_) => self.record_debug(field, &value),
@@ -194,6 +204,32 @@ impl Visit for FieldValues {
         self.put_text(field, |bytes| {
             append_text(bytes, format_args!("{value:?}"), MAX_TEXT_BYTES)
         });
+    }
+}
+
+/// The id of a trace or a span, with the digits that it has elsewhere in the profile. As a number, it
+/// may be longer than those of the viewer, and its decimal digits would be those of another id.
+struct Id {
+    value: u128,
+    digits: usize,
+}
+
+impl Id {
+    /// Returns `None` if the field has another name, or the value is negative.
+    fn of(field: &Field, value: impl TryInto<u128>) -> Option<Self> {
+        let digits = match field.name() {
+            TRACE_ID => 32,
+            SPAN_ID => 16,
+            _ => return None,
+        };
+        let value = value.try_into().ok()?;
+        Some(Self { value, digits })
+    }
+}
+
+impl fmt::Debug for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:0width$x}", self.value, width = self.digits)
     }
 }
 

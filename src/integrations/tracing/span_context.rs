@@ -12,8 +12,8 @@ use crate::api::ProfilerContext;
 use crate::integrations::application_text::{append_text, is_formatting};
 
 /// Names of the fields with the ids.
-const TRACE_ID: &str = "trace_id";
-const SPAN_ID: &str = "span_id";
+pub(crate) const TRACE_ID: &str = "trace_id";
+pub(crate) const SPAN_ID: &str = "span_id";
 /// Maximum length of an id as a text, in bytes. A longer text is no id.
 const MAX_ID_BYTES: usize = 40;
 

@@ -489,6 +489,10 @@ impl Drop for ControlPipe {
 /// running.
 pub(crate) fn forget_control_pipe_in_child() {
     WRITERS.store(0, Ordering::SeqCst);
+    // The child decides what its signals ask for.
+    for request in &REQUESTS {
+        request.store(0, Ordering::Relaxed);
+    }
     for end in [&WRITE_END, &READ_END] {
         // The `ControlPipe` that owns these ends belongs to the parent, and is never dropped in the
         // child.

@@ -55,6 +55,16 @@ fn command_of(program: &Path, role: &str) -> Command {
         }
     }
     command.env(ROLE, role).env("MOZ_PROFILER_SYMBOLICATE", "0");
+    // This process may have been started with ignored signals, as `nohup` does.
+    let reset_signals = || {
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            // SAFETY: changes the action of a signal, which has no handler.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+        Ok(())
+    };
+    // SAFETY: the closure makes only async-signal-safe calls.
+    unsafe { command.pre_exec(reset_signals) };
     command
 }
 

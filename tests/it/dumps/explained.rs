@@ -269,10 +269,9 @@ fn dump_for_a_long_interval_has_its_explanation_beside_it() {
                 text.starts_with(&format!("{request} took {length_ms:.1} ms on test, from ")),
                 "{text}"
             );
-            assert!(
-                text.contains(" ms  100.0 %\n") || text.contains(" %\n  "),
-                "{text}"
-            );
+            // The sampler may have been kept from its work.
+            let kinds = ["\nsleep ", "\nnot sampled "];
+            assert!(kinds.iter().any(|kind| text.contains(kind)), "{text}");
             // The dump has the whole interval.
             let profile = Profile::read(&dump).expect("a profile");
             let explanation = profile

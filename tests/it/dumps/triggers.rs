@@ -200,8 +200,21 @@ fn signal_has_no_effect_after_shutdown_and_in_the_child_of_a_fork() {
         drop(session);
         profiler_shutdown();
         // Without a previous handler, the profiler's stays, and does nothing.
+        let session = start();
         raise(libc::SIGALRM);
-        assert_eq!(folder.dumps().len(), 1);
+        profiler_set_dumps(Some(settings(&folder))).expect("no signal");
+        dumped(LIMIT, "by hand");
+        let names: Vec<_> = folder
+            .dumps()
+            .iter()
+            .map(|dump| name(dump).to_owned())
+            .collect();
+        assert_eq!(names.len(), 2, "{names:?}");
+        assert!(
+            names.iter().any(|name| name.contains("_by-hand.")),
+            "{names:?}"
+        );
+        drop(session);
     });
 }
 

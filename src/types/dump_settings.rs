@@ -115,9 +115,8 @@ impl DumpSettings {
     /// The signal's handler only writes a byte to a pipe, and calls the handler before it; a thread
     /// of the profiler dumps. A line on standard error says why there is no dump. As with
     /// [`profiler_control_by_signals`], the handler before it comes back when the dumps are set
-    /// without the signal, and with
-    /// [`profiler_shutdown`](crate::api::life_cycle::profiler_shutdown), unless that was the
-    /// default action. In the child of a fork, the signal has no effect on the profiler until the
+    /// without the signal, and with [`profiler_shutdown`](crate::profiler_shutdown), unless that was
+    /// the default action. In the child of a fork, the signal has no effect on the profiler until the
     /// child sets dumps itself.
     ///
     /// [`profiler_control_by_signals`]: crate::api::profiler_control_by_signals

@@ -71,7 +71,9 @@ fn source_of_function_is_read() {
     assert_eq!(answer["source"], SOURCE, "{answer}");
     let line = frame["line"].as_u64().expect("a line") as usize;
     let line = SOURCE.lines().nth(line - 1).expect("a line of this file");
-    assert!(line.contains("add_untyped_marker"), "{line}");
+    // The compiler inlines the call, and the stack is copied at its last instruction or at the next.
+    let lines = ["add_untyped_marker", "black_box"];
+    assert!(lines.iter().any(|wanted| line.contains(wanted)), "{line}");
 }
 
 #[test]

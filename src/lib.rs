@@ -125,9 +125,9 @@
 //! - `tracing`: `ProfilerLayer`, which records `tracing` spans and events as labels and markers.
 //!
 //! A default build compiles 33 packages. Of the features that are off by default, `cpp` and `log`
-//! add one package each, `http` one, `metrics` 3, `derive` and `tracing` 5, `protobuf` 10, `push` and `mini_debug_info` 11,
-//! `backtrace`, `formats` and `otlp-unstable` (beside `push`) none. `cargo peers weight` measures the CPU time of a build and the size
-//! of a program for each.
+//! add one package each, `http` one, `metrics` 3, `derive` and `tracing` 5, `protobuf` 10,
+//! `mini_debug_info` 11, `push` 13, `backtrace`, `formats` and `otlp-unstable` (beside `push`) none.
+//! `cargo peers weight` measures the CPU time of a build and the size of a program for each.
 
 // `.ci/steps/10-sanitizers` builds with RealtimeSanitizer, which needs this nightly feature.
 #![cfg_attr(gekkota_rtsan, feature(sanitize))]

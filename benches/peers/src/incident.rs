@@ -8,9 +8,9 @@
 //!
 //! `ours` is the share of a request's time that [`Profile::explain`] names with the right kind and,
 //! except for waits for a processor and awaits, in the right function; the mean over all requests. The
-//! profile is that of the whole session, not of a dump. `least` is
-//! that of the worst request in a hundred. `lock`, `sleep`, `pipe`, `compute` and `suspended` are the
-//! means of the requests with one kind of delay.
+//! profile is that of the whole session, not of a dump. `least` is that of the worst request in a
+//! hundred. `lock`, `sleep`, `pipe`, `compute` and `suspended` are the means of the requests with one
+//! kind of delay.
 
 use std::error::Error;
 use std::future::Future;

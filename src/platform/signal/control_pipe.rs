@@ -392,7 +392,7 @@ impl ControlPipe {
 
     /// Waits for requests. If several are pending, returns the first start or stop, the last one if
     /// it differs from the first, and then [`ControlRequest::End`] if it is pending too. Several
-    /// dumps are one, before or after the first start or stop, as they came.
+    /// dumps are one, at the place of the first.
     ///
     /// # Errors
     /// `BrokenPipe` if the application has closed the pipe, so that no more requests will arrive;
@@ -457,10 +457,12 @@ fn summarize_requests(bytes: &[u8]) -> Vec<ControlRequest> {
         .chain(requests().rfind(asks))
         .collect();
     summary.dedup();
-    if let Some(dump) = requests().find(is_dump) {
-        let first = requests().find(|request| asks(request) || is_dump(request));
-        let place = usize::from(first != Some(dump));
-        summary.insert(place, dump);
+    if let Some(at) = requests().position(|request| is_dump(&request)) {
+        let asked = requests().enumerate().filter(|(_, request)| asks(request));
+        let asked: Vec<usize> = asked.map(|(place, _)| place).collect();
+        let kept = [asked.first(), asked.last()].into_iter().flatten();
+        let before = kept.take(summary.len()).filter(|place| **place < at);
+        summary.insert(before.count(), ControlRequest::Dump);
     }
     summary.extend(requests().find(|request| *request == ControlRequest::End));
     summary
@@ -537,7 +539,7 @@ mod tests {
 
     #[test]
     fn summarize_requests_keeps_the_first_and_the_last() {
-        let cases: [(&[ControlRequest], &[ControlRequest]); 12] = [
+        let cases: [(&[ControlRequest], &[ControlRequest]); 14] = [
             (&[Start], &[Start]),
             (&[Start, Start, Start], &[Start]),
             (&[Start, Stop], &[Start, Stop]),
@@ -549,6 +551,8 @@ mod tests {
             (&[Dump, End, Dump], &[Dump, End]),
             (&[Dump, Stop, Dump], &[Dump, Stop]),
             (&[Start, Dump, Dump, Stop], &[Start, Dump, Stop]),
+            (&[Stop, Start, Dump], &[Stop, Start, Dump]),
+            (&[Start, Start, Dump], &[Start, Dump]),
             (&[], &[]),
         ];
         for (given, expected) in cases {

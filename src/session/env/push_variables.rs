@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use percent_encoding::percent_decode_str;
+
 use crate::platform::read_exe_path;
 use crate::session::env::environment::{push_variables, raw_value_of};
 use crate::session::env::environment_table::PUSH_INTERVAL;
@@ -62,23 +64,12 @@ fn service_of(value_of: impl Fn(&str) -> Option<String>) -> Option<String> {
             .split(',')
             .filter_map(|pair| pair.split_once('='));
         let mut named = pairs.filter(|(key, _)| key.trim() == "service.name");
-        let name = named.next().map(|(_, value)| percent_decoded(value.trim()));
+        let name = named.next().map(|(_, value)| {
+            let decoded = percent_decode_str(value.trim());
+            decoded.decode_utf8_lossy().into_owned()
+        });
         name.filter(is_name)
     })
-}
-
-/// Decodes `%XX`. What is no such code stays as it is.
-fn percent_decoded(text: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        let code = after.get(..2).filter(|_| *first == b'%');
-        let code = code.and_then(|code| std::str::from_utf8(code).ok());
-        let code = code.and_then(|code| u8::from_str_radix(code, 16).ok());
-        bytes.push(code.unwrap_or(*first));
-        rest = &after[code.map_or(0, |_| 2)..];
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]

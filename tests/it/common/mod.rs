@@ -6,6 +6,7 @@
     reason = "each test binary uses some of the helpers"
 )]
 
+mod busy;
 pub mod controlled;
 pub mod coroutine;
 pub mod counters;
@@ -24,6 +25,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Gid, Pid, Uid, fork, geteuid, setgid, setuid};
 use serde_json::Value;
 
+pub use busy::{BUSY, Busy};
 pub use isolated::{isolated, isolated_with, libtest_name};
 
 /// A profile in Gecko's JSON, with functions that look things up in it.

@@ -10,12 +10,11 @@ mod soak;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
 
-use crate::common::{Read, isolated, wait_until};
+use crate::common::{Busy, Read, isolated, wait_until};
 use gekkota::endpoints::{
     Endpoint, EndpointError, EndpointLimits, Question, answer, answer_async, flamegraph_svg, gecko,
     pprof_heap, set_endpoint_limits, summary_text, threads_text,
@@ -28,33 +27,6 @@ use gekkota::{
 const SHORT: Duration = Duration::from_millis(40);
 /// Longer than any test: only an end of the wait from outside ends it.
 const LONG: Duration = Duration::from_secs(250);
-
-/// A thread that works until it is dropped.
-struct Busy(Arc<AtomicBool>, Option<std::thread::JoinHandle<()>>);
-
-#[inline(never)]
-fn busy_function(is_over: &AtomicBool) {
-    while !is_over.load(Ordering::Relaxed) {
-        std::hint::black_box(is_over);
-    }
-}
-
-impl Busy {
-    fn start() -> Self {
-        let is_over = Arc::new(AtomicBool::new(false));
-        let of_thread = Arc::clone(&is_over);
-        let body = move || busy_function(&of_thread);
-        let thread = std::thread::Builder::new().name("busy thread".to_owned());
-        Self(is_over, Some(thread.spawn(body).expect("a thread")))
-    }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-        let _ = self.1.take().map(std::thread::JoinHandle::join);
-    }
-}
 
 struct Unpark(Thread);
 

@@ -5,8 +5,7 @@
 use std::time::{Duration, Instant};
 
 use crate::common::left_behind::Holdings;
-use crate::common::{isolated_with, wait_until};
-use crate::endpoints::Busy;
+use crate::common::{Busy, isolated_with, wait_until};
 use crate::endpoints::client::{get, port_of_server, receive, request, send};
 use gekkota::{AutoProfilerInit, profiler_is_active};
 

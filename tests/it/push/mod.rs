@@ -9,50 +9,18 @@ use std::fs;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::common::{Read, isolated, wait_until};
+use crate::common::{BUSY, Busy, Read, isolated, wait_until};
 use crate::push::receiver::{ALWAYS_OK, Pushed, Receiver, Reply, assert_joined};
 use gekkota::push::{PushError, PushSettings, Pusher, profiler_push};
 use gekkota::{
     StartParams, profiler_init, profiler_is_active, profiler_pause_sampling,
-    profiler_resume_sampling, profiler_shutdown, profiler_start, profiler_stop, register_thread,
+    profiler_resume_sampling, profiler_shutdown, profiler_start, profiler_stop,
 };
 
 /// The shortest time between two profiles.
 const OFTEN: Duration = Duration::from_millis(100);
-const BUSY: &str = "busy thread";
-
-/// A registered thread that works until it is dropped.
-struct Busy(Arc<AtomicBool>, Option<std::thread::JoinHandle<()>>);
-
-#[inline(never)]
-fn busy_function(is_over: &AtomicBool) {
-    while !is_over.load(Ordering::Relaxed) {
-        std::hint::black_box(is_over);
-    }
-}
-
-impl Busy {
-    fn start() -> Self {
-        let is_over = Arc::new(AtomicBool::new(false));
-        let of_thread = Arc::clone(&is_over);
-        let body = move || {
-            register_thread(BUSY);
-            busy_function(&of_thread);
-        };
-        Self(is_over, Some(std::thread::spawn(body)))
-    }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-        let _ = self.1.take().map(std::thread::JoinHandle::join);
-    }
-}
 
 /// A folder that is removed at the end.
 struct Folder(PathBuf);
@@ -123,7 +91,7 @@ fn windows_join_and_have_each_sample_once() {
         profiler_start(StartParams::default().interval(Duration::from_millis(1))).expect("start");
         let receiver = Receiver::start(ALWAYS_OK);
         let pusher = push_to(&receiver);
-        let busy = Busy::start();
+        let busy = Busy::start_registered();
         wait_until("some windows have samples", || {
             let pushed = receiver.pushed();
             pushed
@@ -174,7 +142,7 @@ fn receiver_that_is_killed_gets_everything_once_it_is_back() {
     isolated(|| {
         let receiver = Receiver::start(ALWAYS_OK);
         let pusher = push_to(&receiver);
-        let _busy = Busy::start();
+        let _busy = Busy::start_registered();
         assert!(profiler_is_active(), "the pusher has started a session");
         let mut pushed = Vec::new();
         let mut receiver = receiver;
@@ -429,7 +397,7 @@ fn sessions_of_the_application_are_followed() {
         profiler_start(StartParams::default()).expect("start");
         let pusher = profiler_push(settings(&receiver.url()).interval(Duration::from_secs(3000)));
         let pusher = pusher.expect("pushing");
-        let busy = Busy::start();
+        let busy = Busy::start_registered();
         wait_until("there are samples", || {
             let read = Read::of_running();
             let has_thread = read.threads().iter().any(|thread| thread["name"] == BUSY);

@@ -6,8 +6,8 @@ use std::sync::mpsc::channel;
 
 use prost::Message;
 
-use crate::common::{LONGEST_WAIT, isolated};
-use crate::push::{Busy, OFTEN};
+use crate::common::{Busy, LONGEST_WAIT, isolated};
+use crate::push::OFTEN;
 use gekkota::push::{PushSettings, profiler_push};
 
 #[derive(Clone, PartialEq, Message)]
@@ -107,7 +107,7 @@ fn collector_gets_profiles_that_join() {
             .service("shop")
             .label("region", "eu");
         let pusher = profiler_push(settings).expect("pushing");
-        let _busy = Busy::start();
+        let _busy = Busy::start_registered();
         let mut has_function = false;
         let mut last_end = None;
         let mut count = 0;

@@ -28,6 +28,7 @@ use crate::stream::write::{
     FoundProblems, MIN_BYTES_FOR_NAMES, StreamOptions, warnings_about, write_log, write_meta,
     write_pages,
 };
+use crate::threads::MAIN_THREAD_NAME;
 use crate::types::{CounterUnit, Features, GraphColor, OTHER_CATEGORY, Symbolicate, Warning};
 use crate::util::{ProgressLocation, ProgressLogger, SharedSort, run_callback};
 
@@ -110,6 +111,10 @@ pub(crate) fn build_model(
     }
     // The main thread comes first, as the Firefox Profiler expects it.
     profile.threads.shared_sort_by_key(|thread| !thread.is_main);
+    if profile.threads.is_empty() {
+        let main_thread = builder.placeholder_main_thread();
+        profile.threads.push(main_thread);
+    }
     builder.add_counters(&mut profile);
     let found = FoundProblems {
         unread_files: names.unread_files,
@@ -259,6 +264,21 @@ impl ModelBuilder<'_> {
             markers,
         });
         Ok(())
+    }
+
+    /// Returns an empty main thread, as Gecko's format has it. The Firefox Profiler shows no
+    /// counters of a process without a thread.
+    fn placeholder_main_thread(&self) -> Thread {
+        Thread {
+            process: 0,
+            name: MAIN_THREAD_NAME.to_owned(),
+            tid: self.source.process.to_number().to_string(),
+            is_main: true,
+            registered_ns: Some(0),
+            unregistered_ns: None,
+            samples: Samples::default(),
+            markers: Markers::default(),
+        }
     }
 
     /// Adds an interval for each time in which the thread's samples had one context.

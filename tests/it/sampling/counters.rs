@@ -252,3 +252,28 @@ fn processed_format_has_unit_color_and_kind() {
         assert_eq!(looks("sent"), ["line-rate", "bytes", "teal", "sent"]);
     });
 }
+
+#[test]
+fn counters_are_in_the_processed_format_if_no_thread_is_recorded() {
+    isolated(|| {
+        let params = StartParams::default().filters(["no thread has this name"]);
+        let session = ProfilerSession::start(params).expect("start");
+        LEVEL.set(5);
+        one_loop();
+        let profile = session.finish().expect("a profile");
+        let mut bytes = Vec::new();
+        profile
+            .write(Format::Processed, &mut bytes)
+            .expect("a text");
+        let processed: Value = serde_json::from_slice(&bytes).expect("JSON");
+        let threads = processed["threads"].as_array().expect("threads");
+        assert_eq!(threads.len(), 1);
+        assert_eq!(threads[0]["isMainThread"], true);
+        assert_eq!(threads[0]["samples"]["length"], 0);
+        let queue = counter(&processed, "queue");
+        assert_eq!(queue["mainThreadIndex"], 0);
+        let changes = queue["samples"]["count"].as_array().expect("changes");
+        let sum: i64 = changes.iter().filter_map(Value::as_i64).sum();
+        assert_eq!(sum, 5);
+    });
+}

@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::backtrace::BacktraceParts;
 use crate::capture::CaptureParts;
 use crate::platform::{
-    current_thread_id, has_foreign_handler, install_handler, prepare_handler,
-    resolve_sampling_signal,
+    current_thread_id, has_foreign_handler, install_handler, keep_out_of_fault_handlers,
+    prepare_handler, resolve_sampling_signal,
 };
 use crate::sampler::{capture_in_handler, suspend_and_capture};
 use crate::session::fork::ensure_fork_handlers;
@@ -101,5 +101,6 @@ fn prepare_signal() -> Result<i32, StartError> {
     }
     prepare_handler();
     install_handler(signal, capture_in_handler)?;
+    keep_out_of_fault_handlers(signal);
     Ok(signal)
 }

@@ -10,8 +10,8 @@ use crate::counters::{
 };
 use crate::labels::set_closed_stack_hook;
 use crate::platform::{
-    current_process_id, install_handler, is_main_thread, monotonic_now, names_of_other_threads,
-    note_standard_streams, prepare_handler, prepare_heavy_barrier,
+    current_process_id, install_handler, is_main_thread, keep_out_of_fault_handlers, monotonic_now,
+    names_of_other_threads, note_standard_streams, prepare_handler, prepare_heavy_barrier,
     prepare_heavy_barrier_without_waiting, resolve_sampling_signal,
 };
 use crate::sampler::{
@@ -246,6 +246,7 @@ impl SessionPlan {
         } = self;
         // Before the old session ends, so that a failure changes nothing.
         install_handler(settings.signal, capture_in_handler)?;
+        keep_out_of_fault_handlers(settings.signal);
         *ended_session = running_session().is_some();
         _cleanup = end_session();
 

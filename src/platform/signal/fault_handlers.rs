@@ -1,0 +1,102 @@
+//! Keeps the sampling signal out of the application's handlers of faults.
+//!
+//! A handler of faults runs on a stack that may be small: the standard library reports a stack
+//! overflow on 8 KiB. If a sample interrupts that handler, the kernel puts a frame of up to 12 KiB
+//! on the same stack. Where it does not fit, the kernel kills the process by `SIGSEGV`: the report
+//! is lost, and with it the profile that the program would have saved when it aborts. So the kernel
+//! holds the sampling signal back while such a handler runs.
+//!
+//! A handler that jumps out of itself has to restore the mask anyway: the kernel blocks the fault's
+//! own signal, too.
+
+use crate::platform::signal::handler::{is_handler, read_action, swap_action};
+
+/// The signals of faults.
+const FAULTS: [i32; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE];
+
+/// Maximum number of attempts while another thread changes the handler.
+const ATTEMPTS: usize = 4;
+
+/// Adds the sampling signal to the signals that the kernel blocks while a handler of faults runs on
+/// an alternate stack. Changes nothing else of the handler, and leaves out what the system refuses.
+/// A handler that is installed later is interrupted. Cost: a system call for each of the four faults,
+/// and another one for each handler.
+pub(crate) fn keep_out_of_fault_handlers(signal: i32) {
+    for fault in FAULTS {
+        if fault != signal {
+            block_in_handler_of(fault, signal);
+        }
+    }
+}
+
+fn block_in_handler_of(fault: i32, signal: i32) {
+    let Ok(mut current) = read_action(fault) else {
+        return;
+    };
+    for _ in 0..ATTEMPTS {
+        let Some(blocking) = with_blocked(current, signal) else {
+            return;
+        };
+        // SAFETY: the kernel calls this handler already.
+        match unsafe { swap_action(fault, &blocking) } {
+            // Another thread has just installed this handler: it comes back.
+            Ok(replaced) if replaced.sa_sigaction != current.sa_sigaction => current = replaced,
+            _ => return,
+        }
+    }
+}
+
+/// Returns the action with the signal among the blocked ones, if its handler runs on an alternate
+/// stack and does not block the signal.
+fn with_blocked(mut action: libc::sigaction, signal: i32) -> Option<libc::sigaction> {
+    let is_on_stack = action.sa_flags & libc::SA_ONSTACK != 0;
+    // SAFETY: the set is that of an action that the kernel has returned.
+    let is_blocked = unsafe { libc::sigismember(&action.sa_mask, signal) } == 1;
+    if !is_handler(&action) || !is_on_stack || is_blocked {
+        return None;
+    }
+    // SAFETY: as above.
+    unsafe { libc::sigaddset(&mut action.sa_mask, signal) };
+    Some(action)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_handlers_on_an_alternate_stack_get_the_signal_blocked() {
+        // SAFETY: zeroed is a valid action: the default one.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        let is_changed = |action| with_blocked(action, libc::SIGPROF).is_some();
+        action.sa_flags = libc::SA_ONSTACK;
+        assert!(!is_changed(action), "no handler");
+        action.sa_sigaction = 1000;
+        assert!(is_changed(action));
+        action.sa_flags = 0;
+        assert!(!is_changed(action), "on the thread's own stack");
+        action.sa_flags = libc::SA_ONSTACK | libc::SA_SIGINFO;
+        let blocking = with_blocked(action, libc::SIGPROF).expect("another action");
+        assert!(!is_changed(blocking), "blocked already");
+        assert_eq!(
+            (blocking.sa_sigaction, blocking.sa_flags),
+            (action.sa_sigaction, action.sa_flags)
+        );
+        let other = with_blocked(blocking, libc::SIGURG).expect("another action");
+        // SAFETY: the set is initialized.
+        let is_blocked = |signal| unsafe { libc::sigismember(&other.sa_mask, signal) } == 1;
+        assert!(is_blocked(libc::SIGPROF) && is_blocked(libc::SIGURG));
+        assert!(!is_blocked(libc::SIGTERM));
+    }
+
+    #[test]
+    fn handlers_of_the_standard_library_get_the_signal_blocked() {
+        let before = read_action(libc::SIGSEGV).expect("an action");
+        keep_out_of_fault_handlers(libc::SIGPROF);
+        let after = read_action(libc::SIGSEGV).expect("an action");
+        assert_eq!(before.sa_sigaction, after.sa_sigaction);
+        // SAFETY: the kernel has returned the set.
+        let is_blocked = unsafe { libc::sigismember(&after.sa_mask, libc::SIGPROF) } == 1;
+        assert!(is_blocked);
+    }
+}

@@ -267,16 +267,18 @@ fn belongings() -> Belongings {
     }
 }
 
-/// Returns the folders with sockets of these processes.
+/// Returns the number of folders with a socket of these processes. The folder of a process that was
+/// killed before it had a socket stays for a minute.
 fn socket_folders(parent: &Path, processes: &[i32]) -> usize {
     let names = std::fs::read_dir(parent).expect("readable").flatten();
-    let is_of_child = |name: &std::fs::DirEntry| {
-        let name = name.file_name();
+    let is_of_child = |entry: &std::fs::DirEntry| {
+        let name = entry.file_name();
         let process = name.to_str().and_then(|name| {
             let (process, _) = name.strip_prefix("gekkota-family-")?.split_once('-')?;
             process.parse().ok()
         });
-        process.is_some_and(|process: i32| processes.contains(&process))
+        let is_of_one = process.is_some_and(|process: i32| processes.contains(&process));
+        is_of_one && entry.path().join("s").exists()
     };
     names.filter(is_of_child).count()
 }

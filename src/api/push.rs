@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::backend;
-use crate::types::{PushCounts, PushError, PushSettings};
+use crate::types::{PushCounts, PushError, PushSettings, StartParams};
 
 /// Pushes a profile of the program to a store, one after the other, until the value is stopped or
 /// dropped.
@@ -80,6 +80,30 @@ impl Pusher {
     /// [`PushError::BadValue`] for another time.
     pub fn set_interval(&self, interval: Duration) -> Result<(), PushError> {
         self.0.set_interval(interval)
+    }
+
+    /// Sets the rate, the features and the other parameters of the sessions that the pusher starts.
+    ///
+    /// If the current session is the pusher's alone, the samples so far are pushed, and a session
+    /// with these parameters begins at once. No thread is sampled for some milliseconds between the
+    /// two. If the application or another client wants the session, too, it goes on as it is, and
+    /// the parameters are those of the pusher's next session.
+    ///
+    /// May be called from any thread. Another thread does the work.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    ///
+    /// use gekkota::StartParams;
+    /// # fn during_an_incident(pusher: &gekkota::push::Pusher) -> Result<(), gekkota::push::PushError> {
+    /// pusher.set_session(StartParams::default().interval(Duration::from_millis(1)))
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`PushError::Start`]: a parameter is not accepted.
+    pub fn set_session(&self, params: StartParams) -> Result<(), PushError> {
+        self.0.set_session(params)
     }
 
     /// Pushes the last profile, and returns what has become of all. Takes less than a second: what

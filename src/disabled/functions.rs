@@ -880,6 +880,10 @@ impl RunningPush {
         match *self {}
     }
 
+    pub(crate) fn set_session(&self, _: StartParams) -> Result<(), PushError> {
+        match *self {}
+    }
+
     pub(crate) fn stop(&self) {
         match *self {}
     }

@@ -22,6 +22,8 @@ pub(super) struct Cutter {
     pub(super) target: Target,
     pub(super) jobs: Arc<Sender<Job>>,
     pub(super) progress: Arc<Progress>,
+    /// Whether the pusher has ended its session to start another one.
+    pub(super) starts_at_once: bool,
     /// Whether a notice has said that no session can be started.
     pub(super) is_told: bool,
     /// Whether the sender has ended, so that nothing is left to do.
@@ -34,11 +36,9 @@ impl Cutter {
         let mut last = Instant::now();
         loop {
             let rest = (last + self.interval).saturating_duration_since(Instant::now());
-            match commands.receive_within(rest.min(STEP)) {
-                Some(Command::Interval(interval)) => self.interval = interval,
-                Some(Command::Cut(window)) => self.write(*window),
-                Some(Command::End) => return self.cut(),
-                None => {}
+            let command = commands.receive_within(rest.min(STEP));
+            if command.is_some_and(|command| !self.obey(command)) {
+                return;
             }
             let is_due = last + self.interval <= Instant::now();
             if is_due {
@@ -47,11 +47,28 @@ impl Cutter {
                 last = Instant::now() - late.min(self.interval);
                 self.cut();
             }
-            self.follow_session(is_due);
-            if self.is_over {
+            if !self.follow_session(commands, is_due) || self.is_over {
                 return;
             }
         }
+    }
+
+    /// Returns false if the command ends the cutter.
+    fn obey(&mut self, command: Command) -> bool {
+        match command {
+            Command::Interval(interval) => self.interval = interval,
+            Command::Session(params) => {
+                self.params = *params;
+                let windows = self.windows.as_mut();
+                self.starts_at_once |= windows.is_some_and(WindowCutter::leave_if_alone);
+            }
+            Command::Cut(window) => self.write(*window),
+            Command::End => {
+                self.cut();
+                return false;
+            }
+        }
+        true
     }
 
     fn cut(&mut self) {
@@ -77,15 +94,22 @@ impl Cutter {
     }
 
     /// Uses another session once the one before has ended: that of the application at once, and one
-    /// of its own when the next profile is due.
-    fn follow_session(&mut self, is_due: bool) {
+    /// of its own when the next profile is due. Returns false if a command has ended the cutter.
+    fn follow_session(&mut self, commands: &Receiver<Command>, is_due: bool) -> bool {
         if self.windows.as_ref().is_some_and(WindowCutter::is_running) {
-            return;
+            return true;
+        }
+        // The last window of a session was sent before the session ended.
+        while let Some(command) = commands.receive_within(Duration::ZERO) {
+            if !self.obey(command) {
+                return false;
+            }
         }
         self.windows = None;
-        if !is_due && !is_active() {
-            return;
+        if !is_due && !is_active() && !std::mem::take(&mut self.starts_at_once) {
+            return true;
         }
+        self.starts_at_once = false;
         match WindowCutter::join(&self.params) {
             Ok(windows) => self.windows = Some(windows),
             Err(error) => {
@@ -94,5 +118,6 @@ impl Cutter {
                 }
             }
         }
+        true
     }
 }

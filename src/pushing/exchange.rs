@@ -25,15 +25,21 @@ pub(super) struct Exchange {
     received: Vec<u8>,
     /// Number of bytes that were received so far.
     received_bytes: usize,
+    /// An answer whose body is not whole yet, and the length of the body if that is known and not
+    /// too long.
+    answer: Option<(Answer, Option<usize>)>,
     begun: Instant,
 }
 
 /// The answer of a server.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
     /// The time that the server has asked to wait.
     pub(super) retry_after: Option<Duration>,
+    /// Empty if the server has refused the request, has not said how long the body is, or has not
+    /// sent all of it.
+    pub(super) body: Vec<u8>,
 }
 
 impl Exchange {
@@ -48,6 +54,7 @@ impl Exchange {
             sent: 0,
             received: Vec::new(),
             received_bytes: 0,
+            answer: None,
             begun: now,
         })
     }
@@ -99,10 +106,15 @@ impl Exchange {
                 }
             }
         }
-        match now < self.until() {
-            true => Ok(None),
-            false => Err(io::Error::new(io::ErrorKind::TimedOut, "no answer in time")),
+        if now < self.until() {
+            return Ok(None);
         }
+        // The server has the profile, and only the rest of its answer is missing.
+        let without_body = self.answer.take().map(|(answer, _)| answer);
+        without_body
+            .filter(|_| self.sent == self.request.len())
+            .map(Some)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::TimedOut, "no answer in time"))
     }
 
     fn send(&mut self) -> io::Result<()> {
@@ -120,7 +132,12 @@ impl Exchange {
         let mut part = [0; 4096];
         loop {
             match self.socket.receive(&mut part) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(0) => {
+                    let without_body = self.answer.take().map(|(answer, _)| answer);
+                    return without_body
+                        .map(Some)
+                        .ok_or_else(|| io::ErrorKind::UnexpectedEof.into());
+                }
                 Ok(bytes) if self.received_bytes + bytes <= MAX_BYTES => {
                     self.received_bytes += bytes;
                     self.received.extend_from_slice(&part[..bytes]);
@@ -132,19 +149,56 @@ impl Exchange {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
                 Err(error) => return Err(error),
             }
-            while let Some((answer, head_bytes)) = read_answer(&self.received)? {
-                // An answer before the real one.
-                if answer.status >= 200 {
-                    return Ok(Some(answer));
-                }
-                self.received.drain(..head_bytes);
+            if let Some(answer) = self.take_answer()? {
+                return Ok(Some(answer));
             }
         }
     }
+
+    /// Returns the answer once its head and its body are whole.
+    fn take_answer(&mut self) -> io::Result<Option<Answer>> {
+        while self.answer.is_none() {
+            let Some(Head {
+                answer,
+                head_bytes,
+                body_bytes,
+            }) = read_head(&self.received)?
+            else {
+                return Ok(None);
+            };
+            self.received.drain(..head_bytes);
+            // Otherwise, an answer before the real one.
+            if answer.status >= 200 {
+                let left = MAX_BYTES - self.received_bytes;
+                let max_bytes = self.received.len() + left;
+                // Nobody reads the body of a refusal.
+                let is_read = answer.status < 300;
+                let body_bytes = body_bytes.filter(|bytes| is_read && *bytes <= max_bytes);
+                self.answer = Some((answer, body_bytes));
+            }
+        }
+        let Some((answer, body_bytes)) = &mut self.answer else {
+            return Ok(None);
+        };
+        let body_bytes = body_bytes.unwrap_or(0);
+        if self.received.len() < body_bytes {
+            return Ok(None);
+        }
+        answer.body = self.received[..body_bytes].to_vec();
+        Ok(self.answer.take().map(|(answer, _)| answer))
+    }
+}
+
+/// The head of an answer.
+#[derive(PartialEq, Debug)]
+struct Head {
+    answer: Answer,
+    head_bytes: usize,
+    body_bytes: Option<usize>,
 }
 
 /// Reads the head of an answer. Returns `None` if it is not whole yet.
-fn read_answer(bytes: &[u8]) -> io::Result<Option<(Answer, usize)>> {
+fn read_head(bytes: &[u8]) -> io::Result<Option<Head>> {
     let bad = |_| io::Error::new(io::ErrorKind::InvalidData, "an answer that is not HTTP");
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut head = httparse::Response::new(&mut headers);
@@ -154,26 +208,79 @@ fn read_answer(bytes: &[u8]) -> io::Result<Option<(Answer, usize)>> {
         httparse::Status::Partial if bytes.len() < MAX_HEAD_BYTES => return Ok(None),
         httparse::Status::Partial => return Err(bad(httparse::Error::TooManyHeaders)),
     };
-    let mut named = head.headers.iter();
-    let header = named.find(|header| header.name.eq_ignore_ascii_case("retry-after"));
-    let seconds = header.and_then(|header| std::str::from_utf8(header.value).ok());
-    let seconds = seconds.and_then(|text| text.trim().parse().ok());
-    let answer = Answer {
-        status: head.code.unwrap_or(0),
-        retry_after: seconds.map(Duration::from_secs),
+    let number = |name: &str| {
+        let mut named = head.headers.iter();
+        let header = named.find(|header| header.name.eq_ignore_ascii_case(name));
+        let text = header.and_then(|header| std::str::from_utf8(header.value).ok());
+        text.and_then(|text| text.trim().parse::<u64>().ok())
     };
-    Ok(Some((answer, head_bytes)))
+    let body_bytes = number("content-length");
+    Ok(Some(Head {
+        answer: Answer {
+            status: head.code.unwrap_or(0),
+            retry_after: number("retry-after").map(Duration::from_secs),
+            body: Vec::new(),
+        },
+        head_bytes,
+        body_bytes: body_bytes.and_then(|bytes| usize::try_from(bytes).ok()),
+    }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::platform::wait_for_sockets;
 
     fn read(text: &str) -> Option<(u16, Option<u64>)> {
-        let (answer, bytes) = read_answer(text.as_bytes()).expect("HTTP")?;
-        assert!(bytes <= text.len());
+        let head = read_head(text.as_bytes()).expect("HTTP")?;
+        assert!(head.head_bytes <= text.len());
+        let answer = head.answer;
         let seconds = answer.retry_after.map(|time| time.as_secs());
         Some((answer.status, seconds))
+    }
+
+    /// Returns an exchange with an answer of a server that sends these bytes and closes the
+    /// connection, once its request has been sent.
+    fn answered(bytes: &'static str) -> io::Result<Answer> {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        let server = std::thread::spawn(move || {
+            let (mut client, _) = listener.accept().expect("a client");
+            io::Read::read_exact(&mut client, &mut [0; 7]).expect("a request");
+            io::Write::write_all(&mut client, bytes.as_bytes()).expect("sent");
+        });
+        let now = Instant::now();
+        let mut exchange = Exchange::begin(address, b"request".to_vec(), now).expect("a socket");
+        let answer = loop {
+            wait_for_sockets(&[exchange.interest()], None).expect("ready");
+            if let Some(answer) = exchange.go_on(true, now).transpose() {
+                break answer;
+            }
+        };
+        server.join().expect("no panic");
+        answer
+    }
+
+    #[test]
+    fn body_is_in_the_answer_if_all_of_it_arrives() {
+        for (bytes, body) in [
+            ("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody", "body"),
+            (
+                "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nbody+",
+                "body",
+            ),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nbody", ""),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\nbody", ""),
+            ("HTTP/1.1 200 OK\r\n\r\nbody", ""),
+        ] {
+            let answer = answered(bytes).expect("an answer");
+            let text = String::from_utf8(answer.body).expect("UTF-8");
+            assert_eq!((answer.status, &*text), (200, body), "{bytes}");
+        }
+        for bytes in ["", "HTTP/1.1 200 OK\r\n"] {
+            let error = answered(bytes).expect_err("no whole head");
+            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{bytes}");
+        }
     }
 
     #[test]
@@ -201,7 +308,7 @@ mod tests {
             &long,
             &many,
         ] {
-            assert!(read_answer(text.as_bytes()).is_err(), "{text:?}");
+            assert!(read_head(text.as_bytes()).is_err(), "{text:?}");
         }
     }
 }

@@ -214,6 +214,7 @@ fn begin(
         target,
         jobs: Arc::clone(&jobs),
         progress,
+        starts_at_once: false,
         is_told: false,
         is_over: false,
     };
@@ -298,6 +299,18 @@ impl RunningPush {
         let interval = checked_interval(interval)?;
         if self.process == current_process_id() {
             self.commands.send(Command::Interval(interval));
+        }
+        Ok(())
+    }
+
+    /// Sets the parameters of the sessions that the pusher starts.
+    ///
+    /// # Errors
+    /// [`PushError::Start`]
+    pub(crate) fn set_session(&self, params: StartParams) -> Result<(), PushError> {
+        params.validate()?;
+        if self.process == current_process_id() {
+            self.commands.send(Command::Session(Box::new(params)));
         }
         Ok(())
     }

@@ -6,12 +6,15 @@ use std::time::{Duration, Instant};
 
 use crate::pushing::item::Item;
 use crate::session::FrozenWindow;
+use crate::types::StartParams;
 
 /// What other threads tell the cutter.
 #[derive(Debug)]
 pub(super) enum Command {
     /// The time between two profiles has changed.
     Interval(Duration),
+    /// The sessions that the pusher starts have these parameters.
+    Session(Box<StartParams>),
     /// The session is about to end: this is its last window.
     Cut(Box<FrozenWindow>),
     /// Cut once more, and end.

@@ -27,7 +27,7 @@
 //! - A secret is neither stored nor printed.
 //!
 //! # Read next
-//! `address.rs`, `target.rs`, `item.rs`, `queue.rs`, `exchange.rs`, `back_off.rs`, `progress.rs`,
+//! `address.rs`, `target.rs`, `item.rs`, `queue.rs`, `exchange.rs`, `rejection.rs`, `back_off.rs`, `progress.rs`,
 //! `messages.rs`, `sender.rs`, `cutter.rs`, `life_cycle.rs`.
 
 mod address;
@@ -39,6 +39,8 @@ mod life_cycle;
 mod messages;
 mod progress;
 mod queue;
+#[cfg(feature = "otlp-unstable")]
+mod rejection;
 mod sender;
 mod target;
 

@@ -12,6 +12,7 @@ pub(super) struct Progress {
     pub(super) retried: Count,
     pub(super) dropped: Count,
     pub(super) refused: Count,
+    pub(super) rejected: Count,
     pub(super) incomplete: Count,
     pub(super) waiting: Count,
 }
@@ -41,6 +42,7 @@ impl Progress {
             retried: self.retried.get(),
             dropped: self.dropped.get(),
             refused: self.refused.get(),
+            rejected: self.rejected.get(),
             incomplete: self.incomplete.get(),
             waiting: self.waiting.get(),
         }

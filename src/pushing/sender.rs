@@ -48,6 +48,9 @@ pub(super) struct Sender {
     is_away_told: bool,
     /// The status of the last refusal that a notice has told.
     refusal_told: Option<u16>,
+    /// Whether a notice has said that a collector has rejected a part of a request.
+    #[cfg(feature = "otlp-unstable")]
+    is_rejection_told: bool,
 }
 
 impl Sender {
@@ -72,6 +75,8 @@ impl Sender {
             until: None,
             is_away_told: false,
             refusal_told: None,
+            #[cfg(feature = "otlp-unstable")]
+            is_rejection_told: false,
         }
     }
 
@@ -236,6 +241,8 @@ impl Sender {
                 self.progress.sent_bytes.add(bytes);
                 self.progress.sent.add(1);
                 self.back_off.reset();
+                #[cfg(feature = "otlp-unstable")]
+                self.count_rejected(&answer.body);
                 if std::mem::take(&mut self.is_away_told) {
                     notify(&format!("profiles are pushed to {} again", self.server()));
                 }
@@ -257,6 +264,23 @@ impl Sender {
                 }
                 self.stage = Stage::Idle;
             }
+        }
+    }
+
+    /// Counts what a collector has rejected of a request that it has accepted.
+    #[cfg(feature = "otlp-unstable")]
+    fn count_rejected(&mut self, body: &[u8]) {
+        let Some(rejection) = self.target.rejection(body) else {
+            return;
+        };
+        self.progress.rejected.add(rejection.profiles);
+        if !std::mem::replace(&mut self.is_rejection_told, true) {
+            notify(&format!(
+                "the collector {} has rejected {} profiles of a request: {}",
+                self.server(),
+                rejection.profiles,
+                rejection.reason
+            ));
         }
     }
 

@@ -9,6 +9,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::pushing::address::Address;
 use crate::pushing::item::Item;
+#[cfg(feature = "otlp-unstable")]
+use crate::pushing::rejection::{Rejection, read_rejection};
 use crate::session::{WindowFormat, WrittenWindow, service_name};
 use crate::types::{PushError, PushProtocol, PushSecret, PushSettings};
 
@@ -84,6 +86,15 @@ impl Target {
                     id: u128::from_str_radix(id, 16).unwrap_or(1),
                 })
             }
+        }
+    }
+
+    /// Returns how many profiles a collector has rejected in an answer with this body, and why.
+    #[cfg(feature = "otlp-unstable")]
+    pub(super) fn rejection(&self, body: &[u8]) -> Option<Rejection> {
+        match self.protocol {
+            PushProtocol::Pyroscope => None,
+            PushProtocol::Otlp => read_rejection(body),
         }
     }
 

@@ -123,6 +123,22 @@ impl SessionClient {
         freeze(Some(self.session))
     }
 
+    /// Leaves the session if no one else wants it, which ends it. Otherwise returns the client.
+    #[cfg(feature = "push")]
+    pub(super) fn leave_if_alone(self) -> Option<Self> {
+        let is_alone = {
+            let mut lock = PsLock::acquire();
+            let clients = CLIENTS.get_mut(&mut lock).as_mut();
+            let own = clients.filter(|clients| clients.session == self.session);
+            own.is_none_or(|clients| {
+                // No one can join from here on.
+                clients.is_left |= clients.count == 1 && clients.is_theirs && !clients.is_wanted;
+                clients.is_left
+            })
+        };
+        (!is_alone).then_some(self)
+    }
+
     /// Returns the session.
     #[cfg(feature = "push")]
     pub(super) fn session(&self) -> Generation {
@@ -154,8 +170,9 @@ impl Drop for SessionClient {
             let own = clients.filter(|clients| clients.session == self.session);
             own.is_some_and(|clients| {
                 clients.count -= 1;
-                clients.is_left = clients.count == 0 && clients.is_theirs && !clients.is_wanted;
-                clients.is_left
+                let is_last = clients.count == 0;
+                clients.is_left |= is_last && clients.is_theirs && !clients.is_wanted;
+                is_last && clients.is_left
             })
         };
         if is_last {

@@ -30,7 +30,11 @@ const MIN_BYTES: usize = 1 << 20;
 /// Cuts the session into windows, and keeps it running.
 #[derive(Debug)]
 pub(crate) struct WindowCutter {
-    client: SessionClient,
+    session: Generation,
+    /// `None` after it has left, when only the last window is to be written.
+    client: Option<SessionClient>,
+    /// When the cutter joined. It gets no sample from before.
+    since: ProfilerTime,
     /// Time of the last cut.
     from: TimeStamp,
     /// What the windows before had.
@@ -82,15 +86,24 @@ impl WindowCutter {
     pub(crate) fn join(params: &StartParams) -> Result<Self, StartError> {
         let client = join_session(params)?;
         Ok(Self {
+            session: client.session(),
+            since: client.since(),
             from: client.since().timestamp(),
-            client,
+            client: Some(client),
             seen: Arc::default(),
         })
     }
 
     /// Returns whether the session still runs.
     pub(crate) fn is_running(&self) -> bool {
-        self.client.is_running()
+        self.client.as_ref().is_some_and(SessionClient::is_running)
+    }
+
+    /// Ends the session if no one else wants it. Returns whether it did. The state-change callbacks
+    /// run meanwhile.
+    pub(crate) fn leave_if_alone(&mut self) -> bool {
+        self.client = self.client.take().and_then(SessionClient::leave_if_alone);
+        self.client.is_none()
     }
 
     /// Ends the current window, and writes it in this format. Returns `None` if the snapshot is that
@@ -109,7 +122,7 @@ impl WindowCutter {
         } = window;
         let source = &mut frozen.source;
         let until = source.taken_at;
-        if session != self.client.session() || until <= self.from {
+        if session != self.session || until <= self.from {
             return Ok(None);
         }
         let ends = source.buffer.ends();
@@ -165,7 +178,6 @@ impl WindowCutter {
             max_threads: Some(1),
         };
         // Not since the last cut: a sample that was written late may be older.
-        let since: ProfilerTime = self.client.since();
-        StreamOptions::new(names, Some(since), DEFAULT_MAX_ROWS, None)
+        StreamOptions::new(names, Some(self.since), DEFAULT_MAX_ROWS, None)
     }
 }

@@ -166,8 +166,7 @@ impl PushSettings {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub struct PushCounts {
-    /// Profiles that the store has answered with a status of 2xx. What a collector of OpenTelemetry
-    /// rejects in such an answer is not read.
+    /// Profiles that the store has answered with a status of 2xx.
     pub sent: u64,
     /// Size of the requests with these profiles, without their heads, in bytes.
     pub sent_bytes: u64,
@@ -178,6 +177,9 @@ pub struct PushCounts {
     pub dropped: u64,
     /// Profiles that were dropped because the store refused them.
     pub refused: u64,
+    /// Profiles that a collector of OpenTelemetry has rejected in an answer of 2xx. A request has
+    /// one profile for each kind of value, so this may be more than `sent`.
+    pub rejected: u64,
     /// Profiles that lack samples, because the session's buffer had no space for its whole time.
     pub incomplete: u64,
     /// Profiles that wait to be sent.

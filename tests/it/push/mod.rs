@@ -430,6 +430,71 @@ fn sessions_of_the_application_are_followed() {
 }
 
 #[test]
+fn session_of_the_pusher_is_changed_while_it_pushes() {
+    isolated(|| {
+        let receiver = Receiver::start(ALWAYS_OK);
+        let slowly = settings(&receiver.url()).hz(100);
+        let pusher = profiler_push(slowly.interval(Duration::from_secs(3000))).expect("pushing");
+        let _busy = Busy::start_registered();
+        let recorded = || {
+            let read = Read::of_running();
+            let has_thread = read.threads().iter().any(|thread| thread["name"] == BUSY);
+            if has_thread {
+                read.samples(BUSY).len()
+            } else {
+                0
+            }
+        };
+        let mut before = 0;
+        wait_until("there are samples", || {
+            before = recorded();
+            before > 2
+        });
+        let fast = StartParams::default().interval(Duration::from_millis(2));
+        let bad = fast.clone().interval(Duration::ZERO);
+        let error = pusher.set_session(bad).expect_err("a bad interval");
+        assert!(matches!(error, PushError::Start(_)), "{error}");
+        pusher.set_session(fast).expect("good parameters");
+        // No profile is due, so this is the last one of the session before.
+        wait_until("the samples so far are pushed", || {
+            !receiver.pushed().is_empty()
+        });
+        let pushed = receiver.pushed();
+        assert_eq!(pushed.len(), 1);
+        assert_eq!(pushed[0].profile.period, 10_000_000);
+        assert!(sum(&pushed, "samples") >= before as i64);
+        pusher.set_interval(OFTEN).expect("a good interval");
+        wait_until("the next session has samples", || {
+            let pushed = receiver.pushed();
+            let mut fast = pushed
+                .iter()
+                .filter(|pushed| pushed.profile.period == 2_000_000);
+            fast.any(|pushed| pushed.profile.sum("samples", BUSY) > 0)
+        });
+        // A session of the application goes on as it is.
+        profiler_start(StartParams::default().interval(Duration::from_millis(5))).expect("start");
+        let of_application = |receiver: &Receiver| {
+            let pushed = receiver.pushed();
+            let of_it = pushed
+                .iter()
+                .filter(|pushed| pushed.profile.period == 5_000_000);
+            of_it.count()
+        };
+        wait_until("it is used", || of_application(&receiver) > 0);
+        let pushed_before = of_application(&receiver);
+        pusher
+            .set_session(StartParams::default())
+            .expect("good parameters");
+        wait_until("it is used still", || {
+            of_application(&receiver) > pushed_before + 1
+        });
+        drop(pusher);
+        assert!(profiler_is_active());
+        profiler_stop();
+    });
+}
+
+#[test]
 fn variable_begins_to_push() {
     isolated(|| {
         if role().is_some() {

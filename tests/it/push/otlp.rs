@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 
 use prost::Message;
 
-use crate::common::{Busy, LONGEST_WAIT, isolated};
+use crate::common::{Busy, LONGEST_WAIT, isolated, wait_until};
 use crate::push::OFTEN;
 use gekkota::push::{PushSettings, profiler_push};
 
@@ -66,6 +66,9 @@ struct Profile {
     duration_nano: u64,
 }
 
+/// `ExportProfilesServiceResponse`, in which two profiles are rejected.
+const REJECTION: &[u8] = b"\x0a\x0c\x08\x02\x12\x08no stack";
+
 /// Answers requests, and passes them on: their first lines, and their bodies.
 fn serve(listener: &TcpListener, mut pass_on: impl FnMut(String, Vec<u8>) -> bool) {
     for stream in listener.incoming() {
@@ -85,8 +88,12 @@ fn serve(listener: &TcpListener, mut pass_on: impl FnMut(String, Vec<u8>) -> boo
                 break (head, bytes[end + 4..].to_vec());
             }
         };
-        let answer = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
-        stream.write_all(answer.as_bytes()).expect("sent");
+        let answer_head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n",
+            REJECTION.len()
+        );
+        let answer = [answer_head.as_bytes(), REJECTION].concat();
+        stream.write_all(&answer).expect("sent");
         if !pass_on(head, body) {
             return;
         }
@@ -142,6 +149,10 @@ fn collector_gets_profiles_that_join() {
             last_end = Some(profile.time_unix_nano + profile.duration_nano);
             count += 1;
         }
+        wait_until("the rejected profiles are counted", || {
+            let counts = pusher.counts();
+            counts.sent > 0 && counts.rejected == 2 * counts.sent
+        });
         drop(pusher);
     });
 }

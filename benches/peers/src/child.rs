@@ -37,6 +37,7 @@ const PARTS: &[(&str, Part)] = &[
     ("marker_off", crate::marker_off::run_part),
     ("marker_stack", crate::marker_stack::run_part),
     ("processes", crate::processes::run_part),
+    ("push", crate::push::run_part),
     ("put", crate::put::run_part),
     ("short_threads", crate::short_threads::run_part),
     ("snapshot_pause", crate::snapshot_pause::run_part),
@@ -56,13 +57,14 @@ const PARTS: &[(&str, Part)] = &[
 /// not hang the parent.
 const RUN_TIMEOUT: Duration = Duration::from_secs(60);
 /// Parts with the longer timeout: they make long recordings.
-const LONG_PARTS: [&str; 10] = [
+const LONG_PARTS: [&str; 11] = [
     "alloc_truth",
     "first_name",
     "formats",
     "hour",
     "incident",
     "processes",
+    "push",
     "short_threads",
     "snapshot_pause",
     "stream",

@@ -47,6 +47,7 @@ mod oversubscribed;
 mod own_program;
 mod processes;
 mod profile;
+mod push;
 mod put;
 mod rate;
 mod raw;
@@ -190,6 +191,11 @@ const MEASUREMENTS: &[Measurement] = &[
         name: "ask",
         description: "what 16 clients that ask a server for profiles at once wait, take and disturb",
         run: ask::measure,
+    },
+    Measurement {
+        name: "push",
+        description: "CPU time and memory to feed a store with one profile each 10 seconds, and what is between two profiles",
+        run: push::measure,
     },
     Measurement {
         name: "spawn",

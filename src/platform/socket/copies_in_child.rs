@@ -4,51 +4,70 @@
 //! its sockets. In a sandbox it shares the application's table. The child would keep the parent's
 //! connections open, so it closes its copies.
 //!
+//! A fork copies the table first and the memory later, so a socket that is closed in between is open
+//! in the child. Therefore its note stays for a while. A socket that is opened just before a fork may
+//! have no note yet. Its copy stays open until the child ends or executes a program.
+//!
 //! **Contract of the calls** (cited below):
 //! - *copy of ours*: the descriptor is closed only if it still refers to the socket that the parent
 //!   opened, and no other code of the child uses its number.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Maximum number of sockets in the application's table. The copies of further ones stay open in a
 /// child.
 const MAX_SOCKETS: usize = 512;
 /// No socket.
 const NONE: u64 = 0;
+/// The parent has closed the socket.
+const CLOSED: u64 = 1 << 63;
 
-/// The open sockets in the application's table: number plus one, and the low half of the inode.
-static OPEN: [AtomicU64; MAX_SOCKETS] = [const { AtomicU64::new(NONE) }; MAX_SOCKETS];
+/// The sockets in the application's table: number plus one, and the low half of the inode.
+static SOCKETS: [AtomicU64; MAX_SOCKETS] = [const { AtomicU64::new(NONE) }; MAX_SOCKETS];
 
 fn word_of(number: i32, inode: u64) -> u64 {
     (number as u32 as u64 + 1) << 32 | inode & u64::from(u32::MAX)
 }
 
-/// Notes an open socket in the application's table.
-pub(super) fn note_open(number: i32, inode: u64) {
-    let word = word_of(number, inode);
-    for place in &OPEN {
-        let exchange = place.compare_exchange(NONE, word, Ordering::AcqRel, Ordering::Relaxed);
-        if exchange.is_ok() {
-            return;
+/// The note of a socket in the application's table.
+#[derive(Debug)]
+pub(super) struct CopiedInChild {
+    /// `None` if there are too many.
+    place: Option<&'static AtomicU64>,
+}
+
+impl CopiedInChild {
+    /// Notes a socket that has just been opened. The place of a closed one is used again as late as
+    /// possible.
+    pub(super) fn new(number: i32, inode: u64) -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let first = NEXT.fetch_add(1, Ordering::Relaxed) % MAX_SOCKETS;
+        let word = word_of(number, inode);
+        let (before, after) = SOCKETS.split_at(first);
+        let is_taken = |place: &&AtomicU64| {
+            let free = place.load(Ordering::Relaxed);
+            let is_free = free == NONE || free & CLOSED != 0;
+            let take = || place.compare_exchange(free, word, Ordering::AcqRel, Ordering::Relaxed);
+            is_free && take().is_ok()
+        };
+        Self {
+            place: after.iter().chain(before).find(is_taken),
         }
     }
 }
 
-/// Forgets a socket that is about to be closed.
-pub(super) fn note_closed(number: i32, inode: u64) {
-    let word = word_of(number, inode);
-    for place in &OPEN {
-        let exchange = place.compare_exchange(word, NONE, Ordering::AcqRel, Ordering::Relaxed);
-        if exchange.is_ok() {
-            return;
+impl Drop for CopiedInChild {
+    fn drop(&mut self) {
+        if let Some(place) = self.place {
+            place.fetch_or(CLOSED, Ordering::AcqRel);
         }
     }
 }
 
 /// Closes the copies of the parent's sockets in the child of a fork, which has one thread.
 pub(crate) fn close_sockets_in_child() {
-    for place in &OPEN {
-        let word = place.swap(NONE, Ordering::AcqRel);
+    for place in &SOCKETS {
+        let word = place.swap(NONE, Ordering::AcqRel) & !CLOSED;
         if word == NONE {
             continue;
         }

@@ -14,43 +14,29 @@ use nix::unistd::geteuid;
 
 use crate::platform::shared_file::SharedFile;
 use crate::platform::socket::calls;
-use crate::platform::socket::copies_in_child::{note_closed, note_open};
+use crate::platform::socket::copies_in_child::CopiedInChild;
 use crate::platform::thread::has_own_descriptors;
 
 /// A descriptor of a socket, of either kind.
 #[derive(Debug)]
 struct Descriptor {
     file: SharedFile,
-    number: i32,
-    /// Its inode, if the child of a fork gets a copy.
-    copied_inode: Option<u64>,
+    /// If the child of a fork gets a copy. Dropped after the file is closed.
+    _copied: Option<CopiedInChild>,
 }
 
 impl Descriptor {
     fn new(socket: OwnedFd) -> io::Result<Self> {
         let socket = calls::above_standard_streams(socket)?;
         let number = socket.as_raw_fd();
-        let copied_inode = match has_own_descriptors() {
+        let copied = match has_own_descriptors() {
             true => None,
-            false => Some(fstat(&socket)?.st_ino),
+            false => Some(CopiedInChild::new(number, fstat(&socket)?.st_ino)),
         };
-        let file = SharedFile::new(File::from(socket))?;
-        if let Some(inode) = copied_inode {
-            note_open(number, inode);
-        }
         Ok(Self {
-            file,
-            number,
-            copied_inode,
+            file: SharedFile::new(File::from(socket))?,
+            _copied: copied,
         })
-    }
-}
-
-impl Drop for Descriptor {
-    fn drop(&mut self) {
-        if let Some(inode) = self.copied_inode {
-            note_closed(self.number, inode);
-        }
     }
 }
 

@@ -20,6 +20,8 @@ type Part = fn(&[String]) -> Result<Value, Box<dyn Error>>;
 const PARTS: &[(&str, Part)] = &[
     ("alloc", crate::alloc::run_part),
     ("alloc_truth", crate::alloc_truth::run_part),
+    ("always_on", crate::always_on::run_part),
+    ("always_on_clients", crate::always_on::run_clients),
     ("bytes_per_sample", crate::bytes_per_sample::run_part),
     ("capture", crate::capture::run_part),
     ("churn", crate::churn::run_part),

@@ -10,6 +10,7 @@
 
 mod alloc;
 mod alloc_truth;
+mod always_on;
 mod ask;
 mod batch;
 mod built;
@@ -191,6 +192,11 @@ const MEASUREMENTS: &[Measurement] = &[
         name: "ask",
         description: "what 16 clients that ask a server for profiles at once wait, take and disturb",
         run: ask::measure,
+    },
+    Measurement {
+        name: "always_on",
+        description: "requests a second that a server under load loses to a profiler that always runs, at 100 Hz",
+        run: always_on::measure,
     },
     Measurement {
         name: "push",

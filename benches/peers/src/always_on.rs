@@ -1,0 +1,252 @@
+//! `always_on`: what a profiler that always runs costs a server under load.
+//!
+//! The server has four threads, each with a connection. A request takes about 0.2 ms of computing.
+//! Another process has four clients, which send the next request as soon as they have the answer, so
+//! both processors are taken. Each run has a server of its own. The arms of a round run one after
+//! another, and the starting arm rotates.
+//!
+//! - `ours` samples all threads at 100 Hz by wall time, and each request has a context with the ids
+//!   of a trace and a span and a label. `pprof` is pprof-rs at 100 Hz, which samples by CPU time and
+//!   knows no requests. `none_again` is a second run without a profiler: the noise.
+//! - The figures are the requests a second that are missing, in percent of those without a profiler
+//!   in the same round. `…_p99` is by how many percent the p99 of the answers is longer. `…_cpu` is by
+//!   how many percent a request takes more CPU time of the server, the profiler's threads included.
+
+use std::error::Error;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use gekkota::context::ProfilerContext;
+use gekkota::{ProfilerSession, StartParams, register_thread};
+use serde_json::{Value, json};
+
+use crate::busy::work;
+use crate::machine::{self, load_note};
+use crate::raw::process_cpu_ns;
+use crate::report::{Arm, Report};
+use crate::{Effort, Outcome, child};
+
+type Fallible<T> = Result<T, Box<dyn Error>>;
+
+const CONNECTIONS: usize = 4;
+/// Portions of work of a request, about 10 µs each.
+const PORTIONS: u64 = 20;
+const HZ: u32 = 100;
+/// Time before the measurement, in which caches and names get warm.
+const WARM_UP: Duration = Duration::from_millis(500);
+const GOAL_PERCENT: f64 = 1.0;
+const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// The arms but `none`: with each, the names of its figures.
+const ARMS: [(&str, [&str; 3]); 3] = [
+    ("ours", ["ours", "ours_p99", "ours_cpu"]),
+    ("pprof", ["pprof", "pprof_p99", "pprof_cpu"]),
+    (
+        "none_again",
+        ["none_again", "none_again_p99", "none_again_cpu"],
+    ),
+];
+
+/// What a run has measured.
+struct Run {
+    requests_a_second: f64,
+    p99_us: f64,
+    cpu_us: f64,
+}
+
+pub(crate) fn measure(effort: Effort) -> Outcome {
+    let (rounds, seconds) = if effort.quick { (1, 4) } else { (15, 5) };
+    let mut figures = ARMS.map(|(_, names)| names.map(Arm::extra));
+    figures[0][0].extra = false;
+    figures[1][0].extra = false;
+    let mut notes = vec![format!(
+        "{rounds} rounds, {seconds} s for each arm; {}",
+        load_note()
+    )];
+    for round in 0..rounds {
+        let mut runs: [Option<Run>; ARMS.len() + 1] = Default::default();
+        let (ran, taken) = machine::watch(|| -> Fallible<()> {
+            for turn in 0..runs.len() {
+                let arm = (round + turn) % runs.len();
+                let name = ARMS.get(arm).map_or("none", |(name, _)| name);
+                runs[arm] = Some(run(name, seconds)?);
+            }
+            Ok(())
+        });
+        ran?;
+        let [arms @ .., Some(none)] = &runs else {
+            return Err("an arm has not run".into());
+        };
+        for (figures, run) in figures.iter_mut().zip(arms) {
+            let run = run.as_ref().ok_or("an arm has not run")?;
+            let percent = |more: f64| more * 100.0;
+            figures[0].runs.push(percent(
+                1.0 - run.requests_a_second / none.requests_a_second,
+            ));
+            figures[1]
+                .runs
+                .push(percent(run.p99_us / none.p99_us - 1.0));
+            figures[2]
+                .runs
+                .push(percent(run.cpu_us / none.cpu_us - 1.0));
+        }
+        notes.push(format!(
+            "round {}: without a profiler {:.0} requests a second, p99 {:.0} µs, {:.0} µs of CPU time each; CPUs used by other \
+             processes, the clients included, + the hypervisor: {taken}",
+            round + 1,
+            none.requests_a_second,
+            none.p99_us,
+            none.cpu_us,
+        ));
+    }
+    let [ours, pprof, none] = figures;
+    let met = ours[0].figure() <= GOAL_PERCENT && ours[0].figure() <= pprof[0].figure();
+    let [ours, ours_p99, ours_cpu] = ours;
+    let mut peers: Vec<Arm> = pprof.into();
+    peers.extend([ours_p99, ours_cpu]);
+    peers.extend(none);
+    Ok(Report {
+        unit: "% of the requests a second that are missing; `…_p99`: longer by %; `…_cpu`: % more CPU time for a request",
+        ours,
+        peers,
+        floor: None,
+        better: f64::min,
+        goal: "ours <= 1 %, and no more than pprof",
+        met,
+        notes,
+    })
+}
+
+fn run(arm: &str, seconds: u64) -> Fallible<Run> {
+    let answer = child::run("always_on", &[arm.to_owned(), seconds.to_string()])?;
+    let number = |key: &str| {
+        answer[key]
+            .as_f64()
+            .ok_or("the child's answer lacks a figure")
+    };
+    Ok(Run {
+        requests_a_second: number("requests_a_second")?,
+        p99_us: number("p99_us")?,
+        cpu_us: number("cpu_us")?,
+    })
+}
+
+/// Runs the server, and the clients in another process. Arguments: the arm, and the seconds.
+pub(crate) fn run_part(arguments: &[String]) -> Fallible<Value> {
+    let [arm, seconds] = arguments else {
+        return Err("expected an arm and a number of seconds".into());
+    };
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?.to_string();
+    let has_context = arm == "ours";
+    let serving: Vec<_> = (0..CONNECTIONS)
+        .map(|_| {
+            let listener = listener.try_clone()?;
+            let serve = move || {
+                register_thread("serving");
+                let (stream, _) = listener.accept()?;
+                serve(stream, has_context)
+            };
+            std::thread::Builder::new().spawn(serve)
+        })
+        .collect::<Result<_, _>>()?;
+    let ours = match has_context {
+        true => Some(ProfilerSession::start(
+            StartParams::default().interval(Duration::from_secs(1) / HZ),
+        )?),
+        false => None,
+    };
+    let pprof = match &**arm {
+        "pprof" => Some(pprof::ProfilerGuard::new(HZ as i32)?),
+        _ => None,
+    };
+    let before_ns = process_cpu_ns();
+    let clients = child::run("always_on_clients", &[address, seconds.clone()])?;
+    let used_ns = process_cpu_ns() - before_ns;
+    let mut requests = 0;
+    for thread in serving {
+        requests += thread.join().map_err(|_| "a server has panicked")??;
+    }
+    drop((ours, pprof));
+    Ok(json!({
+        "requests_a_second": clients["requests_a_second"],
+        "p99_us": clients["p99_us"],
+        "cpu_us": used_ns as f64 / 1e3 / f64::from(requests),
+    }))
+}
+
+/// Answers requests until the client leaves. Returns their number.
+fn serve(stream: TcpStream, has_context: bool) -> std::io::Result<u32> {
+    stream.set_nodelay(true)?;
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let mut stream = stream;
+    let mut numbers = Box::new([0; 512]);
+    let context = ProfilerContext::new().with_label("route", "/work");
+    let mut requests = 0;
+    let mut line = String::new();
+    loop {
+        line.clear();
+        if reader.read_line(&mut line)? == 0 {
+            return Ok(requests);
+        }
+        if !line.trim().is_empty() {
+            continue;
+        }
+        requests += 1;
+        let id = u64::from(requests);
+        let _context = has_context.then(|| {
+            let of_request = context.with_trace_id(u128::from(id) << 64 | 1);
+            of_request.with_span_id(id).enter()
+        });
+        for portion in 0..PORTIONS {
+            std::hint::black_box(work(id << 8 | portion, &mut numbers));
+        }
+        stream.write_all(ANSWER)?;
+    }
+}
+
+/// Runs the clients. Arguments: the server's address, and the seconds.
+pub(crate) fn run_clients(arguments: &[String]) -> Fallible<Value> {
+    let [address, seconds] = arguments else {
+        return Err("expected an address and a number of seconds".into());
+    };
+    let time = Duration::from_secs(seconds.parse()?);
+    let clients: Vec<_> = (0..CONNECTIONS)
+        .map(|_| {
+            let address = address.clone();
+            std::thread::spawn(move || ask(&address, time))
+        })
+        .collect();
+    let mut times = Vec::new();
+    for client in clients {
+        times.extend(client.join().map_err(|_| "a client has panicked")??);
+    }
+    times.sort_unstable();
+    let p99 = times.get(times.len() * 99 / 100).ok_or("no answer")?;
+    Ok(json!({
+        "requests_a_second": times.len() as f64 / time.as_secs_f64(),
+        "p99_us": p99.as_secs_f64() * 1e6,
+    }))
+}
+
+/// Returns the times of the answers that arrived within `time` after the warm-up.
+fn ask(address: &str, time: Duration) -> std::io::Result<Vec<Duration>> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_nodelay(true)?;
+    let mut answer = [0; ANSWER.len()];
+    let mut times = Vec::new();
+    let begin = Instant::now() + WARM_UP;
+    loop {
+        let sent = Instant::now();
+        stream.write_all(b"GET /work HTTP/1.1\r\n\r\n")?;
+        stream.read_exact(&mut answer)?;
+        let now = Instant::now();
+        if now > begin + time {
+            return Ok(times);
+        }
+        if now > begin {
+            times.push(now - sent);
+        }
+    }
+}

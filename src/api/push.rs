@@ -82,12 +82,14 @@ impl Pusher {
         self.0.set_interval(interval)
     }
 
-    /// Sets the rate, the features and the other parameters of the sessions that the pusher starts.
+    /// Sets the parameters of the sessions that the pusher starts, such as the rate and the features.
+    /// Their control signals are ignored. Unless they say otherwise, the capacity is 128 MiB, and not
+    /// the pusher's 32 MiB.
     ///
-    /// If the current session is the pusher's alone, the samples so far are pushed, and a session
-    /// with these parameters begins at once. No thread is sampled for some milliseconds between the
-    /// two. If the application or another client wants the session, too, it goes on as it is, and
-    /// the parameters are those of the pusher's next session.
+    /// If the current session is the pusher's, the samples so far are pushed, and a session with
+    /// these parameters begins at once, or as soon as no other client uses the current one. No thread
+    /// is sampled for some milliseconds between the two. If the application wants the session, too, it
+    /// goes on as it is, and the parameters are those of the pusher's next session.
     ///
     /// May be called from any thread. Another thread does the work.
     ///
@@ -96,7 +98,10 @@ impl Pusher {
     ///
     /// use gekkota::StartParams;
     /// # fn during_an_incident(pusher: &gekkota::push::Pusher) -> Result<(), gekkota::push::PushError> {
-    /// pusher.set_session(StartParams::default().interval(Duration::from_millis(1)))
+    /// let fast = StartParams::default()
+    ///     .interval(Duration::from_millis(1))
+    ///     .capacity_bytes(32 << 20);
+    /// pusher.set_session(fast)
     /// # }
     /// ```
     ///

@@ -23,7 +23,8 @@ use crate::api::backend;
 /// interrupt it on the thread's alternate signal stack. The standard library's 8 KiB may be too
 /// little for both: give such a thread a larger one, with [`AutoSignalStack`]. Handlers of faults
 /// (`SIGSEGV`, `SIGBUS`, `SIGILL`, `SIGFPE`) that were installed before a session are not
-/// interrupted: the start adds the sampling signal to the signals that they block.
+/// interrupted, unless they have the flag `SA_NODEFER`: the start adds the sampling signal to the
+/// signals that they block.
 ///
 /// Cost: about 2 µs, to find the stack's bounds and to reserve 184 KiB of address space for copies
 /// of the stack. The space grows, up to 1.2 MiB, when a stack of more than 64 KiB is sampled. Idea:

@@ -22,6 +22,8 @@ pub(super) struct Cutter {
     pub(super) target: Target,
     pub(super) jobs: Arc<Sender<Job>>,
     pub(super) progress: Arc<Progress>,
+    /// Whether the session is to be replaced by one with other parameters, once nobody else wants it.
+    pub(super) is_changing: bool,
     /// Whether the pusher has ended its session to start another one.
     pub(super) starts_at_once: bool,
     /// Whether a notice has said that no session can be started.
@@ -38,7 +40,7 @@ impl Cutter {
             let rest = (last + self.interval).saturating_duration_since(Instant::now());
             let command = commands.receive_within(rest.min(STEP));
             if command.is_some_and(|command| !self.obey(command)) {
-                return;
+                return self.end(commands);
             }
             let is_due = last + self.interval <= Instant::now();
             if is_due {
@@ -47,9 +49,26 @@ impl Cutter {
                 last = Instant::now() - late.min(self.interval);
                 self.cut();
             }
-            if !self.follow_session(commands, is_due) || self.is_over {
+            if !self.follow_session(commands, is_due) {
+                return self.end(commands);
+            }
+            if self.is_over {
                 return;
             }
+        }
+    }
+
+    /// Writes the last window.
+    fn end(&mut self, commands: &Receiver<Command>) {
+        let windows = self.windows.as_mut();
+        let has_left = windows.is_some_and(WindowCutter::leave_if_alone);
+        while let Some(command) = commands.receive_within(Duration::ZERO) {
+            if let Command::Cut(window) = command {
+                self.write(*window);
+            }
+        }
+        if !has_left {
+            self.cut();
         }
     }
 
@@ -59,14 +78,10 @@ impl Cutter {
             Command::Interval(interval) => self.interval = interval,
             Command::Session(params) => {
                 self.params = *params;
-                let windows = self.windows.as_mut();
-                self.starts_at_once |= windows.is_some_and(WindowCutter::leave_if_alone);
+                self.is_changing = true;
             }
             Command::Cut(window) => self.write(*window),
-            Command::End => {
-                self.cut();
-                return false;
-            }
+            Command::End => return false,
         }
         true
     }
@@ -96,6 +111,9 @@ impl Cutter {
     /// Uses another session once the one before has ended: that of the application at once, and one
     /// of its own when the next profile is due. Returns false if a command has ended the cutter.
     fn follow_session(&mut self, commands: &Receiver<Command>, is_due: bool) -> bool {
+        if let (true, Some(windows)) = (self.is_changing, &mut self.windows) {
+            self.starts_at_once |= windows.leave_if_alone();
+        }
         if self.windows.as_ref().is_some_and(WindowCutter::is_running) {
             return true;
         }
@@ -106,10 +124,14 @@ impl Cutter {
             }
         }
         self.windows = None;
+        if self.is_over {
+            return true;
+        }
         if !is_due && !is_active() && !std::mem::take(&mut self.starts_at_once) {
             return true;
         }
         self.starts_at_once = false;
+        self.is_changing = false;
         match WindowCutter::join(&self.params) {
             Ok(windows) => self.windows = Some(windows),
             Err(error) => {

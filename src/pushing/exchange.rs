@@ -29,6 +29,8 @@ pub(super) struct Exchange {
     /// too long.
     answer: Option<(Answer, Option<usize>)>,
     begun: Instant,
+    /// Whether the body of an answer that accepts the request is read.
+    reads_body: bool,
 }
 
 /// The answer of a server.
@@ -37,18 +39,24 @@ pub(super) struct Answer {
     pub(super) status: u16,
     /// The time that the server has asked to wait.
     pub(super) retry_after: Option<Duration>,
-    /// Empty if the server has refused the request, has not said how long the body is, or has not
-    /// sent all of it.
+    /// Empty if it is not read, if the server has refused the request, has not said how long the body
+    /// is, or has not sent all of it.
     pub(super) body: Vec<u8>,
 }
 
 impl Exchange {
-    /// Begins to connect.
+    /// Begins to connect. Only with `reads_body`, an answer may have a body.
     ///
     /// # Errors
     /// The error of the operating system.
-    pub(super) fn begin(address: SocketAddr, request: Vec<u8>, now: Instant) -> io::Result<Self> {
+    pub(super) fn begin(
+        address: SocketAddr,
+        request: Vec<u8>,
+        reads_body: bool,
+        now: Instant,
+    ) -> io::Result<Self> {
         Ok(Self {
+            reads_body,
             socket: Socket::begin_tcp(address)?,
             request,
             sent: 0,
@@ -91,7 +99,13 @@ impl Exchange {
         if is_ready {
             let sent = self.send();
             // The server may have answered before it has closed the connection.
-            match self.receive() {
+            let received = self.receive();
+            if received.is_err()
+                && let Some(answer) = self.take_without_body()
+            {
+                return Ok(Some(answer));
+            }
+            match received {
                 // Before the end of the request, a server can only refuse it.
                 Ok(Some(answer)) if answer.status >= 300 || self.sent == self.request.len() => {
                     return Ok(Some(answer));
@@ -109,12 +123,14 @@ impl Exchange {
         if now < self.until() {
             return Ok(None);
         }
-        // The server has the profile, and only the rest of its answer is missing.
-        let without_body = self.answer.take().map(|(answer, _)| answer);
-        without_body
-            .filter(|_| self.sent == self.request.len())
-            .map(Some)
-            .ok_or_else(|| io::Error::new(io::ErrorKind::TimedOut, "no answer in time"))
+        let answer = self.take_without_body().map(Some);
+        answer.ok_or_else(|| io::Error::new(io::ErrorKind::TimedOut, "no answer in time"))
+    }
+
+    /// Returns the answer of a server that has accepted the request, and whose body has not arrived.
+    pub(super) fn take_without_body(&mut self) -> Option<Answer> {
+        let (answer, _) = self.answer.take_if(|_| self.sent == self.request.len())?;
+        Some(answer)
     }
 
     fn send(&mut self) -> io::Result<()> {
@@ -132,12 +148,7 @@ impl Exchange {
         let mut part = [0; 4096];
         loop {
             match self.socket.receive(&mut part) {
-                Ok(0) => {
-                    let without_body = self.answer.take().map(|(answer, _)| answer);
-                    return without_body
-                        .map(Some)
-                        .ok_or_else(|| io::ErrorKind::UnexpectedEof.into());
-                }
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(bytes) if self.received_bytes + bytes <= MAX_BYTES => {
                     self.received_bytes += bytes;
                     self.received.extend_from_slice(&part[..bytes]);
@@ -171,8 +182,7 @@ impl Exchange {
             if answer.status >= 200 {
                 let left = MAX_BYTES - self.received_bytes;
                 let max_bytes = self.received.len() + left;
-                // Nobody reads the body of a refusal.
-                let is_read = answer.status < 300;
+                let is_read = self.reads_body && answer.status < 300;
                 let body_bytes = body_bytes.filter(|bytes| is_read && *bytes <= max_bytes);
                 self.answer = Some((answer, body_bytes));
             }
@@ -239,9 +249,9 @@ mod tests {
         Some((answer.status, seconds))
     }
 
-    /// Returns an exchange with an answer of a server that sends these bytes and closes the
-    /// connection, once its request has been sent.
-    fn answered(bytes: &'static str) -> io::Result<Answer> {
+    /// Returns the answer of a server that sends these bytes and closes the connection, once the
+    /// request has been sent.
+    fn answered(bytes: &'static str, reads_body: bool) -> io::Result<Answer> {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("an address");
         let server = std::thread::spawn(move || {
@@ -250,7 +260,8 @@ mod tests {
             io::Write::write_all(&mut client, bytes.as_bytes()).expect("sent");
         });
         let now = Instant::now();
-        let mut exchange = Exchange::begin(address, b"request".to_vec(), now).expect("a socket");
+        let request = b"request".to_vec();
+        let mut exchange = Exchange::begin(address, request, reads_body, now).expect("a socket");
         let answer = loop {
             wait_for_sockets(&[exchange.interest()], None).expect("ready");
             if let Some(answer) = exchange.go_on(true, now).transpose() {
@@ -273,12 +284,14 @@ mod tests {
             ("HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\nbody", ""),
             ("HTTP/1.1 200 OK\r\n\r\nbody", ""),
         ] {
-            let answer = answered(bytes).expect("an answer");
-            let text = String::from_utf8(answer.body).expect("UTF-8");
-            assert_eq!((answer.status, &*text), (200, body), "{bytes}");
+            for (reads_body, body) in [(true, body), (false, "")] {
+                let answer = answered(bytes, reads_body).expect("an answer");
+                let text = String::from_utf8(answer.body).expect("UTF-8");
+                assert_eq!((answer.status, &*text), (200, body), "{bytes}");
+            }
         }
         for bytes in ["", "HTTP/1.1 200 OK\r\n"] {
-            let error = answered(bytes).expect_err("no whole head");
+            let error = answered(bytes, true).expect_err("no whole head");
             assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{bytes}");
         }
     }

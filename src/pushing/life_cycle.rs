@@ -17,8 +17,8 @@ use crate::pushing::queue::Queue;
 use crate::pushing::sender::Sender as PushSender;
 use crate::pushing::target::Target;
 use crate::session::{
-    WindowCutter, add_state_change_callback, freeze_window, notify, push_settings_of_variables,
-    remove_state_change_callback,
+    WindowCutter, add_state_change_callback, check_session, freeze_window, notify,
+    push_settings_of_variables, remove_state_change_callback,
 };
 use crate::types::{ProcessId, ProfilingState, PushCounts, PushError, PushSettings, StartParams};
 use crate::util::{PsCell, PsLock, is_any_lock_held_on_current_thread};
@@ -214,6 +214,7 @@ fn begin(
         target,
         jobs: Arc::clone(&jobs),
         progress,
+        is_changing: false,
         starts_at_once: false,
         is_told: false,
         is_over: false,
@@ -308,7 +309,7 @@ impl RunningPush {
     /// # Errors
     /// [`PushError::Start`]
     pub(crate) fn set_session(&self, params: StartParams) -> Result<(), PushError> {
-        params.validate()?;
+        check_session(&params)?;
         if self.process == current_process_id() {
             self.commands.send(Command::Session(Box::new(params)));
         }
@@ -328,9 +329,10 @@ impl RunningPush {
             self.ended.receive_within(MAX_UNTIL_ENDED);
             return;
         }
-        remove_state_change_callback(CALLBACK);
         self.commands.send(Command::End);
         self.ended.receive_within(MAX_UNTIL_ENDED);
+        // After the end of the pusher's session, whose last window it passes on.
+        remove_state_change_callback(CALLBACK);
         self.forget();
     }
 }

@@ -101,6 +101,12 @@ impl Sender {
                 break;
             }
         }
+        // The server has this profile.
+        if let Stage::Sending(exchange) = &mut self.stage
+            && let Some(answer) = exchange.take_without_body()
+        {
+            self.handle_answer(answer, Instant::now());
+        }
         self.progress.dropped.add(self.queue.in_memory());
         let left = self.queue.len() as u64 - self.queue.in_memory();
         self.progress.waiting.set(left);
@@ -206,8 +212,9 @@ impl Sender {
     /// Sends the profile to the next address. `failed` is why the one before did not work.
     fn try_next_address(&mut self, now: Instant, failed: Option<io::Error>) {
         let mut failed = failed;
+        let reads_body = self.target.reads_answers();
         while let (Some(address), Some(item)) = (self.addresses.pop_front(), &self.current) {
-            match Exchange::begin(address, self.target.request(item), now) {
+            match Exchange::begin(address, self.target.request(item), reads_body, now) {
                 Ok(exchange) => {
                     self.stage = Stage::Sending(exchange);
                     return;

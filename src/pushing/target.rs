@@ -89,6 +89,15 @@ impl Target {
         }
     }
 
+    /// Returns whether the body of an answer says more than its status.
+    pub(super) fn reads_answers(&self) -> bool {
+        match self.protocol {
+            PushProtocol::Pyroscope => false,
+            #[cfg(feature = "otlp-unstable")]
+            PushProtocol::Otlp => true,
+        }
+    }
+
     /// Returns how many profiles a collector has rejected in an answer with this body, and why.
     #[cfg(feature = "otlp-unstable")]
     pub(super) fn rejection(&self, body: &[u8]) -> Option<Rejection> {

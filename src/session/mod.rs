@@ -127,6 +127,8 @@ pub(crate) use snapshot::{FrozenProfile, freeze, freeze_for_heap, freeze_unnotic
 pub(crate) use stacks::{
     capture_backtrace, is_current_thread, own_thread_id, resolve_backtrace, suspend_and_sample,
 };
+#[cfg(feature = "push")]
+pub(crate) use start_stop::check_session;
 pub(crate) use start_stop::{stop, stop_generation};
 pub(crate) use status::{
     buffer_info, features_if_active, features_if_active_and_unpaused, is_active,

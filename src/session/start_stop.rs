@@ -115,6 +115,15 @@ fn session_settings(params: &StartParams) -> Result<SessionSettings, StartError>
     })
 }
 
+/// Checks whether a session can begin with these parameters.
+///
+/// # Errors
+/// Those of `profiler_start`, except for what only a start finds out.
+#[cfg(feature = "push")]
+pub(crate) fn check_session(params: &StartParams) -> Result<(), StartError> {
+    SessionPlan::new(params).map(drop)
+}
+
 /// A session with valid settings that has not begun.
 pub(crate) struct SessionPlan {
     settings: SessionSettings,

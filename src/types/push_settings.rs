@@ -177,8 +177,9 @@ pub struct PushCounts {
     pub dropped: u64,
     /// Profiles that were dropped because the store refused them.
     pub refused: u64,
-    /// Profiles that a collector of OpenTelemetry has rejected in an answer of 2xx. A request has
-    /// one profile for each kind of value, so this may be more than `sent`.
+    /// Profiles that a collector of OpenTelemetry has rejected in an answer of 2xx, if the answer
+    /// says its length. A request has one profile for each kind of value, so this may be more than
+    /// `sent`.
     pub rejected: u64,
     /// Profiles that lack samples, because the session's buffer had no space for its whole time.
     pub incomplete: u64,

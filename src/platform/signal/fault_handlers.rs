@@ -6,15 +6,17 @@
 //! is lost, and with it the profile that the program would have saved when it aborts. So the kernel
 //! holds the sampling signal back while such a handler runs.
 //!
-//! A handler that jumps out of itself has to restore the mask anyway: the kernel blocks the fault's
-//! own signal, too.
+//! A handler that jumps out of itself restores the mask, because the kernel blocks the fault's own
+//! signal, too. One with `SA_NODEFER` need not do that, as that of some WebAssembly runtimes, and keeps
+//! its mask. Not covered: one that unblocks only its own signal before it jumps, as Ruby's does on a
+//! stack overflow. Its thread is not sampled after that.
 
-use crate::platform::signal::handler::{is_handler, read_action, swap_action};
+use crate::platform::signal::handler::{is_handler, is_same_action, read_action, swap_action};
 
 /// The signals of faults.
 const FAULTS: [i32; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE];
 
-/// Maximum number of attempts while another thread changes the handler.
+/// Maximum number of calls while another thread changes the handler.
 const ATTEMPTS: usize = 4;
 
 /// Adds the sampling signal to the signals that the kernel blocks while a handler of faults runs on
@@ -30,26 +32,30 @@ pub(crate) fn keep_out_of_fault_handlers(signal: i32) {
 }
 
 fn block_in_handler_of(fault: i32, signal: i32) {
-    let Ok(mut current) = read_action(fault) else {
+    let Ok(mut expected) = read_action(fault) else {
+        return;
+    };
+    let Some(mut next) = with_blocked(expected, signal) else {
         return;
     };
     for _ in 0..ATTEMPTS {
-        let Some(blocking) = with_blocked(current, signal) else {
+        // SAFETY: another thread or the system has installed this handler.
+        let Ok(replaced) = (unsafe { swap_action(fault, &next) }) else {
             return;
         };
-        // SAFETY: the kernel calls this handler already.
-        match unsafe { swap_action(fault, &blocking) } {
-            // Another thread has just installed this handler: it comes back.
-            Ok(replaced) if replaced.sa_sigaction != current.sa_sigaction => current = replaced,
-            _ => return,
+        if is_same_action(&replaced, &expected) {
+            return;
         }
+        // Another thread has just installed this action: it comes back as it was.
+        (expected, next) = (next, replaced);
     }
 }
 
 /// Returns the action with the signal among the blocked ones, if its handler runs on an alternate
-/// stack and does not block the signal.
+/// stack, blocks its own signal, and does not block this one.
 fn with_blocked(mut action: libc::sigaction, signal: i32) -> Option<libc::sigaction> {
-    let is_on_stack = action.sa_flags & libc::SA_ONSTACK != 0;
+    let flags = action.sa_flags & (libc::SA_ONSTACK | libc::SA_NODEFER);
+    let is_on_stack = flags == libc::SA_ONSTACK;
     // SAFETY: the set is that of an action that the kernel has returned.
     let is_blocked = unsafe { libc::sigismember(&action.sa_mask, signal) } == 1;
     if !is_handler(&action) || !is_on_stack || is_blocked {
@@ -75,6 +81,8 @@ mod tests {
         assert!(is_changed(action));
         action.sa_flags = 0;
         assert!(!is_changed(action), "on the thread's own stack");
+        action.sa_flags = libc::SA_ONSTACK | libc::SA_NODEFER;
+        assert!(!is_changed(action), "it may leave without its mask");
         action.sa_flags = libc::SA_ONSTACK | libc::SA_SIGINFO;
         let blocking = with_blocked(action, libc::SIGPROF).expect("another action");
         assert!(!is_changed(blocking), "blocked already");

@@ -730,7 +730,7 @@ pub(crate) fn intern_action(current: libc::sigaction) -> *mut libc::sigaction {
     known.unwrap_or(fresh)
 }
 
-fn is_same_action(one: &libc::sigaction, other: &libc::sigaction) -> bool {
+pub(super) fn is_same_action(one: &libc::sigaction, other: &libc::sigaction) -> bool {
     let blocks = |action: &libc::sigaction, signal| {
         // SAFETY: reads an initialized set.
         unsafe { libc::sigismember(&action.sa_mask, signal) }

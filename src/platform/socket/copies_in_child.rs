@@ -37,21 +37,25 @@ pub(super) struct CopiedInChild {
 }
 
 impl CopiedInChild {
-    /// Notes a socket that has just been opened. The place of a closed one is used again as late as
-    /// possible.
+    /// Notes a socket that has just been opened. Uses the places in turn, so that the note of a closed
+    /// socket stays as long as possible.
     pub(super) fn new(number: i32, inode: u64) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let first = NEXT.fetch_add(1, Ordering::Relaxed) % MAX_SOCKETS;
         let word = word_of(number, inode);
-        let (before, after) = SOCKETS.split_at(first);
-        let is_taken = |place: &&AtomicU64| {
+        let first = NEXT.load(Ordering::Relaxed);
+        let mut places = (first..first + MAX_SOCKETS).map(|index| index % MAX_SOCKETS);
+        let taken = places.find(|&index| {
+            let place = &SOCKETS[index];
             let free = place.load(Ordering::Relaxed);
             let is_free = free == NONE || free & CLOSED != 0;
             let take = || place.compare_exchange(free, word, Ordering::AcqRel, Ordering::Relaxed);
             is_free && take().is_ok()
-        };
+        });
+        if let Some(index) = taken {
+            NEXT.store((index + 1) % MAX_SOCKETS, Ordering::Relaxed);
+        }
         Self {
-            place: after.iter().chain(before).find(is_taken),
+            place: taken.map(|index| &SOCKETS[index]),
         }
     }
 }

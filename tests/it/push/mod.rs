@@ -451,9 +451,12 @@ fn session_of_the_pusher_is_changed_while_it_pushes() {
             before > 2
         });
         let fast = StartParams::default().interval(Duration::from_millis(2));
-        let bad = fast.clone().interval(Duration::ZERO);
-        let error = pusher.set_session(bad).expect_err("a bad interval");
-        assert!(matches!(error, PushError::Start(_)), "{error}");
+        let bad_interval = fast.clone().interval(Duration::ZERO);
+        let other_process = fast.clone().filters(["pid:1"]);
+        for bad in [bad_interval, other_process] {
+            let error = pusher.set_session(bad).expect_err("a bad parameter");
+            assert!(matches!(error, PushError::Start(_)), "{error}");
+        }
         pusher.set_session(fast).expect("good parameters");
         // No profile is due, so this is the last one of the session before.
         wait_until("the samples so far are pushed", || {
@@ -491,6 +494,39 @@ fn session_of_the_pusher_is_changed_while_it_pushes() {
         drop(pusher);
         assert!(profiler_is_active());
         profiler_stop();
+    });
+}
+
+#[test]
+fn session_that_is_changed_before_the_end_loses_no_sample() {
+    isolated(|| {
+        let receiver = Receiver::start(ALWAYS_OK);
+        let folder = Folder::new("push-change");
+        let settings = settings(&receiver.url()).interval(Duration::from_secs(3000));
+        let settings = settings.queue_folder(folder.0.join("queue"));
+        let pusher = profiler_push(settings.clone()).expect("pushing");
+        let _busy = Busy::start_registered();
+        let mut recorded = 0;
+        wait_until("there are samples", || {
+            let read = Read::of_running();
+            if read.threads().iter().any(|thread| thread["name"] == BUSY) {
+                recorded = read.samples(BUSY).len();
+            }
+            recorded > 2
+        });
+        pusher
+            .set_session(StartParams::default())
+            .expect("good parameters");
+        drop(pusher);
+        // On a busy machine, the profile waits in the folder for the next pusher.
+        let mut again = None;
+        wait_until("the process can push again", || {
+            again = profiler_push(settings.clone()).ok();
+            again.is_some()
+        });
+        wait_until("the samples arrive", || {
+            sum(&receiver.pushed(), "samples") >= recorded as i64
+        });
     });
 }
 

@@ -26,6 +26,8 @@ pub(super) struct Cutter {
     pub(super) is_changing: bool,
     /// Whether the pusher has ended its session to start another one.
     pub(super) starts_at_once: bool,
+    /// The window of the session that the pusher has ended, up to just before the end.
+    pub(super) last: Option<FrozenWindow>,
     /// Whether a notice has said that no session can be started.
     pub(super) is_told: bool,
     /// Whether the sender has ended, so that nothing is left to do.
@@ -60,15 +62,33 @@ impl Cutter {
 
     /// Writes the last window.
     fn end(&mut self, commands: &Receiver<Command>) {
-        let windows = self.windows.as_mut();
-        let has_left = windows.is_some_and(WindowCutter::leave_if_alone);
+        let has_left = self.leave_if_alone();
         while let Some(command) = commands.receive_within(Duration::ZERO) {
             if let Command::Cut(window) = command {
                 self.write(*window);
             }
         }
-        if !has_left {
-            self.cut();
+        match has_left {
+            true => self.write_last(),
+            false => self.cut(),
+        }
+    }
+
+    /// Ends the session if no one else wants it. Returns whether it did.
+    fn leave_if_alone(&mut self) -> bool {
+        let Some(windows) = &mut self.windows else {
+            return false;
+        };
+        let (has_left, last) = windows.leave_if_alone();
+        self.last = last.or(self.last.take());
+        has_left
+    }
+
+    /// Writes the last window of a session that the pusher has ended, unless the callback for the end
+    /// has sent a later one. The application may wait no longer, and have removed the callback.
+    fn write_last(&mut self) {
+        if let Some(last) = self.last.take() {
+            self.write(last);
         }
     }
 
@@ -111,8 +131,8 @@ impl Cutter {
     /// Uses another session once the one before has ended: that of the application at once, and one
     /// of its own when the next profile is due. Returns false if a command has ended the cutter.
     fn follow_session(&mut self, commands: &Receiver<Command>, is_due: bool) -> bool {
-        if let (true, Some(windows)) = (self.is_changing, &mut self.windows) {
-            self.starts_at_once |= windows.leave_if_alone();
+        if self.is_changing {
+            self.starts_at_once |= self.leave_if_alone();
         }
         if self.windows.as_ref().is_some_and(WindowCutter::is_running) {
             return true;
@@ -123,6 +143,7 @@ impl Cutter {
                 return false;
             }
         }
+        self.write_last();
         self.windows = None;
         if self.is_over {
             return true;

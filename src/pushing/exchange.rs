@@ -45,7 +45,7 @@ pub(super) struct Answer {
 }
 
 impl Exchange {
-    /// Begins to connect. Only with `reads_body`, an answer may have a body.
+    /// Begins to connect. With `reads_body`, the answer has its body.
     ///
     /// # Errors
     /// The error of the operating system.

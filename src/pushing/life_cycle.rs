@@ -216,6 +216,7 @@ fn begin(
         progress,
         is_changing: false,
         starts_at_once: false,
+        last: None,
         is_told: false,
         is_over: false,
     };

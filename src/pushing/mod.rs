@@ -27,8 +27,8 @@
 //! - A secret is neither stored nor printed.
 //!
 //! # Read next
-//! `address.rs`, `target.rs`, `item.rs`, `queue.rs`, `exchange.rs`, `rejection.rs`, `back_off.rs`, `progress.rs`,
-//! `messages.rs`, `sender.rs`, `cutter.rs`, `life_cycle.rs`.
+//! `address.rs`, `target.rs`, `item.rs`, `queue.rs`, `exchange.rs`, `rejection.rs`, `back_off.rs`,
+//! `progress.rs`, `messages.rs`, `sender.rs`, `cutter.rs`, `life_cycle.rs`.
 
 mod address;
 mod back_off;

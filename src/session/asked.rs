@@ -123,20 +123,17 @@ impl SessionClient {
         freeze(Some(self.session))
     }
 
-    /// Leaves the session if no one else wants it, which ends it. Otherwise returns the client.
+    /// Lets no one join the session from here on, if no one else wants it: it ends when the client
+    /// leaves. Returns false if others want it.
     #[cfg(feature = "push")]
-    pub(super) fn leave_if_alone(self) -> Option<Self> {
-        let is_alone = {
-            let mut lock = PsLock::acquire();
-            let clients = CLIENTS.get_mut(&mut lock).as_mut();
-            let own = clients.filter(|clients| clients.session == self.session);
-            own.is_none_or(|clients| {
-                // No one can join from here on.
-                clients.is_left |= clients.count == 1 && clients.is_theirs && !clients.is_wanted;
-                clients.is_left
-            })
-        };
-        (!is_alone).then_some(self)
+    pub(super) fn close_if_alone(&self) -> bool {
+        let mut lock = PsLock::acquire();
+        let clients = CLIENTS.get_mut(&mut lock).as_mut();
+        let own = clients.filter(|clients| clients.session == self.session);
+        own.is_none_or(|clients| {
+            clients.is_left |= clients.count == 1 && clients.is_theirs && !clients.is_wanted;
+            clients.is_left
+        })
     }
 
     /// Returns the session.

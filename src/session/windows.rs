@@ -99,11 +99,13 @@ impl WindowCutter {
         self.client.as_ref().is_some_and(SessionClient::is_running)
     }
 
-    /// Ends the session if no one else wants it. Returns whether it did. The state-change callbacks
-    /// run meanwhile.
-    pub(crate) fn leave_if_alone(&mut self) -> bool {
-        self.client = self.client.take().and_then(SessionClient::leave_if_alone);
-        self.client.is_none()
+    /// Ends the session if no one else wants it. Returns whether it did, and the window up to just
+    /// before the end. The state-change callbacks run meanwhile.
+    pub(crate) fn leave_if_alone(&mut self) -> (bool, Option<FrozenWindow>) {
+        let alone = self.client.take_if(|client| client.close_if_alone());
+        let last = alone.as_ref().and_then(|_| freeze_window());
+        drop(alone);
+        (self.client.is_none(), last)
     }
 
     /// Ends the current window, and writes it in this format. Returns `None` if the snapshot is that

@@ -33,7 +33,7 @@ const CONNECTIONS: usize = 4;
 /// Portions of work of a request, about 10 µs each.
 const PORTIONS: u64 = 20;
 const HZ: u32 = 100;
-/// Time before the measurement, in which caches and names get warm.
+/// Time before the measurement, in which caches get warm.
 const WARM_UP: Duration = Duration::from_millis(500);
 const GOAL_PERCENT: f64 = 1.0;
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";

@@ -162,7 +162,7 @@ fn take(stream: TcpStream) -> Fallible<(u64, u64)> {
     Ok((number("&from=")?, number("&until=")?))
 }
 
-/// The CPU time that all threads but the computing ones have used.
+/// Returns the CPU time of all threads but the computing ones.
 fn other_cpu_ns(computing: &[Arc<AtomicU64>]) -> u64 {
     let own: u64 = computing
         .iter()

@@ -46,8 +46,9 @@ fn block_in_handler_of(fault: i32, signal: i32) {
         if is_same_action(&replaced, &expected) {
             return;
         }
-        // Another thread has just installed this action: it comes back as it was.
-        (expected, next) = (next, replaced);
+        // Another thread has just installed this action: it comes back.
+        expected = next;
+        next = with_blocked(replaced, signal).unwrap_or(replaced);
     }
 }
 

@@ -233,6 +233,16 @@ fn counters_beyond_the_limits_are_not_recorded() {
     });
 }
 
+/// Ends the session, and returns its profile in the processed format.
+fn processed(session: ProfilerSession) -> Value {
+    let profile = session.finish().expect("a profile");
+    let mut bytes = Vec::new();
+    profile
+        .write(Format::Processed, &mut bytes)
+        .expect("a text");
+    serde_json::from_slice(&bytes).expect("JSON")
+}
+
 #[test]
 fn processed_format_has_unit_color_and_kind() {
     isolated(|| {
@@ -240,12 +250,7 @@ fn processed_format_has_unit_color_and_kind() {
         LEVEL.set(5);
         TOTAL.add(1);
         one_loop();
-        let profile = session.finish().expect("a profile");
-        let mut bytes = Vec::new();
-        profile
-            .write(Format::Processed, &mut bytes)
-            .expect("a text");
-        let processed: Value = serde_json::from_slice(&bytes).expect("JSON");
+        let processed = processed(session);
         let display = |name| &counter(&processed, name)["display"];
         let looks = |name| ["graphType", "unit", "color", "label"].map(|key| &display(name)[key]);
         assert_eq!(looks("queue"), ["line-accumulated", "", "grey", "queue"]);
@@ -260,12 +265,7 @@ fn counters_are_in_the_processed_format_if_no_thread_is_recorded() {
         let session = ProfilerSession::start(params).expect("start");
         LEVEL.set(5);
         one_loop();
-        let profile = session.finish().expect("a profile");
-        let mut bytes = Vec::new();
-        profile
-            .write(Format::Processed, &mut bytes)
-            .expect("a text");
-        let processed: Value = serde_json::from_slice(&bytes).expect("JSON");
+        let processed = processed(session);
         let threads = processed["threads"].as_array().expect("threads");
         assert_eq!(threads.len(), 1);
         assert_eq!(threads[0]["isMainThread"], true);

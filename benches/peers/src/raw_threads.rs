@@ -1,11 +1,11 @@
-//! Direct access to other threads and processes for the measurements: their CPU clocks, waits that
-//! report whether a signal interrupted them, and forks.
+//! Direct access to threads and processes for the measurements: their CPU clocks and processors,
+//! waits that report whether a signal interrupted them, and forks.
 //!
 //! **Contract** (cited below):
 //! - *own memory*: the kernel reads and writes only locals of the call.
 #![allow(
     unsafe_code,
-    reason = "clocks, raw waits and forks have no safe interface"
+    reason = "clocks, processors, raw waits and forks have no safe interface"
 )]
 
 use std::io::{Error, Result};
@@ -24,6 +24,34 @@ pub(crate) fn cpu_ns_of(thread: i32) -> Option<u64> {
     // SAFETY: *own memory*.
     let answer = unsafe { libc::clock_gettime(clock, &mut time) };
     (answer == 0).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// Lets the calling thread run only on one of the processors that it may use: the one at `place` in
+/// their list, which starts again at its end.
+pub(crate) fn pin_to(place: usize) -> Result<()> {
+    let size = size_of::<libc::cpu_set_t>();
+    // SAFETY: all zeros is a valid set.
+    let (mut allowed, mut one): (libc::cpu_set_t, libc::cpu_set_t) =
+        unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+    // SAFETY: *own memory*.
+    if unsafe { libc::sched_getaffinity(0, size, &mut allowed) } != 0 {
+        return Err(Error::last_os_error());
+    }
+    let has = |processor: &usize| {
+        // SAFETY: the number is below the size of the set.
+        unsafe { libc::CPU_ISSET(*processor, &allowed) }
+    };
+    let processors: Vec<usize> = (0..libc::CPU_SETSIZE as usize).filter(has).collect();
+    let Some(place) = place.checked_rem(processors.len()) else {
+        return Err(Error::other("the thread may use no processor"));
+    };
+    // SAFETY: the number is below the size of the set.
+    unsafe { libc::CPU_SET(processors[place], &mut one) };
+    // SAFETY: *own memory*.
+    match unsafe { libc::sched_setaffinity(0, size, &one) } {
+        0 => Ok(()),
+        _ => Err(Error::last_os_error()),
+    }
 }
 
 /// A system call that never returns unless a signal handler interrupts it.

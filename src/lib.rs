@@ -72,6 +72,7 @@
 //! | Write the last seconds to a file when something goes wrong | [`dump`](mod@dump) |
 //! | Push profiles to a Pyroscope server | `push` |
 //! | Keep the data when the process is killed or crashes | [`StartParams::crash_file`], [`Profile::rescue`] |
+//! | Limit what the profiler costs | [`StartParams::always_on`], [`StartParams::max_cpu_percent`](StartParams::max_cpu_percent()) |
 //! | Show what the profiler costs | [`StartParams::record_overheads`], [`profiler_get_buffer_info`], [`Profile::summary`] |
 //! | Choose a category, or define one | [`gecko_profiler_category!`], [`profiler_categories!`], [`category`] |
 //! | Pause and resume | [`profiler_pause`], [`profiler_resume`]; only the samples: [`profiler_pause_sampling`], [`profiler_resume_sampling`] |

@@ -22,7 +22,7 @@ pub(crate) struct ChildSession {
 impl ChildSession {
     /// Returns the session of the children of a process that has a session with these settings.
     pub(crate) fn of_parent(settings: &SessionSettings, max_exit_bytes: u64) -> Self {
-        let params = StartParams::default()
+        let mut params = StartParams::default()
             .capacity_bytes(settings.capacity_bytes)
             .interval(settings.interval)
             .features(settings.features)
@@ -32,6 +32,7 @@ impl ChildSession {
             .active_tab_id(settings.active_tab_id)
             .record_overheads(settings.records_overheads)
             .children(true);
+        params.max_cpu_percent = settings.max_cpu_ppm.map(|ppm| ppm as f64 / 1e4);
         Self {
             params,
             max_exit_bytes,
@@ -43,6 +44,8 @@ impl ChildSession {
         json!({
             "capacity": params.capacity_bytes,
             "interval": ns(params.interval),
+            // As bits, because the parser of floats is not exact.
+            "maxCpuBits": params.max_cpu_percent.map(f64::to_bits),
             "features": params.features.bits(),
             "filters": params.filters,
             "duration": params.duration.map(ns),
@@ -56,7 +59,7 @@ impl ChildSession {
     fn read(fields: &Fields) -> Result<Self, MessageError> {
         let duration = fields.number_if_any("duration")?;
         let filters = fields.list("filters", |filter| Some(filter.as_str()?.to_owned()))?;
-        let params = StartParams::default()
+        let mut params = StartParams::default()
             .capacity_bytes(fields.number("capacity")?)
             .interval(Duration::from_nanos(fields.number("interval")?))
             .features(Features::from_bits(fields.number("features")?))
@@ -66,6 +69,8 @@ impl ChildSession {
             .active_tab_id(fields.number("activeTabId")?)
             .record_overheads(fields.flag("overheads")?)
             .children(true);
+        let max_cpu_bits = fields.number_if_any("maxCpuBits")?;
+        params.max_cpu_percent = max_cpu_bits.map(f64::from_bits);
         Ok(Self {
             params,
             max_exit_bytes: fields.number("maxExit")?,
@@ -274,6 +279,7 @@ mod tests {
             .duration(Duration::from_secs(u64::MAX))
             .features(Features::from_bits(u64::MAX))
             .record_overheads(true)
+            .max_cpu_percent(0.07)
             .children(true);
         let session = ChildSession {
             params,

@@ -76,6 +76,7 @@ pub(crate) fn scripted_chunks() -> Vec<Vec<u8>> {
             cpu_delta_ns: Some(300),
             more,
             span_ns,
+            weight: 1 + number % 3,
             modules,
         };
         assert_eq!(script.write(sample), more + 1);

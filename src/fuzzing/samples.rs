@@ -161,6 +161,10 @@ impl<'a> FuzzedSession<'a> {
         };
         // The sampler writes a sample only after the time of its last repeat.
         self.now = self.now.max(time.plus_ns(span_ns));
+        let weight = match input.int_in_range(0..=7)? {
+            0 => input.int_in_range(2..=u64::from(u32::MAX))?,
+            _ => 1,
+        };
         let modules = self.modules;
         let sample = ScriptedSample {
             thread,
@@ -168,6 +172,7 @@ impl<'a> FuzzedSession<'a> {
             cpu_delta_ns,
             more,
             span_ns,
+            weight,
             modules,
         };
         match self.script.write(sample) {
@@ -340,6 +345,7 @@ fn expected_rows(sample: &ScriptedSample, stack: &ScriptedStack) -> Vec<PlainSam
                     ns: time.signed_since_ns(queued),
                 },
             },
+            weight: if index == 0 { sample.weight } else { 1 },
             stack: Rc::clone(&plain),
         }
     };

@@ -63,6 +63,7 @@ pub(crate) fn push(settings: &PushSettings) -> Result<Arc<RunningPush>, PushErro
     let interval = checked_interval(settings.interval)?;
     let params = StartParams::default()
         .interval(Duration::from_secs(1) / settings.hz.max(1))
+        .max_cpu_percent(1.0)
         .capacity_bytes(CAPACITY_BYTES);
     let (commands, receive_commands) = channel();
     let (end, ended) = channel();

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::allocations::AllocationEvent;
 use crate::backtrace::has_pending_stacks;
@@ -21,12 +21,13 @@ use crate::sampler::encode::{SampleEncoder, SampleWriter};
 use crate::sampler::session_counters::SessionCounters;
 use crate::sampler::thread::ThreadSampler;
 use crate::sampler::thread::{DueThreads, SwitchReadings, Threads, find_outlived};
+use crate::sampler::tick::CpuBudget;
 use crate::sampler::tick::EvenTicks;
 use crate::sampler::tick::EventProbeRecorder;
-use crate::sampler::tick::Schedule;
 use crate::sampler::tick::TickOverheads;
 use crate::sampler::tick::write_pending_stacks;
 use crate::sampler::tick::{ActivityHint, IdleChecks};
+use crate::sampler::tick::{LeftOut, Schedule};
 use crate::sampler::tick::{Scratch, TickContext};
 use crate::sampler::unregistered_markers::UnregisteredMarkers;
 use crate::sampler::unregistered_threads::UnregisteredThreads;
@@ -46,9 +47,9 @@ const HOUSEKEEPING_INTERVAL_NS: u64 = 1_000_000_000;
 /// threads, which may be long, are made only if there is memory for them. glibc consolidates its
 /// memory whenever 64 KiB or more are freed.
 const TICK_BYTES: usize = 32 << 10;
-/// Bounds of one sleep step, in ns. A long sleep is split into steps of one interval within these
-/// bounds, so that the sampler notices the end of the session soon.
-const SLEEP_STEPS_NS: std::ops::RangeInclusive<u64> = 2_000_000..=50_000_000;
+/// Maximum length of one sleep step, in ns. A long sleep is split into steps, so that the sampler
+/// notices the end of the session soon.
+const SLEEP_STEP_NS: u64 = 50_000_000;
 
 /// Number of checks in a row, one every 100 ms, that find the sampler stuck in the loader before a
 /// thread that stops the session gives up waiting for it. The loader's lock is normally held for
@@ -161,6 +162,8 @@ struct SamplerThread {
     unregistered_markers: UnregisteredMarkers,
     tick: Tick,
     tick_before: Tick,
+    /// Time of the ticks in which the system did not tell this thread's CPU time, in ns.
+    ticks_ns: u64,
     even_ticks: EvenTicks,
     pauses: SeenPauses,
     scratch: Scratch,
@@ -197,6 +200,7 @@ impl SamplerThread {
             unregistered_markers: UnregisteredMarkers::default(),
             tick: begin,
             tick_before: begin,
+            ticks_ns: 0,
             even_ticks: EvenTicks::new(begin, interval_ns),
             pauses: SeenPauses::default(),
             scratch: Scratch::default(),
@@ -221,10 +225,12 @@ impl SamplerThread {
         self.session.set_sampler_nice(nice);
         let interval_ns = self.interval_ns();
         let mut schedule = Schedule::new(monotonic_now(), interval_ns);
+        let mut budget = CpuBudget::new(self.session.settings.max_cpu_ppm);
+        let mut left_out = LeftOut::default();
         while !self.session.is_stopping() {
             let time = monotonic_now();
             let tick = Tick {
-                number: self.tick.number + 1,
+                number: self.tick.number + 1 + left_out.skipped,
                 time,
             };
             self.tick_before = std::mem::replace(&mut self.tick, tick);
@@ -234,6 +240,8 @@ impl SamplerThread {
                 &counts.late_ticks,
                 (time.since_ns(schedule.next) > interval_ns / 2).into(),
             );
+            SessionCounts::add(&counts.missed_ticks, left_out.missed);
+            SessionCounts::add(&counts.skipped_ticks, left_out.skipped);
             let used_before_ns = counts.sampler_cpu_ns.load(Ordering::Relaxed);
             self.session.after_sampling.begin_loop(tick.number);
             let state = self.take_tick();
@@ -243,8 +251,9 @@ impl SamplerThread {
             let used_ns =
                 self.session.counts.sampler_cpu_ns.load(Ordering::Relaxed) - used_before_ns;
             self.session.after_sampling.end_loop(tick.number, state);
-            let missed = schedule.advance(monotonic_now(), used_ns);
-            SessionCounts::add(&self.session.counts.missed_ticks, missed);
+            let now = monotonic_now();
+            let own_ns = self.own_ns(now.since_ns(time));
+            left_out = schedule.advance(now, used_ns, budget.charge(now, own_ns));
             self.sleep_to(schedule.next);
         }
         if self.session.stage.is_detached() {
@@ -261,14 +270,24 @@ impl SamplerThread {
         self.session.settings.interval.as_nanos() as u64
     }
 
+    /// Returns the CPU time that sampling has taken so far, in ns: that of this thread and of the
+    /// handlers. A tick took `tick_ns`, which counts if the system does not tell this thread's time.
+    fn own_ns(&mut self, tick_ns: u64) -> u64 {
+        let counts = &self.session.counts;
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        if count(&counts.sampler_cpu_ns) == 0 {
+            self.ticks_ns += tick_ns;
+        }
+        count(&counts.sampler_cpu_ns) + count(&counts.stopped_ns) + self.ticks_ns
+    }
+
     fn sleep_to(&mut self, deadline: TimeStamp) {
         while !self.session.is_stopping() {
             self.write_if_requested();
             self.write_pending_stacks();
             self.buffer.maintain();
             calibrate_clock();
-            let (shortest, longest) = SLEEP_STEPS_NS.into_inner();
-            let step = monotonic_now().plus_ns(self.interval_ns().clamp(shortest, longest));
+            let step = monotonic_now().plus_ns(SLEEP_STEP_NS);
             sleep_until(deadline.min(step));
             if deadline <= step {
                 return;
@@ -390,7 +409,9 @@ impl SamplerThread {
             self.pauses.until = None;
             self.tick.time = self.tick.time.max(seen.since);
             let tick = self.tick;
-            self.threads.all().for_each(|thread| thread.resume(tick));
+            let session = &self.session;
+            let threads = self.threads.all();
+            threads.for_each(|thread| thread.resume(tick, session));
             self.threads.regroup(tick, true);
             self.counters.skip_pause(tick.time);
         }
@@ -529,7 +550,7 @@ impl SamplerThread {
         let checks = self
             .activity
             .checks(self.threads.idle.len() as u64, self.interval_ns());
-        let number = self.tick.number;
+        let round = self.session.counts.ticks.load(Ordering::Relaxed);
         // Each tick begins with a different thread, so that no thread is always first (JuliaLang
         // #33490).
         let count = self.threads.active.len();
@@ -561,7 +582,7 @@ impl SamplerThread {
                 let due = threads
                     .idle
                     .iter_mut()
-                    .skip((number % count) as usize)
+                    .skip((round % count) as usize)
                     .step_by(count as usize);
                 for thread in due {
                     if session.is_stopping() {
@@ -582,7 +603,7 @@ impl SamplerThread {
                     readings -= u64::from(active[place].record_switches(context));
                 }
             }
-            let turn = (number as usize).checked_rem(threads.idle.len());
+            let turn = (round as usize).checked_rem(threads.idle.len());
             if let Some(thread) = turn.and_then(|turn| threads.idle.get_mut(turn)) {
                 thread.write_overdue_idle(context);
             }

@@ -92,6 +92,10 @@ pub(crate) fn start_if_inactive(params: &StartParams) -> Result<Option<Generatio
     }
 }
 
+fn percent_to_ppm(percent: f64) -> u64 {
+    (percent * 1e4).round() as u64
+}
+
 /// Returns the settings of a session with these parameters, or an error if a parameter is invalid.
 fn session_settings(params: &StartParams) -> Result<SessionSettings, StartError> {
     params.validate()?;
@@ -101,6 +105,7 @@ fn session_settings(params: &StartParams) -> Result<SessionSettings, StartError>
     Ok(SessionSettings {
         capacity_bytes: params.capacity_bytes,
         interval: params.interval,
+        max_cpu_ppm: params.max_cpu_percent.map(percent_to_ppm),
         features: params.features.adjusted(),
         filters: params.filters.clone(),
         signal: resolve_sampling_signal(params.signal)?,

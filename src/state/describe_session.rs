@@ -14,6 +14,7 @@ pub(crate) fn describe_session(session: &Session) -> Vec<Fact> {
         started_ns: session.started_at.0,
         capacity_bytes: settings.capacity_bytes,
         interval_ns: ns(settings.interval),
+        max_cpu_ppm: settings.max_cpu_ppm,
         features: settings.features.bits(),
         filters: settings.filters.clone(),
         signal: settings.signal,

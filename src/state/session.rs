@@ -31,6 +31,8 @@ use crate::util::{ChangeCount, LockRank, NamedMutex};
 pub(crate) struct SessionSettings {
     pub(crate) capacity_bytes: u64,
     pub(crate) interval: Duration,
+    /// Maximum CPU time of the sampler, in millionths of a processor.
+    pub(crate) max_cpu_ppm: Option<u64>,
     pub(crate) features: Features,
     pub(crate) filters: Vec<String>,
     pub(crate) signal: i32,
@@ -65,6 +67,7 @@ impl SessionSettings {
         Self {
             capacity_bytes: 1 << 20,
             interval: Duration::from_millis(1),
+            max_cpu_ppm: None,
             features: Features::default_set(),
             filters: Vec::new(),
             signal: 0,
@@ -105,6 +108,9 @@ counts! {
     /// Ticks of the schedule that were dropped because the sampler could not run, or because it
     /// left the processor to the application after a long tick.
     missed_ticks,
+    /// Ticks of the schedule that were left out because the sampler had used the CPU time that the
+    /// session allows. The samples before them count for them, too.
+    skipped_ticks,
     /// Ticks that took no samples, because the system had no memory to record them.
     ticks_without_memory,
     /// Samples captured by a signal handler.

@@ -130,7 +130,7 @@ pub(crate) use script_description::ScriptDescription;
 pub use script_description::ScriptImplementation;
 pub(crate) use serde_impls::{serde_as_index, serde_as_inner};
 #[cfg(has_profiler)]
-pub(crate) use settings::{CAPACITY_RANGE_BYTES, INTERVAL_RANGE};
+pub(crate) use settings::{CAPACITY_RANGE_BYTES, INTERVAL_RANGE, MAX_CPU_RANGE_PERCENT};
 pub(crate) use settings::{DEFAULT_CHILD_TIMEOUT, DEFAULT_MAX_ROWS, DEFAULT_NAME_CACHE_BYTES};
 pub use settings::{SamplingEngine, StartParams};
 #[cfg(has_profiler)]

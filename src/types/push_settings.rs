@@ -100,7 +100,9 @@ impl PushSettings {
         self
     }
 
-    /// Sets the number of samples a second of each thread, if no session runs. Default: 100.
+    /// Sets the number of samples a second of each thread, if no session runs. Default: 100. There
+    /// are fewer while more would take above 1 % of a processor: see
+    /// [`StartParams::max_cpu_percent`](crate::StartParams::max_cpu_percent()).
     pub fn hz(mut self, hz: u32) -> Self {
         self.hz = hz;
         self

@@ -17,6 +17,10 @@ pub(crate) const INTERVAL_RANGE: std::ops::RangeInclusive<Duration> =
 #[cfg(has_profiler)]
 pub(crate) const CAPACITY_RANGE_BYTES: std::ops::RangeInclusive<u64> = (256 << 10)..=(64 << 30);
 
+/// Accepted maximum CPU times of the sampler, in percent of a processor.
+#[cfg(has_profiler)]
+pub(crate) const MAX_CPU_RANGE_PERCENT: std::ops::RangeInclusive<f64> = 0.01..=100.0;
+
 /// Default maximum number of rows in a profile: samples and markers of all threads together.
 pub(crate) const DEFAULT_MAX_ROWS: u64 = 4_000_000;
 
@@ -53,7 +57,7 @@ pub enum SamplingEngine {
 
 /// Parameters of a session: what to record, how often, for which threads, and how much to keep.
 ///
-/// The defaults are 128 MiB, 1 ms, the default features, all threads, and the first of three
+/// The defaults are 128 MiB, 1 ms, no limit of the sampler's CPU time, the default features, all threads, and the first of three
 /// signals that the application does not handle, usually `SIGURG`. Each method sets the field of
 /// the same name; the fields are public for reading.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,6 +67,9 @@ pub struct StartParams {
     pub capacity_bytes: u64,
     /// Time between two samples of a thread.
     pub interval: Duration,
+    /// Maximum CPU time of the sampler, in percent of a processor; `None` for no limit. See
+    /// [`Self::max_cpu_percent`](Self::max_cpu_percent()).
+    pub max_cpu_percent: Option<f64>,
     /// The features, which say what to record.
     pub features: Features,
     /// The thread filters; an empty list selects all threads.
@@ -93,6 +100,7 @@ impl Default for StartParams {
         Self {
             capacity_bytes: 128 << 20,
             interval: Duration::from_millis(1),
+            max_cpu_percent: None,
             features: Features::default_set(),
             filters: Vec::new(),
             signal: None,
@@ -112,6 +120,22 @@ impl StartParams {
     /// Returns the default parameters.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Returns parameters for a program in production that is always profiled: 100 samples of each
+    /// thread a second, and at most 1 % of a processor for the sampler.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use gekkota::StartParams;
+    /// let params = StartParams::always_on();
+    /// assert_eq!(params.interval, Duration::from_millis(10));
+    /// assert_eq!(params.max_cpu_percent, Some(1.0));
+    /// ```
+    pub fn always_on() -> Self {
+        Self::default()
+            .interval(Duration::from_millis(10))
+            .max_cpu_percent(1.0)
     }
 
     /// Sets how many allocated bytes are between two sampled allocations on average, for the
@@ -146,6 +170,33 @@ impl StartParams {
     #[must_use]
     pub fn interval(mut self, interval: Duration) -> Self {
         self.interval = interval;
+        self
+    }
+
+    /// Sets the maximum CPU time of the sampler, in percent of a processor, from 0.01 to 100. Default:
+    /// no limit.
+    ///
+    /// What a tick costs grows with the number of threads that run, and with the depth of their
+    /// stacks. When the sampler has used its share, it leaves out the next ticks until that time is
+    /// made up for. So the rate falls while the program does much, and rises again afterwards, up to
+    /// one sample in each [`interval`](Self::interval()). At least one tick a second is taken,
+    /// whatever it costs.
+    ///
+    /// A sample counts for its tick and for those that were left out after it: that is its weight in
+    /// the profile. Gecko's format, whose weights the Firefox Profiler ignores, has so many rows
+    /// instead, as far as
+    /// [`SnapshotOptions::max_rows`](crate::profile::SnapshotOptions::max_rows) allows. A thread
+    /// that did not run in the meantime has all its samples. So the shares of functions and threads
+    /// stay right, and are only less exact. CPU times do not depend on the rate. `skipped_ticks` in
+    /// [`Profile::sampler_counts`](crate::Profile::sampler_counts) says how many ticks were left out.
+    ///
+    /// Both the CPU time of the sampler's thread and the time of the signal handler count. What the
+    /// application's threads spend on markers and on sampled allocations does not, nor does the
+    /// writing of a profile. A credit of up to a second's share covers short peaks.
+    #[doc(alias = "MOZ_PROFILER_STARTUP_MAX_CPU")]
+    #[must_use]
+    pub fn max_cpu_percent(mut self, percent: f64) -> Self {
+        self.max_cpu_percent = Some(percent);
         self
     }
 
@@ -351,6 +402,16 @@ impl StartParams {
                 "interval",
                 format!("{:?}", self.interval),
                 format!("{min:?} to {max:?}"),
+            );
+        }
+        if let Some(percent) = self.max_cpu_percent
+            && !MAX_CPU_RANGE_PERCENT.contains(&percent)
+        {
+            let (min, max) = (MAX_CPU_RANGE_PERCENT.start(), MAX_CPU_RANGE_PERCENT.end());
+            return bad(
+                "max_cpu_percent",
+                format!("{percent} %"),
+                format!("{min} % to {max} %"),
             );
         }
         if !CAPACITY_RANGE_BYTES.contains(&self.capacity_bytes) {

@@ -127,6 +127,8 @@ impl SampleFlags {
     pub(crate) const HAS_MORE: Self = Self(2);
     /// The thread has an event loop.
     pub(crate) const HAS_EVENT: Self = Self(4);
+    /// The sample counts for ticks that were left out after it, too.
+    pub(crate) const HAS_WEIGHT: Self = Self(8);
 
     pub(crate) const fn from_byte(byte: u8) -> Self {
         Self(byte)

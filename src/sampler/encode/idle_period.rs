@@ -23,6 +23,20 @@ pub(crate) struct Tick {
     pub(crate) time: TimeStamp,
 }
 
+impl Tick {
+    /// Returns the last tick of the schedule before the tick `next`: this one, or the last of those
+    /// that were left out after it. Takes the ticks in between as evenly spaced.
+    pub(crate) fn last_before(self, next: Self) -> Self {
+        let number = next.number.saturating_sub(1).max(self.number);
+        let left_out = number - self.number;
+        let spacing_ns = next.time.since_ns(self.time) / (left_out + 1);
+        Self {
+            number,
+            time: self.time.plus_ns(spacing_ns * left_out),
+        }
+    }
+}
+
 /// Consecutive ticks on which a thread has the same stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SampleRun {
@@ -69,6 +83,8 @@ pub(crate) struct IdlePeriod {
     cpu_ns: u64,
     /// Number of the announced sleep that the thread is in, if it announced one.
     announced: Option<u32>,
+    /// Number of the last tick at which the thread was checked although it had announced the sleep.
+    checked: u64,
     since: Tick,
     /// Number of the first tick that is not written yet.
     unwritten: u64,
@@ -82,6 +98,7 @@ impl IdlePeriod {
         Self {
             cpu_ns,
             announced,
+            checked: tick.number,
             since: tick,
             unwritten: tick.number + 1,
             known: tick,
@@ -99,10 +116,15 @@ impl IdlePeriod {
 
     /// Returns whether the thread is still in the sleep that it announced, so that its clock need
     /// not be read. Once every [`ANNOUNCED_CHECK_TICKS`] ticks, returns false, so that it is read.
-    pub(crate) fn is_announced(&self, announced: Option<u32>, tick: Tick) -> bool {
-        self.announced.is_some()
-            && self.announced == announced
-            && !(tick.number - self.since.number + 1).is_multiple_of(ANNOUNCED_CHECK_TICKS)
+    pub(crate) fn is_announced(&mut self, announced: Option<u32>, tick: Tick) -> bool {
+        if self.announced.is_none() || self.announced != announced {
+            return false;
+        }
+        let is_check_due = tick.number - self.checked >= ANNOUNCED_CHECK_TICKS;
+        if is_check_due {
+            self.checked = tick.number;
+        }
+        !is_check_due
     }
 
     /// Drops the unwritten ticks before this one.
@@ -226,11 +248,11 @@ mod tests {
 
     #[test]
     fn announced_sleep_is_left_alone_until_its_end() {
-        let idle = IdlePeriod::new(5, Some(7), tick(0));
-        let announced = |announced, number| idle.is_announced(announced, tick(number));
+        let mut idle = IdlePeriod::new(5, Some(7), tick(0));
+        let mut announced = |announced, number| idle.is_announced(announced, tick(number));
         assert!(announced(Some(7), 1) && !announced(None, 1) && !announced(Some(9), 1));
         assert_eq!(
-            (0..4096)
+            (0..=4096)
                 .filter(|&number| !announced(Some(7), number))
                 .count(),
             4

@@ -48,6 +48,8 @@ pub(crate) struct SampleTime {
     /// last of them.
     pub(crate) more: u64,
     pub(crate) span_ns: u64,
+    /// Number of ticks that the first sample counts for: its own, and those left out after it.
+    pub(crate) weight: u64,
 }
 
 /// State that is kept from sample to sample: the contents of the chunk, and the memory of the
@@ -240,7 +242,8 @@ fn head(
     let flags = SampleFlags::default()
         .with(SampleFlags::HAS_CPU, sample.cpu_delta_ns.is_some())
         .with(SampleFlags::HAS_EVENT, event.is_some())
-        .with(SampleFlags::HAS_MORE, sample.more > 0);
+        .with(SampleFlags::HAS_MORE, sample.more > 0)
+        .with(SampleFlags::HAS_WEIGHT, sample.weight > 1);
     let mut head = EntryHead::new(kind);
     head.number(sample.thread)
         .signed(time_distance)
@@ -253,6 +256,9 @@ fn head(
     }
     if sample.more > 0 {
         head.number(sample.more).number(sample.span_ns);
+    }
+    if sample.weight > 1 {
+        head.number(sample.weight);
     }
     head
 }
@@ -332,6 +338,7 @@ mod tests {
             cpu_delta_ns: Some(0),
             more: ticks - 1,
             span_ns,
+            weight: 1,
         }
     }
 

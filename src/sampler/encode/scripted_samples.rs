@@ -18,6 +18,8 @@ pub(crate) struct ScriptedSample {
     pub(crate) cpu_delta_ns: Option<u64>,
     pub(crate) more: u64,
     pub(crate) span_ns: u64,
+    /// Number of ticks that the first sample counts for.
+    pub(crate) weight: u64,
     /// Number of the module list.
     pub(crate) modules: u64,
 }
@@ -94,6 +96,7 @@ impl<'a> SampleScript<'a> {
             cpu_delta_ns,
             more,
             span_ns,
+            weight,
             modules,
         } = sample;
         let mut last = self.last_stacks.remove(&thread).unwrap_or_default();
@@ -103,6 +106,7 @@ impl<'a> SampleScript<'a> {
             cpu_delta_ns,
             more,
             span_ns,
+            weight,
         };
         let written = self.writer().write(sample, modules, &mut last);
         self.last_stacks.insert(thread, last);

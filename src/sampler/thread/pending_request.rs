@@ -36,8 +36,9 @@ pub(crate) struct SignalRequest {
     blocked_at: Option<BlockedAt>,
     /// The tick of the request, or of the last check that found that the thread had run.
     first: Tick,
-    /// Number of ticks since then, including the first, and the last of them.
+    /// Number of ticks since then, including the first, without those that were left out.
     ticks: u64,
+    /// Number and time of the last of them, or of the last one that was left out after it.
     last: Tick,
     /// Ticks on which the thread ran without answering.
     unanswered: u64,
@@ -80,9 +81,10 @@ impl SignalRequest {
     /// The timer would have answered that tick within an interval of CPU time, with the stack that
     /// the thread had then. The thread has run for less and keeps the stack where it stopped, so
     /// its answer is valid for that tick, too.
-    pub(crate) fn instead_of_timer(cpu_ns: Option<u64>, first: Tick) -> Self {
+    pub(crate) fn instead_of_timer(cpu_ns: Option<u64>, first: Tick, now: Tick) -> Self {
         Self {
             ticks: 1,
+            last: first.last_before(now),
             ..Self::new(cpu_ns, first, None)
         }
     }
@@ -100,9 +102,10 @@ impl SignalRequest {
         self.blocked_at
     }
 
-    /// Adds the previous tick, which had no answer. Returns true if the clock is to be checked.
-    pub(crate) fn add_tick(&mut self, tick_before: Tick) -> bool {
-        (self.ticks, self.last) = (self.ticks + 1, tick_before);
+    /// Adds the previous tick, which had no answer by the tick `now`, and those that were left out in
+    /// between. Returns true if the clock is to be checked.
+    pub(crate) fn add_tick(&mut self, tick_before: Tick, now: Tick) -> bool {
+        (self.ticks, self.last) = (self.ticks + 1, tick_before.last_before(now));
         self.ticks == FIRST_CHECK_TICK || self.ticks.is_multiple_of(TICKS_BETWEEN_CHECKS)
     }
 
@@ -158,9 +161,9 @@ impl SignalRequest {
         let run = SampleRun {
             first: self.first.time,
             last: self.last.time,
-            ticks: self.ticks,
+            ticks: self.last.number.saturating_sub(self.first.number) + 1,
         };
-        Ok((run.ticks > 0).then_some(run))
+        Ok((self.ticks > 0).then_some(run))
     }
 }
 
@@ -212,7 +215,7 @@ mod tests {
     fn pending_until(last: u64) -> (SignalRequest, u64) {
         let mut pending = SignalRequest::new(Some(7 * MS), tick(10), None);
         let checks = (11..=last)
-            .filter(|&number| pending.add_tick(tick(number - 1)))
+            .filter(|&number| pending.add_tick(tick(number - 1), tick(number)))
             .count();
         (pending, checks as u64)
     }
@@ -261,7 +264,7 @@ mod tests {
             );
             let mut resends = 0;
             for number in 27..3000 {
-                if pending.add_tick(tick(number - 1)) {
+                if pending.add_tick(tick(number - 1), tick(number)) {
                     let cpu_ns = Some(number * MS).filter(|_| has_clock);
                     let checked = pending.check_clock(cpu_ns, tick(number), MS, is_queued);
                     resends += u64::from(matches!(checked, Unanswered::Ran { resend: true, .. }));
@@ -305,7 +308,7 @@ mod tests {
 
     #[test]
     fn signal_instead_of_timer_answers_the_tick_of_the_timer() {
-        let mut pending = SignalRequest::instead_of_timer(Some(7 * MS), tick(10));
+        let mut pending = SignalRequest::instead_of_timer(Some(7 * MS), tick(10), tick(11));
         let now = tick(12).time;
         let run_of = |pending: &SignalRequest| {
             let run = pending.idle_run(now, now, Some(7 * MS), MS);
@@ -315,10 +318,38 @@ mod tests {
             run_of(&pending),
             Ok(Some((tick(10).time, tick(10).time, 1)))
         );
-        pending.add_tick(tick(11));
+        pending.add_tick(tick(11), tick(12));
         assert_eq!(
             run_of(&pending),
             Ok(Some((tick(10).time, tick(11).time, 2)))
         );
+    }
+
+    #[test]
+    fn run_has_the_ticks_that_were_left_out() {
+        let at = |number, ms| Tick {
+            number,
+            time: TimeStamp(ms * MS),
+        };
+        // Ticks 10, 14 and 16 were taken.
+        let mut pending = SignalRequest::new(Some(7 * MS), at(10, 10), None);
+        pending.add_tick(at(10, 10), at(14, 14));
+        pending.add_tick(at(14, 14), at(16, 16));
+        let run = |pending: &SignalRequest| {
+            let answered = TimeStamp(16 * MS);
+            pending.idle_run(answered, answered, Some(7 * MS), MS)
+        };
+        let ticks = |first, last, ticks| {
+            Ok(Some(SampleRun {
+                first: TimeStamp(first * MS),
+                last: TimeStamp(last * MS),
+                ticks,
+            }))
+        };
+        assert_eq!(run(&pending), ticks(10, 15, 6));
+        let replaced = SignalRequest::instead_of_timer(Some(7 * MS), at(10, 10), at(14, 14));
+        assert_eq!(run(&replaced), ticks(10, 13, 4));
+        let usual = SignalRequest::instead_of_timer(Some(7 * MS), at(10, 10), at(11, 11));
+        assert_eq!(run(&usual), ticks(10, 10, 1));
     }
 }

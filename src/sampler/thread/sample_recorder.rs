@@ -1,6 +1,8 @@
 //! Before step 9: selects which samples of a thread are written, with which times, and for how many
 //! ticks.
 
+use std::sync::atomic::Ordering;
+
 use crate::sampler::encode::{IdlePeriod, LastStack, SampleRun, SampleTime, Tick};
 use crate::sampler::tick::TickContext;
 use crate::state::{Session, SessionCounts};
@@ -20,6 +22,9 @@ pub(crate) struct SampleRecorder {
     last_stack: LastStack,
     /// Time of the last sample.
     last_time: TimeStamp,
+    /// Number of ticks that the session left out up to now and that need no further sample of the
+    /// thread.
+    seen_skipped: u64,
     /// Whether any sample was written.
     has_samples: bool,
 }
@@ -38,6 +43,7 @@ impl SampleRecorder {
             ran_before_pause_ns: 0,
             last_stack: LastStack::default(),
             last_time: TimeStamp(0),
+            seen_skipped: session.counts.skipped_ticks.load(Ordering::Relaxed),
             has_samples: false,
         }
     }
@@ -58,7 +64,9 @@ impl SampleRecorder {
         let Some(run) = run.and_then(|run| context.unpaused_part(run)) else {
             return;
         };
-        let written = self.put_run(run, Some(self.reported_cpu_ns), context);
+        // The run has a sample for each tick that was left out within it.
+        self.seen_skipped = context.skipped_ticks();
+        let written = self.put_run(run, 1, Some(self.reported_cpu_ns), context);
         SessionCounts::add(&context.session.counts.same_samples, written);
     }
 
@@ -73,22 +81,37 @@ impl SampleRecorder {
         SessionCounts::add(&context.session.counts.captured_samples, written);
     }
 
-    /// Writes one sample with the stack in the scratch memory. Returns the number of samples
-    /// written: 0 within a pause or without space in the buffer.
+    /// Writes one sample with the stack in the scratch memory. It counts for the ticks, too, that were
+    /// left out since the thread's last sample. Returns the number of samples written: 0 within a
+    /// pause or without space in the buffer.
     pub(crate) fn write_sample(
         &mut self,
         time: TimeStamp,
         cpu_ns: Option<u64>,
         context: &TickContext<'_>,
     ) -> u64 {
-        self.write_run(SampleRun::single(time), cpu_ns, context)
+        let skipped = context.skipped_ticks();
+        let weight = 1 + skipped.saturating_sub(self.seen_skipped);
+        self.seen_skipped = skipped;
+        self.write_weighted(SampleRun::single(time), weight, cpu_ns, context)
     }
 
     /// Writes a run of samples with the stack in the scratch memory, and returns the number of
-    /// samples written.
+    /// samples written. The run has a sample for each tick up to the one before this tick.
     pub(crate) fn write_run(
         &mut self,
         run: SampleRun,
+        cpu_ns: Option<u64>,
+        context: &TickContext<'_>,
+    ) -> u64 {
+        self.seen_skipped = self.seen_skipped.max(context.skipped_before());
+        self.write_weighted(run, 1, cpu_ns, context)
+    }
+
+    fn write_weighted(
+        &mut self,
+        run: SampleRun,
+        weight: u64,
         cpu_ns: Option<u64>,
         context: &TickContext<'_>,
     ) -> u64 {
@@ -100,7 +123,7 @@ impl SampleRecorder {
         let Some(run) = context.unpaused_part(run) else {
             return 0;
         };
-        let written = self.put_run(run, cpu_ns, context);
+        let written = self.put_run(run, weight, cpu_ns, context);
         let counted = |counts_here| if counts_here { written } else { 0 };
         SessionCounts::add(&counts.truncated_samples, counted(stack.is_truncated()));
         SessionCounts::add(&counts.too_deep_samples, counted(stack.is_too_deep()));
@@ -114,7 +137,13 @@ impl SampleRecorder {
     /// Writes a run of samples with the last stack, and returns the number of samples written. A
     /// sample is never earlier than the thread's previous one, even if the sampler was delayed
     /// between the beginning of a tick and a capture.
-    fn put_run(&mut self, run: SampleRun, cpu_ns: Option<u64>, context: &TickContext<'_>) -> u64 {
+    fn put_run(
+        &mut self,
+        run: SampleRun,
+        weight: u64,
+        cpu_ns: Option<u64>,
+        context: &TickContext<'_>,
+    ) -> u64 {
         let first = run.first.max(self.last_time);
         self.last_time = run.last.max(first);
         let delta = cpu_ns.map(|cpu_ns| cpu_ns.saturating_sub(self.reported_cpu_ns));
@@ -125,6 +154,7 @@ impl SampleRecorder {
             cpu_delta_ns: delta.filter(|_| self.records_cpu),
             more: run.ticks - 1,
             span_ns: self.last_time.since_ns(first),
+            weight,
         };
         let written = context.writer.write(
             sample,
@@ -161,7 +191,8 @@ impl SampleRecorder {
 
     /// Ends a pause, and charges the CPU time used during it to no sample. `cpu_ns` is `None` if
     /// the thread has exited or has no readable clock.
-    pub(crate) fn resume(&mut self, cpu_ns: Option<u64>) {
+    pub(crate) fn resume(&mut self, cpu_ns: Option<u64>, session: &Session) {
+        self.seen_skipped = session.counts.skipped_ticks.load(Ordering::Relaxed);
         let before_ns = std::mem::take(&mut self.ran_before_pause_ns);
         if let Some(cpu_ns) = cpu_ns {
             self.reported_cpu_ns = self.reported_cpu_ns.max(cpu_ns.saturating_sub(before_ns));

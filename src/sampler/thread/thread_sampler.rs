@@ -251,7 +251,7 @@ impl ThreadSampler {
                 let phase = self.slot.as_ref().map(|slot| slot.phase());
                 let is_unanswered =
                     matches!(phase, Some(SlotPhase::Requested | SlotPhase::Writing));
-                if is_unanswered && !request.add_tick(context.tick_before) {
+                if is_unanswered && !request.add_tick(context.tick_before, context.tick) {
                     return Ok(());
                 }
                 let cpu_ns = self.read_clock(context)?;
@@ -403,7 +403,7 @@ impl ThreadSampler {
             && cpu_ns.is_some()
             && let ThreadState::Signaled(request) = &mut self.state
         {
-            *request = SignalRequest::instead_of_timer(cpu_ns, context.tick_before);
+            *request = SignalRequest::instead_of_timer(cpu_ns, context.tick_before, context.tick);
             SessionCounts::add(unanswered, ticks - 1);
         } else {
             SessionCounts::add(unanswered, ticks);
@@ -908,9 +908,10 @@ impl ThreadSampler {
         }
     }
 
-    /// Ends the idle period of a thread that has run: its last sample is on the previous tick.
+    /// Ends the idle period of a thread that has run: its last sample is on the previous tick of the
+    /// schedule.
     fn end_idle_period(&mut self, context: &TickContext<'_>) {
-        self.write_idle_until(context.tick_before, context);
+        self.write_idle_until(context.last_tick_before(), context);
         if let (ThreadState::Idle(idle), Some(switches)) = (&self.state, &mut self.switches) {
             switches.rest(idle.cpu_ns(), context.tick_before.time);
         }
@@ -919,7 +920,7 @@ impl ThreadSampler {
 
     /// Writes the pending idle samples up to the previous tick.
     pub(crate) fn write_idle_before_tick(&mut self, context: &TickContext<'_>) {
-        self.write_idle_until(context.tick_before, context);
+        self.write_idle_until(context.last_tick_before(), context);
     }
 
     /// Writes the pending idle samples up to the previous tick, after which ticks were missed. The
@@ -976,11 +977,11 @@ impl ThreadSampler {
     }
 
     /// Resumes sampling on this tick. A thread that has not run during the pause stays idle.
-    pub(crate) fn resume(&mut self, tick: Tick) {
+    pub(crate) fn resume(&mut self, tick: Tick, session: &Session) {
         self.abandon_request();
         // A later step of this tick notices if the thread has exited.
         let cpu_ns = thread_cpu_ns(self.tid());
-        self.samples.resume(cpu_ns);
+        self.samples.resume(cpu_ns, session);
         match &mut self.state {
             ThreadState::Idle(idle) if cpu_ns.is_none_or(|cpu_ns| cpu_ns == idle.cpu_ns()) => {
                 idle.skip_to(tick);

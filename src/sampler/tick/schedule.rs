@@ -2,6 +2,15 @@
 
 use crate::types::TimeStamp;
 
+/// Ticks of the schedule that are left out before the next one.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct LeftOut {
+    /// Those that the sampler was too late for.
+    pub(crate) missed: u64,
+    /// Those that its CPU time does not allow. The samples before them count for them, too.
+    pub(crate) skipped: u64,
+}
+
 /// The schedule of the ticks.
 pub(crate) struct Schedule {
     pub(crate) next: TimeStamp,
@@ -14,10 +23,10 @@ impl Schedule {
         Self { next, interval_ns }
     }
 
-    /// Advances to the next tick after `now` and returns the number of missed ticks, which are
-    /// dropped. After a tick that used more CPU time than one interval, the sampler leaves the
+    /// Advances to the next tick after `now` that is not before `allowed`, and returns the ticks that
+    /// are left out. After a tick that used more CPU time than one interval, the sampler leaves the
     /// application at least the same time before the next tick.
-    pub(crate) fn advance(&mut self, now: TimeStamp, used_ns: u64) -> u64 {
+    pub(crate) fn advance(&mut self, now: TimeStamp, used_ns: u64, allowed: TimeStamp) -> LeftOut {
         let reserved_ns = if used_ns > self.interval_ns {
             used_ns
         } else {
@@ -26,13 +35,22 @@ impl Schedule {
         let late_ns = now.plus_ns(reserved_ns).since_ns(self.next);
         let missed = late_ns / self.interval_ns;
         self.next = self.next.plus_ns((missed + 1) * self.interval_ns);
-        missed
+        let skipped = allowed.since_ns(self.next).div_ceil(self.interval_ns);
+        self.next = self.next.plus_ns(skipped * self.interval_ns);
+        LeftOut { missed, skipped }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Advances a schedule without a limit of the CPU time.
+    fn advance(schedule: &mut Schedule, now: u64, used_ns: u64) -> u64 {
+        let left_out = schedule.advance(TimeStamp(now), used_ns, TimeStamp(now));
+        assert_eq!(left_out.skipped, 0);
+        left_out.missed
+    }
 
     #[test]
     fn ticks_stay_on_schedule_and_missed_ticks_are_counted_once() {
@@ -41,19 +59,19 @@ mod tests {
             interval_ns: 100,
         };
         assert_eq!(
-            (schedule.advance(TimeStamp(1030), 30), schedule.next),
+            (advance(&mut schedule, 1030, 30), schedule.next),
             (0, TimeStamp(1100))
         );
         assert_eq!(
-            (schedule.advance(TimeStamp(1100), 100), schedule.next),
+            (advance(&mut schedule, 1100, 100), schedule.next),
             (0, TimeStamp(1200))
         );
         assert_eq!(
-            (schedule.advance(TimeStamp(1530), 30), schedule.next),
+            (advance(&mut schedule, 1530, 30), schedule.next),
             (3, TimeStamp(1600))
         );
         assert_eq!(
-            (schedule.advance(TimeStamp(1540), 40), schedule.next),
+            (advance(&mut schedule, 1540, 40), schedule.next),
             (0, TimeStamp(1700))
         );
     }
@@ -65,13 +83,34 @@ mod tests {
             interval_ns: 100,
         };
         assert_eq!(
-            (schedule.advance(TimeStamp(1250), 250), schedule.next),
+            (advance(&mut schedule, 1250, 250), schedule.next),
             (5, TimeStamp(1600))
         );
         assert_eq!(
-            (schedule.advance(TimeStamp(1850), 90), schedule.next),
+            (advance(&mut schedule, 1850, 90), schedule.next),
             (2, TimeStamp(1900)),
             "the sampler was delayed"
+        );
+    }
+
+    #[test]
+    fn ticks_before_the_allowed_time_are_skipped() {
+        let mut schedule = Schedule {
+            next: TimeStamp(1000),
+            interval_ns: 100,
+        };
+        let mut advance = |now, allowed| {
+            let LeftOut { missed, skipped } =
+                schedule.advance(TimeStamp(now), 10, TimeStamp(allowed));
+            (missed, skipped, schedule.next.0)
+        };
+        assert_eq!(advance(1010, 1100), (0, 0, 1100));
+        assert_eq!(advance(1110, 1201), (0, 1, 1300));
+        assert_eq!(advance(1310, 1900), (0, 5, 1900));
+        assert_eq!(
+            advance(2150, 2301),
+            (2, 2, 2400),
+            "late, and then not allowed"
         );
     }
 }

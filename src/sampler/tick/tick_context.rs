@@ -85,6 +85,24 @@ impl TickContext<'_> {
         self.session.settings.interval.as_nanos() as u64
     }
 
+    /// Returns the last tick of the schedule before this one, which may have been left out.
+    pub(crate) fn last_tick_before(&self) -> Tick {
+        self.tick_before.last_before(self.tick)
+    }
+
+    /// Returns how many ticks of the session were left out up to this tick, to limit the sampler's CPU
+    /// time.
+    pub(crate) fn skipped_ticks(&self) -> u64 {
+        let count = &self.session.counts.skipped_ticks;
+        count.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many ticks were left out up to the tick before this one.
+    pub(crate) fn skipped_before(&self) -> u64 {
+        let since_then = self.last_tick_before().number - self.tick_before.number;
+        self.skipped_ticks().saturating_sub(since_then)
+    }
+
     /// Returns whether a thread may be asked for a sample: the handler is in place, and the session
     /// goes on. After a session has stopped, another one may use the threads' slots.
     pub(crate) fn may_request(&self) -> bool {

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::platform::has_rights_of_another_user;
 use crate::session::env::environment_table::{
     ACTIVE_TAB_ID, CHILDREN, CRASH_FILE, DUMP_SIGNAL, DURATION, ENTRIES, FEATURES,
-    FEATURES_BITFIELD, FILTERS, GECKO_ONLY, HELP, HTTP, HTTP_TOKEN, INTERVAL, NO_BASE, PUSH,
-    PUSH_INTERVAL, PUSH_QUEUE, PUSH_TOKEN, RECORD_OVERHEADS, REPORT, SHUTDOWN, SIGNALS, STARTUP,
-    SYMBOLICATE, UPLOAD_DIR, VARIABLES, Variable, help_text,
+    FEATURES_BITFIELD, FILTERS, GECKO_ONLY, HELP, HTTP, HTTP_TOKEN, INTERVAL, MAX_CPU, NO_BASE,
+    PUSH, PUSH_INTERVAL, PUSH_QUEUE, PUSH_TOKEN, RECORD_OVERHEADS, REPORT, SHUTDOWN, SIGNALS,
+    STARTUP, SYMBOLICATE, UPLOAD_DIR, VARIABLES, Variable, help_text,
 };
 use crate::session::env::environment_values::{Reading, SettingValues, is_on};
 use crate::session::family_events::{CAPACITY_VARIABLE, FAMILY_VARIABLE, family};
@@ -378,6 +378,7 @@ fn values_for_child(
         return vec![(STARTUP.to_owned(), String::new())];
     };
     let values = SettingValues::new(settings);
+    let max_cpu = values.max_cpu;
     let values = [
         values.entries,
         values.duration,
@@ -388,6 +389,7 @@ fn values_for_child(
     ];
     let mut pairs = vec![(STARTUP, "1".to_owned())];
     pairs.extend(SET_BY_PARENT.into_iter().zip(values));
+    pairs.extend(max_cpu.map(|percent| (MAX_CPU, percent)));
     // The child must not overwrite the parent's file, nor print beside the parent.
     if saves_at_shutdown {
         pairs.push((SHUTDOWN, String::new()));
@@ -516,6 +518,17 @@ mod tests {
             "0", "-1", "0.009", "10000.1", "NaN", "1e300", "soon", "1 ms",
         ] {
             assert_refused(INTERVAL, bad);
+        }
+    }
+
+    #[test]
+    fn maximum_cpu_time_is_in_percent() {
+        assert_eq!(params(&[]).max_cpu_percent, None);
+        for (text, percent) in [("0.01", 0.01), ("2.5", 2.5), ("100", 100.0)] {
+            assert_eq!(params(&[(MAX_CPU, text)]).max_cpu_percent, Some(percent));
+        }
+        for bad in ["0", "0.009", "100.1", "-1", "NaN", "1 %", "little"] {
+            assert_refused(MAX_CPU, bad);
         }
     }
 
@@ -668,21 +681,23 @@ mod tests {
 
     #[test]
     fn values_for_child_restore_the_parents_settings() {
-        let settings = |capacity_bytes, interval, duration, filters: &[&str]| SessionSettings {
-            capacity_bytes,
-            interval,
-            features: Features::STACK_WALK | Features::CPU,
-            filters: filters.iter().map(ToString::to_string).collect(),
-            signal: 27,
-            engine: SamplingEngine::Auto,
-            duration,
-            allocation_interval_bytes: 512 << 10,
-            active_tab_id: u64::MAX,
-            records_overheads: false,
-            has_children: false,
-            has_parent: false,
-            crash_file: None,
-        };
+        let settings =
+            |capacity_bytes, interval, duration: Option<_>, filters: &[&str]| SessionSettings {
+                capacity_bytes,
+                interval,
+                max_cpu_ppm: duration.map(|_| 123_400),
+                features: Features::STACK_WALK | Features::CPU,
+                filters: filters.iter().map(ToString::to_string).collect(),
+                signal: 27,
+                engine: SamplingEngine::Auto,
+                duration,
+                allocation_interval_bytes: 512 << 10,
+                active_tab_id: u64::MAX,
+                records_overheads: false,
+                has_children: false,
+                has_parent: false,
+                crash_file: None,
+            };
         let round_trip = |settings: &SessionSettings, saves| {
             let values = values_for_child(Some(settings), saves, saves);
             let value_of =
@@ -718,6 +733,7 @@ mod tests {
                         (read.interval, read.duration),
                         (given.interval, given.duration)
                     );
+                    assert_eq!(read.max_cpu_percent, duration.map(|_| 12.34));
                     assert_eq!(
                         (read.features, read.active_tab_id),
                         (given.features, given.active_tab_id)

@@ -18,7 +18,7 @@
 
 use crate::session::env::environment_values::{
     Apply, apply_active_tab_id, apply_duration, apply_entries, apply_features,
-    apply_features_bitfield, apply_filters, apply_interval, startup_features,
+    apply_features_bitfield, apply_filters, apply_interval, apply_max_cpu, startup_features,
 };
 use crate::session::lacking_features::lacking_features_of_program;
 use crate::types::{Features, UnavailableFeature};
@@ -69,6 +69,9 @@ variables! {
         Some(apply_duration);
     INTERVAL "MOZ_PROFILER_STARTUP_INTERVAL" "a number of milliseconds, from 0.01 to 10000"
         "Time between two samples of a thread. Default: 1." Some(apply_interval);
+    MAX_CPU "MOZ_PROFILER_STARTUP_MAX_CPU" "a number of percent of a processor, from 0.01 to 100"
+        "Maximum CPU time of the sampler. When it has used more, it leaves out ticks, and the samples \
+        before them count for them. Default: no limit." Some(apply_max_cpu);
     FEATURES "MOZ_PROFILER_STARTUP_FEATURES"
         "names of features, separated by commas; \"default\" means the default features"
         "What to record. Unknown names are reported and ignored. An empty value records labels, \

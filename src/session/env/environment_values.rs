@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::state::SessionSettings;
-use crate::types::{Features, INTERVAL_RANGE, StartParams};
+use crate::types::{Features, INTERVAL_RANGE, MAX_CPU_RANGE_PERCENT, StartParams};
 
 /// Function that applies a variable's value to the settings, or returns what is wrong with the
 /// value.
@@ -102,6 +102,15 @@ pub(crate) fn apply_interval(reading: &mut Reading, value: &str) -> Result<(), S
     Ok(())
 }
 
+pub(crate) fn apply_max_cpu(reading: &mut Reading, value: &str) -> Result<(), String> {
+    let percent = number(value)?;
+    if !MAX_CPU_RANGE_PERCENT.contains(&percent) {
+        return Err("out of range".to_owned());
+    }
+    reading.params.max_cpu_percent = Some(percent);
+    Ok(())
+}
+
 pub(crate) fn apply_duration(reading: &mut Reading, value: &str) -> Result<(), String> {
     let seconds = number(value)?;
     if seconds.is_nan() || seconds < 0.0 {
@@ -182,6 +191,8 @@ pub(crate) struct SettingValues {
     pub(crate) entries: String,
     pub(crate) duration: String,
     pub(crate) interval: String,
+    /// `None` without a limit.
+    pub(crate) max_cpu: Option<String>,
     pub(crate) features_bitfield: String,
     pub(crate) filters: String,
     pub(crate) active_tab_id: String,
@@ -200,6 +211,7 @@ impl SettingValues {
             entries: bounded_entries(settings.capacity_bytes / BYTES_PER_ENTRY).to_string(),
             duration: duration.as_secs_f64().to_string(),
             interval: (settings.interval.as_secs_f64() * 1e3).to_string(),
+            max_cpu: (settings.max_cpu_ppm).map(|ppm| (ppm as f64 / 1e4).to_string()),
             features_bitfield: settings.features.bits().to_string(),
             filters: filters.collect::<Vec<_>>().join(","),
             active_tab_id: settings.active_tab_id.to_string(),

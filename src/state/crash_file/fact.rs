@@ -72,6 +72,7 @@ facts! {
         started_ns: u64,
         capacity_bytes: u64,
         interval_ns: u64,
+        max_cpu_ppm: Option<u64>,
         features: u64,
         filters: Vec<String>,
         signal: i32,

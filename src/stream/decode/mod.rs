@@ -13,6 +13,7 @@ mod paused_ranges;
 mod plain_samples;
 mod rows;
 mod source;
+mod spread_rows;
 mod streaming_context;
 mod thread_index;
 
@@ -22,8 +23,9 @@ pub(crate) use newest::decode_newest;
 pub(crate) use past_process::{PastProcess, PastScript, last_entry_ns};
 #[cfg(any(test, fuzzing))]
 pub(crate) use plain_samples::{PlainSample, PlainSamples};
-pub(crate) use rows::CounterRows;
 #[cfg(any(test, fuzzing))]
 pub(crate) use rows::RowEvent;
+pub(crate) use rows::{CounterRows, SampleRow};
 pub(crate) use source::ProfileSource;
+pub(crate) use spread_rows::SpreadRows;
 pub(crate) use streaming_context::{ProcessStreamingContext, ThreadStreamingContext};

@@ -14,6 +14,8 @@ pub(crate) struct PlainSample {
     pub(crate) time_ns: u64,
     pub(crate) cpu_delta_ns: Option<u64>,
     pub(crate) event: RowEvent,
+    /// Number of ticks that the sample counts for.
+    pub(crate) weight: u64,
     /// Oldest frame first.
     pub(crate) stack: Rc<[String]>,
 }
@@ -37,6 +39,7 @@ impl PlainSamples {
                     time_ns: row.time_ns,
                     cpu_delta_ns: row.cpu_delta_ns,
                     event: row.event,
+                    weight: row.weight,
                     stack: Rc::clone(&stacks[row.stack as usize]),
                 });
                 (thread.thread.serial(), rows.collect())

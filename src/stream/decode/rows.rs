@@ -71,16 +71,19 @@ pub(crate) struct SampleRow {
     pub(crate) time_ns: u64,
     pub(crate) cpu_delta_ns: Option<u64>,
     pub(crate) event: RowEvent,
+    /// Number of ticks that the sample counts for.
+    pub(crate) weight: u64,
 }
 
 impl SampleRow {
     /// Returns the repeat of this sample `later_ns` nanoseconds later. The thread has not run in
     /// between.
-    fn later_by(self, later_ns: u64) -> Self {
+    pub(super) fn later_by(self, later_ns: u64) -> Self {
         Self {
             time_ns: self.time_ns.saturating_add(later_ns),
             cpu_delta_ns: self.cpu_delta_ns.map(|_| 0),
             event: self.event.later_by(later_ns),
+            weight: 1,
             ..self
         }
     }
@@ -138,10 +141,13 @@ const RARE: u32 = u32::MAX;
 #[derive(Debug)]
 pub(crate) struct SampleRows {
     packed: Vec<PackedRow>,
-    /// For each `RARE` row: time, CPU time, event, and the number and the time span of its repeats.
+    /// For each `RARE` row: time, CPU time, event, weight, and the number and the time span of its
+    /// repeats.
     rare: EntryWriter,
     rows: u64,
     idle_rows: u64,
+    /// Ticks for which the rows stand without having a row for each.
+    left_out_ticks: u64,
     runs: u64,
     last_time_ns: u64,
     /// Stride of the kept rows among the repeats of a run, counted from the last.
@@ -155,6 +161,7 @@ impl Default for SampleRows {
             rare: EntryWriter::default(),
             rows: 0,
             idle_rows: 0,
+            left_out_ticks: 0,
             runs: 0,
             last_time_ns: 0,
             idle_stride: 1,
@@ -163,7 +170,7 @@ impl Default for SampleRows {
 }
 
 impl SampleRows {
-    /// Adds a sample without an event and without repeats.
+    /// Adds a sample without an event and without repeats, which counts for one tick.
     #[inline(always)]
     pub(crate) fn push_plain(&mut self, stack: u32, time_ns: u64, cpu_delta_ns: Option<u64>) {
         // In a damaged buffer, time may go back, and the difference wraps. It is then either too
@@ -176,6 +183,7 @@ impl SampleRows {
                 time_ns,
                 cpu_delta_ns,
                 event: RowEvent::Unknown,
+                weight: 1,
             };
             return self.push_rare(row, Repeats::default());
         }
@@ -189,7 +197,7 @@ impl SampleRows {
     }
 
     pub(crate) fn push(&mut self, row: SampleRow, repeats: Repeats) {
-        if row.event == RowEvent::Unknown && repeats.count == 0 {
+        if row.event == RowEvent::Unknown && row.weight == 1 && repeats.count == 0 {
             self.push_plain(row.stack, row.time_ns, row.cpu_delta_ns);
         } else {
             self.push_rare(row, repeats);
@@ -202,6 +210,7 @@ impl SampleRows {
             .number(row.time_ns)
             .number(row.cpu_delta_ns.map_or(0, |cpu| cpu.saturating_add(1)))
             .number(row.event.to_number())
+            .number(row.weight)
             .number(repeats.count)
             .number(repeats.span_ns);
         self.packed.push(PackedRow {
@@ -211,6 +220,8 @@ impl SampleRows {
         });
         self.runs += u64::from(repeats.count > 0);
         self.last_time_ns = row.time_ns;
+        let left_out = row.weight.saturating_sub(1);
+        self.left_out_ticks = self.left_out_ticks.saturating_add(left_out);
         self.idle_rows = self.idle_rows.saturating_add(repeats.count);
         self.rows = self.rows.saturating_add(repeats.count).saturating_add(1);
     }
@@ -228,6 +239,12 @@ impl SampleRows {
     /// Returns the number of rows in which the thread has not run since the previous row.
     pub(crate) fn idle_rows(&self) -> u64 {
         self.idle_rows
+    }
+
+    /// Returns the number of ticks that had no samples and that rows stand for: the sum of all weights
+    /// above one.
+    pub(crate) fn left_out_ticks(&self) -> u64 {
+        self.left_out_ticks
     }
 
     /// Returns the number of runs, which are the samples with repeats.
@@ -285,11 +302,12 @@ struct Unpacked<'a> {
 impl Unpacked<'_> {
     #[cold]
     fn rare(&mut self, stack: u32) -> (SampleRow, Repeats) {
-        // Every rare row has all five numbers.
+        // Every rare row has all six numbers.
         let mut number = || self.rare.number().unwrap_or_default();
         let time_ns = number();
         let cpu_delta_ns = number().checked_sub(1);
         let event = RowEvent::from_number(number());
+        let weight = number();
         let repeats = Repeats {
             count: number(),
             span_ns: number(),
@@ -301,6 +319,7 @@ impl Unpacked<'_> {
                 time_ns,
                 cpu_delta_ns,
                 event,
+                weight,
             },
             repeats,
         )
@@ -327,6 +346,7 @@ impl Iterator for Unpacked<'_> {
             time_ns: self.time_ns,
             cpu_delta_ns,
             event: RowEvent::Unknown,
+            weight: 1,
         };
         Some((row, Repeats::default()))
     }
@@ -380,8 +400,8 @@ impl Rows<'_> {
 }
 
 impl Rows<'_> {
-    /// Returns the next row, and the number of rows that it stands for: one, and those before it
-    /// that are left out.
+    /// Returns the next row, and the number of ticks that it stands for: its weight, or for an idle row
+    /// one and those of the rows before it that are left out.
     #[inline(always)]
     pub(crate) fn next_with_count(&mut self) -> Option<(SampleRow, u64)> {
         if self.run.is_some() {
@@ -391,7 +411,7 @@ impl Rows<'_> {
         if repeats.count > 0 {
             self.begin_run(first, repeats);
         }
-        Some((first, 1))
+        Some((first, first.weight))
     }
 }
 
@@ -489,6 +509,7 @@ mod tests {
                 time_ns: 1000,
                 cpu_delta_ns: Some(9),
                 event,
+                weight: 6,
             },
             Repeats {
                 count: 7,
@@ -535,6 +556,7 @@ mod tests {
             time_ns: 50,
             cpu_delta_ns: None,
             event: RowEvent::Idle,
+            weight: 1,
         };
         assert_eq!(
             cut_before(one, Repeats::default(), 50),
@@ -552,6 +574,7 @@ mod tests {
                 time_ns,
                 cpu_delta_ns,
                 event,
+                weight: 1,
             }
         };
         let rows = [
@@ -633,5 +656,28 @@ mod tests {
             counter.deltas().map(growth).collect::<Vec<_>>(),
             [(10, 500, 1), (20, 200, 1), (30, -50, 1)]
         );
+    }
+
+    #[test]
+    fn rows_stand_for_the_ticks_before_them() {
+        let mut samples = SampleRows::default();
+        for (weight, count) in [(1, 0), (30, 0), (4, 5)] {
+            let row = SampleRow {
+                stack: 2,
+                time_ns: 10 * weight,
+                cpu_delta_ns: Some(1),
+                event: RowEvent::Unknown,
+                weight,
+            };
+            samples.push(row, Repeats { count, span_ns: 50 });
+        }
+        let counts = |samples: &SampleRows| {
+            let mut rows = samples.iter();
+            std::iter::from_fn(|| rows.next_with_count().map(|(_, count)| count))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(counts(&samples), [1, 30, 4, 1, 1, 1, 1, 1]);
+        samples.thin_idle_rows(3);
+        assert_eq!(counts(&samples), [1, 30, 4, 2, 3]);
     }
 }

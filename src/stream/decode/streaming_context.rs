@@ -79,15 +79,28 @@ impl SampleHead {
 
     #[inline(always)]
     fn has_rare_fields(&self) -> bool {
-        self.flags.has(SampleFlags::HAS_EVENT) || self.flags.has(SampleFlags::HAS_MORE)
+        self.flags.has(SampleFlags::HAS_EVENT)
+            || self.flags.has(SampleFlags::HAS_MORE)
+            || self.flags.has(SampleFlags::HAS_WEIGHT)
     }
 }
 
 /// Fields that few samples have.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct RareFields {
     event: RowEvent,
     repeats: Repeats,
+    weight: u64,
+}
+
+impl Default for RareFields {
+    fn default() -> Self {
+        Self {
+            event: RowEvent::default(),
+            repeats: Repeats::default(),
+            weight: 1,
+        }
+    }
 }
 
 impl RareFields {
@@ -107,7 +120,16 @@ impl RareFields {
             },
             false => Repeats::default(),
         };
-        (repeats.count <= MAX_REPEATS).then_some(Self { event, repeats })
+        let weight = match flags.has(SampleFlags::HAS_WEIGHT) {
+            true => entry.number()?,
+            false => 1,
+        };
+        let is_valid = repeats.count <= MAX_REPEATS && (1..=MAX_REPEATS).contains(&weight);
+        is_valid.then_some(Self {
+            event,
+            repeats,
+            weight,
+        })
     }
 }
 
@@ -135,6 +157,8 @@ pub(crate) struct ProcessStreamingContext {
     /// Number of payloads among the markers printed so far that could not be read back.
     pub(crate) spoiled_payloads: Cell<u64>,
     pub(crate) paused_ranges: PausedRanges,
+    /// Whether a profile may have a row for each tick that was left out.
+    pub(crate) spreads_rows: bool,
     /// The cost of the sampler's ticks.
     pub(crate) overheads: Overheads,
     /// Time before which data is left out, in ns since the process began: see
@@ -259,6 +283,7 @@ impl ProcessStreamingContext {
             marker_stacks: NumberMap::default(),
             spoiled_payloads: Cell::new(0),
             paused_ranges: PausedRanges::default(),
+            spreads_rows: false,
             overheads: Overheads::of_session(&source.overheads),
             cut_ns: source.cut_ns(),
             entry_counts: EntryCounts::default(),
@@ -590,7 +615,11 @@ impl ProcessStreamingContext {
             let thread = &mut threads[thread];
             let rows = &mut thread.samples;
             let context = stacks.context(node);
-            let RareFields { event, repeats } = rare.unwrap_or_default();
+            let RareFields {
+                event,
+                repeats,
+                weight,
+            } = rare.unwrap_or_default();
             if rare.is_none() && time_ns >= *cut_ns {
                 thread.contexts.add_sample(context, time_ns, time_ns);
                 rows.push_plain(stacks.stack(node, profile_stacks), time_ns, cpu_delta_ns);
@@ -600,6 +629,7 @@ impl ProcessStreamingContext {
                     time_ns,
                     cpu_delta_ns,
                     event,
+                    weight,
                 },
                 repeats,
                 *cut_ns,
@@ -644,6 +674,8 @@ impl ProcessStreamingContext {
             .sum();
         let max_rows = max_rows.saturating_sub(markers);
         if rows <= max_rows {
+            let left_out = sum(SampleRows::left_out_ticks);
+            self.spreads_rows = rows.saturating_add(left_out) <= max_rows;
             return;
         }
         // A run keeps at most one idle row more than its share.

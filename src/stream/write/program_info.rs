@@ -103,6 +103,10 @@ pub(super) fn write_extra(json: &mut JsonWriter<'_>, source: &ProfileSource, war
             ("Ticks", Value::Count(count("ticks"))),
             ("Missed ticks", Value::Count(count("missed_ticks"))),
             (
+                "Ticks left out to limit the sampler's CPU time",
+                Value::Count(count("skipped_ticks")),
+            ),
+            (
                 "Missed samples of running threads",
                 Value::Count(count("unanswered_ticks")),
             ),

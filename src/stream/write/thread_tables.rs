@@ -2,7 +2,7 @@
 
 use crate::json::{JsonWriter, StringIndex};
 use crate::markers::DecodedMarker;
-use crate::stream::decode::ProfileSource;
+use crate::stream::decode::{ProfileSource, SampleRow, SpreadRows};
 use crate::stream::memory::check_memory;
 use crate::stream::resolve::FrameKind;
 use crate::stream::resolve::ResolvedThread;
@@ -56,8 +56,17 @@ pub(crate) fn write_thread<'a>(
             let mut probed = (!context.probes.is_empty()).then(|| context.probed_delays(source));
             let rows = progress.sub_logger(FRAMES_END, SAMPLES_END, ProgressLocation::Samples);
             json.key("data").array(|json| {
-                let count = context.samples.kept_rows() as usize;
-                for row in rows.watch(context.samples.iter(), count, ProgressLocation::Samples) {
+                let (samples, mut count) = (context.samples.iter(), context.samples.kept_rows());
+                // The Firefox Profiler ignores the weights of this format.
+                let samples: Box<dyn Iterator<Item = SampleRow>> =
+                    match markers.process.spreads_rows {
+                        true => {
+                            count = count.saturating_add(context.samples.left_out_ticks());
+                            Box::new(SpreadRows::new(samples))
+                        }
+                        false => Box::new(samples),
+                    };
+                for row in rows.watch(samples, count as usize, ProgressLocation::Samples) {
                     if json.failed() {
                         return;
                     }

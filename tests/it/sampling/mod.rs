@@ -17,6 +17,7 @@ mod few_descriptors;
 mod few_processors;
 mod idle_bytes;
 mod machine;
+mod max_cpu;
 mod missed;
 mod not_dumpable;
 mod restarted;

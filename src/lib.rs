@@ -212,6 +212,9 @@ mod types;
 #[forbid(unsafe_code)]
 mod unwind;
 mod util;
+#[cfg(has_profiler)]
+#[forbid(unsafe_code)]
+mod waiting_tasks;
 
 #[forbid(unsafe_code)]
 pub mod gecko_profiler;
@@ -503,7 +506,8 @@ pub mod __private {
     #[cfg(has_profiler)]
     pub use crate::api::start_early;
     pub use crate::api::{
-        records_flows, records_markers_of_current_thread, register_polling_thread, would_record,
+        TaskWait, records_flows, records_markers_of_current_thread, register_polling_thread,
+        would_record,
     };
     #[cfg(all(has_profiler, feature = "unwind_benchmark"))]
     pub use crate::sampler::repeat_unwinding;

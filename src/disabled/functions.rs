@@ -294,6 +294,36 @@ impl ContextWords {
     };
 }
 
+/// No session records where a future waits.
+#[derive(Debug, Default)]
+pub(crate) struct TaskWait;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum PollsInProgress {}
+
+#[inline(always)]
+pub(crate) fn are_waits_recorded() -> bool {
+    false
+}
+
+impl TaskWait {
+    pub(crate) const fn new() -> Self {
+        Self
+    }
+
+    pub(crate) fn begin_poll(&mut self, _: &str, _: &str) -> Option<PollsInProgress> {
+        None
+    }
+
+    pub(crate) fn end_poll(&mut self, before: PollsInProgress, _: bool) {
+        match before {}
+    }
+
+    pub(crate) fn abandon_poll(before: PollsInProgress) {
+        match before {}
+    }
+}
+
 pub(crate) fn current_context() -> ContextWords {
     ContextWords::NONE
 }

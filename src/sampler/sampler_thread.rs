@@ -30,6 +30,7 @@ use crate::sampler::tick::{ActivityHint, IdleChecks};
 use crate::sampler::tick::{Scratch, TickContext};
 use crate::sampler::unregistered_markers::UnregisteredMarkers;
 use crate::sampler::unregistered_threads::UnregisteredThreads;
+use crate::sampler::waiting_tasks::{WaitScratch, write_waits};
 use crate::state::{
     ActivePs, KeptKind, REGISTRATION_HOOKS, RunningSampler, SamplerEnd, SeenPauses, Session,
     SessionCounts, lasting_facts,
@@ -38,6 +39,9 @@ use crate::threads::{OffThreadRef, unregister};
 use crate::types::{Features, ProcessId, SamplingState, StartError, TimeStamp};
 use crate::unwind::{Unwinder, drop_old_unregistered_code, keep_unregistered_code};
 use crate::util::{PsLock, allocator_has, try_vec};
+use crate::waiting_tasks::{
+    account_all, account_waiting, drop_wait_rows, has_wait_rows, lost_waits,
+};
 
 /// Interval between two sandbox checks, in ns: a program may sandbox itself at any time. Expired
 /// data is discarded at the same interval.
@@ -173,6 +177,9 @@ struct SamplerThread {
     activity: ActivityHint,
     event_probes: EventProbeRecorder,
     switch_readings: SwitchReadings,
+    wait_scratch: WaitScratch,
+    /// Number of waits that were lost before they had a row, as far as they are counted.
+    seen_lost_waits: u64,
 }
 
 impl SamplerThread {
@@ -208,6 +215,8 @@ impl SamplerThread {
             activity: ActivityHint::default(),
             event_probes: EventProbeRecorder::default(),
             switch_readings: SwitchReadings::default(),
+            wait_scratch: WaitScratch::default(),
+            seen_lost_waits: 0,
         }
     }
 
@@ -292,6 +301,7 @@ impl SamplerThread {
             check_sandbox();
             self.discard_old();
             self.drop_expired();
+            self.follow_waiting_tasks();
             self.session.note_counts(self.tick.time);
         }
         let mut overheads = TickOverheads::begin(self.tick);
@@ -375,6 +385,7 @@ impl SamplerThread {
         let Some(seen) = self.session.pauses.follow(&before) else {
             return;
         };
+        self.leave_out_waits(seen);
         let last = self.tick_before;
         if let (false, Some(paused_at)) = (before.is_paused, seen.until) {
             self.pauses = seen;
@@ -393,6 +404,21 @@ impl SamplerThread {
             self.threads.all().for_each(|thread| thread.resume(tick));
             self.threads.regroup(tick, true);
             self.counters.skip_pause(tick.time);
+        }
+    }
+
+    /// Writes what tasks have waited before a pause, and drops what they have waited in it.
+    fn leave_out_waits(&mut self, seen: SeenPauses) {
+        if !self.records_waits() {
+            return;
+        }
+        if let (false, Some(paused_at)) = (self.pauses.is_paused, seen.until) {
+            account_all(paused_at);
+            self.write_waits();
+        }
+        if !seen.is_paused {
+            account_all(seen.since);
+            drop_wait_rows();
         }
     }
 
@@ -669,7 +695,31 @@ impl SamplerThread {
         write_allocation_events(&self.session, &self.lane, events, may_find_main_thread);
     }
 
+    fn records_waits(&self) -> bool {
+        let features = self.session.settings.features;
+        features.contains(Features::WAITING_TASKS) && !self.session.is_stopping()
+    }
+
+    /// Counts the waits that last, and those that were lost.
+    fn follow_waiting_tasks(&mut self) {
+        if self.records_waits() {
+            account_waiting(self.tick.time);
+            let lost = lost_waits();
+            let new = lost.saturating_sub(std::mem::replace(&mut self.seen_lost_waits, lost));
+            SessionCounts::add(&self.session.counts.lost_waits, new);
+        }
+    }
+
+    fn write_waits(&mut self) {
+        if self.records_waits() && has_wait_rows() {
+            let mut scratch = std::mem::take(&mut self.wait_scratch);
+            self.with_context(|_, context| write_waits(context, &mut scratch));
+            self.wait_scratch = scratch;
+        }
+    }
+
     fn write_pending_stacks(&mut self) {
+        self.write_waits();
         if !self.session.is_stopping() {
             self.write_allocation_events();
         }
@@ -695,6 +745,10 @@ impl SamplerThread {
             self.counters
                 .write_current(&self.session, &self.lane, &self.pauses);
             self.event_probes.record(&self.session, &self.lane, true);
+            if self.records_waits() {
+                account_all(monotonic_now());
+                self.write_waits();
+            }
             self.session.set_written(requested);
         }
     }

@@ -33,10 +33,12 @@ use crate::state::{
 };
 use crate::threads::{ThreadRegistry, register_current_thread};
 use crate::types::{
-    Generation, ProfilingState, StartError, StartParams, ThreadFilter, ThreadId, UnavailableFeature,
+    Features, Generation, ProfilingState, StartError, StartParams, ThreadFilter, ThreadId,
+    UnavailableFeature,
 };
 use crate::unwind::{Unwinder, forget_unregistered_code};
 use crate::util::{PsLock, is_any_lock_held_on_current_thread};
+use crate::waiting_tasks::{begin_waits, end_waits};
 
 thread_local! {
     /// Whether [`ensure_core`] has registered the calling thread. Only set on the main thread. The
@@ -297,12 +299,18 @@ impl SessionPlan {
         core_buffer().begin_session_with(generation, capacity_bytes, max_chunk_bytes, area);
         forget_allocation_stacks();
         session.allocated_at_start = less_own_chunks(begin_allocations(features, interval_bytes));
+        if features.contains(Features::WAITING_TASKS) {
+            begin_waits();
+        }
         reset_lost_stacks();
         preallocate_words();
         let (session, sampler) = match spawn_sampler(session, core_buffer(), unwinder) {
             Ok(spawned) => spawned,
             Err(error) => {
                 end_allocations();
+                if features.contains(Features::WAITING_TASKS) {
+                    end_waits();
+                }
                 crash_file::end();
                 core_buffer().end_session();
                 forget_dropped_counters();
@@ -424,6 +432,14 @@ pub(crate) fn end_session() -> DeferredCleanup {
         return DeferredCleanup::default();
     };
     end_allocations();
+    if active
+        .session
+        .settings
+        .features
+        .contains(Features::WAITING_TASKS)
+    {
+        end_waits();
+    }
     active.session.request_stop();
     active.sampler.join();
     wake_waiting_guards();

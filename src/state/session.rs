@@ -169,6 +169,8 @@ counts! {
     allocations_without_track,
     /// Samples that were dropped because the buffer had no space.
     dropped_samples,
+    /// Waits of async tasks that were not recorded, or rows of them, because there was no space.
+    lost_waits,
     /// Ended threads whose entries were dropped with them, because the session kept too many.
     dropped_ended_threads,
     /// Ended threads without entries that were dropped because the session kept too many.

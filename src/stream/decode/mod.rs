@@ -14,6 +14,7 @@ mod plain_samples;
 mod rows;
 mod source;
 mod streaming_context;
+mod task_waits;
 mod thread_index;
 
 pub(crate) use chunk_stacks::FrameKey;
@@ -27,3 +28,4 @@ pub(crate) use rows::CounterRows;
 pub(crate) use rows::RowEvent;
 pub(crate) use source::ProfileSource;
 pub(crate) use streaming_context::{ProcessStreamingContext, ThreadStreamingContext};
+pub(crate) use task_waits::TaskWaitEntry;

@@ -19,6 +19,7 @@ use crate::stream::decode::rows::{
     CounterRows, Repeats, RowEvent, SampleRow, SampleRows, cut_before,
 };
 use crate::stream::decode::source::ProfileSource;
+use crate::stream::decode::task_waits::{TaskWaitEntry, TaskWaits};
 use crate::stream::decode::thread_index::ThreadIndex;
 use crate::stream::memory::{OutOfMemory, check_memory};
 use crate::symbols::SampledAddress;
@@ -135,6 +136,8 @@ pub(crate) struct ProcessStreamingContext {
     /// Number of payloads among the markers printed so far that could not be read back.
     pub(crate) spoiled_payloads: Cell<u64>,
     pub(crate) paused_ranges: PausedRanges,
+    /// Where async tasks have waited.
+    pub(crate) task_waits: TaskWaits,
     /// The cost of the sampler's ticks.
     pub(crate) overheads: Overheads,
     /// Time before which data is left out, in ns since the process began: see
@@ -259,6 +262,7 @@ impl ProcessStreamingContext {
             marker_stacks: NumberMap::default(),
             spoiled_payloads: Cell::new(0),
             paused_ranges: PausedRanges::default(),
+            task_waits: TaskWaits::default(),
             overheads: Overheads::of_session(&source.overheads),
             cut_ns: source.cut_ns(),
             entry_counts: EntryCounts::default(),
@@ -316,6 +320,7 @@ impl ProcessStreamingContext {
                 .push(self.entry_counts.count_of(EntryClass::Marker) > markers_before);
         }
         self.cut_ns = cut_ns;
+        self.task_waits.sort();
         unordered.pauses.sort_by_key(|&(time_ns, _)| time_ns);
         unordered
             .pauses
@@ -350,6 +355,7 @@ impl ProcessStreamingContext {
             + self.stacks.growth_bytes(more / 2)
             + self.label_texts.growth_bytes(more / 4, more)
             + self.contexts.growth_bytes(more)
+            + self.task_waits.growth_bytes(more)
             + map_growth_bytes(&self.marker_stacks, more / 8)
             + vec_growth_bytes(&self.chunks_with_markers, more)
             + DECODED_FACTOR * more
@@ -421,24 +427,28 @@ impl ProcessStreamingContext {
                     return None;
                 }
                 let (number, time_ns) = (entry.number()?, entry.number()?);
-                let Self {
-                    modules,
-                    label_texts,
-                    contexts,
-                    categories,
-                    ..
-                } = self;
-                let mut resolver = ProfileFrameResolver {
-                    source,
-                    modules,
-                    label_texts,
-                    contexts,
-                    categories,
-                };
-                let (node, _) = stacks.read(entry, &mut resolver)?;
+                let node = self.read_stack(source, entry, stacks)?;
                 self.marker_stacks
                     .insert(number, (stacks.stack(node, &mut self.stacks), time_ns));
                 Some(EntryClass::Backtrace)
+            }
+            EntryKind::Wait => {
+                if stacks.is_broken() {
+                    return None;
+                }
+                let (time_ns, weight_ns, interval_ns) =
+                    (entry.number()?, entry.number()?, entry.number()?);
+                let node = self.read_stack(source, entry, stacks)?;
+                if time_ns >= self.cut_ns {
+                    self.task_waits.push(TaskWaitEntry {
+                        stack: stacks.stack(node, &mut self.stacks),
+                        time_ns,
+                        weight_ns,
+                        interval_ns,
+                        context: stacks.context(node),
+                    });
+                }
+                Some(EntryClass::Wait)
             }
             EntryKind::EventProbe => {
                 let (serial, posted_ns, waited_ns) =
@@ -477,6 +487,30 @@ impl ProcessStreamingContext {
                 Some(EntryClass::Overhead)
             }
         }
+    }
+
+    /// Reads a stack that belongs to no sample, and returns its node.
+    fn read_stack(
+        &mut self,
+        source: &ProfileSource,
+        entry: &mut EntryReader<'_>,
+        stacks: &mut ChunkStacks,
+    ) -> Option<u32> {
+        let Self {
+            modules,
+            label_texts,
+            contexts,
+            categories,
+            ..
+        } = self;
+        let mut resolver = ProfileFrameResolver {
+            source,
+            modules,
+            label_texts,
+            contexts,
+            categories,
+        };
+        Some(stacks.read(entry, &mut resolver)?.0)
     }
 
     /// Reads a sample of the most frequent form: without rare fields, of a thread of the profile,

@@ -4,3 +4,4 @@ mod recorded;
 mod set;
 #[cfg(feature = "tracing")]
 mod spans;
+mod waiting_tasks;

@@ -69,6 +69,7 @@
 //! | Show what allocates memory, and what is still alive | [`memory`] |
 //! | Show the energy that the machine uses, and the frequencies of its cores | [`Features::POWER`], [`Features::CPU_FREQ`] |
 //! | Tell a wait for a processor from a sleep, and count context switches | [`Features::CONTEXT_SWITCHES`] |
+//! | Show where async tasks wait, and how long | [`Features::WAITING_TASKS`], [`labeled_future`] |
 //! | Write the last seconds to a file when something goes wrong | [`dump`](mod@dump) |
 //! | Push profiles to a Pyroscope server | `push` |
 //! | Keep the data when the process is killed or crashes | [`StartParams::crash_file`], [`Profile::rescue`] |

@@ -171,6 +171,8 @@ pub use threads::{
     unregister_thread,
 };
 pub use waiting_tasks::TaskWait;
+#[cfg(feature = "tracing")]
+pub(crate) use waiting_tasks::{EnteredWait, records_waits};
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]
 mod backend;

@@ -24,7 +24,31 @@ impl Drop for PollGuard<'_> {
     }
 }
 
+/// What the thread polled when it entered a span.
+#[cfg(feature = "tracing")]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EnteredWait(backend::PollsInProgress);
+
+/// Returns whether a session records waits: one relaxed load.
+#[cfg(feature = "tracing")]
+#[inline(always)]
+pub(crate) fn records_waits() -> bool {
+    backend::are_waits_recorded()
+}
+
 impl TaskWait {
+    /// Ends the wait of a span that the thread enters. Returns `None` if no session records waits.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn enter(&mut self, name: &str) -> Option<EnteredWait> {
+        self.0.begin_poll(name, "").map(EnteredWait)
+    }
+
+    /// Begins the wait of a span that the thread exits.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn exit(&mut self, entered: EnteredWait) {
+        self.0.end_poll(entered.0, true);
+    }
+
     /// Creates the state of a future that has not been polled.
     #[inline(always)]
     pub const fn new() -> Self {

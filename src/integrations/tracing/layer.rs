@@ -11,7 +11,7 @@ use tracing_subscriber::registry::{Extensions, LookupSpan};
 
 use crate::api::{
     MarkerSession, ProfilerContext, add_marker, profiler_is_active,
-    records_markers_of_current_thread,
+    records_markers_of_current_thread, records_waits,
 };
 use crate::integrations::application_text::is_formatting;
 use crate::integrations::tracing::entered_spans::{
@@ -24,6 +24,7 @@ use crate::integrations::tracing::open_spans::{OpenSpan, SpanKey, forget_layer, 
 use crate::integrations::tracing::span_context::{ContextOf, context_of, note_ids, note_later_ids};
 use crate::integrations::tracing::span_flow::SpanFlow;
 use crate::integrations::tracing::span_marker::TracingSpan;
+use crate::integrations::tracing::span_wait::{close_wait, enter_wait, exit_wait};
 use crate::markers::{MarkerOptions, MarkerStack};
 use crate::types::{ProfilerTime, ProfilingCategoryPair};
 
@@ -81,6 +82,13 @@ const INITIAL_CALLER_DISTANCE: usize = if cfg!(debug_assertions) { 1024 } else {
 /// hexadecimal digits, such as one recorded by `%`, or a number. It may be recorded later, for the
 /// threads that enter the span then. A program that exports its spans by OpenTelemetry uses
 /// [`with_context_of`](Self::with_context_of) instead, and needs no such fields.
+///
+/// # Waits
+/// With the feature [`WAITING_TASKS`](crate::Features::WAITING_TASKS), a span that the thread has exited
+/// waits until it is entered again or closed, unless a span inside of it waits. So the future of an
+/// instrumented `async fn` waits between its polls. A span that is not a future's, and is kept open
+/// outside of it, counts as waiting, too. Cost, with the feature alone: two looks into the registry
+/// and a lock for each entry and exit.
 ///
 /// # Intervals
 /// A span becomes an interval if one session records markers both of the thread that creates the
@@ -370,21 +378,38 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ProfilerLayer {
             true => context_of(id, &context, self.context_of),
             false => None,
         };
-        if label.is_some() || recorded.is_some() || span_context.is_some() {
-            enter(key, label, recorded, span_context);
+        let wait_before = match records_waits() && !is_formatting() {
+            true => metadata
+                .or_else(|| context.metadata(id))
+                .and_then(|metadata| enter_wait(id, metadata.name(), &context)),
+            false => None,
+        };
+        if label.is_some() || recorded.is_some() || span_context.is_some() || wait_before.is_some()
+        {
+            let is_kept = enter(key, label, recorded, span_context, wait_before);
+            if let (false, Some(entered)) = (is_kept, wait_before) {
+                exit_wait(id, entered, &context);
+            }
         }
     }
 
-    fn on_exit(&self, id: &Id, _: Context<'_, S>) {
+    fn on_exit(&self, id: &Id, context: Context<'_, S>) {
         let key = self.key(id);
-        if let Some(busy) = leave(key) {
+        let left = leave(key);
+        if let Some(entered) = left.wait_before {
+            exit_wait(id, entered, &context);
+        }
+        if let Some(busy) = left.busy {
             with_span(key, |span| {
                 span.busy = span.busy.map(|before| before + busy)
             });
         }
     }
 
-    fn on_close(&self, id: Id, _: Context<'_, S>) {
+    fn on_close(&self, id: Id, context: Context<'_, S>) {
+        if records_waits() {
+            close_wait(&id, &context);
+        }
         if let Some(span) = open_spans::remove(self.key(&id)) {
             let (session, start, name) = (span.session, span.start, span.metadata.name());
             session.add_interval_until_now(name, self.category, start, |end| {

@@ -158,7 +158,7 @@ pub(crate) fn write_waiting_tasks<'a>(
                         if json.failed() {
                             return;
                         }
-                        json.row(|json| {
+                        json.array(|json| {
                             json.unsigned(stack.into());
                             json.time_ms(row.time_ns);
                             json.null();

@@ -39,9 +39,7 @@ use crate::threads::{OffThreadRef, unregister};
 use crate::types::{Features, ProcessId, SamplingState, StartError, TimeStamp};
 use crate::unwind::{Unwinder, drop_old_unregistered_code, keep_unregistered_code};
 use crate::util::{PsLock, allocator_has, try_vec};
-use crate::waiting_tasks::{
-    account_all, account_waiting, drop_wait_rows, has_wait_rows, lost_waits,
-};
+use crate::waiting_tasks::{account_all, account_waiting, has_wait_rows, lost_waits};
 
 /// Interval between two sandbox checks, in ns: a program may sandbox itself at any time. Expired
 /// data is discarded at the same interval.
@@ -385,7 +383,6 @@ impl SamplerThread {
         let Some(seen) = self.session.pauses.follow(&before) else {
             return;
         };
-        self.leave_out_waits(seen);
         let last = self.tick_before;
         if let (false, Some(paused_at)) = (before.is_paused, seen.until) {
             self.pauses = seen;
@@ -404,21 +401,6 @@ impl SamplerThread {
             self.threads.all().for_each(|thread| thread.resume(tick));
             self.threads.regroup(tick, true);
             self.counters.skip_pause(tick.time);
-        }
-    }
-
-    /// Writes what tasks have waited before a pause, and drops what they have waited in it.
-    fn leave_out_waits(&mut self, seen: SeenPauses) {
-        if !self.records_waits() {
-            return;
-        }
-        if let (false, Some(paused_at)) = (self.pauses.is_paused, seen.until) {
-            account_all(paused_at);
-            self.write_waits();
-        }
-        if !seen.is_paused {
-            account_all(seen.since);
-            drop_wait_rows();
         }
     }
 

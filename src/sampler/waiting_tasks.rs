@@ -13,15 +13,12 @@ pub(super) struct WaitScratch {
     names: Vec<TaskName<Arc<str>>>,
 }
 
-/// Writes the rows that have been added since the last call. While sampling is paused, drops them.
+/// Writes the rows that have been added since the last call.
 pub(super) fn write_waits(context: &mut TickContext<'_>, scratch: &mut WaitScratch) {
     let WaitScratch { rows, names } = scratch;
     swap_wait_rows(rows);
     let modules = context.unwinder.modules().number();
     for row in rows.drain(..) {
-        if context.pauses.is_paused {
-            continue;
-        }
         stack_names(row.stack, names);
         let (mut labels, mut text_bytes) = (0, 0);
         for name in &*names {

@@ -29,7 +29,6 @@ mod waits;
 
 pub(crate) use task_wait::{PollsInProgress, TaskWait, are_waits_recorded};
 pub(crate) use waits::{
-    TaskName, WaitRow, account_all, account_waiting, begin_waits, drop_wait_rows, end_waits,
-    end_waits_in_child, forget_waits_in_child, has_wait_rows, lost_waits, stack_names,
-    swap_wait_rows,
+    TaskName, WaitRow, account_all, account_waiting, begin_waits, end_waits, end_waits_in_child,
+    follow_pause, forget_waits_in_child, has_wait_rows, lost_waits, stack_names, swap_wait_rows,
 };

@@ -120,6 +120,8 @@ pub(super) struct Waits {
     /// The first free place plus one.
     first_free: u32,
     rows: Vec<WaitRow>,
+    /// Since when recording is paused.
+    paused_at: Option<TimeStamp>,
     period_ns: u64,
     window: Window,
     lost: u64,
@@ -134,6 +136,7 @@ impl Waits {
             waiting: Vec::new(),
             first_free: 0,
             rows: Vec::new(),
+            paused_at: None,
             period_ns: FIRST_PERIOD_NS,
             window: Window::default(),
             lost: 0,
@@ -235,6 +238,7 @@ impl Waits {
         let Some(waiting) = self.waiting.get(index).filter(|at| at.stack != 0).copied() else {
             return;
         };
+        let now = self.recorded_until(now);
         self.waiting[index].stack = 0;
         self.waiting[index].next_free = replace(&mut self.first_free, place);
         let context = waiting.context;
@@ -308,6 +312,7 @@ impl Waits {
     /// Counts the waits that last up to `now`. With `shows_all`, adds rows for everything that no row
     /// has, and an interval for each wait that is long enough.
     pub(super) fn account(&mut self, now: TimeStamp, shows_all: bool) {
+        let now = self.recorded_until(now);
         for index in 0..self.waiting.len() {
             let waiting = self.waiting[index];
             if waiting.stack == 0 {
@@ -331,6 +336,28 @@ impl Waits {
             for stack in 0..self.stacks.len() as u32 {
                 self.write(stack, now, 1, 0, ContextWords::NONE);
             }
+        }
+    }
+
+    /// Returns the time up to which waits are recorded: `now`, or the begin of the pause.
+    fn recorded_until(&self, now: TimeStamp) -> TimeStamp {
+        self.paused_at.map_or(now, |paused_at| now.min(paused_at))
+    }
+
+    /// Leaves out the time from here on, or up to here.
+    pub(super) fn set_paused(&mut self, now: TimeStamp, is_paused: bool) {
+        if is_paused {
+            self.paused_at.get_or_insert(now);
+            return;
+        }
+        if self.paused_at.is_none() {
+            return;
+        }
+        self.account(now, true);
+        self.paused_at = None;
+        for waiting in &mut self.waiting {
+            waiting.counted = waiting.counted.max(now);
+            waiting.shown = waiting.shown.max(now);
         }
     }
 
@@ -441,11 +468,11 @@ pub(crate) fn swap_wait_rows(rows: &mut Vec<WaitRow>) {
     }
 }
 
-/// Drops the rows that have been added since the last call of [`swap_wait_rows`].
-pub(crate) fn drop_wait_rows() {
+/// Follows a pause of recording, or its end.
+pub(crate) fn follow_pause(now: TimeStamp, is_paused: bool) {
     if let Some(waits) = WAITS.lock().as_mut() {
-        waits.rows.clear();
-        HAS_ROWS.store(false, Ordering::Relaxed);
+        waits.set_paused(now, is_paused);
+        HAS_ROWS.store(true, Ordering::Relaxed);
     }
 }
 
@@ -606,6 +633,20 @@ mod tests {
         waits.account(at(9_000), true);
         assert_eq!(waits.weight_ns(stack), 3_000_000);
         assert_eq!(waits.waiting_stacks(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn pause_is_left_out() {
+        let mut waits = Waits::new();
+        let stack = waits.stack(0, name("one"));
+        let places = [0, 0].map(|_| waits.begin(stack, at(0), NONE));
+        waits.set_paused(at(2_000), true);
+        waits.set_paused(at(2_500), true);
+        waits.wait(stack, at(3_000), at(50_000));
+        waits.end(places[0], at(60_000));
+        waits.set_paused(at(100_000), false);
+        waits.end(places[1], at(101_000));
+        assert_eq!(waits.weight_ns(stack), 5_000_000);
     }
 
     #[test]

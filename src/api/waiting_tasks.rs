@@ -3,6 +3,8 @@
 use std::task::Poll;
 
 use crate::api::backend;
+#[cfg(feature = "tracing")]
+use crate::api::context::ProfilerContext;
 
 /// Records where a wrapped future waits, with the feature
 /// [`WAITING_TASKS`](crate::Features::WAITING_TASKS). Ends the wait when it is dropped.
@@ -10,24 +12,27 @@ use crate::api::backend;
 #[derive(Debug, Default)]
 pub struct TaskWait(backend::TaskWait);
 
-/// Puts the poll around back as the thread's innermost one, also if the poll panics.
+/// Ends a poll that panics.
 struct PollGuard<'a> {
     wait: &'a mut backend::TaskWait,
-    before: Option<backend::PollsInProgress>,
+    begun: Option<backend::BegunPoll>,
 }
 
 impl Drop for PollGuard<'_> {
     fn drop(&mut self) {
-        if let Some(before) = self.before.take() {
-            backend::TaskWait::abandon_poll(before);
+        if let Some(begun) = self.begun.take() {
+            self.wait.abandon_poll(begun);
         }
     }
 }
 
-/// What the thread polled when it entered a span.
+/// The entry into a span whose future's waits a session records.
 #[cfg(feature = "tracing")]
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct EnteredWait(backend::PollsInProgress);
+pub(crate) struct EnteredWait {
+    begun: backend::BegunPoll,
+    context: backend::ContextWords,
+}
 
 /// Returns whether a session records waits: one relaxed load.
 #[cfg(feature = "tracing")]
@@ -37,16 +42,30 @@ pub(crate) fn records_waits() -> bool {
 }
 
 impl TaskWait {
-    /// Ends the wait of a span that the thread enters. Returns `None` if no session records waits.
+    /// Ends the wait of a span that the thread enters, with the context that it has in the span.
+    /// Returns `None` if the entry is not recorded.
     #[cfg(feature = "tracing")]
-    pub(crate) fn enter(&mut self, name: &str) -> Option<EnteredWait> {
-        self.0.begin_poll(name, "").map(EnteredWait)
+    pub(crate) fn enter(
+        &mut self,
+        name: &str,
+        span: u64,
+        context: ProfilerContext,
+    ) -> Option<EnteredWait> {
+        let begun = self.0.begin_poll(name, "", span)?;
+        let context = context.words();
+        Some(EnteredWait { begun, context })
     }
 
-    /// Begins the wait of a span that the thread exits.
+    /// Begins the wait of a span that the thread exits, unless another thread is in the span.
     #[cfg(feature = "tracing")]
     pub(crate) fn exit(&mut self, entered: EnteredWait) {
-        self.0.end_poll(entered.0, true);
+        self.0.exit_span(entered.begun, entered.context);
+    }
+
+    /// Ends an entry whose exit will not be noticed.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn abandon(&mut self, entered: EnteredWait) {
+        self.0.abandon_poll(entered.begun);
     }
 
     /// Creates the state of a future that has not been polled.
@@ -68,14 +87,14 @@ impl TaskWait {
         if !backend::are_waits_recorded() {
             return poll();
         }
-        let before = self.0.begin_poll(label, dynamic);
+        let begun = self.0.begin_poll(label, dynamic, 0);
         let mut guard = PollGuard {
             wait: &mut self.0,
-            before,
+            begun,
         };
         let polled = poll();
-        if let Some(before) = guard.before.take() {
-            guard.wait.end_poll(before, polled.is_pending());
+        if let Some(begun) = guard.begun.take() {
+            guard.wait.end_poll(begun, polled.is_pending());
         }
         polled
     }

@@ -299,7 +299,7 @@ impl ContextWords {
 pub(crate) struct TaskWait;
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum PollsInProgress {}
+pub(crate) enum BegunPoll {}
 
 #[inline(always)]
 pub(crate) fn are_waits_recorded() -> bool {
@@ -311,16 +311,21 @@ impl TaskWait {
         Self
     }
 
-    pub(crate) fn begin_poll(&mut self, _: &str, _: &str) -> Option<PollsInProgress> {
+    pub(crate) fn begin_poll(&mut self, _: &str, _: &str, _: u64) -> Option<BegunPoll> {
         None
     }
 
-    pub(crate) fn end_poll(&mut self, before: PollsInProgress, _: bool) {
-        match before {}
+    pub(crate) fn end_poll(&mut self, begun: BegunPoll, _: bool) {
+        match begun {}
     }
 
-    pub(crate) fn abandon_poll(before: PollsInProgress) {
-        match before {}
+    #[cfg(feature = "tracing")]
+    pub(crate) fn exit_span(&mut self, begun: BegunPoll, _: ContextWords) {
+        match begun {}
+    }
+
+    pub(crate) fn abandon_poll(&mut self, begun: BegunPoll) {
+        match begun {}
     }
 }
 

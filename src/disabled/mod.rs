@@ -22,14 +22,14 @@ mod functions;
 #[cfg(feature = "tracing")]
 pub(crate) use functions::destination_time;
 pub(crate) use functions::{
-    AllocationModes, CapturedBacktrace, CodeRangeToken, ContextWords, Diff, EventToken,
+    AllocationModes, BegunPoll, CapturedBacktrace, CodeRangeToken, ContextWords, Diff, EventToken,
     EventWatchToken, ExecHandover, FrozenProfile, Generation, LabelToken, MarkerDestination,
-    OwnedCounter, PollsInProgress, ProbeToken, ReadProfile, SampledStack, ScriptFunction,
-    SessionClient, SignalStack, StaticCounter, StreamOptions, TaskWait, WhileOtherRuns,
-    WriteOptions, WrittenDump, add_context_label, add_state_change_callback, add_text_marker_at,
-    add_text_marker_now, add_typed_marker_at, add_typed_marker_now, add_untyped_marker_at,
-    add_untyped_marker_now, allocation_modes, announce_sleep, are_waits_recorded, begin_event,
-    buffer_info, callback_after_sampling, capture_backtrace, clear_all_pages, control_by_signals,
+    OwnedCounter, ProbeToken, ReadProfile, SampledStack, ScriptFunction, SessionClient,
+    SignalStack, StaticCounter, StreamOptions, TaskWait, WhileOtherRuns, WriteOptions, WrittenDump,
+    add_context_label, add_state_change_callback, add_text_marker_at, add_text_marker_now,
+    add_typed_marker_at, add_typed_marker_now, add_untyped_marker_at, add_untyped_marker_now,
+    allocation_modes, announce_sleep, are_waits_recorded, begin_event, buffer_info,
+    callback_after_sampling, capture_backtrace, clear_all_pages, control_by_signals,
     current_context, default_options, dump, dumps_at_panic, end_event, end_guarded_session,
     ensure_started, env_vars_for_child_process, features_if_active,
     features_if_active_and_unpaused, freeze, heap_snapshot, init, init_with_end, is_active,

@@ -30,7 +30,7 @@ use crate::sampler::tick::{ActivityHint, IdleChecks};
 use crate::sampler::tick::{Scratch, TickContext};
 use crate::sampler::unregistered_markers::UnregisteredMarkers;
 use crate::sampler::unregistered_threads::UnregisteredThreads;
-use crate::sampler::waiting_tasks::{WaitScratch, write_waits};
+use crate::sampler::waiting_tasks::{MAX_PASSES, WaitScratch, write_waits};
 use crate::state::{
     ActivePs, KeptKind, REGISTRATION_HOOKS, RunningSampler, SamplerEnd, SeenPauses, Session,
     SessionCounts, lasting_facts,
@@ -39,7 +39,7 @@ use crate::threads::{OffThreadRef, unregister};
 use crate::types::{Features, ProcessId, SamplingState, StartError, TimeStamp};
 use crate::unwind::{Unwinder, drop_old_unregistered_code, keep_unregistered_code};
 use crate::util::{PsLock, allocator_has, try_vec};
-use crate::waiting_tasks::{account_all, account_waiting, has_wait_rows, lost_waits};
+use crate::waiting_tasks::{account_all_waits, account_waits, has_wait_rows};
 
 /// Interval between two sandbox checks, in ns: a program may sandbox itself at any time. Expired
 /// data is discarded at the same interval.
@@ -176,8 +176,6 @@ struct SamplerThread {
     event_probes: EventProbeRecorder,
     switch_readings: SwitchReadings,
     wait_scratch: WaitScratch,
-    /// Number of waits that were lost before they had a row, as far as they are counted.
-    seen_lost_waits: u64,
 }
 
 impl SamplerThread {
@@ -214,7 +212,6 @@ impl SamplerThread {
             event_probes: EventProbeRecorder::default(),
             switch_readings: SwitchReadings::default(),
             wait_scratch: WaitScratch::default(),
-            seen_lost_waits: 0,
         }
     }
 
@@ -685,10 +682,8 @@ impl SamplerThread {
     /// Counts the waits that last, and those that were lost.
     fn follow_waiting_tasks(&mut self) {
         if self.records_waits() {
-            account_waiting(self.tick.time);
-            let lost = lost_waits();
-            let new = lost.saturating_sub(std::mem::replace(&mut self.seen_lost_waits, lost));
-            SessionCounts::add(&self.session.counts.lost_waits, new);
+            account_waits(self.tick.time);
+            self.wait_scratch.count_losses(&self.session.counts);
         }
     }
 
@@ -728,8 +723,16 @@ impl SamplerThread {
                 .write_current(&self.session, &self.lane, &self.pauses);
             self.event_probes.record(&self.session, &self.lane, true);
             if self.records_waits() {
-                account_all(monotonic_now());
-                self.write_waits();
+                let now = monotonic_now();
+                let mut passes = 0..MAX_PASSES;
+                while passes.next().is_some() {
+                    let is_all = account_all_waits(now);
+                    self.write_waits();
+                    if is_all {
+                        break;
+                    }
+                }
+                self.wait_scratch.count_losses(&self.session.counts);
             }
             self.session.set_written(requested);
         }

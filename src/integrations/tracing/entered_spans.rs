@@ -10,8 +10,8 @@ use std::time::Duration;
 use tracing_core::Metadata;
 
 use crate::api::{AutoProfilerLabel, EnteredWait, ProfilerContext};
-use crate::integrations::tracing::open_spans::SpanKey;
 use crate::integrations::tracing::span_flow::SpanFlow;
+use crate::integrations::tracing::span_table::SpanKey;
 use crate::types::{ProfilerTime, ProfilingCategoryPair};
 
 /// Maximum number of entered spans that a thread keeps. Deeper ones have neither a label nor a
@@ -29,8 +29,8 @@ struct EnteredSpan {
     /// The context that the thread had before the span gave it another one; `None` if the span has
     /// none.
     context_before: Option<ProfilerContext>,
-    /// What the thread polled before, if a session records where the span's future waits.
-    wait_before: Option<EnteredWait>,
+    /// The entry, if a session records where the span's future waits.
+    wait: Option<EnteredWait>,
 }
 
 /// Further data of an entered span, if a session records the span.
@@ -99,7 +99,7 @@ pub(crate) fn enter(
     label: Option<SpanLabel>,
     recorded: Option<RecordedSpan>,
     context: Option<ProfilerContext>,
-    wait_before: Option<EnteredWait>,
+    wait: Option<EnteredWait>,
 ) -> bool {
     with_entered(|entered| {
         let has_space = entered.len() < MAX_ENTERED;
@@ -110,7 +110,7 @@ pub(crate) fn enter(
                 pushed: label.map(SpanLabel::push),
                 recorded,
                 context_before: context.map(ProfilerContext::replace_current),
-                wait_before,
+                wait,
             });
         }
         has_space.then_some(())
@@ -123,8 +123,8 @@ pub(crate) fn enter(
 pub(crate) struct LeftSpan {
     /// Time since the span's outermost entry, if it is measured and this was the exit from that entry.
     pub(crate) busy: Option<Duration>,
-    /// What the thread polled before, unless it is still in a span that it has entered since.
-    pub(crate) wait_before: Option<EnteredWait>,
+    /// The entry, if a session records where the span's future waits.
+    pub(crate) wait: Option<EnteredWait>,
 }
 
 /// Records that the thread exits a span.
@@ -145,24 +145,15 @@ pub(crate) fn leave(key: SpanKey) -> LeftSpan {
                 None => _ = before.replace_current(),
             }
         }
-        let mut wait_before = span.wait_before;
-        let mut inside = entered[index..].iter_mut();
-        if let (Some(before), Some(inner)) = (
-            span.wait_before,
-            inside.find_map(|inner| inner.wait_before.as_mut()),
-        ) {
-            *inner = before;
-            wait_before = None;
-        }
         // A span that was entered more than once is measured from its outermost entry.
         let since = span.recorded.and_then(|recorded| recorded.since);
         let since = since.filter(|_| !entered.iter().any(|span| span.key == key));
-        Some((since, wait_before))
+        Some((since, span.wait))
     });
-    let (since, wait_before) = left.unwrap_or_default();
+    let (since, wait) = left.unwrap_or_default();
     LeftSpan {
         busy: since.map(|since| ProfilerTime::now().duration_since(since)),
-        wait_before,
+        wait,
     }
 }
 

@@ -19,6 +19,8 @@ mod span_flow;
 #[cfg(feature = "tracing")]
 mod span_marker;
 #[cfg(feature = "tracing")]
+mod span_table;
+#[cfg(feature = "tracing")]
 mod span_wait;
 
 #[cfg(feature = "tracing")]

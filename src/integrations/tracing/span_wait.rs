@@ -1,56 +1,60 @@
-//! Where the futures of spans wait. A span that no thread is in, and that is open, waits.
-//!
-//! The state is taken out of the span's extensions while it changes, so that no code runs under their
-//! lock.
+//! Where the futures of spans wait. A span that is open, and that no thread is in, waits.
 
-use tracing_core::Subscriber;
-use tracing_core::span::Id;
-use tracing_subscriber::layer::Context;
-use tracing_subscriber::registry::{LookupSpan, SpanRef};
+use crate::api::{EnteredWait, ProfilerContext, TaskWait};
+use crate::integrations::tracing::span_table::{OfSpan, SpanKey, SpanTable};
 
-use crate::api::{EnteredWait, TaskWait};
+/// The state of a span that a thread has entered during a session that records waits.
+#[derive(Debug)]
+struct SpanWait {
+    key: SpanKey,
+    wait: TaskWait,
+}
 
-/// The state of a span, among its extensions.
-struct SpanWait(TaskWait);
+impl OfSpan for SpanWait {
+    fn key(&self) -> SpanKey {
+        self.key
+    }
+}
 
-/// Ends the wait of a span that the thread enters.
-pub(crate) fn enter_wait<S>(id: &Id, name: &str, context: &Context<'_, S>) -> Option<EnteredWait>
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-{
-    let span = context.span(id)?;
-    let mut wait = take(&span).unwrap_or_default();
-    let entered = wait.enter(name);
-    span.extensions_mut().replace(SpanWait(wait));
-    entered
+static TABLE: SpanTable<SpanWait> = SpanTable::new();
+
+/// Ends the wait of a span that the thread enters, with the context that it has in the span.
+pub(crate) fn enter_wait(
+    key: SpanKey,
+    name: &str,
+    context: ProfilerContext,
+) -> Option<EnteredWait> {
+    let enter = |wait: &mut TaskWait| wait.enter(name, key.id, context);
+    if let Some(entered) = TABLE.with(key, |span| enter(&mut span.wait)) {
+        return entered;
+    }
+    let wait = TaskWait::new();
+    TABLE.insert(SpanWait { key, wait });
+    TABLE.with(key, |span| enter(&mut span.wait)).flatten()
 }
 
 /// Begins the wait of a span that the thread exits.
-pub(crate) fn exit_wait<S>(id: &Id, entered: EnteredWait, context: &Context<'_, S>)
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-{
-    let span = context.span(id);
-    let mut wait = span.as_ref().and_then(take).unwrap_or_default();
-    wait.exit(entered);
-    if let Some(span) = span {
-        span.extensions_mut().replace(SpanWait(wait));
+pub(crate) fn exit_wait(key: SpanKey, entered: EnteredWait) {
+    let is_open = TABLE.with(key, |span| span.wait.exit(entered)).is_some();
+    if !is_open {
+        TaskWait::new().abandon(entered);
+    }
+}
+
+/// Ends an entry whose exit will not be noticed.
+pub(crate) fn abandon_wait(key: SpanKey, entered: EnteredWait) {
+    let is_open = TABLE.with(key, |span| span.wait.abandon(entered)).is_some();
+    if !is_open {
+        TaskWait::new().abandon(entered);
     }
 }
 
 /// Ends the wait of a span that is closed.
-pub(crate) fn close_wait<S>(id: &Id, context: &Context<'_, S>)
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-{
-    drop(context.span(id).as_ref().and_then(take));
+pub(crate) fn close_wait(key: SpanKey) {
+    drop(TABLE.remove(key));
 }
 
-fn take<S>(span: &SpanRef<'_, S>) -> Option<TaskWait>
-where
-    S: for<'a> LookupSpan<'a>,
-{
-    let mut extensions = span.extensions_mut();
-    let SpanWait(wait) = extensions.get_mut()?;
-    Some(std::mem::take(wait))
+/// Ends the waits of a dropped layer's spans.
+pub(crate) fn forget_waits(layer: u32) {
+    TABLE.forget_layer(layer);
 }

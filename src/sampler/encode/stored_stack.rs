@@ -2,7 +2,6 @@
 //! different stack.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
 
 use crate::backtrace::CapturedBacktrace;
 use crate::buffer::{EntryWriter, FrameTag, root_node};
@@ -13,7 +12,7 @@ use crate::sampler::encode::merge::{MergedFrame, merge_stacks};
 use crate::sampler::encode::scripted_stack::{ScriptedFrame, ScriptedStack};
 use crate::types::{FrameFlags, IDLE_INDEX, StackAddress, Wait};
 use crate::unwind::NativeStack;
-use crate::waiting_tasks::TaskName;
+use crate::waiting_tasks::StackNames;
 
 /// A frame of a stored stack.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -275,12 +274,12 @@ impl StoredStack {
     }
 
     /// Stores the names of futures, outermost first, and a context.
-    pub(crate) fn set_task_names(&mut self, names: &[TaskName<Arc<str>>], context: ContextWords) {
+    pub(crate) fn set_task_names(&mut self, names: &StackNames, context: ContextWords) {
         self.set_empty(EventLoopState::Unknown);
-        for name in names {
+        names.visit(|name| {
             let texts = (name.label.as_bytes(), name.dynamic.as_bytes());
             self.add_label(FrameFlags::NONE, (IDLE_INDEX, 0), texts);
-        }
+        });
         self.add_context(context);
     }
 

@@ -29,3 +29,5 @@ pub(crate) use rows::RowEvent;
 pub(crate) use source::ProfileSource;
 pub(crate) use streaming_context::{ProcessStreamingContext, ThreadStreamingContext};
 pub(crate) use task_waits::TaskWaitEntry;
+#[cfg(any(test, fuzzing))]
+pub(crate) use task_waits::max_wait_rows;

@@ -657,7 +657,7 @@ impl ProcessStreamingContext {
         })
     }
 
-    /// Limits the printed rows of samples and markers to `max_rows`, as far as leaving out idle
+    /// Limits the printed rows of samples, markers and waits to `max_rows`, as far as leaving out idle
     /// rows allows. An idle row is a sample in which the thread did not run. A run keeps the sample
     /// that its idle rows repeat, its last idle row, and evenly spaced ones between them.
     pub(crate) fn thin_idle_rows(&mut self, max_rows: u64) {
@@ -676,7 +676,8 @@ impl ProcessStreamingContext {
             .iter()
             .map(|thread| (thread.markers.len() + thread.contexts.all().len()) as u64)
             .sum();
-        let max_rows = max_rows.saturating_sub(markers);
+        let waits = self.task_waits.limit_rows(max_rows);
+        let max_rows = max_rows.saturating_sub(markers).saturating_sub(waits);
         if rows <= max_rows {
             return;
         }

@@ -28,30 +28,55 @@ pub(crate) struct TaskWaitRow {
     pub(crate) weight: u64,
 }
 
+/// Returns how many rows the track may have in a format without weights, in a profile that is to have
+/// `max_rows` at most.
+pub(crate) const fn max_wait_rows(max_rows: u64) -> u64 {
+    const LEAST: u64 = 1_000;
+    const MOST: u64 = 1 << 16;
+    match max_rows {
+        ..LEAST => LEAST,
+        MOST.. => MOST,
+        _ => max_rows,
+    }
+}
+
 /// The waits of a profile.
-#[derive(Debug, Default)]
-pub(crate) struct TaskWaits(Vec<TaskWaitEntry>);
+#[derive(Debug)]
+pub(crate) struct TaskWaits {
+    entries: Vec<TaskWaitEntry>,
+    /// Maximum number of rows in a format without weights.
+    max_rows: u64,
+}
+
+impl Default for TaskWaits {
+    fn default() -> Self {
+        Self {
+            entries: Vec::new(),
+            max_rows: max_wait_rows(u64::MAX),
+        }
+    }
+}
 
 impl TaskWaits {
     pub(super) fn push(&mut self, entry: TaskWaitEntry) {
-        self.0.push(entry);
+        self.entries.push(entry);
     }
 
     pub(super) fn sort(&mut self) {
-        self.0.sort_by_key(|entry| entry.time_ns);
+        self.entries.sort_by_key(|entry| entry.time_ns);
     }
 
     /// Returns how much memory the entries in `more` bytes of the buffer take.
     pub(super) fn growth_bytes(&self, more: usize) -> usize {
-        vec_growth_bytes(&self.0, more / 6)
+        vec_growth_bytes(&self.entries, more / 6)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.entries.is_empty()
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.entries.len()
     }
 
     /// Returns the rows, whose weights are in ms. What is less than 1 ms adds to the stack's next row.
@@ -59,21 +84,28 @@ impl TaskWaits {
         self.rows_in(NS_PER_MS)
     }
 
+    fn all_ms(&self) -> u64 {
+        let weights = self.entries.iter().map(|entry| entry.weight_ns);
+        weights.fold(0, u64::saturating_add) / NS_PER_MS
+    }
+
+    /// Limits [`Self::equal_rows`] for a profile that is to have `max_rows` at most. Returns a bound for
+    /// the number of rows and intervals.
+    pub(super) fn limit_rows(&mut self, max_rows: u64) -> u64 {
+        self.max_rows = max_wait_rows(max_rows);
+        self.all_ms().min(self.max_rows) + self.intervals().count() as u64
+    }
+
     /// Returns rows for a viewer that ignores weights, and what each of them stands for, in ms: a row
-    /// with the weight 3 is to be written three times. They are at most `max_rows`.
-    pub(crate) fn equal_rows(
-        &self,
-        max_rows: u64,
-    ) -> (u64, impl Iterator<Item = TaskWaitRow> + '_) {
-        let weights = self.0.iter().map(|entry| entry.weight_ns);
-        let all_ms = weights.fold(0, u64::saturating_add) / NS_PER_MS;
-        let unit_ms = all_ms.div_ceil(max_rows.max(1)).max(1);
+    /// with the weight 3 is to be written three times. A stack with less than that has none.
+    pub(crate) fn equal_rows(&self) -> (u64, impl Iterator<Item = TaskWaitRow> + '_) {
+        let unit_ms = self.all_ms().div_ceil(self.max_rows.max(1)).max(1);
         (unit_ms, self.rows_in(unit_ms.saturating_mul(NS_PER_MS)))
     }
 
     fn rows_in(&self, unit_ns: u64) -> impl Iterator<Item = TaskWaitRow> + '_ {
         let mut units = WeightUnits::new(unit_ns);
-        self.0.iter().filter_map(move |entry| {
+        self.entries.iter().filter_map(move |entry| {
             let weight = units.take(entry.stack, entry.weight_ns);
             (weight > 0).then_some(TaskWaitRow {
                 stack: entry.stack,
@@ -85,7 +117,7 @@ impl TaskWaits {
 
     /// Returns the entries with an interval.
     pub(crate) fn intervals(&self) -> impl Iterator<Item = &TaskWaitEntry> {
-        self.0.iter().filter(|entry| entry.interval_ns > 0)
+        self.entries.iter().filter(|entry| entry.interval_ns > 0)
     }
 }
 
@@ -121,12 +153,13 @@ mod tests {
     #[test]
     fn equal_rows_are_at_most_so_many() {
         let entries: Vec<_> = (0..1000).map(|at| (at % 7, at.into(), 9_000_000)).collect();
-        let waits = waits(&entries);
-        let (unit_ms, rows) = waits.equal_rows(100);
-        assert_eq!(unit_ms, 90);
-        let count: u64 = rows.map(|row| row.weight).sum();
-        assert!((93..=100).contains(&count), "{count}");
-        let (unit_ms, rows) = waits.equal_rows(u64::MAX);
+        let mut waits = waits(&entries);
+        let (unit_ms, rows) = waits.equal_rows();
         assert_eq!((unit_ms, rows.map(|row| row.weight).sum()), (1, 9_000));
+        assert_eq!(waits.limit_rows(10), 1_000);
+        let (unit_ms, rows) = waits.equal_rows();
+        assert_eq!(unit_ms, 9);
+        let count: u64 = rows.map(|row| row.weight).sum();
+        assert!((993..=1_000).contains(&count), "{count}");
     }
 }

@@ -142,7 +142,7 @@ pub(crate) fn write_waiting_tasks<'a>(
     let MarkerContext {
         source, process, ..
     } = *markers;
-    let (unit_ms, rows) = process.task_waits.equal_rows(MAX_WAIT_ROWS);
+    let (unit_ms, rows) = process.task_waits.equal_rows();
     json.object(|json| {
         write_head(json, source, WAITING_TASKS);
         json.key("registerTime")
@@ -324,8 +324,6 @@ const MAIN_THREAD_BEFORE_EXEC: &str = "main thread before exec";
 
 const SAMPLES: &[&str] = &["stack", "time", "eventDelay", "threadCPUDelta"];
 const WAIT_ROWS: &[&str] = &["stack", "time", "eventDelay", "threadCPUDelta", "weight"];
-/// Maximum number of rows in the track of the tasks that wait.
-const MAX_WAIT_ROWS: u64 = 1 << 16;
 const STACK_TABLE: &[&str] = &["prefix", "frame"];
 const FRAME_TABLE: &[&str] = &[
     "location",

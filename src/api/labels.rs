@@ -202,11 +202,11 @@ impl Drop for AutoProfilerLabel {
 /// Runtimes create their threads on their own. So while the profiler is active, a poll registers
 /// its thread under the thread's own name, if the thread is not registered.
 ///
-/// With the feature [`WAITING_TASKS`](crate::Features::WAITING_TASKS), the profile also shows where the
-/// future waits.
+/// With the feature [`WAITING_TASKS`](crate::Features::WAITING_TASKS), the profile also shows where
+/// the future waits.
 ///
 /// Cost: one label per poll, and while the profiler is active, a check whether the thread is
-/// registered. The result is `Send` if `future` is, and some 50 bytes larger.
+/// registered. The result is `Send` if `future` is, and some 60 bytes larger.
 #[doc(alias = "labelled_future")]
 pub fn labeled_future<L, F: Future>(
     label: L,

@@ -12,8 +12,8 @@
 //!
 //! # Imports
 //! `allocations`, `backtrace`, `counters`, `disabled`, `event_loop`, `export`, `http`, `labels`,
-//! `markers`, `platform`, `pushing`, `record`, `sampler`, `session`, `stream`, `types`, `unwind`, `util`,
-//! `waiting_tasks`
+//! `markers`, `platform`, `pushing`, `record`, `sampler`, `session`, `stream`, `types`, `unwind`,
+//! `util`, `waiting_tasks`
 //!
 //! # Invariants
 //! No function panics because of a mistake of the application. A call that does not fit the

@@ -171,8 +171,8 @@ counts! {
     dropped_samples,
     /// Waits of async tasks that were not recorded, or rows of them, because there was no space.
     lost_waits,
-    /// Waits of async tasks that were long enough for an interval, but have none, because there were
-    /// too many.
+    /// Waits of async tasks that were long enough for an interval, but have none, because there
+    /// were too many.
     left_out_wait_intervals,
     /// Ended threads whose entries were dropped with them, because the session kept too many.
     dropped_ended_threads,

@@ -2,8 +2,8 @@
 //!
 //! All of it is plain numbers in `Cell`s without a destructor. So a poll in a destructor of a
 //! thread-local works, and one in a signal handler of the application leaves the chain as it was. A
-//! poll is found by its number, so a span that is exited out of order, late or never leads to nothing
-//! worse than a wrong frame.
+//! poll is found by its number, so a span that is exited out of order, late or never leads to
+//! nothing worse than a wrong frame.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -100,8 +100,8 @@ pub(super) struct EndedPoll {
     pub(super) around: u64,
 }
 
-/// Removes a poll. With a future's poll, those inside of it end, too. A span's poll is removed alone:
-/// the thread may exit the spans inside of it later.
+/// Removes a poll. With a future's poll, those inside of it end, too. A span's poll is removed
+/// alone: the thread may exit the spans inside of it later.
 pub(super) fn remove(number: u64) -> Option<EndedPoll> {
     CHAIN.with(|chain| {
         let position = chain.position(number)?;
@@ -129,8 +129,8 @@ pub(super) fn remove(number: u64) -> Option<EndedPoll> {
     })
 }
 
-/// Counts a future that the poll with this number leaves pending. Returns whether there is such a poll
-/// of this session.
+/// Counts a future that the poll with this number leaves pending. Returns whether there is such a
+/// poll of this session.
 pub(super) fn add_pending(number: u64, session: u32) -> bool {
     CHAIN.with(|chain| {
         let position = chain.position(number);

@@ -6,18 +6,18 @@
 //! [`stacks`] keeps the names, [`waits`] the futures that wait and the rows for the sampler.
 //!
 //! # Threads and locks
-//! Each thread has the chain of its polls in progress in a thread-local of plain numbers. The waits of
-//! a session have one lock ([`recorded_waits`]), which each begin and end of a wait takes for some
-//! stores, and the sampler to collect the rows. Without a session that records waits, a poll reads one
-//! atomic.
+//! Each thread has the chain of its polls in progress in a thread-local of plain numbers. The waits
+//! of a session have one lock ([`recorded_waits`]), which each begin and end of a wait takes for
+//! some stores, and the sampler to collect the rows. Without a session that records waits, a poll
+//! reads one atomic.
 //!
 //! # Imports
 //! `labels`, `platform`, `types`, `util`
 //!
 //! # Invariants
 //! - No future is polled and no waker is used on behalf of the profiler.
-//! - Nothing is allocated with the lock. A future that is polled or dropped inside the profiler's own
-//!   work takes no lock.
+//! - Nothing is allocated with the lock. A future that is polled or dropped inside the profiler's
+//!   own work takes no lock.
 //! - The sum of a stack's rows is what its tasks have waited, less than one interval of rows apart;
 //!   exactly that after [`account_all_waits`].
 //!

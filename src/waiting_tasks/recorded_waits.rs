@@ -12,8 +12,8 @@ use crate::waiting_tasks::stacks::{MAX_PART_BYTES, TaskName};
 use crate::waiting_tasks::waits::{MAX_ROWS, WaitLosses, WaitRow, Waits};
 
 /// Numbers of the futures that may wait at the same time, and of different stacks. The memory is
-/// allocated at the session's start, about 15 MiB, but the system provides only what is used. Further
-/// waits are lost, and counted. The second numbers are for a system without that memory.
+/// allocated at the session's start, about 15 MiB, but the system provides only what is used.
+/// Further waits are lost, and counted. The second numbers are for a system without that memory.
 const SPACE: [(usize, usize); 2] = [(1 << 17, 1 << 16), (1 << 10, 1 << 10)];
 /// Number of waits whose end could not be recorded, as far as the session remembers them.
 const MAX_REFUSED: usize = 64;
@@ -36,8 +36,8 @@ pub(super) fn session() -> u32 {
     SESSION.load(Ordering::Relaxed)
 }
 
-/// Runs `body` on the waits of the session with this number. Returns `None` if the session has ended,
-/// or inside the profiler's own work, where the caller may hold the lock.
+/// Runs `body` on the waits of the session with this number. Returns `None` if the session has
+/// ended, or inside the profiler's own work, where the caller may hold the lock.
 pub(super) fn with_waits<T>(of_session: u32, body: impl FnOnce(&mut Waits) -> T) -> Option<T> {
     if is_any_lock_held_on_current_thread() {
         return None;
@@ -135,8 +135,8 @@ pub(crate) fn has_wait_rows() -> bool {
     HAS_ROWS.load(Ordering::Relaxed)
 }
 
-/// Swaps the rows that have been added since the last call with `rows`, which is empty. Does nothing
-/// without memory.
+/// Swaps the rows that have been added since the last call with `rows`, which is empty. Does
+/// nothing without memory.
 pub(crate) fn swap_wait_rows(rows: &mut Vec<WaitRow>) {
     // The memory becomes that of the session's next rows.
     if rows.capacity() < MAX_ROWS && rows.try_reserve_exact(MAX_ROWS).is_err() {
@@ -220,8 +220,8 @@ pub(crate) fn account_waits(now: TimeStamp) {
     with_waits(session(), |waits| waits.account(now));
 }
 
-/// Adds rows for everything that no row has, and intervals for the waits that last. Returns false if
-/// there was not enough space: the caller takes the rows, and calls this again.
+/// Adds rows for everything that no row has, and intervals for the waits that last. Returns false
+/// if there was not enough space: the caller takes the rows, and calls this again.
 pub(crate) fn account_all_waits(now: TimeStamp) -> bool {
     with_waits(session(), |waits| waits.account_all(now)).unwrap_or(true)
 }

@@ -1,7 +1,7 @@
 //! The stacks of names of wrapped futures, each stored once.
 //!
-//! All memory is allocated in advance: the table is used under a lock that threads of the application
-//! take wherever they poll.
+//! All memory is allocated in advance: the table is used under a lock that threads of the
+//! application take wherever they poll.
 
 use crate::types::TimeStamp;
 use crate::util::{Search, UniqueIndex, cut_at_character, try_vec};

@@ -49,7 +49,8 @@ pub(crate) struct TaskWait {
     below: u32,
     /// Number of polls in progress. Several threads may be in a span at the same time.
     polls: u32,
-    /// The place of the wait plus one; 0 if the future does not wait, or a future inside of it does.
+    /// The place of the wait plus one; 0 if the future does not wait, or a future inside of it
+    /// does.
     place: u32,
     /// The poll of the future around it that left it pending; 0 if it is not pending.
     pending_in: u64,
@@ -70,8 +71,9 @@ impl TaskWait {
     /// Begins a poll of the future: ends its wait, and makes the poll the thread's innermost one.
     /// `span` is the id of the span whose future it is; 0 if it is no span's.
     ///
-    /// Returns `None` if the poll is not recorded: no session records waits, the innermost poll is of
-    /// the same span, too many polls are in progress, or the thread is inside the profiler's own work.
+    /// Returns `None` if the poll is not recorded: no session records waits, the innermost poll is
+    /// of the same span, too many polls are in progress, or the thread is inside the profiler's own
+    /// work.
     pub(crate) fn begin_poll(
         &mut self,
         label: &str,
@@ -114,15 +116,15 @@ impl TaskWait {
         })
     }
 
-    /// Ends a poll of a future. If the future is pending, and none of those inside of it is, its wait
-    /// begins.
+    /// Ends a poll of a future. If the future is pending, and none of those inside of it is, its
+    /// wait begins.
     pub(crate) fn end_poll(&mut self, begun: BegunPoll, is_pending: bool) {
         let own = remove(begun.number);
         self.end_of_poll(begun, own.filter(|_| is_pending), current_context);
     }
 
-    /// Ends a poll of a span's future, like [`Self::end_poll`]. The thread may still be in spans that
-    /// it has entered since. `context` is that of the span.
+    /// Ends a poll of a span's future, like [`Self::end_poll`]. The thread may still be in spans
+    /// that it has entered since. `context` is that of the span.
     #[cfg(any(test, feature = "tracing"))]
     pub(crate) fn exit_span(&mut self, begun: BegunPoll, context: ContextWords) {
         let own = remove(begun.number);

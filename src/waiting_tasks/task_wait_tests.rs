@@ -333,8 +333,8 @@ fn span_waits_when_the_last_thread_has_exited_it() {
     })
     .join()
     .expect("no panic");
-    // A thread that does not have the entry in its chain, as after the exit of that thread, only ends
-    // it.
+    // A thread that does not have the entry in its chain, as after the exit of that thread, only
+    // ends it.
     assert_eq!(session.waiting(), owned(&[]));
     let again = enter(&mut span, "span", 1);
     exit(&mut span, again);

@@ -14,14 +14,14 @@ use crate::waiting_tasks::stacks::TaskStacks;
 pub(super) const MAX_ROWS: usize = 1 << 14;
 /// Waiting time of a stack for which it gets a row at first, in ns.
 const FIRST_PERIOD_NS: u64 = 1_000_000;
-/// Number of rows within [`WINDOW_NS`] beyond which the period doubles. It halves after a window with
-/// less than a quarter of them.
+/// Number of rows within [`WINDOW_NS`] beyond which the period doubles. It halves after a window
+/// with less than a quarter of them.
 const MAX_ROWS_IN_WINDOW: u32 = 2_000;
 const WINDOW_NS: u64 = 1_000_000_000;
 /// Duration from which a wait is an interval of its own, too, in ns.
 const MIN_INTERVAL_NS: u64 = 10_000_000;
-/// Number of such intervals within [`WINDOW_NS`], so that they are not more than a viewer's table can
-/// show; and how many of them may be of waits without a context.
+/// Number of such intervals within [`WINDOW_NS`], so that they are not more than a viewer's table
+/// can show; and how many of them may be of waits without a context.
 const MAX_INTERVALS_IN_WINDOW: u32 = 200;
 const MAX_WITHOUT_CONTEXT: u32 = 100;
 
@@ -89,8 +89,8 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// Returns waits with space for so many at the same time, and for so many stacks; `None` without
-    /// memory.
+    /// Returns waits with space for so many at the same time, and for so many stacks; `None`
+    /// without memory.
     pub(super) fn with_space(max_waiting: usize, max_stacks: usize) -> Option<Self> {
         Some(Self {
             stacks: TaskStacks::with_space(max_stacks)?,
@@ -144,8 +144,8 @@ impl Waits {
         }
     }
 
-    /// Forgets the wait at this place plus one, whose end is not known. What it has waited since the
-    /// last account is left out.
+    /// Forgets the wait at this place plus one, whose end is not known. What it has waited since
+    /// the last account is left out.
     pub(super) fn forget(&mut self, place: u32) {
         if self.free(place).is_some() {
             self.losses.waits += 1;
@@ -170,8 +170,8 @@ impl Waits {
         }
     }
 
-    /// Adds an interval for a wait up to `now`. Returns whether it could, and `None` if the wait is too
-    /// short for one.
+    /// Adds an interval for a wait up to `now`. Returns whether it could, and `None` if the wait is
+    /// too short for one.
     fn show(&mut self, waiting: &Waiting, now: TimeStamp) -> Option<bool> {
         let interval_ns = now.since_ns(waiting.shown);
         if interval_ns < MIN_INTERVAL_NS {
@@ -224,7 +224,8 @@ impl Waits {
     }
 
     /// Adds a row for whole multiples of `unit_ns` of the stack's time that no row has, or for an
-    /// interval with its end and duration. Returns `None` if there is nothing to write, or no space.
+    /// interval with its end and duration. Returns `None` if there is nothing to write, or no
+    /// space.
     fn write(
         &mut self,
         number: u32,
@@ -266,8 +267,9 @@ impl Waits {
         }
     }
 
-    /// Adds rows for everything that no row has, and intervals for the waits that last, up to `now`.
-    /// Returns false if there was not enough space: the caller takes the rows, and calls this again.
+    /// Adds rows for everything that no row has, and intervals for the waits that last, up to
+    /// `now`. Returns false if there was not enough space: the caller takes the rows, and calls
+    /// this again.
     pub(super) fn account_all(&mut self, now: TimeStamp) -> bool {
         let now = self.recorded_until(now);
         self.follow(now);

@@ -62,9 +62,10 @@
 //! *Event probes.* `waited` is 0 for a pending probe, which gets another entry later. Otherwise it
 //! is 1 plus the nanoseconds until the probe was answered.
 //!
-//! *Waits.* The stack consists of labels, and of the context if there is an interval in one. `weight`
-//! is the time, in nanoseconds, that tasks with this stack have waited and that no earlier entry has.
-//! `interval` is the duration of one wait that ended at `time`, and is shown by itself; 0 for none.
+//! *Waits.* The stack consists of labels, and of the context if there is an interval in one.
+//! `weight` is the time, in nanoseconds, that tasks with this stack have waited and that no earlier
+//! entry has. `interval` is the duration of one wait that ended at `time`, and is shown by itself;
+//! 0 for none.
 //!
 //! *Markers.* The lowest two bits of `what` are Gecko's phase: 0 instant, 1 interval, 2 start,
 //! 3 end. Times that the phase does not use are 0. The next two bits are the kind of payload:

@@ -181,9 +181,9 @@ fn intervals_of_waiting_tasks_are_no_request() {
     scene.marker(0, "SampleContext", "Context", (6, 8), trace);
     scene.marker(track, "TaskWait", "Waiting", (4, 80), trace);
     let explanation = scene.explain(&Wanted::Trace(0xab));
-    assert_eq!(explanation.start, Duration::from_millis(2));
-    assert_eq!(explanation.length, Duration::from_millis(6));
-    let expected = [(TimeKind::Cpu, 2500 + 2500), (TimeKind::Await, 1000)];
+    assert_eq!(explanation.start, Duration::from_micros(1_500));
+    assert_eq!(explanation.length, Duration::from_millis(7));
+    let expected = [(TimeKind::Cpu, 3000 + 3000), (TimeKind::Await, 1000)];
     assert_eq!(times(&explanation), expected);
     assert_eq!(unsampled_ns(&scene.test.profile, (-50 * MS, 0)), 50 * MS);
     for wanted in [

@@ -75,8 +75,8 @@ impl Found {
     }
 }
 
-/// Returns the threads with their indices. The track of the tasks that wait is none: an interval of it
-/// is the wait of one future, and its rows are no samples.
+/// Returns the threads with their indices. The track of the tasks that wait is none: an interval of
+/// it is the wait of one future, and its rows are no samples.
 fn threads(profile: &ProfileModel) -> impl Iterator<Item = (usize, &Thread)> {
     let threads = profile.threads.iter().enumerate();
     threads.filter(|(_, thread)| !thread.is_waiting_tasks())

@@ -390,8 +390,9 @@ fn write_samples(
     });
 }
 
-/// Returns the rows of a thread's samples. The viewer ignores the weights, so in the track of the tasks
-/// that wait, a row is repeated as often as its weight says, for a unit that bounds their number.
+/// Returns the rows of a thread's samples. The viewer ignores the weights, so in the track of the
+/// tasks that wait, a row is repeated as often as its weight says, for a unit that bounds their
+/// number.
 fn rows(thread: &Thread) -> Box<dyn Iterator<Item = Sample> + '_> {
     const MAX_WAIT_ROWS: u64 = 1 << 16;
     let samples = &thread.samples;

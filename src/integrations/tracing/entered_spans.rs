@@ -121,7 +121,8 @@ pub(crate) fn enter(
 /// What a thread exits with a span.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LeftSpan {
-    /// Time since the span's outermost entry, if it is measured and this was the exit from that entry.
+    /// Time since the span's outermost entry, if it is measured and this was the exit from that
+    /// entry.
     pub(crate) busy: Option<Duration>,
     /// The entry, if a session records where the span's future waits.
     pub(crate) wait: Option<EnteredWait>,

@@ -92,7 +92,8 @@ impl<T: OfSpan> SpanTable<T> {
         Some(slot_of(self.0.get()?, key))
     }
 
-    /// Allocates the table, before other threads wait for it: the application's allocator may use spans.
+    /// Allocates the table, before other threads wait for it: the application's allocator may use
+    /// spans.
     #[cold]
     fn allocate(&self) {
         let slots = (0..SLOTS).map(|_| Slot(Mutex::new(Vec::new())));

@@ -657,9 +657,9 @@ impl ProcessStreamingContext {
         })
     }
 
-    /// Limits the printed rows of samples, markers and waits to `max_rows`, as far as leaving out idle
-    /// rows allows. An idle row is a sample in which the thread did not run. A run keeps the sample
-    /// that its idle rows repeat, its last idle row, and evenly spaced ones between them.
+    /// Limits the printed rows of samples, markers and waits to `max_rows`, as far as leaving out
+    /// idle rows allows. An idle row is a sample in which the thread did not run. A run keeps the
+    /// sample that its idle rows repeat, its last idle row, and evenly spaced ones between them.
     pub(crate) fn thin_idle_rows(&mut self, max_rows: u64) {
         let sum = |of: fn(&SampleRows) -> u64| {
             self.threads.iter().fold(0, |sum: u64, thread| {

@@ -28,8 +28,8 @@ pub(crate) struct TaskWaitRow {
     pub(crate) weight: u64,
 }
 
-/// Returns how many rows the track may have in a format without weights, in a profile that is to have
-/// `max_rows` at most.
+/// Returns how many rows the track may have in a format without weights, in a profile that is to
+/// have `max_rows` at most.
 pub(crate) const fn max_wait_rows(max_rows: u64) -> u64 {
     const LEAST: u64 = 1_000;
     const MOST: u64 = 1 << 16;
@@ -79,7 +79,8 @@ impl TaskWaits {
         self.entries.len()
     }
 
-    /// Returns the rows, whose weights are in ms. What is less than 1 ms adds to the stack's next row.
+    /// Returns the rows, whose weights are in ms. What is less than 1 ms adds to the stack's next
+    /// row.
     pub(crate) fn rows(&self) -> impl Iterator<Item = TaskWaitRow> + '_ {
         self.rows_in(NS_PER_MS)
     }
@@ -89,15 +90,15 @@ impl TaskWaits {
         weights.fold(0, u64::saturating_add) / NS_PER_MS
     }
 
-    /// Limits [`Self::equal_rows`] for a profile that is to have `max_rows` at most. Returns a bound for
-    /// the number of rows and intervals.
+    /// Limits [`Self::equal_rows`] for a profile that is to have `max_rows` at most. Returns a
+    /// bound for the number of rows and intervals.
     pub(super) fn limit_rows(&mut self, max_rows: u64) -> u64 {
         self.max_rows = max_wait_rows(max_rows);
         self.all_ms().min(self.max_rows) + self.intervals().count() as u64
     }
 
-    /// Returns rows for a viewer that ignores weights, and what each of them stands for, in ms: a row
-    /// with the weight 3 is to be written three times. A stack with less than that has none.
+    /// Returns rows for a viewer that ignores weights, and what each of them stands for, in ms: a
+    /// row with the weight 3 is to be written three times. A stack with less than that has none.
     pub(crate) fn equal_rows(&self) -> (u64, impl Iterator<Item = TaskWaitRow> + '_) {
         let unit_ms = self.all_ms().div_ceil(self.max_rows.max(1)).max(1);
         (unit_ms, self.rows_in(unit_ms.saturating_mul(NS_PER_MS)))

@@ -257,8 +257,8 @@ fn add_context_keys(schema: &mut MarkerSchema, keys: Vec<Cow<'static, str>>) {
     }
 }
 
-/// Returns the id that the track of the tasks that wait has in place of a thread's: larger than that
-/// of any thread, and another one for each process.
+/// Returns the id that the track of the tasks that wait has in place of a thread's: larger than
+/// that of any thread, and another one for each process.
 pub(crate) const fn waiting_tasks_tid(process: i64) -> i64 {
     process + (1 << 30)
 }

@@ -1,7 +1,7 @@
 //! The feature `waitingtasks`: where futures wait, and how long.
 //!
-//! The tests measure each wait from outside and from inside of the polls around it. What is recorded
-//! lies between the two, however long the machine takes.
+//! The tests measure each wait from outside and from inside of the polls around it. What is
+//! recorded lies between the two, however long the machine takes.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -18,14 +18,14 @@ use gekkota::{
 use serde_json::Value;
 
 use crate::common::typed_markers::typed_markers;
-use crate::common::{Read, isolated};
+use crate::common::{Read, assert_in_forked_child, isolated};
 
-const TRACK: &str = "Waiting tasks";
+pub(super) const TRACK: &str = "Waiting tasks";
 
 static POLLS: AtomicU64 = AtomicU64::new(0);
 
 /// Is pending so many times.
-struct Pending(u32);
+pub(super) struct Pending(pub(super) u32);
 
 impl Future for Pending {
     type Output = ();
@@ -48,7 +48,7 @@ async fn look_up(times: u32) {
 }
 
 #[gecko_profiler_fn_label("pool.get", Network)]
-async fn pool_get(times: u32) {
+pub(super) async fn pool_get(times: u32) {
     Pending(times).await;
 }
 
@@ -71,19 +71,19 @@ async fn both() {
     .await;
 }
 
-type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(super) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A task that waits, with the bounds of what it has waited.
-struct Measured {
-    task: Task,
+pub(super) struct Measured {
+    pub(super) task: Task,
     stacks: &'static [&'static str],
     /// Before and after its last poll.
     polled: Option<(Instant, Instant)>,
-    bounds: [Duration; 2],
+    pub(super) bounds: [Duration; 2],
 }
 
 impl Measured {
-    fn new(
+    pub(super) fn new(
         task: impl Future<Output = ()> + Send + 'static,
         stacks: &'static [&'static str],
     ) -> Self {
@@ -95,7 +95,7 @@ impl Measured {
         }
     }
 
-    fn poll(&mut self) -> Poll<()> {
+    pub(super) fn poll(&mut self) -> Poll<()> {
         let before = Instant::now();
         let answer = self
             .task
@@ -116,7 +116,7 @@ impl Measured {
 }
 
 /// Polls all tasks until they are ready or have been polled so often, each time on another thread.
-fn run(mut tasks: Vec<Measured>, rounds: u32) -> Vec<Measured> {
+pub(super) fn run(mut tasks: Vec<Measured>, rounds: u32) -> Vec<Measured> {
     for _ in 0..rounds {
         tasks = std::thread::spawn(move || {
             for task in &mut tasks {
@@ -133,14 +133,14 @@ fn run(mut tasks: Vec<Measured>, rounds: u32) -> Vec<Measured> {
     tasks
 }
 
-fn start(features: Features) -> ProfilerSession {
+pub(super) fn start(features: Features) -> ProfilerSession {
     let params = StartParams::default();
     let features = params.features | features;
     ProfilerSession::start(params.features(features)).expect("starts")
 }
 
 /// Returns the weights of the track's rows in ms, by the labels of their stacks.
-fn weights(read: &Read) -> BTreeMap<String, f64> {
+pub(super) fn weights(read: &Read) -> BTreeMap<String, f64> {
     let thread = read.thread(TRACK);
     let index = |value: &Value| value.as_u64().expect("an index") as usize;
     let rows = |table: &str| thread[table]["data"].as_array().expect("rows").clone();
@@ -163,7 +163,7 @@ fn weights(read: &Read) -> BTreeMap<String, f64> {
 }
 
 /// Checks that each stack has what its tasks have waited, but for rounding to milliseconds.
-fn check(read: &Read, tasks: &[Measured]) {
+pub(super) fn check(read: &Read, tasks: &[Measured]) {
     let weights = weights(read);
     let mut bounds: BTreeMap<&str, [Duration; 2]> = BTreeMap::new();
     for task in tasks {
@@ -331,5 +331,82 @@ fn second_snapshot_counts_no_wait_twice() {
             task.waited_until(before, after);
         }
         check(&Read::from_profile(&profile), &tasks);
+    });
+}
+
+#[test]
+fn pauses_within_each_other_are_left_out_once() {
+    isolated(|| {
+        let session = start(Features::WAITING_TASKS);
+        let mut task = Measured::new(pool_get(2), &["pool.get"]);
+        assert!(task.poll().is_pending());
+        std::thread::sleep(Duration::from_millis(5));
+        let before = Instant::now();
+        gekkota::profiler_pause();
+        task.waited_until(before, Instant::now());
+        gekkota::profiler_pause_sampling();
+        gekkota::profiler_resume();
+        std::thread::sleep(Duration::from_millis(30));
+        let before = Instant::now();
+        gekkota::profiler_resume_sampling();
+        task.polled = Some((before, Instant::now()));
+        std::thread::sleep(Duration::from_millis(5));
+        assert!(task.poll().is_pending());
+        assert!(task.poll().is_ready());
+        let read = Read::from_profile(&session.finish().expect("a profile"));
+        check(&read, &[task]);
+    });
+}
+
+#[test]
+fn forked_child_has_waits_of_its_own_only() {
+    isolated(|| {
+        let session = start(Features::WAITING_TASKS);
+        let mut tasks = run(vec![Measured::new(pool_get(u32::MAX), &["pool.get"])], 1);
+        assert_in_forked_child(|| {
+            // The parent's wait ends here, which nothing records.
+            tasks[0].task = Box::pin(async {});
+            let Ok(session) = ProfilerSession::start(
+                StartParams::default().features(Features::default_set() | Features::WAITING_TASKS),
+            ) else {
+                return false;
+            };
+            let mut own = Measured::new(look_up(1), &["look_up → pool.get"]);
+            _ = own.poll();
+            std::thread::sleep(Duration::from_millis(15));
+            _ = own.poll();
+            let read = Read::from_profile(&session.finish().expect("a profile"));
+            check(&read, &[own]);
+            true
+        });
+        let before = Instant::now();
+        let profile = session.finish().expect("a profile");
+        tasks[0].waited_until(before, Instant::now());
+        check(&Read::from_profile(&profile), &tasks);
+    });
+}
+
+#[test]
+fn panicking_poll_leaves_the_polls_around_it_recorded() {
+    isolated(|| {
+        let session = start(Features::WAITING_TASKS);
+        let category = gecko_profiler_category!(Network);
+        let panics = async {
+            let panics = std::future::poll_fn(|_| -> Poll<()> {
+                std::panic::resume_unwind(Box::new(()));
+            });
+            let mut inner = Box::pin(labeled_future("panics", category, panics));
+            let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                _ = inner.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            }));
+            assert!(caught.is_err());
+            Pending(1).await;
+        };
+        let task = Measured::new(labeled_future("around", category, panics), &["around"]);
+        let tasks = run(vec![task], 2);
+        check(
+            &Read::from_profile(&session.finish().expect("a profile")),
+            &tasks,
+        );
     });
 }

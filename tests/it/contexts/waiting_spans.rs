@@ -27,8 +27,7 @@ fn with_layers(layers: u32) {
 
 fn request() -> Measured {
     let query = async {
-        let query = async { Pending(2).await };
-        query.instrument(info_span!("query")).await;
+        Pending(2).instrument(info_span!("query")).await;
     };
     let request = info_span!("request", trace_id = "a1", span_id = 7u64);
     Measured::new(query.instrument(request), &["request → query"])

@@ -391,7 +391,7 @@ fn panicking_poll_leaves_the_polls_around_it_recorded() {
     isolated(|| {
         let session = start(Features::WAITING_TASKS);
         let category = gecko_profiler_category!(Network);
-        let panics = async {
+        let panics = async move {
             let panics = std::future::poll_fn(|_| -> Poll<()> {
                 std::panic::resume_unwind(Box::new(()));
             });

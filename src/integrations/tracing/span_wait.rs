@@ -51,7 +51,7 @@ pub(crate) fn abandon_wait(key: SpanKey, entered: EnteredWait) {
 
 /// Ends the wait of a span that is closed.
 pub(crate) fn close_wait(key: SpanKey) {
-    drop(TABLE.remove(key));
+    _ = TABLE.remove(key);
 }
 
 /// Ends the waits of a dropped layer's spans.

@@ -298,10 +298,11 @@ impl SessionPlan {
         let max_chunk_bytes = max_chunk_bytes_of_child(capacity_bytes).unwrap_or(usize::MAX);
         core_buffer().begin_session_with(generation, capacity_bytes, max_chunk_bytes, area);
         forget_allocation_stacks();
-        session.allocated_at_start = less_own_chunks(begin_allocations(features, interval_bytes));
+        // Allocates, which is not to be the application's growth.
         if features.contains(Features::WAITING_TASKS) {
             begin_waits();
         }
+        session.allocated_at_start = less_own_chunks(begin_allocations(features, interval_bytes));
         reset_lost_stacks();
         preallocate_words();
         let (session, sampler) = match spawn_sampler(session, core_buffer(), unwinder) {

@@ -12,7 +12,7 @@ use crate::waiting_tasks::stacks::{MAX_PART_BYTES, TaskName};
 use crate::waiting_tasks::waits::{MAX_ROWS, WaitLosses, WaitRow, Waits};
 
 /// Numbers of the futures that may wait at the same time, and of different stacks. The memory is
-/// allocated at the session's start, about 15 MiB, but the system provides only what is used.
+/// allocated at the session's start, about 17 MiB, but the system provides only what is used.
 /// Further waits are lost, and counted. The second numbers are for a system without that memory.
 const SPACE: [(usize, usize); 2] = [(1 << 17, 1 << 16), (1 << 10, 1 << 10)];
 /// Number of waits whose end could not be recorded, as far as the session remembers them.
@@ -90,10 +90,8 @@ fn forget_refused_ends(of_session: u32, waits: &mut Waits) {
 
 /// Begins to record waits. Without memory, nothing is recorded.
 pub(crate) fn begin_waits() {
-    let space = SPACE.into_iter();
-    let mut fresh = space
-        .filter_map(|(max_waiting, max_stacks)| Waits::with_space(max_waiting, max_stacks))
-        .next();
+    let with = |(max_waiting, max_stacks)| Waits::with_space(max_waiting, max_stacks);
+    let mut fresh = as_profiler_work(|| SPACE.into_iter().find_map(with));
     let mut number = LAST_SESSION.fetch_add(1, Ordering::Relaxed) + 1;
     if number == 0 {
         number = LAST_SESSION.fetch_add(1, Ordering::Relaxed) + 1;

@@ -5,7 +5,7 @@ use crate::state::SessionCounts;
 use crate::waiting_tasks::{StackNames, WaitLosses, WaitRow, swap_wait_rows, wait_losses};
 
 /// Maximum number of passes through the rows for one profile, far above what is needed: threads add
-/// rows meanwhile.
+/// rows between two passes.
 pub(super) const MAX_PASSES: u32 = 64;
 
 /// What the writer of waits keeps from call to call.

@@ -21,7 +21,7 @@ pub(super) struct Poll {
     pub(super) number: u64,
     /// Number of the wrapped futures directly inside that this poll has left pending.
     pub(super) pending: u32,
-    /// The id of the span whose future it is; 0 if it is no span's.
+    /// Id of the span whose future is polled; 0 for a future without a span.
     pub(super) span: u64,
 }
 

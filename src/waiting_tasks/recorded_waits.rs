@@ -1,7 +1,7 @@
 //! The waits of the running session, and their lock.
 //!
 //! Threads of the application take the lock wherever they poll and drop futures, perhaps inside the
-//! application's allocator. So nobody allocates, frees or waits for anything else with the lock.
+//! application's allocator. So no holder of the lock allocates, frees or waits.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 

@@ -2,7 +2,7 @@
 //!
 //! 10,000 Tokio tasks wait in four futures in turns. The names of the futures state their shares of
 //! the waiting: `wait_10` to `wait_40`. Each waits until a planned time, so a late wake-up shortens
-//! the next wait, and the shares hold beside other load, too.
+//! the next wait, and the shares also hold under other load.
 //!
 //! `ours` is the largest difference between a future's share in the profile and the share that its
 //! name states, in percentage points; `measured` is that to what the tasks have measured

@@ -69,6 +69,7 @@
 //! | Show what allocates memory, and what is still alive | [`memory`] |
 //! | Show the energy that the machine uses, and the frequencies of its cores | [`Features::POWER`], [`Features::CPU_FREQ`] |
 //! | Tell a wait for a processor from a sleep, and count context switches | [`Features::CONTEXT_SWITCHES`] |
+//! | Show where async tasks wait, and how long | [`Features::WAITING_TASKS`], [`labeled_future`] |
 //! | Write the last seconds to a file when something goes wrong | [`dump`](mod@dump) |
 //! | Push profiles to a Pyroscope server | `push` |
 //! | Keep the data when the process is killed or crashes | [`StartParams::crash_file`], [`Profile::rescue`] |
@@ -213,6 +214,9 @@ mod types;
 #[forbid(unsafe_code)]
 mod unwind;
 mod util;
+#[cfg(has_profiler)]
+#[forbid(unsafe_code)]
+mod waiting_tasks;
 
 #[forbid(unsafe_code)]
 pub mod gecko_profiler;
@@ -504,7 +508,8 @@ pub mod __private {
     #[cfg(has_profiler)]
     pub use crate::api::start_early;
     pub use crate::api::{
-        records_flows, records_markers_of_current_thread, register_polling_thread, would_record,
+        TaskWait, records_flows, records_markers_of_current_thread, register_polling_thread,
+        would_record,
     };
     #[cfg(all(has_profiler, feature = "unwind_benchmark"))]
     pub use crate::sampler::repeat_unwinding;

@@ -23,7 +23,7 @@ const LAYERS: &[&[&str]] = &[
         "allocations",
         "export",
     ],
-    &["capture", "symbols"],
+    &["capture", "symbols", "waiting_tasks"],
     &["threads"],
     &["backtrace", "event_loop", "state"],
     &["sampler", "stream"],

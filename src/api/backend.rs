@@ -57,3 +57,4 @@ pub(crate) use crate::stream::StreamOptions;
 pub(crate) use crate::types::Generation;
 pub(crate) use crate::unwind::{CodeRangeToken, register_code_range, unregister_code_range};
 pub(crate) use crate::util::is_any_lock_held_on_current_thread as is_locked_on_current_thread;
+pub(crate) use crate::waiting_tasks::{BegunPoll, TaskWait, are_waits_recorded};

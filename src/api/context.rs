@@ -112,6 +112,11 @@ impl ProfilerContext {
         *self == Self::new()
     }
 
+    #[cfg(feature = "tracing")]
+    pub(crate) fn words(self) -> backend::ContextWords {
+        self.0
+    }
+
     /// Makes this the context of the calling thread, and returns the one before.
     #[cfg(feature = "tracing")]
     pub(crate) fn replace_current(self) -> Self {

@@ -12,7 +12,8 @@
 //!
 //! # Imports
 //! `allocations`, `backtrace`, `counters`, `disabled`, `event_loop`, `export`, `http`, `labels`,
-//! `markers`, `platform`, `pushing`, `record`, `sampler`, `session`, `stream`, `types`, `unwind`, `util`
+//! `markers`, `platform`, `pushing`, `record`, `sampler`, `session`, `stream`, `types`, `unwind`,
+//! `util`, `waiting_tasks`
 //!
 //! # Invariants
 //! No function panics because of a mistake of the application. A call that does not fit the
@@ -84,6 +85,8 @@ mod status;
 mod thread_pools;
 #[forbid(unsafe_code)]
 mod threads;
+#[forbid(unsafe_code)]
+mod waiting_tasks;
 
 pub use allocator::ProfilerAllocator;
 pub use callbacks::{
@@ -167,6 +170,9 @@ pub use threads::{
     profiler_thread_is_sleeping, profiler_thread_sleep, profiler_thread_wake, register_thread,
     unregister_thread,
 };
+pub use waiting_tasks::TaskWait;
+#[cfg(feature = "tracing")]
+pub(crate) use waiting_tasks::{EnteredWait, records_waits};
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]
 mod backend;

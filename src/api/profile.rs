@@ -289,6 +289,8 @@ impl Profile {
     /// | `refused_timers` | threads for which the system refused a timer; they receive signals instead |
     /// | `handler_replacements` | times that foreign code replaced the signal's handler; while a foreign handler is installed, running threads are not sampled |
     /// | `dropped_samples` | samples that were dropped, because the buffer had no space or the system no memory |
+    /// | `lost_waits` | waits of async tasks, or rows of them, that were lost for lack of space |
+    /// | `left_out_wait_intervals` | waits of 10 ms or more without an interval of their own, because there were too many |
     /// | `lost_marker_stacks` | stacks of markers that were lost for lack of memory |
     /// | `dropped_ended_threads` | ended threads that were dropped with their samples and markers, because the session kept too many |
     /// | `dropped_empty_threads` | ended threads without samples and markers that were dropped, because the session kept too many |

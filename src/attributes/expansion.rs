@@ -1,6 +1,6 @@
 //! The expansion: the function with its label.
 
-use proc_macro::{Delimiter, Group, Span, TokenStream, TokenTree};
+use proc_macro::{Delimiter, Group, Literal, Span, TokenStream, TokenTree};
 
 use crate::arguments::Arguments;
 use crate::function::{Function, Returns};
@@ -18,9 +18,10 @@ const REGISTER: &str = "CRATE::__private::register_polling_thread();";
 /// future from an awaiting into a pinning one would double the size of nested futures.
 const POLLED: &str = "
     let mut future = ::core::pin::pin!(FUTURE);
+    let mut wait = CRATE::__private::TaskWait::new();
     ::core::future::poll_fn(move |context| {
         LABEL
-        ::core::future::Future::poll(future.as_mut(), context)
+        wait.poll(NAME, \"\", || ::core::future::Future::poll(future.as_mut(), context))
     })
     .await
 ";
@@ -41,9 +42,11 @@ const FUTURE: &str = "
 ";
 
 pub(crate) fn labeled(label: &Arguments, function: Function) -> TokenStream {
-    let of_future = || {
-        let register = fill(REGISTER, &[("CRATE", label.path.clone())]);
-        register.into_iter().chain(label_of(label)).collect()
+    let register = fill(REGISTER, &[("CRATE", label.path.clone())]);
+    let around = Label {
+        path: label.path.clone(),
+        name: name_of(label, &function.head),
+        push: register.into_iter().chain(label_of(label)).collect(),
     };
     let Function {
         head,
@@ -53,7 +56,7 @@ pub(crate) fn labeled(label: &Arguments, function: Function) -> TokenStream {
     } = function;
     let (attributes, statements) = split_attributes(&body);
     let inside = match future_only(&statements) {
-        Some(made) if !is_async => made.labeled(of_future()),
+        Some(made) if !is_async => made.labeled(around),
         _ => {
             // The span of these braces makes errors point at the body. Its hygiene makes lints
             // ignore the braces, which the application did not write.
@@ -62,7 +65,7 @@ pub(crate) fn labeled(label: &Arguments, function: Function) -> TokenStream {
             match is_async {
                 true => polled(
                     async_body(&returns, body),
-                    of_future(),
+                    around,
                     matches!(returns, Returns::Never),
                 ),
                 false => fill(RUN, &[("LABEL", label_of(label)), ("BODY", body)]),
@@ -71,6 +74,26 @@ pub(crate) fn labeled(label: &Arguments, function: Function) -> TokenStream {
     };
     let labeled = in_braces(body.span(), attributes.into_iter().chain(inside).collect());
     head.into_iter().chain(labeled).collect()
+}
+
+/// What is around each poll of a future.
+struct Label {
+    path: TokenStream,
+    /// The name under which the future waits.
+    name: TokenStream,
+    /// The statements that push the label.
+    push: TokenStream,
+}
+
+/// Returns the name under which a future waits: the text of its label, or else the function's name.
+fn name_of(label: &Arguments, head: &[TokenTree]) -> TokenStream {
+    if let Some(text) = &label.text {
+        return TokenTree::from(text.clone()).into();
+    }
+    let mut after_keyword = head.iter().skip_while(|token| !is_word(token, "fn")).skip(1);
+    let name = after_keyword.next().map(ToString::to_string);
+    let name = name.as_deref().unwrap_or_default().trim_start_matches("r#");
+    TokenTree::from(Literal::string(name)).into()
 }
 
 fn in_braces(place: Span, tokens: TokenStream) -> TokenStream {
@@ -120,13 +143,20 @@ fn async_body(returns: &Returns, body: TokenStream) -> TokenStream {
     fill(FUTURE, &[("TYPE", named), ("BODY", body)])
 }
 
-fn polled(future: TokenStream, label: TokenStream, never_returns: bool) -> TokenStream {
+fn polled(future: TokenStream, label: Label, never_returns: bool) -> TokenStream {
     let form = if never_returns {
         format!("match {{ {POLLED} }} {{}}")
     } else {
         POLLED.to_owned()
     };
-    fill(&form, &[("FUTURE", future), ("LABEL", label)])
+    let Label { path, name, push } = label;
+    let parts = [
+        ("CRATE", path),
+        ("FUTURE", future),
+        ("LABEL", push),
+        ("NAME", name),
+    ];
+    fill(&form, &parts)
 }
 
 /// A body that consists of one future: `async move { … }`, or `Box::pin` of one. Such a function is
@@ -176,7 +206,7 @@ fn async_block(tokens: &[TokenTree]) -> Option<(Vec<TokenTree>, Group)> {
 }
 
 impl FutureOnly<'_> {
-    fn labeled(self, label: TokenStream) -> TokenStream {
+    fn labeled(self, label: Label) -> TokenStream {
         let Self {
             boxed,
             before,

@@ -294,6 +294,41 @@ impl ContextWords {
     };
 }
 
+/// No session records where a future waits.
+#[derive(Debug, Default)]
+pub(crate) struct TaskWait;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum BegunPoll {}
+
+#[inline(always)]
+pub(crate) fn are_waits_recorded() -> bool {
+    false
+}
+
+impl TaskWait {
+    pub(crate) const fn new() -> Self {
+        Self
+    }
+
+    pub(crate) fn begin_poll(&mut self, _: &str, _: &str, _: u64) -> Option<BegunPoll> {
+        None
+    }
+
+    pub(crate) fn end_poll(&mut self, begun: BegunPoll, _: bool) {
+        match begun {}
+    }
+
+    #[cfg(feature = "tracing")]
+    pub(crate) fn exit_span(&mut self, begun: BegunPoll, _: ContextWords) {
+        match begun {}
+    }
+
+    pub(crate) fn abandon_poll(&mut self, begun: BegunPoll) {
+        match begun {}
+    }
+}
+
 pub(crate) fn current_context() -> ContextWords {
     ContextWords::NONE
 }

@@ -245,7 +245,9 @@ pub(crate) fn summarize(profile: &ProfileModel) -> Vec<ThreadSummary> {
             script_functions: hot_functions(&groups, &times, FunctionKind::Script),
         }
     };
-    profile.threads.iter().map(summary).collect()
+    let threads = profile.threads.iter();
+    let threads = threads.filter(|thread| !thread.is_waiting_tasks());
+    threads.map(summary).collect()
 }
 
 fn hot_functions(

@@ -115,8 +115,17 @@ impl ExportOptions {
         }
     }
 
-    /// Returns the indices of the threads that the options choose, in their order.
+    /// Returns the indices of the threads that the options choose, in their order. The track of the
+    /// tasks that wait is one only if it is chosen by its name or id: its rows are no samples.
     pub(crate) fn threads(&self, profile: &ProfileModel) -> Vec<usize> {
+        let mut chosen = self.tracks(profile);
+        chosen.retain(|&index| self.thread.is_some() || !profile.threads[index].is_waiting_tasks());
+        chosen
+    }
+
+    /// Like [`Self::threads`], with the track of the tasks that wait, for a format that keeps the
+    /// tracks apart and has weights.
+    pub(crate) fn tracks(&self, profile: &ProfileModel) -> Vec<usize> {
         let chosen = profile.threads.iter().enumerate();
         let chosen = chosen.filter(|(_, thread)| self.chooses(thread));
         chosen.map(|(index, _)| index).collect()

@@ -5,7 +5,8 @@ use crate::fuzzing::read_profile::ReadProfile;
 use crate::fuzzing::scripted_source::{PROCESS_START, kept_ns_since, scripted_source};
 use crate::markers::MarkerType;
 use crate::markers::Tracing;
-use crate::stream::{StreamOptions, stream_gecko_json};
+use crate::model::WAITING_TASKS;
+use crate::stream::{StreamOptions, max_wait_rows, stream_gecko_json};
 use crate::types::{NameOptions, ProfilerTime, Symbolicate};
 use crate::unwind::NamedCode;
 use crate::util::FailureLatch;
@@ -112,7 +113,7 @@ pub fn check_decoder(input: &[u8]) {
     // Registers the first marker type, whose number the seeds contain.
     MarkerType::number_of::<Tracing>();
     let case = DecoderCase::read(input);
-    let whole = check_text(&case, false);
+    let mut whole = check_text(&case, false);
     if !case.has(DecoderCase::IS_CUT) {
         return;
     }
@@ -127,6 +128,8 @@ pub fn check_decoder(input: &[u8]) {
         "{cut:?}"
     );
     if whole.left_out_rows == 0 {
+        // A row of the waiting tasks stands for a share of all their time.
+        whole.threads.remove(WAITING_TASKS);
         for (name, times) in whole.threads {
             let expected: Vec<f64> = times
                 .into_iter()
@@ -141,16 +144,22 @@ pub fn check_decoder(input: &[u8]) {
 fn check_text(case: &DecoderCase<'_>, is_cut: bool) -> ReadProfile {
     let text = case.written(is_cut);
     let read = ReadProfile::check(&text);
-    let rows = read
+    let (waits, samples): (Vec<_>, Vec<_>) = read
         .threads
-        .values()
-        .map(|times| times.len() as u64)
-        .sum::<u64>();
+        .iter()
+        .partition(|(name, _)| *name == WAITING_TASKS);
+    let count = |threads: &[(&String, &Vec<f64>)]| -> u64 {
+        threads.iter().map(|(_, times)| times.len() as u64).sum()
+    };
+    let (rows, wait_rows) = (count(&samples), count(&waits));
+    let max_wait_rows = max_wait_rows(case.max_rows());
+    assert!(wait_rows <= max_wait_rows, "{wait_rows} rows of waits");
     // An entry has at least three bytes. A sample with repeats keeps at least two rows, its own and
     // that of its last repeat.
     let max_rows = case.max_rows().max(2 * case.content.len() as u64 / 3);
     assert!(rows <= max_rows, "{rows} rows");
-    let max_bytes = (64 << 10) + 1000 * (case.content.len() + max_rows as usize);
+    let max_bytes =
+        (64 << 10) + 1000 * (case.content.len() + max_rows as usize) + 200 * wait_rows as usize;
     assert!(text.len() <= max_bytes, "{} bytes", text.len());
     read
 }

@@ -11,6 +11,7 @@ use crate::markers::{
 use crate::sampler::{SampleScript, ScriptedFrame, ScriptedSample, ScriptedStack};
 use crate::stream::PlainSamples;
 use crate::types::{ProfilerTime, ProfilingCategoryPair, TimeStamp};
+use crate::waiting_tasks::WaitRow;
 
 const SESSION: crate::types::Generation = ChunkedBuffer::TEST_SESSION;
 
@@ -83,6 +84,14 @@ pub(crate) fn scripted_chunks() -> Vec<Vec<u8>> {
         if index % 8 == 0 {
             put_other_kinds(&script, now);
             assert!(script.write_backtrace(1 + index as u64, now, modules, &stack));
+            let wait = WaitRow {
+                stack: 1,
+                time: now,
+                weight_ns: number % 90_000_000,
+                interval_ns: if index == 8 { 8_000 } else { 0 },
+                context: stack.context,
+            };
+            assert!(script.write_wait(&wait, modules, &stack));
             let time = ProfilerTime::from_monotonic_ns;
             let mut timing = MarkerTiming::interval(time(now.0), time(now.0 + 9));
             timing.inner_window_id = index as u64;

@@ -92,7 +92,7 @@ fn arbitrary_entries_become_a_profile() {
         let mut content = Vec::new();
         for _ in 0..below(40) {
             let mut entry = vec![
-                [1, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12][below(12) as usize],
+                [1, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13][below(13) as usize],
                 below(4) as u8,
             ];
             // Small values are more often valid.

@@ -31,6 +31,7 @@ mod profile;
 mod samples;
 mod stacks;
 mod unique_stacks;
+mod weight_units;
 
 pub(crate) use call_nodes::CallNodes;
 #[cfg(feature = "formats")]
@@ -43,7 +44,10 @@ pub(crate) use markers::{FieldValue, Marker, MarkerPayload, MarkerPhase, Markers
 pub(crate) use placeholders::{
     LABELS_LEFT_OUT, OTHER_STACK, ROOT, TRUNCATED, UNLOADED, is_placeholder,
 };
-pub(crate) use profile::{Category, MarkerSchema, Meta, Module, Process, ProfileModel, Thread};
+pub(crate) use profile::{
+    Category, MarkerSchema, Meta, Module, Process, ProfileModel, Thread, WAITING_TASKS,
+};
 pub(crate) use samples::{Sample, Samples, WeightUnit};
 pub(crate) use stacks::{Frame, Function, FunctionKind, NativeSymbol, SourceText};
 pub(crate) use unique_stacks::UniqueStacks;
+pub(crate) use weight_units::WeightUnits;

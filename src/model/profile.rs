@@ -6,7 +6,7 @@ use crate::model::counters::Counter;
 use crate::model::ids::{FrameId, FunctionId, ModuleId, StackId, TextId};
 use crate::model::markers::Markers;
 use crate::model::placeholders::ROOT;
-use crate::model::samples::Samples;
+use crate::model::samples::{Samples, WeightUnit};
 use crate::model::stacks::{Frame, Function, FunctionKind, NativeSymbol, SourceText};
 use crate::model::unique_stacks::UniqueStacks;
 use crate::util::{Search, TextTable, UniqueIndex};
@@ -127,6 +127,19 @@ pub(crate) struct Thread {
     pub(crate) unregistered_ns: Option<i64>,
     pub(crate) samples: Samples,
     pub(crate) markers: Markers,
+}
+
+/// Name of the track that shows where async tasks wait. It is no thread.
+pub(crate) const WAITING_TASKS: &str = "Waiting tasks";
+
+impl Thread {
+    /// Returns whether this is the track of the tasks that wait. Its rows are neither samples of a
+    /// thread nor CPU time.
+    pub(crate) fn is_waiting_tasks(&self) -> bool {
+        self.name == WAITING_TASKS
+            && !self.is_main
+            && self.samples.weight_unit == WeightUnit::Milliseconds
+    }
 }
 
 impl ProfileModel {

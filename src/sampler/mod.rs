@@ -25,7 +25,7 @@
 //!
 //! # Imports
 //! `allocations`, `backtrace`, `buffer`, `capture`, `counters`, `event_loop`, `labels`, `markers`,
-//! `platform`, `state`, `symbols`, `threads`, `types`, `unwind`, `util`
+//! `platform`, `state`, `symbols`, `threads`, `types`, `unwind`, `util`, `waiting_tasks`
 //!
 //! # Invariants
 //! - A thread is interrupted only while its own handler copies its stack.
@@ -54,6 +54,7 @@ mod thread;
 mod tick;
 mod unregistered_markers;
 mod unregistered_threads;
+mod waiting_tasks;
 
 pub(crate) use allocation_markers::write_allocation;
 pub(crate) use allocation_stacks::{

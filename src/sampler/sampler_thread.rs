@@ -31,6 +31,7 @@ use crate::sampler::tick::{LeftOut, Schedule};
 use crate::sampler::tick::{Scratch, TickContext};
 use crate::sampler::unregistered_markers::UnregisteredMarkers;
 use crate::sampler::unregistered_threads::UnregisteredThreads;
+use crate::sampler::waiting_tasks::{MAX_PASSES, WaitScratch, write_waits};
 use crate::state::{
     ActivePs, KeptKind, REGISTRATION_HOOKS, RunningSampler, SamplerEnd, SeenPauses, Session,
     SessionCounts, lasting_facts,
@@ -39,6 +40,7 @@ use crate::threads::{OffThreadRef, unregister};
 use crate::types::{Features, ProcessId, SamplingState, StartError, TimeStamp};
 use crate::unwind::{Unwinder, drop_old_unregistered_code, keep_unregistered_code};
 use crate::util::{PsLock, allocator_has, try_vec};
+use crate::waiting_tasks::{account_all_waits, account_waits, has_wait_rows};
 
 /// Interval between two sandbox checks, in ns: a program may sandbox itself at any time. Expired
 /// data is discarded at the same interval.
@@ -176,6 +178,7 @@ struct SamplerThread {
     activity: ActivityHint,
     event_probes: EventProbeRecorder,
     switch_readings: SwitchReadings,
+    wait_scratch: WaitScratch,
 }
 
 impl SamplerThread {
@@ -212,6 +215,7 @@ impl SamplerThread {
             activity: ActivityHint::default(),
             event_probes: EventProbeRecorder::default(),
             switch_readings: SwitchReadings::default(),
+            wait_scratch: WaitScratch::default(),
         }
     }
 
@@ -311,6 +315,7 @@ impl SamplerThread {
             check_sandbox();
             self.discard_old();
             self.drop_expired();
+            self.follow_waiting_tasks();
             self.session.note_counts(self.tick.time);
         }
         let mut overheads = TickOverheads::begin(self.tick);
@@ -690,7 +695,29 @@ impl SamplerThread {
         write_allocation_events(&self.session, &self.lane, events, may_find_main_thread);
     }
 
+    fn records_waits(&self) -> bool {
+        let features = self.session.settings.features;
+        features.contains(Features::WAITING_TASKS) && !self.session.is_stopping()
+    }
+
+    /// Counts the waits that last, and those that were lost.
+    fn follow_waiting_tasks(&mut self) {
+        if self.records_waits() {
+            account_waits(self.tick.time);
+            self.wait_scratch.count_losses(&self.session.counts);
+        }
+    }
+
+    fn write_waits(&mut self) {
+        if self.records_waits() && has_wait_rows() {
+            let mut scratch = std::mem::take(&mut self.wait_scratch);
+            self.with_context(|_, context| write_waits(context, &mut scratch));
+            self.wait_scratch = scratch;
+        }
+    }
+
     fn write_pending_stacks(&mut self) {
+        self.write_waits();
         if !self.session.is_stopping() {
             self.write_allocation_events();
         }
@@ -716,6 +743,18 @@ impl SamplerThread {
             self.counters
                 .write_current(&self.session, &self.lane, &self.pauses);
             self.event_probes.record(&self.session, &self.lane, true);
+            if self.records_waits() {
+                let now = monotonic_now();
+                let mut passes = 0..MAX_PASSES;
+                while passes.next().is_some() {
+                    let is_all = account_all_waits(now);
+                    self.write_waits();
+                    if is_all {
+                        break;
+                    }
+                }
+                self.wait_scratch.count_losses(&self.session.counts);
+            }
             self.session.set_written(requested);
         }
     }

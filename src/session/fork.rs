@@ -40,6 +40,7 @@ use crate::util::{
     Guard, LockRank, MarkedRank, PsLock, is_any_lock_held_on_current_thread, mark_rank,
     refuse_calls_of_current_thread,
 };
+use crate::waiting_tasks::{end_waits_in_child, forget_waits_in_child};
 
 /// Guards of all locks, dropped innermost first.
 struct HeldLocks {
@@ -136,6 +137,7 @@ fn parent() {
 fn child() {
     RacyFeatures::set_inactive_in_child();
     end_allocations_in_child();
+    end_waits_in_child();
     disown_callbacks_in_child();
     reset_clock_calibration_in_child();
     forget_own_threads_in_child();
@@ -164,6 +166,7 @@ fn child() {
         drop(live_allocations);
         forget_allocations_in_child();
         forget_allocation_stacks_in_child();
+        forget_waits_in_child();
         crash_file::forget_in_child(crash_facts, &mut ps);
         EventWatches::keep_only_current_thread(event_watches);
         // These stay valid: the child has the same counters, scripts and generated code.

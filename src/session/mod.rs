@@ -24,7 +24,7 @@
 //! # Imports
 //! `allocations`, `backtrace`, `buffer`, `capture`, `counters`, `event_loop`, `export`, `labels`,
 //! `markers`, `model`, `platform`, `sampler`, `state`, `stream`, `symbols`, `threads`, `types`,
-//! `unwind`, `util`
+//! `unwind`, `util`, `waiting_tasks`
 //!
 //! # Invariants
 //! Before a session's sampler begins, the previous one has ended or no longer touches shared data.

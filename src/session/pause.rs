@@ -1,11 +1,13 @@
 //! Pauses and resumes recording, or sampling only.
 
 use crate::buffer::{EntryHead, EntryKind};
+use crate::platform::monotonic_now;
 use crate::session::callbacks::notify;
 use crate::session::family_events::{SessionEvent, notice};
 use crate::state::{ACTIVE_PS, ActivePs, PauseKind, RacyFeatures, put_entry};
 use crate::types::{ProfilingState, TimeStamp};
 use crate::util::{PsLock, is_any_lock_held_on_current_thread};
+use crate::waiting_tasks::follow_pause;
 
 /// See `profiler_pause`.
 pub(crate) fn pause() {
@@ -60,6 +62,7 @@ fn set_paused(kind: PauseKind, paused: bool) -> bool {
     if is_changed {
         notice(SessionEvent::Paused(kind, paused), &lock);
         session.note_pauses();
+        follow_pause(monotonic_now(), RacyFeatures::is_sampling_paused());
         session.log.add(match (kind, paused) {
             (PauseKind::All, true) => "paused",
             (PauseKind::All, false) => "resumed",

@@ -33,10 +33,12 @@ use crate::state::{
 };
 use crate::threads::{ThreadRegistry, register_current_thread};
 use crate::types::{
-    Generation, ProfilingState, StartError, StartParams, ThreadFilter, ThreadId, UnavailableFeature,
+    Features, Generation, ProfilingState, StartError, StartParams, ThreadFilter, ThreadId,
+    UnavailableFeature,
 };
 use crate::unwind::{Unwinder, forget_unregistered_code};
 use crate::util::{PsLock, is_any_lock_held_on_current_thread};
+use crate::waiting_tasks::{begin_waits, end_waits};
 
 thread_local! {
     /// Whether [`ensure_core`] has registered the calling thread. Only set on the main thread. The
@@ -301,6 +303,10 @@ impl SessionPlan {
         let max_chunk_bytes = max_chunk_bytes_of_child(capacity_bytes).unwrap_or(usize::MAX);
         core_buffer().begin_session_with(generation, capacity_bytes, max_chunk_bytes, area);
         forget_allocation_stacks();
+        // Allocates, which is not to be the application's growth.
+        if features.contains(Features::WAITING_TASKS) {
+            begin_waits();
+        }
         session.allocated_at_start = less_own_chunks(begin_allocations(features, interval_bytes));
         reset_lost_stacks();
         preallocate_words();
@@ -308,6 +314,9 @@ impl SessionPlan {
             Ok(spawned) => spawned,
             Err(error) => {
                 end_allocations();
+                if features.contains(Features::WAITING_TASKS) {
+                    end_waits();
+                }
                 crash_file::end();
                 core_buffer().end_session();
                 forget_dropped_counters();
@@ -429,6 +438,14 @@ pub(crate) fn end_session() -> DeferredCleanup {
         return DeferredCleanup::default();
     };
     end_allocations();
+    if active
+        .session
+        .settings
+        .features
+        .contains(Features::WAITING_TASKS)
+    {
+        end_waits();
+    }
     active.session.request_stop();
     active.sampler.join();
     wake_waiting_guards();

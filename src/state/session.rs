@@ -175,6 +175,11 @@ counts! {
     allocations_without_track,
     /// Samples that were dropped because the buffer had no space.
     dropped_samples,
+    /// Waits of async tasks that were not recorded, or rows of them, because there was no space.
+    lost_waits,
+    /// Waits of async tasks that were long enough for an interval, but have none, because there
+    /// were too many.
+    left_out_wait_intervals,
     /// Ended threads whose entries were dropped with them, because the session kept too many.
     dropped_ended_threads,
     /// Ended threads without entries that were dropped because the session kept too many.

@@ -39,7 +39,7 @@ mod write;
 pub(crate) use children::{FrozenChildren, GatherRequest, Gathering, GatheringLog};
 pub(crate) use decode::{PastProcess, PastScript, ProfileSource, last_entry_ns};
 #[cfg(any(test, fuzzing))]
-pub(crate) use decode::{PlainSample, PlainSamples, RowEvent};
+pub(crate) use decode::{PlainSample, PlainSamples, RowEvent, max_wait_rows};
 pub(crate) use memory::{OutOfMemory, check_memory};
 pub(crate) use model::build_model;
 pub(crate) use write::{FoundProblems, StreamOptions, stream_gecko_json};

@@ -85,6 +85,7 @@ features! {
     28 JS_SOURCES "jssources" no no "sources of scripts.";
     32 NO_UNREGISTERED_SAMPLING "nounregisteredsampling" no yes "no samples of unregistered threads.";
     33 CONTEXT_SWITCHES "contextswitches" no yes "context switches of each thread, and its waits for a processor, as markers.";
+    34 WAITING_TASKS "waitingtasks" no yes "where labeled futures wait, and how long, as a track of its own.";
 }
 
 impl Features {

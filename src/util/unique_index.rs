@@ -6,6 +6,8 @@ use std::hash::{BuildHasher, Hash, Hasher};
 use foldhash::SharedSeed;
 use foldhash::fast::FoldHasher;
 
+use crate::util::memory::try_vec;
+
 /// Number of slots of the first table.
 const FIRST_SLOTS: usize = 16;
 
@@ -75,6 +77,20 @@ impl FreeSlot<'_> {
 }
 
 impl UniqueIndex {
+    /// Returns an index with space for this number of elements; `None` without memory.
+    pub(crate) fn with_space(elements: usize) -> Option<Self> {
+        let mut length = FIRST_SLOTS;
+        while elements >= length / 4 * 3 {
+            length = length.saturating_mul(2);
+        }
+        let mut index = Self {
+            slots: try_vec(length)?,
+            ..Self::default()
+        };
+        index.slots.resize(length, Slot::default());
+        Some(index)
+    }
+
     /// Searches for an element. `is_at` returns whether the element at a position is equal to it.
     #[inline]
     pub(crate) fn search(

@@ -53,6 +53,7 @@ const PARTS: &[(&str, Part)] = &[
     ("tick", crate::tick::run_part),
     ("tracing_layer", crate::tracing_layer::run_part),
     ("unregistered", crate::unregistered::run_part),
+    ("waiting_tasks", crate::waiting_tasks::run_part),
 ];
 
 /// Maximum time of a run, far above what any takes: a peer that hangs in its signal handler must

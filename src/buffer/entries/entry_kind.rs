@@ -31,6 +31,8 @@
 //! Counter = counter:N time:N value:Z                        the absolute value of a counter
 //! Pause, Resume, PauseSampling, ResumeSampling = time:N     takes effect at that time
 //! Overhead = time:N step:N{4}                               duration of a tick's steps, in ns
+//! Wait    = time:N weight:N interval:N node:N fresh:N frame*
+//!                                           where async tasks have waited
 //! text    = length:N bytes                                  UTF-8
 //! ```
 //!
@@ -59,6 +61,11 @@
 //!
 //! *Event probes.* `waited` is 0 for a pending probe, which gets another entry later. Otherwise it
 //! is 1 plus the nanoseconds until the probe was answered.
+//!
+//! *Waits.* The stack consists of labels, and of the context if there is an interval in one.
+//! `weight` is the time, in nanoseconds, that tasks with this stack have waited and that no earlier
+//! entry has. `interval` is the duration of one wait that ended at `time`, and is shown by itself;
+//! 0 for none.
 //!
 //! *Markers.* The lowest two bits of `what` are Gecko's phase: 0 instant, 1 interval, 2 start,
 //! 3 end. Times that the phase does not use are 0. The next two bits are the kind of payload:
@@ -94,6 +101,8 @@ pub(crate) enum EntryKind {
     ResumeSampling = 11,
     /// The list of modules to which the addresses after it belong.
     Modules = 12,
+    /// Where async tasks have waited, and how long.
+    Wait = 13,
 }
 
 impl EntryKind {
@@ -111,6 +120,7 @@ impl EntryKind {
             10 => Some(Self::PauseSampling),
             11 => Some(Self::ResumeSampling),
             12 => Some(Self::Modules),
+            13 => Some(Self::Wait),
             _ => None,
         }
     }

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use crate::export::explain::explainer::explain;
+use crate::export::explain::request::unsampled_ns;
 use crate::export::explanation::{Explanation, TimeKind, Wanted};
 use crate::export::test_profile::TestProfile;
 use crate::model::{
     CategoryPair, FieldValue, Frame, Marker, MarkerPayload, MarkerPhase, Sample, TextId,
+    WAITING_TASKS, WeightUnit,
 };
 
 const MS: i64 = 1_000_000;
@@ -160,6 +162,36 @@ fn stacks_of_one_kind_are_merged_with_own_functions_first() {
         text.contains("\nlock                             4.0 ms  100.0 %\n"),
         "{text}"
     );
+}
+
+#[test]
+fn intervals_of_waiting_tasks_are_no_request() {
+    let mut scene = Scene::new();
+    let track = scene.test.thread(WAITING_TASKS);
+    scene.test.profile.threads[track].samples.weight_unit = WeightUnit::Milliseconds;
+    for ms in 0..=10 {
+        scene.sample(0, ms, &["app::poll"], None, 1000);
+    }
+    // The rows of the track begin earlier and end later than the samples.
+    for ms in [-50, 90] {
+        scene.sample(track, ms, &["look_up"], None, 0);
+    }
+    let trace = "000000000000000000000000000000ab";
+    scene.marker(0, "SampleContext", "Context", (2, 4), trace);
+    scene.marker(0, "SampleContext", "Context", (6, 8), trace);
+    scene.marker(track, "TaskWait", "Waiting", (4, 80), trace);
+    let explanation = scene.explain(&Wanted::Trace(0xab));
+    assert_eq!(explanation.start, Duration::from_micros(1_500));
+    assert_eq!(explanation.length, Duration::from_millis(7));
+    let expected = [(TimeKind::Cpu, 3000 + 3000), (TimeKind::Await, 1000)];
+    assert_eq!(times(&explanation), expected);
+    assert_eq!(unsampled_ns(&scene.test.profile, (-50 * MS, 0)), 50 * MS);
+    for wanted in [
+        Wanted::Marker("Waiting".to_owned()),
+        Wanted::Range(WAITING_TASKS.to_owned(), 0, MS),
+    ] {
+        assert!(explain(&scene.test.profile, &wanted).is_err(), "{wanted:?}");
+    }
 }
 
 #[test]

@@ -75,10 +75,17 @@ impl Found {
     }
 }
 
+/// Returns the threads with their indices. The track of the tasks that wait is none: an interval of
+/// it is the wait of one future, and its rows are no samples.
+fn threads(profile: &ProfileModel) -> impl Iterator<Item = (usize, &Thread)> {
+    let threads = profile.threads.iter().enumerate();
+    threads.filter(|(_, thread)| !thread.is_waiting_tasks())
+}
+
 /// Returns for how long nothing was sampled within a range, in ns: before the first sample, after
 /// the last one, and in pauses.
 pub(super) fn unsampled_ns(profile: &ProfileModel, (start_ns, end_ns): Range) -> i64 {
-    let edges = profile.threads.iter().filter_map(|thread| {
+    let edges = threads(profile).filter_map(|(_, thread)| {
         let samples = &thread.samples;
         let last = samples.len().checked_sub(1)?;
         Some((samples.get(0).time_ns, samples.get(last).time_ns, thread))
@@ -123,7 +130,8 @@ pub(super) fn find(profile: &ProfileModel, wanted: &Wanted) -> io::Result<Found>
         Wanted::Trace(trace_id) => find_trace(profile, *trace_id),
         Wanted::Range(thread, start_ns, end_ns) => {
             let is_it = |other: &Thread| other.name == *thread || other.tid == *thread;
-            let Some(index) = profile.threads.iter().position(is_it) else {
+            let mut found = threads(profile).filter(|(_, other)| is_it(other));
+            let Some((index, _)) = found.next() else {
                 return Err(not_found(
                     &format!("the thread {thread:?}"),
                     "the name or the id of a thread of the profile",
@@ -174,7 +182,7 @@ fn longest_marker(
     accepts: impl Fn(Range) -> bool,
 ) -> Option<Found> {
     let mut longest: Option<(i64, Range, usize, usize)> = None;
-    for (index, thread) in profile.threads.iter().enumerate() {
+    for (index, thread) in threads(profile) {
         if !is_on(thread) {
             continue;
         }
@@ -222,7 +230,7 @@ fn find_trace(profile: &ProfileModel, trace_id: u128) -> io::Result<Found> {
     }
     // The longest marker with the id has the request's exact times.
     let mut longest_ns = 0;
-    for thread in &profile.threads {
+    for (_, thread) in threads(profile) {
         for marker in thread.markers.iter() {
             let (Some(start_ns), Some(end_ns)) = (marker.start_ns, marker.end_ns) else {
                 continue;
@@ -260,7 +268,7 @@ fn on_threads(
 ) -> BTreeMap<usize, Vec<Range>> {
     let mut all: BTreeMap<usize, Vec<Range>> = BTreeMap::new();
     let interval_ns = profile.meta.interval_ns as i64;
-    for (index, thread) in profile.threads.iter().enumerate() {
+    for (index, thread) in threads(profile) {
         let samples = &thread.samples;
         for marker in thread.markers.iter() {
             if !is_of_contexts(profile, &marker) || trace_id_of(profile, &marker) != Some(trace_id)

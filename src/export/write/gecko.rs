@@ -32,7 +32,7 @@ pub(crate) fn write_gecko(
     progress: &ProgressLogger,
 ) -> io::Result<()> {
     let mut json = JsonWriter::for_job(out, FailureLatch::fallible());
-    let chosen = options.threads(profile);
+    let chosen = options.tracks(profile);
     // The first process contains the others.
     let first = GeckoProcess {
         profile,

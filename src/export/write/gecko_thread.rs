@@ -5,7 +5,7 @@ use crate::export::write::gecko_process::{GeckoProcess, weight_type, write_schem
 use crate::json::{JsonWriter, StringIndex, UniqueStrings};
 use crate::model::{
     FieldValue, Frame, FrameId, Function, FunctionKind, Marker, MarkerPayload, ProfileModel,
-    StackId, Thread, WeightUnit,
+    Sample, StackId, Thread, WeightUnit, WeightUnits,
 };
 use crate::util::{NumberMap, pair_key};
 
@@ -359,7 +359,7 @@ fn write_samples(
         },
     );
     json.key("data").array(|json| {
-        for sample in samples.iter() {
+        for sample in rows(thread) {
             if json.failed() {
                 return;
             }
@@ -388,6 +388,30 @@ fn write_samples(
             });
         }
     });
+}
+
+/// Returns the rows of a thread's samples. The viewer ignores the weights, so in the track of the
+/// tasks that wait, a row is repeated as often as its weight says, for a unit that bounds their
+/// number.
+fn rows(thread: &Thread) -> Box<dyn Iterator<Item = Sample> + '_> {
+    const MAX_WAIT_ROWS: u64 = 1 << 16;
+    let samples = &thread.samples;
+    if !thread.is_waiting_tasks() {
+        return Box::new(samples.iter());
+    }
+    let weight_of = |sample: &Sample| sample.weight.max(0).unsigned_abs();
+    let weights = samples.iter().map(|sample| weight_of(&sample));
+    let all = weights.fold(0, u64::saturating_add);
+    let unit = all.div_ceil(MAX_WAIT_ROWS).max(1);
+    let mut units = WeightUnits::new(unit);
+    Box::new(samples.iter().flat_map(move |sample| {
+        let count = units.take(sample.stack, weight_of(&sample));
+        let row = Sample {
+            weight: i64::try_from(unit).unwrap_or(i64::MAX),
+            ..sample
+        };
+        std::iter::repeat_n(row, usize::try_from(count).unwrap_or(usize::MAX))
+    }))
 }
 
 fn write_marker<'a>(

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use tracing_core::Metadata;
 
-use crate::api::{AutoProfilerLabel, ProfilerContext};
-use crate::integrations::tracing::open_spans::SpanKey;
+use crate::api::{AutoProfilerLabel, EnteredWait, ProfilerContext};
 use crate::integrations::tracing::span_flow::SpanFlow;
+use crate::integrations::tracing::span_table::SpanKey;
 use crate::types::{ProfilerTime, ProfilingCategoryPair};
 
 /// Maximum number of entered spans that a thread keeps. Deeper ones have neither a label nor a
@@ -29,6 +29,8 @@ struct EnteredSpan {
     /// The context that the thread had before the span gave it another one; `None` if the span has
     /// none.
     context_before: Option<ProfilerContext>,
+    /// The entry, if a session records where the span's future waits.
+    wait: Option<EnteredWait>,
 }
 
 /// Further data of an entered span, if a session records the span.
@@ -90,33 +92,46 @@ fn with_entered<T>(body: impl FnOnce(&mut Vec<EnteredSpan>) -> Option<T>) -> Opt
         .flatten()
 }
 
-/// Records that the thread enters a span.
+/// Records that the thread enters a span. Returns whether there is space for it.
 #[inline]
 pub(crate) fn enter(
     key: SpanKey,
     label: Option<SpanLabel>,
     recorded: Option<RecordedSpan>,
     context: Option<ProfilerContext>,
-) {
+    wait: Option<EnteredWait>,
+) -> bool {
     with_entered(|entered| {
-        if entered.len() < MAX_ENTERED {
+        let has_space = entered.len() < MAX_ENTERED;
+        if has_space {
             entered.push(EnteredSpan {
                 key,
                 label,
                 pushed: label.map(SpanLabel::push),
                 recorded,
                 context_before: context.map(ProfilerContext::replace_current),
+                wait,
             });
         }
-        Some(())
-    });
+        has_space.then_some(())
+    })
+    .is_some()
 }
 
-/// Records that the thread exits a span. Returns the time since the span's outermost entry, if it
-/// is measured and this was the exit from that entry.
+/// What a thread exits with a span.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LeftSpan {
+    /// Time since the span's outermost entry, if it is measured and this was the exit from that
+    /// entry.
+    pub(crate) busy: Option<Duration>,
+    /// The entry, if a session records where the span's future waits.
+    pub(crate) wait: Option<EnteredWait>,
+}
+
+/// Records that the thread exits a span.
 #[inline]
-pub(crate) fn leave(key: SpanKey) -> Option<Duration> {
-    let since = with_entered(|entered| {
+pub(crate) fn leave(key: SpanKey) -> LeftSpan {
+    let left = with_entered(|entered| {
         let index = entered.iter().rposition(|span| span.key == key)?;
         let span = if index + 1 == entered.len() {
             entered.pop()?
@@ -132,11 +147,15 @@ pub(crate) fn leave(key: SpanKey) -> Option<Duration> {
             }
         }
         // A span that was entered more than once is measured from its outermost entry.
-        span.recorded?
-            .since
-            .filter(|_| !entered.iter().any(|span| span.key == key))
+        let since = span.recorded.and_then(|recorded| recorded.since);
+        let since = since.filter(|_| !entered.iter().any(|span| span.key == key));
+        Some((since, span.wait))
     });
-    since.map(|since| ProfilerTime::now().duration_since(since))
+    let (since, wait) = left.unwrap_or_default();
+    LeftSpan {
+        busy: since.map(|since| ProfilerTime::now().duration_since(since)),
+        wait,
+    }
 }
 
 /// Returns the flow of the innermost entered span of this layer, if a session records that span.

@@ -11,7 +11,7 @@ use tracing_subscriber::registry::{Extensions, LookupSpan};
 
 use crate::api::{
     MarkerSession, ProfilerContext, add_marker, profiler_is_active,
-    records_markers_of_current_thread,
+    records_markers_of_current_thread, records_waits,
 };
 use crate::integrations::application_text::is_formatting;
 use crate::integrations::tracing::entered_spans::{
@@ -20,10 +20,14 @@ use crate::integrations::tracing::entered_spans::{
 use crate::integrations::tracing::event_marker::TracingEvent;
 use crate::integrations::tracing::field_values::FieldValues;
 use crate::integrations::tracing::open_spans;
-use crate::integrations::tracing::open_spans::{OpenSpan, SpanKey, forget_layer, with_span};
+use crate::integrations::tracing::open_spans::{OpenSpan, forget_layer, with_span};
 use crate::integrations::tracing::span_context::{ContextOf, context_of, note_ids, note_later_ids};
 use crate::integrations::tracing::span_flow::SpanFlow;
 use crate::integrations::tracing::span_marker::TracingSpan;
+use crate::integrations::tracing::span_table::SpanKey;
+use crate::integrations::tracing::span_wait::{
+    abandon_wait, close_wait, enter_wait, exit_wait, forget_waits,
+};
 use crate::markers::{MarkerOptions, MarkerStack};
 use crate::types::{ProfilerTime, ProfilingCategoryPair};
 
@@ -81,6 +85,15 @@ const INITIAL_CALLER_DISTANCE: usize = if cfg!(debug_assertions) { 1024 } else {
 /// hexadecimal digits, such as one recorded by `%`, or a number. It may be recorded later, for the
 /// threads that enter the span then. A program that exports its spans by OpenTelemetry uses
 /// [`with_context_of`](Self::with_context_of) instead, and needs no such fields.
+///
+/// # Waits
+/// With the feature [`WAITING_TASKS`](crate::Features::WAITING_TASKS), a span that the thread has
+/// exited waits until it is entered again or closed, unless a span inside of it waits. So the
+/// future of an instrumented `async fn` waits between its polls. A span that is not a future's, and
+/// is kept open outside of it, counts as waiting, too, and so does a future that has ended while
+/// other handles keep its span open. A span that several threads are in waits when the last of them
+/// has exited it. Cost, with the feature alone: a lookup in a table like that of recorded spans,
+/// and a lock that all threads share, for each entry and exit.
 ///
 /// # Intervals
 /// A span becomes an interval if one session records markers both of the thread that creates the
@@ -289,6 +302,7 @@ impl Default for ProfilerLayer {
 impl Drop for ProfilerLayer {
     fn drop(&mut self) {
         forget_layer(self.number);
+        forget_waits(self.number);
     }
 }
 
@@ -370,14 +384,30 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ProfilerLayer {
             true => context_of(id, &context, self.context_of),
             false => None,
         };
-        if label.is_some() || recorded.is_some() || span_context.is_some() {
-            enter(key, label, recorded, span_context);
+        let wait = match records_waits() && !is_formatting() {
+            true => metadata
+                .or_else(|| context.metadata(id))
+                .and_then(|metadata| {
+                    let context = span_context.unwrap_or_else(ProfilerContext::current);
+                    enter_wait(key, metadata.name(), context)
+                }),
+            false => None,
+        };
+        if label.is_some() || recorded.is_some() || span_context.is_some() || wait.is_some() {
+            let is_kept = enter(key, label, recorded, span_context, wait);
+            if let (false, Some(entered)) = (is_kept, wait) {
+                abandon_wait(key, entered);
+            }
         }
     }
 
     fn on_exit(&self, id: &Id, _: Context<'_, S>) {
         let key = self.key(id);
-        if let Some(busy) = leave(key) {
+        let left = leave(key);
+        if let Some(entered) = left.wait {
+            exit_wait(key, entered);
+        }
+        if let Some(busy) = left.busy {
             with_span(key, |span| {
                 span.busy = span.busy.map(|before| before + busy)
             });
@@ -385,7 +415,9 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ProfilerLayer {
     }
 
     fn on_close(&self, id: Id, _: Context<'_, S>) {
-        if let Some(span) = open_spans::remove(self.key(&id)) {
+        let key = self.key(&id);
+        close_wait(key);
+        if let Some(span) = open_spans::remove(key) {
             let (session, start, name) = (span.session, span.start, span.metadata.name());
             session.add_interval_until_now(name, self.category, start, |end| {
                 TracingSpan::new(span, end)

@@ -18,6 +18,10 @@ mod span_context;
 mod span_flow;
 #[cfg(feature = "tracing")]
 mod span_marker;
+#[cfg(feature = "tracing")]
+mod span_table;
+#[cfg(feature = "tracing")]
+mod span_wait;
 
 #[cfg(feature = "tracing")]
 pub use layer::ProfilerLayer;

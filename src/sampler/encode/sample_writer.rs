@@ -15,6 +15,7 @@ use crate::sampler::encode::stack_dictionary::{DictionaryEpoch, StackDictionary}
 use crate::sampler::encode::stored_stack::StoredStack;
 use crate::state::SessionCounts;
 use crate::types::{Generation, TimeStamp};
+use crate::waiting_tasks::WaitRow;
 
 /// The last stack of a thread, which its samples repeat until it changes, and the dictionary that
 /// last contained it.
@@ -153,6 +154,19 @@ impl SampleWriter<'_> {
         let mut head = EntryHead::new(EntryKind::Backtrace);
         head.number(number)
             .number(time.since_ns(self.process_start));
+        self.put_with_retries(&mut encoder, |encoder| {
+            self.put_backtrace(encoder, &head, modules, stack)
+        })
+    }
+
+    /// Writes where async tasks have waited. Returns false if the buffer has no space.
+    pub(crate) fn write_wait(&self, row: &WaitRow, modules: u64, stack: &StoredStack) -> bool {
+        let mut encoder = self.encoder.borrow_mut();
+        encoder.latest = encoder.latest.max(row.time);
+        let mut head = EntryHead::new(EntryKind::Wait);
+        head.number(row.time.since_ns(self.process_start))
+            .number(row.weight_ns)
+            .number(row.interval_ns);
         self.put_with_retries(&mut encoder, |encoder| {
             self.put_backtrace(encoder, &head, modules, stack)
         })

@@ -9,6 +9,7 @@ use crate::sampler::encode::sample_writer::{LastStack, SampleEncoder, SampleTime
 use crate::sampler::encode::scripted_stack::ScriptedStack;
 use crate::sampler::encode::stored_stack::StoredStack;
 use crate::types::{Generation, TimeStamp};
+use crate::waiting_tasks::WaitRow;
 
 /// A sample, and the number of samples that repeat it.
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +76,18 @@ impl<'a> SampleScript<'a> {
         frames.set_scripted(stack);
         self.writer()
             .write_backtrace(number, time, modules, &frames)
+    }
+
+    /// Writes a row of waiting tasks. Returns false if the buffer has no space.
+    pub(crate) fn write_wait(
+        &mut self,
+        row: &WaitRow,
+        modules: u64,
+        stack: &ScriptedStack,
+    ) -> bool {
+        let mut frames = StoredStack::default();
+        frames.set_scripted(stack);
+        self.writer().write_wait(row, modules, &frames)
     }
 
     fn writer(&self) -> SampleWriter<'_> {

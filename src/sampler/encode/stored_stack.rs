@@ -10,8 +10,9 @@ use crate::labels::{ContextWords, MAX_CONTEXT_LABELS};
 use crate::sampler::encode::merge::{MergedFrame, merge_stacks};
 #[cfg(any(test, fuzzing))]
 use crate::sampler::encode::scripted_stack::{ScriptedFrame, ScriptedStack};
-use crate::types::{FrameFlags, StackAddress, Wait};
+use crate::types::{FrameFlags, IDLE_INDEX, StackAddress, Wait};
 use crate::unwind::NativeStack;
+use crate::waiting_tasks::StackNames;
 
 /// A frame of a stored stack.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -270,6 +271,16 @@ impl StoredStack {
         {
             *last = StoredFrame::Waiting { address, wait };
         }
+    }
+
+    /// Stores the names of futures, outermost first, and a context.
+    pub(crate) fn set_task_names(&mut self, names: &StackNames, context: ContextWords) {
+        self.set_empty(EventLoopState::Unknown);
+        names.visit(|name| {
+            let texts = (name.label.as_bytes(), name.dynamic.as_bytes());
+            self.add_label(FrameFlags::NONE, (IDLE_INDEX, 0), texts);
+        });
+        self.add_context(context);
     }
 
     fn add_label(&mut self, flags: FrameFlags, category: (u8, u8), texts: (&[u8], &[u8])) {

@@ -11,7 +11,15 @@ use crate::util::{map_growth_bytes, vec_growth_bytes};
 const TRACE_ID: &str = "trace_id";
 const SPAN_ID: &str = "span_id";
 /// Keys that the formats give a meaning to. A label with such a key gets an underscore.
-const TAKEN_KEYS: &[&str] = &[TRACE_ID, SPAN_ID, "type", "stack", "cause", "innerWindowID"];
+const TAKEN_KEYS: &[&str] = &[
+    TRACE_ID,
+    SPAN_ID,
+    "type",
+    "stack",
+    "cause",
+    "innerWindowID",
+    "futures",
+];
 /// Time from a thread's last sample in a context to the end of its interval, in ns: an interval
 /// without length would contain no sample.
 const AFTER_LAST_SAMPLE_NS: u64 = 1_000;

@@ -30,6 +30,7 @@ classes! {
     EventProbe "event_probe",
     Pause "pause",
     Modules "modules",
+    Wait "wait",
 }
 
 /// Number of entries and bytes by class.

@@ -15,6 +15,7 @@ mod rows;
 mod source;
 mod spread_rows;
 mod streaming_context;
+mod task_waits;
 mod thread_index;
 
 pub(crate) use chunk_stacks::FrameKey;
@@ -29,3 +30,6 @@ pub(crate) use rows::{CounterRows, SampleRow};
 pub(crate) use source::ProfileSource;
 pub(crate) use spread_rows::SpreadRows;
 pub(crate) use streaming_context::{ProcessStreamingContext, ThreadStreamingContext};
+pub(crate) use task_waits::TaskWaitEntry;
+#[cfg(any(test, fuzzing))]
+pub(crate) use task_waits::max_wait_rows;

@@ -88,7 +88,8 @@ fn time_of(Block { mut entry, .. }: Block<'_>, sample_ns: &mut u64) -> Option<u6
         | EntryKind::Resume
         | EntryKind::PauseSampling
         | EntryKind::ResumeSampling
-        | EntryKind::Overhead => entry.number(),
+        | EntryKind::Overhead
+        | EntryKind::Wait => entry.number(),
         EntryKind::EventProbe | EntryKind::Backtrace => None,
     }
 }

@@ -19,6 +19,7 @@ use crate::stream::decode::rows::{
     CounterRows, Repeats, RowEvent, SampleRow, SampleRows, cut_before,
 };
 use crate::stream::decode::source::ProfileSource;
+use crate::stream::decode::task_waits::{TaskWaitEntry, TaskWaits};
 use crate::stream::decode::thread_index::ThreadIndex;
 use crate::stream::memory::{OutOfMemory, check_memory};
 use crate::symbols::SampledAddress;
@@ -159,6 +160,8 @@ pub(crate) struct ProcessStreamingContext {
     pub(crate) paused_ranges: PausedRanges,
     /// Whether a profile may have a row for each tick that was left out.
     pub(crate) spreads_rows: bool,
+    /// Where async tasks have waited.
+    pub(crate) task_waits: TaskWaits,
     /// The cost of the sampler's ticks.
     pub(crate) overheads: Overheads,
     /// Time before which data is left out, in ns since the process began: see
@@ -284,6 +287,7 @@ impl ProcessStreamingContext {
             spoiled_payloads: Cell::new(0),
             paused_ranges: PausedRanges::default(),
             spreads_rows: false,
+            task_waits: TaskWaits::default(),
             overheads: Overheads::of_session(&source.overheads),
             cut_ns: source.cut_ns(),
             entry_counts: EntryCounts::default(),
@@ -341,6 +345,7 @@ impl ProcessStreamingContext {
                 .push(self.entry_counts.count_of(EntryClass::Marker) > markers_before);
         }
         self.cut_ns = cut_ns;
+        self.task_waits.sort();
         unordered.pauses.sort_by_key(|&(time_ns, _)| time_ns);
         unordered
             .pauses
@@ -375,6 +380,7 @@ impl ProcessStreamingContext {
             + self.stacks.growth_bytes(more / 2)
             + self.label_texts.growth_bytes(more / 4, more)
             + self.contexts.growth_bytes(more)
+            + self.task_waits.growth_bytes(more)
             + map_growth_bytes(&self.marker_stacks, more / 8)
             + vec_growth_bytes(&self.chunks_with_markers, more)
             + DECODED_FACTOR * more
@@ -446,24 +452,28 @@ impl ProcessStreamingContext {
                     return None;
                 }
                 let (number, time_ns) = (entry.number()?, entry.number()?);
-                let Self {
-                    modules,
-                    label_texts,
-                    contexts,
-                    categories,
-                    ..
-                } = self;
-                let mut resolver = ProfileFrameResolver {
-                    source,
-                    modules,
-                    label_texts,
-                    contexts,
-                    categories,
-                };
-                let (node, _) = stacks.read(entry, &mut resolver)?;
+                let node = self.read_stack(source, entry, stacks)?;
                 self.marker_stacks
                     .insert(number, (stacks.stack(node, &mut self.stacks), time_ns));
                 Some(EntryClass::Backtrace)
+            }
+            EntryKind::Wait => {
+                if stacks.is_broken() {
+                    return None;
+                }
+                let (time_ns, weight_ns, interval_ns) =
+                    (entry.number()?, entry.number()?, entry.number()?);
+                let node = self.read_stack(source, entry, stacks)?;
+                if time_ns >= self.cut_ns {
+                    self.task_waits.push(TaskWaitEntry {
+                        stack: stacks.stack(node, &mut self.stacks),
+                        time_ns,
+                        weight_ns,
+                        interval_ns,
+                        context: stacks.context(node),
+                    });
+                }
+                Some(EntryClass::Wait)
             }
             EntryKind::EventProbe => {
                 let (serial, posted_ns, waited_ns) =
@@ -502,6 +512,30 @@ impl ProcessStreamingContext {
                 Some(EntryClass::Overhead)
             }
         }
+    }
+
+    /// Reads a stack that belongs to no sample, and returns its node.
+    fn read_stack(
+        &mut self,
+        source: &ProfileSource,
+        entry: &mut EntryReader<'_>,
+        stacks: &mut ChunkStacks,
+    ) -> Option<u32> {
+        let Self {
+            modules,
+            label_texts,
+            contexts,
+            categories,
+            ..
+        } = self;
+        let mut resolver = ProfileFrameResolver {
+            source,
+            modules,
+            label_texts,
+            contexts,
+            categories,
+        };
+        Some(stacks.read(entry, &mut resolver)?.0)
     }
 
     /// Reads a sample of the most frequent form: without rare fields, of a thread of the profile,
@@ -653,9 +687,9 @@ impl ProcessStreamingContext {
         })
     }
 
-    /// Limits the printed rows of samples and markers to `max_rows`, as far as leaving out idle
-    /// rows allows. An idle row is a sample in which the thread did not run. A run keeps the sample
-    /// that its idle rows repeat, its last idle row, and evenly spaced ones between them.
+    /// Limits the printed rows of samples, markers and waits to `max_rows`, as far as leaving out
+    /// idle rows allows. An idle row is a sample in which the thread did not run. A run keeps the
+    /// sample that its idle rows repeat, its last idle row, and evenly spaced ones between them.
     pub(crate) fn thin_idle_rows(&mut self, max_rows: u64) {
         let sum = |of: fn(&SampleRows) -> u64| {
             self.threads.iter().fold(0, |sum: u64, thread| {
@@ -672,7 +706,8 @@ impl ProcessStreamingContext {
             .iter()
             .map(|thread| (thread.markers.len() + thread.contexts.all().len()) as u64)
             .sum();
-        let max_rows = max_rows.saturating_sub(markers);
+        let waits = self.task_waits.limit_rows(max_rows);
+        let max_rows = max_rows.saturating_sub(markers).saturating_sub(waits);
         if rows <= max_rows {
             let left_out = sum(SampleRows::left_out_ticks);
             self.spreads_rows = rows.saturating_add(left_out) <= max_rows;

@@ -10,9 +10,9 @@ use crate::counters::{CounterReading, KnownCounter};
 use crate::json::json_text;
 use crate::markers::{DecodedMarker, DecodedPayload, JSONWriter, MarkerPhase, PayloadFailure};
 use crate::model::{
-    Category, Counter, CounterGraph, CounterSample, FieldValue, Marker, MarkerPayload,
-    MarkerPhase as ModelPhase, MarkerSchema, Markers, Meta, Process, ProfileModel, Sample, Samples,
-    StackId, TextId, Thread,
+    Category, Counter, CounterGraph, CounterSample, FieldValue, FunctionKind, Marker,
+    MarkerPayload, MarkerPhase as ModelPhase, MarkerSchema, Markers, Meta, Process, ProfileModel,
+    Sample, Samples, StackId, TextId, Thread, WAITING_TASKS, WeightUnit,
 };
 use crate::stream::decode::{
     ProcessStreamingContext, ProfileSource, ThreadStreamingContext, decode_newest,
@@ -21,15 +21,17 @@ use crate::stream::memory::check_memory;
 use crate::stream::model::frames::{FrameBuilder, without_own_functions};
 use crate::stream::model::marker_fields::FieldCollector;
 use crate::stream::resolve::{
-    CONTEXT_NAME, MarkerTypes, ONLY_USER_DATA, ProfileNames, SAMPLE_CONTEXT, TEXT, name_for_viewer,
-    to_text, type_without_payload,
+    CONTEXT_NAME, MarkerTypes, ONLY_USER_DATA, ProfileNames, SAMPLE_CONTEXT, TASK_WAIT, TEXT,
+    WAIT_NAME, WAIT_TEXT, name_for_viewer, to_text, type_without_payload, waiting_tasks_tid,
 };
 use crate::stream::write::{
     FoundProblems, MIN_BYTES_FOR_NAMES, StreamOptions, warnings_about, write_log, write_meta,
     write_pages,
 };
 use crate::threads::MAIN_THREAD_NAME;
-use crate::types::{CounterUnit, Features, GraphColor, OTHER_CATEGORY, Symbolicate, Warning};
+use crate::types::{
+    CounterUnit, Features, GraphColor, IDLE_INDEX, OTHER_CATEGORY, Symbolicate, Warning,
+};
 use crate::util::{ProgressLocation, ProgressLogger, SharedSort, run_callback};
 
 /// Progress at the end of each part of the job, from 0 to 1.
@@ -115,6 +117,7 @@ pub(crate) fn build_model(
         let main_thread = builder.placeholder_main_thread();
         profile.threads.push(main_thread);
     }
+    builder.add_waiting_tasks(&mut profile)?;
     builder.add_counters(&mut profile);
     let found = FoundProblems {
         unread_files: names.unread_files,
@@ -279,6 +282,79 @@ impl ModelBuilder<'_> {
             samples: Samples::default(),
             markers: Markers::default(),
         }
+    }
+
+    /// Adds the track of the tasks that wait, if there are any.
+    fn add_waiting_tasks(&self, profile: &mut ProfileModel) -> io::Result<()> {
+        let waits = &self.process.task_waits;
+        if waits.is_empty() {
+            return Ok(());
+        }
+        check_memory(waits.len().saturating_mul(SAMPLE_BYTES))?;
+        let mut samples = Samples::default();
+        samples.weight_unit = WeightUnit::Milliseconds;
+        for row in waits.rows() {
+            samples.push(Sample {
+                stack: Some(self.stacks[row.stack as usize]),
+                time_ns: time(row.time_ns),
+                cpu_delta_ns: None,
+                event_delay_ns: None,
+                weight: i64::try_from(row.weight).unwrap_or(i64::MAX),
+            });
+        }
+        let mut markers = Markers::default();
+        let type_name = profile.intern(TASK_WAIT);
+        let name = profile.intern(WAIT_NAME);
+        let text_key = profile.intern(WAIT_TEXT);
+        for interval in waits.intervals() {
+            let text = self.labels_of(profile, self.stacks[interval.stack as usize]);
+            let text = FieldValue::UniqueText(profile.intern(&text));
+            let mut fields: Fields = vec![(text_key, text)];
+            for (key, value) in self.process.contexts.fields(self.source, interval.context) {
+                let value = FieldValue::UniqueText(profile.intern(&value));
+                fields.push((profile.intern(&key), value));
+            }
+            markers.push(Marker {
+                name,
+                phase: ModelPhase::Interval,
+                start_ns: Some(time(interval.time_ns.saturating_sub(interval.interval_ns))),
+                end_ns: Some(time(interval.time_ns)),
+                category: IDLE_INDEX.into(),
+                payload: Some(MarkerPayload {
+                    type_name,
+                    fields: &fields,
+                    stack: None,
+                }),
+            });
+        }
+        let started = self.source.session.started_at;
+        profile.threads.push(Thread {
+            process: 0,
+            name: WAITING_TASKS.to_owned(),
+            tid: waiting_tasks_tid(self.source.process.to_number().into()).to_string(),
+            is_main: false,
+            registered_ns: Some(time(self.source.ns_since_start(started))),
+            unregistered_ns: None,
+            samples,
+            markers,
+        });
+        Ok(())
+    }
+
+    /// Returns the labels of a stack, outermost first.
+    fn labels_of(&self, profile: &ProfileModel, stack: StackId) -> String {
+        let mut labels = Vec::new();
+        let mut next = Some(stack);
+        while let Some(stack) = next {
+            let (prefix, frame) = profile.stack(stack);
+            let function = profile.function(profile.frame(frame).function);
+            if function.kind == FunctionKind::Label {
+                labels.push(profile.text(function.name));
+            }
+            next = prefix;
+        }
+        labels.reverse();
+        labels.join(" → ")
     }
 
     /// Adds an interval for each time in which the thread's samples had one context.

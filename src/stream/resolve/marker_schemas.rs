@@ -28,6 +28,15 @@ pub(crate) const SAMPLE_CONTEXT: &str = "SampleContext";
 /// The name of these intervals.
 pub(crate) const CONTEXT_NAME: &str = "Context";
 
+/// The type of the intervals in which a task waits.
+pub(crate) const TASK_WAIT: &str = "TaskWait";
+
+/// The name of these intervals.
+pub(crate) const WAIT_NAME: &str = "Waiting";
+
+/// Key of their field with the names of the futures.
+pub(crate) const WAIT_TEXT: &str = "futures";
+
 /// Types without a schema, because the viewer never shows a row of them.
 const WITHOUT_SCHEMA: &[&str] = &["CompositorScreenshot", "JS allocation", "Native allocation"];
 
@@ -84,6 +93,11 @@ impl MarkerTypes {
             let keys = process.contexts.keys(source);
             let schema = context_schema(keys);
             types.schemas.insert(SAMPLE_CONTEXT.to_owned(), schema);
+        }
+        if process.task_waits.intervals().next().is_some() {
+            let keys = process.contexts.keys(source);
+            let schema = wait_schema(keys);
+            types.schemas.insert(TASK_WAIT.to_owned(), schema);
         }
         if used.texts {
             types.schemas.insert(TEXT.to_owned(), text_schema());
@@ -217,6 +231,22 @@ pub(crate) fn name_for_viewer(name: &str, type_name: &str) -> Option<&'static st
 /// Returns the schema of the intervals of contexts, whose fields have these keys.
 fn context_schema(keys: Vec<Cow<'static, str>>) -> MarkerSchema {
     let mut schema = MarkerSchema::new(&[Location::MarkerChart, Location::MarkerTable]);
+    add_context_keys(&mut schema, keys);
+    schema
+}
+
+/// Returns the schema of the intervals in which tasks wait.
+fn wait_schema(keys: Vec<Cow<'static, str>>) -> MarkerSchema {
+    let mut schema = MarkerSchema::new(&[Location::MarkerChart, Location::MarkerTable]);
+    schema
+        .set_chart_label("{marker.data.futures}")
+        .set_table_label("{marker.name} - {marker.data.futures}")
+        .add_key_label_format(WAIT_TEXT, "Futures", Format::UniqueString);
+    add_context_keys(&mut schema, keys);
+    schema
+}
+
+fn add_context_keys(schema: &mut MarkerSchema, keys: Vec<Cow<'static, str>>) {
     for key in keys {
         let label = match &*key {
             "trace_id" => "Trace id",
@@ -225,7 +255,12 @@ fn context_schema(keys: Vec<Cow<'static, str>>) -> MarkerSchema {
         };
         schema.add_key_label_format(&key, label, Format::UniqueString);
     }
-    schema
+}
+
+/// Returns the id that the track of the tasks that wait has in place of a thread's: larger than
+/// that of any thread, and another one for each process.
+pub(crate) const fn waiting_tasks_tid(process: i64) -> i64 {
+    process + (1 << 30)
 }
 
 /// Returns Gecko's schema for text markers.

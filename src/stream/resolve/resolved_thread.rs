@@ -1,7 +1,6 @@
 //! Step 12 of 12: a thread gets its tables, with the frames and stacks that its rows use.
 
 use crate::json::{StringIndex, UniqueStrings};
-use crate::stream::decode::ThreadStreamingContext;
 use crate::stream::resolve::named_stacks::{FrameKind, NamedStacks};
 
 /// A frame in the thread's frame table.
@@ -53,7 +52,6 @@ pub(crate) struct ThreadMaps {
 /// The tables of a thread, with the frames and stacks of the rows printed so far.
 #[derive(Debug)]
 pub(crate) struct ResolvedThread<'a> {
-    pub(crate) context: &'a ThreadStreamingContext,
     named: &'a NamedStacks,
     pub(crate) strings: UniqueStrings<'a>,
     frames: Vec<ThreadFrame>,
@@ -91,15 +89,10 @@ impl<'a> ResolvedThread<'a> {
     }
 
     /// `maps` are those of the profile's earlier threads.
-    pub(crate) fn new(
-        context: &'a ThreadStreamingContext,
-        named: &'a NamedStacks,
-        maps: &'a mut ThreadMaps,
-    ) -> Self {
+    pub(crate) fn new(named: &'a NamedStacks, maps: &'a mut ThreadMaps) -> Self {
         maps.frames.begin_thread(named.frames().len());
         maps.stacks.begin_thread(named.stacks().len());
         Self {
-            context,
             named,
             strings: UniqueStrings::default(),
             frames: Vec::new(),
@@ -187,6 +180,21 @@ impl<'a> ResolvedThread<'a> {
     /// Returns the prefix and the innermost frame of each stack. A prefix comes before its stacks.
     pub(crate) fn stacks(&self) -> &[(Option<u32>, u32)] {
         &self.stacks
+    }
+
+    /// Returns the texts of a stack of labels, outermost first.
+    pub(crate) fn text_of(&self, stack: u32) -> String {
+        let mut labels = Vec::new();
+        let mut next = Some(stack);
+        while let Some(stack) = next {
+            let (prefix, kind, location) = self.stack_parts(stack);
+            if matches!(kind, FrameKind::Label { .. }) {
+                labels.push(location);
+            }
+            next = prefix;
+        }
+        labels.reverse();
+        labels.join(" → ")
     }
 
     /// Returns the prefix of a stack, and the kind and location of its innermost frame.

@@ -17,6 +17,8 @@ const SAMPLER_LOSSES: &[&str] = &[
     "too_deep_samples",
     "threads_without_stacks",
     "threads_without_clock",
+    "lost_waits",
+    "left_out_wait_intervals",
     "lost_marker_stacks",
     "dropped_samples",
     "dropped_ended_threads",

@@ -7,14 +7,14 @@ use crate::markers::{
     DecodedMarker, DecodedPayload, JSONWriter, MarkerPhase, PayloadFailure, PropertyWriter,
 };
 use crate::stream::decode::ProfileSource;
-use crate::stream::decode::{ContextInterval, ProcessStreamingContext};
+use crate::stream::decode::{ContextInterval, ProcessStreamingContext, TaskWaitEntry};
 use crate::stream::resolve::ResolvedThread;
 use crate::stream::resolve::{
-    CONTEXT_NAME, MarkerTypes, ONLY_USER_DATA, SAMPLE_CONTEXT, TEXT, name_for_viewer, to_text,
-    type_without_payload,
+    CONTEXT_NAME, MarkerTypes, ONLY_USER_DATA, SAMPLE_CONTEXT, TASK_WAIT, TEXT, WAIT_NAME,
+    WAIT_TEXT, name_for_viewer, to_text, type_without_payload,
 };
 use crate::stream::schema::write_schema;
-use crate::types::OTHER_CATEGORY;
+use crate::types::{IDLE_INDEX, OTHER_CATEGORY};
 use crate::util::run_callback;
 
 /// The columns of a marker table.
@@ -100,6 +100,34 @@ impl MarkerContext<'_> {
             json.unsigned(OTHER_CATEGORY.into());
             json.object(|json| {
                 json.key("type").string(SAMPLE_CONTEXT);
+                for (key, value) in fields {
+                    let value = thread.strings.intern_cow(value);
+                    json.key(&key).unsigned(value.0.into());
+                }
+            });
+        });
+    }
+
+    /// Writes the row of a task's wait.
+    pub(crate) fn write_wait<'a>(
+        &self,
+        json: &mut JsonWriter<'_>,
+        wait: &TaskWaitEntry,
+        thread: &mut ResolvedThread<'a>,
+    ) {
+        let name = thread.strings.intern_shared(WAIT_NAME);
+        let stack = thread.stack_of(wait.stack);
+        let text = thread.strings.intern_cow(thread.text_of(stack).into());
+        let fields = self.process.contexts.fields(self.source, wait.context);
+        json.array(|json| {
+            json.unsigned(name.0.into());
+            json.time_ms(wait.time_ns.saturating_sub(wait.interval_ns));
+            json.time_ms(wait.time_ns);
+            json.unsigned(MarkerPhase::Interval as u64);
+            json.unsigned(IDLE_INDEX.into());
+            json.object(|json| {
+                json.key("type").string(TASK_WAIT);
+                json.key(WAIT_TEXT).unsigned(text.0.into());
                 for (key, value) in fields {
                     let value = thread.strings.intern_cow(value);
                     json.key(&key).unsigned(value.0.into());

@@ -21,7 +21,9 @@ use crate::stream::write::marker_rows::MarkerContext;
 use crate::stream::write::meta::write_meta;
 use crate::stream::write::options::StreamOptions;
 use crate::stream::write::pages::write_pages;
-use crate::stream::write::thread_tables::{write_placeholder_main_thread, write_thread};
+use crate::stream::write::thread_tables::{
+    write_placeholder_main_thread, write_thread, write_waiting_tasks,
+};
 use crate::stream::write::warnings::warnings_about;
 use crate::symbols::UnreadFile;
 use crate::threads::MAIN_THREAD_NAME;
@@ -259,6 +261,11 @@ fn write_threads(
         write_placeholder_main_thread(json, source);
     }
     let in_order = [main, others].concat();
+    let markers = MarkerContext {
+        source,
+        process,
+        types,
+    };
     let mut maps = ThreadMaps::default();
     let threads = in_order.into_iter().enumerate();
     for (progress, (index, context)) in progress.loop_sub_loggers(threads, ProgressLocation::Frames)
@@ -272,17 +279,17 @@ fn write_threads(
         if json.failed() {
             return;
         }
-        let markers = MarkerContext {
-            source,
-            process,
-            types,
-        };
         write_thread(
             json,
             &markers,
-            ResolvedThread::new(context, named, &mut maps),
+            context,
+            ResolvedThread::new(named, &mut maps),
             &progress,
         );
+    }
+    if !process.task_waits.is_empty() && !json.failed() {
+        let thread = ResolvedThread::new(named, &mut maps);
+        write_waiting_tasks(json, &markers, thread);
     }
 }
 

@@ -2,10 +2,12 @@
 
 use crate::json::{JsonWriter, StringIndex};
 use crate::markers::DecodedMarker;
-use crate::stream::decode::{ProfileSource, SampleRow, SpreadRows};
+use crate::model::WAITING_TASKS;
+use crate::stream::decode::{ProfileSource, SampleRow, SpreadRows, ThreadStreamingContext};
 use crate::stream::memory::check_memory;
 use crate::stream::resolve::FrameKind;
 use crate::stream::resolve::ResolvedThread;
+use crate::stream::resolve::waiting_tasks_tid;
 use crate::stream::schema::write_schema;
 use crate::stream::write::marker_rows::{MARKERS, MarkerContext};
 use crate::threads::MAIN_THREAD_NAME;
@@ -30,11 +32,11 @@ const FIELDS_OF_CONTEXT: usize = 6;
 pub(crate) fn write_thread<'a>(
     json: &mut JsonWriter<'_>,
     markers: &MarkerContext<'a>,
+    context: &ThreadStreamingContext,
     mut thread: ResolvedThread<'a>,
     progress: &ProgressLogger,
 ) {
     let source = markers.source;
-    let context = thread.context;
     let registration = context.thread.unlocked_const_reader_and_atomic_rw();
     let info = registration.info();
     json.object(|json| {
@@ -134,65 +136,128 @@ pub(crate) fn write_thread<'a>(
             });
         });
         progress.set_local_progress(MARKERS_END, ProgressLocation::Tables);
-        json.key("pid").signed(source.process.to_number().into());
-        json.key("tid")
-            .signed(registration.tid().to_number().into());
-        json.key("stackTable").object(|json| {
-            write_schema(json, STACK_TABLE);
-            json.key("data").array(|json| {
-                for &(prefix, frame) in thread.stacks() {
-                    json.row(|json| {
-                        match prefix {
-                            Some(prefix) => json.unsigned(prefix.into()),
-                            None => json.null(),
-                        }
-                        json.unsigned(frame.into());
-                    });
-                }
-            });
-        });
-        json.key("frameTable").object(|json| {
-            write_schema(json, FRAME_TABLE);
-            json.key("data").array(|json| {
-                for frame in thread.frames() {
-                    json.array(|json| {
-                        json.unsigned(frame.location.0.into());
-                        json.bool(is_relevant_for_js(frame.kind));
-                        json.unsigned(inner_window_id(frame.kind));
-                        match frame.kind {
-                            FrameKind::Structure
-                            | FrameKind::LabelsLeftOut
-                            | FrameKind::Function
-                            | FrameKind::Inlined => {}
-                            FrameKind::Waiting(wait) => {
-                                let category = (IDLE_INDEX, wait.subcategory());
-                                write_frame_tail(json, None, (0, 0), category);
-                            }
-                            FrameKind::Label {
-                                category,
-                                subcategory,
-                                ..
-                            } => {
-                                write_frame_tail(json, None, (0, 0), (category, subcategory));
-                            }
-                            FrameKind::Script {
-                                line,
-                                column,
-                                category,
-                                subcategory,
-                                ..
-                            } => {
-                                let category = (category, subcategory);
-                                let implementation = frame.implementation;
-                                write_frame_tail(json, implementation, (line, column), category);
-                            }
-                        }
-                    });
-                }
-            });
-        });
-        thread.strings.write(json.key("stringTable"));
+        let tid = registration.tid().to_number().into();
+        write_tables(json, source, tid, thread);
     });
+}
+
+/// Writes the track of the tasks that wait. The viewer ignores the weights of this format, so a row
+/// is repeated as often as its weight says.
+pub(crate) fn write_waiting_tasks<'a>(
+    json: &mut JsonWriter<'_>,
+    markers: &MarkerContext<'a>,
+    mut thread: ResolvedThread<'a>,
+) {
+    let MarkerContext {
+        source, process, ..
+    } = *markers;
+    let (unit_ms, rows) = process.task_waits.equal_rows();
+    json.object(|json| {
+        write_head(json, source, WAITING_TASKS);
+        json.key("registerTime")
+            .time_ms(source.ns_since_start(source.session.started_at));
+        json.key("unregisterTime").null();
+        json.key("samples").object(|json| {
+            json.key("weightType").string("tracing-ms");
+            write_schema(json, WAIT_ROWS);
+            json.key("data").array(|json| {
+                for row in rows {
+                    let stack = thread.stack_of(row.stack);
+                    for _ in 0..row.weight {
+                        if json.failed() {
+                            return;
+                        }
+                        json.array(|json| {
+                            json.unsigned(stack.into());
+                            json.time_ms(row.time_ns);
+                            json.null();
+                            json.null();
+                            json.unsigned(unit_ms);
+                        });
+                    }
+                }
+            });
+        });
+        json.key("markers").object(|json| {
+            write_schema(json, MARKERS);
+            json.key("data").array(|json| {
+                for interval in process.task_waits.intervals() {
+                    if json.failed() {
+                        return;
+                    }
+                    markers.write_wait(json, interval, &mut thread);
+                }
+            });
+        });
+        let tid = waiting_tasks_tid(source.process.to_number().into());
+        write_tables(json, source, tid, thread);
+    });
+}
+
+/// Writes the ids of a thread, and its tables, which have what its rows use.
+fn write_tables(
+    json: &mut JsonWriter<'_>,
+    source: &ProfileSource,
+    tid: i64,
+    thread: ResolvedThread<'_>,
+) {
+    json.key("pid").signed(source.process.to_number().into());
+    json.key("tid").signed(tid);
+    json.key("stackTable").object(|json| {
+        write_schema(json, STACK_TABLE);
+        json.key("data").array(|json| {
+            for &(prefix, frame) in thread.stacks() {
+                json.row(|json| {
+                    match prefix {
+                        Some(prefix) => json.unsigned(prefix.into()),
+                        None => json.null(),
+                    }
+                    json.unsigned(frame.into());
+                });
+            }
+        });
+    });
+    json.key("frameTable").object(|json| {
+        write_schema(json, FRAME_TABLE);
+        json.key("data").array(|json| {
+            for frame in thread.frames() {
+                json.array(|json| {
+                    json.unsigned(frame.location.0.into());
+                    json.bool(is_relevant_for_js(frame.kind));
+                    json.unsigned(inner_window_id(frame.kind));
+                    match frame.kind {
+                        FrameKind::Structure
+                        | FrameKind::LabelsLeftOut
+                        | FrameKind::Function
+                        | FrameKind::Inlined => {}
+                        FrameKind::Waiting(wait) => {
+                            let category = (IDLE_INDEX, wait.subcategory());
+                            write_frame_tail(json, None, (0, 0), category);
+                        }
+                        FrameKind::Label {
+                            category,
+                            subcategory,
+                            ..
+                        } => {
+                            write_frame_tail(json, None, (0, 0), (category, subcategory));
+                        }
+                        FrameKind::Script {
+                            line,
+                            column,
+                            category,
+                            subcategory,
+                            ..
+                        } => {
+                            let category = (category, subcategory);
+                            let implementation = frame.implementation;
+                            write_frame_tail(json, implementation, (line, column), category);
+                        }
+                    }
+                });
+            }
+        });
+    });
+    thread.strings.write(json.key("stringTable"));
 }
 
 /// Returns whether the viewer shows the frame in its script view.
@@ -267,6 +332,7 @@ pub(crate) fn write_placeholder_main_thread(json: &mut JsonWriter<'_>, source: &
 const MAIN_THREAD_BEFORE_EXEC: &str = "main thread before exec";
 
 const SAMPLES: &[&str] = &["stack", "time", "eventDelay", "threadCPUDelta"];
+const WAIT_ROWS: &[&str] = &["stack", "time", "eventDelay", "threadCPUDelta", "weight"];
 const STACK_TABLE: &[&str] = &["prefix", "frame"];
 const FRAME_TABLE: &[&str] = &[
     "location",

@@ -2,9 +2,10 @@
 //!
 //! The order is life cycle → `PsLock` → `ThreadRegistry` → session data (the slot pool and the
 //! session's own lists) → chunk manager → idle unwinders → code ranges → script functions → context
-//! labels → event watches → counters → live allocations. Debug builds assert that a thread takes
-//! locks in that order, and at most one of each rank. The locks are never poisoned: every critical
-//! section leaves its data well formed, even if it panics. The signal handler takes no lock.
+//! labels → event watches → counters → crash facts → waiting tasks → live allocations. Debug builds
+//! assert that a thread takes locks in that order, and at most one of each rank. The locks are
+//! never poisoned: every critical section leaves its data well formed, even if it panics. The
+//! signal handler takes no lock.
 //!
 //! The locks are `parking_lot`'s; `fork_safe.rs` says what they do in the child of a fork.
 //!
@@ -50,8 +51,9 @@ pub(crate) enum LockRank {
     EventWatches = 9,
     Counters = 10,
     CrashFacts = 11,
+    WaitingTasks = 12,
     /// The last one: a free takes this lock, whatever its thread holds.
-    LiveAllocations = 12,
+    LiveAllocations = 13,
 }
 
 thread_local! {

@@ -4,3 +4,6 @@ mod recorded;
 mod set;
 #[cfg(feature = "tracing")]
 mod spans;
+#[cfg(feature = "tracing")]
+mod waiting_spans;
+mod waiting_tasks;

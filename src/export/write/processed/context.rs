@@ -21,7 +21,7 @@ pub(super) struct Context<'a> {
 
 impl<'a> Context<'a> {
     pub(super) fn new(profile: &'a ProfileModel, options: &'a ExportOptions) -> Self {
-        let threads = options.threads(profile);
+        let threads = options.tracks(profile);
         let rows = UsedRows::of(profile, &threads, options.folds_runtime);
         Self {
             categories: Categories::of(profile, &rows),

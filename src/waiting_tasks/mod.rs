@@ -1,0 +1,43 @@
+//! Where async tasks wait, and for how long.
+//!
+//! # Purpose
+//! A wrapped future ([`task_wait`]) knows the wrapped future that polls it ([`chain`]). If it is
+//! pending, and no wrapped future inside of it is, it waits until it is polled again or dropped.
+//! [`stacks`] keeps the names, [`waits`] the futures that wait and the rows for the sampler.
+//!
+//! # Threads and locks
+//! Each thread has the chain of its polls in progress in a thread-local of plain numbers. The waits
+//! of a session have one lock ([`recorded_waits`]), which each begin and end of a wait takes for
+//! some stores, and the sampler to collect the rows. Without a session that records waits, a poll
+//! reads one atomic.
+//!
+//! # Imports
+//! `labels`, `platform`, `types`, `util`
+//!
+//! # Invariants
+//! - No future is polled and no waker is used on behalf of the profiler.
+//! - Nothing is allocated with the lock. A future that is polled or dropped inside the profiler's
+//!   own work takes no lock.
+//! - The sum of a stack's rows is what its tasks have waited, less than one interval of rows apart;
+//!   exactly that after [`account_all_waits`].
+//!
+//! # Read next
+//! `task_wait.rs`, `waits.rs`, then `crate::sampler`'s `waiting_tasks.rs`.
+
+#[forbid(unsafe_code)]
+mod chain;
+#[forbid(unsafe_code)]
+mod recorded_waits;
+#[forbid(unsafe_code)]
+mod stacks;
+#[forbid(unsafe_code)]
+mod task_wait;
+#[forbid(unsafe_code)]
+mod waits;
+
+pub(crate) use recorded_waits::{
+    StackNames, account_all_waits, account_waits, begin_waits, end_waits, end_waits_in_child,
+    follow_pause, forget_waits_in_child, has_wait_rows, swap_wait_rows, wait_losses,
+};
+pub(crate) use task_wait::{BegunPoll, TaskWait, are_waits_recorded};
+pub(crate) use waits::{WaitLosses, WaitRow};

@@ -92,8 +92,9 @@ impl SnapshotOptions {
     /// 4,000,000.
     ///
     /// If there are more rows, samples of threads that did not run are left out evenly, and counted
-    /// as `left_out_idle_rows` in `meta.losses`. Markers, and samples of threads that ran, are
-    /// always kept, so the profile may exceed the maximum.
+    /// as `left_out_idle_rows` in `meta.losses`. In Gecko's format, samples are repeated for
+    /// `left_out_ticks` only if there are not too many rows then. Markers, and samples of threads
+    /// that ran, are always kept, so the profile may exceed the maximum.
     #[must_use]
     pub fn max_rows(mut self, max_rows: u64) -> Self {
         self.max_rows = max_rows;

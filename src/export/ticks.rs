@@ -134,7 +134,12 @@ impl<'a> Ticks<'a> {
             repeated.count = sample.weight.unsigned_abs().min(fitting);
             repeated.length_ns = length_ns;
         }
-        self.previous_ns = Some(repeated.time_ns(repeated.count - 1));
+        // After a sample for ticks that were left out, the thread may have run at once. If it was idle,
+        // it has run after the last of the ticks.
+        self.previous_ns = Some(match sample.cpu_delta_ns {
+            Some(0) => repeated.time_ns(repeated.count - 1),
+            _ => sample.time_ns,
+        });
         Some(repeated)
     }
 }

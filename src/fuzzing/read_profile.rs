@@ -11,6 +11,8 @@ pub(crate) struct ReadProfile {
     pub(crate) threads: HashMap<String, Vec<f64>>,
     /// Number of rows that were left out because of a limit.
     pub(crate) left_out_rows: u64,
+    /// Ticks without samples for which rows are repeated.
+    pub(crate) left_out_ticks: u64,
     pub(crate) malformed_entries: u64,
 }
 
@@ -89,6 +91,7 @@ impl ReadProfile {
         Self {
             threads: threads.collect(),
             left_out_rows: loss("left_out_idle_rows"),
+            left_out_ticks: loss("left_out_ticks"),
             malformed_entries: loss("malformed_entries"),
         }
     }

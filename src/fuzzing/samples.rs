@@ -162,7 +162,7 @@ impl<'a> FuzzedSession<'a> {
         // The sampler writes a sample only after the time of its last repeat.
         self.now = self.now.max(time.plus_ns(span_ns));
         let weight = match input.int_in_range(0..=7)? {
-            0 => input.int_in_range(2..=u64::from(u32::MAX))?,
+            0 => input.int_in_range(2..=1 << 20)?,
             _ => 1,
         };
         let modules = self.modules;

@@ -178,14 +178,17 @@ pub(crate) fn is_main_thread() -> bool {
 /// - A short time slice, so that the scheduler runs the thread soon after it wakes.
 /// - A low nice value, so that the thread also runs soon when many threads share few processors.
 ///   This needs a privilege or a sufficient limit.
+/// - If `is_gentle`, a value that is only a little lower. The kernel's load balancer takes a thread
+///   with the nice value -20 for one that is 87 times as heavy as others, and moves the
+///   application's threads between processors because of it.
 ///
 /// Each setting is best effort: a refusal only costs accuracy. A sandbox may kill the process for
 /// these calls, so they are left out there.
-pub(crate) fn prepare_sampler_thread() -> i32 {
+pub(crate) fn prepare_sampler_thread(is_gentle: bool) -> i32 {
     if may_make_uncommon_call() {
         let _ = set_timerslack(1);
     }
-    set_scheduling().or_else(own_nice).unwrap_or(0)
+    set_scheduling(is_gentle).or_else(own_nice).unwrap_or(0)
 }
 
 /// The kernel's `struct sched_attr`, in its first published version. `nix` does not have it, nor
@@ -210,18 +213,21 @@ struct SchedAttributes {
 const SHORT_SLICE_NS: u64 = 500_000;
 
 /// Nice values to try, best first. The kernel grants what the limit of the process allows.
-const NICE_VALUES: [i32; 4] = [-20, -15, -10, -5];
+const NICE_VALUES: [i32; 4] = [-20, -15, -10, GENTLE_NICE_VALUE];
+/// The lowest nice value of a thread that is to disturb the application little.
+const GENTLE_NICE_VALUE: i32 = -5;
 
 /// Sets the time slice and the nice value of the calling thread, and returns the latter. Returns
 /// `None` in a sandbox, and if the kernel does not tell the thread's settings.
-fn set_scheduling() -> Option<i32> {
+fn set_scheduling(is_gentle: bool) -> Option<i32> {
     let mut attributes = scheduling()?;
     let own = attributes.nice;
     if attributes.policy != libc::SCHED_OTHER as u32 {
         return Some(own);
     }
     attributes.runtime_ns = SHORT_SLICE_NS;
-    let better = NICE_VALUES.into_iter().filter(|&nice| nice < own);
+    let is_allowed = |nice: &i32| *nice < own && (!is_gentle || *nice >= GENTLE_NICE_VALUE);
+    let better = NICE_VALUES.into_iter().filter(is_allowed);
     for nice in better.chain([own]) {
         attributes.nice = nice;
         if apply_scheduling(&attributes) {

@@ -51,7 +51,7 @@ const HOUSEKEEPING_INTERVAL_NS: u64 = 1_000_000_000;
 const TICK_BYTES: usize = 32 << 10;
 /// Maximum length of one sleep step, in ns. A long sleep is split into steps, so that the sampler
 /// notices the end of the session soon.
-const SLEEP_STEP_NS: u64 = 50_000_000;
+const SLEEP_STEP_NS: u64 = 10_000_000;
 
 /// Number of checks in a row, one every 100 ms, that find the sampler stuck in the loader before a
 /// thread that stops the session gives up waiting for it. The loader's lock is normally held for
@@ -225,7 +225,7 @@ impl SamplerThread {
             read_through_pipe();
         }
         self.counters.find_machine(&self.session);
-        let nice = prepare_sampler_thread();
+        let nice = prepare_sampler_thread(self.session.settings.max_cpu_ppm.is_some());
         self.session.set_sampler_nice(nice);
         let interval_ns = self.interval_ns();
         let mut schedule = Schedule::new(monotonic_now(), interval_ns);
@@ -256,8 +256,8 @@ impl SamplerThread {
                 self.session.counts.sampler_cpu_ns.load(Ordering::Relaxed) - used_before_ns;
             self.session.after_sampling.end_loop(tick.number, state);
             let now = monotonic_now();
-            let own_ns = self.own_ns(now.since_ns(time));
-            left_out = schedule.advance(now, used_ns, budget.charge(now, own_ns));
+            let own_ns = self.own_ns(now.since_ns(time), used_ns > 0);
+            left_out = schedule.advance(now, used_ns, budget.charge(time, own_ns));
             self.sleep_to(schedule.next);
         }
         if self.session.stage.is_detached() {
@@ -276,10 +276,10 @@ impl SamplerThread {
 
     /// Returns the CPU time that sampling has taken so far, in ns: that of this thread and of the
     /// handlers. A tick took `tick_ns`, which counts if the system does not tell this thread's time.
-    fn own_ns(&mut self, tick_ns: u64) -> u64 {
+    fn own_ns(&mut self, tick_ns: u64, is_clock_readable: bool) -> u64 {
         let counts = &self.session.counts;
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        if count(&counts.sampler_cpu_ns) == 0 {
+        if !is_clock_readable {
             self.ticks_ns += tick_ns;
         }
         count(&counts.sampler_cpu_ns) + count(&counts.stopped_ns) + self.ticks_ns
@@ -555,6 +555,12 @@ impl SamplerThread {
         let checks = self
             .activity
             .checks(self.threads.idle.len() as u64, self.interval_ns());
+        // After a gap, each thread may have run.
+        let has_gap = self.tick.number - self.tick_before.number > 1;
+        let checks = match checks {
+            IdleChecks::OneIn(_) if has_gap => IdleChecks::OneIn(1),
+            checks => checks,
+        };
         let round = self.session.counts.ticks.load(Ordering::Relaxed);
         // Each tick begins with a different thread, so that no thread is always first (JuliaLang
         // #33490).

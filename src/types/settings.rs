@@ -57,9 +57,9 @@ pub enum SamplingEngine {
 
 /// Parameters of a session: what to record, how often, for which threads, and how much to keep.
 ///
-/// The defaults are 128 MiB, 1 ms, no limit of the sampler's CPU time, the default features, all threads, and the first of three
-/// signals that the application does not handle, usually `SIGURG`. Each method sets the field of
-/// the same name; the fields are public for reading.
+/// The defaults are 128 MiB, 1 ms, no CPU limit, the default features, all threads, and the first of
+/// three signals that the application does not handle, usually `SIGURG`. Each method sets the field
+/// of the same name; the fields are public for reading.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct StartParams {
@@ -123,7 +123,7 @@ impl StartParams {
     }
 
     /// Returns parameters for a program in production that is always profiled: 100 samples of each
-    /// thread a second, and at most 1 % of a processor for the sampler.
+    /// thread a second, and about 1 % of a processor for the sampler at most.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -180,7 +180,9 @@ impl StartParams {
     /// stacks. When the sampler has used its share, it leaves out the next ticks until that time is
     /// made up for. So the rate falls while the program does much, and rises again afterwards, up to
     /// one sample in each [`interval`](Self::interval()). At least one tick a second is taken,
-    /// whatever it costs.
+    /// whatever it costs. The sampler's thread also has a higher priority without a limit, where the
+    /// process may give it one: ticks are then exact beside many busy threads, but the kernel moves
+    /// the application's threads between processors more often.
     ///
     /// A sample counts for its tick and for those that were left out after it: that is its weight in
     /// the profile. Gecko's format, whose weights the Firefox Profiler ignores, has so many rows
@@ -190,9 +192,14 @@ impl StartParams {
     /// stay right, and are only less exact. CPU times do not depend on the rate. `skipped_ticks` in
     /// [`Profile::sampler_counts`](crate::Profile::sampler_counts) says how many ticks were left out.
     ///
-    /// Both the CPU time of the sampler's thread and the time of the signal handler count. What the
-    /// application's threads spend on markers and on sampled allocations does not, nor does the
-    /// writing of a profile. A credit of up to a second's share covers short peaks.
+    /// Both the CPU time of the sampler's thread and the time of the signal handler for samples count.
+    /// What the application's threads spend on markers and on sampled allocations does not, nor does
+    /// the thread that writes a profile. A credit of up to a second's share covers short peaks. With
+    /// [`SamplingEngine::LocalTimers`], the threads' timers go on as before, and what they cost
+    /// between two ticks does not count.
+    ///
+    /// A thread that ends has no sample for the ticks that were left out since its last one, and a
+    /// thread that begins and ends between two ticks has none at all.
     #[doc(alias = "MOZ_PROFILER_STARTUP_MAX_CPU")]
     #[must_use]
     pub fn max_cpu_percent(mut self, percent: f64) -> Self {

@@ -111,7 +111,8 @@ pub(super) fn remove(number: u64) -> Option<EndedPoll> {
         let around = around.map_or(0, |around| around.get().number);
         if poll.span == 0 {
             // If a span inside is not exited yet, its poll has what was left pending.
-            let pending = innermost().pending.max(poll.pending);
+            let inside = polls[position..].iter().map(|poll| poll.get().pending);
+            let pending = inside.max().unwrap_or(0);
             polls[position..]
                 .iter()
                 .for_each(|poll| poll.set(Poll::NONE));

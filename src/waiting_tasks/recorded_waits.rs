@@ -96,7 +96,7 @@ pub(crate) fn begin_waits() {
     if number == 0 {
         number = LAST_SESSION.fetch_add(1, Ordering::Relaxed) + 1;
     }
-    let mut waits = WAITS.lock();
+    let mut waits = WAITS.lock_by_polling();
     std::mem::swap(&mut *waits, &mut fresh);
     HAS_ROWS.store(false, Ordering::Relaxed);
     if waits.is_some() {
@@ -111,7 +111,7 @@ pub(crate) fn end_waits() {
     if session() == 0 {
         return;
     }
-    let mut waits = WAITS.lock();
+    let mut waits = WAITS.lock_by_polling();
     SESSION.store(0, Ordering::Relaxed);
     let forgotten = waits.take();
     drop(waits);
@@ -140,7 +140,7 @@ pub(crate) fn swap_wait_rows(rows: &mut Vec<WaitRow>) {
     if rows.capacity() < MAX_ROWS && rows.try_reserve_exact(MAX_ROWS).is_err() {
         return;
     }
-    if let Some(waits) = WAITS.lock().as_mut() {
+    if let Some(waits) = WAITS.lock_by_polling().as_mut() {
         std::mem::swap(&mut waits.rows, rows);
         HAS_ROWS.store(false, Ordering::Relaxed);
     }
@@ -151,7 +151,7 @@ pub(crate) fn follow_pause(now: TimeStamp, is_paused: bool) {
     if session() == 0 {
         return;
     }
-    if let Some(waits) = WAITS.lock().as_mut() {
+    if let Some(waits) = WAITS.lock_by_polling().as_mut() {
         waits.set_paused(now, is_paused);
         HAS_ROWS.store(true, Ordering::Relaxed);
     }
@@ -179,15 +179,17 @@ impl StackNames {
         if !has_memory {
             return false;
         }
-        if let Some(waits) = WAITS.lock().as_ref() {
-            waits.stacks.visit_names(stack, |name| {
-                if self.lengths.len() < MAX_POLLS {
-                    self.texts.push_str(name.label);
-                    self.texts.push_str(name.dynamic);
-                    self.lengths.push((name.label.len(), name.dynamic.len()));
-                }
-            });
-        }
+        let waits = WAITS.lock_by_polling();
+        let Some(waits) = waits.as_ref() else {
+            return false;
+        };
+        waits.stacks.visit_names(stack, |name| {
+            if self.lengths.len() < MAX_POLLS {
+                self.texts.push_str(name.label);
+                self.texts.push_str(name.dynamic);
+                self.lengths.push((name.label.len(), name.dynamic.len()));
+            }
+        });
         true
     }
 
@@ -226,6 +228,6 @@ pub(crate) fn account_all_waits(now: TimeStamp) -> bool {
 
 /// Returns what the session's profile lacks.
 pub(crate) fn wait_losses() -> WaitLosses {
-    let waits = WAITS.lock();
+    let waits = WAITS.lock_by_polling();
     waits.as_ref().map(Waits::losses).unwrap_or_default()
 }

@@ -152,13 +152,17 @@ impl TaskWait {
             return;
         };
         self.end();
-        if around != 0 && add_pending(around, own.session) {
-            self.pending_in = around;
-        }
         if own.pending == 0 {
             let (begin, context) = (now(), context());
             let place = with_waits(own.session, |waits| waits.begin(own.stack, begin, context));
-            self.place = place.unwrap_or(0);
+            let Some(place) = place else {
+                // The profiler's own work polls the future: the one around it waits.
+                return;
+            };
+            self.place = place;
+        }
+        if around != 0 && add_pending(around, own.session) {
+            self.pending_in = around;
         }
     }
 

@@ -14,10 +14,18 @@ use crate::waiting_tasks::recorded_waits::{
 /// A session that records waits. One test at a time has one.
 struct TestSession(#[expect(dead_code, reason = "held")] MutexGuard<'static, ()>);
 
+/// Keeps the sessions of other tests from beginning.
+fn without_session() -> MutexGuard<'static, ()> {
+    static TESTS: Mutex<()> = Mutex::new(());
+    TESTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl TestSession {
     fn begin() -> Self {
-        static TESTS: Mutex<()> = Mutex::new(());
-        let only = TESTS.lock().unwrap_or_else(PoisonError::into_inner);
+        Self::begin_with(without_session())
+    }
+
+    fn begin_with(only: MutexGuard<'static, ()>) -> Self {
         begin_waits();
         set_time(0);
         Self(only)
@@ -200,9 +208,10 @@ fn panic_leaves_the_chain_whole() {
 
 #[test]
 fn session_that_begins_or_ends_between_polls_or_within_one() {
+    let only = without_session();
     let mut early = TaskWait::new();
     poll(&mut early, "early", true, || ());
-    let session = TestSession::begin();
+    let session = TestSession::begin_with(only);
     poll(&mut early, "early", true, || ());
     assert_eq!(session.waiting(), owned(&["early"]));
     let mut within = TaskWait::new();
@@ -286,6 +295,7 @@ fn future_in_a_destructor_of_a_thread_local_is_recorded() {
     impl Drop for PollsAtExit {
         fn drop(&mut self) {
             poll(&mut self.0, "at exit", true, || ());
+            set_time(5);
         }
     }
     thread_local! {
@@ -299,6 +309,8 @@ fn future_in_a_destructor_of_a_thread_local_is_recorded() {
     });
     thread.join().expect("no panic");
     assert_eq!(session.waiting(), owned(&[]));
+    set_time(9);
+    assert_eq!(session.waited(), waited(&[("at exit", 4)]));
 }
 
 /// Enters and exits a span's future.

@@ -401,8 +401,10 @@ fn rows(thread: &Thread) -> Box<dyn Iterator<Item = Sample> + '_> {
     }
     let weight_of = |sample: &Sample| sample.weight.max(0).unsigned_abs();
     let weights = samples.iter().map(|sample| weight_of(&sample));
-    let all = weights.fold(0, u64::saturating_add);
-    let unit = all.div_ceil(MAX_WAIT_ROWS).max(1);
+    // Weights of a file may be any numbers.
+    let all: u128 = weights.map(u128::from).sum();
+    let unit = all.div_ceil(u128::from(MAX_WAIT_ROWS)).max(1);
+    let unit = u64::try_from(unit).unwrap_or(u64::MAX);
     let mut units = WeightUnits::new(unit);
     Box::new(samples.iter().flat_map(move |sample| {
         let count = units.take(sample.stack, weight_of(&sample));

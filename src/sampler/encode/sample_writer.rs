@@ -64,6 +64,8 @@ pub(crate) struct SampleEncoder {
     latest: TimeStamp,
 }
 
+/// Maximum weight of a sample. A second has fewer ticks at the shortest interval.
+const MAX_WEIGHT: u64 = 1 << 20;
 /// Maximum length of a sample without its stack, in bytes, including the module list entry before
 /// it.
 const MAX_HEAD_BYTES: usize = 96;
@@ -272,7 +274,7 @@ fn head(
         head.number(sample.more).number(sample.span_ns);
     }
     if sample.weight > 1 {
-        head.number(sample.weight);
+        head.number(sample.weight.min(MAX_WEIGHT));
     }
     head
 }

@@ -10,7 +10,7 @@ use crate::labels::{ContextWords, MAX_CONTEXT_LABELS};
 use crate::sampler::encode::merge::{MergedFrame, merge_stacks};
 #[cfg(any(test, fuzzing))]
 use crate::sampler::encode::scripted_stack::{ScriptedFrame, ScriptedStack};
-use crate::types::{FrameFlags, IDLE_INDEX, StackAddress, Wait};
+use crate::types::{FrameFlags, OTHER_CATEGORY, StackAddress, Wait};
 use crate::unwind::NativeStack;
 use crate::waiting_tasks::StackNames;
 
@@ -278,7 +278,8 @@ impl StoredStack {
         self.set_empty(EventLoopState::Unknown);
         names.visit(|name| {
             let texts = (name.label.as_bytes(), name.dynamic.as_bytes());
-            self.add_label(FrameFlags::NONE, (IDLE_INDEX, 0), texts);
+            // The viewer hides a track whose frames are all of the category “Idle”.
+            self.add_label(FrameFlags::NONE, (OTHER_CATEGORY, 0), texts);
         });
         self.add_context(context);
     }

@@ -180,6 +180,11 @@ impl SampleRecorder {
         own_ns
     }
 
+    /// Forgets the ticks that were left out so far: a pause has begun within them.
+    pub(crate) fn forget_skipped(&mut self, session: &Session) {
+        self.seen_skipped = session.counts.skipped_ticks.load(Ordering::Relaxed);
+    }
+
     /// Begins a pause: keeps the CPU time between the last sample and the pause for the first
     /// sample after it. The pause began `since_then_ns` before the clock was read.
     pub(crate) fn pause(&mut self, cpu_ns: Option<u64>, since_then_ns: u64) {
@@ -192,7 +197,7 @@ impl SampleRecorder {
     /// Ends a pause, and charges the CPU time used during it to no sample. `cpu_ns` is `None` if
     /// the thread has exited or has no readable clock.
     pub(crate) fn resume(&mut self, cpu_ns: Option<u64>, session: &Session) {
-        self.seen_skipped = session.counts.skipped_ticks.load(Ordering::Relaxed);
+        self.forget_skipped(session);
         let before_ns = std::mem::take(&mut self.ran_before_pause_ns);
         if let Some(cpu_ns) = cpu_ns {
             self.reported_cpu_ns = self.reported_cpu_ns.max(cpu_ns.saturating_sub(before_ns));

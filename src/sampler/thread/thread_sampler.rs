@@ -963,6 +963,8 @@ impl ThreadSampler {
     ) {
         self.write_idle_until(last, context);
         self.timer.end();
+        // How many of them were before the pause is not known, so no thread has a sample for them.
+        self.samples.forget_skipped(context.session);
         let cpu_ns = thread_cpu_ns(self.tid());
         let since_then_ns = monotonic_now().since_ns(paused_at);
         // The thread may have answered before the pause.

@@ -24,9 +24,9 @@ pub(crate) use newest::decode_newest;
 pub(crate) use past_process::{PastProcess, PastScript, last_entry_ns};
 #[cfg(any(test, fuzzing))]
 pub(crate) use plain_samples::{PlainSample, PlainSamples};
+pub(crate) use rows::CounterRows;
 #[cfg(any(test, fuzzing))]
 pub(crate) use rows::RowEvent;
-pub(crate) use rows::{CounterRows, SampleRow};
 pub(crate) use source::ProfileSource;
 pub(crate) use spread_rows::SpreadRows;
 pub(crate) use streaming_context::{ProcessStreamingContext, ThreadStreamingContext};

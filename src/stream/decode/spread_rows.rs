@@ -37,6 +37,8 @@ impl Repeated {
         let later_ns = length_ns * u128::from(self.number) / u128::from(self.row.weight);
         SampleRow {
             cpu_delta_ns: self.cpu_ns(self.number),
+            // The thread may have run other events in the meantime.
+            event: self.row.event,
             ..self.row.later_by(later_ns as u64)
         }
     }

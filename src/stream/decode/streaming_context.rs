@@ -45,6 +45,8 @@ pub(crate) struct ThreadStreamingContext {
 /// Maximum number of repeats in one entry. The sampler writes runs often enough to stay below it.
 /// Without this limit, a damaged buffer could claim any number of rows.
 const MAX_REPEATS: u64 = u32::MAX as u64;
+/// Maximum weight of a sample. A second has fewer ticks at the shortest interval.
+const MAX_WEIGHT: u64 = 1 << 20;
 
 /// Size of the entries that are decoded between two checks of the memory, in bytes.
 const STEP_BYTES: usize = 256 << 10;
@@ -125,7 +127,7 @@ impl RareFields {
             true => entry.number()?,
             false => 1,
         };
-        let is_valid = repeats.count <= MAX_REPEATS && (1..=MAX_REPEATS).contains(&weight);
+        let is_valid = repeats.count <= MAX_REPEATS && (1..=MAX_WEIGHT).contains(&weight);
         is_valid.then_some(Self {
             event,
             repeats,
@@ -687,6 +689,13 @@ impl ProcessStreamingContext {
         })
     }
 
+    /// Returns the number of ticks that were left out and that samples count for.
+    pub(crate) fn left_out_ticks(&self) -> u64 {
+        self.threads.iter().fold(0, |sum: u64, thread| {
+            sum.saturating_add(thread.samples.left_out_ticks())
+        })
+    }
+
     /// Limits the printed rows of samples, markers and waits to `max_rows`, as far as leaving out
     /// idle rows allows. An idle row is a sample in which the thread did not run. A run keeps the
     /// sample that its idle rows repeat, its last idle row, and evenly spaced ones between them.
@@ -709,8 +718,7 @@ impl ProcessStreamingContext {
         let waits = self.task_waits.limit_rows(max_rows);
         let max_rows = max_rows.saturating_sub(markers).saturating_sub(waits);
         if rows <= max_rows {
-            let left_out = sum(SampleRows::left_out_ticks);
-            self.spreads_rows = rows.saturating_add(left_out) <= max_rows;
+            self.spreads_rows = rows.saturating_add(self.left_out_ticks()) <= max_rows;
             return;
         }
         // A run keeps at most one idle row more than its share.

@@ -86,8 +86,9 @@ impl TaskWaits {
     }
 
     fn all_ms(&self) -> u64 {
-        let weights = self.entries.iter().map(|entry| entry.weight_ns);
-        weights.fold(0, u64::saturating_add) / NS_PER_MS
+        let weights = self.entries.iter().map(|entry| u128::from(entry.weight_ns));
+        // Above the maximum only in a damaged buffer, where a sum of 2^20 entries fits, too.
+        u64::try_from(weights.sum::<u128>() / u128::from(NS_PER_MS)).unwrap_or(u64::MAX)
     }
 
     /// Limits [`Self::equal_rows`] for a profile that is to have `max_rows` at most. Returns a

@@ -3,7 +3,7 @@
 use crate::json::{JsonWriter, StringIndex};
 use crate::markers::DecodedMarker;
 use crate::model::WAITING_TASKS;
-use crate::stream::decode::{ProfileSource, SampleRow, SpreadRows, ThreadStreamingContext};
+use crate::stream::decode::{ProfileSource, SpreadRows, ThreadStreamingContext};
 use crate::stream::memory::check_memory;
 use crate::stream::resolve::FrameKind;
 use crate::stream::resolve::ResolvedThread;
@@ -58,17 +58,18 @@ pub(crate) fn write_thread<'a>(
             let mut probed = (!context.probes.is_empty()).then(|| context.probed_delays(source));
             let rows = progress.sub_logger(FRAMES_END, SAMPLES_END, ProgressLocation::Samples);
             json.key("data").array(|json| {
-                let (samples, mut count) = (context.samples.iter(), context.samples.kept_rows());
+                let samples = &context.samples;
                 // The Firefox Profiler ignores the weights of this format.
-                let samples: Box<dyn Iterator<Item = SampleRow>> =
-                    match markers.process.spreads_rows {
-                        true => {
-                            count = count.saturating_add(context.samples.left_out_ticks());
-                            Box::new(SpreadRows::new(samples))
-                        }
-                        false => Box::new(samples),
-                    };
-                for row in rows.watch(samples, count as usize, ProgressLocation::Samples) {
+                let is_spread = samples.left_out_ticks() > 0 && markers.process.spreads_rows;
+                let spread = is_spread.then(|| SpreadRows::new(samples.iter()));
+                let plain = (!is_spread).then(|| samples.iter());
+                let all = plain.into_iter().flatten();
+                let all = all.chain(spread.into_iter().flatten());
+                let mut count = samples.kept_rows();
+                if is_spread {
+                    count = count.saturating_add(samples.left_out_ticks());
+                }
+                for row in rows.watch(all, count as usize, ProgressLocation::Samples) {
                     if json.failed() {
                         return;
                     }
@@ -170,8 +171,6 @@ pub(crate) fn write_waiting_tasks<'a>(
                         json.array(|json| {
                             json.unsigned(stack.into());
                             json.time_ms(row.time_ns);
-                            json.null();
-                            json.null();
                             json.unsigned(unit_ms);
                         });
                     }
@@ -332,7 +331,7 @@ pub(crate) fn write_placeholder_main_thread(json: &mut JsonWriter<'_>, source: &
 const MAIN_THREAD_BEFORE_EXEC: &str = "main thread before exec";
 
 const SAMPLES: &[&str] = &["stack", "time", "eventDelay", "threadCPUDelta"];
-const WAIT_ROWS: &[&str] = &["stack", "time", "eventDelay", "threadCPUDelta", "weight"];
+const WAIT_ROWS: &[&str] = &["stack", "time", "weight"];
 const STACK_TABLE: &[&str] = &["prefix", "frame"];
 const FRAME_TABLE: &[&str] = &[
     "location",

@@ -93,7 +93,9 @@ fn future_around_a_span_that_has_ended_waits_itself() {
         let mut tasks = run(vec![task], 3);
         // Each of the two stacks has one of the two waits.
         let read = Read::from_profile(&session.finish().expect("a profile"));
-        let weights = weights(&read);
+        let mut weights = weights(&read);
+        // A span waits between its exit and its close, in which the thread may lose its processor.
+        weights.retain(|names, _| !names.ends_with("done") && !names.ends_with("synchronous"));
         let names: Vec<_> = weights.keys().map(String::as_str).collect();
         assert_eq!(names, ["outer", "outer → pool.get"]);
         let [least, most] = tasks

@@ -88,9 +88,12 @@ struct Label {
 /// Returns the name under which a future waits: the text of its label, or else the function's name.
 fn name_of(label: &Arguments, head: &[TokenTree]) -> TokenStream {
     if let Some(text) = &label.text {
-        return TokenTree::from(text.clone()).into();
+        return text.clone().into();
     }
-    let mut after_keyword = head.iter().skip_while(|token| !is_word(token, "fn")).skip(1);
+    let mut after_keyword = head
+        .iter()
+        .skip_while(|token| !is_word(token, "fn"))
+        .skip(1);
     let name = after_keyword.next().map(ToString::to_string);
     let name = name.as_deref().unwrap_or_default().trim_start_matches("r#");
     TokenTree::from(Literal::string(name)).into()

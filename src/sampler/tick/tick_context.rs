@@ -2,7 +2,8 @@
 //! captures.
 
 #[cfg(feature = "unwind_benchmark")]
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
 
 use crate::backtrace::CapturedBacktrace;
 use crate::capture::CapturedView;

@@ -9,7 +9,7 @@
 //!   seconds with one of two arrangements, in which a client runs on its server's processor or not:
 //!   the second has 3 % fewer requests and a p99 that is longer by half, with any profiler and without
 //!   one. `ours_free` and `pprof_free` are without this rule, compared with `none_free`.
-//! - `ours` samples all threads at 100 Hz by wall time, and each request has a context with the ids
+//! - `ours` has the parameters of `StartParams::always_on`: it samples all threads at 100 Hz by wall time, and each request has a context with the ids
 //!   of a trace and a span and a label. `pprof` is pprof-rs at 100 Hz, which samples by CPU time and
 //!   knows no requests. `none_again` is a second run without a profiler: the noise.
 //! - The figures are the requests a second that are missing, in percent of those without a profiler
@@ -188,9 +188,7 @@ pub(crate) fn run_part(arguments: &[String]) -> Fallible<Value> {
         })?);
     }
     let ours = match has_context {
-        true => Some(ProfilerSession::start(
-            StartParams::default().interval(Duration::from_secs(1) / HZ),
-        )?),
+        true => Some(ProfilerSession::start(StartParams::always_on())?),
         false => None,
     };
     let pprof = match profiler {

@@ -171,6 +171,7 @@ pub(crate) fn write_waiting_tasks<'a>(
                         json.array(|json| {
                             json.unsigned(stack.into());
                             json.time_ms(row.time_ns);
+                            json.null();
                             json.unsigned(unit_ms);
                         });
                     }
@@ -331,7 +332,8 @@ pub(crate) fn write_placeholder_main_thread(json: &mut JsonWriter<'_>, source: &
 const MAIN_THREAD_BEFORE_EXEC: &str = "main thread before exec";
 
 const SAMPLES: &[&str] = &["stack", "time", "eventDelay", "threadCPUDelta"];
-const WAIT_ROWS: &[&str] = &["stack", "time", "weight"];
+/// Without CPU times, the viewer rates the track by its samples, and shows it.
+const WAIT_ROWS: &[&str] = &["stack", "time", "eventDelay", "weight"];
 const STACK_TABLE: &[&str] = &["prefix", "frame"];
 const FRAME_TABLE: &[&str] = &[
     "location",

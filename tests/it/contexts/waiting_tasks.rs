@@ -161,7 +161,7 @@ pub(super) fn weights(read: &Read) -> BTreeMap<String, f64> {
         }
         names.retain(|name| name != "(root)");
         names.reverse();
-        *sums.entry(names.join(" → ")).or_default() += sample[4].as_f64().expect("a weight");
+        *sums.entry(names.join(" → ")).or_default() += sample[3].as_f64().expect("a weight");
     }
     sums
 }

@@ -149,6 +149,7 @@ pub(super) fn weights(read: &Read) -> BTreeMap<String, f64> {
     let index = |value: &Value| value.as_u64().expect("an index") as usize;
     let rows = |table: &str| thread[table]["data"].as_array().expect("rows").clone();
     let (samples, stacks, frames) = (rows("samples"), rows("stackTable"), rows("frameTable"));
+    let weight = index(&thread["samples"]["schema"]["weight"]);
     let mut sums = BTreeMap::new();
     for sample in samples {
         let mut names = Vec::new();
@@ -161,7 +162,8 @@ pub(super) fn weights(read: &Read) -> BTreeMap<String, f64> {
         }
         names.retain(|name| name != "(root)");
         names.reverse();
-        *sums.entry(names.join(" → ")).or_default() += sample[3].as_f64().expect("a weight");
+        let weight = sample[weight].as_f64().expect("a weight");
+        *sums.entry(names.join(" → ")).or_default() += weight;
     }
     sums
 }

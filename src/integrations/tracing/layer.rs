@@ -414,6 +414,9 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ProfilerLayer {
         }
     }
 
+    // The registry closes a span's parents in recursive calls around this one, thousands perhaps, so
+    // its locals must not be in their frames.
+    #[inline(never)]
     fn on_close(&self, id: Id, _: Context<'_, S>) {
         let key = self.key(&id);
         close_wait(key);

@@ -9,9 +9,10 @@
 //!   seconds with one of two arrangements, in which a client runs on its server's processor or not:
 //!   the second has 3 % fewer requests and a p99 that is longer by half, with any profiler and without
 //!   one. `ours_free` and `pprof_free` are without this rule, compared with `none_free`.
-//! - `ours` has the parameters of `StartParams::always_on`: it samples all threads at 100 Hz by wall time, and each request has a context with the ids
-//!   of a trace and a span and a label. `pprof` is pprof-rs at 100 Hz, which samples by CPU time and
-//!   knows no requests. `none_again` is a second run without a profiler: the noise.
+//! - `ours` has the parameters of `StartParams::always_on`: it samples all threads at 100 Hz by wall
+//!   time, and each request has a context with the ids of a trace and a span and a label. `pprof` is
+//!   pprof-rs at 100 Hz, which samples by CPU time and knows no requests. `none_again` is a second run
+//!   without a profiler: the noise.
 //! - The figures are the requests a second that are missing, in percent of those without a profiler
 //!   in the same round. `…_p99` is by how many percent the p99 of the answers is longer. `…_cpu` is by
 //!   how many percent a request takes more CPU time of the server, the profiler's threads included.

@@ -32,7 +32,7 @@ impl ChildSession {
             .active_tab_id(settings.active_tab_id)
             .record_overheads(settings.records_overheads)
             .children(true);
-        params.max_cpu_percent = settings.max_cpu_ppm.map(|ppm| ppm as f64 / 1e4);
+        params.max_cpu_percent = settings.max_cpu_percent();
         Self {
             params,
             max_exit_bytes,

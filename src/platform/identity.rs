@@ -179,8 +179,8 @@ pub(crate) fn is_main_thread() -> bool {
 /// - A low nice value, so that the thread also runs soon when many threads share few processors.
 ///   This needs a privilege or a sufficient limit.
 /// - If `is_gentle`, a value that is only a little lower. The kernel's load balancer takes a thread
-///   with the nice value -20 for one that is 87 times as heavy as others, and moves the
-///   application's threads between processors because of it.
+///   with the nice value -20 for one that is 87 times as heavy as others, and may move
+///   the application's threads between processors because of it.
 ///
 /// Each setting is best effort: a refusal only costs accuracy. A sandbox may kill the process for
 /// these calls, so they are left out there.

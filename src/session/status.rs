@@ -47,7 +47,7 @@ pub(crate) fn start_params() -> Option<StartParams> {
     Some(StartParams {
         capacity_bytes: settings.capacity_bytes,
         interval: settings.interval,
-        max_cpu_percent: settings.max_cpu_ppm.map(|ppm| ppm as f64 / 1e4),
+        max_cpu_percent: settings.max_cpu_percent(),
         features: settings.features,
         filters: settings.filters,
         signal: Some(settings.signal),

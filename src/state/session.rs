@@ -54,6 +54,11 @@ pub(crate) struct SessionSettings {
 }
 
 impl SessionSettings {
+    /// Returns the maximum CPU time of the sampler, in percent of a processor.
+    pub(crate) fn max_cpu_percent(&self) -> Option<f64> {
+        self.max_cpu_ppm.map(|ppm| ppm as f64 / 1e4)
+    }
+
     /// Returns the limits of a kind of data that the session keeps outside the buffer's chunks.
     pub(crate) fn kept_limits(&self, kind: KeptKind) -> KeptLimits {
         KeptLimits::new(self.capacity_bytes / kind.divisor(), self.duration)

@@ -6,7 +6,7 @@
 //! nothing worse than a wrong frame.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
 /// Maximum number of polls of a chain. A deeper future counts as the one around it.
 pub(super) const MAX_POLLS: usize = 64;
@@ -88,6 +88,7 @@ pub(super) fn push(poll: Poll) -> bool {
         };
         // In this order, a signal handler that polls in between does not use the slot.
         chain.length.set(length + 1);
+        compiler_fence(Ordering::Release);
         slot.set(poll);
         true
     })

@@ -18,8 +18,8 @@
 //! - No future is polled and no waker is used on behalf of the profiler.
 //! - Nothing is allocated with the lock. A future that is polled or dropped inside the profiler's
 //!   own work takes no lock.
-//! - The sum of a stack's rows is what its tasks have waited, less than one interval of rows apart;
-//!   exactly that after [`account_all_waits`].
+//! - The rows of a stack add up to what its tasks have waited, except for the time since its last
+//!   row. After [`account_all_waits`], nothing is missing.
 //!
 //! # Read next
 //! `task_wait.rs`, `waits.rs`, then `crate::sampler`'s `waiting_tasks.rs`.

@@ -29,6 +29,8 @@ static HAS_ROWS: AtomicBool = AtomicBool::new(false);
 /// plus one in the lower one; 0 for none.
 static REFUSED_ENDS: [AtomicU64; MAX_REFUSED] = [const { AtomicU64::new(0) }; MAX_REFUSED];
 static HAS_REFUSED_ENDS: AtomicBool = AtomicBool::new(false);
+/// Number of ends of the running session for which [`REFUSED_ENDS`] had no space.
+static FORGOTTEN_ENDS: AtomicU64 = AtomicU64::new(0);
 
 /// Returns the number of the session that records waits; 0 if there is none.
 #[inline(always)]
@@ -70,6 +72,8 @@ pub(super) fn end_wait(of_session: u32, place: u32, now: TimeStamp) {
     // Without a free slot, the wait seems to last until the session ends.
     if REFUSED_ENDS.iter().any(fill) {
         HAS_REFUSED_ENDS.store(true, Ordering::Release);
+    } else {
+        FORGOTTEN_ENDS.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -99,6 +103,7 @@ pub(crate) fn begin_waits() {
     let mut waits = WAITS.lock_by_polling();
     std::mem::swap(&mut *waits, &mut fresh);
     HAS_ROWS.store(false, Ordering::Relaxed);
+    FORGOTTEN_ENDS.store(0, Ordering::Relaxed);
     if waits.is_some() {
         SESSION.store(number, Ordering::Relaxed);
     }
@@ -170,7 +175,7 @@ impl StackNames {
     pub(crate) fn read(&mut self, stack: u32) -> bool {
         self.texts.clear();
         self.lengths.clear();
-        // In advance, because nothing is allocated with the lock.
+        // Allocates now, because no holder of the lock allocates.
         let has_memory = self.lengths.try_reserve(MAX_POLLS).is_ok()
             && self
                 .texts
@@ -229,5 +234,9 @@ pub(crate) fn account_all_waits(now: TimeStamp) -> bool {
 /// Returns what the session's profile lacks.
 pub(crate) fn wait_losses() -> WaitLosses {
     let waits = WAITS.lock_by_polling();
-    waits.as_ref().map(Waits::losses).unwrap_or_default()
+    let losses = waits.as_ref().map(Waits::losses).unwrap_or_default();
+    WaitLosses {
+        waits: losses.waits + FORGOTTEN_ENDS.load(Ordering::Relaxed),
+        ..losses
+    }
 }

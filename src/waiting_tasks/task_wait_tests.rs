@@ -8,7 +8,7 @@ use super::*;
 use crate::util::as_profiler_work;
 use crate::waiting_tasks::chain::MAX_POLLS;
 use crate::waiting_tasks::recorded_waits::{
-    account_all_waits, begin_waits, end_waits, swap_wait_rows,
+    account_all_waits, begin_waits, end_waits, swap_wait_rows, wait_losses,
 };
 
 /// A session that records waits. One test at a time has one.
@@ -273,6 +273,20 @@ fn future_that_ends_inside_the_profilers_own_work_waits_no_more() {
     assert_eq!(session.waited(), waited(&[]));
     let losses = with_waits(super::session(), |waits| waits.losses().waits);
     assert_eq!(losses, Some(2));
+}
+
+#[test]
+fn ends_beyond_the_remembered_ones_are_counted() {
+    let session = TestSession::begin();
+    let mut waiting = Vec::new();
+    for _ in 0..70 {
+        let mut wait = TaskWait::new();
+        poll(&mut wait, "many", true, || ());
+        waiting.push(wait);
+    }
+    as_profiler_work(|| drop(waiting));
+    assert_eq!(session.waiting().len(), 6);
+    assert_eq!(wait_losses().waits, 70);
 }
 
 #[test]

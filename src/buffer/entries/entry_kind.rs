@@ -126,6 +126,9 @@ impl EntryKind {
     }
 }
 
+/// Maximum weight of a sample. A second has fewer ticks at the shortest interval.
+pub(crate) const MAX_SAMPLE_WEIGHT: u64 = 1 << 20;
+
 /// The flags of a sample.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct SampleFlags(u8);

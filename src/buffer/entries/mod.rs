@@ -15,7 +15,9 @@ pub(crate) mod leb128;
 mod round_trip_tests;
 
 pub(crate) use entry::{Entry, EntryCursor, large_bytes, number_bytes};
-pub(crate) use entry_kind::{EntryKind, FrameTag, ROOT_NODES, SampleFlags, root_node};
+pub(crate) use entry_kind::{
+    EntryKind, FrameTag, MAX_SAMPLE_WEIGHT, ROOT_NODES, SampleFlags, root_node,
+};
 pub(crate) use entry_reader::EntryReader;
 pub(crate) use entry_writer::{EntryHead, EntryWriter};
 pub(crate) use leb128::{unzigzag, zigzag};

@@ -8,7 +8,8 @@ use std::cell::RefCell;
 use std::sync::atomic::AtomicU64;
 
 use crate::buffer::{
-    ChunkNumber, EntryHead, EntryKind, EntryWriter, LaneHandle, SampleFlags, zigzag,
+    ChunkNumber, EntryHead, EntryKind, EntryWriter, LaneHandle, MAX_SAMPLE_WEIGHT, SampleFlags,
+    zigzag,
 };
 use crate::capture::EventLoopState;
 use crate::sampler::encode::stack_dictionary::{DictionaryEpoch, StackDictionary};
@@ -64,8 +65,6 @@ pub(crate) struct SampleEncoder {
     latest: TimeStamp,
 }
 
-/// Maximum weight of a sample. A second has fewer ticks at the shortest interval.
-const MAX_WEIGHT: u64 = 1 << 20;
 /// Maximum length of a sample without its stack, in bytes, including the module list entry before
 /// it.
 const MAX_HEAD_BYTES: usize = 96;
@@ -274,7 +273,7 @@ fn head(
         head.number(sample.more).number(sample.span_ns);
     }
     if sample.weight > 1 {
-        head.number(sample.weight.min(MAX_WEIGHT));
+        head.number(sample.weight.min(MAX_SAMPLE_WEIGHT));
     }
     head
 }

@@ -211,7 +211,7 @@ impl SettingValues {
             entries: bounded_entries(settings.capacity_bytes / BYTES_PER_ENTRY).to_string(),
             duration: duration.as_secs_f64().to_string(),
             interval: (settings.interval.as_secs_f64() * 1e3).to_string(),
-            max_cpu: (settings.max_cpu_ppm).map(|ppm| (ppm as f64 / 1e4).to_string()),
+            max_cpu: (settings.max_cpu_percent()).map(|percent| percent.to_string()),
             features_bitfield: settings.features.bits().to_string(),
             filters: filters.collect::<Vec<_>>().join(","),
             active_tab_id: settings.active_tab_id.to_string(),

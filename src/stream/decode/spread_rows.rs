@@ -2,14 +2,14 @@
 
 use crate::stream::decode::rows::SampleRow;
 
-/// Iterates over rows that count for one tick each: a row is repeated for the ticks that were left
-/// out after it.
+/// Iterates over rows, and repeats each for the ticks that were left out after it, if asked.
 ///
 /// The repeats are spread evenly up to the next row. They share that row's CPU time with it, because
 /// the thread used it in this time. The last row is not repeated: nobody looked at the thread
 /// afterwards.
 pub(crate) struct SpreadRows<I> {
     rows: I,
+    repeats: bool,
     repeated: Option<Repeated>,
 }
 
@@ -45,16 +45,17 @@ impl Repeated {
 }
 
 impl<I: Iterator<Item = SampleRow>> SpreadRows<I> {
-    pub(crate) fn new(rows: I) -> Self {
+    pub(crate) fn new(rows: I, repeats: bool) -> Self {
         Self {
             rows,
+            repeats,
             repeated: None,
         }
     }
 
     /// Returns the row, and keeps it if it is to be repeated.
     fn begin(&mut self, row: SampleRow) -> SampleRow {
-        if row.weight > 1 {
+        if row.weight > 1 && self.repeats {
             self.repeated = self.rows.next().map(|next| Repeated {
                 row,
                 next,
@@ -107,7 +108,7 @@ mod tests {
             row(3, 300, Some(42), 2),
             row(4, 400, None, 3),
         ];
-        let spread: Vec<_> = SpreadRows::new(rows.into_iter()).collect();
+        let spread: Vec<_> = SpreadRows::new(rows.into_iter(), true).collect();
         assert_eq!(
             spread,
             [
@@ -121,6 +122,8 @@ mod tests {
                 row(4, 400, None, 1),
             ]
         );
-        assert_eq!(SpreadRows::new([].into_iter()).next(), None);
+        assert_eq!(SpreadRows::new([].into_iter(), true).next(), None);
+        let plain: Vec<_> = SpreadRows::new(rows.into_iter(), false).collect();
+        assert_eq!(plain, rows.map(|row| SampleRow { weight: 1, ..row }));
     }
 }

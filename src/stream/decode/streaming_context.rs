@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
-use crate::buffer::{Block, EntryKind, EntryReader, SampleFlags};
+use crate::buffer::{Block, EntryKind, EntryReader, MAX_SAMPLE_WEIGHT, SampleFlags};
 use crate::counters::{CounterReading, KnownCounter};
 use crate::labels::{ContextWords, joined_label_text};
 use crate::markers::{DecodedMarker, DecodedPayload};
@@ -45,8 +45,6 @@ pub(crate) struct ThreadStreamingContext {
 /// Maximum number of repeats in one entry. The sampler writes runs often enough to stay below it.
 /// Without this limit, a damaged buffer could claim any number of rows.
 const MAX_REPEATS: u64 = u32::MAX as u64;
-/// Maximum weight of a sample. A second has fewer ticks at the shortest interval.
-const MAX_WEIGHT: u64 = 1 << 20;
 
 /// Size of the entries that are decoded between two checks of the memory, in bytes.
 const STEP_BYTES: usize = 256 << 10;
@@ -127,7 +125,7 @@ impl RareFields {
             true => entry.number()?,
             false => 1,
         };
-        let is_valid = repeats.count <= MAX_REPEATS && (1..=MAX_WEIGHT).contains(&weight);
+        let is_valid = repeats.count <= MAX_REPEATS && (1..=MAX_SAMPLE_WEIGHT).contains(&weight);
         is_valid.then_some(Self {
             event,
             repeats,

@@ -60,16 +60,13 @@ pub(crate) fn write_thread<'a>(
             json.key("data").array(|json| {
                 let samples = &context.samples;
                 // The Firefox Profiler ignores the weights of this format.
-                let is_spread = samples.left_out_ticks() > 0 && markers.process.spreads_rows;
-                let spread = is_spread.then(|| SpreadRows::new(samples.iter()));
-                let plain = (!is_spread).then(|| samples.iter());
-                let all = plain.into_iter().flatten();
-                let all = all.chain(spread.into_iter().flatten());
+                let is_spread = markers.process.spreads_rows;
                 let mut count = samples.kept_rows();
                 if is_spread {
                     count = count.saturating_add(samples.left_out_ticks());
                 }
-                for row in rows.watch(all, count as usize, ProgressLocation::Samples) {
+                let samples = SpreadRows::new(samples.iter(), is_spread);
+                for row in rows.watch(samples, count as usize, ProgressLocation::Samples) {
                     if json.failed() {
                         return;
                     }

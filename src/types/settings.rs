@@ -177,12 +177,12 @@ impl StartParams {
     /// no limit.
     ///
     /// What a tick costs grows with the number of threads that run, and with the depth of their
-    /// stacks. When the sampler has used its share, it leaves out the next ticks until that time is
-    /// made up for. So the rate falls while the program does much, and rises again afterwards, up to
-    /// one sample in each [`interval`](Self::interval()). At least one tick a second is taken,
-    /// whatever it costs. The sampler's thread also has a higher priority without a limit, where the
-    /// process may give it one: ticks are then exact beside many busy threads, but the kernel moves
-    /// the application's threads between processors more often.
+    /// stacks. If the last ticks cost more than the share on average, the sampler leaves out ticks.
+    /// So the rate falls while the program does much, and rises again afterwards, up to one sample
+    /// in each [`interval`](Self::interval()). At least one tick a second is taken, whatever it
+    /// costs. The sampler's thread also has a higher priority without a limit, where the process
+    /// may give it one: ticks are then exact beside many busy threads, but the kernel moves the
+    /// application's threads between processors more often.
     ///
     /// A sample counts for its tick and for those that were left out after it: that is its weight in
     /// the profile. Gecko's format, whose weights the Firefox Profiler ignores, has so many rows

@@ -452,7 +452,7 @@ pub mod profile {
     pub use crate::api::{ProfileDiff, SnapshotOptions};
     pub use crate::export::{
         ExplainedPart, ExplainedStack, Explanation, Format, HotFunction, SampleWeight, SlowRequest,
-        ThreadSummary, TimeKind,
+        ThreadSummary, TimeKind, ViewerRange,
     };
     pub use crate::types::{ProfilerStats, Symbolicate};
     pub use crate::util::SharedProgress;

@@ -124,8 +124,8 @@ impl fmt::Display for TimeKind {
 
 /// Where the time of a request went: the result of [`Profile::explain`](crate::Profile::explain).
 ///
-/// Its `Display` is a text: the request, a line for each kind of time with its share, and below it
-/// the stacks in which most of that time passed.
+/// Its `Display` is a text: the request, where the Firefox Profiler shows it, a line for each kind of
+/// time with its share, and below it the stacks in which most of that time passed.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Explanation {
@@ -139,9 +139,35 @@ pub struct Explanation {
     pub start: Duration,
     /// Its length.
     pub length: Duration,
+    /// Where it is in the Firefox Profiler. `None` if the profile does not say when it began.
+    pub viewer_range: Option<ViewerRange>,
     /// The kinds of time that it spent, in the order of [`TimeKind`]. Together they are as long as
     /// the request, or longer if it was on several threads at a time.
     pub parts: Vec<ExplainedPart>,
+}
+
+/// A time as the Firefox Profiler counts it: since the recording began.
+///
+/// Its `Display` is the value that the viewer's address has for it, such as `4920123u81000`: the
+/// start and the length in µs. Append `&range=4920123u81000&v=5` to the address of an open profile to
+/// see this time alone. `v` is the version of the address, without which the viewer takes the range
+/// for one of another form.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub struct ViewerRange {
+    /// The start, since the recording began.
+    pub start: Duration,
+    /// The end, since the recording began.
+    pub end: Duration,
+}
+
+impl fmt::Display for ViewerRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // All of it, and not nothing.
+        let start_us = self.start.as_micros();
+        let end_us = self.end.as_nanos().div_ceil(1000);
+        write!(f, "{start_us}u{}", end_us.saturating_sub(start_us).max(1))
+    }
 }
 
 /// The time of one kind that a request spent.
@@ -212,6 +238,13 @@ impl fmt::Display for Explanation {
             write!(f, ", trace {trace_id:032x}")?;
         }
         writeln!(f, ", from {:.6} s on", self.start.as_secs_f64())?;
+        if let Some(range) = self.viewer_range {
+            let [start, end] = [range.start, range.end].map(|time| time.as_secs_f64());
+            writeln!(
+                f,
+                "in the Firefox Profiler: {start:.3} to {end:.3} s, range={range}&v=5"
+            )?;
+        }
         let length_ms = ms(self.length).max(f64::MIN_POSITIVE);
         for part in &self.parts {
             let share = ms(part.time) / length_ms;

@@ -71,7 +71,9 @@ pub(crate) use diff::{Diff, DiffOptions, compare};
 #[cfg(has_profiler)]
 pub(crate) use explain::explain;
 pub(crate) use explanation::Wanted;
-pub use explanation::{ExplainedPart, ExplainedStack, Explanation, SlowRequest, TimeKind};
+pub use explanation::{
+    ExplainedPart, ExplainedStack, Explanation, SlowRequest, TimeKind, ViewerRange,
+};
 pub use format::Format;
 #[cfg(has_profiler)]
 pub(crate) use function_times::summarize;

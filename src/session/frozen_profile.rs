@@ -260,8 +260,11 @@ impl FrozenProfile {
         let mut options = default_options().stream;
         let start_ns = interval.start.0.saturating_sub(BEFORE_INTERVAL_NS);
         options.since = Some(TimeStamp(start_ns));
-        let profile = ReadProfile::of_model(own.to_model(&options, &options.progress)?);
-        profile.explain(&Wanted::Interval {
+        let mut model = own.to_model(&options, &options.progress)?;
+        // The file of the dump begins when its first process did.
+        let (started_at, ended_at) = self.source.profiling_times();
+        model.meta.session_ns = Some((ns(started_at), ns(ended_at)));
+        ReadProfile::of_model(model).explain(&Wanted::Interval {
             name: interval.name.clone(),
             tid: tid.map_or_else(String::new, |tid| tid.to_number().to_string()),
             start_ns: ns(interval.start),

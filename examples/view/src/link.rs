@@ -60,6 +60,31 @@ impl Origin {
     }
 }
 
+/// A time of the profile as the Firefox Profiler's address has it: `4920123u81000` is from 4,920,123 µs
+/// on, for 81,000 µs. The unit may also be `m` for ms, or `n` for ns.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Range(String);
+
+impl Range {
+    pub(crate) fn parse(text: &str) -> Result<Self, Box<dyn Error>> {
+        // The text beside a dump names the version, too.
+        let range = text.strip_suffix(ADDRESS_VERSION).unwrap_or(text);
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        match range.split_once(['m', 'u', 'n']) {
+            Some((start, length)) if is_number(start) && is_number(length) => {
+                Ok(Self(range.to_owned()))
+            }
+            _ => Err(format!(
+                "--range: got {text:?}, expected a start and a length such as 4920123u81000"
+            )
+            .into()),
+        }
+    }
+}
+
+/// The first version of the viewer's address that has ranges of this form.
+const ADDRESS_VERSION: &str = "&v=5";
+
 /// The port of this server and the token that all its paths begin with.
 #[derive(Debug)]
 pub(crate) struct Address {
@@ -89,14 +114,17 @@ impl Address {
     }
 
     /// Returns the link that opens the profile in the Firefox Profiler, with this server's symbols.
-    pub(crate) fn link(&self, profiler: &Origin) -> String {
+    /// The viewer first shows the range, or all.
+    pub(crate) fn link(&self, profiler: &Origin, range: Option<&Range>) -> String {
         let base = self.url_of(&self.token);
         let profile = format!("{base}/{PROFILE}");
         let encode = |url| utf8_percent_encode(url, NON_ALPHANUMERIC).to_string();
         let (profile, base) = (encode(&profile), encode(&base));
+        let range = range.map(|Range(range)| format!("&range={range}{ADDRESS_VERSION}"));
         format!(
-            "{}/from-url/{profile}/?symbolServer={base}",
-            profiler.text()
+            "{}/from-url/{profile}/?symbolServer={base}{}",
+            profiler.text(),
+            range.unwrap_or_default()
         )
     }
 }
@@ -112,10 +140,33 @@ mod tests {
     #[test]
     fn link_names_profile_and_symbol_server() {
         assert_eq!(
-            address().link(&Origin::default()),
+            address().link(&Origin::default(), None),
             "https://profiler.firefox.com/from-url/http%3A%2F%2F127%2E0%2E0%2E1%3A4321%2F5ec7e7%2F\
              profile%2Ejson/?symbolServer=http%3A%2F%2F127%2E0%2E0%2E1%3A4321%2F5ec7e7"
         );
+    }
+
+    #[test]
+    fn link_has_the_range_and_its_version() {
+        for text in ["4920123u81000", "4920123u81000&v=5"] {
+            let range = Range::parse(text).expect(text);
+            let link = address().link(&Origin::default(), Some(&range));
+            assert!(link.ends_with("5ec7e7&range=4920123u81000&v=5"), "{link}");
+        }
+        for text in [
+            "",
+            "u",
+            "12",
+            "12s3",
+            "12u",
+            "u3",
+            "1.5m2",
+            "-1m2",
+            "1m2&thread=3",
+        ] {
+            let error = Range::parse(text).expect_err(text).to_string();
+            assert!(error.starts_with("--range: got "), "{error}");
+        }
     }
 
     #[test]

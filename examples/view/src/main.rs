@@ -58,7 +58,7 @@ fn view(arguments: Arguments) -> Result<(), Box<dyn Error>> {
         format!("cannot listen on port {port} of 127.0.0.1: {error}")
     })?;
     let address = Address::new(listener.local_addr()?.port(), Token::random()?);
-    let link = address.link(&arguments.profiler);
+    let link = address.link(&arguments.profiler, arguments.range.as_ref());
     let site = Site::new(profile, address, arguments.profiler);
 
     server::run(listener, site, arguments.idle, || {

@@ -7,7 +7,9 @@ use std::time::Duration;
 use crate::export::explain::pieces::ThreadPieces;
 use crate::export::explain::request::{Found, find, unsampled_ns};
 use crate::export::explain::stacks::StackTexts;
-use crate::export::explanation::{ExplainedPart, ExplainedStack, Explanation, TimeKind, Wanted};
+use crate::export::explanation::{
+    ExplainedPart, ExplainedStack, Explanation, TimeKind, ViewerRange, Wanted,
+};
 use crate::model::{ProfileModel, StackId};
 
 /// The times of one kind, by stack, in ns.
@@ -72,6 +74,10 @@ pub(crate) fn explain(profile: &ProfileModel, wanted: &Wanted) -> io::Result<Exp
         threads: names.collect(),
         start: duration(start_ns as f64),
         length: duration((end_ns - start_ns) as f64),
+        viewer_range: profile.meta.session_ns.map(|(session_ns, _)| ViewerRange {
+            start: duration((start_ns - session_ns) as f64),
+            end: duration((end_ns - session_ns) as f64),
+        }),
         parts,
     })
 }

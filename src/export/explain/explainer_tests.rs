@@ -165,6 +165,30 @@ fn stacks_of_one_kind_are_merged_with_own_functions_first() {
 }
 
 #[test]
+fn request_is_found_in_the_viewer() {
+    let mut scene = Scene::new();
+    for ms in 5..=9 {
+        scene.sample(0, ms, &["app::main"], None, 1000);
+    }
+    assert_eq!(scene.explain(&range(6, 8)).viewer_range, None);
+
+    // The viewer counts from the start of the recording.
+    scene.test.profile.meta.session_ns = Some((4_000_500, 10 * MS));
+    let explanation = scene.explain(&range(6, 8));
+    let in_viewer = explanation.viewer_range.expect("a range");
+    assert_eq!(in_viewer.start, Duration::from_nanos(1_999_500));
+    assert_eq!(in_viewer.end, Duration::from_nanos(3_999_500));
+    // The whole request: the start is rounded down, and the end is rounded up.
+    assert_eq!(in_viewer.to_string(), "1999u2001");
+    let text = explanation.to_string();
+    assert_eq!(
+        text.lines().nth(1),
+        Some("in the Firefox Profiler: 0.002 to 0.004 s, range=1999u2001&v=5"),
+        "{text}"
+    );
+}
+
+#[test]
 fn intervals_of_waiting_tasks_are_no_request() {
     let mut scene = Scene::new();
     let track = scene.test.thread(WAITING_TASKS);

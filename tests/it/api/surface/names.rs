@@ -85,7 +85,8 @@ const NAMES: &[(&str, &str)] = &[
     (
         "profile",
         "ExplainedPart ExplainedStack Explanation Format HotFunction ProfileDiff ProfilerStats \
-         SampleWeight SharedProgress SlowRequest SnapshotOptions Symbolicate ThreadSummary TimeKind",
+         SampleWeight SharedProgress SlowRequest SnapshotOptions Symbolicate ThreadSummary TimeKind \
+         ViewerRange",
     ),
     ("push", "PushCounts PushError PushSettings Pusher profiler_push"),
     (

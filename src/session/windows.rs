@@ -19,6 +19,7 @@ use crate::session::frozen_profile::TextInMemory;
 use crate::session::running::running_generation;
 use crate::session::snapshot::{FrozenProfile, freeze_process};
 use crate::stream::StreamOptions;
+use crate::symbols::OpenModules;
 use crate::types::{DEFAULT_MAX_ROWS, DEFAULT_NAME_CACHE_BYTES};
 use crate::types::{
     Generation, NameOptions, ProfilerTime, StartError, StartParams, Symbolicate, TimeStamp,
@@ -39,6 +40,8 @@ pub(crate) struct WindowCutter {
     from: TimeStamp,
     /// What the windows before had.
     seen: Arc<SnapshotEnds>,
+    /// `None` if the system refuses the thread.
+    open_modules: Option<Arc<OpenModules>>,
 }
 
 /// The end of a window.
@@ -91,6 +94,7 @@ impl WindowCutter {
             from: client.since().timestamp(),
             client: Some(client),
             seen: Arc::default(),
+            open_modules: OpenModules::start().ok().map(Arc::new),
         })
     }
 
@@ -180,6 +184,8 @@ impl WindowCutter {
             max_threads: Some(1),
         };
         // Not since the last cut: a sample that was written late may be older.
-        StreamOptions::new(names, Some(self.since), DEFAULT_MAX_ROWS, None)
+        let mut options = StreamOptions::new(names, Some(self.since), DEFAULT_MAX_ROWS, None);
+        options.open_modules = self.open_modules.clone();
+        options
     }
 }

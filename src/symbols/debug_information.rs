@@ -243,6 +243,11 @@ impl<'s, 'a> DebugInformation<'s, 'a> {
         self.file.plt.name_at(address)
     }
 
+    /// Returns whether a part of the debug information was read from a file of its own.
+    pub(super) fn has_split_files(&self) -> bool {
+        self.split_files.0.used.get() > 0
+    }
+
     /// Returns whether the file names all functions without its debug information.
     pub(super) fn has_all_symbols(&self) -> bool {
         self.file.has_all_symbols

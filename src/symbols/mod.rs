@@ -5,8 +5,9 @@
 //! ascending order, so that the debug information of each module is opened once.
 //!
 //! # Threads and locks
-//! Runs on the thread that requests the profile or the names of a stack. Takes no lock, except that
-//! of the `backtrace` crate in `fallback.rs`.
+//! Runs on the thread that requests the profile or the names of a stack, on threads that help it, or on
+//! one that keeps the files of modules open. Takes no lock, except that of the `backtrace` crate in
+//! `fallback.rs`.
 //!
 //! # Imports
 //! `platform`, `types`, `unwind`, `util`
@@ -32,6 +33,7 @@ mod module_symbols;
 mod name_cache;
 mod names;
 mod object_file;
+mod open_modules;
 mod plt_names;
 mod public_names;
 mod resolver;
@@ -43,5 +45,6 @@ pub use benchmark::resolve_addresses;
 pub(crate) use module_files::{UnreadFile, is_stripped};
 pub(crate) use name_cache::{FoundNames, NameCache};
 pub(crate) use names::{AddressName, AddressNames, FrameName, SampledAddress};
+pub(crate) use open_modules::OpenModules;
 pub(crate) use resolver::CodeAddressService;
 pub(crate) use source_files::source_paths;

@@ -88,6 +88,24 @@ impl ModuleFiles {
         on_own_descriptors(move || Self::read(&module))
     }
 
+    /// Returns whether the next attempt may find more names, because a file could not be read.
+    pub(super) fn are_incomplete(&self) -> bool {
+        self.lacks_memory || self.unread.is_some()
+    }
+
+    /// Returns whether no file was written to since it was mapped. A file that was replaced or
+    /// removed stays mapped as it was.
+    pub(super) fn are_unchanged(&self) -> bool {
+        let mapped = self.files.iter().flat_map(|file| {
+            let main = match &file.main {
+                FileContent::Mapped(mapping) => Some(mapping),
+                FileContent::Decompressed(_) => None,
+            };
+            [main, file.package.as_ref(), file.supplementary.as_ref()]
+        });
+        mapped.flatten().all(FileMapping::is_unchanged)
+    }
+
     fn read(module: &LoadedModule) -> Self {
         let image = &module.image;
         let own_path = if image.is_executable {

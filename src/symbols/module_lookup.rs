@@ -18,6 +18,7 @@ const LOOKUP_BYTES: usize = 64 << 20;
 pub(super) const AMPLE_BYTES: usize = 1 << 30;
 
 /// Addresses of one module that are to be looked up. Any thread of the profiler may do it.
+#[derive(Clone, Debug)]
 pub(super) struct ModuleLookup {
     pub(super) module: LoadedModule,
     /// In ascending order, so that each compilation unit is read once.
@@ -31,6 +32,7 @@ pub(super) struct ModuleLookup {
 }
 
 /// What the files of one module say.
+#[derive(Debug)]
 pub(super) struct ModuleNames {
     pub(super) module: LoadedModule,
     pub(super) names: Vec<(SampledAddress, AddressName)>,
@@ -48,35 +50,44 @@ pub(super) struct ModuleNames {
 impl ModuleLookup {
     /// Looks up all addresses. Opens the files of the module, and closes them again.
     pub(super) fn run(self) -> ModuleNames {
-        let has_ample_memory = self.has_ample_memory || is_memory_available(AMPLE_BYTES);
         let files = ModuleFiles::open(&self.module);
+        ModuleSymbols::with_files(&files, self.module.image.bias, |symbols| {
+            self.names_in(&files, symbols)
+        })
+    }
+
+    /// Looks up all addresses in the open files of the module.
+    pub(super) fn names_in(
+        self,
+        files: &ModuleFiles,
+        symbols: &ModuleSymbols<'_, '_>,
+    ) -> ModuleNames {
+        let has_ample_memory = self.has_ample_memory || is_memory_available(AMPLE_BYTES);
         let mut names = Vec::new();
         let mut unnamed = Vec::new();
         let mut unnamed_for_memory = 0;
-        ModuleSymbols::with_files(&files, self.module.image.bias, |symbols| {
-            for &address in &self.addresses {
-                self.progress.count_one();
-                if !has_ample_memory && !is_memory_available(LOOKUP_BYTES) {
-                    unnamed_for_memory += 1;
-                    continue;
-                }
-                let found = symbols.names_at(address.lookup_address(), self.symbolicate);
-                if !found.functions.is_empty() {
-                    names.push((address, found));
-                } else if files.lacks_memory {
-                    unnamed_for_memory += 1;
-                } else {
-                    unnamed.push(address);
-                }
+        for &address in &self.addresses {
+            self.progress.count_one();
+            if !has_ample_memory && !is_memory_available(LOOKUP_BYTES) {
+                unnamed_for_memory += 1;
+                continue;
             }
-        });
+            let found = symbols.names_at(address.lookup_address(), self.symbolicate);
+            if !found.functions.is_empty() {
+                names.push((address, found));
+            } else if files.lacks_memory {
+                unnamed_for_memory += 1;
+            } else {
+                unnamed.push(address);
+            }
+        }
         let is_incomplete = files.lacks_memory || files.unread.is_some() || !has_ample_memory;
         ModuleNames {
             names,
             unnamed,
             may_fall_back: files.may_fall_back,
             unnamed_for_memory,
-            unread: files.unread,
+            unread: files.unread.clone(),
             incomplete: is_incomplete.then(|| self.module.image.path.clone()),
             module: self.module,
         }

@@ -36,6 +36,11 @@ impl ModuleSymbols<'_, '_> {
         body(&symbols)
     }
 
+    /// Returns whether debug information of the module was read from files of its own.
+    pub(super) fn has_split_files(&self) -> bool {
+        self.files.iter().any(DebugInformation::has_split_files)
+    }
+
     /// Returns what the files say of an address. The result has no functions if they do not name it.
     pub(super) fn names_at(&self, address: u64, symbolicate: Symbolicate) -> AddressName {
         let in_file = address.wrapping_sub(self.bias);

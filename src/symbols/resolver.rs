@@ -11,6 +11,7 @@ use crate::symbols::mapped_symbols::MappedSymbols;
 use crate::symbols::module_files::UnreadFile;
 use crate::symbols::module_lookup::{AMPLE_BYTES, ModuleLookup, ModuleNames};
 use crate::symbols::names::{AddressName, AddressNames, FrameName, SampledAddress};
+use crate::symbols::open_modules::OpenModules;
 use crate::types::Symbolicate;
 use crate::unwind::{CallFrames, LoadedModule, NamedCode};
 use crate::util::{ProgressLocation, ProgressLogger, SharedSort};
@@ -28,6 +29,8 @@ pub(crate) struct CodeAddressService<'a> {
     symbolicate: Symbolicate,
     /// Maximum number of threads that look up addresses, with the calling one.
     max_threads: usize,
+    /// Looks up the addresses instead of these threads.
+    open_modules: Option<&'a OpenModules>,
     /// Whether `backtrace` may be asked; determined when it is first needed.
     may_fall_back: OnceCell<bool>,
     unread: RefCell<Vec<UnreadFile>>,
@@ -49,6 +52,7 @@ impl<'a> CodeAddressService<'a> {
             generated,
             symbolicate,
             max_threads: 1,
+            open_modules: None,
             may_fall_back: OnceCell::new(),
             unread: RefCell::default(),
             incomplete: RefCell::default(),
@@ -59,6 +63,13 @@ impl<'a> CodeAddressService<'a> {
     /// Sets how many threads may look up addresses, with the calling one. Default: 1.
     pub(crate) fn on_threads(mut self, max_threads: usize) -> Self {
         self.max_threads = max_threads;
+        self
+    }
+
+    /// Lets a thread that keeps the files of modules open look up the addresses, one module after the
+    /// other.
+    pub(crate) fn in_open_modules(mut self, open_modules: Option<&'a OpenModules>) -> Self {
+        self.open_modules = open_modules;
         self
     }
 
@@ -109,7 +120,11 @@ impl<'a> CodeAddressService<'a> {
         let mut lookups: Vec<ModuleLookup> = lookups.collect();
         // The longest first, so that no thread begins one when the others are done.
         lookups.shared_sort_by_key(|lookup| std::cmp::Reverse(lookup.addresses.len()));
-        for of_module in share_jobs(lookups, helpers, ModuleLookup::run) {
+        let found = match self.open_modules {
+            Some(open) => lookups.into_iter().map(|job| open.look_up(job)).collect(),
+            None => share_jobs(lookups, helpers, ModuleLookup::run),
+        };
+        for of_module in found {
             self.add_names(of_module, &mut names);
         }
         if self.may_fall_back.get() == Some(&true) {

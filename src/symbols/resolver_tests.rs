@@ -436,6 +436,45 @@ fn names_are_the_same_on_any_number_of_threads() {
     for threads in [2, 8] {
         assert_eq!(names_on(threads), alone, "{threads}");
     }
+    let open = OpenModules::start().expect("a thread");
+    for round in 1..=2 {
+        let service = CodeAddressService::new(&modules, &generated, Symbolicate::NamesOnly);
+        let names = service.in_open_modules(Some(&open)).resolve(asked.clone());
+        assert_eq!(names, alone, "{round}");
+    }
+}
+
+#[test]
+fn open_module_has_names_after_its_file_was_replaced() {
+    let folder = TestFolder::new("kept-open");
+    let flags = ["-g", "-Wl,--build-id"];
+    let path = folder.compile("kept-open", "function", &flags);
+    let library = TestLibrary::load(&path);
+    let mut table = ModuleTable::default();
+    table.refresh();
+    let modules = table.all();
+    let open = OpenModules::start().expect("a thread");
+    let generated = NamedCode::default();
+    let names_at = |distance: u64, open: Option<&OpenModules>| {
+        let asked = SampledAddress {
+            address: CodeAddress::new(library.address() + distance),
+            is_return_address: false,
+        };
+        let service = CodeAddressService::new(&modules, &generated, Symbolicate::Full);
+        let _ = service.may_fall_back.set(false);
+        let names = service.in_open_modules(open).resolve(vec![asked]);
+        let name = names.get(&asked)?.functions.last()?;
+        Some((name.function.clone(), name.line?))
+    };
+    let enter = Some(("enter".to_owned(), 1));
+    assert_eq!(names_at(0, Some(&open)), enter);
+    std::fs::remove_file(&path).expect("removed");
+    assert_eq!(names_at(1, None), None, "the file is missing");
+    assert_eq!(names_at(1, Some(&open)), enter, "it is still open");
+    folder.compile("kept-open", "another", &flags);
+    assert_eq!(names_at(2, None), None, "another file is there");
+    assert_eq!(names_at(2, Some(&open)), enter, "it is still open");
+    library.close();
 }
 
 /// Compiles a library whose debug information has the name of `enter` in a supplementary file with

@@ -37,7 +37,8 @@ const SESSION_ALONE: Duration = Duration::from_millis(2500);
 const SAMPLING: Duration = Duration::from_millis(10);
 const COMPUTING: u64 = 2;
 const SLEEPING: usize = 20;
-const PORTION_NS: u64 = 5_000_000;
+/// The computing threads tell their CPU time each time that they have used this much more.
+const PORTION_NS: u64 = 500_000;
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 const GOAL_PERCENT: f64 = 0.2;
 
@@ -162,13 +163,14 @@ fn take(stream: TcpStream) -> Fallible<(u64, u64)> {
     Ok((number("&from=")?, number("&until=")?))
 }
 
-/// Returns the CPU time of all threads but the computing ones.
-fn other_cpu_ns(computing: &[Arc<AtomicU64>]) -> u64 {
+/// Returns the CPU time of all threads but the computing ones, in ns. It is exact to the time that
+/// these have not told yet, so a later reading may be a little smaller.
+fn other_cpu_ns(computing: &[Arc<AtomicU64>]) -> f64 {
     let own: u64 = computing
         .iter()
         .map(|used| used.load(Ordering::Relaxed))
         .sum();
-    process_cpu_ns().saturating_sub(own)
+    process_cpu_ns() as f64 - own as f64
 }
 
 /// Runs the program. Arguments: the address of the store, or `none`, and the number of profiles
@@ -240,9 +242,9 @@ fn watch(url: &str, profiles: u32, computing: &[Arc<AtomicU64>]) -> Fallible<Val
     let counts = pusher.map(|pusher| pusher.stop()).unwrap_or_default();
     drop(session);
     Ok(json!({
-        "percent": ns as f64 / seconds.as_nanos() as f64 * 100.0,
+        "percent": ns / seconds.as_nanos() as f64 * 100.0,
         // In this time, the session alone takes as much CPU time as in any other one.
-        "first": (first_ns - before_ns) as f64 / 1e9 * INTERVAL.as_secs_f64()
+        "first": (first_ns - before_ns) / 1e9 * INTERVAL.as_secs_f64()
             / (first_at - begin).as_secs_f64(),
         "bytes": counts.sent_bytes / counts.sent.max(1),
     }))

@@ -11,18 +11,41 @@
 use std::io;
 use std::num::NonZeroUsize;
 use std::ops::Deref;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
+use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use nix::sys::stat::{FileStat, stat};
 
-use crate::platform::shared_file::SharedFile;
+use crate::platform::shared_file::{FileIdentity, SharedFile};
+
+/// Which file it is, its size, and when its content last changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct FileTimes {
+    file: FileIdentity,
+    bytes: i64,
+    modified: (i64, i64),
+}
+
+impl FileTimes {
+    fn of(status: &FileStat) -> Self {
+        Self {
+            file: FileIdentity::of(status),
+            bytes: status.st_size,
+            modified: (status.st_mtime, status.st_mtime_nsec),
+        }
+    }
+}
 
 /// The content of a file.
 #[derive(Debug)]
 pub(crate) struct FileMapping {
     start: NonNull<u8>,
     bytes: NonZeroUsize,
+    /// Where the file was opened; empty if it is not known.
+    path: PathBuf,
+    written: FileTimes,
 }
 
 // SAFETY: *ours*: a mapping belongs to the process, not to a thread.
@@ -38,7 +61,9 @@ impl FileMapping {
     /// `InvalidInput` if the file is not a regular one; otherwise the error of the operating
     /// system, or of the conversion of a length, which an empty file does not have.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        Self::of(&SharedFile::open_regular(path)?)
+        let mut mapping = Self::of(&SharedFile::open_regular(path)?)?;
+        path.clone_into(&mut mapping.path);
+        Ok(mapping)
     }
 
     /// Maps an open regular file. The mapping remains when the file is closed.
@@ -47,7 +72,8 @@ impl FileMapping {
     /// The error of the operating system, or of the conversion of a length, which an empty file
     /// does not have.
     pub(crate) fn of(file: &SharedFile) -> io::Result<Self> {
-        let length = usize::try_from(file.status()?.st_size).map_err(io::Error::other)?;
+        let status = file.status()?;
+        let length = usize::try_from(status.st_size).map_err(io::Error::other)?;
         let bytes = NonZeroUsize::try_from(length).map_err(io::Error::other)?;
         // SAFETY: a new mapping at an address chosen by the kernel does not affect memory in use.
         let start = unsafe {
@@ -57,7 +83,21 @@ impl FileMapping {
         Ok(Self {
             start: start.cast(),
             bytes,
+            path: PathBuf::new(),
+            written: FileTimes::of(&status),
         })
+    }
+
+    /// Returns whether the file was not written to since it was mapped, as far as its path tells.
+    /// Another file at the path, or none, leaves the mapped one as it is.
+    pub(crate) fn is_unchanged(&self) -> bool {
+        match stat(&self.path) {
+            Ok(status) => {
+                let now = FileTimes::of(&status);
+                now.file != self.written.file || now == self.written
+            }
+            Err(error) => error == Errno::ENOENT,
+        }
     }
 }
 
@@ -94,5 +134,25 @@ mod tests {
         assert!(FileMapping::open(&path).is_err(), "an empty file");
         let error = FileMapping::open(folder.path()).expect_err("a folder");
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn file_mapping_knows_whether_the_file_was_written_to() {
+        let folder = TestFolder::new("written-files");
+        let [path, other] = ["file", "other"].map(|name| folder.path().join(name));
+        std::fs::write(&path, b"content").expect("written");
+        let mapping = FileMapping::open(&path).expect("a mapping");
+        assert!(mapping.is_unchanged());
+        // As a package manager replaces a file.
+        std::fs::write(&other, b"another").expect("written");
+        std::fs::rename(&other, &path).expect("renamed");
+        assert!(mapping.is_unchanged(), "it is another file");
+        std::fs::remove_file(&path).expect("removed");
+        assert!(mapping.is_unchanged(), "it is still mapped");
+
+        std::fs::write(&path, b"content").expect("written");
+        let mapping = FileMapping::open(&path).expect("a mapping");
+        std::fs::write(&path, b"content and more").expect("written");
+        assert!(!mapping.is_unchanged());
     }
 }

@@ -88,7 +88,10 @@ pub(crate) fn build_model(
     };
     let names = match symbolicate {
         Symbolicate::No => ProfileNames::default(),
-        _ => ProfileNames::look_up(&source, &process, options.names, &naming),
+        _ => {
+            let open_modules = options.open_modules.as_deref();
+            ProfileNames::look_up(&source, &process, options.names, open_modules, &naming)
+        }
     };
     drop(naming);
     // The model's frames and stacks take about as much as the process's, and their texts.

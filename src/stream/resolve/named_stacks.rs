@@ -76,7 +76,7 @@ impl NamedStacks {
         options: NameOptions,
         progress: &ProgressLogger,
     ) -> Self {
-        let names = ProfileNames::look_up(source, process, options, progress);
+        let names = ProfileNames::look_up(source, process, options, None, progress);
         let texts = Locations::new(source, &process.modules);
         let mut locations = TextTable::default();
         let mut stacks = UniqueStacks::default();

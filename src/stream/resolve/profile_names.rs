@@ -9,7 +9,8 @@ use crate::stream::decode::ProcessStreamingContext;
 use crate::stream::decode::ProfileSource;
 use crate::stream::memory::check_memory;
 use crate::symbols::{
-    AddressName, AddressNames, CodeAddressService, FoundNames, SampledAddress, UnreadFile,
+    AddressName, AddressNames, CodeAddressService, FoundNames, OpenModules, SampledAddress,
+    UnreadFile,
 };
 use crate::types::NameOptions;
 use crate::unwind::{LoadedModule, NamedCode};
@@ -51,11 +52,12 @@ impl ProfileNames {
         self.replaced.get(&module)?.get(&address)
     }
 
-    /// Looks up all addresses in the profile's stacks.
+    /// Looks up all addresses in the profile's stacks. If `open_modules` is given, its thread does it.
     pub(crate) fn look_up(
         source: &ProfileSource,
         process: &ProcessStreamingContext,
         options: NameOptions,
+        open_modules: Option<&OpenModules>,
         progress: &ProgressLogger,
     ) -> Self {
         let mut addresses = Vec::new();
@@ -77,7 +79,8 @@ impl ProfileNames {
         let symbolicate = options.symbolicate;
         let max_threads = options.max_threads.unwrap_or_else(default_threads);
         let service = CodeAddressService::new(&modules, &source.generated_code, symbolicate)
-            .on_threads(max_threads);
+            .on_threads(max_threads)
+            .in_open_modules(open_modules);
         let generated = &source.generated_code;
         let mut known = AddressNames::new();
         source.session.with_names(|cache| {

@@ -1,9 +1,11 @@
 //! The options of a profile.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::platform::ProcessStart;
 use crate::stream::children::GatherRequest;
+use crate::symbols::OpenModules;
 use crate::types::{
     DEFAULT_CHILD_TIMEOUT, DEFAULT_MAX_ROWS, DEFAULT_NAME_CACHE_BYTES, NameOptions, ProfilerTime,
     Symbolicate, TimeStamp,
@@ -15,6 +17,8 @@ use crate::util::{ProgressLogger, SharedProgress};
 #[derive(Debug)]
 pub(crate) struct StreamOptions {
     pub(crate) names: NameOptions,
+    /// Looks up the names, if it is given.
+    pub(crate) open_modules: Option<Arc<OpenModules>>,
     /// Earlier data is left out.
     pub(crate) since: Option<TimeStamp>,
     /// Maximum number of rows of samples and markers in all threads together.
@@ -34,6 +38,7 @@ impl StreamOptions {
         let since = since.map(ProfilerTime::timestamp);
         Self {
             names,
+            open_modules: None,
             since,
             max_rows,
             child_timeout: DEFAULT_CHILD_TIMEOUT,

@@ -1,0 +1,156 @@
+//! Modules whose files stay open from one profile to the next.
+//!
+//! A program that is profiled in windows has a few new addresses in each. To parse the files of their
+//! modules takes a hundred times as long as to look them up, so a thread keeps the files open.
+//!
+//! What the tables of a file say borrows from the file, so both live on the stack of that thread:
+//! each open module is a call of [`Opening::serve`] within the call for the module before.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::platform::{
+    ModuleImage, Receiver, Sender, channel, is_memory_available, prepare_to_wait_as_loader_call,
+    spawn_profiler_thread, with_signals_blocked,
+};
+use crate::symbols::module_files::ModuleFiles;
+use crate::symbols::module_lookup::{AMPLE_BYTES, ModuleLookup, ModuleNames};
+use crate::symbols::module_symbols::ModuleSymbols;
+use crate::unwind::LoadedModule;
+
+/// Maximum number of modules that are open.
+const MAX_MODULES: usize = 32;
+/// All modules are closed if no address is looked up for this time.
+const MAX_IDLE: Duration = Duration::from_secs(600);
+
+/// A thread that looks up addresses, and keeps the files of their modules open. Dropping the value
+/// ends the thread.
+#[derive(Debug)]
+pub(crate) struct OpenModules {
+    requests: Sender<Request>,
+}
+
+#[derive(Debug)]
+struct Request {
+    lookup: ModuleLookup,
+    answer: Sender<ModuleNames>,
+}
+
+impl OpenModules {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The error of `pthread_create`.
+    pub(crate) fn start() -> io::Result<Self> {
+        let (requests, received) = channel();
+        let run = move || {
+            prepare_to_wait_as_loader_call();
+            serve_all(&received);
+        };
+        with_signals_blocked(|| spawn_profiler_thread(c"ProfilerNames", run))?;
+        Ok(Self { requests })
+    }
+
+    /// Looks up addresses of one module on the thread, and waits for the names. If the thread has
+    /// ended, the calling one looks them up.
+    pub(super) fn look_up(&self, lookup: ModuleLookup) -> ModuleNames {
+        let (answer, answered) = channel();
+        let request = Request {
+            lookup: lookup.clone(),
+            answer,
+        };
+        let is_sent = self.requests.send(request);
+        let names = is_sent.then(|| answered.receive()).flatten();
+        names.unwrap_or_else(|| lookup.run())
+    }
+}
+
+/// A module with open files, and those that were opened before it.
+struct Opening<'m> {
+    image: Arc<ModuleImage>,
+    files: &'m ModuleFiles,
+    look_up: &'m dyn Fn(ModuleLookup) -> ModuleNames,
+    before: Option<&'m Opening<'m>>,
+    /// Number of open modules.
+    count: usize,
+}
+
+/// Why a module was closed.
+enum Closed {
+    /// Its files are not to be kept.
+    Module,
+    /// All modules are to be closed. Then the request, if there is one, is answered.
+    All(Option<Request>),
+}
+
+/// Answers requests until the other end is dropped.
+fn serve_all(requests: &Receiver<Request>) {
+    let mut next = requests.receive();
+    while let Some(request) = next {
+        next = match open(None, request, requests) {
+            Closed::All(Some(request)) => Some(request),
+            Closed::All(None) | Closed::Module => requests.receive(),
+        };
+    }
+}
+
+/// Opens the module of a request and answers the request, then those that follow.
+fn open(before: Option<&Opening<'_>>, request: Request, requests: &Receiver<Request>) -> Closed {
+    let Request { lookup, answer } = request;
+    let image = Arc::clone(&lookup.module.image);
+    let files = ModuleFiles::open(&lookup.module);
+    ModuleSymbols::with_files(&files, image.bias, |symbols| {
+        let look_up = |lookup: ModuleLookup| lookup.names_in(&files, symbols);
+        answer.send(look_up(lookup));
+        drop(answer);
+        if files.are_incomplete() || symbols.has_split_files() {
+            return Closed::Module;
+        }
+        let opening = Opening {
+            image,
+            files: &files,
+            look_up: &look_up,
+            before,
+            count: before.map_or(0, |before| before.count) + 1,
+        };
+        opening.serve(requests)
+    })
+}
+
+impl Opening<'_> {
+    /// Answers requests until this module is to be closed.
+    fn serve(&self, requests: &Receiver<Request>) -> Closed {
+        while let Some(request) = requests.receive_within(MAX_IDLE) {
+            if !is_memory_available(AMPLE_BYTES) {
+                return Closed::All(Some(request));
+            }
+            match self.find(&request.lookup.module) {
+                Some(module) if module.files.are_unchanged() => {
+                    let Request { lookup, answer } = request;
+                    answer.send((module.look_up)(lookup));
+                }
+                None if self.count < MAX_MODULES => {
+                    if let Closed::All(request) = open(Some(self), request, requests) {
+                        return Closed::All(request);
+                    }
+                }
+                Some(_) | None => return Closed::All(Some(request)),
+            }
+        }
+        Closed::All(None)
+    }
+
+    /// Returns a module with the same files at the same place, if it is open.
+    fn find(&self, module: &LoadedModule) -> Option<&Self> {
+        let image = &module.image;
+        let is_same = self.image.path == image.path
+            && self.image.build_id == image.build_id
+            && self.image.bias == image.bias;
+        // Without a build id, a module that was loaded later may be another one.
+        match is_same && !image.build_id.is_empty() {
+            true => Some(self),
+            false => self.before?.find(module),
+        }
+    }
+}

@@ -10,6 +10,7 @@
 //! | `has_profiler` | all of the above, and the feature `enabled`: the profiler is built, instead of its empty replacement |
 
 use std::env;
+use std::path::Path;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -32,5 +33,12 @@ fn main() {
         if present {
             println!("cargo::rustc-cfg={name}");
         }
+    }
+    let shares_context = env::var_os("CARGO_FEATURE_OTEL_CONTEXT_UNSTABLE").is_some();
+    // The published package has no tests, and Cargo refuses the line without any.
+    if all && shares_context && Path::new("tests/it/main.rs").exists() {
+        // Only for this package's own tests, which read the context from outside. An application
+        // needs such a line in a build script of its own.
+        println!("cargo::rustc-link-arg-tests=-Wl,--export-dynamic-symbol=otel_thread_ctx_v1");
     }
 }

@@ -5,14 +5,17 @@
 
 use std::collections::HashMap;
 
-use crate::labels::thread_context::MAX_CONTEXT_LABELS;
+#[cfg(feature = "otel-context-unstable")]
+use once_cell::race::OnceBox;
+
+#[cfg(feature = "otel-context-unstable")]
+use crate::labels::context_keys::ContextKeys;
+use crate::labels::thread_context::{MAX_CONTEXT_LABELS, MAX_CONTEXT_TEXT_BYTES};
 use crate::util::{
     Guard, LockRank, NamedMutex, SMALL_TASK_BYTES, allocator_has, cut_at_character,
     is_any_lock_held_on_current_thread, map_growth_bytes, vec_growth_bytes,
 };
 
-/// Maximum length of a key or a value, in bytes. A longer text is cut at a character boundary.
-const MAX_TEXT_BYTES: usize = 128;
 /// Maximum number of different labels: an application that exceeds it probably takes values from
 /// data that never repeat. Every further label gets the value [`OTHER`], under its own key.
 const MAX_LABELS: usize = 1 << 16;
@@ -34,7 +37,24 @@ pub(crate) struct ContextLabels {
     by_text: HashMap<ContextLabel<'static>, u32>,
     by_number: Vec<ContextLabel<'static>>,
     max_labels: usize,
+    #[cfg(feature = "otel-context-unstable")]
+    keys: ContextKeys,
 }
+
+/// A label as readers outside of the process find it.
+#[cfg(feature = "otel-context-unstable")]
+#[derive(Debug)]
+pub(super) struct SharedLabel {
+    pub(super) key: u8,
+    pub(super) value: &'static str,
+}
+
+/// The labels by number, less one, for threads that copy them without a lock. Takes memory only
+/// where there are labels. `None` inside for a label that readers do not find, because there are
+/// too many keys.
+#[cfg(feature = "otel-context-unstable")]
+static SHARED_LABELS: [OnceBox<Option<SharedLabel>>; MAX_LABELS + MAX_OTHER_LABELS] =
+    [const { OnceBox::new() }; MAX_LABELS + MAX_OTHER_LABELS];
 
 static LABELS: NamedMutex<Option<ContextLabels>> =
     NamedMutex::new("context labels", LockRank::ContextLabels, None);
@@ -53,11 +73,29 @@ pub(crate) fn add_context_label(
     if is_any_lock_held_on_current_thread() {
         return labels;
     }
-    let [key, value] = [key, value].map(|text| cut_at_character(text, MAX_TEXT_BYTES));
-    LABELS
-        .lock()
-        .get_or_insert_with(|| ContextLabels::empty(MAX_LABELS))
-        .add_to(labels, ContextLabel { key, value })
+    let [key, value] = [key, value].map(|text| cut_at_character(text, MAX_CONTEXT_TEXT_BYTES));
+    let mut guard = LABELS.lock();
+    let all = guard.get_or_insert_with(|| ContextLabels::empty(MAX_LABELS));
+    let labels = all.add_to(labels, ContextLabel { key, value });
+    #[cfg(feature = "otel-context-unstable")]
+    all.share(labels);
+    labels
+}
+
+/// Returns what readers find of the label with this number, if that can be shared.
+#[cfg(feature = "otel-context-unstable")]
+pub(super) fn shared_label(number: u32) -> Option<&'static SharedLabel> {
+    let index = (number as usize).checked_sub(1)?;
+    SHARED_LABELS.get(index)?.get()?.as_ref()
+}
+
+/// Publishes the names of the labels' keys, unless this process has tried that. Returns whether
+/// readers know them.
+#[cfg(feature = "otel-context-unstable")]
+pub(super) fn publish_context_keys() -> bool {
+    let mut guard = LABELS.lock();
+    let all = guard.get_or_insert_with(|| ContextLabels::empty(MAX_LABELS));
+    all.keys.publish()
 }
 
 /// Returns the label with this number.
@@ -92,6 +130,27 @@ impl ContextLabels {
             by_text: HashMap::new(),
             by_number: Vec::new(),
             max_labels,
+            #[cfg(feature = "otel-context-unstable")]
+            keys: ContextKeys::new(),
+        }
+    }
+
+    /// Makes the labels ones that [`shared_label`] finds.
+    #[cfg(feature = "otel-context-unstable")]
+    fn share(&mut self, labels: [u32; MAX_CONTEXT_LABELS]) {
+        for number in labels {
+            let index = (number as usize).wrapping_sub(1);
+            let (Some(label), Some(shared)) = (self.by_number.get(index), SHARED_LABELS.get(index))
+            else {
+                continue;
+            };
+            if shared.get().is_none() && allocator_has(SMALL_TASK_BYTES) {
+                let value = label.value;
+                let label = self.keys.number_of(label.key);
+                let label = label.map(|key| SharedLabel { key, value });
+                // Only the holder of the lock sets it.
+                let _ = shared.set(Box::new(label));
+            }
         }
     }
 

@@ -11,7 +11,7 @@
 //! have a lock each.
 //!
 //! # Imports
-//! `types`, `util`
+//! `platform`, `types`, `util`
 //!
 //! # Invariants
 //! - A label guard holds numbers, not pointers, so moving it is safe.
@@ -20,6 +20,9 @@
 //! # Read next
 //! `profiling_stack.rs`, `thread_context.rs`, `thread_labels.rs`, then `crate::capture`.
 
+#[cfg(feature = "otel-context-unstable")]
+#[forbid(unsafe_code)]
+mod context_keys;
 #[forbid(unsafe_code)]
 mod context_labels;
 mod growing_array;
@@ -27,6 +30,9 @@ mod profiling_stack;
 mod profiling_stack_frame;
 #[forbid(unsafe_code)]
 mod script_functions;
+#[cfg(feature = "otel-context-unstable")]
+#[forbid(unsafe_code)]
+mod shared_context;
 #[forbid(unsafe_code)]
 mod thread_context;
 mod thread_labels;
@@ -43,6 +49,8 @@ pub(crate) use script_functions::{
     ScriptFunction, ScriptFunctions, hold_script_functions_for_fork, register_script_function,
     script_function, script_functions_from,
 };
+#[cfg(feature = "otel-context-unstable")]
+pub(crate) use shared_context::share_context_again_in_child;
 pub(crate) use thread_context::{ContextWords, MAX_CONTEXT_LABELS};
 pub(crate) use thread_labels::{
     close_profiling_stack, current_context, open_profiling_stack, own_profiling_stack, pop_labels,

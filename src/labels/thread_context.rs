@@ -10,6 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
 /// Maximum number of labels of a context.
 pub(crate) const MAX_CONTEXT_LABELS: usize = 4;
+/// Maximum length of a label's key or value, in bytes. A longer text is cut at a character
+/// boundary.
+pub(super) const MAX_CONTEXT_TEXT_BYTES: usize = 128;
 /// Number of words of a context: two of the trace's id, one of the span's, and two with the labels.
 const WORDS: usize = 5;
 

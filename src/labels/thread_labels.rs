@@ -9,6 +9,8 @@
 
 use crate::labels::profiling_stack::{LabelToken, ProfilingStack};
 use crate::labels::profiling_stack_frame::ScriptLocation;
+#[cfg(feature = "otel-context-unstable")]
+use crate::labels::shared_context::share_context;
 use crate::labels::thread_context::ContextWords;
 use crate::types::{FrameFlags, ProfilingCategoryPair};
 
@@ -85,6 +87,8 @@ pub(crate) fn current_context() -> ContextWords {
 /// stacks on a thread that is not registered.
 #[inline(always)]
 pub(crate) fn replace_context(context: ContextWords) -> ContextWords {
+    #[cfg(feature = "otel-context-unstable")]
+    share_context(context);
     own().replace_context(context)
 }
 

@@ -12,6 +12,8 @@ use crate::allocations::{end_allocations_in_child, forget_allocations_in_child};
 use crate::buffer::BufferForkGuard;
 use crate::counters::{ApplicationCounters, hold_counters_for_fork};
 use crate::event_loop::EventWatches;
+#[cfg(feature = "otel-context-unstable")]
+use crate::labels::share_context_again_in_child;
 use crate::labels::{
     ContextLabels, ScriptFunctions, hold_context_labels_for_fork, hold_script_functions_for_fork,
 };
@@ -138,6 +140,8 @@ fn child() {
     RacyFeatures::set_inactive_in_child();
     end_allocations_in_child();
     end_waits_in_child();
+    #[cfg(feature = "otel-context-unstable")]
+    share_context_again_in_child();
     disown_callbacks_in_child();
     reset_clock_calibration_in_child();
     forget_own_threads_in_child();

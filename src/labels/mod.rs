@@ -49,9 +49,9 @@ pub(crate) use script_functions::{
     ScriptFunction, ScriptFunctions, hold_script_functions_for_fork, register_script_function,
     script_function, script_functions_from,
 };
-#[cfg(feature = "otel-context-unstable")]
-pub(crate) use shared_context::share_context_again_in_child;
 pub(crate) use thread_context::{ContextWords, MAX_CONTEXT_LABELS};
+#[cfg(feature = "otel-context-unstable")]
+pub(crate) use thread_labels::share_context_again_in_child;
 pub(crate) use thread_labels::{
     close_profiling_stack, current_context, open_profiling_stack, own_profiling_stack, pop_labels,
     push_label, push_label_with_text, push_script_frame, replace_context,

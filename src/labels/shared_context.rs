@@ -1,7 +1,7 @@
 //! The context of a thread in the form of OpenTelemetry's enhancement proposal 4947, for a reader
 //! outside of the process.
 //!
-//! Each thread has one record, which lives as long as the thread. The thread clears the record's
+//! Each thread has one record, which lives as long as the thread (`thread_labels.rs`). The thread clears the record's
 //! `valid`, changes the rest, and sets `valid` again. A reader looks only while the thread is
 //! stopped, so compiler fences order the stores. The texts of labels are copied only when the
 //! thread's labels change.
@@ -24,7 +24,7 @@ const MAX_ATTRIBUTE_BYTES: usize = MAX_CONTEXT_LABELS * (2 + MAX_CONTEXT_TEXT_BY
 /// The record of one thread, and what the thread knows of it.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct SharedContext {
+pub(super) struct SharedContext {
     /// The id of the trace, its first byte first.
     trace: [AtomicU64; 2],
     /// The id of the span, its first byte first.
@@ -37,8 +37,8 @@ pub(crate) struct SharedContext {
     attributes: [Cell<u8>; MAX_ATTRIBUTE_BYTES],
     /// Whether the thread has tried to publish the record, which ends before this field.
     is_published: Cell<bool>,
-    /// The labels that the record has, each number inverted. So zeroed memory stands for no record
-    /// at all: no label has the number 0xffff_ffff.
+    /// The numbers of the labels in the record, inverted. So the zeroed memory of a new thread
+    /// differs from any labels, because none has the number 0xffff_ffff.
     inverted_labels: Cell<[u32; MAX_CONTEXT_LABELS]>,
 }
 
@@ -53,29 +53,8 @@ const _: () = assert!(
         && MAX_CONTEXT_TEXT_BYTES <= u8::MAX as usize
 );
 
-thread_local! {
-    // Without a destructor, so that it exists as long as its thread, as does the variable that
-    // refers to it.
-    static SHARED_CONTEXT: SharedContext = const { SharedContext::new() };
-}
-
-/// Shows the context of the calling thread to readers.
-#[inline(always)]
-pub(crate) fn share_context(context: ContextWords) {
-    SHARED_CONTEXT.with(|shared| shared.set(context));
-}
-
-/// Makes the calling thread publish its record again, in the child of a fork, where readers do not
-/// know of it.
-pub(crate) fn share_context_again_in_child() {
-    SHARED_CONTEXT.with(|shared| {
-        shared.is_published.set(false);
-        shared.inverted_labels.set([0; MAX_CONTEXT_LABELS]);
-    });
-}
-
 impl SharedContext {
-    const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self {
             trace: [const { AtomicU64::new(0) }; 2],
             span: AtomicU64::new(0),
@@ -88,8 +67,9 @@ impl SharedContext {
         }
     }
 
+    /// Shows the context to readers, or that there is none. Called by the record's thread.
     #[inline(always)]
-    fn set(&self, context: ContextWords) {
+    pub(super) fn set(&self, context: ContextWords) {
         self.valid.store(0, Ordering::Relaxed);
         if context.is_none() {
             return;
@@ -108,6 +88,13 @@ impl SharedContext {
         self.valid.store(1, Ordering::Relaxed);
     }
 
+    /// Makes the thread publish the record again, in the child of a fork, where readers do not know
+    /// the record.
+    pub(super) fn publish_again(&self) {
+        self.is_published.set(false);
+        self.inverted_labels.set([0; MAX_CONTEXT_LABELS]);
+    }
+
     /// Copies the labels into the record. The first call on a thread publishes the record.
     #[inline(never)]
     fn set_labels(&self, labels: [u32; MAX_CONTEXT_LABELS]) {
@@ -118,7 +105,8 @@ impl SharedContext {
         for label in labels.iter().filter_map(|number| shared_label(*number)) {
             let value = label.value.as_bytes();
             let head = [label.key, value.len() as u8];
-            // The bytes first: the other iterator would lose a cell for which there is no byte.
+            // The bytes come first: `zip` asks its first iterator first, and so takes no cell after
+            // the last byte.
             for (byte, cell) in head.iter().chain(value).zip(&mut free) {
                 cell.set(*byte);
             }

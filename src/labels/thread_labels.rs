@@ -4,13 +4,13 @@
 //! where the stack is, and a call would cost as much as the rest.
 //!
 //! **Contract** (cited below):
-//! - *never gone*: the thread-local has no destructor and is initialized at compile time, so it
-//!   exists as long as its thread.
+//! - *never gone*: the thread-locals have no destructor and are initialized at compile time, so they
+//!   exist as long as their thread.
 
 use crate::labels::profiling_stack::{LabelToken, ProfilingStack};
 use crate::labels::profiling_stack_frame::ScriptLocation;
 #[cfg(feature = "otel-context-unstable")]
-use crate::labels::shared_context::share_context;
+use crate::labels::shared_context::SharedContext;
 use crate::labels::thread_context::ContextWords;
 use crate::types::{FrameFlags, ProfilingCategoryPair};
 
@@ -19,12 +19,33 @@ thread_local! {
     static PROFILING_STACK: ProfilingStack = const { ProfilingStack::new() };
 }
 
+#[cfg(feature = "otel-context-unstable")]
+thread_local! {
+    static SHARED_CONTEXT: SharedContext = const { SharedContext::new() };
+}
+
 /// Returns the calling thread's stack, for use within one function of this file. The closure of
 /// `with` would be too large to be inlined with everything that it calls.
 #[inline(always)]
 fn own<'a>() -> &'a ProfilingStack {
     // SAFETY: *never gone*; neither the type nor the reference can leave its thread.
     unsafe { &*own_profiling_stack() }
+}
+
+/// Returns the calling thread's record for readers outside of the process, for use as that of
+/// [`own`].
+#[cfg(feature = "otel-context-unstable")]
+#[inline(always)]
+fn own_shared<'a>() -> &'a SharedContext {
+    let shared = SHARED_CONTEXT.with(|shared| shared as *const SharedContext);
+    // SAFETY: *never gone*; neither the type nor the reference can leave its thread.
+    unsafe { &*shared }
+}
+
+/// Makes the calling thread show its contexts again, in the child of a fork.
+#[cfg(feature = "otel-context-unstable")]
+pub(crate) fn share_context_again_in_child() {
+    own_shared().publish_again();
 }
 
 /// Pushes a label on the calling thread's stack. This push and those below call the hook of closed
@@ -88,7 +109,7 @@ pub(crate) fn current_context() -> ContextWords {
 #[inline(always)]
 pub(crate) fn replace_context(context: ContextWords) -> ContextWords {
     #[cfg(feature = "otel-context-unstable")]
-    share_context(context);
+    own_shared().set(context);
     own().replace_context(context)
 }
 

@@ -33,7 +33,7 @@ use crate::platform::sandbox::may_make_uncommon_call;
 use crate::platform::shared_file::{SharedFile, read_bytes};
 use crate::types::ProcessId;
 
-/// Maximum length of a message, in bytes: that which OpenTelemetry's profiler reads, less a page.
+/// Maximum length of a message, in bytes. OpenTelemetry's profiler reads up to 64 KiB.
 pub(crate) const MAX_PAYLOAD_BYTES: usize = (60 << 10) - HEADER_BYTES;
 const HEADER_BYTES: usize = 32;
 const MAPPED_BYTES: NonZeroUsize = NonZeroUsize::new(HEADER_BYTES + MAX_PAYLOAD_BYTES).unwrap();

@@ -1,5 +1,5 @@
-//! A reader outside of the process finds the contexts of its threads, by OpenTelemetry's proposals
-//! 4719 and 4947 alone.
+//! A reader outside of the process finds the contexts of its threads. It uses only what
+//! OpenTelemetry's proposals 4719 and 4947 say.
 //!
 //! The reader knows the process's id. It finds the variable in the program's dynamic symbols, stops
 //! a thread, and follows the variable to the thread's record in the process's memory.
@@ -122,8 +122,8 @@ fn work(orders: &Receiver<String>, answers: &Sender<String>) {
     }
 }
 
-/// Forks a child, which enters a context and leaves it only after an order. Answers with the child's
-/// id meanwhile.
+/// Forks a child, which enters a context, and waits until the child has entered it. Answers with the
+/// child's id, and lets the child end after the next order.
 fn fork_and_wait(orders: &Receiver<String>, answers: &Sender<String>) -> String {
     let (mut from_child, mut to_parent) = std::io::pipe().expect("a pipe");
     let (mut from_parent, mut to_child) = std::io::pipe().expect("a pipe");
@@ -215,7 +215,7 @@ fn reader_sees_the_context_of_each_thread_across_enter_leave_and_await() {
     assert_eq!(first.keys, ["route", "tenant"]);
 
     outside.ask(0, "inner");
-    // Without a span, there is no trace either.
+    // A context without a span shows no trace.
     let labels = [("route", "/ä"), ("tenant", "y"), ("region", "")];
     assert_eq!(outside.context(0), with_ids(0, 0, &labels));
     let second = process_context(outside.process).expect("a context");

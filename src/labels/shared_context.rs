@@ -37,9 +37,9 @@ pub(super) struct SharedContext {
     attributes: [Cell<u8>; MAX_ATTRIBUTE_BYTES],
     /// Whether the thread has tried to publish the record, which ends before this field.
     is_published: Cell<bool>,
-    /// The numbers of the labels in the record, inverted. So the zeroed memory of a new thread
+    /// The words with the numbers of the labels in the record, inverted. So the zeroed memory of a new thread
     /// differs from any labels, because none has the number 0xffff_ffff.
-    inverted_labels: Cell<[u32; MAX_CONTEXT_LABELS]>,
+    inverted_labels: Cell<[u64; 2]>,
 }
 
 const _: () = assert!(
@@ -63,7 +63,7 @@ impl SharedContext {
             attribute_bytes: AtomicU16::new(0),
             attributes: [const { Cell::new(0) }; MAX_ATTRIBUTE_BYTES],
             is_published: Cell::new(false),
-            inverted_labels: Cell::new([0; MAX_CONTEXT_LABELS]),
+            inverted_labels: Cell::new([0; 2]),
         }
     }
 
@@ -71,19 +71,25 @@ impl SharedContext {
     #[inline(always)]
     pub(super) fn set(&self, context: ContextWords) {
         self.valid.store(0, Ordering::Relaxed);
-        if context.is_none() {
-            return;
+        if !context.is_none() {
+            compiler_fence(Ordering::SeqCst);
+            let [high, low, span, first, second] = context.to_words();
+            self.show(high, low, span, first, second);
         }
-        compiler_fence(Ordering::SeqCst);
-        if self.inverted_labels.get() != context.labels.map(|number| !number) {
-            self.set_labels(context.labels);
+    }
+
+    /// Writes the record. Not inlined, so that the caller keeps the words of its contexts in
+    /// registers; these are as many arguments as registers take.
+    #[inline(never)]
+    fn show(&self, high: u64, low: u64, span: u64, first: u64, second: u64) {
+        if self.inverted_labels.get() != [!first, !second] {
+            self.set_labels([first, second]);
         }
-        let has_trace = context.trace != [0; 2] && context.span != 0;
-        let id = |word: u64| if has_trace { word.to_be() } else { 0 };
-        let [high, low] = context.trace;
+        let has_ids = high | low != 0 && span != 0;
+        let id = |word: u64| if has_ids { word.to_be() } else { 0 };
         self.trace[0].store(id(high), Ordering::Relaxed);
         self.trace[1].store(id(low), Ordering::Relaxed);
-        self.span.store(id(context.span), Ordering::Relaxed);
+        self.span.store(id(span), Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         self.valid.store(1, Ordering::Relaxed);
     }
@@ -92,17 +98,20 @@ impl SharedContext {
     /// the record.
     pub(super) fn publish_again(&self) {
         self.is_published.set(false);
-        self.inverted_labels.set([0; MAX_CONTEXT_LABELS]);
+        self.inverted_labels.set([0; 2]);
     }
 
     /// Copies the labels into the record. The first call on a thread publishes the record.
     #[inline(never)]
-    fn set_labels(&self, labels: [u32; MAX_CONTEXT_LABELS]) {
+    fn set_labels(&self, words: [u64; 2]) {
         if !self.is_published.get() && !self.publish() {
             return;
         }
         let mut free = self.attributes.iter();
-        for label in labels.iter().filter_map(|number| shared_label(*number)) {
+        let numbers = words
+            .iter()
+            .flat_map(|word| [*word as u32, (word >> 32) as u32]);
+        for label in numbers.filter_map(shared_label) {
             let value = label.value.as_bytes();
             let head = [label.key, value.len() as u8];
             // The bytes come first: `zip` asks its first iterator first, and so takes no cell after
@@ -113,7 +122,7 @@ impl SharedContext {
         }
         let bytes = MAX_ATTRIBUTE_BYTES - free.len();
         self.attribute_bytes.store(bytes as u16, Ordering::Relaxed);
-        self.inverted_labels.set(labels.map(|number| !number));
+        self.inverted_labels.set(words.map(|word| !word));
     }
 
     /// Publishes the names of keys, unless the process has, and then this record. Returns false if

@@ -40,7 +40,7 @@ impl ContextWords {
     }
 
     #[inline(always)]
-    const fn to_words(self) -> [u64; WORDS] {
+    pub(super) const fn to_words(self) -> [u64; WORDS] {
         let [a, b, c, d] = self.labels;
         [
             self.trace[0],

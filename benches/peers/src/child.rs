@@ -54,13 +54,14 @@ const PARTS: &[(&str, Part)] = &[
     ("tracing_layer", crate::tracing_layer::run_part),
     ("unregistered", crate::unregistered::run_part),
     ("waiting_tasks", crate::waiting_tasks::run_part),
+    ("wide", crate::wide::run_part),
 ];
 
 /// Maximum time of a run, far above what any takes: a peer that hangs in its signal handler must
 /// not hang the parent.
 const RUN_TIMEOUT: Duration = Duration::from_secs(60);
 /// Parts with the longer timeout: they make long recordings.
-const LONG_PARTS: [&str; 11] = [
+const LONG_PARTS: [&str; 12] = [
     "alloc_truth",
     "first_name",
     "formats",
@@ -72,6 +73,7 @@ const LONG_PARTS: [&str; 11] = [
     "snapshot_pause",
     "stream",
     "symbolicate",
+    "wide",
 ];
 const LONG_RUN_TIMEOUT: Duration = Duration::from_secs(900);
 

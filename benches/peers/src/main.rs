@@ -79,6 +79,7 @@ mod unwind;
 mod waiting_tasks;
 mod weight;
 mod whole_program;
+mod wide;
 
 // The unchanged workload of the example `quick_start`.
 #[path = "../../../examples/quick_start/files.rs"]
@@ -148,6 +149,11 @@ const MEASUREMENTS: &[Measurement] = &[
         name: "unregistered",
         description: "cost and coverage of 1,000 sleeping and 64 busy threads that have not registered, at 1,000 Hz",
         run: unregistered::measure,
+    },
+    Measurement {
+        name: "wide",
+        description: "cost of a session with 100, 1,000 and 10,000 threads, of which 0, 2 or 8 run on and off",
+        run: wide::measure,
     },
     Measurement {
         name: "short_threads",

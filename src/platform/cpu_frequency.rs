@@ -124,6 +124,18 @@ mod tests {
     }
 
     #[test]
+    fn cores_of_a_large_machine_with_gaps_are_found() {
+        let tree = TestTree::new("many-frequencies");
+        let numbers: Vec<u32> = (0..256).map(|number| 2 * number).collect();
+        let list: Vec<String> = numbers.iter().map(u32::to_string).collect();
+        tree.set(&format!("{FOLDER}/present"), &list.join(","));
+        tree.set(&frequency_of(0), "2400000");
+        let found = CpuFrequencies::find(tree.root()).expect("frequencies");
+        let found: Vec<u32> = (0..found.len()).map(|index| found.number(index)).collect();
+        assert_eq!(found, numbers);
+    }
+
+    #[test]
     fn machine_without_frequencies_is_told_the_first_reason() {
         let tree = TestTree::new("no-frequencies");
         let reason = || CpuFrequencies::find(tree.root()).expect_err("nothing is told");

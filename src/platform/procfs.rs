@@ -488,5 +488,15 @@ mod tests {
                     physical id\t: 0\ncore id\t: 0\n\nphysical id\t: 1\ncore id\t: 0\n";
         assert_eq!(parse_cpuinfo(text), (Some("Fast CPU".to_owned()), Some(2)));
         assert_eq!(parse_cpuinfo(""), (None, None));
+        // Two packages of 64 cores with two processors each.
+        let processor = |number: u32| {
+            format!(
+                "processor\t: {number}\nphysical id\t: {}\ncore id\t: {}\n\n",
+                number / 64 % 2,
+                number % 64
+            )
+        };
+        let text: String = (0..256).map(processor).collect();
+        assert_eq!(parse_cpuinfo(&text), (None, Some(128)));
     }
 }

@@ -12,8 +12,11 @@ use crate::platform::thread::KeptFile;
 
 /// The folder of the system's attributes.
 pub(crate) const SYS_FOLDER: &str = "/sys";
-/// Maximum length of an attribute, in bytes. A longer one is cut.
-const MAX_BYTES: usize = 256;
+/// Maximum length of an attribute, in bytes: the kernel's own. The list of the processors of a large
+/// machine can be long.
+const MAX_BYTES: usize = 4096;
+/// Maximum length of an attribute that is a number, in bytes. A longer one is cut.
+const MAX_NUMBER_BYTES: usize = 256;
 /// Maximum length of the part of an unexpected text that an error quotes, in characters.
 const MAX_QUOTED: usize = 40;
 /// Attributes stay open only on descriptors below this number, so that most of the numbers that the
@@ -95,7 +98,7 @@ impl NumberAttribute {
     /// # Errors
     /// The reason, for the user.
     pub(super) fn read(&mut self) -> Result<u64, String> {
-        let mut bytes = [0; MAX_BYTES];
+        let mut bytes = [0; MAX_NUMBER_BYTES];
         let path = || &self.path;
         match self.file.read_below(FIRST_CLOSED, path, &mut bytes) {
             Ok(length) => match std::str::from_utf8(bytes[..length].trim_ascii()) {

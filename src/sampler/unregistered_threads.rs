@@ -44,6 +44,8 @@ const MIN_SLEEP_CHECK_NS: u64 = 20_000_000;
 /// Memory that a new thread takes in the lists of the sampler and of the session, in bytes. Each list
 /// doubles while its old memory is still in use.
 const NEW_THREAD_BYTES: usize = 1024;
+/// Number of new threads up to which each is searched for among the registered ones.
+const MAX_SINGLE_SEARCHES: usize = 4;
 /// Maximum number of names that are checked on a tick. Reading one takes some 6 µs.
 const NAMES_PER_TICK: usize = 16;
 
@@ -243,15 +245,24 @@ impl UnregisteredThreads {
             return;
         }
         let samples = self.samples;
+        let mut registered = std::mem::take(&mut self.registered);
         let read_before = self.read_at.unwrap_or(session.started_at);
         let known = ActivePs::with(session, |active, lock| {
             let mut threads = active.threads.borrow_mut();
             let left = threads.unregistered_since(read_before);
+            // The lock prevents registrations. A search for each of many threads would take as many
+            // steps as there are threads, each time.
+            let is_listed =
+                found.len() > MAX_SINGLE_SEARCHES && ThreadRegistry::list_ids(&mut registered);
+            let is_registered = |id| match is_listed {
+                true => registered.binary_search(&id).is_ok(),
+                false => ThreadRegistry::find(id).is_some(),
+            };
             let tell = |(selects_at_once, thread): (bool, OffThreadRef)| {
                 let id = thread.unlocked_const_reader_and_atomic_rw().tid();
                 // The thread may have registered since the list was read, and may have unregistered
                 // again.
-                let known = if ThreadRegistry::find(id).is_some() {
+                let known = if is_registered(id) {
                     Known::Registered
                 } else if left.contains(&id) {
                     Known::Left
@@ -266,6 +277,7 @@ impl UnregisteredThreads {
             };
             found.into_iter().map(tell).collect::<Vec<_>>()
         });
+        self.registered = registered;
         let Some(known) = known else {
             // The session is not set up yet, or has ended.
             self.is_stale = true;

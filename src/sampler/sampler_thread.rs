@@ -1,6 +1,6 @@
 //! Step 1 of 12: the sampler wakes on an absolute schedule and handles the threads one by one.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,13 +20,13 @@ use crate::sampler::encode::Tick;
 use crate::sampler::encode::{SampleEncoder, SampleWriter};
 use crate::sampler::session_counters::SessionCounters;
 use crate::sampler::thread::ThreadSampler;
-use crate::sampler::thread::{DueThreads, SwitchReadings, Threads, find_outlived};
+use crate::sampler::thread::{DueThreads, SwitchReadings, Threads, Woken, find_outlived};
 use crate::sampler::tick::CpuBudget;
 use crate::sampler::tick::EvenTicks;
 use crate::sampler::tick::EventProbeRecorder;
 use crate::sampler::tick::TickOverheads;
 use crate::sampler::tick::write_pending_stacks;
-use crate::sampler::tick::{ActivityHint, IdleChecks};
+use crate::sampler::tick::{ActivityHint, SeenThreads};
 use crate::sampler::tick::{LeftOut, Schedule};
 use crate::sampler::tick::{Scratch, TickContext};
 use crate::sampler::unregistered_markers::UnregisteredMarkers;
@@ -157,6 +157,9 @@ struct SamplerThread {
     encoder: RefCell<SampleEncoder>,
     unwinder: Unwinder,
     threads: Threads,
+    /// Sum of the sampled threads' clocks as they were last read, also of those that have ended, in
+    /// ns.
+    known_cpu_ns: u64,
     /// Registered threads whose end was found while the list of threads was updated.
     outlived: Vec<OffThreadRef>,
     seen_thread_changes: u64,
@@ -197,6 +200,7 @@ impl SamplerThread {
             encoder: RefCell::default(),
             unwinder,
             threads: Threads::default(),
+            known_cpu_ns: 0,
             outlived: Vec::new(),
             seen_thread_changes: 0,
             unregistered: UnregisteredThreads::default(),
@@ -417,7 +421,7 @@ impl SamplerThread {
             let session = &self.session;
             let threads = self.threads.all();
             threads.for_each(|thread| thread.resume(tick, session));
-            self.threads.regroup(tick, true);
+            self.threads.regroup(tick, Woken::Any);
             self.counters.skip_pause(tick.time);
         }
     }
@@ -516,7 +520,9 @@ impl SamplerThread {
                 let thread = registration.unlocked_const_reader_and_atomic_rw();
                 let unseen_ns = if thread.is_registered() { 0 } else { unseen_ns };
                 let registration = registration.clone();
-                active.push(ThreadSampler::new(registration, &self.session, unseen_ns));
+                let thread = ThreadSampler::new(registration, &self.session, unseen_ns);
+                self.known_cpu_ns = self.known_cpu_ns.wrapping_add(thread.known_cpu_ns());
+                active.push(thread);
             }
         }
         self.outlived = outlived;
@@ -552,35 +558,34 @@ impl SamplerThread {
     }
 
     fn sample_threads(&mut self) {
-        let checks = self
-            .activity
-            .checks(self.threads.idle.len() as u64, self.interval_ns());
-        // After a gap, each thread may have run.
+        let interval_ns = self.interval_ns();
         let has_gap = self.tick.number - self.tick_before.number > 1;
-        let checks = match checks {
-            IdleChecks::OneIn(_) if has_gap => IdleChecks::OneIn(1),
-            checks => checks,
-        };
         let round = self.session.counts.ticks.load(Ordering::Relaxed);
         // Each tick begins with a different thread, so that no thread is always first (JuliaLang
         // #33490).
         let count = self.threads.active.len();
         self.threads.active.rotate_left(usize::from(count > 1));
         let mut dead = std::mem::take(&mut self.outlived);
-        let mut any_woke = false;
+        let mut woken = Woken::NONE;
         let session = Arc::clone(&self.session);
+        let mut activity = std::mem::take(&mut self.activity);
+        let known_cpu_ns = Cell::new(self.known_cpu_ns);
         let features = session.settings.features;
         let mut readings = match features.contains(Features::CONTEXT_SWITCHES) {
             true => self.switch_readings.allowed_at(self.tick.time),
             false => 0,
         };
         self.with_context(|threads, context| {
+            // Returns for how long the thread has run since its clock was last read.
             let mut step = |thread: &mut ThreadSampler| {
+                let known_before_ns = thread.known_cpu_ns();
                 // Without memory, a later tick finds the thread dead.
                 if thread.tick(context).is_err() && dead.try_reserve(1).is_ok() {
                     dead.push(thread.registration().clone());
                 }
-                thread.is_idle()
+                let ran_ns = thread.known_cpu_ns().wrapping_sub(known_before_ns);
+                known_cpu_ns.set(known_cpu_ns.get().wrapping_add(ran_ns));
+                ran_ns
             };
             for thread in &mut threads.active {
                 // The thread that stops the session waits for this loop to end.
@@ -589,19 +594,24 @@ impl SamplerThread {
                 }
                 step(thread);
             }
-            if let IdleChecks::OneIn(count) = checks {
-                let due = threads
-                    .idle
-                    .iter_mut()
-                    .skip((round % count) as usize)
-                    .step_by(count as usize);
-                for thread in due {
-                    if session.is_stopping() {
-                        return;
-                    }
-                    any_woke |= !step(thread);
+            let seen = SeenThreads {
+                idle: threads.idle.len(),
+                known_cpu_ns: known_cpu_ns.get(),
+                has_gap,
+                round,
+            };
+            let mut checks = activity.checks(seen, interval_ns);
+            while let Some(place) = checks.next_place() {
+                if session.is_stopping() {
+                    return;
+                }
+                let thread = &mut threads.idle[place];
+                checks.explain(step(thread));
+                if !thread.is_idle() {
+                    woken.add(place);
                 }
             }
+            activity.end_tick(&checks);
             if readings > 0 {
                 let active = &mut threads.active;
                 let due_since =
@@ -639,7 +649,9 @@ impl SamplerThread {
                 unregister(&registration, REGISTRATION_HOOKS);
             }
         }
-        self.threads.regroup(self.tick, any_woke);
+        self.activity = activity;
+        self.known_cpu_ns = known_cpu_ns.get();
+        self.threads.regroup(self.tick, woken);
     }
 
     /// Calls `body` with the threads and with the context for each thread's step.

@@ -38,6 +38,20 @@ impl OtherThreadsActivity {
         }
     }
 
+    /// Returns an activity as [`ProcessCpuSum`] reads it.
+    #[cfg(test)]
+    pub(crate) fn of_sum(cpu_ns: u64) -> Self {
+        Self {
+            cpu_ns,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the CPU time of all these threads, in ns.
+    pub(crate) fn cpu_ns(self) -> u64 {
+        self.cpu_ns
+    }
+
     /// Returns whether one of the threads has run since `before` was read.
     pub(crate) fn has_changed_since(self, before: Self) -> bool {
         self.switches != before.switches || self.cpu_ns.abs_diff(before.cpu_ns) > self.slack_ns

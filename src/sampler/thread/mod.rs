@@ -13,5 +13,5 @@ mod thread_sampler;
 mod thread_state;
 
 pub(crate) use switch_recorder::{DueThreads, SwitchReadings};
-pub(crate) use thread_lists::{Threads, find_outlived};
+pub(crate) use thread_lists::{Threads, Woken, find_outlived};
 pub(crate) use thread_sampler::ThreadSampler;

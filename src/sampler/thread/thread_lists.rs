@@ -9,7 +9,45 @@ use crate::util::try_vec;
 #[derive(Default)]
 pub(crate) struct Threads {
     pub(crate) active: Vec<ThreadSampler>,
+    /// In the order in which they became idle.
     pub(crate) idle: Vec<ThreadSampler>,
+}
+
+/// Maximum number of threads that are moved one by one.
+const MAX_SINGLE_MOVES: usize = 16;
+
+/// Which threads of the idle list have run.
+#[derive(Debug)]
+pub(crate) enum Woken {
+    /// Those at these places of the list.
+    Few {
+        places: [usize; MAX_SINGLE_MOVES],
+        count: usize,
+    },
+    /// Any of them.
+    Any,
+}
+
+impl Woken {
+    /// No thread has run.
+    pub(crate) const NONE: Self = Self::Few {
+        places: [0; MAX_SINGLE_MOVES],
+        count: 0,
+    };
+
+    /// Adds a place. No place comes twice.
+    pub(crate) fn add(&mut self, place: usize) {
+        let Self::Few { places, count } = self else {
+            return;
+        };
+        match places.get_mut(*count) {
+            Some(free) => {
+                *free = place;
+                *count += 1;
+            }
+            None => *self = Self::Any,
+        }
+    }
 }
 
 impl Threads {
@@ -19,9 +57,16 @@ impl Threads {
 
     /// Moves long-idle threads to the idle list, and returns threads that have run to the active
     /// list. A thread stays where it is if there is no memory for a longer list.
-    pub(crate) fn regroup(&mut self, tick: Tick, any_woke: bool) {
-        if any_woke {
-            move_some(&mut self.idle, &mut self.active, |thread| !thread.is_idle());
+    pub(crate) fn regroup(&mut self, tick: Tick, woken: Woken) {
+        match woken {
+            Woken::Few { mut places, count } => {
+                let places = &mut places[..count];
+                places.sort_unstable();
+                move_places(&mut self.idle, &mut self.active, places);
+            }
+            Woken::Any => {
+                move_some(&mut self.idle, &mut self.active, |thread| !thread.is_idle());
+            }
         }
         let is_long_idle = |thread: &ThreadSampler| thread.is_long_idle(tick);
         move_some(&mut self.active, &mut self.idle, is_long_idle);
@@ -53,6 +98,14 @@ pub(crate) fn find_outlived(registered: &[OffThreadRef]) -> Option<Vec<OffThread
     Some(outlived)
 }
 
+/// Moves the threads at these places, which are in ascending order. Those that became idle last are
+/// near the end of the list, so that few others have to move up.
+fn move_places<T>(from: &mut Vec<T>, to: &mut Vec<T>, places: &[usize]) {
+    if to.try_reserve(places.len()).is_ok() {
+        to.extend(places.iter().rev().map(|place| from.remove(*place)));
+    }
+}
+
 fn move_some(
     from: &mut Vec<ThreadSampler>,
     to: &mut Vec<ThreadSampler>,
@@ -67,6 +120,29 @@ fn move_some(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn woken_threads_are_moved_and_the_others_keep_their_order() {
+        let mut woken = Woken::NONE;
+        [5, 1, 4].iter().for_each(|&place| woken.add(place));
+        let Woken::Few { mut places, count } = woken else {
+            panic!("only three");
+        };
+        places[..count].sort_unstable();
+        let (mut idle, mut active) = ((0..7).collect::<Vec<_>>(), vec![10]);
+        move_places(&mut idle, &mut active, &places[..count]);
+        assert_eq!((idle, active), (vec![0, 2, 3, 6], vec![10, 5, 4, 1]));
+    }
+
+    #[test]
+    fn many_woken_threads_are_moved_at_once() {
+        let mut woken = Woken::NONE;
+        (0..MAX_SINGLE_MOVES).for_each(|place| woken.add(place));
+        assert!(matches!(woken, Woken::Few { count: 16, .. }));
+        woken.add(16);
+        woken.add(17);
+        assert!(matches!(woken, Woken::Any));
+    }
 
     #[test]
     fn all_but_the_last_thread_of_an_id_are_outlived() {

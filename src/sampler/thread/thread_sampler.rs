@@ -128,9 +128,13 @@ pub(crate) struct ThreadSampler {
     fp_requested_at: Option<BlockedAt>,
     frame_pointers: FramePointerCache,
     timer: TimerState,
-    /// The last reading of the CPU clock, and the time of that reading.
+    /// The last reading of the CPU clock by which the sampler told whether the thread runs, and the
+    /// time of that reading.
     seen_cpu_ns: u64,
     seen_at: TimeStamp,
+    /// The last reading of the CPU clock on any tick, and the first one of the session.
+    known_cpu_ns: u64,
+    began_cpu_ns: u64,
     samples: SampleRecorder,
     /// `None` if the session does not record context switches.
     switches: Option<SwitchRecorder>,
@@ -181,6 +185,8 @@ impl ThreadSampler {
             timer: TimerState::default(),
             seen_cpu_ns,
             seen_at: TimeStamp(0),
+            known_cpu_ns: seen_cpu_ns,
+            began_cpu_ns: seen_cpu_ns,
             switches: (session.settings.features)
                 .contains(Features::CONTEXT_SWITCHES)
                 .then(SwitchRecorder::default),
@@ -203,19 +209,25 @@ impl ThreadSampler {
             .announced_sleep()
     }
 
+    /// Returns the thread's CPU clock as it was last read on a tick, in ns; 0 if it cannot be read.
+    pub(crate) fn known_cpu_ns(&self) -> u64 {
+        self.known_cpu_ns
+    }
+
     /// Returns whether the thread has not run since its stack was captured.
     pub(crate) fn is_idle(&self) -> bool {
         matches!(self.state, ThreadState::Idle(_))
     }
 
-    /// Returns whether the thread has been idle for long, and all its context switches have been read,
-    /// if the session records them.
+    /// Returns whether the thread has been idle for long or for all of the session, and all its context
+    /// switches have been read, if the session records them.
     pub(crate) fn is_long_idle(&self, tick: Tick) -> bool {
         let ThreadState::Idle(idle) = &self.state else {
             return false;
         };
         let may_rest = |switches: &SwitchRecorder| switches.may_rest(idle.cpu_ns());
-        idle.is_long(tick) && self.switches.as_ref().is_none_or(may_rest)
+        let has_not_run = idle.cpu_ns() == self.began_cpu_ns && !self.has_no_clock;
+        (idle.is_long(tick) || has_not_run) && self.switches.as_ref().is_none_or(may_rest)
     }
 
     /// Runs one tick of this thread. Ticks of an idle thread may be skipped.
@@ -292,7 +304,10 @@ impl ThreadSampler {
     fn read_clock(&mut self, context: &TickContext<'_>) -> Result<Option<u64>, Exited> {
         let tid = self.tid();
         match thread_cpu_ns(tid) {
-            Some(cpu_ns) if cpu_ns >= self.seen_cpu_ns => Ok(Some(cpu_ns)),
+            Some(cpu_ns) if cpu_ns >= self.seen_cpu_ns => {
+                self.known_cpu_ns = cpu_ns;
+                Ok(Some(cpu_ns))
+            }
             // The error number does not tell an exited thread from a refusal: a filter may report
             // `EINVAL`, too.
             None if thread_exists(context.process, tid) => {

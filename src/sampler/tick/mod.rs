@@ -14,7 +14,7 @@ mod tick_context;
 mod tick_overheads;
 mod timers;
 
-pub(crate) use activity::{ActivityHint, IdleChecks};
+pub(crate) use activity::{ActivityHint, SeenThreads};
 pub(crate) use counter_sampler::{CounterSampler, CounterWriter};
 pub(crate) use cpu_budget::CpuBudget;
 pub(crate) use energy_sampler::EnergySampler;

@@ -16,7 +16,7 @@ use crate::platform::{
 };
 use crate::sampler::allocation_markers::write_allocation_events;
 use crate::sampler::allocation_stacks::drop_freed;
-use crate::sampler::encode::Tick;
+use crate::sampler::encode::{RunBreak, RunBreaks, Tick};
 use crate::sampler::encode::{SampleEncoder, SampleWriter};
 use crate::sampler::session_counters::SessionCounters;
 use crate::sampler::thread::ThreadSampler;
@@ -49,6 +49,8 @@ const HOUSEKEEPING_INTERVAL_NS: u64 = 1_000_000_000;
 /// threads, which may be long, are made only if there is memory for them. glibc consolidates its
 /// memory whenever 64 KiB or more are freed.
 const TICK_BYTES: usize = 32 << 10;
+/// Number of idle threads whose runs are written on a tick, in turn, after ticks have been uneven.
+const BREAK_WRITES_PER_TICK: usize = 64;
 /// Maximum length of one sleep step, in ns. A long sleep is split into steps, so that the sampler
 /// notices the end of the session soon.
 const SLEEP_STEP_NS: u64 = 10_000_000;
@@ -170,6 +172,9 @@ struct SamplerThread {
     /// Time of the ticks in which the system did not tell this thread's CPU time, in ns.
     ticks_ns: u64,
     even_ticks: EvenTicks,
+    breaks: RunBreaks,
+    /// Number of idle threads whose runs are still to be written up to the last break.
+    break_writes_left: usize,
     pauses: SeenPauses,
     scratch: Scratch,
     last_handler: HandlerCheck,
@@ -209,6 +214,8 @@ impl SamplerThread {
             tick_before: begin,
             ticks_ns: 0,
             even_ticks: EvenTicks::new(begin, interval_ns),
+            breaks: RunBreaks::default(),
+            break_writes_left: 0,
             pauses: SeenPauses::default(),
             scratch: Scratch::default(),
             last_handler: HandlerCheck::InPlace,
@@ -432,11 +439,30 @@ impl SamplerThread {
         if self.pauses.is_paused {
             self.even_ticks.restart(tick);
         } else if !self.even_ticks.add(tick) {
-            self.with_context(|threads, context| {
-                threads
-                    .all()
-                    .for_each(|thread| thread.begin_idle_run(context));
-            });
+            let new = RunBreak {
+                last: self.tick_before.last_before(tick),
+                first: tick,
+            };
+            self.break_writes_left = self.threads.idle.len();
+            if self.breaks.add(new) {
+                return;
+            }
+            let unwritten = self
+                .threads
+                .all()
+                .filter_map(|thread| thread.unwritten_since());
+            let unwritten = unwritten.min().unwrap_or(u64::MAX);
+            self.breaks.drop_before(unwritten);
+            if !self.breaks.add(new) {
+                self.with_context(|threads, context| {
+                    threads
+                        .all()
+                        .for_each(|thread| thread.write_idle_before_tick(context));
+                });
+                self.breaks.drop_before(u64::MAX);
+                // Without memory for one, the runs do not end here.
+                self.breaks.add(new);
+            }
         }
     }
 
@@ -569,6 +595,8 @@ impl SamplerThread {
         let mut woken = Woken::NONE;
         let session = Arc::clone(&self.session);
         let mut activity = std::mem::take(&mut self.activity);
+        let mut break_writes_left = self.break_writes_left;
+        let breaks_to_write = break_writes_left.min(BREAK_WRITES_PER_TICK);
         let known_cpu_ns = Cell::new(self.known_cpu_ns);
         let features = session.settings.features;
         let mut readings = match features.contains(Features::CONTEXT_SWITCHES) {
@@ -624,6 +652,12 @@ impl SamplerThread {
                     readings -= u64::from(active[place].record_switches(context));
                 }
             }
+            for _ in 0..breaks_to_write {
+                let turn = (break_writes_left).checked_rem(threads.idle.len());
+                let Some(turn) = turn else { break };
+                break_writes_left -= 1;
+                threads.idle[turn].write_idle_before_tick(context);
+            }
             let turn = (round as usize).checked_rem(threads.idle.len());
             if let Some(thread) = turn.and_then(|turn| threads.idle.get_mut(turn)) {
                 thread.write_overdue_idle(context);
@@ -649,6 +683,7 @@ impl SamplerThread {
                 unregister(&registration, REGISTRATION_HOOKS);
             }
         }
+        self.break_writes_left = break_writes_left;
         self.activity = activity;
         self.known_cpu_ns = known_cpu_ns.get();
         self.threads.regroup(self.tick, woken);
@@ -667,6 +702,7 @@ impl SamplerThread {
             tick,
             tick_before,
             pauses,
+            breaks,
             last_handler,
             ..
         } = self;
@@ -698,6 +734,7 @@ impl SamplerThread {
             tick: *tick,
             tick_before: *tick_before,
             pauses: *pauses,
+            breaks,
             // Never drive a foreign handler at the sampling rate.
             is_handler_in_place: matches!(
                 handler,

@@ -1,5 +1,6 @@
 //! The samples of an idle thread, which repeat: one entry holds a whole run of them.
 
+use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 
 use crate::types::TimeStamp;
@@ -75,6 +76,64 @@ impl SampleRun {
     }
 }
 
+/// Maximum number of breaks that are kept until the runs of all idle threads have been written.
+const MAX_BREAKS: usize = 64;
+
+/// A place in the schedule where runs of idle samples end, because the ticks before it and those from
+/// it on are not evenly spaced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RunBreak {
+    /// The last tick before it.
+    pub(crate) last: Tick,
+    /// The first tick after it.
+    pub(crate) first: Tick,
+}
+
+/// The breaks that some thread's runs may still need. So the tick with the break need not write the
+/// runs of all threads, which would delay the next tick, and so cause the next break.
+#[derive(Debug, Default)]
+pub(crate) struct RunBreaks(VecDeque<RunBreak>);
+
+impl RunBreaks {
+    /// Adds a break. Returns false if there is no space for it.
+    pub(crate) fn add(&mut self, new: RunBreak) -> bool {
+        let has_space = self.0.len() < MAX_BREAKS && self.0.try_reserve(1).is_ok();
+        if has_space {
+            self.0.push_back(new);
+        }
+        has_space
+    }
+
+    /// Drops the breaks before a tick up to which all runs are written.
+    pub(crate) fn drop_before(&mut self, unwritten: u64) {
+        while (self.0.front()).is_some_and(|oldest| oldest.first.number < unwritten) {
+            self.0.pop_front();
+        }
+    }
+
+    /// Returns the breaks that a run up to `last` has, of a thread whose first unwritten tick is
+    /// `unwritten`.
+    fn within(&self, unwritten: u64, last: Tick) -> impl Iterator<Item = RunBreak> {
+        let all = self.0.iter().copied();
+        all.skip_while(move |next| next.first.number < unwritten)
+            .take_while(move |next| next.first.number <= last.number)
+    }
+
+    /// Calls `write` with the idle period and the last tick of each run up to `last`.
+    pub(crate) fn write_runs(
+        &self,
+        idle: &mut IdlePeriod,
+        last: Tick,
+        mut write: impl FnMut(&mut IdlePeriod, Tick),
+    ) {
+        for next in self.within(idle.unwritten, last) {
+            write(idle, next.last);
+            idle.skip_to(next.first);
+        }
+        write(idle, last);
+    }
+}
+
 /// The period since a thread last ran. Its samples are not written on each tick, but as runs, for
 /// example when it ends, when they are overdue, or when a profile is requested.
 #[derive(Debug)]
@@ -108,6 +167,11 @@ impl IdlePeriod {
     /// Returns the value of the thread's CPU clock throughout the idle period.
     pub(crate) fn cpu_ns(&self) -> u64 {
         self.cpu_ns
+    }
+
+    /// Returns the number of the first tick that is not written yet.
+    pub(crate) fn unwritten(&self) -> u64 {
+        self.unwritten
     }
 
     pub(crate) fn is_long(&self, tick: Tick) -> bool {
@@ -231,6 +295,54 @@ mod tests {
             (at_once.before(TimeStamp(5)), at_once.before(TimeStamp(6))),
             (None, Some(at_once))
         );
+    }
+
+    #[test]
+    fn runs_end_at_breaks() {
+        // Ticks 0 to 10 each at its time, then a gap of 100 intervals.
+        let late = |number| Tick {
+            number,
+            time: TimeStamp((number + 100) * INTERVAL_NS),
+        };
+        let mut breaks = RunBreaks::default();
+        assert!(breaks.add(RunBreak {
+            last: tick(10),
+            first: late(11),
+        }));
+        let runs = |breaks: &RunBreaks, since, last| {
+            let mut idle = IdlePeriod::new(5, None, since);
+            let mut runs = Vec::new();
+            breaks.write_runs(&mut idle, last, |idle, last| {
+                runs.extend(idle.take_run(last).map(|run| {
+                    let in_intervals = |time: TimeStamp| time.0 / INTERVAL_NS;
+                    (in_intervals(run.first), in_intervals(run.last), run.ticks)
+                }));
+            });
+            assert_eq!(idle.unwritten(), last.number + 1);
+            runs
+        };
+        let both = vec![(6, 10, 5), (111, 120, 10)];
+        assert_eq!(runs(&breaks, tick(5), late(20)), both);
+        assert_eq!(runs(&breaks, tick(5), tick(10)), [(6, 10, 5)]);
+        assert_eq!(runs(&breaks, tick(10), late(20)), [(111, 120, 10)]);
+        assert_eq!(runs(&breaks, late(11), late(20)), [(112, 120, 9)]);
+        breaks.drop_before(11);
+        assert_eq!(runs(&breaks, tick(5), late(20)), both);
+        breaks.drop_before(12);
+        assert_eq!(runs(&breaks, late(12), late(20)), [(113, 120, 8)]);
+    }
+
+    #[test]
+    fn number_of_breaks_is_limited() {
+        let mut breaks = RunBreaks::default();
+        let one = RunBreak {
+            last: tick(1),
+            first: tick(2),
+        };
+        assert!((0..MAX_BREAKS).all(|_| breaks.add(one)));
+        assert!(!breaks.add(one));
+        breaks.drop_before(3);
+        assert!(breaks.add(one));
     }
 
     #[test]

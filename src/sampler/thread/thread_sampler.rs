@@ -938,12 +938,11 @@ impl ThreadSampler {
         self.write_idle_until(context.last_tick_before(), context);
     }
 
-    /// Writes the pending idle samples up to the previous tick, after which ticks were missed. The
-    /// next run begins on this tick.
-    pub(crate) fn begin_idle_run(&mut self, context: &TickContext<'_>) {
-        self.write_idle_before_tick(context);
-        if let ThreadState::Idle(idle) = &mut self.state {
-            idle.skip_to(context.tick);
+    /// Returns the number of the first tick whose idle sample is pending; `None` if none is.
+    pub(crate) fn unwritten_since(&self) -> Option<u64> {
+        match &self.state {
+            ThreadState::Idle(idle) => Some(idle.unwritten()),
+            _ => None,
         }
     }
 
@@ -963,7 +962,9 @@ impl ThreadSampler {
 
     fn write_idle_until(&mut self, last: Tick, context: &TickContext<'_>) {
         if let ThreadState::Idle(idle) = &mut self.state {
-            self.samples.write_idle(idle, last, context);
+            context.breaks.write_runs(idle, last, |idle, last| {
+                self.samples.write_idle(idle, last, context);
+            });
         }
     }
 

@@ -11,7 +11,7 @@ use crate::platform::monotonic_now;
 use crate::sampler::encode::MergedFrame;
 use crate::sampler::encode::SampleWriter;
 use crate::sampler::encode::StoredStack;
-use crate::sampler::encode::{SampleRun, Tick};
+use crate::sampler::encode::{RunBreaks, SampleRun, Tick};
 use crate::state::{SeenPauses, Session, SessionCounts};
 use crate::types::{Features, ProcessId};
 use crate::unwind::{Captured, MAX_FRAMES, NativeStack, StackCopy, Unwinder};
@@ -40,6 +40,8 @@ pub(crate) struct TickContext<'a> {
     pub(crate) tick: Tick,
     pub(crate) tick_before: Tick,
     pub(crate) pauses: SeenPauses,
+    /// Where runs of idle samples end.
+    pub(crate) breaks: &'a RunBreaks,
     /// Whether the profiler's handler is installed, so that a signal reaches it.
     pub(crate) is_handler_in_place: bool,
 }

@@ -159,8 +159,7 @@ struct SamplerThread {
     encoder: RefCell<SampleEncoder>,
     unwinder: Unwinder,
     threads: Threads,
-    /// Sum of the sampled threads' clocks as they were last read, also of those that have ended, in
-    /// ns.
+    /// Sum of the last readings of the sampled threads' clocks, including ended threads, in ns.
     known_cpu_ns: u64,
     /// Registered threads whose end was found while the list of threads was updated.
     outlived: Vec<OffThreadRef>,

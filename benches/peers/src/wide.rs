@@ -86,7 +86,7 @@ impl Setting {
     }
 }
 
-/// Figures of a central setting, beside the sampler's CPU time and the missed ticks.
+/// Further figures of a central setting, besides the sampler's CPU time and the missed ticks.
 const FIGURES: [&str; 15] = [
     "start",
     "stop",
@@ -214,7 +214,7 @@ fn most_threads() -> Result<usize, Box<dyn Error>> {
 pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     match arguments {
         [what, threads] if what == "probe" => {
-            // A session registers nothing, but the kernel counts a thread's signal stack as well.
+            // Signal stacks take memory mappings, too, and the kernel limits their number.
             Sleepers::start(threads.parse()?, || register_thread("sleeper"))?;
             Ok(Value::Null)
         }

@@ -95,7 +95,7 @@ pub(crate) struct RunBreak {
 pub(crate) struct RunBreaks(VecDeque<RunBreak>);
 
 impl RunBreaks {
-    /// Adds a break. Returns false if there is no space for it.
+    /// Adds a break. Returns false if the list is full.
     pub(crate) fn add(&mut self, new: RunBreak) -> bool {
         let has_space = self.0.len() < MAX_BREAKS && self.0.try_reserve(1).is_ok();
         if has_space {

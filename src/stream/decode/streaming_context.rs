@@ -697,9 +697,9 @@ impl ProcessStreamingContext {
         })
     }
 
-    /// Leaves out the idle rows of the threads that only sleep, except for the last one of each run. For
-    /// a format whose rows have weights: a row that is kept counts for those that are left out. So
-    /// such a thread takes no more of a long profile than of a short one.
+    /// Keeps only the first and the last row of each run of the threads that only sleep. Requires a
+    /// format whose rows have weights: a kept row counts for the rows before it. The size of such a
+    /// thread hardly depends on the length of the profile.
     pub(crate) fn thin_sleepers(&mut self) {
         for thread in &mut self.threads {
             thread.is_thinned = thread.probes.is_empty() && thread.samples.only_sleeps();

@@ -95,9 +95,6 @@ impl SnapshotOptions {
     /// as `left_out_idle_rows` in `meta.losses`. In Gecko's format, samples are repeated for
     /// `left_out_ticks` only if there are not too many rows then. Markers, and samples of threads
     /// that ran, are always kept, so the profile may exceed the maximum.
-    ///
-    /// All formats but Gecko's have weights. There, a thread that has only slept has few rows, whatever
-    /// the maximum is, and each counts for the samples before it.
     #[must_use]
     pub fn max_rows(mut self, max_rows: u64) -> Self {
         self.max_rows = max_rows;

@@ -257,17 +257,6 @@ impl SampleRows {
         self.idle_stride = stride.max(1);
     }
 
-    /// Returns whether the thread has not run since its first row.
-    pub(crate) fn only_sleeps(&self) -> bool {
-        let has_not_run = |(row, _): (SampleRow, Repeats)| row.cpu_delta_ns == Some(0);
-        // A repeat of a running event has another delay.
-        let has_event =
-            |(row, _): (SampleRow, Repeats)| matches!(row.event, RowEvent::Running { .. });
-        !self.packed.is_empty()
-            && self.unpacked().skip(1).all(has_not_run)
-            && !self.unpacked().any(has_event)
-    }
-
     /// Returns the number of rows that are not left out.
     pub(crate) fn kept_rows(&self) -> u64 {
         if self.idle_stride == 1 {

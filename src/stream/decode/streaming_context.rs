@@ -35,9 +35,6 @@ use crate::util::{
 pub(crate) struct ThreadStreamingContext {
     pub(crate) thread: OffThreadRef,
     pub(crate) samples: SampleRows,
-    /// Whether the idle rows are left out as far as possible: see
-    /// [`ProcessStreamingContext::thin_sleepers`].
-    is_thinned: bool,
     /// The markers by their latest time.
     pub(crate) markers: MarkerIndex,
     pub(crate) probes: EventProbes,
@@ -697,31 +694,15 @@ impl ProcessStreamingContext {
         })
     }
 
-    /// Keeps only the first and the last row of each run of the threads that only sleep. Requires a
-    /// format whose rows have weights: a kept row counts for the rows before it. The size of such a
-    /// thread hardly depends on the length of the profile.
-    pub(crate) fn thin_sleepers(&mut self) {
-        for thread in &mut self.threads {
-            thread.is_thinned = thread.probes.is_empty() && thread.samples.only_sleeps();
-            if thread.is_thinned {
-                thread.samples.thin_idle_rows(u64::MAX);
-            }
-        }
-    }
-
     /// Limits the printed rows of samples, markers and waits to `max_rows`, as far as leaving out
     /// idle rows allows. An idle row is a sample in which the thread did not run. A run keeps the
     /// sample that its idle rows repeat, its last idle row, and evenly spaced ones between them.
     pub(crate) fn thin_idle_rows(&mut self, max_rows: u64) {
-        let sum_of = |is_thinned: bool, of: fn(&SampleRows) -> u64| {
-            let threads = self.threads.iter();
-            let threads = threads.filter(|thread| thread.is_thinned == is_thinned);
-            threads.fold(0, |sum: u64, thread| {
+        let sum = |of: fn(&SampleRows) -> u64| {
+            self.threads.iter().fold(0, |sum: u64, thread| {
                 sum.saturating_add(of(&thread.samples))
             })
         };
-        let sum = |of| sum_of(false, of);
-        let thinned = sum_of(true, SampleRows::kept_rows);
         let (rows, idle, runs) = (
             sum(SampleRows::rows),
             sum(SampleRows::idle_rows),
@@ -733,9 +714,7 @@ impl ProcessStreamingContext {
             .map(|thread| (thread.markers.len() + thread.contexts.all().len()) as u64)
             .sum();
         let waits = self.task_waits.limit_rows(max_rows);
-        let max_rows = (max_rows.saturating_sub(markers))
-            .saturating_sub(waits)
-            .saturating_sub(thinned);
+        let max_rows = max_rows.saturating_sub(markers).saturating_sub(waits);
         if rows <= max_rows {
             self.spreads_rows = rows.saturating_add(self.left_out_ticks()) <= max_rows;
             return;
@@ -747,13 +726,14 @@ impl ProcessStreamingContext {
         } else {
             idle.div_ceil(available)
         };
-        let mut kept = 0;
         for thread in &mut self.threads {
-            if !thread.is_thinned {
-                thread.samples.thin_idle_rows(stride);
-                kept += thread.samples.kept_rows();
-            }
+            thread.samples.thin_idle_rows(stride);
         }
+        let kept: u64 = self
+            .threads
+            .iter()
+            .map(|thread| thread.samples.kept_rows())
+            .sum();
         self.left_out_idle_rows = rows - kept;
     }
 }
@@ -763,7 +743,6 @@ impl ThreadStreamingContext {
         Self {
             thread: thread.clone(),
             samples: SampleRows::default(),
-            is_thinned: false,
             markers: MarkerIndex::default(),
             probes: EventProbes::default(),
             contexts: ContextIntervals::default(),

@@ -78,7 +78,6 @@ pub(crate) fn build_model(
     let decoding = progress.sub_logger(0.0, ENTRIES_END, ProgressLocation::Entries);
     let mut process = decode_newest(&mut source, &decoding)?;
     drop(decoding);
-    process.thin_sleepers();
     process.thin_idle_rows(options.max_rows);
     let naming = progress.sub_logger(ENTRIES_END, NAMES_END, ProgressLocation::Names);
     let has_memory_for_names =

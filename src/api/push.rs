@@ -36,9 +36,9 @@ use crate::types::{PushCounts, PushError, PushSettings, StartParams};
 /// what is left and take less than a second. A profile whose functions have no names by then is
 /// lost if the program ends at once. The child of a fork pushes nothing until it calls this.
 ///
-/// May be called from any thread. Cost: three threads that sleep most of the time, the session, and
+/// May be called from any thread. Cost: four threads that sleep most of the time, the session, and
 /// the writing of each profile. The first profile takes longer: it reads the debug information of
-/// the functions in it. Idea: the agents of Pyroscope.
+/// the functions in it. What was read stays in memory for ten minutes, and is then read again. Idea: the agents of Pyroscope.
 ///
 /// ```no_run
 /// use gekkota::push::{PushSettings, profiler_push};

@@ -149,9 +149,9 @@ pub struct Explanation {
 /// A time as the Firefox Profiler counts it: since the recording began.
 ///
 /// Its `Display` is the value that the viewer's address has for it, such as `4920123u81000`: the
-/// start and the length in µs. Append `&range=4920123u81000&v=5` to the address of an open profile to
-/// see this time alone. `v` is the version of the address, without which the viewer takes the range
-/// for one of another form.
+/// start and the length in µs. To see this time alone, set `range=4920123u81000` in the address of an
+/// open profile, in place of the range that is there. An address without a version `v` also needs
+/// `v=5`: without it, the viewer takes the range for one of another form.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct ViewerRange {
@@ -242,7 +242,7 @@ impl fmt::Display for Explanation {
             let [start, end] = [range.start, range.end].map(|time| time.as_secs_f64());
             writeln!(
                 f,
-                "in the Firefox Profiler: {start:.3} to {end:.3} s, range={range}&v=5"
+                "in the Firefox Profiler: {start:.3} to {end:.3} s, range={range}"
             )?;
         }
         let length_ms = ms(self.length).max(f64::MIN_POSITIVE);

@@ -46,24 +46,30 @@ impl ContextKeys {
         }
     }
 
+    /// Forgets the publication of the parent, in the child of a fork. The mapping is not there.
+    pub(super) fn forget_publication(&mut self) {
+        self.publication = Publication::NotTried;
+    }
+
     /// Publishes the names of the keys, unless this process has tried that. Returns whether they
-    /// are published. The child of a fork does not have its parent's publication.
-    pub(super) fn publish(&mut self) -> bool {
+    /// are published; `None` without memory to try it. The child of a fork does not have its parent's
+    /// publication.
+    pub(super) fn publish(&mut self) -> Option<bool> {
         let process = current_process_id();
         match &self.publication {
-            Publication::Published(context) if context.is_of_this_process() => return true,
-            Publication::Failed(failed) if *failed == process => return false,
-            _ if !allocator_has(ENCODING_BYTES) => return false,
+            Publication::Published(context) if context.is_of_this_process() => return Some(true),
+            Publication::Failed(failed) if *failed == process => return Some(false),
+            _ if !allocator_has(ENCODING_BYTES) => return None,
             _ => {}
         }
         match ProcessContext::publish(&self.message()) {
             Ok(context) => {
                 self.publication = Publication::Published(context);
-                true
+                Some(true)
             }
             Err(_) => {
                 self.publication = Publication::Failed(process);
-                false
+                Some(false)
             }
         }
     }

@@ -90,9 +90,9 @@ pub(super) fn shared_label(number: u32) -> Option<&'static SharedLabel> {
 }
 
 /// Publishes the names of the labels' keys, unless this process has tried that. Returns whether
-/// readers know them.
+/// readers know them; `None` without memory to try it.
 #[cfg(feature = "otel-context-unstable")]
-pub(super) fn publish_context_keys() -> bool {
+pub(super) fn publish_context_keys() -> Option<bool> {
     let mut guard = LABELS.lock();
     let all = guard.get_or_insert_with(|| ContextLabels::empty(MAX_LABELS));
     all.keys.publish()
@@ -125,6 +125,12 @@ pub(crate) fn hold_context_labels_for_fork() -> Guard<'static, Option<ContextLab
 }
 
 impl ContextLabels {
+    /// Forgets the parent's publication in the child of a fork, which does not have it.
+    #[cfg(feature = "otel-context-unstable")]
+    pub(crate) fn forget_publication_in_child(&mut self) {
+        self.keys.forget_publication();
+    }
+
     fn empty(max_labels: usize) -> Self {
         Self {
             by_text: HashMap::new(),

@@ -1,10 +1,10 @@
 //! The context of a thread in the form of OpenTelemetry's enhancement proposal 4947, for a reader
 //! outside of the process.
 //!
-//! Each thread has one record, which lives as long as the thread (`thread_labels.rs`). The thread clears the record's
-//! `valid`, changes the rest, and sets `valid` again. A reader looks only while the thread is
-//! stopped, so compiler fences order the stores. The texts of labels are copied only when the
-//! thread's labels change.
+//! Each thread has one record, which lives as long as the thread (`thread_labels.rs`). The thread
+//! clears the record's `valid`, changes the rest, and sets `valid` again. A reader looks only while
+//! the thread is stopped, so compiler fences order the stores. The texts of labels are copied only
+//! when the thread's labels change.
 //!
 //! A record has both ids or none, as the proposal demands, and no flags of the trace, which a
 //! context does not know.
@@ -37,8 +37,8 @@ pub(super) struct SharedContext {
     attributes: [Cell<u8>; MAX_ATTRIBUTE_BYTES],
     /// Whether the thread has tried to publish the record, which ends before this field.
     is_published: Cell<bool>,
-    /// The words with the numbers of the labels in the record, inverted. So the zeroed memory of a new thread
-    /// differs from any labels, because none has the number 0xffff_ffff.
+    /// The words with the numbers of the labels in the record, inverted. So the zeroed memory of a
+    /// new thread differs from any labels, because none has the number 0xffff_ffff.
     inverted_labels: Cell<[u64; 2]>,
 }
 
@@ -97,7 +97,10 @@ impl SharedContext {
     /// Makes the thread publish the record again, in the child of a fork, where readers do not know
     /// the record.
     pub(super) fn publish_again(&self) {
-        self.is_published.set(false);
+        if self.is_published.replace(false) {
+            // The numbers of the keys are those of the parent.
+            set_thread_record(std::ptr::null());
+        }
         self.inverted_labels.set([0; 2]);
     }
 
@@ -126,16 +129,19 @@ impl SharedContext {
     }
 
     /// Publishes the names of keys, unless the process has, and then this record. Returns false if
-    /// the profiler runs the caller, so that there must be another attempt.
+    /// there must be another attempt: the profiler runs the caller, or there is no memory.
     #[cold]
     fn publish(&self) -> bool {
         if is_any_lock_held_on_current_thread() {
             return false;
         }
         let _errno = KeptErrno::new();
-        if publish_context_keys() {
-            set_thread_record(std::ptr::from_ref(self).cast());
-        }
+        let record = match publish_context_keys() {
+            Some(true) => std::ptr::from_ref(self).cast(),
+            Some(false) => std::ptr::null(),
+            None => return false,
+        };
+        set_thread_record(record);
         self.is_published.set(true);
         true
     }

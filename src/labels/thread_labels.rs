@@ -108,9 +108,11 @@ pub(crate) fn current_context() -> ContextWords {
 /// stacks on a thread that is not registered.
 #[inline(always)]
 pub(crate) fn replace_context(context: ContextWords) -> ContextWords {
+    let before = own().replace_context(context);
+    // Last: the hook may run code of the application that enters and leaves a context.
     #[cfg(feature = "otel-context-unstable")]
     own_shared().set(context);
-    own().replace_context(context)
+    before
 }
 
 /// Allocates the memory of the calling thread's stack, and returns the stack's address for the

@@ -174,6 +174,8 @@ struct SamplerThread {
     breaks: RunBreaks,
     /// Number of idle threads whose runs are still to be written up to the last break.
     break_writes_left: usize,
+    /// Place of the next of them. It goes on from break to break, so that each thread has its turn.
+    next_break_write: usize,
     pauses: SeenPauses,
     scratch: Scratch,
     last_handler: HandlerCheck,
@@ -215,6 +217,7 @@ impl SamplerThread {
             even_ticks: EvenTicks::new(begin, interval_ns),
             breaks: RunBreaks::default(),
             break_writes_left: 0,
+            next_break_write: 0,
             pauses: SeenPauses::default(),
             scratch: Scratch::default(),
             last_handler: HandlerCheck::InPlace,
@@ -585,6 +588,7 @@ impl SamplerThread {
     fn sample_threads(&mut self) {
         let interval_ns = self.interval_ns();
         let has_gap = self.tick.number - self.tick_before.number > 1;
+        let since_last_ns = self.tick.time.since_ns(self.tick_before.time);
         let round = self.session.counts.ticks.load(Ordering::Relaxed);
         // Each tick begins with a different thread, so that no thread is always first (JuliaLang
         // #33490).
@@ -596,6 +600,7 @@ impl SamplerThread {
         let mut activity = std::mem::take(&mut self.activity);
         let mut break_writes_left = self.break_writes_left;
         let breaks_to_write = break_writes_left.min(BREAK_WRITES_PER_TICK);
+        let mut next_break_write = self.next_break_write;
         let known_cpu_ns = Cell::new(self.known_cpu_ns);
         let features = session.settings.features;
         let mut readings = match features.contains(Features::CONTEXT_SWITCHES) {
@@ -625,6 +630,7 @@ impl SamplerThread {
                 idle: threads.idle.len(),
                 known_cpu_ns: known_cpu_ns.get(),
                 has_gap,
+                since_last_ns,
                 round,
             };
             let mut checks = activity.checks(seen, interval_ns);
@@ -652,8 +658,9 @@ impl SamplerThread {
                 }
             }
             for _ in 0..breaks_to_write {
-                let turn = (break_writes_left).checked_rem(threads.idle.len());
+                let turn = next_break_write.checked_rem(threads.idle.len());
                 let Some(turn) = turn else { break };
+                next_break_write = turn + 1;
                 break_writes_left -= 1;
                 threads.idle[turn].write_idle_before_tick(context);
             }
@@ -683,6 +690,7 @@ impl SamplerThread {
             }
         }
         self.break_writes_left = break_writes_left;
+        self.next_break_write = next_break_write;
         self.activity = activity;
         self.known_cpu_ns = known_cpu_ns.get();
         self.threads.regroup(self.tick, woken);

@@ -157,6 +157,9 @@ fn child() {
             crash_facts,
             counters,
             event_watches,
+            #[cfg(feature = "otel-context-unstable")]
+            mut context_labels,
+            #[cfg(not(feature = "otel-context-unstable"))]
             context_labels,
             script_functions,
             code_ranges,
@@ -175,6 +178,10 @@ fn child() {
         EventWatches::keep_only_current_thread(event_watches);
         // These stay valid: the child has the same counters, scripts and generated code.
         drop(counters);
+        #[cfg(feature = "otel-context-unstable")]
+        if let Some(labels) = &mut *context_labels {
+            labels.forget_publication_in_child();
+        }
         drop(context_labels);
         drop(script_functions);
         drop(code_ranges);

@@ -40,7 +40,7 @@ pub(crate) struct WindowCutter {
     from: TimeStamp,
     /// What the windows before had.
     seen: Arc<SnapshotEnds>,
-    /// `None` if the system refuses the thread.
+    /// `None` if no names are wanted, or if the system refuses the thread.
     open_modules: Option<Arc<OpenModules>>,
 }
 
@@ -94,7 +94,9 @@ impl WindowCutter {
             from: client.since().timestamp(),
             client: Some(client),
             seen: Arc::default(),
-            open_modules: OpenModules::start().ok().map(Arc::new),
+            open_modules: wants_names()
+                .then(|| OpenModules::start().ok().map(Arc::new))
+                .flatten(),
         })
     }
 

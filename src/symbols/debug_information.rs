@@ -207,6 +207,7 @@ pub(super) struct DebugInformation<'s, 'a> {
     package: Option<DwarfPackage<Reader<'s>>>,
     split_files: &'a SplitFiles,
     split_sections: &'s SplitSections<'a>,
+    has_split_files: Cell<bool>,
 }
 
 impl<'s, 'a> DebugInformation<'s, 'a> {
@@ -225,6 +226,7 @@ impl<'s, 'a> DebugInformation<'s, 'a> {
             package,
             split_files,
             split_sections,
+            has_split_files: Cell::new(false),
         }
     }
 
@@ -243,9 +245,9 @@ impl<'s, 'a> DebugInformation<'s, 'a> {
         self.file.plt.name_at(address)
     }
 
-    /// Returns whether a part of the debug information was read from a file of its own.
+    /// Returns whether a part of the debug information was looked for in a file of its own.
     pub(super) fn has_split_files(&self) -> bool {
-        self.split_files.0.used.get() > 0
+        self.has_split_files.get()
     }
 
     /// Returns whether the file names all functions without its debug information.
@@ -325,6 +327,7 @@ impl<'s, 'a> DebugInformation<'s, 'a> {
         {
             return Some(Arc::new(unit));
         }
+        self.has_split_files.set(true);
         let mut path = PathBuf::new();
         if let Some(folder) = &load.comp_dir {
             path.push(to_path_bytes(folder.slice()));

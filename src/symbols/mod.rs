@@ -33,6 +33,10 @@ mod module_symbols;
 mod name_cache;
 mod names;
 mod object_file;
+#[cfg_attr(
+    not(any(feature = "push", test)),
+    expect(dead_code, reason = "only a program that pushes keeps modules open")
+)]
 mod open_modules;
 mod plt_names;
 mod public_names;

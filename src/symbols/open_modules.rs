@@ -8,7 +8,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::platform::{
     ModuleImage, Receiver, Sender, channel, is_memory_available, prepare_to_wait_as_loader_call,
@@ -21,8 +21,9 @@ use crate::unwind::LoadedModule;
 
 /// Maximum number of modules that are open.
 const MAX_MODULES: usize = 32;
-/// All modules are closed if no address is looked up for this time.
-const MAX_IDLE: Duration = Duration::from_secs(600);
+/// Time after which all modules are closed. So the memory holds the units that were needed in this
+/// time, and not all that ever were.
+const MAX_TIME: Duration = Duration::from_secs(600);
 
 /// A thread that looks up addresses, and keeps the files of their modules open. Dropping the value
 /// ends the thread.
@@ -70,10 +71,16 @@ impl OpenModules {
 struct Opening<'m> {
     image: Arc<ModuleImage>,
     files: &'m ModuleFiles,
-    look_up: &'m dyn Fn(ModuleLookup) -> ModuleNames,
+    look_up: &'m dyn Fn(ModuleLookup) -> Answer,
     before: Option<&'m Opening<'m>>,
     /// Number of open modules.
     count: usize,
+}
+
+/// The names of addresses, and whether the files may stay open.
+struct Answer {
+    names: ModuleNames,
+    may_stay_open: bool,
 }
 
 /// Why a module was closed.
@@ -88,23 +95,34 @@ enum Closed {
 fn serve_all(requests: &Receiver<Request>) {
     let mut next = requests.receive();
     while let Some(request) = next {
-        next = match open(None, request, requests) {
+        let until = Instant::now() + MAX_TIME;
+        next = match open(None, request, requests, until) {
             Closed::All(Some(request)) => Some(request),
             Closed::All(None) | Closed::Module => requests.receive(),
         };
     }
 }
 
-/// Opens the module of a request and answers the request, then those that follow.
-fn open(before: Option<&Opening<'_>>, request: Request, requests: &Receiver<Request>) -> Closed {
+/// Opens the module of a request and answers the request, then those that follow until this time.
+fn open(
+    before: Option<&Opening<'_>>,
+    request: Request,
+    requests: &Receiver<Request>,
+    until: Instant,
+) -> Closed {
     let Request { lookup, answer } = request;
     let image = Arc::clone(&lookup.module.image);
     let files = ModuleFiles::open(&lookup.module);
     ModuleSymbols::with_files(&files, image.bias, |symbols| {
-        let look_up = |lookup: ModuleLookup| lookup.names_in(&files, symbols);
-        answer.send(look_up(lookup));
+        let look_up = |lookup: ModuleLookup| Answer {
+            names: lookup.names_in(&files, symbols),
+            // A file of split debug information is looked for once, and not watched.
+            may_stay_open: !files.are_incomplete() && !symbols.has_split_files(),
+        };
+        let first = look_up(lookup);
+        answer.send(first.names);
         drop(answer);
-        if files.are_incomplete() || symbols.has_split_files() {
+        if !first.may_stay_open {
             return Closed::Module;
         }
         let opening = Opening {
@@ -114,31 +132,38 @@ fn open(before: Option<&Opening<'_>>, request: Request, requests: &Receiver<Requ
             before,
             count: before.map_or(0, |before| before.count) + 1,
         };
-        opening.serve(requests)
+        opening.serve(requests, until)
     })
 }
 
 impl Opening<'_> {
     /// Answers requests until this module is to be closed.
-    fn serve(&self, requests: &Receiver<Request>) -> Closed {
-        while let Some(request) = requests.receive_within(MAX_IDLE) {
-            if !is_memory_available(AMPLE_BYTES) {
+    fn serve(&self, requests: &Receiver<Request>, until: Instant) -> Closed {
+        loop {
+            let rest = until.saturating_duration_since(Instant::now());
+            let Some(request) = requests.receive_within(rest) else {
+                return Closed::All(None);
+            };
+            if rest.is_zero() || !is_memory_available(AMPLE_BYTES) {
                 return Closed::All(Some(request));
             }
             match self.find(&request.lookup.module) {
                 Some(module) if module.files.are_unchanged() => {
                     let Request { lookup, answer } = request;
-                    answer.send((module.look_up)(lookup));
+                    let found = (module.look_up)(lookup);
+                    answer.send(found.names);
+                    if !found.may_stay_open {
+                        return Closed::All(None);
+                    }
                 }
                 None if self.count < MAX_MODULES => {
-                    if let Closed::All(request) = open(Some(self), request, requests) {
+                    if let Closed::All(request) = open(Some(self), request, requests, until) {
                         return Closed::All(request);
                     }
                 }
                 Some(_) | None => return Closed::All(Some(request)),
             }
         }
-        Closed::All(None)
     }
 
     /// Returns a module with the same files at the same place, if it is open.

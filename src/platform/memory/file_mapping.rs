@@ -6,7 +6,8 @@
 //! - *any bytes*: the kernel fills the pages from the file, and another process may change the file
 //!   while it is mapped. The readers accept any bytes, and read none of them twice to decide about
 //!   memory. A process that truncates the file meanwhile ends this one (`SIGBUS`); compilers and
-//!   package managers replace files instead.
+//!   package managers replace files instead. A mapping that is kept is checked before each use
+//!   ([`FileMapping::is_unchanged`]), so that only a change during the use counts.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -20,12 +21,13 @@ use nix::sys::stat::{FileStat, stat};
 
 use crate::platform::shared_file::{FileIdentity, SharedFile};
 
-/// Which file it is, its size, and when its content last changed.
+/// Which file it is, its size, and when it last changed. A copy can set the time of the content back,
+/// but not that of the change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct FileTimes {
     file: FileIdentity,
     bytes: i64,
-    modified: (i64, i64),
+    changed: (i64, i64),
 }
 
 impl FileTimes {
@@ -33,7 +35,7 @@ impl FileTimes {
         Self {
             file: FileIdentity::of(status),
             bytes: status.st_size,
-            modified: (status.st_mtime, status.st_mtime_nsec),
+            changed: (status.st_ctime, status.st_ctime_nsec),
         }
     }
 }

@@ -12,7 +12,8 @@
 //! **Contract** (cited below):
 //! - *ours*: the mapping is created here and stays until the process ends or replaces its program.
 //!   Only a [`ProcessContext`] writes to it, and a child of a fork has no such mapping, so each
-//!   write is preceded by a comparison of the process;
+//!   write is preceded by a comparison of the process's id. A child in a new PID namespace can have
+//!   the id of its parent, so the fork handlers drop the value there;
 //! - *in bounds*: a message has at most [`MAX_PAYLOAD_BYTES`].
 
 use std::ffi::CStr;
@@ -28,7 +29,9 @@ use nix::sys::prctl::set_vma_anon_name;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::ftruncate;
 
-use crate::platform::identity::{current_process_id, has_rights_of_another_user};
+use crate::platform::identity::{
+    current_process_id, has_rights_of_another_user, without_write_signals,
+};
 use crate::platform::sandbox::may_make_uncommon_call;
 use crate::platform::shared_file::{SharedFile, read_bytes};
 use crate::types::ProcessId;
@@ -60,13 +63,18 @@ impl ProcessContext {
     ///
     /// # Errors
     /// `AlreadyExists` if the process has a context, such as that of an SDK; `PermissionDenied` in
-    /// a program with the rights of another user; `InvalidInput` if the message is too long;
-    /// otherwise the error of the operating system.
+    /// a program with the rights of another user; `NotFound` without `/proc`; `InvalidInput` if the
+    /// message is too long; otherwise the error of the operating system.
     pub(crate) fn publish(payload: &[u8]) -> io::Result<Self> {
         if has_rights_of_another_user() {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        if names_context(&read_bytes("/proc/self/maps")) {
+        let maps = read_bytes("/proc/self/maps");
+        if maps.is_empty() {
+            // Whether there is a context is not known.
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        if names_context(&maps) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         if payload.len() > MAX_PAYLOAD_BYTES {
@@ -167,7 +175,8 @@ fn map_file() -> io::Result<NonNull<u8>> {
     // Kernels before 6.3 do not know the third flag.
     let file = create(flags | not_executable).or_else(|_| create(flags))?;
     let file = SharedFile::new(file.into())?;
-    ftruncate(file.get()?, MAPPED_BYTES.get() as i64)?;
+    // The limit for the size of files holds for a file in memory, too.
+    without_write_signals(|| Ok(ftruncate(file.get()?, MAPPED_BYTES.get() as i64)?))?;
     let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
     // SAFETY: a new mapping at an address chosen by the kernel does not affect memory in use.
     let start = unsafe {

@@ -95,8 +95,11 @@ impl<T> Drop for Sender<T> {
 }
 
 impl<T> Drop for Receiver<T> {
+    /// Also drops the values that nobody receives any more: they may be what other threads wait for.
     fn drop(&mut self) {
         self.0.close();
+        let unreceived = std::mem::take(&mut self.0.lock().values);
+        drop(unreceived);
     }
 }
 
@@ -116,5 +119,14 @@ mod tests {
         let (send, receive) = channel();
         drop(receive);
         assert!(!send.send(1), "the receiver is gone");
+    }
+
+    #[test]
+    fn value_that_nobody_receives_is_dropped_with_the_receiver() {
+        let (send, receive) = channel();
+        let (answer, answered) = channel::<()>();
+        assert!(send.send(answer));
+        drop(receive);
+        assert_eq!(answered.receive(), None, "the end that answers is gone");
     }
 }

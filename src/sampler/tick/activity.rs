@@ -21,8 +21,9 @@
 //! checked in turn, each at least on every tenth tick.
 //!
 //! So a thread that wakes after a long idle period may be noticed some milliseconds late if more than
-//! 32 other threads are idle: up to the next scheduler tick and, with 10,000 threads, 22 of ours. Its
-//! CPU time is charged to the sample that notices it.
+//! 32 other threads are idle: at the next scheduler tick, and after a search, which takes up to 22 ms
+//! with 10,000 threads, and begins again if threads that were searched have run meanwhile. Its CPU
+//! time is charged to the sample that notices it.
 
 use std::ops::Range;
 
@@ -42,8 +43,8 @@ const MAX_TICKS_BETWEEN_CHECKS: u64 = 10;
 /// Ticks between two reads of the sum where the kernel adds it up on each read. Used while other
 /// threads keep running, and (less 1) in a quiet period.
 const TICKS_BETWEEN_READS: u64 = 8;
-/// A search checks this part of the idle threads on a tick, within these limits. The upper one
-/// keeps a tick below half a millisecond.
+/// A search checks this part of the idle threads in each millisecond since the last tick, within these
+/// limits. The upper one keeps a search below half of the sampler's time.
 const SEARCH_PARTS: usize = 10;
 const MIN_SEARCHED: usize = 64;
 const MAX_SEARCHED: usize = 512;
@@ -158,19 +159,14 @@ struct SumSearch {
 }
 
 impl SumSearch {
-    /// Returns which of the idle threads to check. `known_ns` is the sum of the sampled threads' clocks
-    /// as they were last read.
-    fn checks(
-        &mut self,
-        idle_threads: usize,
-        activity: OtherThreadsActivity,
-        known_ns: u64,
-    ) -> IdleChecks {
+    /// Returns which of the idle threads to check.
+    fn checks(&mut self, threads: SeenThreads, activity: OtherThreadsActivity) -> IdleChecks {
+        let idle_threads = threads.idle;
         let has_run = (self.activity.replace(activity))
             .is_none_or(|before| activity.has_changed_since(before));
         let was_quiet = self.quiet >= QUIET_TICKS;
         self.quiet = if has_run { 0 } else { self.quiet + 1 };
-        let unexplained_ns = activity.cpu_ns().wrapping_sub(known_ns) as i64;
+        let unexplained_ns = activity.cpu_ns().wrapping_sub(threads.known_cpu_ns) as i64;
         let newest = idle_threads.saturating_sub(CHECKS_PER_TICK as usize)..idle_threads;
         match self.explained_ns {
             Some(explained_ns) if unexplained_ns == explained_ns => self.search = None,
@@ -206,10 +202,11 @@ impl SumSearch {
             };
         };
         search.end = search.end.min(newest.start);
-        let per_tick = match was_quiet {
-            true => SEARCHED_AFTER_QUIET,
-            false => (idle_threads / SEARCH_PARTS).clamp(MIN_SEARCHED, MAX_SEARCHED),
-        };
+        // As many in a second, however long the ticks are.
+        let ms = usize::try_from(threads.since_last_ns / 1_000_000).unwrap_or(usize::MAX);
+        let per_ms = (idle_threads / SEARCH_PARTS).clamp(MIN_SEARCHED, MAX_SEARCHED);
+        let least = if was_quiet { SEARCHED_AFTER_QUIET } else { 0 };
+        let per_tick = per_ms.saturating_mul(ms.max(1)).max(least);
         let part = SearchPart {
             places: search.end.saturating_sub(per_tick)..search.end,
             // Without an explained time, all are searched.
@@ -279,6 +276,8 @@ pub(crate) struct SeenThreads {
     pub(crate) known_cpu_ns: u64,
     /// Whether ticks were missed before this one, so that each thread may have run.
     pub(crate) has_gap: bool,
+    /// Time since the last tick, in ns.
+    pub(crate) since_last_ns: u64,
     /// The number of this tick.
     pub(crate) round: u64,
 }
@@ -324,8 +323,7 @@ impl ActivityHint {
         match &self.source {
             ActivitySource::Kept(sum) => {
                 let activity = sum.other_threads_activity();
-                self.by_sum
-                    .checks(threads.idle, activity, threads.known_cpu_ns)
+                self.by_sum.checks(threads, activity)
             }
             ActivitySource::NotStarted | ActivitySource::ThreadByThread => {
                 let activity = other_threads_activity_by_rusage();
@@ -408,6 +406,7 @@ mod tests {
             idle: 1000,
             known_cpu_ns: 0,
             has_gap: false,
+            since_last_ns: 1_000_000,
             round: 0,
         };
         let checks = hint.checks(seen, 1_000_000);
@@ -423,6 +422,7 @@ mod tests {
                 idle,
                 known_cpu_ns: 0,
                 has_gap,
+                since_last_ns: interval_ns,
                 round: 13,
             };
             let mut checks = ActivityHint::default().checks(seen, interval_ns);
@@ -453,6 +453,8 @@ mod tests {
         late_ns: u64,
         /// CPU time of the active threads, whose clocks are read on each tick.
         active_ns: u64,
+        /// Time between two ticks, in ns.
+        tick_ns: u64,
         /// Number of places that were checked on the last tick.
         checked: usize,
     }
@@ -466,6 +468,7 @@ mod tests {
                 others_ns: 0,
                 late_ns: 0,
                 active_ns: 0,
+                tick_ns: 1_000_000,
                 checked: 0,
             };
             while machine.by_sum.explained_ns.is_none() {
@@ -480,7 +483,14 @@ mod tests {
             let known_ns = sum(|thread| thread.1) + self.active_ns;
             let cpu_ns = sum(|thread| thread.0) + self.active_ns + self.others_ns + self.late_ns;
             let activity = OtherThreadsActivity::of_sum(cpu_ns);
-            let mut checks = self.by_sum.checks(self.idle.len(), activity, known_ns);
+            let seen = SeenThreads {
+                idle: self.idle.len(),
+                known_cpu_ns: known_ns,
+                has_gap: false,
+                since_last_ns: self.tick_ns,
+                round: 0,
+            };
+            let mut checks = self.by_sum.checks(seen, activity);
             let mut woken = Vec::new();
             let mut places = std::collections::HashSet::new();
             while let Some(place) = checks.next_place() {
@@ -516,7 +526,7 @@ mod tests {
             // An active thread runs on and on.
             machine.active_ns += 1_000_000;
             // Now and then, a reading of the sum is too large.
-            machine.late_ns = 7_000 * u64::from(machine.active_ns % 5_000_000 == 0);
+            machine.late_ns = 7_000 * u64::from(machine.active_ns.is_multiple_of(5_000_000));
             assert_eq!(machine.tick(), 0);
             assert!(machine.checked <= 2 * 32 + 64, "{}", machine.checked);
         }
@@ -553,6 +563,22 @@ mod tests {
             }
             assert!(ticks <= 24, "{place}: {ticks}");
         }
+    }
+
+    #[test]
+    fn thread_is_noticed_as_soon_if_ticks_are_rare() {
+        let mut machine = Machine::new(10_000);
+        machine.tick_ns = 30_000_000;
+        for _ in 0..50 {
+            machine.active_ns += 1_000_000;
+            machine.tick();
+        }
+        machine.idle[0].0 += 500;
+        let noticed = (1..=4).find(|_| {
+            machine.active_ns += 1_000_000;
+            machine.tick() > 0
+        });
+        assert!(noticed.is_some());
     }
 
     #[test]

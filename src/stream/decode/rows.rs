@@ -659,35 +659,6 @@ mod tests {
     }
 
     #[test]
-    fn thread_that_has_not_run_since_its_first_row_only_sleeps() {
-        let only_sleeps = |rows: &[(Option<u64>, RowEvent)]| {
-            let mut samples = SampleRows::default();
-            for (number, &(cpu_delta_ns, event)) in rows.iter().enumerate() {
-                let row = SampleRow {
-                    stack: 0,
-                    time_ns: 100 * number as u64,
-                    cpu_delta_ns,
-                    event,
-                    weight: 1,
-                };
-                let repeats = Repeats {
-                    count: 9,
-                    span_ns: 90,
-                };
-                samples.push(row, repeats);
-            }
-            samples.only_sleeps()
-        };
-        let (unknown, running) = (RowEvent::Unknown, RowEvent::Running { ns: 0 });
-        assert!(only_sleeps(&[(Some(700), unknown), (Some(0), unknown)]));
-        assert!(only_sleeps(&[(Some(0), RowEvent::Idle)]));
-        assert!(!only_sleeps(&[(Some(0), unknown), (Some(1), unknown)]));
-        assert!(!only_sleeps(&[(Some(0), unknown), (None, unknown)]));
-        assert!(!only_sleeps(&[(Some(0), running)]));
-        assert!(!only_sleeps(&[]));
-    }
-
-    #[test]
     fn rows_stand_for_the_ticks_before_them() {
         let mut samples = SampleRows::default();
         for (weight, count) in [(1, 0), (30, 0), (4, 5)] {

@@ -287,3 +287,27 @@ fn context_of_an_sdk_is_left_alone() {
     assert!(!reader::has_record(outside.process, outside.threads[0]));
     outside.child.end();
 }
+
+#[test]
+fn limit_for_the_size_of_files_does_not_end_the_program() {
+    if own_role().is_some() {
+        let limit = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
+        // SAFETY: the call only reads the local.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) }, 0);
+        return obey_with_workers();
+    }
+    let test = "limit_for_the_size_of_files_does_not_end_the_program";
+    let mut outside = Outside::start(test, "writes no file", 1);
+    outside.ask(0, "outer");
+    let whole = with_ids(TRACE, SPAN, &[("route", "/ä"), ("tenant", "x")]);
+    // Memory without a file has a name only if the kernel was built with such names.
+    let expected = match reader::context_mappings(outside.process).len() {
+        0 => None,
+        _ => whole,
+    };
+    assert_eq!(outside.context(0), expected);
+    outside.child.end();
+}

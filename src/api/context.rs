@@ -41,9 +41,9 @@ use crate::util::PolledWith;
 /// # Profilers outside of the process
 ///
 /// With the feature `otel-context-unstable`, a profiler outside of the process reads the context of
-/// each thread, as OpenTelemetry's enhancement proposals 4947 and 4719 say (schema `tlsdesc_v1_dev`).
-/// These are in development, so the form may change with each release. The build of a program must
-/// export a symbol: see “Follow a request” in the README.
+/// each thread, as OpenTelemetry's enhancement proposals 4947 and 4719 say (schema
+/// `tlsdesc_v1_dev`). These are in development, so the form may change with each release. The build
+/// of a program must export a symbol: see “Follow a request” in the README.
 ///
 /// - The reader sees the innermost context. As the proposal demands, it sees the ids only if the
 ///   context has both. It sees no flags of the trace.
@@ -154,7 +154,8 @@ impl ProfilerContext {
     /// runtime with several threads refuses such a future. Do not enter a context in a signal
     /// handler.
     ///
-    /// Cost: some 15 loads and stores to enter and to leave, no lock and no allocation. With the feature
+    /// Cost: some 15 loads and stores to enter and to leave, no lock and no allocation. With the
+    /// feature
     /// `otel-context-unstable`, the first context of a thread takes a lock, and that of the process
     /// allocates and makes some system calls, whether or not a session runs.
     #[inline(always)]

@@ -79,8 +79,8 @@ pub enum TimeKind {
     Io,
     /// It slept, until a time.
     Sleep,
-    /// It waited for work of other threads or processes: at a condition variable, parked, for the end
-    /// of a thread or a child.
+    /// It waited for work of other threads or processes: at a condition variable, parked, for the
+    /// end of a thread or a child.
     Work,
     /// It was on no thread: its task was suspended at an `.await`, or waited to be polled.
     Await,
@@ -124,8 +124,8 @@ impl fmt::Display for TimeKind {
 
 /// Where the time of a request went: the result of [`Profile::explain`](crate::Profile::explain).
 ///
-/// Its `Display` is a text: the request, where the Firefox Profiler shows it, a line for each kind of
-/// time with its share, and below it the stacks in which most of that time passed.
+/// Its `Display` is a text: the request, where the Firefox Profiler shows it, a line for each kind
+/// of time with its share, and below it the stacks in which most of that time passed.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Explanation {
@@ -149,8 +149,9 @@ pub struct Explanation {
 /// A time as the Firefox Profiler counts it: since the recording began.
 ///
 /// Its `Display` is the value that the viewer's address has for it, such as `4920123u81000`: the
-/// start and the length in µs. To see this time alone, set `range=4920123u81000` in the address of an
-/// open profile, in place of the range that is there. An address without a version `v` also needs
+/// start and the length in µs. To see this time alone, set `range=4920123u81000` in the address of
+/// an open profile, in place of the range that is there. An address without a version `v` also
+/// needs
 /// `v=5`: without it, the viewer takes the range for one of another form.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
@@ -186,8 +187,8 @@ pub struct ExplainedPart {
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct ExplainedStack {
-    /// The functions of the program's own crates, the innermost first, at most eight. If there is none,
-    /// the innermost functions.
+    /// The functions of the program's own crates, the innermost first, at most eight. If there is
+    /// none, the innermost functions.
     pub functions: Vec<String>,
     /// The function that the first of these called, and the innermost function of all: a lock's
     /// `lock`, and the system call.

@@ -84,8 +84,8 @@ impl PushSettings {
     /// with `http://`.
     ///
     /// The format is that of `opentelemetry-proto` 1.11. It is not stable: a collector of another
-    /// version may accept a request and keep nothing of it. Labels become attributes of the resource,
-    /// and a sample of a span has a link with the ids of trace and span.
+    /// version may accept a request and keep nothing of it. Labels become attributes of the
+    /// resource, and a sample of a span has a link with the ids of trace and span.
     #[cfg(feature = "otlp-unstable")]
     pub fn otlp(url: impl Into<String>) -> Self {
         Self {
@@ -94,7 +94,7 @@ impl PushSettings {
         }
     }
 
-    /// Sets the time between two profiles. Default: 10 seconds. At least 100 ms.
+    /// Sets the time between two profiles, from 100 ms to 1 hour. Default: 10 seconds.
     pub fn interval(mut self, interval: Duration) -> Self {
         self.interval = interval;
         self
@@ -156,8 +156,8 @@ impl PushSettings {
         self
     }
 
-    /// Sets the maximum size of all profiles that wait, in bytes. Beyond it, the oldest are dropped,
-    /// and counted, but not the one that is being sent. Default: 16 MiB.
+    /// Sets the maximum size of all profiles that wait, in bytes. Beyond it, the oldest are
+    /// dropped, and counted, but not the one that is being sent. Default: 16 MiB.
     pub fn queue_bytes(mut self, max_bytes: u64) -> Self {
         self.queue_bytes = max_bytes;
         self

@@ -57,9 +57,9 @@ pub enum SamplingEngine {
 
 /// Parameters of a session: what to record, how often, for which threads, and how much to keep.
 ///
-/// The defaults are 128 MiB, 1 ms, no CPU limit, the default features, all threads, and the first of
-/// three signals that the application does not handle, usually `SIGURG`. Each method sets the field
-/// of the same name; the fields are public for reading.
+/// The defaults are 128 MiB, 1 ms, no CPU limit, the default features, all threads, and the first
+/// of three signals that the application does not handle, usually `SIGURG`. Each method sets the
+/// field of the same name; the fields are public for reading.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct StartParams {
@@ -173,30 +173,30 @@ impl StartParams {
         self
     }
 
-    /// Sets the maximum CPU time of the sampler, in percent of a processor, from 0.01 to 100. Default:
-    /// no limit.
+    /// Sets the maximum CPU time of the sampler, in percent of a processor, from 0.01 to 100.
+    /// Default: no limit.
     ///
     /// What a tick costs grows with the number of threads that run, and with the depth of their
     /// stacks. If the last ticks cost more than the share on average, the sampler leaves out ticks.
     /// So the rate falls while the program does much, and rises again afterwards, up to one sample
-    /// in each [`interval`](Self::interval()). At least one tick a second is taken, whatever it
-    /// costs. The sampler's thread also has a higher priority without a limit, where the process
-    /// may give it one: ticks are then exact beside many busy threads, but the kernel moves the
-    /// application's threads between processors more often.
+    /// in each [`interval`](Self::interval()). No tick is delayed by more than a second, whatever
+    /// it costs. With a limit, the sampler's thread raises its priority less (nice value -5, not
+    /// -20), where the process may raise it: ticks are less exact beside many busy threads, but the
+    /// kernel moves the application's threads between processors less often.
     ///
-    /// A sample counts for its tick and for those that were left out after it: that is its weight in
-    /// the profile. Gecko's format, whose weights the Firefox Profiler ignores, has so many rows
-    /// instead, as far as
-    /// [`SnapshotOptions::max_rows`](crate::profile::SnapshotOptions::max_rows) allows. A thread
-    /// that did not run in the meantime has all its samples. So the shares of functions and threads
-    /// stay right, and are only less exact. CPU times do not depend on the rate. `skipped_ticks` in
-    /// [`Profile::sampler_counts`](crate::Profile::sampler_counts) says how many ticks were left out.
+    /// A sample counts for its tick and for those that were left out after it: that is its weight
+    /// in the profile. Gecko's format, whose weights the Firefox Profiler ignores, has so many rows
+    /// instead, as far as [`SnapshotOptions::max_rows`](crate::profile::SnapshotOptions::max_rows)
+    /// allows. A thread that did not run in the meantime has all its samples. So the shares of
+    /// functions and threads stay right, and are only less exact. CPU times do not depend on the
+    /// rate. `skipped_ticks` in [`Profile::sampler_counts`](crate::Profile::sampler_counts) says
+    /// how many ticks were left out.
     ///
-    /// Both the CPU time of the sampler's thread and the time of the signal handler for samples count.
-    /// What the application's threads spend on markers and on sampled allocations does not, nor does
-    /// the thread that writes a profile. A credit of up to a second's share covers short peaks. With
-    /// [`SamplingEngine::LocalTimers`], the threads' timers go on as before, and what they cost
-    /// between two ticks does not count.
+    /// Both the CPU time of the sampler's thread and the time of the signal handler for samples
+    /// count. What the application's threads spend on markers and on sampled allocations does not,
+    /// nor does the thread that writes a profile. A credit of up to a second's share covers short
+    /// peaks. With [`SamplingEngine::LocalTimers`], the threads' timers go on as before, and what
+    /// they cost between two ticks does not count.
     ///
     /// A thread that ends has no sample for the ticks that were left out since its last one, and a
     /// thread that begins and ends between two ticks has none at all.

@@ -67,6 +67,8 @@ pub(crate) struct Range(String);
 
 impl Range {
     pub(crate) fn parse(text: &str) -> Result<Self, Box<dyn Error>> {
+        // As the text beside a dump has it.
+        let text = text.strip_prefix("range=").unwrap_or(text);
         let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
         match text.split_once(['m', 'u', 'n']) {
             Some((start, length)) if is_number(start) && is_number(length) => {
@@ -146,9 +148,11 @@ mod tests {
 
     #[test]
     fn link_has_the_range_and_its_version() {
-        let range = Range::parse("4920123u81000").expect("a range");
-        let link = address().link(&Origin::default(), Some(&range));
-        assert!(link.ends_with("5ec7e7&range=4920123u81000&v=5"), "{link}");
+        for text in ["4920123u81000", "range=4920123u81000"] {
+            let range = Range::parse(text).expect(text);
+            let link = address().link(&Origin::default(), Some(&range));
+            assert!(link.ends_with("5ec7e7&range=4920123u81000&v=5"), "{link}");
+        }
         for text in [
             "",
             "u",

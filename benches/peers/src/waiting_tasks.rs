@@ -233,12 +233,15 @@ fn recorded(profile: &Profile) -> Result<[f64; SHARES.len()], Box<dyn Error>> {
         .find(|thread| thread["name"] == "Waiting tasks")
         .ok_or("the profile lacks the track")?;
     let index = |value: &Value| value.as_u64().unwrap_or(0) as usize;
+    let weight = track["samples"]["schema"]["weight"]
+        .as_u64()
+        .ok_or("the track lacks weights")?;
     let mut sums = [0.0; SHARES.len()];
     for row in track["samples"]["data"].as_array().into_iter().flatten() {
         let frame = index(&track["stackTable"]["data"][index(&row[0])][1]);
         let name = &track["stringTable"][index(&track["frameTable"]["data"][frame][0])];
         if let Some(at) = SHARES.iter().position(|(known, _)| name == known) {
-            sums[at] += row[4].as_f64().unwrap_or(0.0);
+            sums[at] += row[weight as usize].as_f64().unwrap_or(0.0);
         }
     }
     Ok(sums)

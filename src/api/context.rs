@@ -155,9 +155,8 @@ impl ProfilerContext {
     /// handler.
     ///
     /// Cost: some 15 loads and stores to enter and to leave, no lock and no allocation. With the
-    /// feature
-    /// `otel-context-unstable`, the first context of a thread takes a lock, and that of the process
-    /// allocates and makes some system calls, whether or not a session runs.
+    /// feature `otel-context-unstable`, the first context of a thread takes a lock, and that of the
+    /// process allocates and makes some system calls, whether or not a session runs.
     #[inline(always)]
     pub fn enter(self) -> AutoProfilerContext {
         AutoProfilerContext {

@@ -151,8 +151,7 @@ pub struct Explanation {
 /// Its `Display` is the value that the viewer's address has for it, such as `4920123u81000`: the
 /// start and the length in µs. To see this time alone, set `range=4920123u81000` in the address of
 /// an open profile, in place of the range that is there. An address without a version `v` also
-/// needs
-/// `v=5`: without it, the viewer takes the range for one of another form.
+/// needs `v=5`: without it, the viewer takes the range for one of another form.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct ViewerRange {

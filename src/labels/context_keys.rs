@@ -52,8 +52,8 @@ impl ContextKeys {
     }
 
     /// Publishes the names of the keys, unless this process has tried that. Returns whether they
-    /// are published; `None` without memory to try it. The child of a fork does not have its parent's
-    /// publication.
+    /// are published; `None` without memory to try it. The child of a fork does not have its
+    /// parent's publication.
     pub(super) fn publish(&mut self) -> Option<bool> {
         let process = current_process_id();
         match &self.publication {

@@ -21,8 +21,8 @@ use nix::sys::stat::{FileStat, stat};
 
 use crate::platform::shared_file::{FileIdentity, SharedFile};
 
-/// Which file it is, its size, and when it last changed. A copy can set the time of the content back,
-/// but not that of the change.
+/// Which file it is, its size, and when it last changed. A copy can set the time of the content
+/// back, but not that of the change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct FileTimes {
     file: FileIdentity,

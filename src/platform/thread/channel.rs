@@ -1,8 +1,8 @@
 //! A channel whose ends wait for each other and for nothing else.
 //!
 //! A thread that waits for the standard library's channel first registers the destructor of a
-//! thread-local. The C library waits for the loader then, whose lock the thread at the other end may
-//! hold: it may be in a library's constructor.
+//! thread-local. The C library waits for the loader then, whose lock the thread at the other end
+//! may hold: it may be in a library's constructor.
 //!
 //! The mutex is the standard library's: a thread that waits for `parking_lot`'s condition variable
 //! can hang in the child of a fork (`util/lock/fork_safe.rs`). A channel belongs to one call, so no
@@ -95,7 +95,8 @@ impl<T> Drop for Sender<T> {
 }
 
 impl<T> Drop for Receiver<T> {
-    /// Also drops the values that nobody receives any more: they may be what other threads wait for.
+    /// Also drops the values that nobody receives any more: they may be what other threads wait
+    /// for.
     fn drop(&mut self) {
         self.0.close();
         let unreceived = std::mem::take(&mut self.0.lock().values);

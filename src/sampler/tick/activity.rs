@@ -11,19 +11,19 @@
 //!
 //! If it grows, the idle threads are searched, those first that became idle last, until the clocks
 //! of those that are found explain the growth. So the cost follows the running threads, not the
-//! existing ones. If all have been searched, another thread has used the time: one that is not sampled,
-//! or one that has ended.
+//! existing ones. If all have been searched, another thread has used the time: one that is not
+//! sampled, or one that has ended.
 //!
 //! Where the kernel does not keep the sum, it adds up the times of all threads on each read, at up
 //! to 100 ns per thread. So the sampler skips eight or seven ticks between two reads there: while
 //! threads keep running, and once no thread has run for a while. When a thread runs after such a
-//! quiet period, all idle threads are checked at once. While threads keep running, the idle ones are
-//! checked in turn, each at least on every tenth tick.
+//! quiet period, all idle threads are checked at once. While threads keep running, the idle ones
+//! are checked in turn, each at least on every tenth tick.
 //!
-//! So a thread that wakes after a long idle period may be noticed some milliseconds late if more than
-//! 32 other threads are idle: at the next scheduler tick, and after a search, which takes up to 22 ms
-//! with 10,000 threads, and begins again if threads that were searched have run meanwhile. Its CPU
-//! time is charged to the sample that notices it.
+//! So a thread that wakes after a long idle period may be noticed some milliseconds late if more
+//! than 32 other threads are idle: at the next scheduler tick, and after a search, which takes up
+//! to 22 ms with 10,000 threads, and begins again if threads that were searched have run meanwhile.
+//! Its CPU time is charged to the sample that notices it.
 
 use std::ops::Range;
 
@@ -43,19 +43,22 @@ const MAX_TICKS_BETWEEN_CHECKS: u64 = 10;
 /// Ticks between two reads of the sum where the kernel adds it up on each read. Used while other
 /// threads keep running, and (less 1) in a quiet period.
 const TICKS_BETWEEN_READS: u64 = 8;
-/// A search checks this part of the idle threads in each millisecond since the last tick, within these
-/// limits. The upper one keeps a search below half of the sampler's time.
+/// A search checks this part of the idle threads in each millisecond since the last tick, within
+/// these limits. The upper one keeps a tick of 1 ms below half of its time.
 const SEARCH_PARTS: usize = 10;
 const MIN_SEARCHED: usize = 64;
 const MAX_SEARCHED: usize = 512;
+/// Maximum number of milliseconds that count. A search that goes on and on, for a thread that is
+/// not sampled, must not take all of a session's CPU limit.
+const MAX_SEARCHED_MS: usize = 4;
 /// Number of threads that a search checks on its first tick if it begins after a quiet period.
 const SEARCHED_AFTER_QUIET: usize = 1024;
 
 /// Number of ticks without a running thread after which a quiet period begins.
 const QUIET_TICKS: u64 = 32;
 
-/// Long-idle threads to check on this tick, by their places in the list of idle threads, which is in
-/// the order in which they became idle. No place comes twice.
+/// Long-idle threads to check on this tick, by their places in the list of idle threads, which is
+/// in the order in which they became idle. No place comes twice.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct IdleChecks {
     /// All of these are checked, before the others.
@@ -136,8 +139,8 @@ enum ActivitySource {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Search {
     /// Minimum of the unexplained time since the search began, less what the search has found. The
-    /// clock of an active thread may have been read a little before the sum. So a reading may be too
-    /// large, but never too small.
+    /// clock of an active thread may have been read a little before the sum. So a reading may be
+    /// too large, but never too small.
     level_ns: i64,
     /// The places from here on have been searched.
     end: usize,
@@ -148,8 +151,8 @@ struct Search {
 struct SumSearch {
     /// The sum when it was last read.
     activity: Option<OtherThreadsActivity>,
-    /// The unexplained time of which no idle thread has used any; `None` until all of them have been
-    /// searched.
+    /// The unexplained time of which no idle thread has used any; `None` until all of them have
+    /// been searched.
     explained_ns: Option<i64>,
     search: Option<Search>,
     /// Number of ticks since any thread has run.
@@ -180,7 +183,8 @@ impl SumSearch {
             // No search is needed.
         } else if let Some(search) = &mut self.search {
             if unexplained_ns < search.level_ns {
-                // Threads that have been searched may have run since, and only seem to be explained.
+                // Threads that have been searched may have run since, and only seem to be
+                // explained.
                 search.level_ns = unexplained_ns;
                 search.end = newest.start;
             }
@@ -202,11 +206,12 @@ impl SumSearch {
             };
         };
         search.end = search.end.min(newest.start);
-        // As many in a second, however long the ticks are.
+        // Rare ticks search more, so that a thread is not noticed much later.
         let ms = usize::try_from(threads.since_last_ns / 1_000_000).unwrap_or(usize::MAX);
+        let ms = ms.clamp(1, MAX_SEARCHED_MS);
         let per_ms = (idle_threads / SEARCH_PARTS).clamp(MIN_SEARCHED, MAX_SEARCHED);
         let least = if was_quiet { SEARCHED_AFTER_QUIET } else { 0 };
-        let per_tick = per_ms.saturating_mul(ms.max(1)).max(least);
+        let per_tick = (per_ms * ms).max(least);
         let part = SearchPart {
             places: search.end.saturating_sub(per_tick)..search.end,
             // Without an explained time, all are searched.
@@ -283,8 +288,8 @@ pub(crate) struct SeenThreads {
 }
 
 impl ActivityHint {
-    /// Returns which long-idle threads to check on this tick. The clocks of the others have been read
-    /// on this tick.
+    /// Returns which long-idle threads to check on this tick. The clocks of the others have been
+    /// read on this tick.
     pub(crate) fn checks(&mut self, threads: SeenThreads, interval_ns: u64) -> IdleChecks {
         let idle_threads = threads.idle as u64;
         let one_in = idle_threads
@@ -338,8 +343,8 @@ impl ActivityHint {
         self.by_sum.end_tick(checks);
     }
 
-    /// Returns in how many ticks to check all idle threads; `None` if no check is needed, because no
-    /// thread has run.
+    /// Returns in how many ticks to check all idle threads; `None` if no check is needed, because
+    /// no thread has run.
     fn after(&mut self, activity: OtherThreadsActivity, one_in: u64) -> Option<u64> {
         if activity.has_changed_since(self.since) {
             self.since = activity;
@@ -444,8 +449,8 @@ mod tests {
     /// Threads with CPU clocks, as the kernel and the sampler see them.
     struct Machine {
         by_sum: SumSearch,
-        /// The clock of each idle thread, and its value when it was last read. The list is in the order
-        /// in which the threads became idle.
+        /// The clock of each idle thread, and its value when it was last read. The list is in the
+        /// order in which the threads became idle.
         idle: Vec<(u64, u64)>,
         /// CPU time of the threads that are not sampled.
         others_ns: u64,
@@ -574,7 +579,7 @@ mod tests {
             machine.tick();
         }
         machine.idle[0].0 += 500;
-        let noticed = (1..=4).find(|_| {
+        let noticed = (1..=8).find(|_| {
             machine.active_ns += 1_000_000;
             machine.tick() > 0
         });

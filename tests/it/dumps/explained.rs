@@ -278,6 +278,11 @@ fn dump_for_a_long_interval_has_its_explanation_beside_it() {
                 .explain(&SlowRequest::of_marker(request))
                 .expect("found");
             assert!(explanation.length > limit, "{explanation}");
+            // The text counts from the start that the viewer finds in the dump.
+            let in_file = explanation.viewer_range.expect("a recording").start;
+            let in_text = text.split_once("range=").expect("a range").1;
+            let start_us: u128 = in_text.split('u').next().unwrap().parse().expect("µs");
+            assert!(in_file.as_micros().abs_diff(start_us) <= 1, "{text}");
             last = Some(dump);
         }
         wait_until("the first dump and its text are removed", || {

@@ -1,8 +1,7 @@
 //! Modules whose files stay open from one profile to the next.
 //!
-//! A program that is profiled in windows has a few new addresses in each. To parse the files of
-//! their modules takes a hundred times as long as to look them up, so a thread keeps the files
-//! open.
+//! A program that is profiled in windows has a few new addresses in each. Parsing the files of
+//! their modules again would take most of the time of a window, so a thread keeps the files open.
 //!
 //! What the tables of a file say borrows from the file, so both live on the stack of that thread:
 //! each open module is a call of [`Opening::serve`] within the call for the module before.

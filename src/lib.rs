@@ -119,6 +119,7 @@
 //! - `http`: serves profiles over HTTP at the address that `MOZ_PROFILER_HTTP` names, for programs without
 //!   a server of their own: see [`endpoints`].
 //! - `push`: pushes profiles to a Pyroscope server; includes `protobuf`. See `push`.
+//! - `push-tls`: pushes to addresses that begin with `https://`; includes `push`.
 //! - `otlp-unstable`: pushes OpenTelemetry's profiles to a collector; includes `push`. The format is
 //!   not stable.
 //! - `otel-context-unstable`: profilers outside of the process read the contexts of threads: see
@@ -130,8 +131,8 @@
 //!
 //! A default build compiles 33 packages. Of the features that are off by default, `cpp` and `log`
 //! add one package each, `http` one, `metrics` 3, `derive` and `tracing` 5, `protobuf` 10,
-//! `mini_debug_info` 11, `push` 13, `backtrace`, `formats`, `otel-context-unstable` and
-//! `otlp-unstable` (beside `push`) none.
+//! `mini_debug_info` 11, `push` 13, `push-tls` 11 more, `backtrace`, `formats`,
+//! `otel-context-unstable` and `otlp-unstable` (beside `push`) none.
 //! `cargo peers weight` measures the CPU time of a build and the size of a program for each.
 
 // `.ci/steps/10-sanitizers` builds with RealtimeSanitizer, which needs this nightly feature.

@@ -59,6 +59,9 @@ mod private_store;
 mod process_end;
 #[forbid(unsafe_code)]
 mod procfs;
+#[cfg(feature = "push-tls")]
+#[forbid(unsafe_code)]
+mod root_certificates;
 mod sandbox;
 #[forbid(unsafe_code)]
 mod shared_file;
@@ -121,6 +124,8 @@ pub(crate) use process_end::{
     wait_for_running_save, wait_for_save,
 };
 pub(crate) use procfs::{BlockedAt, process_start_ticks};
+#[cfg(feature = "push-tls")]
+pub(crate) use root_certificates::read_root_certificates;
 pub(crate) use sandbox::check_sandbox;
 pub(crate) use shared_file::{FileDescriptor, SharedFile};
 pub(crate) use signal::{

@@ -4,8 +4,8 @@ use crate::types::PushError;
 
 const ACCEPTED: &str =
     "http://HOST, http://HOST:PORT or http://HOST:PORT/PATH, without a user, a query or spaces";
-const ENCRYPTED: &str =
-    "an address that begins with http://: an agent or a proxy on the same machine can encrypt";
+const NO_TLS: &str =
+    "the cargo feature `push-tls` of gekkota, or an address that begins with http://";
 
 /// Where to connect, and what a request says about it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,6 +18,8 @@ pub(super) struct Address {
     /// The path before that of a request: empty, or one that begins with a slash and does not end
     /// with one.
     pub(super) path: String,
+    /// Whether the address begins with `https://`.
+    pub(super) is_encrypted: bool,
 }
 
 impl Address {
@@ -27,18 +29,18 @@ impl Address {
     /// [`PushError::BadUrl`]
     pub(super) fn parse(url: &str) -> Result<Self, PushError> {
         let url = url.trim();
-        let is_encrypted = url
-            .get(..8)
-            .is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://"));
-        if is_encrypted {
-            return Err(bad("https://…", ENCRYPTED));
-        }
-        let after = url
-            .get(..7)
-            .filter(|scheme| scheme.eq_ignore_ascii_case("http://"))
-            .map(|_| &url[7..]);
-        let rest = after.ok_or_else(|| bad(&without_secrets(url), ACCEPTED))?;
-        let shown = &*format!("http://{}", without_secrets(rest));
+        let after = |scheme: &str| {
+            let start = url.get(..scheme.len())?;
+            let is_it = start.eq_ignore_ascii_case(scheme);
+            is_it.then_some(&url[scheme.len()..])
+        };
+        let (scheme, rest, default_port) = match (after("https://"), after("http://")) {
+            (Some(_), _) if !cfg!(feature = "push-tls") => return Err(bad("https://…", NO_TLS)),
+            (Some(rest), _) => ("https", rest, 443),
+            (None, Some(rest)) => ("http", rest, 80),
+            (None, None) => return Err(bad(&without_secrets(url), ACCEPTED)),
+        };
+        let shown = &*format!("{scheme}://{}", without_secrets(rest));
         let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"@?#\"<>\\^`{|}".contains(&byte);
         if !rest.bytes().all(is_plain) {
             return Err(bad(shown, ACCEPTED));
@@ -47,13 +49,23 @@ impl Address {
             Some(at) => rest.split_at(at),
             None => (rest, ""),
         };
-        let (host, port) = split_port(authority).ok_or_else(|| bad(shown, ACCEPTED))?;
+        let (host, port) =
+            split_port(authority, default_port).ok_or_else(|| bad(shown, ACCEPTED))?;
         Ok(Self {
             host: host.to_owned(),
             port,
             authority: authority.to_owned(),
             path: path.trim_end_matches('/').to_owned(),
+            is_encrypted: scheme == "https",
         })
+    }
+
+    /// Returns the address without its path, as errors show it.
+    pub(super) fn server(&self) -> String {
+        match self.is_encrypted {
+            true => format!("https://{}", self.authority),
+            false => self.authority.clone(),
+        }
     }
 }
 
@@ -74,8 +86,7 @@ fn bad(url: &str, accepted: &'static str) -> PushError {
     }
 }
 
-fn split_port(authority: &str) -> Option<(&str, u16)> {
-    const DEFAULT: u16 = 80;
+fn split_port(authority: &str, default_port: u16) -> Option<(&str, u16)> {
     let (host, after) = match authority.strip_prefix('[') {
         Some(rest) => rest.split_once(']')?,
         None => match authority.find(':') {
@@ -90,7 +101,7 @@ fn split_port(authority: &str) -> Option<(&str, u16)> {
     let port = match after.strip_prefix(':') {
         Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => digits.parse().ok()?,
         Some(_) => return None,
-        None if after.is_empty() => DEFAULT,
+        None if after.is_empty() => default_port,
         None => return None,
     };
     (port != 0).then_some((host, port))
@@ -113,9 +124,31 @@ mod tests {
                 port,
                 authority: authority.to_owned(),
                 path: path.to_owned(),
+                is_encrypted: false,
             };
             assert_eq!(Address::parse(url).expect(url), expected);
         }
+    }
+
+    #[test]
+    #[cfg(feature = "push-tls")]
+    fn encrypted_address_has_another_default_port() {
+        for (url, port) in [("https://a/x", 443), ("HTTPS://a:80/x", 80)] {
+            let address = Address::parse(url).expect(url);
+            assert!(address.is_encrypted && address.path == "/x", "{url}");
+            assert_eq!((&*address.host, address.port), ("a", port));
+        }
+    }
+
+    #[test]
+    #[cfg(not(feature = "push-tls"))]
+    fn encrypted_address_needs_a_feature() {
+        let error = Address::parse("HTTPS://a/hidden").expect_err("no TLS");
+        let words = error.to_string();
+        assert!(
+            words.contains("`push-tls`") && !words.contains("hidden"),
+            "{words}"
+        );
     }
 
     #[test]
@@ -143,7 +176,7 @@ mod tests {
             "http://a:1:2",
             "http://ä",
             "http://user:hidden@a",
-            "https://a",
+            "https://a:hidden@b",
             "hidden@x",
         ] {
             let error = Address::parse(url).expect_err(url).to_string();

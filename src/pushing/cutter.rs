@@ -35,12 +35,15 @@ pub(super) struct Cutter {
 }
 
 impl Cutter {
-    /// Runs until a command ends it.
-    pub(super) fn run(mut self, commands: &Receiver<Command>) {
+    /// Runs until a command ends it. Prints the notices of the sender, too.
+    pub(super) fn run(mut self, commands: &Receiver<Command>, notices: &Receiver<String>) {
         let mut last = Instant::now();
         loop {
             let rest = (last + self.interval).saturating_duration_since(Instant::now());
             let command = commands.receive_within(rest.min(STEP));
+            while let Some(notice) = notices.receive_within(Duration::ZERO) {
+                notify(&notice);
+            }
             if command.is_some_and(|command| !self.obey(command)) {
                 return self.end(commands);
             }

@@ -4,14 +4,15 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::platform::{Interest, Socket};
+use crate::platform::Interest;
+use crate::pushing::transport::{Connection, Transport};
 
 /// Maximum size of the head of an answer, in bytes.
 const MAX_HEAD_BYTES: usize = 16 << 10;
 /// Maximum size of an answer with those before it, in bytes.
 const MAX_BYTES: usize = 64 << 10;
 const MAX_HEADERS: usize = 64;
-/// Maximum time until the connection is there.
+/// Maximum time until the connection is there, with TLS until the server has proved its name.
 const MAX_UNTIL_CONNECTED: Duration = Duration::from_secs(5);
 /// Maximum time until the answer is there.
 const MAX_UNTIL_ANSWERED: Duration = Duration::from_secs(30);
@@ -19,9 +20,12 @@ const MAX_UNTIL_ANSWERED: Duration = Duration::from_secs(30);
 /// A request that is being sent.
 #[derive(Debug)]
 pub(super) struct Exchange {
-    socket: Socket,
+    connection: Connection,
     request: Vec<u8>,
+    /// Number of bytes of the request that the connection has taken.
     sent: usize,
+    /// Whether the kernel has the whole request.
+    is_sent: bool,
     received: Vec<u8>,
     /// Number of bytes that were received so far.
     received_bytes: usize,
@@ -50,6 +54,7 @@ impl Exchange {
     /// # Errors
     /// The error of the operating system.
     pub(super) fn begin(
+        transport: &Transport,
         address: SocketAddr,
         request: Vec<u8>,
         reads_body: bool,
@@ -57,9 +62,10 @@ impl Exchange {
     ) -> io::Result<Self> {
         Ok(Self {
             reads_body,
-            socket: Socket::begin_tcp(address)?,
+            connection: transport.begin(address)?,
             request,
             sent: 0,
+            is_sent: false,
             received: Vec::new(),
             received_bytes: 0,
             answer: None,
@@ -74,11 +80,7 @@ impl Exchange {
 
     /// Returns what to wait for.
     pub(super) fn interest(&self) -> Interest<'_> {
-        match self.sent {
-            0 => Interest::Space(&self.socket),
-            sent if sent < self.request.len() => Interest::BytesAndSpace(&self.socket),
-            _ => Interest::Bytes(&self.socket),
-        }
+        self.connection.interest(!self.is_sent)
     }
 
     /// Returns when the exchange has failed.
@@ -107,13 +109,15 @@ impl Exchange {
             }
             match received {
                 // Before the end of the request, a server can only refuse it.
-                Ok(Some(answer)) if answer.status >= 300 || self.sent == self.request.len() => {
+                Ok(Some(answer)) if answer.status >= 300 || self.is_sent => {
                     return Ok(Some(answer));
                 }
                 Ok(Some(_)) => {
                     let words = "an answer before the end of the request";
                     return Err(io::Error::new(io::ErrorKind::InvalidData, words));
                 }
+                // What TLS refuses says more than that the connection is closed.
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(error),
                 received => {
                     sent?;
                     received?;
@@ -129,17 +133,22 @@ impl Exchange {
 
     /// Returns the answer of a server that has accepted the request, and whose body has not arrived.
     pub(super) fn take_without_body(&mut self) -> Option<Answer> {
-        let (answer, _) = self.answer.take_if(|_| self.sent == self.request.len())?;
+        let (answer, _) = self.answer.take_if(|_| self.is_sent)?;
         Some(answer)
     }
 
     fn send(&mut self) -> io::Result<()> {
         while self.sent < self.request.len() {
-            match self.socket.send(&self.request[self.sent..]) {
+            match self.connection.send(&self.request[self.sent..]) {
                 Ok(bytes) => self.sent += bytes,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error),
             }
+        }
+        match self.connection.flush() {
+            Ok(()) => self.is_sent = true,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
         }
         Ok(())
     }
@@ -147,7 +156,7 @@ impl Exchange {
     fn receive(&mut self) -> io::Result<Option<Answer>> {
         let mut part = [0; 4096];
         loop {
-            match self.socket.receive(&mut part) {
+            match self.connection.receive(&mut part) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(bytes) if self.received_bytes + bytes <= MAX_BYTES => {
                     self.received_bytes += bytes;
@@ -261,7 +270,8 @@ mod tests {
         });
         let now = Instant::now();
         let request = b"request".to_vec();
-        let mut exchange = Exchange::begin(address, request, reads_body, now).expect("a socket");
+        let mut exchange = Exchange::begin(&Transport::Plain, address, request, reads_body, now)
+            .expect("a socket");
         let answer = loop {
             wait_for_sockets(&[exchange.interest()], None).expect("ready");
             if let Some(answer) = exchange.go_on(true, now).transpose() {

@@ -16,6 +16,7 @@ use crate::pushing::progress::Progress;
 use crate::pushing::queue::Queue;
 use crate::pushing::sender::Sender as PushSender;
 use crate::pushing::target::Target;
+use crate::pushing::transport::Transport;
 use crate::session::{
     WindowCutter, add_state_change_callback, check_session, freeze_window, notify,
     push_settings_of_variables, remove_state_change_callback,
@@ -43,7 +44,7 @@ pub(crate) struct RunningPush {
     process: ProcessId,
     progress: Arc<Progress>,
     commands: Arc<Sender<Command>>,
-    /// Closed once the sender has ended.
+    /// Closed once the sender and the cutter have ended.
     ended: Receiver<()>,
     is_stopped: AtomicBool,
 }
@@ -60,6 +61,7 @@ pub(crate) fn push(settings: &PushSettings) -> Result<Arc<RunningPush>, PushErro
         return Err(PushError::Reentrant);
     }
     let target = Target::new(settings)?;
+    let transport = Transport::new(&target.address, settings)?;
     let interval = checked_interval(settings.interval)?;
     let params = StartParams::default()
         .interval(Duration::from_secs(1) / settings.hz.max(1))
@@ -79,7 +81,7 @@ pub(crate) fn push(settings: &PushSettings) -> Result<Arc<RunningPush>, PushErro
     }
     let begun = begin(
         settings,
-        target,
+        (target, transport),
         interval,
         params,
         &running,
@@ -147,7 +149,7 @@ fn checked_interval(interval: Duration) -> Result<Duration, PushError> {
 
 fn begin(
     settings: &PushSettings,
-    target: Target,
+    (target, transport): (Target, Transport),
     interval: Duration,
     params: StartParams,
     running: &RunningPush,
@@ -156,14 +158,14 @@ fn begin(
 ) -> Result<(), PushError> {
     let (jobs, receive_jobs) = channel();
     let (is_open, opens) = channel();
+    let (notices, receive_notices) = channel();
     let jobs = Arc::new(jobs);
     let progress = Arc::clone(&running.progress);
     let run_sender = {
-        let (target, jobs, progress) = (target.clone(), Arc::clone(&jobs), Arc::clone(&progress));
+        let (jobs, progress) = (Arc::clone(&jobs), Arc::clone(&progress));
+        let server = (target.clone(), transport);
         let (folder, max_bytes) = (settings.queue_folder.clone(), settings.queue_bytes);
         move || {
-            // Dropped last: it tells that the thread has ended, also if it panics.
-            let _end = end;
             use_own_descriptors();
             match Queue::open(folder.as_deref(), max_bytes) {
                 Err(error) => {
@@ -172,7 +174,7 @@ fn begin(
                     let words = error.to_string();
                     // The caller has not waited for so long.
                     if !is_open.send(Err(error)) {
-                        notify(&words);
+                        notices.send(words);
                     }
                 }
                 Ok((queue, dropped)) => {
@@ -184,13 +186,22 @@ fn begin(
                                 "cannot push profiles: got \"{error}\", expected a thread and a socket"
                             );
                             if !is_open.send(Err(PushError::System(error))) {
-                                notify(&words);
+                                notices.send(words);
                             }
                         }
                         Ok(mailbox) => {
                             is_open.send(Ok(()));
                             drop(is_open);
-                            PushSender::new(target, mailbox, jobs, queue, progress, seed()).run();
+                            PushSender::new(
+                                server,
+                                mailbox,
+                                jobs,
+                                queue,
+                                progress,
+                                notices,
+                                seed(),
+                            )
+                            .run();
                         }
                     }
                 }
@@ -224,11 +235,18 @@ fn begin(
     let jobs = Arc::clone(&jobs);
     let held = Arc::clone(&running.commands);
     let run_cutter = move || {
+        // Dropped last: it tells that the threads have ended, also if this one panics.
+        let _end = end;
         prepare_to_wait_as_loader_call();
         // The channel stays open as long as it is read.
         let _held = held;
-        let _end = EndOfCutter(Arc::clone(&jobs));
-        cutter.run(&commands);
+        let end_of_cutter = EndOfCutter(Arc::clone(&jobs));
+        cutter.run(&commands, &receive_notices);
+        drop(end_of_cutter);
+        // Until the sender has ended.
+        while let Some(notice) = receive_notices.receive() {
+            notify(&notice);
+        }
     };
     let spawn = || spawn_profiler_thread(c"ProfilerCutter", run_cutter);
     drop(with_signals_blocked(spawn).map_err(|error| end_sender(PushError::System(error)))?);

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crate::pushing::item::Item;
+use crate::pushing::transport::Transport;
 use crate::session::FrozenWindow;
 use crate::types::StartParams;
 
@@ -21,12 +22,16 @@ pub(super) enum Command {
     End,
 }
 
+/// What a resolver has found.
+pub(super) struct Resolved {
+    pub(super) addresses: Vec<SocketAddr>,
+    pub(super) transport: Transport,
+}
+
 /// What other threads tell the sender.
-#[derive(Debug)]
 pub(super) enum Job {
     Send(Item),
-    /// The addresses of the server.
-    Resolved(io::Result<Vec<SocketAddr>>),
+    Resolved(io::Result<Resolved>),
     /// Send what can be sent until this time, and end.
     End(Instant),
 }

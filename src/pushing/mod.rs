@@ -9,11 +9,13 @@
 //! a lock while it waits.
 //!
 //! - The *cutter* takes snapshots and writes profiles. It shares the application's descriptor
-//!   table, because it may start a session, and so run the application's callbacks.
+//!   table, because it may start a session, and so run the application's callbacks. It prints the
+//!   notices of the sender, whose standard error leads nowhere, until the sender has ended.
 //! - The *sender* owns the queue and the connection, and waits for no server. It has a descriptor
 //!   table of its own where that is possible, and a second thread wakes it there
 //!   (`platform/socket/mailbox.rs`).
-//! - A *resolver* looks up the address of the server, which may take long, and ends.
+//! - A *resolver* looks up the address of the server and reads the trusted certificates, which may
+//!   take long, and ends.
 //!
 //! # Imports
 //! `export`, `platform`, `session`, `types`, `util`
@@ -23,12 +25,14 @@
 //!   queue is full.
 //! - The application waits for this folder for two seconds at most, until the queue is open, and for
 //!   about a second at the end.
-//! - A server is not trusted: its answer has a limit of bytes and of time.
+//! - A server is not trusted: its answer has a limit of bytes and of time. With TLS, it gets no byte
+//!   of a request before it has proved its name.
 //! - A secret is neither stored nor printed.
 //!
 //! # Read next
-//! `address.rs`, `target.rs`, `item.rs`, `queue.rs`, `exchange.rs`, `rejection.rs`, `back_off.rs`,
-//! `progress.rs`, `messages.rs`, `sender.rs`, `cutter.rs`, `life_cycle.rs`.
+//! `address.rs`, `target.rs`, `item.rs`, `queue.rs`, `tls.rs`, `transport.rs`, `exchange.rs`,
+//! `rejection.rs`, `back_off.rs`, `progress.rs`, `messages.rs`, `sender.rs`, `cutter.rs`,
+//! `life_cycle.rs`.
 
 mod address;
 mod back_off;
@@ -43,5 +47,10 @@ mod queue;
 mod rejection;
 mod sender;
 mod target;
+#[cfg(feature = "push-tls")]
+mod tls;
+#[cfg(all(test, feature = "push-tls"))]
+mod tls_tests;
+mod transport;
 
 pub(crate) use life_cycle::{RunningPush, push, push_of_variables, stop_pushing};

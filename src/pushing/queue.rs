@@ -6,7 +6,6 @@ use std::path::Path;
 
 use crate::platform::PrivateStore;
 use crate::pushing::item::{Item, MAX_FILE_BYTES, is_file_name};
-use crate::session::notify;
 
 /// Where a profile waits.
 #[derive(Debug)]
@@ -31,6 +30,7 @@ pub(super) struct Queue {
     store: Option<PrivateStore>,
     /// Whether a notice has said that the folder takes no files.
     is_told: bool,
+    notice: Option<String>,
 }
 
 impl Queue {
@@ -55,9 +55,15 @@ impl Queue {
             max_bytes,
             store,
             is_told: false,
+            notice: None,
         };
         let dropped = queue.drop_oldest_from(0);
         Ok((queue, dropped))
+    }
+
+    /// Returns a notice for standard error, if there is a new one.
+    pub(super) fn take_notice(&mut self) -> Option<String> {
+        self.notice.take()
     }
 
     /// Returns the number of profiles.
@@ -89,7 +95,7 @@ impl Queue {
 
     fn tell(&mut self, error: &io::Error) {
         if !std::mem::replace(&mut self.is_told, true) {
-            notify(&format!(
+            self.notice = Some(format!(
                 "cannot keep profiles in the folder of MOZ_PROFILER_PUSH_QUEUE or of the settings: got \
                  \"{error}\", expected space for files; they wait in memory"
             ));
@@ -240,6 +246,10 @@ mod tests {
         std::fs::remove_dir_all(&path).expect("removed");
         assert_eq!(queue.push(item(1, 10), false), 0);
         assert_eq!(queue.in_memory(), 1);
-        assert_eq!(numbers(queue), [1]);
+        let notice = queue.take_notice().expect("a notice");
+        assert!(notice.contains("expected space for files"), "{notice}");
+        assert_eq!(queue.push(item(2, 10), false), 0);
+        assert_eq!(queue.take_notice(), None, "it is said once");
+        assert_eq!(numbers(queue), [1, 2]);
     }
 }

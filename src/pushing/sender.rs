@@ -12,17 +12,17 @@ use crate::platform::{
 use crate::pushing::back_off::BackOff;
 use crate::pushing::exchange::{Answer, Exchange};
 use crate::pushing::item::Item;
-use crate::pushing::messages::Job;
+use crate::pushing::messages::{Job, Resolved};
 use crate::pushing::progress::Progress;
 use crate::pushing::queue::Queue;
 use crate::pushing::target::Target;
-use crate::session::notify;
+use crate::pushing::transport::Transport;
 
 /// What the sender does for the oldest profile.
 enum Stage {
     /// There is none.
     Idle,
-    /// A thread looks up the addresses.
+    /// A thread looks up the addresses, or reads the trusted certificates.
     Resolving,
     Sending(Exchange),
     /// The next attempt begins then.
@@ -31,6 +31,7 @@ enum Stage {
 
 pub(super) struct Sender {
     target: Target,
+    transport: Transport,
     mailbox: Mailbox<Job>,
     /// For threads that look up addresses.
     jobs: Arc<ChannelSender<Job>>,
@@ -41,6 +42,9 @@ pub(super) struct Sender {
     current: Option<Item>,
     /// The addresses that were looked up and not tried for the current attempt.
     addresses: VecDeque<SocketAddr>,
+    /// What TLS has refused in the current attempt. It says more than that another address does not
+    /// answer.
+    refused: Option<String>,
     back_off: BackOff,
     /// The sender ends then.
     until: Option<Instant>,
@@ -51,19 +55,23 @@ pub(super) struct Sender {
     /// Whether a notice has said that a collector has rejected a part of a request.
     #[cfg(feature = "otlp-unstable")]
     is_rejection_told: bool,
+    /// For the cutter, which prints them. Dropped last: it tells that this thread has ended.
+    notices: ChannelSender<String>,
 }
 
 impl Sender {
     pub(super) fn new(
-        target: Target,
+        (target, transport): (Target, Transport),
         mailbox: Mailbox<Job>,
         jobs: Arc<ChannelSender<Job>>,
         queue: Queue,
         progress: Arc<Progress>,
+        notices: ChannelSender<String>,
         seed: u64,
     ) -> Self {
         Self {
             target,
+            transport,
             mailbox,
             jobs,
             queue,
@@ -71,12 +79,14 @@ impl Sender {
             stage: Stage::Idle,
             current: None,
             addresses: VecDeque::new(),
+            refused: None,
             back_off: BackOff::new(seed),
             until: None,
             is_away_told: false,
             refusal_told: None,
             #[cfg(feature = "otlp-unstable")]
             is_rejection_told: false,
+            notices,
         }
     }
 
@@ -90,7 +100,8 @@ impl Sender {
                 break;
             }
             let Ok(ready) = self.wait(now) else {
-                notify("profiles are not pushed any more: the program closed the connections");
+                let notice = "profiles are not pushed any more: the program closed the connections";
+                self.notify(notice.to_owned());
                 break;
             };
             let now = Instant::now();
@@ -144,11 +155,18 @@ impl Sender {
                 Job::Send(item) => {
                     let dropped = self.queue.push(item, self.current.is_some());
                     self.progress.dropped.add(dropped);
+                    if let Some(notice) = self.queue.take_notice() {
+                        self.notify(notice);
+                    }
                 }
                 Job::Resolved(resolved) if matches!(self.stage, Stage::Resolving) => match resolved
                 {
-                    Ok(addresses) => {
+                    Ok(Resolved {
+                        addresses,
+                        transport,
+                    }) => {
                         self.addresses = addresses.into();
+                        self.transport = transport;
                         self.try_next_address(now, None);
                     }
                     Err(error) => self.fail(&error.to_string(), None, now),
@@ -193,16 +211,30 @@ impl Sender {
             self.stage = Stage::Idle;
             return;
         }
+        self.refused = None;
         let address = &self.target.address;
-        if let Ok(ip) = address.host.parse::<IpAddr>() {
+        if let Ok(ip) = address.host.parse::<IpAddr>()
+            && self.transport.is_ready(now)
+        {
             self.addresses = [SocketAddr::new(ip, address.port)].into();
             return self.try_next_address(now, None);
         }
         self.stage = Stage::Resolving;
         let (host, port, jobs) = (address.host.clone(), address.port, Arc::clone(&self.jobs));
+        let (transport, is_ready) = (self.transport.clone(), self.transport.is_ready(now));
         let resolve = move || {
-            let found = (&*host, port).to_socket_addrs().map(Iterator::collect);
-            jobs.send(Job::Resolved(found));
+            let find = || {
+                Ok(Resolved {
+                    transport: if is_ready {
+                        transport
+                    } else {
+                        transport.renewed()?
+                    },
+                    // An address stays itself.
+                    addresses: (&*host, port).to_socket_addrs()?.collect(),
+                })
+            };
+            jobs.send(Job::Resolved(find()));
         };
         if let Err(error) = spawn_profiler_thread(c"ProfilerResolve", resolve) {
             self.fail(&error.to_string(), None, now);
@@ -214,7 +246,8 @@ impl Sender {
         let mut failed = failed;
         let reads_body = self.target.reads_answers();
         while let (Some(address), Some(item)) = (self.addresses.pop_front(), &self.current) {
-            match Exchange::begin(address, self.target.request(item), reads_body, now) {
+            let request = self.target.request(item);
+            match Exchange::begin(&self.transport, address, request, reads_body, now) {
                 Ok(exchange) => {
                     self.stage = Stage::Sending(exchange);
                     return;
@@ -222,7 +255,8 @@ impl Sender {
                 Err(error) => failed = Some(error),
             }
         }
-        let words = failed.map(|error| error.to_string());
+        let words = self.refused.take();
+        let words = words.or_else(|| failed.map(|error| error.to_string()));
         self.fail(&words.unwrap_or_else(|| "no address".to_owned()), None, now);
     }
 
@@ -233,7 +267,12 @@ impl Sender {
         match exchange.go_on(is_ready, now) {
             Ok(None) => {}
             Ok(Some(answer)) => self.handle_answer(answer, now),
-            Err(error) if exchange.is_connecting() => self.try_next_address(now, Some(error)),
+            Err(error) if exchange.is_connecting() => {
+                if self.transport.note_failure(&error) {
+                    self.refused = Some(error.to_string());
+                }
+                self.try_next_address(now, Some(error));
+            }
             Err(error) => self.fail(&error.to_string(), None, now),
         }
     }
@@ -251,7 +290,7 @@ impl Sender {
                 #[cfg(feature = "otlp-unstable")]
                 self.count_rejected(&answer.body);
                 if std::mem::take(&mut self.is_away_told) {
-                    notify(&format!("profiles are pushed to {} again", self.server()));
+                    self.notify(format!("profiles are pushed to {} again", self.server()));
                 }
                 self.stage = Stage::Idle;
             }
@@ -263,7 +302,7 @@ impl Sender {
                 self.queue.remove_first();
                 self.progress.refused.add(1);
                 if self.refusal_told.replace(status) != Some(status) {
-                    notify(&format!(
+                    self.notify(format!(
                         "cannot push profiles to {}: got the status {status}, expected 200; such profiles \
                          are dropped",
                         self.server()
@@ -282,7 +321,7 @@ impl Sender {
         };
         self.progress.rejected.add(rejection.profiles);
         if !std::mem::replace(&mut self.is_rejection_told, true) {
-            notify(&format!(
+            self.notify(format!(
                 "the collector {} has rejected {} profiles of a request: {}",
                 self.server(),
                 rejection.profiles,
@@ -297,7 +336,7 @@ impl Sender {
         // While it waits, it may be dropped for later ones.
         self.current = None;
         if !std::mem::replace(&mut self.is_away_told, true) {
-            notify(&format!(
+            self.notify(format!(
                 "cannot push profiles to {}: got {reason}, expected an answer; they wait",
                 self.server()
             ));
@@ -309,7 +348,12 @@ impl Sender {
         }
     }
 
-    fn server(&self) -> &str {
-        &self.target.address.authority
+    /// Lets the cutter print a notice: the standard streams of this thread lead nowhere.
+    fn notify(&self, notice: String) {
+        self.notices.send(notice);
+    }
+
+    fn server(&self) -> String {
+        self.target.address.server()
     }
 }

@@ -90,6 +90,8 @@ pub(crate) use dump_limits::set_dumps;
 pub(crate) use dumps::{Cause, WrittenDump, dumps_at_panic, is_long_interval, permit_dump};
 pub(crate) use early_start::start_early;
 pub(crate) use ends::{save_at_exit, watch_ends_for_parent, watch_exit};
+#[cfg(feature = "push-tls")]
+pub(crate) use env::certificate_file_of_variables;
 #[cfg(feature = "http")]
 pub(crate) use env::http_variables;
 pub(crate) use env::{env_vars_for_child_process, environment, environment_docs};

@@ -39,6 +39,8 @@ pub struct PushSettings {
     pub(crate) tenant: Option<String>,
     pub(crate) queue_folder: Option<PathBuf>,
     pub(crate) queue_bytes: u64,
+    #[cfg(feature = "push-tls")]
+    pub(crate) root_certificates: Option<PathBuf>,
 }
 
 /// Secrets are left out.
@@ -62,8 +64,8 @@ impl PushSettings {
     /// Returns the settings for a Pyroscope server, or an agent that takes its profiles, at this
     /// address, such as `http://pyroscope:4040`. A path in it precedes `/ingest`.
     ///
-    /// The address begins with `http://`: gekkota does not encrypt. Where the network is not
-    /// trusted, an agent on the same machine, such as Alloy or a proxy, passes the profiles on.
+    /// An address that begins with `https://` needs the cargo feature `push-tls`. Without it, an
+    /// agent on the same machine, such as Alloy or a proxy, can encrypt.
     pub fn pyroscope(url: impl Into<String>) -> Self {
         Self {
             protocol: PushProtocol::Pyroscope,
@@ -76,12 +78,14 @@ impl PushSettings {
             tenant: None,
             queue_folder: None,
             queue_bytes: 16 << 20,
+            #[cfg(feature = "push-tls")]
+            root_certificates: None,
         }
     }
 
     /// Returns the settings for a collector of OpenTelemetry at this address, such as
-    /// `http://localhost:4318`. A path in it precedes `/v1development/profiles`. The address begins
-    /// with `http://`.
+    /// `http://localhost:4318`. A path in it precedes `/v1development/profiles`. An address that begins
+    /// with `https://` needs the cargo feature `push-tls`.
     ///
     /// The format is that of `opentelemetry-proto` 1.11. It is not stable: a collector of another
     /// version may accept a request and keep nothing of it. Labels become attributes of the
@@ -153,6 +157,20 @@ impl PushSettings {
     pub fn queue_folder(mut self, folder: impl Into<PathBuf>) -> Self {
         let folder = folder.into();
         self.queue_folder = Some(std::path::absolute(&folder).unwrap_or(folder));
+        self
+    }
+
+    /// Trusts the certificates in this file, in the form of PEM, and no others. Default: those in the
+    /// file that the variable `SSL_CERT_FILE` names, or the system's.
+    ///
+    /// The file is read on a thread of the profiler before the first profile is pushed, after a
+    /// server's certificate was refused, and once per hour. It may have 4 MiB. If it cannot be read
+    /// again, what was read before counts. A relative path is relative to the current folder at this
+    /// call. A set-user-id program ignores the variable.
+    #[cfg(feature = "push-tls")]
+    pub fn root_certificates(mut self, file: impl Into<PathBuf>) -> Self {
+        let file = file.into();
+        self.root_certificates = Some(std::path::absolute(&file).unwrap_or(file));
         self
     }
 

@@ -61,7 +61,7 @@ pub(super) fn is_switched_on(name: &str) -> bool {
     raw_value_of(name).is_some_and(|value| is_on(&value))
 }
 
-fn path_in(name: &str) -> Option<PathBuf> {
+pub(super) fn path_in(name: &str) -> Option<PathBuf> {
     variable(name)
         .filter(|path| !path.is_empty())
         .map(PathBuf::from)

@@ -139,10 +139,10 @@ variables! {
     HTTP_TOKEN "MOZ_PROFILER_HTTP_TOKEN" "16 or more letters, digits or characters of -._~"
         "The secret that a request must carry, as Authorization: Bearer TOKEN or as the parameter token. The \
         server does not encrypt, so put it behind a proxy that does if the network is not trusted." None;
-    PUSH "MOZ_PROFILER_PUSH" "an address that begins with http://"
+    PUSH "MOZ_PROFILER_PUSH" "an address that begins with http:// or https://"
         "Pushes a profile each 10 seconds from profiler_init to profiler_shutdown to a Pyroscope server, such \
         as http://pyroscope:4040. OTEL_SERVICE_NAME, or service.name in OTEL_RESOURCE_ATTRIBUTES, names the \
-        service. A line on standard error says why not. Needs the cargo feature push." None;
+        service. A line on standard error says why not. Needs the cargo feature push, and push-tls for https://." None;
     PUSH_INTERVAL "MOZ_PROFILER_PUSH_INTERVAL" "a number of seconds from 0.1 to 3600"
         "The time between two pushed profiles." None;
     PUSH_TOKEN "MOZ_PROFILER_PUSH_TOKEN" "a token, or a user and a password with a colon in between"

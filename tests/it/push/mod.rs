@@ -4,11 +4,14 @@
 mod otlp;
 mod pprof;
 mod receiver;
+#[cfg(feature = "push-tls")]
+mod tls;
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common::{BUSY, Busy, Read, isolated, wait_until};
@@ -48,6 +51,16 @@ fn settings(url: &str) -> PushSettings {
 
 fn push_to(receiver: &Receiver) -> Pusher {
     profiler_push(settings(&receiver.url())).expect("pushing")
+}
+
+/// Keeps what was pushed in the folder that `GEKKOTA_TEST_PUSHED` names, for `.ci/readers/pushed`.
+fn keep(kind: &str, bytes: &[u8]) {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    if let Some(folder) = std::env::var_os("GEKKOTA_TEST_PUSHED") {
+        let (process, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = Path::new(&folder).join(format!("{process}-{number}.{kind}"));
+        fs::write(path, bytes).expect("written");
+    }
 }
 
 fn sum(pushed: &[Pushed], value: &str) -> i64 {
@@ -356,7 +369,10 @@ fn unusable_settings_are_refused_with_words() {
         fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).expect("set");
         let url = "http://127.0.0.1:1";
         for (settings, expected) in [
-            (settings("https://a"), "begins with http://"),
+            #[cfg(not(feature = "push-tls"))]
+            (settings("https://a"), "`push-tls`"),
+            #[cfg(feature = "push-tls")]
+            (settings("https://-a"), "a DNS name or an IP address"),
             (settings("127.0.0.1:4040"), "http://HOST"),
             (settings("http://user:word@a"), "without a user"),
             (

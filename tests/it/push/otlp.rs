@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use prost::Message;
 
 use crate::common::{Busy, LONGEST_WAIT, isolated, wait_until};
-use crate::push::OFTEN;
+use crate::push::{OFTEN, keep};
 use gekkota::push::{PushSettings, profiler_push};
 
 #[derive(Clone, PartialEq, Message)]
@@ -128,6 +128,7 @@ fn collector_gets_profiles_that_join() {
                 head.contains("\r\nContent-Type: application/x-protobuf\r\n"),
                 "{head}"
             );
+            keep("otlp", &body);
             let request = Request::decode(&*body).expect("a message");
             let texts = request.dictionary.expect("a dictionary").string_table;
             assert_eq!(texts[0], "");

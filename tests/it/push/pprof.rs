@@ -5,6 +5,8 @@ use std::io::Read;
 
 use prost::Message;
 
+use crate::push::keep;
+
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Profile {
     #[prost(message, repeated, tag = "1")]
@@ -104,6 +106,7 @@ impl Profile {
         let mut bytes = Vec::new();
         let read = flate2::read::GzDecoder::new(compressed).read_to_end(&mut bytes);
         read.expect("gzip");
+        keep("pprof", &bytes);
         let profile = Self::decode(&*bytes).expect("a profile");
         profile.check();
         profile

@@ -69,6 +69,10 @@ impl Receiver {
         }
     }
 
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     pub(super) fn url(&self) -> String {
         format!("http://{}", self.address)
     }

@@ -138,7 +138,9 @@ impl ExportOptions {
         let used = |index: &usize| {
             let samples = &profile.threads[*index].samples;
             let cpu = samples.iter().filter_map(|sample| sample.cpu_delta_ns);
-            (cpu.fold(0, u64::saturating_add), samples.len())
+            let counts = samples.iter().map(|sample| samples.count(&sample));
+            let add = u64::saturating_add;
+            (cpu.fold(0, add), counts.fold(0, add))
         };
         let chosen = self.threads(profile).into_iter().rev();
         chosen.max_by_key(used)

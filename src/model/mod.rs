@@ -47,7 +47,7 @@ pub(crate) use placeholders::{
 pub(crate) use profile::{
     Category, MarkerSchema, Meta, Module, Process, ProfileModel, Thread, WAITING_TASKS,
 };
-pub(crate) use samples::{Sample, Samples, WeightUnit};
+pub(crate) use samples::{RowTicks, Sample, Samples, WeightUnit};
 pub(crate) use stacks::{Frame, Function, FunctionKind, NativeSymbol, SourceText};
 pub(crate) use unique_stacks::UniqueStacks;
 pub(crate) use weight_units::WeightUnits;

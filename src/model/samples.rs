@@ -107,6 +107,18 @@ impl Samples {
         (0..self.len()).map(|index| self.get(index))
     }
 
+    /// Returns the ticks of a row. Panics if there is no row with this index.
+    pub(crate) fn row_ticks(&self, index: usize) -> RowTicks {
+        let row = self.get(index);
+        let next = index + 1;
+        let until_ns = (next < self.len()).then(|| self.times_ns[next]);
+        RowTicks {
+            first_ns: row.time_ns,
+            length_ns: until_ns.map_or(0, |until_ns| until_ns.saturating_sub(row.time_ns).max(0)),
+            count: self.count(&row).max(1),
+        }
+    }
+
     /// Returns how many samples a row counts for: its weight if that is a number of samples. Such a
     /// row takes the place of others like it, which were left out after it.
     pub(crate) fn count(&self, sample: &Sample) -> u64 {
@@ -130,9 +142,65 @@ impl Samples {
     }
 }
 
+/// The ticks that a row counts for: evenly spread over the time until the next row. Those of the last
+/// row are all at its own time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RowTicks {
+    first_ns: i64,
+    length_ns: i64,
+    /// At least 1.
+    pub(crate) count: u64,
+}
+
+impl RowTicks {
+    /// Returns the time of a tick, by its number from 0 on. The tick after the last one has the time of
+    /// the next row.
+    pub(crate) fn time_ns(&self, number: u64) -> i64 {
+        let passed_ns = i128::from(self.length_ns) * i128::from(number) / i128::from(self.count);
+        self.first_ns.saturating_add(passed_ns as i64)
+    }
+
+    /// Returns the number of the first tick after `from` at a time that `is_within` rejects, or the
+    /// number of ticks. It must reject all times after one that it rejects.
+    pub(crate) fn end_of(&self, from: u64, is_within: impl Fn(i64) -> bool) -> u64 {
+        let (mut low, mut high) = (from + 1, self.count);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match is_within(self.time_ns(middle)) {
+                true => low = middle + 1,
+                false => high = middle,
+            }
+        }
+        low
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ticks_of_a_row_reach_up_to_the_next_row() {
+        let mut samples = Samples::default();
+        for (time_ns, weight) in [(100, 4), (140, -3), (150, 1 << 40)] {
+            samples.push(Sample {
+                stack: None,
+                time_ns,
+                cpu_delta_ns: None,
+                event_delay_ns: None,
+                weight,
+            });
+        }
+        let ticks = samples.row_ticks(0);
+        let times: Vec<_> = (0..=ticks.count).map(|tick| ticks.time_ns(tick)).collect();
+        assert_eq!(times, [100, 110, 120, 130, 140]);
+        let end_of = |from, end_ns| ticks.end_of(from, |time_ns| time_ns < end_ns);
+        assert_eq!([0, 111, 131].map(|end_ns| end_of(0, end_ns)), [1, 2, 4]);
+        assert_eq!([0, 1000].map(|end_ns| end_of(2, end_ns)), [3, 4]);
+        assert_eq!(samples.row_ticks(1).count, 1);
+        let last = samples.row_ticks(2);
+        assert_eq!((last.count, last.time_ns(1 << 39)), (1 << 40, 150));
+    }
 
     #[test]
     fn columns_keep_values_and_gaps() {

@@ -2,7 +2,7 @@
 
 use crate::export::function_groups::{FunctionGroups, GroupNumbers};
 use crate::export::options::ExportOptions;
-use crate::model::{FunctionKind, MarkerPhase, ProfileModel, Sample, Thread};
+use crate::model::{FunctionKind, MarkerPhase, ProfileModel, RowTicks, Sample, Thread};
 use crate::util::{ProgressLocation, ProgressLogger};
 
 /// Number of slices. Enough to estimate an error to 10 %, and few enough that a slice of a short
@@ -110,6 +110,7 @@ pub(super) fn slice(
     // The runs of self time, and of total time.
     let mut runs = vec![(Run::default(), Run::default()); tracked_count];
     let mut number = 0;
+    let mut places: Vec<(usize, f64)> = Vec::with_capacity(SLICES);
     for (progress, index) in progress.loop_sub_loggers(threads, ProgressLocation::Samples) {
         let thread = &profile.threads[index];
         let samples = progress.watch(
@@ -117,20 +118,18 @@ pub(super) fn slice(
             thread.samples.len(),
             ProgressLocation::Samples,
         );
-        let mut times = thread.samples.iter().map(|sample| sample.time_ns).skip(1);
-        for sample in samples {
+        for (row, sample) in samples.enumerate() {
             number += 1;
             let weight = options.weight_ns(profile, &thread.samples, &sample) as f64;
             let count = thread.samples.count(&sample);
             slices.samples = slices.samples.saturating_add(count);
             slices.sample_squares += weight * weight / count.max(1) as f64;
-            // A row that stands for several samples has the time until the next one.
-            let parts = count.clamp(1, SLICES as u64) as i64;
-            let length_ns = times.next().map_or(0, |next| next - sample.time_ns);
-            let part_at = |part| of_span(sample.time_ns + length_ns / parts * part);
-            let places = || (0..parts).map(part_at);
-            let part = weight / parts as f64;
-            places().for_each(|at| slices.time[at] += part);
+            let ticks = thread.samples.row_ticks(row);
+            places.clear();
+            places.extend(slices_of_ticks(ticks, &of_span, weight));
+            for &(at, part) in &places {
+                slices.time[at] += part;
+            }
             let functions = functions_of(profile, (groups, numbers), tracked, &sample);
             for (tracked, is_innermost) in functions {
                 let tracked = tracked as usize;
@@ -138,13 +137,13 @@ pub(super) fn slice(
                 let (own_run, total_run) = &mut runs[tracked];
                 if is_innermost {
                     own_run.add(number, weight, own);
-                    places().for_each(|at| own.slices[at] += part as f32);
+                    add_parts(&mut own.slices, &places);
                     own.sum += weight;
                 }
                 // A recursive function counts once.
                 if total_run.last != number {
                     total_run.add(number, weight, total);
-                    places().for_each(|at| total.slices[at] += part as f32);
+                    add_parts(&mut total.slices, &places);
                     total.sum += weight;
                 }
             }
@@ -162,6 +161,30 @@ pub(super) fn slice(
         total_run.end(&mut function.total);
     }
     slices
+}
+
+/// Returns the slices that a row's ticks lie in, and the part of the row's time that each has.
+fn slices_of_ticks(
+    ticks: RowTicks,
+    of_span: &impl Fn(i64) -> usize,
+    weight: f64,
+) -> impl Iterator<Item = (usize, f64)> {
+    let mut next = 0;
+    std::iter::from_fn(move || {
+        let first = next;
+        if first >= ticks.count {
+            return None;
+        }
+        let at = of_span(ticks.time_ns(first));
+        next = ticks.end_of(first, |time_ns| of_span(time_ns) <= at);
+        Some((at, weight * (next - first) as f64 / ticks.count as f64))
+    })
+}
+
+fn add_parts(slices: &mut [f32], parts: &[(usize, f64)]) {
+    for &(at, part) in parts {
+        slices[at] += part as f32;
+    }
 }
 
 /// Returns the compared functions of a sample, and whether each is the innermost one. An
@@ -241,6 +264,27 @@ mod tests {
             (&ExportOptions::default(), None),
             &ProgressLogger::unwatched(),
         )
+    }
+
+    #[test]
+    fn ticks_of_a_long_row_lie_in_the_slices_of_their_times() {
+        let waits = (1..1000).map(|time_ms| (time_ms, "wait", 1));
+        let all = [(0, "work", 1)].into_iter().chain(waits);
+        let all: Vec<_> = all.chain([(1000, "work", 1)]).collect();
+        let thinned = [
+            (0, "work", 1),
+            (1, "wait", 998),
+            (999, "wait", 1),
+            (1000, "work", 1),
+        ];
+        let (all, thinned) = (slices_of(&all), slices_of(&thinned));
+        assert_eq!(thinned.time, all.time);
+        assert_eq!((thinned.samples, thinned.sample_squares), (1001, 1001e12));
+        for (thinned, all) in thinned.functions.iter().zip(&all.functions) {
+            assert_eq!(thinned.own.slices, all.own.slices);
+            assert_eq!(thinned.total.slices, all.total.slices);
+            assert_eq!(thinned.own.run_squares, all.own.run_squares);
+        }
     }
 
     #[test]

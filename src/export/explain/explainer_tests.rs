@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::export::explain::explainer::explain;
 use crate::export::explain::request::unsampled_ns;
-use crate::export::explanation::{Explanation, TimeKind, Wanted};
+use crate::export::explanation::{ExplainedPart, Explanation, TimeKind, Wanted};
 use crate::export::test_profile::TestProfile;
 use crate::model::{
     CategoryPair, FieldValue, Frame, Marker, MarkerPayload, MarkerPhase, Sample, TextId,
@@ -80,6 +80,46 @@ impl Scene {
 
     fn explain(&self, wanted: &Wanted) -> Explanation {
         explain(&self.test.profile, wanted).expect("a request")
+    }
+}
+
+/// The kernel tells of waits for a processor in the middle of a row's ticks.
+#[test]
+fn row_for_several_samples_is_explained_like_these() {
+    let scene = |is_thinned: bool| {
+        let mut scene = Scene::new();
+        scene.sample(0, 0, &["work"], None, 1000);
+        for ms in 1..100 {
+            if !is_thinned || ms == 1 || ms == 99 {
+                scene.sample(0, ms, &["work"], None, 0);
+            }
+        }
+        scene.sample(0, 100, &["work"], None, 600);
+        if is_thinned {
+            let samples = &mut scene.test.profile.threads[0].samples;
+            samples.update(1, |sample| sample.weight = 98);
+        }
+        for (start_us, end_us, waited_us) in [(9_700, 40_000, 4_000), (40_000, 70_500, 13_000)] {
+            let range = (start_us * 1000, end_us * 1000);
+            let waited_ns = Some(waited_us * 1000);
+            scene.test.switches(0, range, waited_ns, [3, 5]);
+        }
+        scene
+    };
+    let (thinned, whole) = (scene(true), scene(false));
+    for (start_ms, end_ms) in [(0, 100), (5, 10), (5, 60), (38, 42), (69, 98), (2, 3)] {
+        let times_in = |scene: &Scene| {
+            let explanation = scene.explain(&range(start_ms, end_ms));
+            let parts = explanation.parts.iter();
+            let in_ns = |part: &ExplainedPart| (part.kind, part.time.as_nanos() as i64);
+            parts.map(in_ns).collect::<Vec<_>>()
+        };
+        let (few, all) = (times_in(&thinned), times_in(&whole));
+        assert_eq!(few.len(), all.len(), "{start_ms}: {few:?}, {all:?}");
+        for (one, other) in few.iter().zip(&all) {
+            let is_same = one.0 == other.0 && (one.1 - other.1).abs() <= 1;
+            assert!(is_same, "{start_ms}: {few:?}, {all:?}");
+        }
     }
 }
 

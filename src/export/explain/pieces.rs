@@ -140,7 +140,7 @@ impl<'a> ThreadPieces<'a> {
             let until_ns = next.map_or(end_ns, |next| next.time_ns.min(end_ns));
             let within = (done_ns, until_ns);
             match (before, next) {
-                (Some(before), Some(next)) => self.between(&before, &next, within, add),
+                (Some(_), Some(_)) => self.between(index - 1, within, add),
                 // Before the first sample, and after the last one.
                 (None, Some(sample)) => {
                     let from_ns = (sample.time_ns - edge_ns).clamp(done_ns, until_ns);
@@ -167,8 +167,11 @@ impl<'a> ThreadPieces<'a> {
         add(TimeKind::Unknown, None, (far.1 - far.0) as f64);
     }
 
-    /// Gives the part of the time between two samples that lies within `within`.
-    fn between(&self, before: &Sample, next: &Sample, within: (i64, i64), add: &mut Add<'_>) {
+    /// Gives the part of the time from a sample to the next one that lies within `within`. `index` is
+    /// that of the first of them.
+    fn between(&self, index: usize, within: (i64, i64), add: &mut Add<'_>) {
+        let samples = &self.thread.samples;
+        let (before, next) = (&samples.get(index), &samples.get(index + 1));
         let (start_ns, end_ns) = within;
         let gap_ns = (next.time_ns - before.time_ns).max(1) as f64;
         let length_ns = (end_ns - start_ns) as f64;
@@ -206,19 +209,52 @@ impl<'a> ThreadPieces<'a> {
             [State::Waiting(kind), State::Running] => add(kind, before.stack, rest_ns),
             [State::Running, State::Waiting(kind)] => add(kind, next.stack, rest_ns),
             [State::Running, State::Running] => {
-                let told = self.share_of_processor_waits(next.time_ns);
+                let told = match samples.count(before) {
+                    0 | 1 => self.share_of_processor_waits(next.time_ns),
+                    _ => self.share_of_ticks(index, within),
+                };
                 add(TimeKind::WaitForProcessor, next.stack, rest_ns * told);
                 add(TimeKind::OtherWait, next.stack, rest_ns * (1.0 - told));
             }
         }
     }
 
+    /// Returns the mean of [`Self::share_of_processor_waits`] for the ticks that the sample stands for,
+    /// as far as they lie within a range that is not empty.
+    fn share_of_ticks(&self, index: usize, (start_ns, end_ns): (i64, i64)) -> f64 {
+        let ticks = self.thread.samples.row_ticks(index);
+        let mut sum = 0.0;
+        let mut done_ns = start_ns;
+        let mut tick = ticks.end_of(0, |time_ns| time_ns <= start_ns);
+        while done_ns < end_ns {
+            let (share, same_until_ns) = self.share_and_end(ticks.time_ns(tick));
+            // The time up to a tick has the share of the tick.
+            let mut until_ns = end_ns;
+            if tick < ticks.count {
+                tick = ticks.end_of(tick, |time_ns| time_ns <= same_until_ns);
+                until_ns = ticks.time_ns(tick - 1).min(end_ns);
+            }
+            sum += (until_ns - done_ns) as f64 * share;
+            done_ns = until_ns;
+        }
+        sum / (end_ns - start_ns) as f64
+    }
+
     /// Returns which share of the time between running samples at this time is explained by waits
     /// for a processor; all of it if the kernel does not tell.
     fn share_of_processor_waits(&self, time_ns: i64) -> f64 {
+        self.share_and_end(time_ns).0
+    }
+
+    /// Returns [`Self::share_of_processor_waits`], and a time up to which it is the same.
+    fn share_and_end(&self, time_ns: i64) -> (f64, i64) {
         let after = self.switches.partition_point(|range| range.0 < time_ns);
+        let next = self.switches.get(after);
+        let until_ns = next.map_or(i64::MAX, |range| range.0);
         let range = after.checked_sub(1).map(|index| self.switches[index]);
         let range = range.filter(|(_, end_ns, _)| time_ns <= *end_ns);
-        range.map_or(1.0, |(_, _, share)| share)
+        range.map_or((1.0, until_ns), |(_, end_ns, share)| {
+            (share, end_ns.min(until_ns))
+        })
     }
 }

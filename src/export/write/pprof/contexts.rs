@@ -171,4 +171,13 @@ impl ThreadContexts<'_> {
         }
         self.current
     }
+
+    /// Returns a time up to which the context is the same as at the last time.
+    pub(super) fn unchanged_until_ns(&self) -> i64 {
+        let next_start = self.upcoming.last();
+        let before_next = next_start.map(|interval| interval.start_ns.saturating_sub(1));
+        let ends = self.open.iter().chain(&self.own);
+        let ends = ends.map(|interval| interval.end_ns);
+        ends.chain(before_next).min().unwrap_or(i64::MAX)
+    }
 }

@@ -188,14 +188,33 @@ fn merge_samples(
     let mut of_thread = contexts.of_thread(thread);
     let samples = &thread.samples;
     let count = samples.len();
-    for sample in progress.watch(samples.iter(), count, ProgressLocation::Samples) {
-        let context = of_thread.at(contexts, sample.time_ns);
+    let watched = progress.watch(samples.iter(), count, ProgressLocation::Samples);
+    for (index, sample) in watched.enumerate() {
         let stack = sample.stack.map_or(0, |stack| stack.0 + 1);
-        let row = *known.entry(pair_key(stack, context)).or_insert_with(|| {
-            rows.push(((sample.stack, context), Values::default()));
-            rows.len() - 1
-        });
-        rows[row].1.add(profile, samples.weight_unit, &sample);
+        let mut add = |context, part: &Sample| {
+            let row = *known.entry(pair_key(stack, context)).or_insert_with(|| {
+                rows.push(((sample.stack, context), Values::default()));
+                rows.len() - 1
+            });
+            rows[row].1.add(profile, samples.weight_unit, part);
+        };
+        let ticks = samples.row_ticks(index);
+        if ticks.count == 1 {
+            add(of_thread.at(contexts, sample.time_ns), &sample);
+            continue;
+        }
+        // The context may change while the row's ticks pass.
+        let mut part = sample;
+        let mut tick = 0;
+        while tick < ticks.count {
+            let context = of_thread.at(contexts, ticks.time_ns(tick));
+            let until_ns = of_thread.unchanged_until_ns();
+            let end = ticks.end_of(tick, |time_ns| time_ns <= until_ns);
+            part.weight = i64::try_from(end - tick).unwrap_or(i64::MAX);
+            add(context, &part);
+            part.cpu_delta_ns = None;
+            tick = end;
+        }
     }
     rows
 }

@@ -95,6 +95,11 @@ impl SnapshotOptions {
     /// as `left_out_idle_rows` in `meta.losses`. In Gecko's format, samples are repeated for
     /// `left_out_ticks` only if there are not too many rows then. Markers, and samples of threads
     /// that ran, are always kept, so the profile may exceed the maximum.
+    ///
+    /// In all formats but Gecko's, a row counts for the samples after it that are left out: that is
+    /// its weight. So sums and times stay right. There, a thread that sleeps nearly all the time has
+    /// few rows whatever the maximum is: at the beginning and at the end of each sleep. These do not
+    /// count as left out. In a viewer, a range within such a sleep has no row of the thread.
     #[must_use]
     pub fn max_rows(mut self, max_rows: u64) -> Self {
         self.max_rows = max_rows;

@@ -155,8 +155,8 @@ fn check_text(case: &DecoderCase<'_>, is_cut: bool) -> ReadProfile {
     let (rows, wait_rows) = (count(&samples), count(&waits));
     let max_wait_rows = max_wait_rows(case.max_rows());
     assert!(wait_rows <= max_wait_rows, "{wait_rows} rows of waits");
-    // An entry has at least three bytes. A sample with repeats keeps at least two rows, its own and
-    // that of its last repeat.
+    // A sample that keeps one row has at least three bytes. One with repeats has at least six, and keeps
+    // at least three rows: its own, and those of its first and its last repeat.
     let max_rows = case.max_rows().max(2 * case.content.len() as u64 / 3);
     assert!(rows <= max_rows, "{rows} rows");
     let max_bytes =

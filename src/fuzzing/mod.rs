@@ -34,6 +34,8 @@ mod scripted_source;
 mod seeds;
 #[cfg(all(test, not(loom)))]
 mod tests;
+#[cfg(all(test, not(loom)))]
+mod thinned_rows;
 
 pub use crash_files::check_crash_file;
 pub use decoder::check_decoder;

@@ -71,7 +71,10 @@ pub(crate) struct SampleRow {
     pub(crate) time_ns: u64,
     pub(crate) cpu_delta_ns: Option<u64>,
     pub(crate) event: RowEvent,
-    /// Number of ticks that the sample counts for.
+    /// Number of ticks that the sample counts for: its own, and those that the sampler left out. The
+    /// sampler counts those since the thread's previous sample, and the readers spread them over the
+    /// time after this one: ticks are left out evenly, so both are as many. The repeats of the sample
+    /// are further ticks.
     pub(crate) weight: u64,
 }
 
@@ -124,6 +127,15 @@ pub(crate) fn cut_before(
     ))
 }
 
+/// Returns how many of a run's repeats are kept: number 1, every `stride`-th one after it, and the last
+/// one.
+fn kept_of_run(count: u64, stride: u64) -> u64 {
+    match count {
+        0 => 0,
+        _ => (count - 1).div_ceil(stride) + 1,
+    }
+}
+
 /// A sample and its repeats, in the short form that suffices for most samples.
 #[derive(Clone, Copy, Debug)]
 struct PackedRow {
@@ -148,9 +160,14 @@ pub(crate) struct SampleRows {
     idle_rows: u64,
     /// Ticks for which the rows stand without having a row for each.
     left_out_ticks: u64,
-    runs: u64,
+    /// Number of idle rows that are kept at any stride.
+    least_idle_rows: u64,
+    /// Number of rows in which the thread may have run since the previous row.
+    running_rows: u64,
+    has_running_event: bool,
     last_time_ns: u64,
-    /// Stride of the kept rows among the repeats of a run, counted from the last.
+    /// Stride of the kept rows among the repeats of a run, counted from the first. The last repeat is
+    /// always kept.
     idle_stride: u64,
 }
 
@@ -162,7 +179,9 @@ impl Default for SampleRows {
             rows: 0,
             idle_rows: 0,
             left_out_ticks: 0,
-            runs: 0,
+            least_idle_rows: 0,
+            running_rows: 0,
+            has_running_event: false,
             last_time_ns: 0,
             idle_stride: 1,
         }
@@ -193,6 +212,7 @@ impl SampleRows {
             cpu: cpu as u32,
         });
         self.last_time_ns = time_ns;
+        self.running_rows += u64::from(cpu_delta_ns != Some(0));
         self.rows = self.rows.saturating_add(1);
     }
 
@@ -218,7 +238,10 @@ impl SampleRows {
             later_ns: 0,
             cpu: RARE,
         });
-        self.runs += u64::from(repeats.count > 0);
+        let least = kept_of_run(repeats.count, u64::MAX);
+        self.least_idle_rows = self.least_idle_rows.saturating_add(least);
+        self.running_rows += u64::from(row.cpu_delta_ns != Some(0));
+        self.has_running_event |= matches!(row.event, RowEvent::Running { .. });
         self.last_time_ns = row.time_ns;
         let left_out = row.weight.saturating_sub(1);
         self.left_out_ticks = self.left_out_ticks.saturating_add(left_out);
@@ -247,12 +270,22 @@ impl SampleRows {
         self.left_out_ticks
     }
 
-    /// Returns the number of runs, which are the samples with repeats.
-    pub(crate) fn runs(&self) -> u64 {
-        self.runs
+    /// Returns the number of idle rows that are kept at any stride: the first and the last of each run.
+    pub(crate) fn least_idle_rows(&self) -> u64 {
+        self.least_idle_rows
     }
 
-    /// Keeps only every `stride`-th idle row.
+    /// Returns whether the thread slept nearly all the time. False if it ran an event in the meantime:
+    /// each row has another delay of that.
+    pub(crate) fn mostly_sleeps(&self) -> bool {
+        /// Minimum number of rows for each one in which the thread ran, after the first: a thread that
+        /// runs more often keeps its rows.
+        const ROWS_PER_RUNNING_ROW: u64 = 128;
+        let running = self.running_rows.saturating_sub(1);
+        !self.has_running_event && running.saturating_mul(ROWS_PER_RUNNING_ROW) <= self.rows
+    }
+
+    /// Keeps the first idle row of each run, every `stride`-th one after it, and the last one.
     pub(crate) fn thin_idle_rows(&mut self, stride: u64) {
         self.idle_stride = stride.max(1);
     }
@@ -263,7 +296,7 @@ impl SampleRows {
             return self.rows;
         }
         self.unpacked()
-            .map(|(_, repeats)| 1 + repeats.count.div_ceil(self.idle_stride))
+            .map(|(_, repeats)| 1 + kept_of_run(repeats.count, self.idle_stride))
             .sum()
     }
 
@@ -362,46 +395,41 @@ pub(crate) struct Rows<'a> {
 /// The remaining rows of a run after its first row.
 struct RunCursor {
     first: SampleRow,
-    /// Number of all repeats.
+    /// Number of all repeats, at least 1.
     count: u64,
     offset: Offset,
-    /// Number of kept repeats that are still to be returned.
-    kept: u64,
-    /// Index of the last returned repeat, from 1 on; 0 before the first.
-    returned: u64,
+    /// Number of the next repeat to return, from 1 on.
+    next: u64,
 }
 
 impl Rows<'_> {
     #[cold]
     fn next_of_run(&mut self) -> Option<(SampleRow, u64)> {
         let run = self.run.as_mut()?;
-        run.kept -= 1;
-        let index = run.count - run.kept * self.idle_stride;
+        let index = run.next;
         let row = run.first.later_by(run.offset.of(index));
-        let stands_for = index - run.returned;
-        run.returned = index;
-        if run.kept == 0 {
+        if index == run.count {
             self.run = None;
+            return Some((row, 1));
         }
-        Some((row, stands_for))
+        run.next = index.saturating_add(self.idle_stride).min(run.count);
+        Some((row, run.next - index))
     }
 
     #[cold]
     fn begin_run(&mut self, first: SampleRow, repeats: Repeats) {
-        let kept = repeats.count.div_ceil(self.idle_stride);
         self.run = Some(RunCursor {
             first,
             count: repeats.count,
             offset: Offset::new(repeats),
-            kept,
-            returned: 0,
+            next: 1,
         });
     }
 }
 
 impl Rows<'_> {
-    /// Returns the next row, and the number of ticks that it stands for: its weight, or for an idle row
-    /// one and those of the rows before it that are left out.
+    /// Returns the next row, and the number of ticks that it stands for, from its own on: its weight, or
+    /// for an idle row one and those of the rows after it that are left out.
     #[inline(always)]
     pub(crate) fn next_with_count(&mut self) -> Option<(SampleRow, u64)> {
         if self.run.is_some() {
@@ -638,9 +666,9 @@ mod tests {
                 })
                 .collect::<Vec<_>>()
         };
-        assert_eq!(thinned(&mut samples, 2), [0, 1, 2, 3, 4, 6, 7, 9]);
-        assert_eq!(thinned(&mut samples, 3), [0, 1, 2, 3, 6, 7, 9]);
-        assert_eq!(thinned(&mut samples, u64::MAX), [0, 1, 2, 3, 6, 7, 9]);
+        assert_eq!(thinned(&mut samples, 2), [0, 1, 2, 3, 4, 6, 7, 8, 9]);
+        assert_eq!(thinned(&mut samples, 3), [0, 1, 2, 3, 4, 6, 7, 8, 9]);
+        assert_eq!(thinned(&mut samples, u64::MAX), [0, 1, 2, 3, 4, 6, 7, 8, 9]);
 
         let mut counter = CounterRows::default();
         assert!(counter.is_empty());
@@ -658,26 +686,119 @@ mod tests {
         );
     }
 
-    #[test]
-    fn rows_stand_for_the_ticks_before_them() {
-        let mut samples = SampleRows::default();
-        for (weight, count) in [(1, 0), (30, 0), (4, 5)] {
-            let row = SampleRow {
-                stack: 2,
-                time_ns: 10 * weight,
-                cpu_delta_ns: Some(1),
-                event: RowEvent::Unknown,
-                weight,
-            };
-            samples.push(row, Repeats { count, span_ns: 50 });
+    fn row(time_ns: u64, weight: u64) -> SampleRow {
+        SampleRow {
+            stack: 2,
+            time_ns,
+            cpu_delta_ns: Some(1),
+            event: RowEvent::Unknown,
+            weight,
         }
-        let counts = |samples: &SampleRows| {
-            let mut rows = samples.iter();
-            std::iter::from_fn(|| rows.next_with_count().map(|(_, count)| count))
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(counts(&samples), [1, 30, 4, 1, 1, 1, 1, 1]);
+    }
+
+    /// Returns the time and the count of each row.
+    fn times_and_counts(samples: &SampleRows) -> Vec<(u64, u64)> {
+        let mut rows = samples.iter();
+        let with_count = || rows.next_with_count();
+        let rows = std::iter::from_fn(with_count);
+        rows.map(|(row, count)| (row.time_ns, count)).collect()
+    }
+
+    #[test]
+    fn rows_stand_for_the_ticks_from_them_on() {
+        let mut samples = SampleRows::default();
+        for (time_ns, weight, count) in [(10, 1, 0), (20, 30, 0), (400, 4, 5)] {
+            let span_ns = 10 * count;
+            samples.push(row(time_ns, weight), Repeats { count, span_ns });
+        }
+        let first = [(10, 1), (20, 30), (400, 4)];
+        let with = |run: &[(u64, u64)]| [&first, run].concat();
+        let all = [(410, 1), (420, 1), (430, 1), (440, 1), (450, 1)];
+        assert_eq!(times_and_counts(&samples), with(&all));
+        samples.thin_idle_rows(2);
+        assert_eq!(
+            times_and_counts(&samples),
+            with(&[(410, 2), (430, 2), (450, 1)])
+        );
         samples.thin_idle_rows(3);
-        assert_eq!(counts(&samples), [1, 30, 4, 2, 3]);
+        assert_eq!(
+            times_and_counts(&samples),
+            with(&[(410, 3), (440, 1), (450, 1)])
+        );
+        samples.thin_idle_rows(u64::MAX);
+        assert_eq!(times_and_counts(&samples), with(&[(410, 4), (450, 1)]));
+    }
+
+    #[test]
+    fn thinned_run_keeps_its_ends_and_the_sum_of_its_ticks() {
+        for count in (0..=12).chain([1000, u32::MAX.into()]) {
+            let strides = (1..=14).chain([count.max(1), count + 1, u64::MAX]);
+            for stride in strides.filter(|stride| count <= 1000 || *stride > 1 << 20) {
+                let mut samples = SampleRows::default();
+                let span_ns = 10 * count;
+                samples.push(row(100, 7), Repeats { count, span_ns });
+                samples.thin_idle_rows(stride);
+                let rows = times_and_counts(&samples);
+                let context = format!("{count} repeats, stride {stride}: {rows:?}");
+                assert_eq!(rows[0], (100, 7), "{context}");
+                assert_eq!(rows.len() as u64, samples.kept_rows(), "{context}");
+                assert_eq!(rows.len() as u64, 1 + kept_of_run(count, stride));
+                let ticks: u64 = rows[1..].iter().map(|(_, ticks)| ticks).sum();
+                assert_eq!(ticks, count, "{context}");
+                if count == 0 {
+                    continue;
+                }
+                assert_eq!(rows[1].0, 110, "{context}");
+                assert_eq!(rows[rows.len() - 1], (100 + span_ns, 1), "{context}");
+                // A row's ticks reach up to the next row.
+                for pair in rows[1..].windows(2) {
+                    assert_eq!(pair[0].0 + 10 * pair[0].1, pair[1].0, "{context}");
+                    assert!(pair[0].1 <= stride, "{context}");
+                }
+                let least = rows.len() as u64 - 1;
+                assert!(least >= samples.least_idle_rows(), "{context}");
+                assert_eq!(samples.least_idle_rows(), count.min(2));
+            }
+        }
+    }
+
+    #[test]
+    fn thread_that_ran_in_few_rows_mostly_sleeps() {
+        let mut samples = SampleRows::default();
+        let mut mostly_sleeps_after = |row: SampleRow, count| {
+            samples.push(
+                row,
+                Repeats {
+                    count,
+                    span_ns: count,
+                },
+            );
+            samples.mostly_sleeps()
+        };
+        let idle = |time_ns| SampleRow {
+            cpu_delta_ns: Some(0),
+            ..row(time_ns, 1)
+        };
+        assert!(mostly_sleeps_after(row(10, 1), 0));
+        assert!(!mostly_sleeps_after(row(20, 1), 9));
+        assert!(mostly_sleeps_after(idle(100), 200));
+        assert!(!mostly_sleeps_after(row(400, 1), 0));
+        // Delayed ticks divide a sleep into many runs.
+        assert!((0..40).all(|run| !mostly_sleeps_after(idle(500 + 3 * run), 0)));
+        assert!(mostly_sleeps_after(idle(700), 2));
+        let unknown = SampleRow {
+            cpu_delta_ns: None,
+            ..idle(800)
+        };
+        assert!(!mostly_sleeps_after(unknown, 0));
+        assert!(mostly_sleeps_after(idle(900), 1000));
+        let event = RowEvent::Running { ns: 5 };
+        assert!(!mostly_sleeps_after(
+            SampleRow {
+                event,
+                ..idle(2000)
+            },
+            1000
+        ));
     }
 }

@@ -35,6 +35,9 @@ use crate::util::{
 pub(crate) struct ThreadStreamingContext {
     pub(crate) thread: OffThreadRef,
     pub(crate) samples: SampleRows,
+    /// Whether the idle rows are left out as far as possible: see
+    /// [`ProcessStreamingContext::thin_sleepers`].
+    is_thinned: bool,
     /// The markers by their latest time.
     pub(crate) markers: MarkerIndex,
     pub(crate) probes: EventProbes,
@@ -694,46 +697,68 @@ impl ProcessStreamingContext {
         })
     }
 
+    /// Leaves out the idle rows of the threads that sleep nearly all the time, except for the first and
+    /// the last one of each run. For a format whose rows have weights: a row that is kept counts for
+    /// those after it that are left out, so nothing is lost. Such a thread takes no more of a long
+    /// profile than of a short one.
+    ///
+    /// A thread with probes of its event loop keeps its rows, because the delay differs between them.
+    pub(crate) fn thin_sleepers(&mut self) {
+        for thread in &mut self.threads {
+            thread.is_thinned = thread.probes.is_empty() && thread.samples.mostly_sleeps();
+            if thread.is_thinned {
+                thread.samples.thin_idle_rows(u64::MAX);
+            }
+        }
+    }
+
     /// Limits the printed rows of samples, markers and waits to `max_rows`, as far as leaving out
     /// idle rows allows. An idle row is a sample in which the thread did not run. A run keeps the
-    /// sample that its idle rows repeat, its last idle row, and evenly spaced ones between them.
+    /// sample that its idle rows repeat, its first and its last idle row, and evenly spaced ones
+    /// between them.
     pub(crate) fn thin_idle_rows(&mut self, max_rows: u64) {
-        let sum = |of: fn(&SampleRows) -> u64| {
-            self.threads.iter().fold(0, |sum: u64, thread| {
+        let sum = |is_thinned: bool, of: fn(&SampleRows) -> u64| {
+            let threads = self.threads.iter();
+            let threads = threads.filter(|thread| thread.is_thinned == is_thinned);
+            threads.fold(0, |sum: u64, thread| {
                 sum.saturating_add(of(&thread.samples))
             })
         };
-        let (rows, idle, runs) = (
-            sum(SampleRows::rows),
-            sum(SampleRows::idle_rows),
-            sum(SampleRows::runs),
+        let (rows, idle, least_idle) = (
+            sum(false, SampleRows::rows),
+            sum(false, SampleRows::idle_rows),
+            sum(false, SampleRows::least_idle_rows),
         );
+        let of_sleepers = sum(true, SampleRows::kept_rows);
         let markers: u64 = self
             .threads
             .iter()
             .map(|thread| (thread.markers.len() + thread.contexts.all().len()) as u64)
             .sum();
         let waits = self.task_waits.limit_rows(max_rows);
-        let max_rows = max_rows.saturating_sub(markers).saturating_sub(waits);
+        let max_rows = max_rows
+            .saturating_sub(markers)
+            .saturating_sub(waits)
+            .saturating_sub(of_sleepers);
         if rows <= max_rows {
             self.spreads_rows = rows.saturating_add(self.left_out_ticks()) <= max_rows;
             return;
         }
-        // A run keeps at most one idle row more than its share.
-        let available = max_rows.saturating_sub(rows - idle).saturating_sub(runs);
+        let available = max_rows
+            .saturating_sub(rows - idle)
+            .saturating_sub(least_idle);
         let stride = if available == 0 {
             u64::MAX
         } else {
             idle.div_ceil(available)
         };
+        let mut kept = 0;
         for thread in &mut self.threads {
-            thread.samples.thin_idle_rows(stride);
+            if !thread.is_thinned {
+                thread.samples.thin_idle_rows(stride);
+                kept += thread.samples.kept_rows();
+            }
         }
-        let kept: u64 = self
-            .threads
-            .iter()
-            .map(|thread| thread.samples.kept_rows())
-            .sum();
         self.left_out_idle_rows = rows - kept;
     }
 }
@@ -743,6 +768,7 @@ impl ThreadStreamingContext {
         Self {
             thread: thread.clone(),
             samples: SampleRows::default(),
+            is_thinned: false,
             markers: MarkerIndex::default(),
             probes: EventProbes::default(),
             contexts: ContextIntervals::default(),

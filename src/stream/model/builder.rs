@@ -78,6 +78,7 @@ pub(crate) fn build_model(
     let decoding = progress.sub_logger(0.0, ENTRIES_END, ProgressLocation::Entries);
     let mut process = decode_newest(&mut source, &decoding)?;
     drop(decoding);
+    process.thin_sleepers();
     process.thin_idle_rows(options.max_rows);
     let naming = progress.sub_logger(ENTRIES_END, NAMES_END, ProgressLocation::Names);
     let has_memory_for_names =
@@ -236,7 +237,7 @@ impl ModelBuilder<'_> {
                 time_ns: time(row.time_ns),
                 cpu_delta_ns: row.cpu_delta_ns,
                 event_delay_ns: row.event.delay_ns().max(probed_ns),
-                // A row that is kept counts for those that are left out.
+                // A row that is kept counts for those after it that are left out.
                 weight: i64::try_from(count).unwrap_or(i64::MAX),
             });
         }

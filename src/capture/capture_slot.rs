@@ -76,6 +76,9 @@ pub(crate) struct CaptureSlot {
     /// Number of the thread's last timer in this session; -1 before the first. Written by the
     /// sampler; read by the handler.
     timer: AtomicI32,
+    /// The next slot of a batch, as `slot_batch.rs` says; in the slot that a thread owns, the first one
+    /// of its batch. Written by the sampler; read by the handler.
+    pub(crate) next_in_batch: AtomicU32,
     /// Number of a canceled request whose signal may still be pending, or 0. While it is pending,
     /// the kernel drops further signals. Written by the sampler.
     canceled: AtomicU32,
@@ -116,6 +119,7 @@ impl CaptureSlot {
             state: SlotState::new(),
             thread_pointer: AtomicU64::new(0),
             timer: AtomicI32::new(-1),
+            next_in_batch: AtomicU32::new(0),
             canceled: AtomicU32::new(0),
             stack_low: AtomicU64::new(0),
             stack_top: AtomicU64::new(0),

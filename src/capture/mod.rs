@@ -29,6 +29,8 @@ mod captured_view;
 mod event_delay;
 mod found_stack;
 mod remote_capture;
+#[forbid(unsafe_code)]
+mod slot_batch;
 #[cfg(all(test, loom))]
 mod slot_model;
 mod slot_pool;
@@ -40,6 +42,7 @@ pub(crate) use capture_slot::MAX_STACK_BYTES;
 pub(crate) use captured_view::CapturedView;
 pub(crate) use event_delay::{EventDelay, EventLoopState};
 pub(crate) use found_stack::{CutCopy, FIRST_FOUND_BYTES, FoundStack};
+pub(crate) use slot_batch::SlotBatch;
 pub(crate) use slot_pool::{
     AcquireSlotError, Pool, SlotHandle, find_slot_in_handler, find_slot_of_thread_in_handler,
     hold_pool_for_fork,

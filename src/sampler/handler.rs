@@ -39,14 +39,18 @@ pub(crate) fn capture_in_handler(arrival: &ArrivalInHandler<'_>) -> bool {
             _ => return false,
         },
     };
-    let Some(mut writer) = slot.begin_in_handler(arrival) else {
+    let is_timer = matches!(arrival.source, SignalSource::Timer(_));
+    let of_batch = match is_timer {
+        true => slot.requested_of_batch_in_handler(),
+        false => None,
+    };
+    let Some(mut writer) = of_batch.unwrap_or(slot).begin_in_handler(arrival) else {
         return arrival.source != SignalSource::Unknown;
     };
     writer.header.time = monotonic_now();
     writer.header.event_loop = slot.event_delay().state_in_handler();
     writer.copy_stack_in_handler();
     writer.copy_labels_in_handler();
-    let is_timer = matches!(arrival.source, SignalSource::Timer(_));
     if is_timer || READS_CLOCK.load(Ordering::Relaxed) {
         writer.header.cpu_ns = current_thread_cpu_ns_in_handler();
     }

@@ -4,6 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::park_timeout;
+use std::time::Duration;
 
 use crate::allocations::AllocationEvent;
 use crate::backtrace::has_pending_stacks;
@@ -27,7 +29,7 @@ use crate::sampler::tick::EventProbeRecorder;
 use crate::sampler::tick::TickOverheads;
 use crate::sampler::tick::write_pending_stacks;
 use crate::sampler::tick::{ActivityHint, SeenThreads};
-use crate::sampler::tick::{LeftOut, Schedule};
+use crate::sampler::tick::{Collections, LeftOut, Schedule};
 use crate::sampler::tick::{Scratch, TickContext};
 use crate::sampler::unregistered_markers::UnregisteredMarkers;
 use crate::sampler::unregistered_threads::UnregisteredThreads;
@@ -54,6 +56,8 @@ const BREAK_WRITES_PER_TICK: usize = 64;
 /// Maximum length of one sleep step, in ns. A long sleep is split into steps, so that the sampler
 /// notices the end of the session soon.
 const SLEEP_STEP_NS: u64 = 10_000_000;
+/// Likewise, if a request ends the step. The buffer is maintained after each.
+const LONG_SLEEP_STEP_NS: u64 = 100_000_000;
 
 /// Number of checks in a row, one every 100 ms, that find the sampler stuck in the loader before a
 /// thread that stops the session gives up waiting for it. The loader's lock is normally held for
@@ -185,6 +189,7 @@ struct SamplerThread {
     next_housekeeping: TimeStamp,
     has_logged_lack_of_memory: bool,
     activity: ActivityHint,
+    collections: Collections,
     event_probes: EventProbeRecorder,
     switch_readings: SwitchReadings,
     wait_scratch: WaitScratch,
@@ -226,6 +231,7 @@ impl SamplerThread {
             next_housekeeping: TimeStamp(0),
             has_logged_lack_of_memory: false,
             activity: ActivityHint::default(),
+            collections: Collections::new(interval_ns, begin.time.0),
             event_probes: EventProbeRecorder::default(),
             switch_readings: SwitchReadings::default(),
             wait_scratch: WaitScratch::default(),
@@ -246,6 +252,14 @@ impl SamplerThread {
         let mut left_out = LeftOut::default();
         while !self.session.is_stopping() {
             let time = monotonic_now();
+            let is_batched = self.session.is_batched();
+            if is_batched {
+                self.session.set_sleeper();
+                // The threads have kept samples of these ticks, as far as there was room.
+                let kept = left_out.missed.min(self.collections.max_ticks());
+                left_out.missed -= kept;
+                left_out.skipped += kept;
+            }
             let tick = Tick {
                 number: self.tick.number + 1 + left_out.skipped,
                 time,
@@ -258,7 +272,9 @@ impl SamplerThread {
                 (time.since_ns(schedule.next) > interval_ns / 2).into(),
             );
             SessionCounts::add(&counts.missed_ticks, left_out.missed);
-            SessionCounts::add(&counts.skipped_ticks, left_out.skipped);
+            if !is_batched {
+                SessionCounts::add(&counts.skipped_ticks, left_out.skipped);
+            }
             let used_before_ns = counts.sampler_cpu_ns.load(Ordering::Relaxed);
             self.session.after_sampling.begin_loop(tick.number);
             let state = self.take_tick();
@@ -270,16 +286,25 @@ impl SamplerThread {
             self.session.after_sampling.end_loop(tick.number, state);
             let now = monotonic_now();
             let own_ns = self.own_ns(now.since_ns(time), used_ns > 0);
-            left_out = schedule.advance(now, used_ns, budget.charge(time, own_ns));
+            let mut allowed = budget.charge(time, own_ns);
+            if self.session.is_batched() {
+                let left_out_ns = self.collections.next_left_out() * interval_ns;
+                allowed = allowed.max(schedule.next.plus_ns(interval_ns + left_out_ns));
+            }
+            left_out = schedule.advance(now, used_ns, allowed);
             self.sleep_to(schedule.next);
         }
         if self.session.stage.is_detached() {
             return;
         }
         self.with_context(|threads, context| {
-            threads
-                .all()
-                .for_each(|thread| thread.end(context.tick, context))
+            for thread in threads.all() {
+                // Unwinding may wait for the loader, and another session may begin meanwhile.
+                if context.session.stage.is_detached() {
+                    return;
+                }
+                thread.end(context.tick, context);
+            }
         });
     }
 
@@ -299,12 +324,22 @@ impl SamplerThread {
     }
 
     fn sleep_to(&mut self, deadline: TimeStamp) {
+        let is_woken = self.session.is_batched();
         while !self.session.is_stopping() {
             self.write_if_requested();
             self.write_pending_stacks();
             self.buffer.maintain();
             calibrate_clock();
-            let step = monotonic_now().plus_ns(SLEEP_STEP_NS);
+            let now = monotonic_now();
+            if is_woken {
+                if now >= deadline {
+                    return;
+                }
+                let step_ns = deadline.since_ns(now).min(LONG_SLEEP_STEP_NS);
+                park_timeout(Duration::from_nanos(step_ns));
+                continue;
+            }
+            let step = now.plus_ns(SLEEP_STEP_NS);
             sleep_until(deadline.min(step));
             if deadline <= step {
                 return;
@@ -586,8 +621,14 @@ impl SamplerThread {
     }
 
     fn sample_threads(&mut self) {
-        let interval_ns = self.interval_ns();
-        let has_gap = self.tick.number - self.tick_before.number > 1;
+        let (mut interval_ns, mut has_gap) = (
+            self.interval_ns(),
+            self.tick.number - self.tick_before.number > 1,
+        );
+        if self.session.is_batched() {
+            interval_ns *= self.collections.max_ticks();
+            has_gap = false;
+        }
         let since_last_ns = self.tick.time.since_ns(self.tick_before.time);
         let round = self.session.counts.ticks.load(Ordering::Relaxed);
         // Each tick begins with a different thread, so that no thread is always first (JuliaLang
@@ -711,6 +752,7 @@ impl SamplerThread {
             pauses,
             breaks,
             last_handler,
+            collections,
             ..
         } = self;
         let writer = SampleWriter {
@@ -742,6 +784,8 @@ impl SamplerThread {
             tick_before: *tick_before,
             pauses: *pauses,
             breaks,
+            is_batched: session.is_batched(),
+            ticks_of_collection: collections.max_ticks(),
             // Never drive a foreign handler at the sampling rate.
             is_handler_in_place: matches!(
                 handler,
@@ -798,6 +842,7 @@ impl SamplerThread {
             self.with_context(|threads, context| {
                 threads.all().for_each(|thread| {
                     thread.write_idle_samples(context);
+                    thread.write_kept_samples(context);
                     thread.record_last_switches(context);
                 });
                 write_pending_stacks(context);

@@ -3,10 +3,11 @@
 #[cfg(all(test, loom))]
 use loom::sync::atomic::AtomicBool as StopFlag;
 use std::path::PathBuf;
-use std::sync::Arc;
 #[cfg(not(all(test, loom)))]
 use std::sync::atomic::AtomicBool as StopFlag;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use crate::allocations::AllocationCounts;
@@ -260,6 +261,10 @@ pub(crate) struct Session {
     /// Number of the last requested flush, and number of the last completed one.
     flushes_requested: AtomicU64,
     flushes_done: AtomicU64,
+    /// Whether a thread has had a timer of its own.
+    has_timers: AtomicBool,
+    /// The sampler's thread, if it may sleep for long.
+    sleeper: OnceLock<Thread>,
 }
 
 impl Session {
@@ -304,6 +309,8 @@ impl Session {
             sampler_nice: AtomicI32::new(0),
             flushes_requested: AtomicU64::new(0),
             flushes_done: AtomicU64::new(0),
+            has_timers: AtomicBool::new(false),
+            sleeper: OnceLock::new(),
         }
     }
 
@@ -327,7 +334,21 @@ impl Session {
     /// Returns whether running threads are interrupted by their own timers, rather than by signals
     /// from the sampler.
     pub(crate) fn uses_timers(&self) -> bool {
-        self.settings.engine == SamplingEngine::LocalTimers
+        let engine = self.settings.engine;
+        engine == SamplingEngine::LocalTimers || engine == SamplingEngine::BatchedTimers
+    }
+
+    /// Returns whether threads keep their samples until the sampler collects them. False if the system
+    /// has refused a timer before it has granted one.
+    pub(crate) fn is_batched(&self) -> bool {
+        self.settings.engine == SamplingEngine::BatchedTimers
+            && (self.has_timers.load(Ordering::Relaxed)
+                || self.counts.refused_timers.load(Ordering::Relaxed) == 0)
+    }
+
+    /// Notes that the system grants timers.
+    pub(crate) fn note_timer(&self) {
+        self.has_timers.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn sampler_nice(&self) -> i32 {
@@ -415,6 +436,7 @@ impl Session {
     pub(crate) fn wait_for_flush(&self) {
         const MAX_WAIT: Duration = Duration::from_secs(2);
         let request = self.flushes_requested.fetch_add(1, Ordering::AcqRel) + 1;
+        self.wake_sampler();
         let end = Instant::now() + MAX_WAIT;
         let is_pending = || self.flushes_done.load(Ordering::Acquire) < request;
         let has_sampler = || self.counts.sampler_panics.load(Ordering::Relaxed) == 0;
@@ -461,6 +483,19 @@ impl Session {
     /// Asks the sampler to end.
     pub(crate) fn request_stop(&self) {
         self.stop.store(true, Ordering::Release);
+        self.wake_sampler();
+    }
+
+    /// Lets [`Self::wake_sampler`] wake the calling thread, which is the sampler's, from
+    /// [`std::thread::park_timeout`].
+    pub(crate) fn set_sleeper(&self) {
+        self.sleeper.get_or_init(std::thread::current);
+    }
+
+    fn wake_sampler(&self) {
+        if let Some(thread) = self.sleeper.get() {
+            thread.unpark();
+        }
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

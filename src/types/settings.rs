@@ -53,6 +53,27 @@ pub enum SamplingEngine {
     /// timer; one that begins to block it while its timer runs may still receive the signal, as the
     /// result of a `sigwait`, until the sampler notices some ticks later.
     LocalTimers,
+    /// As [`LocalTimers`](Self::LocalTimers), but each thread keeps its samples, and the sampler
+    /// collects them some times a second: after 6 to 12 intervals, or each 50 to 100 ms if that is
+    /// sooner. So the sampler wakes seldom, and a thread that does not run costs nothing.
+    ///
+    /// A sample of a running thread stands for an interval of its CPU time. If the timer has missed
+    /// some, the next sample counts for them, too. The rest of the time belongs to the stack that the
+    /// thread has when the sampler collects and finds it asleep, or waiting for a processor. So the
+    /// thread's running time is right, and if it sleeps or waits in several places between two
+    /// collections, the shares of these places are right on average.
+    ///
+    /// Each running thread has up to 16 slots for captures, some 20 KiB each, more with deep stacks; all
+    /// threads together have at most 1,024 of them. The sampler interrupts any further thread by a
+    /// signal when it collects, and also one that has not registered, one that has just begun to run,
+    /// and one for which the kernel refuses a timer. If the kernel refuses the first timer of the
+    /// session, the session works as with [`Signals`](Self::Signals).
+    ///
+    /// A thread that begins and ends between two collections has no sample. Counters have a value for
+    /// each collection. What others wait for a tick of the sampler for takes up to 100 ms: a pause
+    /// that begins or ends, the callbacks after sampling, the stacks of markers. A profile or the end
+    /// of the session waits for none. A crash file lacks the samples since the last collection.
+    BatchedTimers,
 }
 
 /// Parameters of a session: what to record, how often, for which threads, and how much to keep.

@@ -1,7 +1,9 @@
 //! The sampler's state of each thread, and what one tick does with it.
 
+mod batched_samples;
 mod frame_pointer_cache;
 mod identity;
+mod owed_ticks;
 mod pending_request;
 mod sample_recorder;
 mod signal_mask;

@@ -6,7 +6,7 @@
 //! processors, most of them have a pending request. The sampler cancels the request of a thread
 //! that turns out to be asleep.
 
-use crate::platform::BlockedAt;
+use crate::platform::{BlockedAt, monotonic_now};
 use crate::sampler::encode::{SampleRun, Tick};
 use crate::types::TimeStamp;
 
@@ -42,6 +42,8 @@ pub(crate) struct SignalRequest {
     last: Tick,
     /// Ticks on which the thread ran without answering.
     unanswered: u64,
+    /// When the signal was sent.
+    sent_at: TimeStamp,
 }
 
 /// A request that the thread's own timer answers.
@@ -72,7 +74,14 @@ impl SignalRequest {
             ticks: 0,
             last: tick,
             unanswered: 0,
+            sent_at: monotonic_now(),
         }
+    }
+
+    /// Returns whether the thread was running when the signal was sent: it answered at once, at
+    /// `answered`.
+    pub(crate) fn was_running(&self, answered: TimeStamp) -> bool {
+        self.blocked_at.is_none() && answered.since_ns(self.sent_at) < SIGNAL_DELAY_NS
     }
 
     /// Replaces a request of the tick `first`, the previous tick, that the thread's timer did not

@@ -62,6 +62,8 @@ fn phase_after_tick(registration: &OffThreadRef, has_stopped: bool) -> SlotPhase
         tick_before: tick,
         pauses: SeenPauses::default(),
         breaks: &RunBreaks::default(),
+        is_batched: false,
+        ticks_of_collection: 1,
         is_handler_in_place: true,
     };
     assert!(thread.tick(&mut context).is_ok());

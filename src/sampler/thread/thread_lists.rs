@@ -69,7 +69,9 @@ impl Threads {
             }
         }
         let is_long_idle = |thread: &ThreadSampler| thread.is_long_idle(tick);
+        let before = self.idle.len();
         move_some(&mut self.active, &mut self.idle, is_long_idle);
+        self.idle[before..].iter_mut().for_each(ThreadSampler::rest);
     }
 }
 

@@ -11,6 +11,7 @@
 //! | `Idle` | has not run: repeats its sample | `Idle` |
 //! | `Idle` | has run: continues as `Running` on the same tick | |
 //! | `Running` | ran for all of the last tick: request by signal, or by its own timer | `Signaled`, `TimerArmed` |
+//! | `Running` | likewise, and keeps its samples: makes room for the next ones | `Running` |
 //! | `Running` | ran for less, is blocked now: remote read | `Idle`, or `Running` if the stack is doubtful |
 //! | `Running` | likewise, and its stack needs the frame pointer: request by signal; the answer is cached | `Signaled` |
 //! | `Running` | ran for less, is not blocked: request by signal, which the thread answers when it runs | `Signaled` |
@@ -21,6 +22,9 @@
 //! | `TimerArmed` | has not answered, ran for less than the last tick: request by signal or remote read instead | `Signaled`, `Idle` |
 //! | `TimerArmed` | has run for several intervals without an answer: request by signal instead | `Signaled` |
 //! | any | no longer exists: reports `Exited` | |
+//!
+//! A thread that keeps its samples (`batched_samples.rs`) hands over those that have come in, before
+//! all of this.
 //!
 //! A thread that masks the signal is not sent it and has no timer, so its ticks count as unanswered
 //! while it runs. Its stack is read when it is blocked. A timer fires whatever the mask, so one that
@@ -51,6 +55,7 @@ use crate::platform::{
 use crate::sampler::encode::{IdlePeriod, Tick};
 use crate::sampler::fork_gate::may_signal;
 use crate::sampler::handler::READS_CLOCK;
+use crate::sampler::thread::batched_samples::BatchedSamples;
 use crate::sampler::thread::frame_pointer_cache::{FramePointerCache, RemoteUnwind, registers_at};
 use crate::sampler::thread::identity::Identity;
 use crate::sampler::thread::pending_request::{SignalRequest, TimerRequest, Unanswered};
@@ -79,6 +84,7 @@ const HIDDEN_NS: u64 = 1_000_000_000;
 fn registered_slot(registration: &OffThreadRef) -> Option<Arc<SlotHandle>> {
     let slot = registration.unlocked_const_reader().slot()?;
     slot.retire();
+    slot.unlink_batch();
     slot.set_timer(-1);
     Some(slot)
 }
@@ -128,6 +134,7 @@ pub(crate) struct ThreadSampler {
     fp_requested_at: Option<BlockedAt>,
     frame_pointers: FramePointerCache,
     timer: TimerState,
+    batch: BatchedSamples,
     /// The last reading of the CPU clock by which the sampler told whether the thread runs, and the
     /// time of that reading.
     seen_cpu_ns: u64,
@@ -183,6 +190,7 @@ impl ThreadSampler {
             fp_requested_at: None,
             frame_pointers: FramePointerCache::default(),
             timer: TimerState::default(),
+            batch: BatchedSamples::default(),
             seen_cpu_ns,
             seen_at: TimeStamp(0),
             known_cpu_ns: seen_cpu_ns,
@@ -242,6 +250,21 @@ impl ThreadSampler {
         if !context.is_handler_in_place {
             self.end_timer();
         }
+        self.collect_batch(context)?;
+        self.advance(context)?;
+        if context.is_batched && matches!(self.state, ThreadState::Running) {
+            // A thread that masks the signal has no samples while it runs, for example.
+            let most = 2 * context.ticks_of_collection;
+            self.samples.forgive(most, most, context.session);
+        }
+        Ok(())
+    }
+
+    /// Takes the step that follows from the thread's state.
+    ///
+    /// # Errors
+    /// The thread has exited.
+    fn advance(&mut self, context: &mut TickContext<'_>) -> Result<(), Exited> {
         match &mut self.state {
             ThreadState::Running => {
                 let cpu_ns = self.read_clock(context)?;
@@ -279,6 +302,87 @@ impl ThreadSampler {
             }
         }
         Ok(())
+    }
+
+    /// Writes the samples that the thread has kept since the last collection, and before them its
+    /// answer to a signal, which it gave before it ran on.
+    ///
+    /// # Errors
+    /// The thread has exited.
+    fn collect_batch(&mut self, context: &mut TickContext<'_>) -> Result<(), Exited> {
+        if !context.is_batched {
+            self.samples.owe_nothing();
+            if self.batch.exists() {
+                self.write_kept_samples(context);
+                self.batch.release();
+            }
+            return Ok(());
+        }
+        let cpu_ns = self.read_clock(context)?;
+        self.samples.follow_ticks(cpu_ns, context);
+        if self.batch.has_captures() {
+            if self.is_idle() {
+                self.end_idle_period(context);
+            }
+            if let Some(slot) = self.slot.clone().filter(|_| self.has_request()) {
+                self.collect_capture(&slot, cpu_ns, context);
+            }
+            let last = self.batch.collect(&mut self.samples, cpu_ns, true, context);
+            let age_ns = last.map_or(0, |last| monotonic_now().since_ns(last));
+            if age_ns < context.interval_ns() {
+                self.may_block_signal = false;
+                self.signal_mask = SignalMask::default();
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the samples that the thread has kept so far, so that a profile includes them.
+    pub(crate) fn write_kept_samples(&mut self, context: &mut TickContext<'_>) {
+        if self.batch.has_captures() {
+            let cpu_ns = thread_cpu_ns(self.tid());
+            self.batch
+                .collect(&mut self.samples, cpu_ns, false, context);
+        }
+    }
+
+    /// Lets the thread's own timer make captures until the next collection. Returns false if the
+    /// thread is to be asked by a signal instead. `ran_ns` is its CPU time since the last tick.
+    fn arm_batch(
+        &mut self,
+        slot: &Arc<SlotHandle>,
+        cpu_ns: Option<u64>,
+        ran_ns: u64,
+        context: &TickContext<'_>,
+    ) -> bool {
+        let interval_ns = context.interval_ns();
+        let is_worthwhile = self.batch.exists() || ran_ns >= interval_ns / 2;
+        let Some(cpu_ns) = cpu_ns.filter(|_| is_worthwhile && self.found.is_none()) else {
+            return false;
+        };
+        let has_timer = context.may_request()
+            && !self.blocks_signal(None, context)
+            && self.batch.ensure(slot, context)
+            && self.timer.ensure(self.tid(), slot, context.session);
+        if !has_timer {
+            if !self.batch.has_captures() {
+                self.batch.release();
+            }
+            return false;
+        }
+        let answers = self.batch.arm(cpu_ns, interval_ns);
+        if !answers {
+            SessionCounts::add(&context.session.counts.silent_timers, 1);
+            self.may_block_signal = true;
+        }
+        answers
+    }
+
+    /// Gives back memory of a thread that has been idle for long.
+    pub(crate) fn rest(&mut self) {
+        if self.batch.rest() {
+            self.timer.end();
+        }
     }
 
     /// Uses the slot of a thread that has registered since it was found: that slot knows the bounds
@@ -323,6 +427,7 @@ impl ThreadSampler {
 
     /// Samples a thread that may have run and has no pending request.
     fn sample(&mut self, cpu_ns: Option<u64>, context: &mut TickContext<'_>) {
+        let ran_ns = cpu_ns.map_or(0, |cpu_ns| cpu_ns.saturating_sub(self.seen_cpu_ns));
         let runs = self.ran_until_now(cpu_ns);
         let Some(slot) = self.slot.clone() else {
             self.sample_without_stack(cpu_ns, context);
@@ -333,8 +438,13 @@ impl ThreadSampler {
             // began.
             slot.retire();
         }
+        let keeps_samples = context.is_batched && self.arm_batch(&slot, cpu_ns, ran_ns, context);
         if let Some(at) = self.blocked_at(runs, context) {
             self.sample_blocked(&slot, at, cpu_ns, context);
+        } else if keeps_samples && runs {
+            // It ran for all of the time but for a part of an interval.
+            let most = 2 * context.ticks_of_collection;
+            self.samples.forgive(most, 1, context.session);
         } else if !(runs && self.request_by_timer(&slot, cpu_ns, context)) {
             // The timer of a thread that waits for a processor does not advance. A signal is what
             // such a thread handles before anything else.
@@ -474,6 +584,7 @@ impl ThreadSampler {
         };
         // A timer's signal does not find the slot of a thread that has not registered.
         let has_timer = context.session.uses_timers()
+            && !context.is_batched
             && self.found.is_none()
             && context.may_request()
             && !self.blocks_signal(None, context)
@@ -855,14 +966,13 @@ impl ThreadSampler {
                     let written = self.samples.write_run(run, request.cpu_ns(), context);
                     SessionCounts::add(&counts.same_samples, written);
                 }
-                self.samples
-                    .write_captured(header.time, request.cpu_ns(), context);
+                self.write_answer(&request, header.time, request.cpu_ns(), context);
             }
             Err(unanswered) => {
                 SessionCounts::add(&counts.unanswered_ticks, unanswered);
+                self.samples.lose(unanswered);
                 let answered_cpu_ns = at_answer_ns(request.cpu_ns().unwrap_or(0));
-                self.samples
-                    .write_captured(header.time, answered_cpu_ns, context);
+                self.write_answer(&request, header.time, answered_cpu_ns, context);
             }
         }
         let ran_on_ns = cpu_ns.map(|cpu_ns| cpu_ns.saturating_sub(header.cpu_ns));
@@ -876,6 +986,33 @@ impl ThreadSampler {
             self.begin_idle_period(cpu_ns, self.announced_sleep(), context);
         }
         handler_ns
+    }
+
+    /// Writes the samples of an answer to a signal. If threads keep their samples, the answer of a
+    /// thread that was running stands for its CPU time without a sample. Any other one stands for the
+    /// time in which the thread waited for a processor.
+    fn write_answer(
+        &mut self,
+        request: &SignalRequest,
+        time: TimeStamp,
+        cpu_ns: Option<u64>,
+        context: &TickContext<'_>,
+    ) {
+        let was_running = cpu_ns.is_some() && request.was_running(time);
+        if !(context.is_batched && was_running) {
+            self.samples.write_captured(time, cpu_ns, context);
+            return;
+        }
+        // The captures that the thread has made since then come after this.
+        let running = self
+            .samples
+            .owed_running()
+            .saturating_sub(self.batch.waiting());
+        if running > 0 || !self.batch.exists() {
+            let more = running.saturating_sub(1);
+            let written = self.samples.write_running(time, more, cpu_ns, context);
+            SessionCounts::add(&context.session.counts.captured_samples, written);
+        }
     }
 
     /// Searches for the bounds of the stack of a thread that has not registered, with what its handler
@@ -926,7 +1063,7 @@ impl ThreadSampler {
     /// Ends the idle period of a thread that has run: its last sample is on the previous tick of the
     /// schedule.
     fn end_idle_period(&mut self, context: &TickContext<'_>) {
-        self.write_idle_until(context.last_tick_before(), context);
+        self.write_idle_until(context.last_idle_tick(), context);
         if let (ThreadState::Idle(idle), Some(switches)) = (&self.state, &mut self.switches) {
             switches.rest(idle.cpu_ns(), context.tick_before.time);
         }
@@ -935,7 +1072,7 @@ impl ThreadSampler {
 
     /// Writes the pending idle samples up to the previous tick.
     pub(crate) fn write_idle_before_tick(&mut self, context: &TickContext<'_>) {
-        self.write_idle_until(context.last_tick_before(), context);
+        self.write_idle_until(context.last_idle_tick(), context);
     }
 
     /// Returns the number of the first tick whose idle sample is pending; `None` if none is.
@@ -979,6 +1116,8 @@ impl ThreadSampler {
     ) {
         self.write_idle_until(last, context);
         self.timer.end();
+        self.write_kept_samples(context);
+        self.batch.release();
         // How many of them were before the pause is not known, so no thread has a sample for them.
         self.samples.forget_skipped(context.session);
         let cpu_ns = thread_cpu_ns(self.tid());
@@ -1050,9 +1189,11 @@ impl ThreadSampler {
     /// Stops sampling the thread for good: writes its pending idle samples up to `last`, the last
     /// tick of the thread or of the session, and cancels its request. A signal that arrives later
     /// finds no request.
-    pub(crate) fn end(&mut self, last: Tick, context: &TickContext<'_>) {
+    pub(crate) fn end(&mut self, last: Tick, context: &mut TickContext<'_>) {
         self.write_idle_until(last, context);
         self.timer.end();
+        self.write_kept_samples(context);
+        self.batch.release();
         self.abandon_request();
         if self.samples.has_samples() {
             self.registration

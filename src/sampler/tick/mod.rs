@@ -22,7 +22,7 @@ pub(crate) use even_ticks::EvenTicks;
 pub(crate) use event_probe_recorder::EventProbeRecorder;
 pub(crate) use malloc_counter::{MallocCounter, less_own_chunks};
 pub(crate) use marker_stacks::write_pending_stacks;
-pub(crate) use schedule::{LeftOut, Schedule};
+pub(crate) use schedule::{Collections, LeftOut, Schedule};
 #[cfg(feature = "unwind_benchmark")]
 pub use tick_context::repeat_unwinding;
 pub(crate) use tick_context::{

@@ -11,6 +11,46 @@ pub(crate) struct LeftOut {
     pub(crate) skipped: u64,
 }
 
+/// Maximum time between two collections, in ns, if threads keep their samples.
+const COLLECTION_NS: u64 = 100_000_000;
+/// Maximum number of ticks between two collections: so many slots a thread needs.
+const MAX_COLLECTION_TICKS: u64 = 12;
+
+/// The distances between collections, if threads keep their samples until then.
+///
+/// They vary, so that the sampler does not meet a program that works every 100 ms at the same point of
+/// its work each time.
+#[derive(Debug)]
+pub(crate) struct Collections {
+    max_ticks: u64,
+    /// State of a linear congruential generator.
+    random: u64,
+}
+
+impl Collections {
+    pub(crate) fn new(interval_ns: u64, seed: u64) -> Self {
+        Self {
+            max_ticks: (COLLECTION_NS / interval_ns.max(1)).clamp(1, MAX_COLLECTION_TICKS),
+            random: seed,
+        }
+    }
+
+    /// Returns the maximum number of ticks from one collection to the next.
+    pub(crate) fn max_ticks(&self) -> u64 {
+        self.max_ticks
+    }
+
+    /// Returns how many ticks to leave out before the next collection.
+    pub(crate) fn next_left_out(&mut self) -> u64 {
+        self.random = self
+            .random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        let fewest = self.max_ticks.div_ceil(2);
+        fewest + (self.random >> 33) % (self.max_ticks - fewest + 1) - 1
+    }
+}
+
 /// The schedule of the ticks.
 pub(crate) struct Schedule {
     pub(crate) next: TimeStamp,
@@ -91,6 +131,17 @@ mod tests {
             (2, TimeStamp(1900)),
             "the sampler was delayed"
         );
+    }
+
+    #[test]
+    fn collections_vary_within_their_limits() {
+        for (interval_ms, most) in [(1, 12), (10, 10), (30, 3), (100, 1), (1000, 1)] {
+            let mut collections = Collections::new(interval_ms * 1_000_000, 7);
+            let ticks: Vec<u64> = (0..1000).map(|_| collections.next_left_out() + 1).collect();
+            let all: std::collections::BTreeSet<u64> = ticks.into_iter().collect();
+            assert_eq!(collections.max_ticks(), most);
+            assert!(all.into_iter().eq(most.div_ceil(2)..=most));
+        }
     }
 
     #[test]

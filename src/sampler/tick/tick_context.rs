@@ -42,6 +42,10 @@ pub(crate) struct TickContext<'a> {
     pub(crate) pauses: SeenPauses,
     /// Where runs of idle samples end.
     pub(crate) breaks: &'a RunBreaks,
+    /// Whether threads keep their samples until the sampler collects them, on each tick that it takes.
+    pub(crate) is_batched: bool,
+    /// Maximum number of ticks of the schedule from one collection to the next.
+    pub(crate) ticks_of_collection: u64,
     /// Whether the profiler's handler is installed, so that a signal reaches it.
     pub(crate) is_handler_in_place: bool,
 }
@@ -91,6 +95,15 @@ impl TickContext<'_> {
     /// Returns the last tick of the schedule before this one, which may have been left out.
     pub(crate) fn last_tick_before(&self) -> Tick {
         self.tick_before.last_before(self.tick)
+    }
+
+    /// Returns the last tick until which a thread that has run was idle. If threads keep their samples,
+    /// those of the ticks after it come later.
+    pub(crate) fn last_idle_tick(&self) -> Tick {
+        match self.is_batched {
+            true => self.tick_before,
+            false => self.last_tick_before(),
+        }
     }
 
     /// Returns how many ticks of the session were left out up to this tick, to limit the sampler's CPU

@@ -4,7 +4,7 @@
 //! interrupt, and a little on each switch to or from its thread.
 
 use crate::capture::SlotHandle;
-use crate::platform::ThreadTimer;
+use crate::platform::{ThreadTimer, is_of_ended_thread};
 use crate::state::{Session, SessionCounts};
 use crate::types::ThreadId;
 
@@ -34,7 +34,12 @@ impl TimerState {
             let interval_ns = settings.interval.as_nanos() as u64;
             let note = |number| slot.set_timer(number);
             *self = match ThreadTimer::start(thread, interval_ns, settings.signal, note) {
-                Ok(timer) => Self::Runs { timer },
+                Ok(timer) => {
+                    session.note_timer();
+                    Self::Runs { timer }
+                }
+                // The thread has just ended.
+                Err(error) if is_of_ended_thread(&error) => Self::Refused,
                 Err(_) => {
                     SessionCounts::add(&session.counts.refused_timers, 1);
                     Self::Refused

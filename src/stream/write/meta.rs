@@ -8,7 +8,7 @@ use crate::stream::resolve::MarkerTypes;
 use crate::stream::write::losses::write_losses;
 use crate::stream::write::program_info::{write_extra, write_version};
 use crate::stream::write::warnings::write_warnings;
-use crate::types::{CategoryInfo, Features, TimeStamp, Warning, signal_name};
+use crate::types::{CategoryInfo, Features, SamplingEngine, TimeStamp, Warning, signal_name};
 
 /// Version of the format. Since version 36, the texts of markers are string indices.
 const FORMAT_VERSION: u64 = 36;
@@ -103,10 +103,10 @@ pub(crate) fn write_meta(
             json.key("data").array(|_| {});
         });
         // The engine that interrupted the running threads: see `SamplingEngine`.
-        let engine = if source.session.uses_timers() {
-            "local timers"
-        } else {
-            "signals"
+        let engine = match source.session.settings.engine {
+            SamplingEngine::BatchedTimers => "batched timers",
+            SamplingEngine::LocalTimers => "local timers",
+            _ => "signals",
         };
         json.key("samplingEngine").string(engine);
         json.key("samplingSignal")

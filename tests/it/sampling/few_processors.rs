@@ -1,4 +1,4 @@
-//! Many threads on few processors: both engines sample each of them, with times in order, and count
+//! Many threads on few processors: all engines sample each of them, with times in order, and count
 //! each tick without a sample.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -78,7 +78,11 @@ fn check_order(read: &Read, engine: SamplingEngine) {
     }
 }
 
-const ENGINES: [SamplingEngine; 2] = [SamplingEngine::Signals, SamplingEngine::LocalTimers];
+const ENGINES: [SamplingEngine; 3] = [
+    SamplingEngine::Signals,
+    SamplingEngine::LocalTimers,
+    SamplingEngine::BatchedTimers,
+];
 
 #[test]
 fn busy_threads_on_two_processors_are_all_sampled() {

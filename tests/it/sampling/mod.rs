@@ -4,6 +4,7 @@ pub(crate) mod places;
 
 mod alternating;
 mod announced;
+mod batched;
 mod blocked_signal;
 mod context_switches;
 mod counters;

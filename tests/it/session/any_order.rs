@@ -126,8 +126,9 @@ impl Actor<'_> {
         let engine = [
             SamplingEngine::Signals,
             SamplingEngine::LocalTimers,
+            SamplingEngine::BatchedTimers,
             SamplingEngine::Auto,
-        ][self.random.below(3) as usize];
+        ][self.random.below(4) as usize];
         let params = StartParams::default()
             .capacity_bytes(1 << (18 + self.random.below(5)))
             .interval(Duration::from_micros(500 + self.random.below(2000)))

@@ -1,0 +1,178 @@
+//! Threads keep the samples that their own timers take, and the sampler collects them some times a
+//! second.
+
+use std::sync::mpsc::TryRecvError;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::SigSet;
+
+use crate::common::{
+    BUSY, Busy, Read, Sample, Sleeper, isolated, samples_of, thread_cpu, wait_until, work,
+    work_for_cpu,
+};
+use crate::sampling::places::is_in;
+use gekkota::{ProfilerSession, SamplingEngine, StartParams};
+
+const INTERVAL: Duration = Duration::from_millis(1);
+/// Number of samples to see of a thread.
+const SAMPLES: usize = 200;
+const ALTERNATES: &str = "alternates";
+
+/// Number of intervals that a count may be off: those that had begun at either end.
+const TOLERANCE: u64 = 20;
+
+fn params() -> StartParams {
+    StartParams::default()
+        .interval(INTERVAL)
+        .engine(SamplingEngine::BatchedTimers)
+}
+
+fn samples_so_far(name: &str) -> usize {
+    let read = Read::of_running();
+    let found = read.threads().iter().find(|thread| thread["name"] == name);
+    found.map_or(0, |thread| samples_of(thread).len())
+}
+
+/// Returns whether the kernel has refused timers, so that the session works by signals.
+fn is_refused(read: &Read) -> bool {
+    let refused = read.count("refused_timers");
+    if refused > 0 {
+        println!("!!! SKIPPED: the kernel refuses timers");
+    }
+    refused > 0
+}
+
+#[inline(never)]
+fn works() {
+    let begin = thread_cpu();
+    while thread_cpu() - begin < 3 * INTERVAL {
+        work(1_000);
+    }
+    std::hint::black_box(1);
+}
+
+#[inline(never)]
+fn sleeps() {
+    std::thread::sleep(Duration::from_millis(7));
+    std::hint::black_box(2);
+}
+
+#[test]
+fn sampler_wakes_for_few_of_the_ticks_and_no_sample_is_missing() {
+    isolated(|| {
+        let (busy, sleeper) = (Busy::start_registered(), Sleeper::start("sleeper"));
+        let session = ProfilerSession::start(params()).expect("start");
+        wait_until("the busy thread has its samples", || {
+            samples_so_far(BUSY) >= SAMPLES
+        });
+        let read = Read::from_profile(&session.finish().expect("profile"));
+        drop((busy, sleeper));
+        assert_eq!(read.0["meta"]["samplingEngine"], "batched timers");
+        if is_refused(&read) {
+            return;
+        }
+        let (collections, unanswered) = (read.count("ticks"), read.count("unanswered_ticks"));
+        let of = |name: &str| read.samples(name).len() as u64;
+        let (busy, sleeper) = (of(BUSY), of("sleeper"));
+        println!(
+            "{collections} collections, {sleeper} ticks, {busy} samples of the busy thread, {unanswered} ticks without one"
+        );
+        // The first ticks and each snapshot may come at any time.
+        assert!(3 * collections <= sleeper, "{collections} of {sleeper}");
+        assert!(busy >= SAMPLES as u64);
+        assert_eq!(read.count("skipped_ticks"), 0);
+        for name in [BUSY, "sleeper"] {
+            let samples = read.samples(name);
+            let is_in_order = |two: &[Sample]| two[0].time_ms <= two[1].time_ms;
+            assert!(samples.windows(2).all(is_in_order), "{name}");
+        }
+    });
+}
+
+/// What a thread has done, by its own clocks.
+struct Spent {
+    cpu: Duration,
+    rest: Duration,
+}
+
+/// Runs a thread that begins with `first`, then works and sleeps in turns, until it has this many
+/// samples, and returns what it has done and the profile.
+fn alternate(first: fn(), samples: usize) -> (Spent, Read) {
+    let session = ProfilerSession::start(params()).expect("start");
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let thread = std::thread::spawn(move || {
+        let (begin, begin_cpu) = (Instant::now(), thread_cpu());
+        gekkota::register_thread(ALTERNATES);
+        first();
+        while ended.try_recv() == Err(TryRecvError::Empty) {
+            works();
+            sleeps();
+        }
+        gekkota::unregister_thread();
+        let cpu = thread_cpu() - begin_cpu;
+        let rest = begin.elapsed().saturating_sub(cpu);
+        Spent { cpu, rest }
+    });
+    wait_until("the thread has its samples", || {
+        samples_so_far(ALTERNATES) >= samples
+    });
+    drop(end);
+    let spent = thread.join().expect("thread");
+    (
+        spent,
+        Read::from_profile(&session.finish().expect("profile")),
+    )
+}
+
+fn intervals(time: Duration) -> u64 {
+    (time.as_nanos() / INTERVAL.as_nanos()) as u64
+}
+
+/// Checks that no more samples are asleep than the thread's clocks allow.
+fn check_division(spent: &Spent, read: &Read) {
+    let samples = read.samples(ALTERNATES);
+    let working = samples.iter().filter(|sample| is_in(sample, "::works"));
+    let working = working.count() as u64;
+    let sleeping = samples.len() as u64 - working;
+    let cpu_ns: u64 = samples.iter().filter_map(|sample| sample.cpu_ns).sum();
+    let (cpu, rest) = (intervals(spent.cpu), intervals(spent.rest));
+    let unanswered = read.count("unanswered_ticks");
+    println!(
+        "{} samples, {working} working, {sleeping} sleeping, {unanswered} ticks without one; the thread had {cpu}          intervals of CPU time and {rest} others; {} collections",
+        samples.len(),
+        read.count("ticks"),
+    );
+    assert!(u128::from(cpu_ns) <= spent.cpu.as_nanos());
+    assert!(
+        sleeping <= rest + TOLERANCE,
+        "{sleeping} of {rest} intervals"
+    );
+    // While it waits for a processor, it has samples here, too.
+    assert!(
+        working + unanswered + TOLERANCE >= cpu,
+        "{working} of {cpu} intervals"
+    );
+}
+
+#[test]
+fn cpu_clock_divides_the_time_of_a_thread() {
+    isolated(|| {
+        let (spent, read) = alternate(|| (), 5 * SAMPLES);
+        if !is_refused(&read) {
+            check_division(&spent, &read);
+        }
+    });
+}
+
+#[test]
+fn cpu_time_without_samples_is_not_shown_as_sleep() {
+    isolated(|| {
+        // The signal cannot reach the thread while it runs.
+        let masks = || {
+            SigSet::all().thread_block().expect("a mask");
+            work_for_cpu(100 * INTERVAL);
+        };
+        let (spent, read) = alternate(masks, SAMPLES);
+        check_division(&spent, &read);
+    });
+}

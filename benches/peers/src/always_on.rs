@@ -11,7 +11,8 @@
 //!   one. `ours_free` and `pprof_free` are without this rule, compared with `none_free`.
 //! - `ours` has the parameters of `StartParams::always_on`: it samples all threads at 100 Hz by wall
 //!   time, and each request has a context with the ids of a trace and a span and a label. `pprof` is
-//!   pprof-rs at 100 Hz, which samples by CPU time and knows no requests. `none_again` is a second run
+//!   pprof-rs at 100 Hz, which samples by CPU time and knows no requests. `batched` is as `ours`, with
+//!   `SamplingEngine::BatchedTimers`: each thread's own timer interrupts it. `none_again` is a second run
 //!   without a profiler: the noise.
 //! - The figures are the requests a second that are missing, in percent of those without a profiler
 //!   in the same round. `…_p99` is by how many percent the p99 of the answers is longer. `…_cpu` is by
@@ -23,7 +24,7 @@ use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use gekkota::context::ProfilerContext;
-use gekkota::{ProfilerSession, StartParams, register_thread};
+use gekkota::{ProfilerSession, SamplingEngine, StartParams, register_thread};
 use serde_json::{Value, json};
 
 use crate::busy::work;
@@ -45,15 +46,16 @@ const GOAL_PERCENT: f64 = 1.0;
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 /// What an arm is compared with: the places of `none` and `none_free` in the list of runs.
-const NONE: usize = 5;
-const NONE_FREE: usize = 6;
-const RUNS: usize = 7;
+const NONE: usize = 7;
+const NONE_FREE: usize = 8;
+const RUNS: usize = 9;
 
 /// The arms but those without a profiler: with each, the names of its figures, and what it is
 /// compared with.
 const ARMS: [(&str, [&str; 3], usize); NONE] = [
     ("ours", ["ours", "ours_p99", "ours_cpu"], NONE),
     ("pprof", ["pprof", "pprof_p99", "pprof_cpu"], NONE),
+    ("batched", ["batched", "batched_p99", "batched_cpu"], NONE),
     (
         "none_again",
         ["none_again", "none_again_p99", "none_again_cpu"],
@@ -62,6 +64,11 @@ const ARMS: [(&str, [&str; 3], usize); NONE] = [
     (
         "ours_free",
         ["ours_free", "ours_free_p99", "ours_free_cpu"],
+        NONE_FREE,
+    ),
+    (
+        "batched_free",
+        ["batched_free", "batched_free_p99", "batched_free_cpu"],
         NONE_FREE,
     ),
     (
@@ -92,6 +99,7 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     let mut figures = ARMS.map(|(_, names, _)| names.map(Arm::extra));
     figures[0][0].extra = false;
     figures[1][0].extra = false;
+    figures[2][0].extra = false;
     let mut notes = vec![format!(
         "{rounds} rounds, {seconds} s for each arm; {}",
         load_note()
@@ -173,7 +181,7 @@ pub(crate) fn run_part(arguments: &[String]) -> Fallible<Value> {
         Some(profiler) => (profiler, true),
         None => (&**arm, false),
     };
-    let has_context = profiler == "ours";
+    let has_context = matches!(profiler, "ours" | "batched");
     let mut arguments = vec![seconds.clone(), is_free.to_string()];
     let mut serving = Vec::new();
     for connection in 0..CONNECTIONS {
@@ -189,7 +197,14 @@ pub(crate) fn run_part(arguments: &[String]) -> Fallible<Value> {
         })?);
     }
     let ours = match has_context {
-        true => Some(ProfilerSession::start(StartParams::always_on())?),
+        true => {
+            let engine = match profiler {
+                "batched" => SamplingEngine::BatchedTimers,
+                _ => SamplingEngine::Auto,
+            };
+            let params = StartParams::always_on().engine(engine);
+            Some(ProfilerSession::start(params)?)
+        }
         false => None,
     };
     let pprof = match profiler {

@@ -49,7 +49,7 @@ impl Target {
         if let Some(secret) = &settings.secret {
             let value = authorization(secret).ok_or_else(|| PushError::BadValue {
                 field: "the secret",
-                value: "another value".to_owned(),
+                value: "a character that is not allowed".to_owned(),
                 accepted: "printable ASCII characters, and no colon in the user",
             })?;
             private_headers += &format!("Authorization: {value}\r\n");

@@ -25,7 +25,7 @@ pub(crate) enum PushProtocol {
 
 /// Where profiles are pushed, and how often. See [`profiler_push`](crate::push::profiler_push).
 ///
-/// The texts of the settings are checked when they are used.
+/// [`profiler_push`](crate::push::profiler_push) checks them.
 #[derive(Clone, PartialEq, Eq)]
 #[must_use]
 pub struct PushSettings {
@@ -62,10 +62,11 @@ impl fmt::Debug for PushSettings {
 
 impl PushSettings {
     /// Returns the settings for a Pyroscope server, or an agent that takes its profiles, at this
-    /// address, such as `http://pyroscope:4040`. A path in it precedes `/ingest`.
+    /// address, such as `http://pyroscope:4040`. `/ingest` is added to it, after a path if it has one.
+    /// It has no user and no password: see [`Self::basic_auth`].
     ///
-    /// An address that begins with `https://` needs the cargo feature `push-tls`. Without it, an
-    /// agent on the same machine, such as Alloy or a proxy, can encrypt.
+    /// An address that begins with `https://` needs the cargo feature `push-tls`. Without it, send
+    /// `http://` to an agent on the same machine, and let it encrypt.
     pub fn pyroscope(url: impl Into<String>) -> Self {
         Self {
             protocol: PushProtocol::Pyroscope,
@@ -84,8 +85,7 @@ impl PushSettings {
     }
 
     /// Returns the settings for a collector of OpenTelemetry at this address, such as
-    /// `http://localhost:4318`. A path in it precedes `/v1development/profiles`. An address that begins
-    /// with `https://` needs the cargo feature `push-tls`.
+    /// `http://localhost:4318`. `/v1development/profiles` is added to it. An address that begins with `https://` needs the cargo feature `push-tls`.
     ///
     /// The format is that of `opentelemetry-proto` 1.11. It is not stable: a collector of another
     /// version may accept a request and keep nothing of it. Labels become attributes of the
@@ -104,8 +104,8 @@ impl PushSettings {
         self
     }
 
-    /// Sets the number of samples a second of each thread, if no session runs. Default: 100. There
-    /// are fewer while more would take above 1 % of a processor: see
+    /// Sets the number of samples a second of each thread in a session that the pusher begins itself.
+    /// Default: 100; 0 counts as 1. There are fewer while more would take above 1 % of a processor: see
     /// [`StartParams::max_cpu_percent`](crate::StartParams::max_cpu_percent()).
     pub fn hz(mut self, hz: u32) -> Self {
         self.hz = hz;
@@ -126,14 +126,14 @@ impl PushSettings {
     }
 
     /// Sends this token with each profile, as `Authorization: Bearer`. It is never printed or
-    /// stored.
+    /// stored. Over `http://` it is not encrypted. Replaces an earlier secret.
     pub fn bearer_token(mut self, token: impl Into<String>) -> Self {
         self.secret = Some(PushSecret::Bearer(token.into()));
         self
     }
 
     /// Sends this user and password with each profile, as `Authorization: Basic`. They are never
-    /// printed or stored.
+    /// printed or stored. Over `http://` they are not encrypted. Replaces an earlier secret.
     pub fn basic_auth(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
         self.secret = Some(PushSecret::Basic {
             user: user.into(),
@@ -160,8 +160,8 @@ impl PushSettings {
         self
     }
 
-    /// Trusts the certificates in this file, in the form of PEM, and no others. Default: those in the
-    /// file that the variable `SSL_CERT_FILE` names, or the system's.
+    /// Trusts the certificates in this file, in the form of PEM, and no others, not even public ones.
+    /// Default: those in the file that the variable `SSL_CERT_FILE` names, or the system's.
     ///
     /// The file is read on a thread of the profiler before the first profile is pushed, after a
     /// server's certificate was refused, and once per hour. It may have 4 MiB. If it cannot be read
@@ -186,11 +186,11 @@ impl PushSettings {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub struct PushCounts {
-    /// Profiles that the store has answered with a status of 2xx.
+    /// Profiles that the store has accepted, with a status of 2xx.
     pub sent: u64,
     /// Size of the requests with these profiles, without their heads, in bytes.
     pub sent_bytes: u64,
-    /// Attempts to send a profile that failed. All but those at the end are made again.
+    /// Attempts to send a profile that failed. Each is made again, unless pushing has ended.
     pub retried: u64,
     /// Profiles that were dropped because the queue was full, or because it was in memory when
     /// pushing ended.

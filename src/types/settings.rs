@@ -33,7 +33,9 @@ pub(crate) const DEFAULT_NAME_CACHE_BYTES: usize = 16 << 20;
 /// The mechanism that interrupts a running thread to take its stack.
 ///
 /// All engines use the same signal handler. They differ in the cost of a sample to the thread. A
-/// profile names its engine in `meta.samplingEngine`.
+/// profile names the engine of its session in `meta.samplingEngine`. `refused_timers` in
+/// [`Profile::sampler_counts`](crate::Profile::sampler_counts) says how many threads were sampled by
+/// signals because the kernel allowed them no timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum SamplingEngine {
@@ -54,25 +56,26 @@ pub enum SamplingEngine {
     /// result of a `sigwait`, until the sampler notices some ticks later.
     LocalTimers,
     /// As [`LocalTimers`](Self::LocalTimers), but each thread keeps its samples, and the sampler
-    /// collects them some times a second: after 6 to 12 intervals, or each 50 to 100 ms if that is
-    /// sooner. So the sampler wakes seldom, and a thread that does not run costs nothing.
+    /// collects them after 6 to 12 intervals: each 6 to 12 ms at 1 ms. At 10 ms and more, it collects
+    /// each 50 to 100 ms, or at each interval if that is longer. So the sampler wakes seldom, and a
+    /// thread that sleeps costs no signal and no timer.
     ///
-    /// A sample of a running thread stands for an interval of its CPU time. If the timer has missed
-    /// some, the next sample counts for them, too. The rest of the time belongs to the stack that the
-    /// thread has when the sampler collects and finds it asleep, or waiting for a processor. So the
-    /// thread's running time is right, and if it sleeps or waits in several places between two
-    /// collections, the shares of these places are right on average.
+    /// A sample of a running thread stands for an interval of its CPU time. If samples are missing, the
+    /// next one counts for them. The time in which the thread did not run goes to the stack that it
+    /// has when the sampler next finds it asleep, or waiting for a processor. So the thread's running
+    /// time is right. If it sleeps or waits in several places between two collections, the shares of
+    /// these places are right on average.
     ///
     /// Each running thread has up to 16 slots for captures, some 20 KiB each, more with deep stacks; all
-    /// threads together have at most 1,024 of them. The sampler interrupts any further thread by a
+    /// threads together have at most 1,024 of them, which is enough for 68 running threads. The sampler interrupts any further thread by a
     /// signal when it collects, and also one that has not registered, one that has just begun to run,
     /// and one for which the kernel refuses a timer. If the kernel refuses the first timer of the
     /// session, the session works as with [`Signals`](Self::Signals).
     ///
     /// A thread that begins and ends between two collections has no sample. Counters have a value for
-    /// each collection. What others wait for a tick of the sampler for takes up to 100 ms: a pause
-    /// that begins or ends, the callbacks after sampling, the stacks of markers. A profile or the end
-    /// of the session waits for none. A crash file lacks the samples since the last collection.
+    /// each collection. Some things happen at the next collection: a pause takes effect and ends, the
+    /// callbacks after sampling are called, the stacks of markers are unwound. A profile, and the end
+    /// of the session, do not wait for it. A crash file lacks the samples since the last collection.
     BatchedTimers,
 }
 
@@ -211,7 +214,7 @@ impl StartParams {
     /// allows. A thread that did not run in the meantime has all its samples. So the shares of
     /// functions and threads stay right, and are only less exact. CPU times do not depend on the
     /// rate. `skipped_ticks` in [`Profile::sampler_counts`](crate::Profile::sampler_counts) says
-    /// how many ticks were left out.
+    /// how many ticks were left out, except with [`SamplingEngine::BatchedTimers`].
     ///
     /// Both the CPU time of the sampler's thread and the time of the signal handler for samples
     /// count. What the application's threads spend on markers and on sampled allocations does not,

@@ -102,7 +102,7 @@ pub(crate) fn write_meta(
             });
             json.key("data").array(|_| {});
         });
-        // The engine that interrupted the running threads: see `SamplingEngine`.
+        // The engine of the session: see `SamplingEngine`.
         let engine = match source.session.settings.engine {
             SamplingEngine::BatchedTimers => "batched timers",
             SamplingEngine::LocalTimers => "local timers",

@@ -355,6 +355,11 @@ impl CaptureSlot {
             .store(std::ptr::null_mut(), Ordering::Release);
     }
 
+    /// Returns whether the slot is bound to the calling thread.
+    pub(crate) fn is_own_in_handler(&self) -> bool {
+        self.thread_pointer.load(Ordering::Relaxed) == thread_pointer()
+    }
+
     /// Returns the state of the thread's event loop.
     pub(crate) fn event_delay(&self) -> &EventDelay {
         &self.event_delay
@@ -399,7 +404,7 @@ impl CaptureSlot {
         let registers = registers_in_handler(arrival);
         let sequence = match arrival.source {
             SignalSource::Request(ticket) => Some(ticket.sequence),
-            SignalSource::Timer(_) | SignalSource::Unknown => None,
+            SignalSource::Timer(_) | SignalSource::CpuTimer(_) | SignalSource::Unknown => None,
         };
         // SAFETY: the pointer is the calling thread's, and the signal interrupted it with these
         // registers.

@@ -36,10 +36,11 @@ pub(crate) struct SlotBatch {
 
 impl CaptureSlot {
     /// Returns the first slot of the thread's batch that has a request. Called on the slot that the
-    /// thread owns. `None` if that one has a request itself, whose signal the kernel may have dropped
-    /// because the timer's was pending.
+    /// thread owns. `None` if the thread has unregistered: then its labels may be gone, to which the
+    /// other slots are still bound. `None`, too, if the own slot has a request, whose signal the kernel
+    /// may have dropped because the timer's was pending.
     pub(crate) fn requested_of_batch_in_handler(&self) -> Option<&'static Self> {
-        if self.phase() == SlotPhase::Requested {
+        if !self.is_own_in_handler() || self.phase() == SlotPhase::Requested {
             return None;
         }
         let mut link = self.next_in_batch.load(Ordering::Acquire);
@@ -232,7 +233,11 @@ mod tests {
                 .is_none()
         );
         own.unbind();
-        assert!(SlotBatch::acquire(&own, 1).is_none(), "unregistered");
+        assert!(
+            own.requested_of_batch_in_handler().is_none(),
+            "unregistered"
+        );
+        assert!(SlotBatch::acquire(&own, 1).is_none());
     }
 
     #[test]

@@ -38,12 +38,18 @@ pub(crate) fn capture_in_handler(arrival: &ArrivalInHandler<'_>) -> bool {
             Some(slot) if slot.has_timer_in_handler(number) => slot,
             _ => return false,
         },
+        SignalSource::CpuTimer(number) => {
+            let Some(slot) = find_slot_in_handler(number) else {
+                return true;
+            };
+            slot
+        }
     };
-    let is_timer = matches!(arrival.source, SignalSource::Timer(_));
-    let of_batch = match is_timer {
-        true => slot.requested_of_batch_in_handler(),
-        false => None,
+    let of_batch = match arrival.source {
+        SignalSource::CpuTimer(_) => slot.requested_of_batch_in_handler(),
+        _ => None,
     };
+    let is_timer = of_batch.is_some() || matches!(arrival.source, SignalSource::Timer(_));
     let Some(mut writer) = of_batch.unwrap_or(slot).begin_in_handler(arrival) else {
         return arrival.source != SignalSource::Unknown;
     };

@@ -255,10 +255,8 @@ impl SamplerThread {
             let is_batched = self.session.is_batched();
             if is_batched {
                 self.session.set_sleeper();
-                // The threads have kept samples of these ticks, as far as there was room.
-                let kept = left_out.missed.min(self.collections.max_ticks());
-                left_out.missed -= kept;
-                left_out.skipped += kept;
+                // The threads have kept samples of these ticks, and their clocks tell the rest.
+                left_out.skipped += std::mem::take(&mut left_out.missed);
             }
             let tick = Tick {
                 number: self.tick.number + 1 + left_out.skipped,

@@ -334,12 +334,11 @@ impl Session {
     /// Returns whether running threads are interrupted by their own timers, rather than by signals
     /// from the sampler.
     pub(crate) fn uses_timers(&self) -> bool {
-        let engine = self.settings.engine;
-        engine == SamplingEngine::LocalTimers || engine == SamplingEngine::BatchedTimers
+        self.settings.engine == SamplingEngine::LocalTimers
     }
 
     /// Returns whether threads keep their samples until the sampler collects them. False if the system
-    /// has refused a timer before it has granted one.
+    /// has refused a timer before it has granted one: no further one is asked for then.
     pub(crate) fn is_batched(&self) -> bool {
         self.settings.engine == SamplingEngine::BatchedTimers
             && (self.has_timers.load(Ordering::Relaxed)

@@ -55,10 +55,14 @@ pub enum SamplingEngine {
     /// timer; one that begins to block it while its timer runs may still receive the signal, as the
     /// result of a `sigwait`, until the sampler notices some ticks later.
     LocalTimers,
-    /// As [`LocalTimers`](Self::LocalTimers), but each thread keeps its samples, and the sampler
-    /// collects them after 6 to 12 intervals: each 6 to 12 ms at 1 ms. At 10 ms and more, it collects
-    /// each 50 to 100 ms, or at each interval if that is longer. So the sampler wakes seldom, and a
-    /// thread that sleeps costs no signal and no timer.
+    /// Each thread has its own timer, and keeps its samples, and the sampler collects them after 6 to
+    /// 12 intervals: each 6 to 12 ms at 1 ms. At 10 ms and more, it collects each 50 to 100 ms, or at
+    /// each interval if that is longer. So the sampler wakes seldom, and a thread that sleeps costs no
+    /// signal and no timer. Meant for programs in production, with an interval of 10 ms or more.
+    ///
+    /// The timers advance while the thread runs (`timer_create` by its CPU clock), and need no
+    /// permission. The kernel looks at them on its own ticks, 100 to 1,000 times per second, so with a
+    /// shorter interval there are only so many samples, which count for more.
     ///
     /// A sample of a running thread stands for an interval of its CPU time. If samples are missing, the
     /// next one counts for them. The time in which the thread did not run goes to the stack that it
@@ -70,7 +74,9 @@ pub enum SamplingEngine {
     /// threads together have at most 1,024 of them, which is enough for 68 running threads. The sampler interrupts any further thread by a
     /// signal when it collects, and also one that has not registered, one that has just begun to run,
     /// and one for which the kernel refuses a timer. If the kernel refuses the first timer of the
-    /// session, the session works as with [`Signals`](Self::Signals).
+    /// session, as in a sandbox, the session works as with [`Signals`](Self::Signals). What
+    /// [`LocalTimers`](Self::LocalTimers) says about threads that block the signal holds here, too, but
+    /// the sampler notices it up to 100 ms later.
     ///
     /// A thread that begins and ends between two collections has no sample. Counters have a value for
     /// each collection. Some things happen at the next collection: a pause takes effect and ends, the

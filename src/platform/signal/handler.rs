@@ -58,7 +58,7 @@ fn cookie_in_handler() -> u32 {
 }
 
 impl SignalTicket {
-    fn to_value(self) -> u64 {
+    pub(super) fn to_value(self) -> u64 {
         let cookie = u64::from(cookie_in_handler() >> 16);
         cookie << 48 | u64::from(self.slot) << 32 | u64::from(self.sequence)
     }
@@ -85,6 +85,9 @@ pub(crate) enum SignalSource {
     /// A `perf_event_open` event with this descriptor sent the signal. The event is the timer of
     /// the target thread, or an event of the application.
     Timer(i32),
+    /// The target thread's timer of the profiler sent the signal, which carries the number of the
+    /// thread's slot.
+    CpuTimer(u16),
 }
 
 /// A signal on arrival, with the context of the interrupted thread.
@@ -267,6 +270,12 @@ unsafe fn source_in_handler(info: *const libc::siginfo_t) -> Option<SignalSource
             SignalTicket::from_value_in_handler(value)
                 .filter(|_| is_own)
                 .map(SignalSource::Request)
+        }
+        libc::SI_TIMER => {
+            // SAFETY: by this function's contract; the kernel fills in the value of a timer's signal.
+            let value = unsafe { (*info).si_value().sival_ptr as u64 };
+            let ticket = SignalTicket::from_value_in_handler(value);
+            ticket.map(|ticket| SignalSource::CpuTimer(ticket.slot))
         }
         // Only a sender outside of this process's PID namespace has that number, too. While a
         // request is pending, its signal counts as the answer.

@@ -122,7 +122,8 @@ impl ThreadTimer {
 
 /// Returns whether a timer was refused because its thread has ended.
 pub(crate) fn is_of_ended_thread(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(libc::ESRCH)
+    // The clock of a thread that does not exist is not valid.
+    matches!(error.raw_os_error(), Some(libc::ESRCH | libc::EINVAL))
 }
 
 /// Returns the lowest descriptor number for an event of this copy of the crate: one in the third

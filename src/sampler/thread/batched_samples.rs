@@ -81,8 +81,8 @@ impl BatchedSamples {
     }
 
     /// Writes the captures that have arrived, and returns the time of the last one. The thread's clock
-    /// reads `cpu_ns` now. If its time is known up to now, the last capture stands for the CPU time,
-    /// too, for which there is none: the slots were full, or the kernel has left out signals.
+    /// reads `cpu_ns` now. If its time is known up to now, the captures stand for the CPU time, too, for
+    /// which there is none: the interval is shorter than the kernel's ticks, or the slots were full.
     pub(crate) fn collect(
         &mut self,
         samples: &mut SampleRecorder,
@@ -97,9 +97,10 @@ impl BatchedSamples {
             true => samples.owed_running().saturating_sub(count),
             false => 0,
         };
+        let missing = missing.min(context.max_owed_ticks());
         let mut last = None;
         for (number, view) in (1..).zip(views) {
-            let more = if number == count { missing } else { 0 };
+            let more = missing * number / count - missing * (number - 1) / count;
             last = Some(view.header().time);
             write_kept(view, more, samples, cpu_ns, context);
         }

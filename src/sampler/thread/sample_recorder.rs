@@ -134,7 +134,7 @@ impl SampleRecorder {
     pub(crate) fn follow_ticks(&mut self, cpu_ns: Option<u64>, context: &TickContext<'_>) {
         // Nobody has looked at the thread before its first tick.
         let before = context.tick.number - 1;
-        let begin = || OwedTicks::new(before, cpu_ns.unwrap_or(0), context.interval_ns());
+        let begin = || OwedTicks::new(before, cpu_ns, context.interval_ns());
         let owed = self.owed.get_or_insert_with(begin);
         owed.add_until(context.tick.number, cpu_ns);
     }

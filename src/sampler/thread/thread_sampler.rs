@@ -135,6 +135,8 @@ pub(crate) struct ThreadSampler {
     frame_pointers: FramePointerCache,
     timer: TimerState,
     batch: BatchedSamples,
+    /// The last tick on which the sampler looked at the thread.
+    stepped: Tick,
     /// The last reading of the CPU clock by which the sampler told whether the thread runs, and the
     /// time of that reading.
     seen_cpu_ns: u64,
@@ -191,6 +193,10 @@ impl ThreadSampler {
             frame_pointers: FramePointerCache::default(),
             timer: TimerState::default(),
             batch: BatchedSamples::default(),
+            stepped: Tick {
+                number: 0,
+                time: TimeStamp(0),
+            },
             seen_cpu_ns,
             seen_at: TimeStamp(0),
             known_cpu_ns: seen_cpu_ns,
@@ -252,11 +258,7 @@ impl ThreadSampler {
         }
         self.collect_batch(context)?;
         self.advance(context)?;
-        if context.is_batched && matches!(self.state, ThreadState::Running) {
-            // A thread that masks the signal has no samples while it runs, for example.
-            let most = 2 * context.ticks_of_collection;
-            self.samples.forgive(most, most, context.session);
-        }
+        self.stepped = context.tick;
         Ok(())
     }
 
@@ -341,6 +343,11 @@ impl ThreadSampler {
     pub(crate) fn write_kept_samples(&mut self, context: &mut TickContext<'_>) {
         if self.batch.has_captures() {
             let cpu_ns = thread_cpu_ns(self.tid());
+            if let Some(slot) = self.slot.clone().filter(|_| self.has_request())
+                && !context.session.is_stopping()
+            {
+                self.collect_capture(&slot, cpu_ns, context);
+            }
             self.batch
                 .collect(&mut self.samples, cpu_ns, false, context);
         }
@@ -357,7 +364,8 @@ impl ThreadSampler {
     ) -> bool {
         let interval_ns = context.interval_ns();
         let is_worthwhile = self.batch.exists() || ran_ns >= interval_ns / 2;
-        let Some(cpu_ns) = cpu_ns.filter(|_| is_worthwhile && self.found.is_none()) else {
+        let is_possible = is_worthwhile && self.found.is_none() && !self.timer.is_refused();
+        let Some(cpu_ns) = cpu_ns.filter(|_| is_possible) else {
             return false;
         };
         let has_timer = context.may_request()
@@ -427,6 +435,11 @@ impl ThreadSampler {
 
     /// Samples a thread that may have run and has no pending request.
     fn sample(&mut self, cpu_ns: Option<u64>, context: &mut TickContext<'_>) {
+        if context.is_batched {
+            // A thread that masks the signal has no samples while it runs, for example.
+            let most = context.max_owed_ticks();
+            self.samples.forgive(most, most, context.session);
+        }
         let ran_ns = cpu_ns.map_or(0, |cpu_ns| cpu_ns.saturating_sub(self.seen_cpu_ns));
         let runs = self.ran_until_now(cpu_ns);
         let Some(slot) = self.slot.clone() else {
@@ -443,7 +456,7 @@ impl ThreadSampler {
             self.sample_blocked(&slot, at, cpu_ns, context);
         } else if keeps_samples && runs {
             // It ran for all of the time but for a part of an interval.
-            let most = 2 * context.ticks_of_collection;
+            let most = context.max_owed_ticks();
             self.samples.forgive(most, 1, context.session);
         } else if !(runs && self.request_by_timer(&slot, cpu_ns, context)) {
             // The timer of a thread that waits for a processor does not advance. A signal is what
@@ -609,7 +622,9 @@ impl ThreadSampler {
         let blocks_signal = self.blocks_signal(blocked_at, context);
         let repeated = slot.repeat_canceled_request();
         if blocks_signal && repeated.is_none() {
-            SessionCounts::add(&counts.unanswered_ticks, 1);
+            if !context.is_batched {
+                SessionCounts::add(&counts.unanswered_ticks, 1);
+            }
             return;
         }
         let Some(sequence) = repeated.or_else(|| slot.request()) else {
@@ -960,19 +975,20 @@ impl ThreadSampler {
         if !context.session.is_stopping() {
             slot.clear_canceled_request();
         }
+        let slept = self.hidden_until.is_some() && is_interrupted_wait(&header.registers);
+        let answer = (header.time, slept);
         match request.idle_run(header.time, now, cpu_ns, context.interval_ns()) {
             Ok(run) => {
                 if let Some(run) = run {
                     let written = self.samples.write_run(run, request.cpu_ns(), context);
                     SessionCounts::add(&counts.same_samples, written);
                 }
-                self.write_answer(&request, header.time, request.cpu_ns(), context);
+                self.write_answer(&request, answer, request.cpu_ns(), context);
             }
             Err(unanswered) => {
                 SessionCounts::add(&counts.unanswered_ticks, unanswered);
-                self.samples.lose(unanswered);
                 let answered_cpu_ns = at_answer_ns(request.cpu_ns().unwrap_or(0));
-                self.write_answer(&request, header.time, answered_cpu_ns, context);
+                self.write_answer(&request, answer, answered_cpu_ns, context);
             }
         }
         let ran_on_ns = cpu_ns.map(|cpu_ns| cpu_ns.saturating_sub(header.cpu_ns));
@@ -994,11 +1010,11 @@ impl ThreadSampler {
     fn write_answer(
         &mut self,
         request: &SignalRequest,
-        time: TimeStamp,
+        (time, slept): (TimeStamp, bool),
         cpu_ns: Option<u64>,
         context: &TickContext<'_>,
     ) {
-        let was_running = cpu_ns.is_some() && request.was_running(time);
+        let was_running = cpu_ns.is_some() && !slept && request.was_running(time);
         if !(context.is_batched && was_running) {
             self.samples.write_captured(time, cpu_ns, context);
             return;
@@ -1063,7 +1079,12 @@ impl ThreadSampler {
     /// Ends the idle period of a thread that has run: its last sample is on the previous tick of the
     /// schedule.
     fn end_idle_period(&mut self, context: &TickContext<'_>) {
-        self.write_idle_until(context.last_idle_tick(), context);
+        let last = match context.is_batched {
+            // It may have run since then. The ledger has the rest of the time.
+            true => self.stepped,
+            false => context.last_tick_before(),
+        };
+        self.write_idle_until(last, context);
         if let (ThreadState::Idle(idle), Some(switches)) = (&self.state, &mut self.switches) {
             switches.rest(idle.cpu_ns(), context.tick_before.time);
         }

@@ -106,6 +106,13 @@ impl TickContext<'_> {
         }
     }
 
+    /// Returns the maximum number of ticks of a thread that may wait for a sample, if threads keep their
+    /// samples.
+    pub(crate) fn max_owed_ticks(&self) -> u64 {
+        let since_then = self.tick.number - self.tick_before.number;
+        since_then.max(2 * self.ticks_of_collection)
+    }
+
     /// Returns how many ticks of the session were left out up to this tick, to limit the sampler's CPU
     /// time.
     pub(crate) fn skipped_ticks(&self) -> u64 {

@@ -4,7 +4,7 @@
 //! interrupt, and a little on each switch to or from its thread.
 
 use crate::capture::SlotHandle;
-use crate::platform::{ThreadTimer, is_of_ended_thread};
+use crate::platform::{CpuTimer, ThreadTimer, is_of_ended_thread};
 use crate::state::{Session, SessionCounts};
 use crate::types::ThreadId;
 
@@ -15,10 +15,20 @@ pub(crate) enum TimerState {
     NotYet,
     Runs {
         #[expect(dead_code, reason = "it runs as long as it is kept")]
-        timer: ThreadTimer,
+        timer: Timer,
     },
     /// The system refused to create one.
     Refused,
+}
+
+/// A timer, deleted on drop.
+#[derive(Debug)]
+#[expect(dead_code, reason = "it runs as long as it is kept")]
+pub(crate) enum Timer {
+    /// Interrupts the thread exactly, and costs a little on each switch of threads.
+    Event(ThreadTimer),
+    /// Interrupts the thread on a tick of the kernel, and costs nothing otherwise.
+    OnTicks(CpuTimer),
 }
 
 impl TimerState {
@@ -33,7 +43,14 @@ impl TimerState {
             let settings = &session.settings;
             let interval_ns = settings.interval.as_nanos() as u64;
             let note = |number| slot.set_timer(number);
-            *self = match ThreadTimer::start(thread, interval_ns, settings.signal, note) {
+            let timer = match session.is_batched() {
+                true => CpuTimer::start(thread, interval_ns, settings.signal, slot.number())
+                    .map(Timer::OnTicks),
+                false => {
+                    ThreadTimer::start(thread, interval_ns, settings.signal, note).map(Timer::Event)
+                }
+            };
+            *self = match timer {
                 Ok(timer) => {
                     session.note_timer();
                     Self::Runs { timer }
@@ -47,6 +64,10 @@ impl TimerState {
             };
         }
         self.runs()
+    }
+
+    pub(crate) fn is_refused(&self) -> bool {
+        matches!(self, Self::Refused)
     }
 
     pub(crate) fn runs(&self) -> bool {

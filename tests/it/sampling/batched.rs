@@ -83,6 +83,7 @@ fn sampler_wakes_for_few_of_the_ticks() {
 
 /// What a thread has done, by its own clocks.
 struct Spent {
+    /// Since the thread's beginning.
     cpu: Duration,
     rest: Duration,
 }
@@ -101,8 +102,8 @@ fn alternate(first: fn(), samples: usize) -> (Spent, Read) {
             sleeps();
         }
         gekkota::unregister_thread();
-        let cpu = thread_cpu() - begin_cpu;
-        let rest = begin.elapsed().saturating_sub(cpu);
+        let cpu = thread_cpu();
+        let rest = begin.elapsed().saturating_sub(cpu - begin_cpu);
         Spent { cpu, rest }
     });
     wait_until("the thread has its samples", || {

@@ -99,7 +99,6 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     let mut figures = ARMS.map(|(_, names, _)| names.map(Arm::extra));
     figures[0][0].extra = false;
     figures[1][0].extra = false;
-    figures[2][0].extra = false;
     let mut notes = vec![format!(
         "{rounds} rounds, {seconds} s for each arm; {}",
         load_note()

@@ -60,9 +60,8 @@ impl CpuTimer {
         // SAFETY: *kernel's layouts*.
         Errno::result(unsafe { libc::timer_create(clock, &mut event, id.as_mut_ptr()) })?;
         // SAFETY: the call has succeeded, so it has written the timer's number.
-        let timer = Self {
-            id: unsafe { id.assume_init() },
-        };
+        let id = unsafe { id.assume_init() };
+        let timer = Self { id };
         let interval = libc::timespec {
             tv_sec: (interval_ns / NS_PER_SECOND) as _,
             tv_nsec: (interval_ns % NS_PER_SECOND) as _,

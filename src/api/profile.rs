@@ -278,7 +278,7 @@ impl Profile {
     /// | Name | Count |
     /// |---|---|
     /// | `skipped_ticks` | scheduled ticks that were left out to keep within [`StartParams::max_cpu_percent`](crate::StartParams::max_cpu_percent()); the samples before them count for them, too |
-    /// | `missed_ticks` | scheduled ticks that were dropped because the sampler could not run, or because it left the processor to the application after a long tick |
+    /// | `missed_ticks` | scheduled ticks that were dropped because the sampler could not run, or because it left the processor to the application after a long tick; none with [`SamplingEngine::BatchedTimers`](crate::SamplingEngine::BatchedTimers) |
     /// | `ticks_without_memory` | ticks that took no samples, because the system had no memory to record them |
     /// | `unanswered_ticks` | ticks at which a running thread had not answered |
     /// | `truncated_samples` | samples whose stacks lack their older end, marked `(truncated)` |

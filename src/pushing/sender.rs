@@ -18,6 +18,9 @@ use crate::pushing::queue::Queue;
 use crate::pushing::target::Target;
 use crate::pushing::transport::Transport;
 
+/// Maximum length of the reason in a notice.
+const MAX_REASON_CHARS: usize = 300;
+
 /// What the sender does for the oldest profile.
 enum Stage {
     /// There is none.
@@ -336,6 +339,8 @@ impl Sender {
         // While it waits, it may be dropped for later ones.
         self.current = None;
         if !std::mem::replace(&mut self.is_away_told, true) {
+            // The server has a say in what TLS refuses.
+            let reason: String = reason.chars().take(MAX_REASON_CHARS).collect();
             self.notify(format!(
                 "cannot push profiles to {}: got {reason}, expected an answer; they wait",
                 self.server()

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustls::client::Resumption;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{CertificateError, ClientConfig, ClientConnection, InvalidMessage, RootCertStore};
@@ -23,6 +24,8 @@ const MAX_AGE: Duration = Duration::from_secs(3600);
 /// Maximum size of all that a server sends on one connection, in bytes: its certificates may have
 /// 64 KiB, as may its answer.
 const MAX_BYTES: usize = 256 << 10;
+/// Maximum number of servers and names whose tickets are kept.
+const MAX_TICKETS: usize = 16;
 /// Maximum number of names that an error shows of a certificate.
 const MAX_NAMES: usize = 4;
 
@@ -69,9 +72,14 @@ impl TlsClient {
     pub(super) fn renewed(mut self) -> io::Result<Self> {
         match read_config(self.file.as_deref()) {
             Ok(config) => self.config = Some(Arc::new(config)),
-            // The program may have given up the right to read the file.
-            Err(_) if self.config.is_some() => {}
-            Err(error) => return Err(error),
+            Err(error) => {
+                // The program may have given up the right to read the file. The server's certificate is
+                // checked again, instead of a ticket.
+                let before = self.config.take().ok_or(error)?;
+                let mut config = ClientConfig::clone(&before);
+                config.resumption = Resumption::in_memory_sessions(MAX_TICKETS);
+                self.config = Some(Arc::new(config));
+            }
         }
         self.fresh_until = Some(Instant::now() + MAX_AGE);
         Ok(self)

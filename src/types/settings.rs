@@ -71,12 +71,13 @@ pub enum SamplingEngine {
     /// these places are right on average.
     ///
     /// Each running thread has up to 16 slots for captures, some 20 KiB each, more with deep stacks; all
-    /// threads together have at most 1,024 of them, which is enough for 68 running threads. The sampler interrupts any further thread by a
+    /// threads together have at most 1,024 of them. The sampler interrupts any further thread by a
     /// signal when it collects, and also one that has not registered, one that has just begun to run,
     /// and one for which the kernel refuses a timer. If the kernel refuses the first timer of the
     /// session, as in a sandbox, the session works as with [`Signals`](Self::Signals). What
     /// [`LocalTimers`](Self::LocalTimers) says about threads that block the signal holds here, too, but
-    /// the sampler notices it up to 100 ms later.
+    /// the sampler notices it at the next collection. In a program that enters a sandbox during the
+    /// session, a thread's timer may go on until the thread ends.
     ///
     /// A thread that begins and ends between two collections has no sample. Counters have a value for
     /// each collection. Some things happen at the next collection: a pause takes effect and ends, the

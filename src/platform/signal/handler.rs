@@ -51,10 +51,11 @@ pub(crate) struct SignalTicket {
 
 /// Returns a number that tells the copies of the crate in a process apart: a hash of the address of
 /// one of its statics. Never 0. A request carries 16 bits of it, so two copies that use the same
-/// signal take each other's requests for their own once in 65,536 processes.
+/// signal take each other's requests for their own once in 32,768 processes.
 fn cookie_in_handler() -> u32 {
     let address = (&raw const CAPTURE).addr() as u64;
-    (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32 | 1
+    // Neither half is 0: the small values of other timers are not taken for tickets.
+    (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32 | 0x1_0001
 }
 
 impl SignalTicket {

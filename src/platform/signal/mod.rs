@@ -20,4 +20,4 @@ pub(crate) use handler::{
     has_foreign_handler, install_handler, prepare_handler, read_action, resolve_sampling_signal,
     send_request, signal_is_queued, swap_action,
 };
-pub(crate) use thread_timer::{ThreadTimer, is_of_ended_thread};
+pub(crate) use thread_timer::ThreadTimer;

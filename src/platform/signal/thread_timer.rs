@@ -120,12 +120,6 @@ impl ThreadTimer {
     }
 }
 
-/// Returns whether a timer was refused because its thread has ended.
-pub(crate) fn is_of_ended_thread(error: &io::Error) -> bool {
-    // The clock of a thread that does not exist is not valid.
-    matches!(error.raw_os_error(), Some(libc::ESRCH | libc::EINVAL))
-}
-
 /// Returns the lowest descriptor number for an event of this copy of the crate: one in the third
 /// quarter of the numbers below `limit`. Two copies in a process whose numbers are equal, once in
 /// 256 pairs with the usual limit, take each other's events for their own.

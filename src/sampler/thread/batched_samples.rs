@@ -12,16 +12,18 @@ use crate::types::TimeStamp;
 
 /// Number of slots beyond the intervals between two collections: the sampler may be late.
 const SPARE_SLOTS: u64 = 3;
-/// Maximum CPU time without a capture, in intervals.
+/// Maximum CPU time without a capture, in intervals, and its minimum in ns: three ticks of a slow kernel.
 const MAX_SILENT_INTERVALS: u64 = 3;
+const MIN_SILENT_NS: u64 = 30_000_000;
 
 /// The captures that a thread keeps.
 #[derive(Debug, Default)]
 pub(crate) struct BatchedSamples {
     batch: Option<SlotBatch>,
-    /// The thread's CPU clock when the slots last got their requests.
-    armed_cpu_ns: Option<u64>,
-    /// Number of captures since then.
+    /// The thread's CPU clock when the slots got their first requests, or when the last capture was
+    /// collected.
+    answered_cpu_ns: Option<u64>,
+    /// Number of captures since the last requests.
     captures: u64,
 }
 
@@ -54,11 +56,13 @@ impl BatchedSamples {
         let Some(batch) = &self.batch else {
             return false;
         };
-        let before_ns = self.armed_cpu_ns.replace(cpu_ns).unwrap_or(cpu_ns);
-        let ran_ns = cpu_ns.saturating_sub(before_ns);
-        let captures = std::mem::take(&mut self.captures);
         batch.request_all();
-        captures > 0 || ran_ns <= MAX_SILENT_INTERVALS.saturating_mul(interval_ns)
+        if std::mem::take(&mut self.captures) > 0 {
+            self.answered_cpu_ns = Some(cpu_ns);
+        }
+        let answered_ns = *self.answered_cpu_ns.get_or_insert(cpu_ns);
+        let most_ns = MAX_SILENT_INTERVALS.saturating_mul(interval_ns);
+        cpu_ns.saturating_sub(answered_ns) <= most_ns.max(MIN_SILENT_NS)
     }
 
     /// Returns how many captures wait.

@@ -22,6 +22,8 @@ pub(crate) struct OwedTicks {
     ran_ns: i64,
     /// The rest of the time, in ns. Negative likewise.
     rest_ns: i64,
+    /// [`Self::rest`] before the last tick was added.
+    rest_before: u64,
 }
 
 impl OwedTicks {
@@ -33,6 +35,7 @@ impl OwedTicks {
             cpu_ns,
             ran_ns: 0,
             rest_ns: 0,
+            rest_before: 0,
         }
     }
 
@@ -40,6 +43,7 @@ impl OwedTicks {
     /// be read.
     pub(crate) fn add_until(&mut self, tick: u64, cpu_ns: Option<u64>) {
         let ticks = tick.saturating_sub(self.until);
+        self.rest_before = self.rest();
         let clocks = cpu_ns.zip(self.cpu_ns);
         let ran_ns = clocks.map_or(0, |(now, before)| now.saturating_sub(before));
         (self.until, self.cpu_ns) = (self.until.max(tick), self.cpu_ns.max(cpu_ns));
@@ -67,6 +71,11 @@ impl OwedTicks {
     /// Returns how many whole intervals of the rest have no sample.
     pub(crate) fn rest(&self) -> u64 {
         self.ticks(self.rest_ns)
+    }
+
+    /// Returns the same as it was before the last tick was added.
+    pub(crate) fn rest_before(&self) -> u64 {
+        self.rest_before
     }
 
     /// Takes samples of the running thread for so many ticks into account.

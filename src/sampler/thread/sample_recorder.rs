@@ -144,6 +144,21 @@ impl SampleRecorder {
         self.owed.as_ref().map_or(0, OwedTicks::ran)
     }
 
+    /// Returns for how many ticks without a sample the thread has slept or waited: now, and before this
+    /// tick.
+    pub(crate) fn owed_rest(&self) -> [u64; 2] {
+        let owed = self.owed.as_ref();
+        owed.map_or([0; 2], |owed| [owed.rest(), owed.rest_before()])
+    }
+
+    /// Writes the samples for the time in which the thread did not run, up to this tick. Its CPU time
+    /// is left to the next sample.
+    pub(crate) fn write_rest(&mut self, context: &TickContext<'_>) {
+        if self.owed_rest()[0] > 0 {
+            self.write_sample(context.tick.time, Some(self.reported_cpu_ns), context);
+        }
+    }
+
     /// Leaves no more than so many ticks without a sample in which the thread has run, and in which it
     /// has not, and counts the others.
     pub(crate) fn forgive(&mut self, running: u64, rest: u64, session: &Session) {

@@ -135,8 +135,6 @@ pub(crate) struct ThreadSampler {
     frame_pointers: FramePointerCache,
     timer: TimerState,
     batch: BatchedSamples,
-    /// The last tick on which the sampler looked at the thread.
-    stepped: Tick,
     /// The last reading of the CPU clock by which the sampler told whether the thread runs, and the
     /// time of that reading.
     seen_cpu_ns: u64,
@@ -193,10 +191,6 @@ impl ThreadSampler {
             frame_pointers: FramePointerCache::default(),
             timer: TimerState::default(),
             batch: BatchedSamples::default(),
-            stepped: Tick {
-                number: 0,
-                time: TimeStamp(0),
-            },
             seen_cpu_ns,
             seen_at: TimeStamp(0),
             known_cpu_ns: seen_cpu_ns,
@@ -257,9 +251,7 @@ impl ThreadSampler {
             self.end_timer();
         }
         self.collect_batch(context)?;
-        self.advance(context)?;
-        self.stepped = context.tick;
-        Ok(())
+        self.advance(context)
     }
 
     /// Takes the step that follows from the thread's state.
@@ -455,9 +447,11 @@ impl ThreadSampler {
         if let Some(at) = self.blocked_at(runs, context) {
             self.sample_blocked(&slot, at, cpu_ns, context);
         } else if keeps_samples && runs {
-            // It ran for all of the time but for a part of an interval.
+            // It ran for all of the time since the last tick but for a part of an interval.
+            let [_, slept_before] = self.samples.owed_rest();
             let most = context.max_owed_ticks();
-            self.samples.forgive(most, 1, context.session);
+            self.samples
+                .forgive(most, slept_before.max(1), context.session);
         } else if !(runs && self.request_by_timer(&slot, cpu_ns, context)) {
             // The timer of a thread that waits for a processor does not advance. A signal is what
             // such a thread handles before anything else.
@@ -1056,8 +1050,14 @@ impl ThreadSampler {
             .scratch
             .stack
             .set_empty(event_loop.unwrap_or_default());
-        self.samples
-            .write_sample(context.tick.time, cpu_ns, context);
+        let time = context.tick.time;
+        match self.samples.owed_running() {
+            0 => _ = self.samples.write_sample(time, cpu_ns, context),
+            ran => {
+                self.samples.write_rest(context);
+                self.samples.write_running(time, ran - 1, cpu_ns, context);
+            }
+        }
         self.begin_idle_period(cpu_ns, None, context);
     }
 
@@ -1079,10 +1079,13 @@ impl ThreadSampler {
     /// Ends the idle period of a thread that has run: its last sample is on the previous tick of the
     /// schedule.
     fn end_idle_period(&mut self, context: &TickContext<'_>) {
-        let last = match context.is_batched {
-            // It may have run since then. The ledger has the rest of the time.
-            true => self.stepped,
-            false => context.last_tick_before(),
+        let last = match &self.state {
+            // It may have begun to run several collections ago. The ledger tells for how long.
+            ThreadState::Idle(idle) if context.is_batched => {
+                let [slept, _] = self.samples.owed_rest();
+                context.earlier_tick((idle.unwritten() + slept).saturating_sub(1))
+            }
+            _ => context.last_tick_before(),
         };
         self.write_idle_until(last, context);
         if let (ThreadState::Idle(idle), Some(switches)) = (&self.state, &mut self.switches) {

@@ -13,7 +13,7 @@ use crate::sampler::encode::SampleWriter;
 use crate::sampler::encode::StoredStack;
 use crate::sampler::encode::{RunBreaks, SampleRun, Tick};
 use crate::state::{SeenPauses, Session, SessionCounts};
-use crate::types::{Features, ProcessId};
+use crate::types::{Features, ProcessId, TimeStamp};
 use crate::unwind::{Captured, MAX_FRAMES, NativeStack, StackCopy, Unwinder};
 
 /// Of this many stacks, one is unwound twice. The second unwinding measures the unwinder itself,
@@ -111,6 +111,17 @@ impl TickContext<'_> {
     pub(crate) fn max_owed_ticks(&self) -> u64 {
         let since_then = self.tick.number - self.tick_before.number;
         since_then.max(2 * self.ticks_of_collection)
+    }
+
+    /// Returns the tick with this number, or the one before this tick, whichever is earlier. Takes the
+    /// ticks as evenly spaced.
+    pub(crate) fn earlier_tick(&self, number: u64) -> Tick {
+        let number = number.min(self.tick_before.number);
+        let earlier_ns = (self.tick_before.number - number).saturating_mul(self.interval_ns());
+        Tick {
+            number,
+            time: TimeStamp(self.tick_before.time.0.saturating_sub(earlier_ns)),
+        }
     }
 
     /// Returns how many ticks of the session were left out up to this tick, to limit the sampler's CPU

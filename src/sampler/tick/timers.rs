@@ -4,7 +4,7 @@
 //! interrupt, and a little on each switch to or from its thread.
 
 use crate::capture::SlotHandle;
-use crate::platform::{CpuTimer, ThreadTimer, is_of_ended_thread};
+use crate::platform::{CpuTimer, ThreadTimer, current_process_id, thread_exists};
 use crate::state::{Session, SessionCounts};
 use crate::types::ThreadId;
 
@@ -56,7 +56,7 @@ impl TimerState {
                     Self::Runs { timer }
                 }
                 // The thread has just ended.
-                Err(error) if is_of_ended_thread(&error) => Self::Refused,
+                Err(_) if !thread_exists(current_process_id(), thread) => Self::Refused,
                 Err(_) => {
                     SessionCounts::add(&session.counts.refused_timers, 1);
                     Self::Refused

@@ -1,7 +1,7 @@
 //! Threads keep the samples that their own timers take, and the sampler collects them some times a
 //! second.
 
-use std::sync::mpsc::TryRecvError;
+use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::SigSet;
@@ -168,5 +168,32 @@ fn cpu_time_without_samples_is_not_shown_as_sleep() {
         };
         let (spent, read) = alternate(masks, SAMPLES);
         check_division(&spent, &read);
+    });
+}
+
+#[test]
+fn thread_that_wakes_seldom_among_many_has_all_its_samples() {
+    isolated(|| {
+        let session = ProfilerSession::start(params()).expect("start");
+        let sleepers: Vec<_> = (0..100).map(|_| Sleeper::start("sleeper")).collect();
+        let last = Sleeper::start("last sleeper");
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            gekkota::register_thread(ALTERNATES);
+            // The time is that after which the thread counts as idle for long, several times over.
+            while ended.recv_timeout(200 * INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                works();
+            }
+        });
+        wait_until("the sleeper has its samples", || {
+            samples_so_far("last sleeper") >= 10 * SAMPLES
+        });
+        drop(end);
+        thread.join().expect("thread");
+        let read = Read::from_profile(&session.finish().expect("profile"));
+        drop((sleepers, last));
+        let [wakes, sleeps] = [ALTERNATES, "last sleeper"].map(|name| read.samples(name).len());
+        println!("{wakes} samples of the thread that wakes, {sleeps} of one that sleeps");
+        assert!(2 * wakes >= sleeps, "{wakes} of {sleeps}");
     });
 }

@@ -100,9 +100,11 @@ impl Drop for Roots {
 }
 
 fn goes_on(exchange: &mut Exchange) -> io::Result<Answer> {
+    // However long it takes on a busy machine.
+    let now = Instant::now();
     loop {
         wait_for_sockets(&[exchange.interest()], None).expect("ready");
-        if let Some(answer) = exchange.go_on(true, Instant::now()).transpose() {
+        if let Some(answer) = exchange.go_on(true, now).transpose() {
             return answer;
         }
     }
@@ -196,7 +198,7 @@ fn certificate_that_is_not_valid_is_refused_with_words() {
         let serve = move |client| {
             let mut got = Vec::new();
             let end = tls(&config, client).read_to_end(&mut got);
-            (got, end.expect_err("an alert").to_string())
+            (got, end.expect_err("an alert"))
         };
         let mut transport = roots.transport();
         let (answer, is_connecting, (got, alert)) = exchanged(&transport, b"secret", serve);
@@ -204,7 +206,9 @@ fn certificate_that_is_not_valid_is_refused_with_words() {
         assert!(error.to_string().contains(words), "{error}");
         assert!(is_connecting, "another address may be tried");
         assert!(got.is_empty(), "no byte of the request");
-        assert!(alert.contains("alert"), "{alert}");
+        // The kernel resets the connection if the client has not read all that the server sent.
+        let is_reset = alert.kind() == io::ErrorKind::ConnectionReset;
+        assert!(is_reset || alert.to_string().contains("alert"), "{alert}");
         assert!(!transport.note_failure(&io::ErrorKind::TimedOut.into()));
         assert!(transport.is_ready(Instant::now()));
         assert!(transport.note_failure(&error));

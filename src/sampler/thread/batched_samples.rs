@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::capture::{CapturedView, SlotBatch, SlotHandle};
 use crate::sampler::thread::sample_recorder::SampleRecorder;
-use crate::sampler::tick::{Scratch, TickContext, captured_by, unwind_counted};
+use crate::sampler::tick::{Scratch, TickContext, captured_by, unwind_copy};
 use crate::state::SessionCounts;
 use crate::types::TimeStamp;
 
@@ -134,18 +134,12 @@ fn write_kept(
         SessionCounts::add(&counts.unanswered_ticks, 1 + more);
         samples.lose(1 + more);
     } else {
-        let captured = captured_by(&view);
-        let unwound = unwind_counted(context, |unwinder, native| {
-            unwinder.unwind(&captured, native)
-        });
+        unwind_copy(context, &captured_by(&view));
         let Scratch {
             native,
             merged,
             stack,
         } = &mut *context.scratch;
-        if unwound.is_none() {
-            context.unwinder.unwind_innermost(&captured, native);
-        }
         stack.set(native, &view, context.session.records_scripts(), merged);
         drop(view);
         // The handler has read the clock at its end.

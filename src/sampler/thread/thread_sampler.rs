@@ -64,7 +64,7 @@ use crate::sampler::thread::signal_mask::{SeenMask, SignalMask};
 use crate::sampler::thread::switch_recorder::SwitchRecorder;
 use crate::sampler::thread::thread_state::ThreadState;
 use crate::sampler::tick::TimerState;
-use crate::sampler::tick::{Scratch, TickContext, captured_by, unwind_counted};
+use crate::sampler::tick::{Scratch, TickContext, captured_by, unwind_copy, unwind_counted};
 use crate::state::{Session, SessionCounts};
 use crate::threads::OffThreadRef;
 use crate::types::{Features, ThreadId, TimeStamp};
@@ -919,18 +919,14 @@ impl ThreadSampler {
             state.count_unused_capture(slot, header.time, cpu_ns, context, count);
             return handler_ns;
         }
-        let captured = captured_by(&view);
-        let unwound = unwind_counted(context, |unwinder, native| {
-            unwinder.unwind(&captured, native)
-        });
+        let is_walked = unwind_copy(context, &captured_by(&view));
         let Scratch {
             native,
             merged,
             stack,
         } = &mut *context.scratch;
-        if unwound.is_none() {
-            context.unwinder.unwind_innermost(&captured, native);
-        } else if let ThreadState::Signaled(request) = &state
+        if is_walked
+            && let ThreadState::Signaled(request) = &state
             && let Some(at) = request.blocked_at()
         {
             self.frame_pointers.remember(at, &header.registers, native);

@@ -26,7 +26,7 @@ pub(crate) use schedule::{Collections, LeftOut, Schedule};
 #[cfg(feature = "unwind_benchmark")]
 pub use tick_context::repeat_unwinding;
 pub(crate) use tick_context::{
-    Scratch, TickContext, captured_by, captured_of_backtrace, unwind_counted,
+    Scratch, TickContext, captured_by, captured_of_backtrace, unwind_copy, unwind_counted,
 };
 pub(crate) use tick_overheads::TickOverheads;
 pub(crate) use timers::TimerState;

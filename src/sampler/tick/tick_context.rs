@@ -187,6 +187,19 @@ pub(crate) fn captured_of_backtrace(backtrace: &CapturedBacktrace) -> Captured<'
     }
 }
 
+/// Unwinds a copied stack into the scratch memory, as far as the session walks stacks. Returns whether it
+/// does; otherwise only the innermost frame is there.
+pub(crate) fn unwind_copy(context: &mut TickContext<'_>, captured: &Captured<'_>) -> bool {
+    let unwound = unwind_counted(context, |unwinder, native| {
+        unwinder.unwind(captured, native)
+    });
+    if unwound.is_none() {
+        let native = &mut context.scratch.native;
+        context.unwinder.unwind_innermost(captured, native);
+    }
+    unwound.is_some()
+}
+
 /// Unwinds into the scratch memory and counts the cost. Returns `None` if the session does not walk
 /// stacks.
 pub(crate) fn unwind_counted<T>(

@@ -49,7 +49,7 @@ mod sender;
 mod target;
 #[cfg(feature = "push-tls")]
 mod tls;
-#[cfg(all(test, feature = "push-tls"))]
+#[cfg(all(test, feature = "push-tls", not(target_env = "musl")))]
 mod tls_tests;
 mod transport;
 

@@ -4,7 +4,7 @@
 mod otlp;
 mod pprof;
 mod receiver;
-#[cfg(feature = "push-tls")]
+#[cfg(all(feature = "push-tls", not(target_env = "musl")))]
 mod tls;
 
 use std::fs;

@@ -1,0 +1,202 @@
+//! A thread is asked for a capture, by a signal or by its own timer, or a request is canceled.
+
+use super::ThreadSampler;
+use crate::capture::{SlotHandle, SlotPhase};
+use crate::platform::{
+    BlockedAt, ProbeResult, Sent, SignalTicket, is_thread_of_c_library, send_request,
+};
+use crate::sampler::fork_gate::may_signal;
+use crate::sampler::thread::pending_request::{SignalRequest, TimerRequest};
+use crate::sampler::thread::signal_mask::SeenMask;
+use crate::sampler::thread::thread_state::ThreadState;
+use crate::sampler::tick::TickContext;
+use crate::state::SessionCounts;
+
+impl ThreadSampler {
+    /// Makes a request that the thread's own timer answers. Returns false if the thread has no
+    /// timer, or masks the signal.
+    pub(super) fn request_by_timer(
+        &mut self,
+        slot: &SlotHandle,
+        cpu_ns: Option<u64>,
+        context: &TickContext<'_>,
+    ) -> bool {
+        let Some(cpu_ns) = cpu_ns else {
+            return false;
+        };
+        // A timer's signal does not find the slot of a thread that has not registered.
+        let has_timer = context.session.uses_timers()
+            && !context.is_batched
+            && self.found.is_none()
+            && context.may_request()
+            && !self.blocks_signal(None, context)
+            && self.timer.ensure(self.tid(), slot, context.session);
+        if has_timer && slot.request().is_some() {
+            self.state = ThreadState::TimerArmed(TimerRequest::new(cpu_ns));
+        }
+        has_timer
+    }
+
+    pub(super) fn request_by_signal(
+        &mut self,
+        slot: &SlotHandle,
+        cpu_ns: Option<u64>,
+        blocked_at: Option<BlockedAt>,
+        context: &TickContext<'_>,
+    ) {
+        if !(context.may_request() && may_signal()) {
+            return;
+        }
+        let counts = &context.session.counts;
+        let blocks_signal = self.blocks_signal(blocked_at, context);
+        let repeated = slot.repeat_canceled_request();
+        if blocks_signal && repeated.is_none() {
+            if !context.is_batched {
+                SessionCounts::add(&counts.unanswered_ticks, 1);
+            }
+            return;
+        }
+        let Some(sequence) = repeated.or_else(|| slot.request()) else {
+            // A late handler uses the slot, or an earlier session's sampler that waits for the
+            // loader.
+            SessionCounts::add(&counts.unanswered_ticks, 1);
+            return;
+        };
+        // The signal of a repeated request is still pending where the thread blocks it.
+        if !blocks_signal {
+            if blocked_at.is_some() {
+                SessionCounts::add(&counts.signals_to_sleepers, 1);
+            }
+            self.send(slot, sequence, context);
+        }
+        if slot.phase() != SlotPhase::Idle {
+            let request = SignalRequest::new(cpu_ns, context.tick, blocked_at);
+            self.state = ThreadState::Signaled(request);
+        }
+    }
+
+    /// Returns whether the thread, which is blocked at `blocked_at` or not blocked, masks the
+    /// signal. The thread's next `sigwait` would return a pending signal. So a timer ends that was
+    /// made before the thread masked the signal.
+    ///
+    /// A thread that ran on after its last answer is assumed not to mask the signal, because the
+    /// check costs 3 µs, or 20 µs for a real-time signal.
+    pub(super) fn blocks_signal(
+        &mut self,
+        blocked_at: Option<BlockedAt>,
+        context: &TickContext<'_>,
+    ) -> bool {
+        let is_main = self.registration.unlocked_const_reader().info().is_main;
+        if is_main && self.found.is_some() {
+            // `std::process::exit` on another thread may unmap the main thread's signal stack, also
+            // while a signal is pending. A main thread that has registered has one of the profiler's.
+            return true;
+        }
+        // Asked again, because a thread of the C library is not known as such when it begins.
+        self.may_run_handler = self.may_run_handler || is_thread_of_c_library(self.tid());
+        if !self.may_run_handler {
+            return true;
+        }
+        if blocked_at.is_some_and(|at| at.awaits_handler) {
+            // The signal would end the wait.
+            return true;
+        }
+        let seen = self.see_mask(blocked_at, context.session.settings.signal);
+        let cpu_ns = Some(self.seen_cpu_ns).filter(|_| !self.has_no_clock);
+        let blocks = self.signal_mask.note(seen, context.tick.time, cpu_ns);
+        if blocks {
+            self.timer.end();
+        }
+        blocks
+    }
+
+    /// Asks the kernel whether the thread masks the signal. `blocked_at` is where the thread was
+    /// blocked when the caller asked.
+    fn see_mask(&mut self, blocked_at: Option<BlockedAt>, signal: i32) -> SeenMask {
+        if blocked_at.is_some_and(|at| at.awaits_signals) {
+            return SeenMask::Masked;
+        }
+        if !self.may_block_signal {
+            return SeenMask::Open;
+        }
+        if self.probe.blocks(signal) {
+            return SeenMask::Masked;
+        }
+        match self.probe.probe() {
+            ProbeResult::Blocked(at) if at.awaits_signals => SeenMask::Masked,
+            // The thread was blocked in the meantime, so its mask did not change.
+            ProbeResult::Blocked(at) if blocked_at == Some(at) => SeenMask::Open,
+            // Nothing tells whether the thread waits for signals.
+            ProbeResult::Hidden => SeenMask::Open,
+            ProbeResult::Blocked(_) | ProbeResult::NotBlocked => SeenMask::PerhapsOpen,
+        }
+    }
+
+    pub(super) fn send(&self, slot: &SlotHandle, sequence: u32, context: &TickContext<'_>) {
+        let ticket = SignalTicket {
+            slot: slot.number(),
+            sequence,
+        };
+        let signal = context.session.settings.signal;
+        if send_request(context.process, self.tid(), signal, ticket) != Sent::Yes {
+            SessionCounts::add(&context.session.counts.refused_signals, 1);
+            slot.cancel();
+        }
+    }
+
+    /// Cancels a request that will not be answered soon. Returns false if the answer is already
+    /// being written.
+    pub(super) fn cancel_request(&mut self, slot: &SlotHandle) -> bool {
+        self.note_canceled(slot);
+        slot.cancel();
+        let is_canceled = slot.phase() == SlotPhase::Idle;
+        if is_canceled {
+            self.drop_request();
+        }
+        is_canceled
+    }
+
+    /// Cancels the pending request. If the handler is already writing an answer, that answer is
+    /// dropped.
+    pub(super) fn abandon_request(&mut self) {
+        if let Some(slot) = self.slot.clone() {
+            self.note_canceled(&slot);
+            slot.retire();
+        }
+        self.drop_request();
+    }
+
+    /// Records that a signal was already sent for a request that is about to be canceled. That
+    /// signal may arrive later, even in another session.
+    fn note_canceled(&self, slot: &SlotHandle) {
+        let was_sent = matches!(self.state, ThreadState::Signaled(_));
+        if let Some(sequence) = slot.pending_request().filter(|_| was_sent) {
+            slot.set_canceled_request(sequence);
+        }
+    }
+
+    pub(super) fn has_request(&self) -> bool {
+        matches!(
+            self.state,
+            ThreadState::Signaled(_) | ThreadState::TimerArmed(_)
+        )
+    }
+
+    /// Leaves the states of a pending request.
+    pub(super) fn drop_request(&mut self) {
+        if self.has_request() {
+            self.state = ThreadState::Running;
+        }
+    }
+
+    /// Ends the thread's timer and cancels a request that the timer was to answer, so that the next
+    /// request makes a new timer. An answer that has already arrived is still collected.
+    pub(super) fn end_timer(&mut self) {
+        self.timer.end();
+        if matches!(self.state, ThreadState::TimerArmed(_))
+            && let Some(slot) = self.slot.clone()
+        {
+            self.cancel_request(&slot);
+        }
+    }
+}

@@ -360,9 +360,10 @@ fn session_settings(fact: &SessionFact) -> SessionSettings {
         features: Features::from_bits(fact.features),
         filters: fact.filters.clone(),
         signal: fact.signal,
-        engine: match fact.uses_timers {
-            true => SamplingEngine::LocalTimers,
-            false => SamplingEngine::Signals,
+        engine: match fact.engine {
+            1 => SamplingEngine::LocalTimers,
+            2 => SamplingEngine::BatchedTimers,
+            _ => SamplingEngine::Signals,
         },
         duration: fact.duration_ns.map(Duration::from_nanos),
         allocation_interval_bytes: fact.allocation_interval_bytes,

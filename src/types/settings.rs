@@ -58,7 +58,9 @@ pub enum SamplingEngine {
     /// Each thread has its own timer, and keeps its samples, and the sampler collects them after 6 to
     /// 12 intervals: each 6 to 12 ms at 1 ms. At 10 ms and more, it collects each 50 to 100 ms, or at
     /// each interval if that is longer. So the sampler wakes seldom, and a thread that sleeps costs no
-    /// signal and no timer. Meant for programs in production, with an interval of 10 ms or more.
+    /// signal and no timer. Meant for the totals of programs in production, with an interval of 10 ms or
+    /// more. To explain a single slow request, use [`Signals`](Self::Signals), which see each of its waits
+    /// that is as long as the interval.
     ///
     /// The timers advance while the thread runs (`timer_create` by its CPU clock), and need no
     /// permission. The kernel looks at them on its own ticks, 100 to 1,000 times per second, so with a

@@ -67,6 +67,7 @@ mod spawn;
 mod stall;
 mod stall_arms;
 mod start;
+mod store;
 mod stream;
 mod summary;
 mod symbolicate;

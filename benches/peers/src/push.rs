@@ -12,8 +12,6 @@
 //! - `gap` and `overlap` are the times between two profiles that are in none, and in both, in ns.
 
 use std::error::Error;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -27,7 +25,7 @@ use crate::kernels::run_for;
 use crate::machine::{self, load_note};
 use crate::raw::{process_cpu_ns, thread_cpu_ns};
 use crate::report::{Arm, Report};
-use crate::{Effort, Outcome, child};
+use crate::{Effort, Outcome, child, store};
 
 type Fallible<T> = Result<T, Box<dyn Error>>;
 
@@ -115,18 +113,13 @@ struct Store {
 
 impl Store {
     fn start() -> Fallible<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0")?;
-        let url = format!("http://{}", listener.local_addr()?);
         let (send, times) = channel();
-        // It ends with the process.
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let is_kept = take(stream).is_ok_and(|times| send.send(times).is_ok());
-                if !is_kept {
-                    eprintln!("the store got no profile");
-                }
+        let url = store::start(move |request| {
+            let is_kept = times_in(request).is_ok_and(|times| send.send(times).is_ok());
+            if !is_kept {
+                eprintln!("peers: the store got a profile without times: {request}");
             }
-        });
+        })?;
         Ok(Self { url, times })
     }
 
@@ -135,28 +128,10 @@ impl Store {
     }
 }
 
-/// Reads a request, answers it, and returns the times in it.
-fn take(stream: TcpStream) -> Fallible<(u64, u64)> {
-    let mut reader = BufReader::new(stream);
-    let mut target = String::new();
-    reader.read_line(&mut target)?;
-    let mut length = 0;
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line)?;
-        if line.trim().is_empty() {
-            break;
-        }
-        if let Some(value) = line.strip_prefix("Content-Length: ") {
-            length = value.trim().parse()?;
-        }
-    }
-    reader.read_exact(&mut vec![0; length])?;
-    reader
-        .get_mut()
-        .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")?;
+/// Returns the times in the first line of a request.
+fn times_in(request: &str) -> Fallible<(u64, u64)> {
     let number = |key: &str| -> Fallible<u64> {
-        let (_, rest) = target.split_once(key).ok_or("a request without times")?;
+        let (_, rest) = request.split_once(key).ok_or("a request without times")?;
         let digits = rest.split(|character: char| !character.is_ascii_digit());
         Ok(digits.into_iter().next().unwrap_or_default().parse()?)
     };

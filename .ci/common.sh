@@ -13,7 +13,7 @@ export PATH="$tools/bin:$PATH"
 
 # The packages that are not part of the crate.
 packages=(
-  src/attributes benches/peers benches/peers/parser tests/storm tests/rules tests/plugin tests/early tests/pools tests/fuzz
+  src/attributes benches/peers benches/peers/parser benches/peers/pyroscope_server tests/storm tests/rules tests/plugin tests/early tests/pools tests/fuzz
   examples/axum_server examples/criterion_profiler examples/lua_rules examples/marker_gallery examples/tokio_tracing examples/view
 )
 

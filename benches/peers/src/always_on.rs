@@ -14,39 +14,34 @@
 //!   `ours`, with `SamplingEngine::BatchedTimers`: each thread's own timer interrupts it. `pprof` is
 //!   pprof-rs at 100 Hz, which samples by CPU time and knows no requests. `pyroscope` is pyroscope-rs,
 //!   which does the same, and sends a profile to a store in each tenth second of the clock, so that only
-//!   some runs have one. `none_again` is a second run without a profiler: the noise.
+//!   some runs have one. Its server is a package of its own, which the first run builds. `none_again` is a second run without a profiler: the noise.
 //! - The figures are the requests a second that are missing, in percent of those without a profiler
 //!   in the same round. `…_p99` is by how many percent the p99 of the answers is longer. `…_cpu` is by
 //!   how many percent a request takes more CPU time of the server, the profiler's threads included.
 
 use std::error::Error;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use gekkota::context::ProfilerContext;
 use gekkota::{ProfilerSession, SamplingEngine, StartParams, register_thread};
-use pyroscope::backend::{BackendConfig, PprofConfig, pprof_backend};
-use pyroscope::pyroscope::{PyroscopeAgent, PyroscopeAgentBuilder, PyroscopeAgentRunning};
 use serde_json::{Value, json};
 
-use crate::busy::work;
 use crate::machine::{self, load_note};
-use crate::raw::process_cpu_ns;
 use crate::raw_threads::pin_to;
 use crate::report::{Arm, Report};
-use crate::{Effort, Outcome, child, store};
+use crate::serving::{self, ANSWER};
+use crate::{Effort, Outcome, built, child, store};
 
 type Fallible<T> = Result<T, Box<dyn Error>>;
 
-const CONNECTIONS: usize = 4;
-/// Portions of work of a request, about 10 µs each.
-const PORTIONS: u64 = 20;
 const HZ: u32 = 100;
 /// Time before the measurement, in which caches get warm.
 const WARM_UP: Duration = Duration::from_millis(500);
 const GOAL_PERCENT: f64 = 1.0;
-const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 /// What an arm is compared with: the places of `none` and `none_free` in the list of runs.
 const NONE: usize = 8;
@@ -108,7 +103,7 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     figures[0][0].extra = false;
     figures[1][0].extra = false;
     figures[2][0].extra = false;
-    let store = store::start(|_| {})?;
+    let pyroscope = (build_pyroscope_server()?, store::start(|_| {})?);
     let mut notes = vec![format!(
         "{rounds} rounds, {seconds} s for each arm; {}",
         load_note()
@@ -118,7 +113,7 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         let (ran, taken) = machine::watch(|| -> Fallible<()> {
             for turn in 0..RUNS {
                 let place = (round + turn) % RUNS;
-                runs[place] = Some(run(arm_at(place), seconds, &store)?);
+                runs[place] = Some(run(arm_at(place), seconds, &pyroscope)?);
             }
             Ok(())
         });
@@ -170,9 +165,20 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     })
 }
 
-fn run(arm: &str, seconds: u64, store: &str) -> Fallible<Run> {
-    let arguments = [arm.to_owned(), seconds.to_string(), store.to_owned()];
-    let answer = child::run("always_on", &arguments)?;
+/// Runs an arm. `pyroscope` is the server with pyroscope-rs, and the address of its store.
+fn run(arm: &str, seconds: u64, pyroscope: &(PathBuf, String)) -> Fallible<Run> {
+    let seconds = seconds.to_string();
+    let answer = match profiler_of(arm) {
+        ("pyroscope", is_free) => {
+            let (server, store) = pyroscope;
+            let mut command = Command::new(server);
+            command
+                .arg(std::env::current_exe()?)
+                .args([&seconds, &is_free.to_string(), store]);
+            serde_json::from_str(&built::run(command)?.0)?
+        }
+        _ => child::run("always_on", &[arm.to_owned(), seconds])?,
+    };
     let number = |key: &str| {
         answer[key]
             .as_f64()
@@ -185,98 +191,57 @@ fn run(arm: &str, seconds: u64, store: &str) -> Fallible<Run> {
     })
 }
 
-/// Runs the server, and the clients in another process. Arguments: the arm, the seconds, and the address
-/// of a store.
+/// Runs the server with this crate, pprof-rs or nothing. Arguments: the arm, and the seconds.
 pub(crate) fn run_part(arguments: &[String]) -> Fallible<Value> {
-    let [arm, seconds, store] = arguments else {
-        return Err("expected an arm, a number of seconds and an address".into());
+    let [arm, seconds] = arguments else {
+        return Err("expected an arm and a number of seconds".into());
     };
-    let (profiler, is_free) = match arm.strip_suffix("_free") {
-        Some(profiler) => (profiler, true),
-        None => (&**arm, false),
-    };
-    let has_context = matches!(profiler, "ours" | "batched");
-    let mut arguments = vec![seconds.clone(), is_free.to_string()];
-    let mut serving = Vec::new();
-    for connection in 0..CONNECTIONS {
-        let listener = TcpListener::bind("127.0.0.1:0")?;
-        arguments.push(listener.local_addr()?.to_string());
-        serving.push(std::thread::Builder::new().spawn(move || {
-            register_thread("serving");
-            if !is_free {
-                pin_to(connection)?;
-            }
-            let (stream, _) = listener.accept()?;
-            serve(stream, has_context)
-        })?);
-    }
+    let (profiler, is_free) = profiler_of(arm);
     let params = match profiler {
         "ours" => Some(StartParams::always_on()),
         "batched" => Some(StartParams::always_on().engine(SamplingEngine::BatchedTimers)),
         _ => None,
     };
-    let ours = params.map(ProfilerSession::start).transpose()?;
-    let pprof = match profiler {
-        "pprof" => Some(pprof::ProfilerGuard::new(HZ as i32)?),
-        _ => None,
-    };
-    let pyroscope = match profiler {
-        "pyroscope" => Some(start_pyroscope(store)?),
-        _ => None,
-    };
-    let before_ns = process_cpu_ns();
-    let clients = child::run("always_on_clients", &arguments)?;
-    let used_ns = process_cpu_ns() - before_ns;
-    let mut requests = 0;
-    for thread in serving {
-        requests += thread.join().map_err(|_| "a server has panicked")??;
-    }
-    drop((ours, pprof));
-    if let Some(running) = pyroscope {
-        running.stop()?.shutdown();
-    }
-    Ok(json!({
-        "requests_a_second": clients["requests_a_second"],
-        "p99_us": clients["p99_us"],
-        "cpu_us": used_ns as f64 / 1e3 / f64::from(requests),
-    }))
-}
-
-fn start_pyroscope(store: &str) -> Fallible<PyroscopeAgent<PyroscopeAgentRunning>> {
-    let config = PprofConfig { sample_rate: HZ };
-    let backend = pprof_backend(config, BackendConfig::default());
-    let agent = PyroscopeAgentBuilder::new(store, "always_on", HZ, "pyroscope-rs", "2", backend);
-    Ok(agent.build()?.start()?)
-}
-
-/// Answers requests until the client leaves. Returns their number.
-fn serve(stream: TcpStream, has_context: bool) -> std::io::Result<u32> {
-    stream.set_nodelay(true)?;
-    let mut reader = BufReader::new(stream.try_clone()?);
-    let mut stream = stream;
-    let mut numbers = Box::new([0; 512]);
+    let has_context = params.is_some();
     let context = ProfilerContext::new().with_label("route", "/work");
-    let mut requests = 0;
-    let mut line = String::new();
-    loop {
-        line.clear();
-        if reader.read_line(&mut line)? == 0 {
-            return Ok(requests);
-        }
-        if !line.trim().is_empty() {
-            continue;
-        }
-        requests += 1;
-        let id = u64::from(requests);
-        let _context = has_context.then(|| {
+    let enter = move |id: u64| {
+        has_context.then(|| {
             let of_request = context.with_trace_id(u128::from(id) << 64 | 1);
             of_request.with_span_id(id).enter()
-        });
-        for portion in 0..PORTIONS {
-            std::hint::black_box(work(id << 8 | portion, &mut numbers));
-        }
-        stream.write_all(ANSWER)?;
+        })
+    };
+    let start = || {
+        let pprof = match profiler {
+            "pprof" => Some(pprof::ProfilerGuard::new(HZ as i32)?),
+            _ => None,
+        };
+        Ok((params.map(ProfilerSession::start).transpose()?, pprof))
+    };
+    let run = serving::Run {
+        program: &std::env::current_exe()?,
+        clients: &[child::FLAG, "always_on_clients"],
+        seconds,
+        is_free,
+    };
+    serving::run(&run, || register_thread("serving"), enter, start)
+}
+
+/// Returns the profiler of an arm, and whether the kernel may choose the processors.
+fn profiler_of(arm: &str) -> (&str, bool) {
+    match arm.strip_suffix("_free") {
+        Some(profiler) => (profiler, true),
+        None => (arm, false),
     }
+}
+
+/// Builds the server with pyroscope-rs.
+fn build_pyroscope_server() -> Fallible<PathBuf> {
+    let target = built::folder("always_on")?;
+    let target_text = target.to_str().ok_or("the target folder is not UTF-8")?;
+    let package = Path::new(built::PACKAGE).join("pyroscope_server");
+    let build = ["build", "--release", "--quiet", "--target-dir", target_text];
+    built::run(built::cargo(&package, &build))?;
+    Ok(target.join("release/pyroscope_server"))
 }
 
 /// Runs the clients. Arguments: the seconds, whether the kernel may choose the processors, and the

@@ -59,6 +59,7 @@ mod report;
 mod rows;
 mod samply;
 mod schedule;
+mod serving;
 mod short_threads;
 mod sleepers;
 mod slowdown;

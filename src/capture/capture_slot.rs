@@ -414,6 +414,9 @@ impl CaptureSlot {
     /// Moves from requested to writing if the slot is bound to this thread and this request is
     /// pending; with `None`, if any request is pending.
     ///
+    /// The number of the request is read before the binding. The sampler may give a slot of a batch to
+    /// another thread in between. Then the request has another number, and this thread does not begin.
+    ///
     /// # Safety
     /// - The thread pointer is the calling thread's, and the registers are those with which it was
     ///   interrupted.
@@ -423,17 +426,18 @@ impl CaptureSlot {
         thread_pointer: u64,
         registers: Registers,
     ) -> Option<SlotWriter<'_>> {
+        let is_by_request = sequence.is_some();
+        let sequence = sequence.or_else(|| self.state.pending_request())?;
         // The hash table by which a timer's signal finds the slot may have an old entry, of an
         // earlier thread with the same pointer.
         let bound = self.thread_pointer.load(Ordering::Acquire);
-        let is_found_by_request = bound == ANY_THREAD && sequence.is_some();
+        let is_found_by_request = bound == ANY_THREAD && is_by_request;
         if bound != thread_pointer && !is_found_by_request {
             return None;
         }
-        let sequence = match sequence {
-            Some(sequence) => self.state.begin_in_handler(sequence).then_some(sequence)?,
-            None => self.state.begin_any_in_handler()?,
-        };
+        if !self.state.begin_in_handler(sequence) {
+            return None;
+        }
         let header = CaptureHeader {
             registers,
             thread_pointer,

@@ -42,7 +42,7 @@ pub(crate) use capture_slot::MAX_STACK_BYTES;
 pub(crate) use captured_view::CapturedView;
 pub(crate) use event_delay::{EventDelay, EventLoopState};
 pub(crate) use found_stack::{CutCopy, FIRST_FOUND_BYTES, FoundStack};
-pub(crate) use slot_batch::SlotBatch;
+pub(crate) use slot_batch::{SlotBatch, forget_batches_in_child};
 pub(crate) use slot_pool::{
     AcquireSlotError, Pool, SlotHandle, find_slot_in_handler, find_slot_of_thread_in_handler,
     hold_pool_for_fork,

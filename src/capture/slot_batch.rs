@@ -7,7 +7,8 @@
 //!
 //! The slots form a list, which begins at the thread's own slot. They are found by their numbers, so
 //! a handler that follows an old list still finds slots. A slot that belongs to another thread by
-//! then does not answer: the handler compares the thread pointers.
+//! then does not answer: the handler reads the number of the request, compares the thread pointers, and
+//! begins only if the slot still has that request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -55,17 +56,15 @@ impl CaptureSlot {
         None
     }
 
-    /// Forgets the batch of an earlier session.
+    /// Forgets the batch of an earlier session, or of the parent process.
     pub(crate) fn unlink_batch(&self) {
         self.next_in_batch.store(0, Ordering::Release);
     }
+}
 
-    /// Forgets all batches. Called on the slot of the only thread in the child of a fork, which has no
-    /// sampler.
-    pub(crate) fn forget_batches_after_fork(&self) {
-        self.unlink_batch();
-        BATCHED.store(0, Ordering::Relaxed);
-    }
+/// Forgets that slots are in batches. Called in the child of a fork, which has no sampler.
+pub(crate) fn forget_batches_in_child() {
+    BATCHED.store(0, Ordering::Relaxed);
 }
 
 /// A link is the number of the slot plus one, or 0 at the end.
@@ -113,7 +112,7 @@ impl SlotBatch {
     }
 
     /// Makes a request in each slot without a capture. The areas for stacks get the size of the
-    /// largest, so that a deep stack is lost once and not in each slot.
+    /// largest, so that deep stacks are lost until the next collection, and not in each slot again.
     pub(crate) fn request_all(&self) {
         let capacities = self.slots.iter().map(|slot| slot.stack_capacity());
         let stack_bytes = capacities.fold(self.own.stack_capacity(), usize::max);
@@ -138,9 +137,16 @@ impl SlotBatch {
         BATCHED.load(Ordering::Relaxed) > MAX_BATCHED / 2
     }
 
-    /// Gives back the memory that deep stacks took.
+    /// Gives back the memory that deep stacks took, also in slots with a request.
     pub(crate) fn release_deep_stacks(&self) {
-        self.slots.iter().for_each(|slot| slot.release_deep_stack());
+        for slot in &self.slots {
+            let was_requested = slot.pending_request().is_some();
+            slot.cancel();
+            slot.release_deep_stack();
+            if was_requested {
+                slot.request();
+            }
+        }
     }
 
     /// Takes the captures that have arrived, in the order of their times, and returns their number,

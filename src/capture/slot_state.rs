@@ -154,17 +154,10 @@ impl SlotState {
         }
     }
 
-    /// Moves from requested to writing if this request is pending.
+    /// Moves from requested to writing if this request is pending. A timer's signal carries no number;
+    /// its handler passes that of the request which it has found pending.
     pub(crate) fn begin_in_handler(&self, sequence: u32) -> bool {
         self.transition(sequence, SlotPhase::Requested, SlotPhase::Writing)
-    }
-
-    /// Moves from requested to writing, whichever request is pending: signals of the thread's own
-    /// timer carry no number.
-    pub(crate) fn begin_any_in_handler(&self) -> Option<u32> {
-        let sequence = self.pending_request()?;
-        self.transition(sequence, SlotPhase::Requested, SlotPhase::Writing)
-            .then_some(sequence)
     }
 
     /// Moves from writing to ready. Called only by the thread that moved the slot to writing.

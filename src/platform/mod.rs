@@ -131,9 +131,9 @@ pub(crate) use shared_file::{FileDescriptor, SharedFile};
 pub(crate) use signal::{
     ArrivalInHandler, ControlPipe, ControlRequest, ControlSignal, CpuTimer, HandlerCheck, Sent,
     SignalSource, SignalTicket, ThreadTimer, check_control_signals, check_dump_signal,
-    ensure_handler, has_foreign_handler, install_handler, keep_out_of_fault_handlers,
-    prepare_control_signals, prepare_handler, release_control_signal, resolve_sampling_signal,
-    send_request, signal_is_queued, take_signals,
+    ends_process_by_default, ensure_handler, has_foreign_handler, install_handler,
+    keep_out_of_fault_handlers, prepare_control_signals, prepare_handler, release_control_signal,
+    resolve_sampling_signal, send_request, signal_is_queued, take_signals,
 };
 #[cfg(all(test, feature = "http"))]
 pub(crate) use socket::socket_pair;

@@ -16,7 +16,9 @@ use crate::platform::socket::is_private_folder;
 /// The file that the process which uses the folder has locked.
 const LOCK: &str = "lock";
 const ONLY_OWNER: u32 = 0o700;
-/// Maximum number of files to look at, so that a folder with very many files does not delay a start.
+/// Maximum numbers of names to read, and of files to look at, so that a folder with very many files does
+/// not delay a start.
+const MAX_NAMES: usize = 1_000_000;
 const MAX_FILES: usize = 10_000;
 
 /// A folder that this process uses alone, until the value is dropped.
@@ -58,21 +60,21 @@ impl PrivateStore {
     }
 
     /// Returns the names of the files for which `is_wanted` returns true, with their sizes in bytes,
-    /// in the order of the names.
+    /// in the order of the names: the first 10,000 of them.
     pub(crate) fn files(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<(String, u64)> {
         let Ok(names) = SharedFolder::open(&self.folder) else {
             return Vec::new();
         };
         let names = names
-            .take(MAX_FILES)
+            .take(MAX_NAMES)
             .filter_map(|name| name.into_string().ok());
-        let sized = names.filter(|name| is_wanted(name)).filter_map(|name| {
+        let mut names: Vec<_> = names.filter(|name| is_wanted(name)).collect();
+        names.sort();
+        let sized = names.into_iter().take(MAX_FILES).filter_map(|name| {
             let file = fs::symlink_metadata(self.folder.join(&name)).ok()?;
             file.is_file().then_some((name, file.len()))
         });
-        let mut files: Vec<_> = sized.collect();
-        files.sort();
-        files
+        sized.collect()
     }
 
     /// Creates a file. A kill in between leaves no file of this name.

@@ -38,7 +38,7 @@ impl Address {
             (Some(_), _) if !cfg!(feature = "push-tls") => return Err(bad("https://…", NO_TLS)),
             (Some(rest), _) => ("https", rest, 443),
             (None, Some(rest)) => ("http", rest, 80),
-            (None, None) => return Err(bad(&without_secrets(url), ACCEPTED)),
+            (None, None) => return Err(bad(&without_scheme(url), ACCEPTED)),
         };
         let shown = &*format!("{scheme}://{}", without_secrets(rest));
         let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"@?#\"<>\\^`{|}".contains(&byte);
@@ -76,6 +76,25 @@ fn without_secrets(url: &str) -> String {
         _ if url.contains('@') => "…@…".to_owned(),
         Some(at) => format!("{}…", &url[..at]),
         None => url.to_owned(),
+    }
+}
+
+/// Returns what an error may show of a text without a scheme. It is shown whole only if it is a name
+/// and a port: the text may be a secret that was meant for another variable.
+fn without_scheme(text: &str) -> String {
+    const MAX_NAME: usize = 40;
+    const SHOWN: usize = 3;
+    let parts = text.rsplit_once(':');
+    let is_server = parts.is_some_and(|(name, port)| {
+        name.len() <= MAX_NAME
+            && !name.contains(':')
+            && name.bytes().any(|byte| byte.is_ascii_alphabetic())
+            && port.parse::<u16>().is_ok()
+    });
+    match is_server {
+        true => without_secrets(text),
+        false if text.is_empty() => String::new(),
+        false => format!("{}…", text.chars().take(SHOWN).collect::<String>()),
     }
 }
 
@@ -178,6 +197,9 @@ mod tests {
             "http://user:hidden@a",
             "https://a:hidden@b",
             "hidden@x",
+            "12345:hidden",
+            "abc.hidden.abc",
+            "abchidden",
         ] {
             let error = Address::parse(url).expect_err(url).to_string();
             assert!(

@@ -1,10 +1,11 @@
 //! The thread that cuts the session into windows, and writes each as a profile.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::platform::{Receiver, Sender};
-use crate::pushing::item::new_id;
+use crate::pushing::item::{Item, new_id};
 use crate::pushing::messages::{Command, Job};
 use crate::pushing::progress::Progress;
 use crate::pushing::target::Target;
@@ -30,6 +31,10 @@ pub(super) struct Cutter {
     pub(super) last: Option<FrozenWindow>,
     /// Whether a notice has said that no session can be started.
     pub(super) is_told: bool,
+    /// Whether a notice has said that a window could not be written, since one was.
+    pub(super) is_loss_told: bool,
+    /// Maximum size of the profiles that wait for the sender, in bytes.
+    pub(super) max_bytes: u64,
     /// Whether the sender has ended, so that nothing is left to do.
     pub(super) is_over: bool,
 }
@@ -71,10 +76,13 @@ impl Cutter {
                 self.write(*window);
             }
         }
-        match has_left {
+        let is_written = match has_left {
             true => self.write_last(),
+            // Who has ended the pusher has gone on, and may have begun another one.
+            false if self.progress.has_ended.load(Ordering::Acquire) => false,
             false => self.cut(),
-        }
+        };
+        self.progress.dropped.add((!is_written).into());
     }
 
     /// Ends the session if no one else wants it. Returns whether it did.
@@ -88,11 +96,10 @@ impl Cutter {
     }
 
     /// Writes the last window of a session that the pusher has ended, unless the callback for the end
-    /// has sent a later one. The application may wait no longer, and have removed the callback.
-    fn write_last(&mut self) {
-        if let Some(last) = self.last.take() {
-            self.write(last);
-        }
+    /// has sent a later one. The application may wait no longer, and have removed the callback. Returns
+    /// false if it cannot be written.
+    fn write_last(&mut self) -> bool {
+        self.last.take().is_none_or(|last| self.write(last))
     }
 
     /// Returns false if the command ends the cutter.
@@ -103,32 +110,56 @@ impl Cutter {
                 self.params = *params;
                 self.is_changing = true;
             }
-            Command::Cut(window) => self.write(*window),
+            Command::Cut(window) => _ = self.write(*window),
             Command::End => return false,
         }
         true
     }
 
-    fn cut(&mut self) {
-        if let Some(window) = freeze_window() {
-            self.write(window);
-        }
+    /// Returns false if the window cannot be written.
+    fn cut(&mut self) -> bool {
+        freeze_window().is_none_or(|window| self.write(window))
     }
 
-    fn write(&mut self, window: FrozenWindow) {
+    /// Writes a window, and gives it to the sender. Returns false if it cannot be written. Then the next
+    /// window has its samples, too.
+    fn write(&mut self, window: FrozenWindow) -> bool {
         let Some(windows) = &mut self.windows else {
-            return;
+            return true;
         };
         let id = new_id();
         let format = self.target.format(&id);
-        // Without memory, the next window has the samples, too.
-        if let Ok(Some(written)) = windows.write(window, &format) {
-            self.progress
-                .incomplete
-                .add(u64::from(!written.is_complete));
-            self.is_over = !self.jobs.send(Job::Send(self.target.item(id, written)));
-            self.progress.dropped.add(self.is_over.into());
+        match windows.write(window, &format) {
+            Ok(None) => true,
+            Ok(Some(written)) => {
+                self.is_loss_told = false;
+                let is_incomplete = !written.is_complete;
+                self.progress.incomplete.add(is_incomplete.into());
+                self.hand_over(self.target.item(id, written));
+                true
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.is_loss_told, true) {
+                    notify(&format!(
+                        "cannot write a profile to push: got \"{error}\", expected memory for it; its samples \
+                         are in the next one"
+                    ));
+                }
+                false
+            }
         }
+    }
+
+    /// Gives a profile to the sender, which may hang in a folder that does not answer.
+    fn hand_over(&mut self, item: Item) {
+        let bytes = item.bytes();
+        if self.progress.handed_over.get() > self.max_bytes {
+            self.progress.dropped.add(1);
+            return;
+        }
+        self.progress.handed_over.add(bytes);
+        self.is_over = !self.jobs.send(Job::Send(item));
+        self.progress.dropped.add(self.is_over.into());
     }
 
     /// Uses another session once the one before has ended: that of the application at once, and one

@@ -47,6 +47,8 @@ pub(crate) struct RunningPush {
     /// Closed once the sender and the cutter have ended.
     ended: Receiver<()>,
     is_stopped: AtomicBool,
+    /// Whether [`RunningPush::stop`] has waited for the threads.
+    has_waited: AtomicBool,
 }
 
 /// The pusher of this process.
@@ -75,6 +77,7 @@ pub(crate) fn push(settings: &PushSettings) -> Result<Arc<RunningPush>, PushErro
         commands: Arc::new(commands),
         ended,
         is_stopped: AtomicBool::new(false),
+        has_waited: AtomicBool::new(false),
     });
     if !running.become_only_one() {
         return Err(PushError::AlreadyPushing);
@@ -230,6 +233,8 @@ fn begin(
         starts_at_once: false,
         last: None,
         is_told: false,
+        is_loss_told: false,
+        max_bytes: settings.queue_bytes,
         is_over: false,
     };
     let jobs = Arc::clone(&jobs);
@@ -345,12 +350,17 @@ impl RunningPush {
             return;
         }
         if self.is_stopped.swap(true, Ordering::AcqRel) {
-            // Another thread stops it.
-            self.ended.receive_within(MAX_UNTIL_ENDED);
+            // Another thread stops it, or has done so.
+            if !self.has_waited.load(Ordering::Acquire) {
+                self.ended.receive_within(MAX_UNTIL_ENDED);
+            }
             return;
         }
         self.commands.send(Command::End);
         self.ended.receive_within(MAX_UNTIL_ENDED);
+        // From now on, another pusher may have the samples.
+        self.progress.has_ended.store(true, Ordering::Release);
+        self.has_waited.store(true, Ordering::Release);
         // After the end of the pusher's session, whose last window it passes on.
         remove_state_change_callback(CALLBACK);
         self.forget();

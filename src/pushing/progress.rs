@@ -1,6 +1,6 @@
 //! What has become of the profiles, as other threads see it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::types::PushCounts;
 
@@ -15,6 +15,10 @@ pub(super) struct Progress {
     pub(super) rejected: Count,
     pub(super) incomplete: Count,
     pub(super) waiting: Count,
+    /// Size of the profiles that the sender has not put into the queue yet, in bytes.
+    pub(super) handed_over: Count,
+    /// Whether no further window may be cut.
+    pub(super) has_ended: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -29,7 +33,11 @@ impl Count {
         self.0.store(number, Ordering::Relaxed);
     }
 
-    fn get(&self) -> u64 {
+    pub(super) fn subtract(&self, less: u64) {
+        self.0.fetch_sub(less, Ordering::Relaxed);
+    }
+
+    pub(super) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }

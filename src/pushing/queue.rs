@@ -30,6 +30,8 @@ pub(super) struct Queue {
     store: Option<PrivateStore>,
     /// Whether a notice has said that the folder takes no files.
     is_told: bool,
+    /// Whether a notice has said that profiles are dropped, since the queue was last empty.
+    is_drop_told: bool,
     notice: Option<String>,
 }
 
@@ -55,6 +57,7 @@ impl Queue {
             max_bytes,
             store,
             is_told: false,
+            is_drop_told: false,
             notice: None,
         };
         let dropped = queue.drop_oldest_from(0);
@@ -88,9 +91,19 @@ impl Queue {
             }
             None => Place::Memory(item),
         };
+        self.is_drop_told &= !self.waiting.is_empty() || bytes > self.max_bytes;
         self.waiting.push_back(Waiting { place, bytes });
         self.bytes += bytes;
-        self.drop_oldest_from(usize::from(keeps_first))
+        let all_bytes = self.bytes;
+        let dropped = self.drop_oldest_from(usize::from(keeps_first));
+        if dropped > 0 && !std::mem::replace(&mut self.is_drop_told, true) {
+            self.notice = Some(format!(
+                "cannot keep all profiles that wait to be pushed: got {all_bytes} bytes, expected at most \
+                 {}; the oldest are dropped",
+                self.max_bytes
+            ));
+        }
+        dropped
     }
 
     fn tell(&mut self, error: &io::Error) {
@@ -202,11 +215,17 @@ mod tests {
                 .map(|number| queue.push(item(number, 1000), false))
                 .collect();
             assert_eq!(dropped, [0, 0, 0, 1, 1], "{place:?}");
+            let notice = queue.take_notice().expect("a notice");
+            assert!(notice.contains("expected at most 4000;"), "{notice}");
             assert_eq!(queue.push(item(6, 1000), true), 1);
+            assert_eq!(queue.take_notice(), None, "it is said once");
             assert_eq!(queue.in_memory(), if place.is_some() { 0 } else { 3 });
             assert_eq!(numbers(queue), [3, 5, 6], "the first one was on its way");
             let (mut queue, _) = Queue::open(place, 100).expect("opened");
             assert_eq!(queue.push(item(1, 1000), false), 1, "too large alone");
+            assert!(queue.take_notice().is_some());
+            assert_eq!(queue.push(item(2, 1000), false), 1);
+            assert_eq!(queue.take_notice(), None, "it is said once");
             assert_eq!(queue.len(), 0);
         }
         let left = std::fs::read_dir(&path).expect("the folder").count();

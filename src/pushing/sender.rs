@@ -51,9 +51,9 @@ pub(super) struct Sender {
     back_off: BackOff,
     /// The sender ends then.
     until: Option<Instant>,
-    /// Whether a notice has said that the server cannot be reached.
+    /// Whether a notice has said that the server cannot be reached, since it has last answered.
     is_away_told: bool,
-    /// The status of the last refusal that a notice has told.
+    /// The status of the last refusal that a notice has told, since the last profile that was accepted.
     refusal_told: Option<u16>,
     /// Whether a notice has said that a collector has rejected a part of a request.
     #[cfg(feature = "otlp-unstable")]
@@ -156,6 +156,7 @@ impl Sender {
         for job in jobs {
             match job {
                 Job::Send(item) => {
+                    self.progress.handed_over.subtract(item.bytes());
                     let dropped = self.queue.push(item, self.current.is_some());
                     self.progress.dropped.add(dropped);
                     if let Some(notice) = self.queue.take_notice() {
@@ -290,6 +291,7 @@ impl Sender {
                 self.progress.sent_bytes.add(bytes);
                 self.progress.sent.add(1);
                 self.back_off.reset();
+                self.refusal_told = None;
                 #[cfg(feature = "otlp-unstable")]
                 self.count_rejected(&answer.body);
                 if std::mem::take(&mut self.is_away_told) {
@@ -304,6 +306,7 @@ impl Sender {
                 self.current = None;
                 self.queue.remove_first();
                 self.progress.refused.add(1);
+                self.is_away_told = false;
                 if self.refusal_told.replace(status) != Some(status) {
                     self.notify(format!(
                         "cannot push profiles to {}: got the status {status}, expected 200; such profiles \

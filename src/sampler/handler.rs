@@ -6,16 +6,36 @@
 //! Runs in the signal handler, at any instruction of any program. It does not allocate, lock,
 //! panic, unwind or wait. Everything that it calls is async-signal-safe.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::capture::{find_slot_in_handler, find_slot_of_thread_in_handler};
 use crate::platform::{
-    ArrivalInHandler, SignalSource, current_thread_cpu_ns_in_handler, monotonic_now, thread_pointer,
+    ArrivalInHandler, SignalSource, SignalTicket, current_thread_cpu_ns_in_handler, monotonic_now,
+    thread_pointer,
 };
+use crate::types::Generation;
 
-/// Whether the handler also reads the thread's CPU clock for requests by signal. For a timer's
-/// signal it always does, because no other thread read the clock when the timer fired.
+/// Whether the handler also reads the thread's CPU clock for requests by signal. If the thread's timer
+/// was to answer the request, it always does, because no other thread read the clock when the timer
+/// fired.
 pub(crate) static READS_CLOCK: AtomicBool = AtomicBool::new(false);
+
+/// The session whose POSIX timers are answered, as their signals name it; 0 for none.
+static SESSION_OF_TIMERS: AtomicU32 = AtomicU32::new(0);
+
+/// Returns what the signals of a thread's POSIX timer carry: the number of its slot, and the session.
+pub(crate) fn ticket_of_timers(slot: u16, session: Generation) -> SignalTicket {
+    SignalTicket {
+        slot,
+        sequence: (session.to_number() as u32).max(1),
+    }
+}
+
+/// Ignores the POSIX timers of other sessions from now on.
+pub(crate) fn answer_timers_of(session: Generation) {
+    let ticket = ticket_of_timers(0, session);
+    SESSION_OF_TIMERS.store(ticket.sequence, Ordering::Relaxed);
+}
 
 /// Captures the interrupted thread if the signal belongs to a request that is still pending.
 /// Returns whether the signal was one of the profiler's, even a stale one.
@@ -38,8 +58,10 @@ pub(crate) fn capture_in_handler(arrival: &ArrivalInHandler<'_>) -> bool {
             Some(slot) if slot.has_timer_in_handler(number) => slot,
             _ => return false,
         },
-        SignalSource::CpuTimer(number) => {
-            let Some(slot) = find_slot_in_handler(number) else {
+        SignalSource::CpuTimer(ticket) => {
+            // A timer may outlive its session.
+            let is_current = ticket.sequence == SESSION_OF_TIMERS.load(Ordering::Relaxed);
+            let Some(slot) = find_slot_in_handler(ticket.slot).filter(|_| is_current) else {
                 return true;
             };
             slot

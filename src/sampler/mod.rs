@@ -29,8 +29,8 @@
 //!
 //! # Invariants
 //! - A thread is interrupted only while its own handler copies its stack.
-//! - A thread with a pending request is not signaled again before it answers, unless the request
-//!   appears to be lost.
+//! - The sampler does not signal a thread with a pending request again before it answers, unless the
+//!   request appears to be lost.
 //! - A thread that has not run since its last sample, according to its CPU clock, is not signaled.
 //! - A thread that is found asleep is signaled only if its stack needs a frame pointer that is not
 //!   cached.

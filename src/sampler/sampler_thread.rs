@@ -20,6 +20,7 @@ use crate::sampler::allocation_markers::write_allocation_events;
 use crate::sampler::allocation_stacks::drop_freed;
 use crate::sampler::encode::{RunBreak, RunBreaks, Tick};
 use crate::sampler::encode::{SampleEncoder, SampleWriter};
+use crate::sampler::handler::answer_timers_of;
 use crate::sampler::session_counters::SessionCounters;
 use crate::sampler::thread::ThreadSampler;
 use crate::sampler::thread::{DueThreads, SwitchReadings, Threads, Woken, find_outlived};
@@ -244,6 +245,7 @@ impl SamplerThread {
             read_through_pipe();
         }
         self.counters.find_machine(&self.session);
+        answer_timers_of(self.session.generation);
         let nice = prepare_sampler_thread(self.session.settings.max_cpu_ppm.is_some());
         self.session.set_sampler_nice(nice);
         let interval_ns = self.interval_ns();
@@ -647,6 +649,9 @@ impl SamplerThread {
             false => 0,
         };
         self.with_context(|threads, context| {
+            if context.is_batched && !context.is_handler_in_place {
+                threads.idle.iter_mut().for_each(ThreadSampler::end_timer);
+            }
             // Returns for how long the thread has run since its clock was last read.
             let mut step = |thread: &mut ThreadSampler| {
                 let known_before_ns = thread.known_cpu_ns();
@@ -839,6 +844,7 @@ impl SamplerThread {
             self.write_allocation_events();
             self.with_context(|threads, context| {
                 threads.all().for_each(|thread| {
+                    thread.notice_kept_samples(context);
                     thread.write_idle_samples(context);
                     thread.write_kept_samples(context);
                     thread.record_last_switches(context);

@@ -10,6 +10,7 @@ use std::mem::ManuallyDrop;
 
 use crate::allocations::{end_allocations_in_child, forget_allocations_in_child};
 use crate::buffer::BufferForkGuard;
+use crate::capture::forget_batches_in_child;
 use crate::counters::{ApplicationCounters, hold_counters_for_fork};
 use crate::event_loop::EventWatches;
 #[cfg(feature = "otel-context-unstable")]
@@ -140,6 +141,7 @@ fn child() {
     RacyFeatures::set_inactive_in_child();
     end_allocations_in_child();
     end_waits_in_child();
+    forget_batches_in_child();
     #[cfg(feature = "otel-context-unstable")]
     share_context_again_in_child();
     disown_callbacks_in_child();

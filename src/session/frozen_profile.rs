@@ -188,7 +188,7 @@ impl FrozenProfile {
         let mut gathering = running.map(|children| children.gather(&request));
         let mut own = self.clone();
         own.source.children_times = gathering.as_mut().and_then(|gathering| gathering.times());
-        let mut model = own.to_own_model(options, progress)?;
+        let (mut model, _) = own.to_own_model(options, progress)?;
         drop(own);
         for child in &self.source.exit_profiles {
             add_to_model(&mut model, child)?;
@@ -214,16 +214,17 @@ impl FrozenProfile {
         self
     }
 
-    /// Returns the model without the profiles of child processes.
+    /// Returns the model without the profiles of child processes, and whether there was memory for all
+    /// of the buffer.
     pub(super) fn to_own_model(
         &self,
         options: &StreamOptions,
         progress: &ProgressLogger,
-    ) -> io::Result<ProfileModel> {
+    ) -> io::Result<(ProfileModel, bool)> {
         self.check_process()?;
         let (model, found) = build_model(self.source.clone(), options, progress)?;
         notify_of(&found, self.source.is_shutting_down);
-        Ok(model)
+        Ok((model, found.left_out_bytes == 0))
     }
 
     /// Returns the profile as if it had been read from a file.
@@ -366,7 +367,7 @@ impl FrozenProfile {
     pub(crate) fn summarize(&self) -> Vec<ThreadSummary> {
         let options = default_options().stream;
         let profile = self.to_own_model(&options, &options.progress);
-        profile.map_or_else(|_| Vec::new(), |profile| summarize(&profile))
+        profile.map_or_else(|_| Vec::new(), |(profile, _)| summarize(&profile))
     }
 
     /// Returns the text summary that `Profile::summary` shows. While there is no memory for the

@@ -10,9 +10,10 @@ use crate::counters::{
 };
 use crate::labels::set_closed_stack_hook;
 use crate::platform::{
-    current_process_id, install_handler, is_main_thread, keep_out_of_fault_handlers, monotonic_now,
-    names_of_other_threads, note_standard_streams, prepare_handler, prepare_heavy_barrier,
-    prepare_heavy_barrier_without_waiting, resolve_sampling_signal,
+    current_process_id, ends_process_by_default, install_handler, is_main_thread,
+    keep_out_of_fault_handlers, monotonic_now, names_of_other_threads, note_standard_streams,
+    prepare_handler, prepare_heavy_barrier, prepare_heavy_barrier_without_waiting,
+    resolve_sampling_signal,
 };
 use crate::sampler::{
     capture_in_handler, forget_allocation_stacks, less_own_chunks, spawn_sampler,
@@ -33,8 +34,8 @@ use crate::state::{
 };
 use crate::threads::{ThreadRegistry, register_current_thread};
 use crate::types::{
-    Features, Generation, ProfilingState, StartError, StartParams, ThreadFilter, ThreadId,
-    UnavailableFeature,
+    Features, Generation, ProfilingState, SamplingEngine, StartError, StartParams, ThreadFilter,
+    ThreadId, UnavailableFeature,
 };
 use crate::unwind::{Unwinder, forget_unregistered_code};
 use crate::util::{PsLock, is_any_lock_held_on_current_thread};
@@ -104,14 +105,21 @@ fn session_settings(params: &StartParams) -> Result<SessionSettings, StartError>
     let has_parent = family().is_some_and(|family| family.parents_invitation().is_some());
     // The parent reads the memory of a child, so the variable that it has inherited needs no file.
     let of_variable = || environment::crash_file().filter(|_| !has_parent);
+    let signal = resolve_sampling_signal(params.signal)?;
     Ok(SessionSettings {
         capacity_bytes: params.capacity_bytes,
         interval: params.interval,
         max_cpu_ppm: params.max_cpu_percent.map(percent_to_ppm),
         features: params.features.adjusted(),
         filters: params.filters.clone(),
-        signal: resolve_sampling_signal(params.signal)?,
-        engine: params.engine,
+        signal,
+        engine: match params.engine {
+            // Between two collections, nobody sees that somebody has removed the handler.
+            SamplingEngine::BatchedTimers if ends_process_by_default(signal) => {
+                SamplingEngine::Signals
+            }
+            engine => engine,
+        },
         duration: params.duration,
         allocation_interval_bytes: params.allocation_interval_bytes,
         active_tab_id: params.active_tab_id,

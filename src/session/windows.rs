@@ -68,7 +68,7 @@ pub(crate) struct WrittenWindow {
     pub(crate) until_ns: u64,
     /// Interval between two samples of a thread.
     pub(crate) interval: Duration,
-    /// Whether the buffer had space for all of it.
+    /// Whether the buffer had space for all of it, and the process memory to write it.
     pub(crate) is_complete: bool,
     pub(crate) content: Vec<u8>,
 }
@@ -141,7 +141,7 @@ impl WindowCutter {
         let epoch_ms = source.process_start.epoch_ms;
         let times = [self.from, until].map(|time| source.ns_since_start(time));
         let options = self.options();
-        let mut model = frozen.to_own_model(&options, &options.progress)?;
+        let (mut model, had_memory) = frozen.to_own_model(&options, &options.progress)?;
         drop(frozen);
         let [from_ns, until_ns] = times;
         let signed = |ns| i64::try_from(ns).unwrap_or(i64::MAX);
@@ -171,7 +171,7 @@ impl WindowCutter {
             from_ns: epoch_ns.saturating_add(from_ns),
             until_ns: epoch_ns.saturating_add(until_ns),
             interval,
-            is_complete,
+            is_complete: is_complete && had_memory,
             content: text.0,
         }))
     }

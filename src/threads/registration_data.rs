@@ -427,7 +427,7 @@ impl UnlockedReaderAndAtomicRwOnThread<'_> {
         had_tid_at.store(monotonic_now().0, Ordering::Relaxed);
         if let Some(slot) = self.slot() {
             slot.reset_after_fork();
-            slot.forget_batches_after_fork();
+            slot.unlink_batch();
         }
     }
 }

@@ -46,8 +46,10 @@ pub struct PushSettings {
 /// Secrets are left out.
 impl fmt::Debug for PushSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PushSettings")
-            .field("protocol", &self.protocol)
+        let mut text = f.debug_struct("PushSettings");
+        #[cfg(feature = "push-tls")]
+        text.field("root_certificates", &self.root_certificates);
+        text.field("protocol", &self.protocol)
             .field("interval", &self.interval)
             .field("hz", &self.hz)
             .field("service", &self.service)
@@ -192,8 +194,8 @@ pub struct PushCounts {
     pub sent_bytes: u64,
     /// Attempts to send a profile that failed. Each is made again, unless pushing has ended.
     pub retried: u64,
-    /// Profiles that were dropped because the queue was full, or because it was in memory when
-    /// pushing ended.
+    /// Profiles that were dropped because the queue was full, or because they were in memory or not
+    /// written when pushing ended.
     pub dropped: u64,
     /// Profiles that were dropped because the store refused them.
     pub refused: u64,
@@ -201,7 +203,8 @@ pub struct PushCounts {
     /// says its length. A request has one profile for each kind of value, so this may be more than
     /// `sent`.
     pub rejected: u64,
-    /// Profiles that lack samples, because the session's buffer had no space for its whole time.
+    /// Profiles that lack samples, because the session's buffer had no space for its whole time, or the
+    /// process no memory to write all of it.
     pub incomplete: u64,
     /// Profiles that wait to be sent.
     pub waiting: u64,
@@ -270,10 +273,15 @@ impl fmt::Display for PushError {
                         "cannot push profiles: got the folder {path}, expected one that this user may write, \
                          and that no other user can open (mode 0700)"
                     ),
-                    _ => write!(
+                    io::ErrorKind::NotFound => write!(
                         f,
                         "cannot push profiles: got \"{error}\" for the folder {path}, expected one in a \
                          folder that exists"
+                    ),
+                    _ => write!(
+                        f,
+                        "cannot push profiles: got \"{error}\" for the folder {path}, expected one in which \
+                         this user can create files"
                     ),
                 }
             }

@@ -78,10 +78,14 @@ pub enum SamplingEngine {
     /// and one for which the kernel refuses a timer. If the kernel refuses the first timer of the
     /// session, as in a sandbox, the session works as with [`Signals`](Self::Signals). What
     /// [`LocalTimers`](Self::LocalTimers) says about threads that block the signal holds here, too, but
-    /// the sampler notices it at the next collection. In a program that enters a sandbox during the
+    /// the sampler notices it one or two collections later. It works as with `Signals`, too, if the
+    /// session's signal is one whose default action ends the process, which
+    /// [`StartParams::signal`] may choose: somebody may remove the handler between two collections. If
+    /// somebody replaces it, the timers call that handler until the next collection. In a program that enters a sandbox during the
     /// session, a thread's timer may go on until the thread ends.
     ///
-    /// A thread that begins and ends between two collections has no sample. Counters have a value for
+    /// A thread that begins and ends between two collections has no sample, and the time of any thread
+    /// before the first collection has none. Counters have a value for
     /// each collection. Some things happen at the next collection: a pause takes effect and ends, the
     /// callbacks after sampling are called, the stacks of markers are unwound. A profile, and the end
     /// of the session, do not wait for it. A crash file lacks the samples since the last collection.

@@ -34,7 +34,7 @@ pub(crate) struct CpuTimer {
 unsafe impl Send for CpuTimer {}
 
 impl CpuTimer {
-    /// Starts a timer that sends `signal` with the slot's number to a thread of this process after each
+    /// Starts a timer that sends `signal` with this ticket to a thread of this process after each
     /// `interval_ns` of its CPU time. Cost: some microseconds.
     ///
     /// # Errors
@@ -43,12 +43,11 @@ impl CpuTimer {
         thread: ThreadId,
         interval_ns: u64,
         signal: i32,
-        slot: u16,
+        ticket: SignalTicket,
     ) -> io::Result<Self> {
         if !may_make_uncommon_call() {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        let ticket = SignalTicket { slot, sequence: 0 };
         // SAFETY: zeroed is valid for the structure.
         let mut event: libc::sigevent = unsafe { MaybeUninit::zeroed().assume_init() };
         event.sigev_notify = libc::SIGEV_THREAD_ID;
@@ -79,7 +78,7 @@ impl CpuTimer {
 
 impl Drop for CpuTimer {
     fn drop(&mut self) {
-        // In a sandbox that forbids the call, the timer goes on. Nobody asks for its signals.
+        // In a sandbox that forbids the call, the timer goes on. Later sessions ignore its signals.
         if may_make_uncommon_call() {
             // SAFETY: *ours*.
             let _ = unsafe { libc::timer_delete(self.id) };
@@ -96,7 +95,11 @@ mod tests {
 
     #[test]
     fn timer_of_a_thread_is_granted_while_it_exists() {
-        let start = |thread| CpuTimer::start(thread, NEVER_NS, libc::SIGURG, 1);
+        let ticket = SignalTicket {
+            slot: 1,
+            sequence: 2,
+        };
+        let start = |thread| CpuTimer::start(thread, NEVER_NS, libc::SIGURG, ticket);
         match start(current_thread_id()) {
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                 println!("!!! SKIPPED: the process is in a sandbox");

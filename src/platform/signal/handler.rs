@@ -87,8 +87,8 @@ pub(crate) enum SignalSource {
     /// the target thread, or an event of the application.
     Timer(i32),
     /// The target thread's timer of the profiler sent the signal, which carries the number of the
-    /// thread's slot.
-    CpuTimer(u16),
+    /// thread's slot, and that of the session in the place of the request's.
+    CpuTimer(SignalTicket),
 }
 
 /// A signal on arrival, with the context of the interrupted thread.
@@ -276,7 +276,7 @@ unsafe fn source_in_handler(info: *const libc::siginfo_t) -> Option<SignalSource
             // SAFETY: by this function's contract; the kernel fills in the value of a timer's signal.
             let value = unsafe { (*info).si_value().sival_ptr as u64 };
             let ticket = SignalTicket::from_value_in_handler(value);
-            ticket.map(|ticket| SignalSource::CpuTimer(ticket.slot))
+            ticket.map(SignalSource::CpuTimer)
         }
         // Only a sender outside of this process's PID namespace has that number, too. While a
         // request is pending, its signal counts as the answer.
@@ -460,6 +460,11 @@ pub(crate) fn resolve_sampling_signal(asked: Option<i32>) -> Result<i32, StartEr
         free.unwrap_or(DEFAULT_SIGNALS[0])
     };
     check_signal("signal", asked.unwrap_or_else(automatic))
+}
+
+/// Returns whether the default action of a sampling signal ends the process.
+pub(crate) fn ends_process_by_default(signal: i32) -> bool {
+    signal != libc::SIGURG
 }
 
 /// Returns whether the signal has a foreign handler that is not known to pass the profiler's

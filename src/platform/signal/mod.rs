@@ -16,8 +16,8 @@ pub(crate) use control_pipe::{
 pub(crate) use cpu_timer::CpuTimer;
 pub(crate) use fault_handlers::keep_out_of_fault_handlers;
 pub(crate) use handler::{
-    ArrivalInHandler, HandlerCheck, Sent, SignalSource, SignalTicket, ensure_handler,
-    has_foreign_handler, install_handler, prepare_handler, read_action, resolve_sampling_signal,
-    send_request, signal_is_queued, swap_action,
+    ArrivalInHandler, HandlerCheck, Sent, SignalSource, SignalTicket, ends_process_by_default,
+    ensure_handler, has_foreign_handler, install_handler, prepare_handler, read_action,
+    resolve_sampling_signal, send_request, signal_is_queued, swap_action,
 };
 pub(crate) use thread_timer::ThreadTimer;

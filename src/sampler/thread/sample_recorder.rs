@@ -52,6 +52,11 @@ impl SampleRecorder {
         }
     }
 
+    /// Returns the CPU time since the last sample, in ns. The thread's clock reads `cpu_ns` now.
+    pub(crate) fn unreported_ns(&self, cpu_ns: u64) -> u64 {
+        cpu_ns.saturating_sub(self.reported_cpu_ns)
+    }
+
     /// Returns whether any sample was written.
     pub(crate) fn has_samples(&self) -> bool {
         self.has_samples

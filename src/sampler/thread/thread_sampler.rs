@@ -316,7 +316,11 @@ impl ThreadSampler {
             let most = context.max_owed_ticks();
             self.samples.forgive(most, most, context.session);
         }
-        let ran_ns = cpu_ns.map_or(0, |cpu_ns| cpu_ns.saturating_sub(self.seen_cpu_ns));
+        let ran_ns = cpu_ns.map_or(0, |cpu_ns| match self.is_new(context.session) {
+            // It may have ended before the next tick.
+            true => cpu_ns,
+            false => self.samples.unreported_ns(cpu_ns),
+        });
         let runs = self.ran_until_now(cpu_ns);
         let Some(slot) = self.slot.clone() else {
             self.sample_without_stack(cpu_ns, context);
@@ -341,6 +345,17 @@ impl ThreadSampler {
             // such a thread handles before anything else.
             self.request_by_signal(&slot, cpu_ns, None, context);
         }
+    }
+
+    /// Returns whether the thread has begun during the session, and the sampler looks at it for the first
+    /// time.
+    fn is_new(&self, session: &Session) -> bool {
+        let begun_at = self
+            .registration
+            .unlocked_const_reader()
+            .info()
+            .registered_at;
+        self.seen_at == TimeStamp(0) && begun_at > session.started_at
     }
 
     /// Returns whether the thread has run for all of the time since the last tick, and so probably
@@ -450,9 +465,10 @@ impl ThreadSampler {
     /// tick of the thread or of the session, and cancels its request. A signal that arrives later
     /// finds no request.
     pub(crate) fn end(&mut self, last: Tick, context: &mut TickContext<'_>) {
+        self.notice_kept_samples(context);
         self.write_idle_until(last, context);
         self.timer.end();
-        self.write_kept_samples(context);
+        self.write_last_samples(context);
         self.batch.release();
         self.abandon_request();
         if self.samples.has_samples() {

@@ -5,8 +5,9 @@
 
 use crate::capture::SlotHandle;
 use crate::platform::{CpuTimer, ThreadTimer, current_process_id, thread_exists};
+use crate::sampler::handler::ticket_of_timers;
 use crate::state::{Session, SessionCounts};
-use crate::types::ThreadId;
+use crate::types::{SamplingEngine, ThreadId};
 
 /// The timer of a thread, made on first use.
 #[derive(Debug, Default)]
@@ -43,8 +44,9 @@ impl TimerState {
             let settings = &session.settings;
             let interval_ns = settings.interval.as_nanos() as u64;
             let note = |number| slot.set_timer(number);
-            let timer = match session.is_batched() {
-                true => CpuTimer::start(thread, interval_ns, settings.signal, slot.number())
+            let ticket = ticket_of_timers(slot.number(), session.generation);
+            let timer = match settings.engine == SamplingEngine::BatchedTimers {
+                true => CpuTimer::start(thread, interval_ns, settings.signal, ticket)
                     .map(Timer::OnTicks),
                 false => {
                     ThreadTimer::start(thread, interval_ns, settings.signal, note).map(Timer::Event)
@@ -74,7 +76,7 @@ impl TimerState {
         matches!(self, Self::Runs { .. })
     }
 
-    /// Ends the timer. The slot keeps the timer's number until the next session, so that a signal
+    /// Ends the timer. The slot keeps the number of an event until the next session, so that a signal
     /// already on its way is still recognized.
     pub(crate) fn end(&mut self) {
         if self.runs() {

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
 use crate::session::env::environment::{
-    has_shutdown_variable, is_switched_on, shutdown_path, wants_report, wants_signals,
+    hands_out_profiles, has_shutdown_variable, is_switched_on, shutdown_path, wants_report,
+    wants_signals,
 };
 use crate::session::env::environment_table::{FILTERS, HELP, REPORT, SHUTDOWN, STARTUP};
 use crate::session::family_events::family;
@@ -29,13 +30,14 @@ static UNSAVED: AtomicU8 = AtomicU8::new(NOT_STARTED);
 const NOT_STARTED: u8 = 0;
 /// The variables started a session.
 const STARTED: u8 = 1;
-/// A notice has said that the session is lost unless the application saves it.
+/// A notice has said that the session is lost unless the application saves it, or need not say it.
 const SAID: u8 = 2;
 
 /// Notes that the variables have started the profiler.
 pub(crate) fn note_start() {
-    // An empty value is reported by `read`, unless a parent process intends it.
-    let is_said = has_shutdown_variable();
+    // An empty value is reported by `read`, unless a parent process intends it. Who takes profiles while
+    // the program runs does not expect another one at its end.
+    let is_said = has_shutdown_variable() || hands_out_profiles();
     UNSAVED.store(if is_said { SAID } else { STARTED }, Ordering::Relaxed);
 }
 

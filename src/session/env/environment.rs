@@ -120,6 +120,14 @@ pub(crate) fn dump_signal() -> Option<Result<i32, String>> {
     Some(signal_number(&text).ok_or(text))
 }
 
+/// Returns whether the variables let somebody have profiles while the program runs: by a dump, over
+/// HTTP, or from a store.
+pub(super) fn hands_out_profiles() -> bool {
+    dump_signal().is_some_and(|signal| signal.is_ok())
+        || (cfg!(feature = "http") && http_variables().is_some())
+        || (cfg!(feature = "push") && push_variables().is_some())
+}
+
 pub(crate) fn wants_signals() -> bool {
     is_switched_on(SIGNALS)
 }

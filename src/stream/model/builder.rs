@@ -126,6 +126,7 @@ pub(crate) fn build_model(
     let found = FoundProblems {
         unread_files: names.unread_files,
         warnings,
+        left_out_bytes: source.buffer.left_out_bytes,
     };
     Ok((profile, found))
 }

@@ -149,6 +149,7 @@ pub(crate) fn stream_gecko_json(
     json.finish().map(|()| FoundProblems {
         unread_files,
         warnings,
+        left_out_bytes: source.buffer.left_out_bytes,
     })
 }
 
@@ -198,6 +199,8 @@ pub(crate) struct FoundProblems {
     /// The files of modules that provided no names.
     pub(crate) unread_files: Vec<UnreadFile>,
     pub(crate) warnings: Vec<Warning>,
+    /// Size of the oldest chunks of the buffer that were left out for lack of memory.
+    pub(crate) left_out_bytes: u64,
 }
 
 /// Memory without which no debug information is read, in bytes.

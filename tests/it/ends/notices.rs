@@ -53,6 +53,24 @@ fn guard_on_another_thread_is_reported_if_the_variables_started() {
 }
 
 #[test]
+fn profile_that_somebody_takes_from_the_running_program_is_not_called_lost() {
+    isolated(|| {
+        let dumps = ("MOZ_PROFILER_DUMP_SIGNAL", "alrm");
+        for end in ["return", "exit", "return without the guard's drop"] {
+            let notices = notices_of(end, &[STARTED, dumps]);
+            assert_eq!(count(&notices, "lost"), 0, "{notices:?}");
+            // The value names no signal, so there will be no dump.
+            let notices = notices_of(end, &[STARTED, (dumps.0, "none")]);
+            assert_eq!(
+                count(&notices, "the profile is lost unless"),
+                1,
+                "{notices:?}"
+            );
+        }
+    });
+}
+
+#[test]
 fn session_that_runs_at_the_end_is_reported_once_if_the_variables_started() {
     isolated(|| {
         for end in ["return", "exit", "return without the guard's drop"] {

@@ -24,8 +24,13 @@ impl ThreadSampler {
             }
             return Ok(());
         }
+        let seen_cpu_ns = self.seen_cpu_ns;
         let cpu_ns = self.read_clock(context)?;
         self.samples.follow_ticks(cpu_ns, context);
+        if cpu_ns.is_some_and(|cpu_ns| cpu_ns - seen_cpu_ns >= context.interval_ns()) {
+            // A capture of just now shows that it does not.
+            self.may_block_signal = true;
+        }
         if self.batch.has_captures() {
             if self.is_idle() {
                 self.end_idle_period(context);
@@ -43,6 +48,46 @@ impl ThreadSampler {
         Ok(())
     }
 
+    /// Ends the idle period of a thread that has kept samples, before the sampler looks at it again: a
+    /// profile would show sleep for the same time.
+    pub(crate) fn notice_kept_samples(&mut self, context: &TickContext<'_>) {
+        if context.is_batched && self.is_idle() && self.batch.has_captures() {
+            let cpu_ns = self.own_cpu_ns();
+            self.samples.follow_ticks(cpu_ns, context);
+            self.end_idle_period(context);
+        }
+    }
+
+    /// Returns the thread's CPU clock; `None` if it cannot be read, or if the thread has exited and its id
+    /// belongs to another one.
+    pub(super) fn own_cpu_ns(&self) -> Option<u64> {
+        thread_cpu_ns(self.tid()).filter(|cpu_ns| *cpu_ns >= self.known_cpu_ns)
+    }
+
+    /// Writes the last samples of a thread. Its clock tells for how much time they stand, unless the thread
+    /// has unregistered, and may have run on since.
+    pub(super) fn write_last_samples(&mut self, context: &mut TickContext<'_>) {
+        let thread = self.registration.unlocked_const_reader_and_atomic_rw();
+        let cpu_ns = self.own_cpu_ns().filter(|_| thread.is_registered());
+        if context.is_batched && cpu_ns.is_some() {
+            self.samples.follow_ticks(cpu_ns, context);
+        }
+        if let Some(slot) = self.slot.clone().filter(|_| self.has_request())
+            && context.is_batched
+            && !context.session.is_stopping()
+        {
+            self.collect_capture(&slot, cpu_ns, context);
+        }
+        if self.batch.has_captures() {
+            let is_known = context.is_batched && cpu_ns.is_some();
+            self.batch
+                .collect(&mut self.samples, cpu_ns, is_known, context);
+        }
+        if context.is_batched {
+            self.samples.forgive(0, u64::MAX, context.session);
+        }
+    }
+
     /// Writes the samples that the thread has kept so far, so that a profile includes them.
     pub(crate) fn write_kept_samples(&mut self, context: &mut TickContext<'_>) {
         if self.batch.has_captures() {
@@ -58,7 +103,8 @@ impl ThreadSampler {
     }
 
     /// Lets the thread's own timer make captures until the next collection. Returns false if the
-    /// thread is to be asked by a signal instead. `ran_ns` is its CPU time since the last tick.
+    /// thread is to be asked by a signal instead. `ran_ns` is its CPU time since its last sample, or since
+    /// it began.
     pub(super) fn arm_batch(
         &mut self,
         slot: &Arc<SlotHandle>,
@@ -72,7 +118,9 @@ impl ThreadSampler {
         let Some(cpu_ns) = cpu_ns.filter(|_| is_possible) else {
             return false;
         };
+        // No further timer is asked for once the first one was refused.
         let has_timer = context.may_request()
+            && context.session.is_batched()
             && !self.blocks_signal(None, context)
             && self.batch.ensure(slot, context)
             && self.timer.ensure(self.tid(), slot, context.session);

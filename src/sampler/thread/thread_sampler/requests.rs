@@ -191,7 +191,7 @@ impl ThreadSampler {
 
     /// Ends the thread's timer and cancels a request that the timer was to answer, so that the next
     /// request makes a new timer. An answer that has already arrived is still collected.
-    pub(super) fn end_timer(&mut self) {
+    pub(crate) fn end_timer(&mut self) {
         self.timer.end();
         if matches!(self.state, ThreadState::TimerArmed(_))
             && let Some(slot) = self.slot.clone()

@@ -40,9 +40,9 @@
 //! between them.
 
 mod answers;
-mod batch;
 mod blocked;
-mod idle;
+mod idle_periods;
+mod kept_samples;
 mod requests;
 mod unanswered;
 

@@ -19,15 +19,21 @@
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc as Shared;
+use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread::{JoinHandle, spawn};
 
 use crate::capture::slot_state::{SlotPhase, SlotState};
 use crate::util::explore_model;
 
+const OLD_THREAD: u64 = 1;
+const NEW_THREAD: u64 = 2;
+
 /// A slot whose capture is the sequence number of its request.
 #[derive(Debug)]
 struct Slot {
     state: SlotState,
+    /// The thread to which the slot is bound.
+    bound: AtomicU64,
     capture: UnsafeCell<u32>,
 }
 
@@ -35,6 +41,7 @@ impl Slot {
     fn new() -> Shared<Self> {
         Shared::new(Self {
             state: SlotState::new(),
+            bound: AtomicU64::new(OLD_THREAD),
             capture: UnsafeCell::new(0),
         })
     }
@@ -58,6 +65,14 @@ impl Slot {
             self.state.publish_in_handler(ticket);
         }
         begun
+    }
+
+    /// Runs the handler for a timer of this thread, in the order of `begin_for_in_handler`. Returns the
+    /// number of the request that it was admitted for.
+    fn answer_timer(&self, thread: u64) -> Option<u32> {
+        let sequence = self.state.pending_request()?;
+        let is_own = self.bound.load(Ordering::Acquire) == thread;
+        (is_own && self.answer(sequence)).then_some(sequence)
     }
 
     /// Runs the sampler, and returns the number of the capture that it collected.
@@ -174,6 +189,31 @@ fn old_ticket_does_not_answer_new_request() {
             }
         },
     );
+}
+
+#[test]
+fn timer_of_the_old_thread_does_not_answer_for_the_new_one() {
+    explore_model(["before", "the new thread", "none"], || {
+        let slot = requested();
+        let old = actor(&slot, |slot| slot.answer_timer(OLD_THREAD));
+        let new = actor(&slot, |slot| slot.answer_timer(NEW_THREAD));
+        let sampler = actor(&slot, |slot| {
+            if slot.state.retire() {
+                slot.bound.store(NEW_THREAD, Ordering::Release);
+                slot.state.request();
+            }
+        });
+        let (old, new) = (end(old), end(new));
+        end(sampler);
+        assert_ne!(old, Some(2), "the request is the new thread's");
+        assert_ne!(new, Some(1), "the request is the old thread's");
+        slot.assert_reusable();
+        match (old, new) {
+            (_, Some(_)) => "the new thread",
+            (Some(_), None) => "before",
+            (None, None) => "none",
+        }
+    });
 }
 
 #[test]

@@ -76,7 +76,8 @@ fn run_worker(number: &str, folder: &Path) -> Result<(), Box<dyn Error>> {
     std::io::stdin().read_to_end(&mut Vec::new())?;
     let time = match end {
         "early" | "aborts" => WORKING_TIME / 4,
-        _ => WORKING_TIME * 4,
+        // Until the parent ends it, also if that is slow on a busy machine.
+        _ => WORKING_TIME * 30,
     };
     work::run(folder, number, ENDS.len(), time);
     if end == "aborts" {

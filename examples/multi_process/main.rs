@@ -76,8 +76,7 @@ fn run_worker(number: &str, folder: &Path) -> Result<(), Box<dyn Error>> {
     std::io::stdin().read_to_end(&mut Vec::new())?;
     let time = match end {
         "early" | "aborts" => WORKING_TIME / 4,
-        // Until the parent ends it, also if that is slow on a busy machine.
-        _ => WORKING_TIME * 30,
+        _ => WORKING_TIME * 4,
     };
     work::run(folder, number, ENDS.len(), time);
     if end == "aborts" {
@@ -114,10 +113,13 @@ fn run_parent(file: &Path) -> Result<(), Box<dyn Error>> {
         "is stopped" => Some(Signal::SIGSTOP),
         _ => None,
     };
-    for (worker, end) in workers.iter_mut().zip(ENDS) {
+    for (worker, end) in workers.iter().zip(ENDS) {
         if let Some(signal) = signal_of(end) {
             kill(pid_of(worker), signal)?;
         }
+    }
+    // On a busy machine, the kernel may take seconds to remove an ended process from `/proc`.
+    for (worker, end) in workers.iter_mut().zip(ENDS) {
         if matches!(end, "early" | "aborts" | "is killed") {
             worker.wait()?;
         }

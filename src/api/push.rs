@@ -18,13 +18,14 @@ use crate::types::{PushCounts, PushError, PushSettings, StartParams};
 /// samples a second, at most 1 % of a processor and a buffer of 32 MiB, unless [`PushSettings::hz`]
 /// or [`Pusher::set_session`] says otherwise. It ends with the pusher. When the application stops
 /// its session, the samples so far are pushed, and the next session is used, or one of the pusher's
-/// own, from when the last profile of the one before is written. A [`ProfilerSession`](crate::ProfilerSession) can begin only while no other session runs.
-/// If the application replaces a session by [`profiler_start`](crate::profiler_start), the samples
-/// since the last profile are lost.
+/// own, from when the last profile of the one before is written. A
+/// [`ProfilerSession`](crate::ProfilerSession) can begin only while no other session runs. If the
+/// application replaces a session by [`profiler_start`](crate::profiler_start), the samples since the
+/// last profile are lost.
 ///
 /// **What is sent.** Names of functions, threads and files, and labels of samples: those of their
 /// [context](crate::context), and the fields of the markers and spans that surround them, with their
-/// texts. So put nothing into a marker that the store may not have.
+/// texts. So put nothing into these that must not leave the program.
 ///
 /// **The store is away.** Profiles wait in a queue, in memory or in a folder
 /// ([`PushSettings::queue_folder`]). The oldest are dropped when it is full. The next attempt comes

@@ -78,7 +78,7 @@ impl Cutter {
         }
         let is_written = match has_left {
             true => self.write_last(),
-            // Who has ended the pusher has gone on, and may have begun another one.
+            // The caller of `stop` waits no longer, and may have begun another pusher.
             false if self.progress.has_ended.load(Ordering::Acquire) => false,
             false => self.cut(),
         };

@@ -81,8 +81,8 @@ pub enum SamplingEngine {
     /// the sampler notices it one or two collections later. It works as with `Signals`, too, if the
     /// session's signal is one whose default action ends the process, which
     /// [`StartParams::signal`] may choose: somebody may remove the handler between two collections. If
-    /// somebody replaces it, the timers call that handler until the next collection. In a program that enters a sandbox during the
-    /// session, a thread's timer may go on until the thread ends.
+    /// somebody replaces it, the timers call that handler until the next collection. In a program that
+    /// enters a sandbox during the session, a thread's timer may go on until the thread ends.
     ///
     /// A thread that begins and ends between two collections has no sample, and the time of any thread
     /// before the first collection has none. Counters have a value for

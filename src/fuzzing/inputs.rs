@@ -152,6 +152,7 @@ fn put_other_kinds(script: &SampleScript<'_>, now: TimeStamp) {
         (EntryKind::ResumeSampling, &[ns + 1]),
         (EntryKind::Pause, &[ns + 2]),
         (EntryKind::Resume, &[ns + 3]),
+        (EntryKind::TickGap, &[ns + 9, ns + 4, ns]),
     ] {
         let mut entry = EntryHead::new(kind);
         numbers.iter().for_each(|&number| _ = entry.number(number));

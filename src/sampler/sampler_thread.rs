@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::allocations::AllocationEvent;
 use crate::backtrace::has_pending_stacks;
-use crate::buffer::{ChunkedBuffer, LaneHandle};
+use crate::buffer::{ChunkedBuffer, EntryHead, EntryKind, LaneHandle};
 use crate::platform::{
     HandlerCheck, ProfilerThread, WatchedThread, calibrate_clock, check_sandbox,
     current_process_id, current_thread_cpu_ns_in_handler, ensure_handler, monotonic_now,
@@ -18,8 +18,7 @@ use crate::platform::{
 };
 use crate::sampler::allocation_markers::write_allocation_events;
 use crate::sampler::allocation_stacks::drop_freed;
-use crate::sampler::encode::{RunBreak, RunBreaks, Tick};
-use crate::sampler::encode::{SampleEncoder, SampleWriter};
+use crate::sampler::encode::{SampleEncoder, SampleWriter, Tick};
 use crate::sampler::handler::answer_timers_of;
 use crate::sampler::session_counters::SessionCounters;
 use crate::sampler::thread::ThreadSampler;
@@ -52,8 +51,6 @@ const HOUSEKEEPING_INTERVAL_NS: u64 = 1_000_000_000;
 /// threads, which may be long, are made only if there is memory for them. glibc consolidates its
 /// memory whenever 64 KiB or more are freed.
 const TICK_BYTES: usize = 32 << 10;
-/// Number of idle threads whose runs are written on a tick, in turn, after ticks have been uneven.
-const BREAK_WRITES_PER_TICK: usize = 64;
 /// Maximum length of one sleep step, in ns. A long sleep is split into steps, so that the sampler
 /// notices the end of the session soon.
 const SLEEP_STEP_NS: u64 = 10_000_000;
@@ -176,11 +173,6 @@ struct SamplerThread {
     /// Time of the ticks in which the system did not tell this thread's CPU time, in ns.
     ticks_ns: u64,
     even_ticks: EvenTicks,
-    breaks: RunBreaks,
-    /// Number of idle threads whose runs are still to be written up to the last break.
-    break_writes_left: usize,
-    /// Place of the next of them. It goes on from break to break, so that each thread has its turn.
-    next_break_write: usize,
     pauses: SeenPauses,
     scratch: Scratch,
     last_handler: HandlerCheck,
@@ -221,9 +213,6 @@ impl SamplerThread {
             tick_before: begin,
             ticks_ns: 0,
             even_ticks: EvenTicks::new(begin, interval_ns),
-            breaks: RunBreaks::default(),
-            break_writes_left: 0,
-            next_break_write: 0,
             pauses: SeenPauses::default(),
             scratch: Scratch::default(),
             last_handler: HandlerCheck::InPlace,
@@ -470,36 +459,19 @@ impl SamplerThread {
         }
     }
 
-    /// Ends the runs of idle samples if the ticks have become uneven.
+    /// Notes a gap between ticks that makes them uneven.
     fn follow_missed_ticks(&mut self) {
         let tick = self.tick;
         if self.pauses.is_paused {
             self.even_ticks.restart(tick);
         } else if !self.even_ticks.add(tick) {
-            let new = RunBreak {
-                last: self.tick_before.last_before(tick),
-                first: tick,
-            };
-            self.break_writes_left = self.threads.idle.len();
-            if self.breaks.add(new) {
-                return;
-            }
-            let unwritten = self
-                .threads
-                .all()
-                .filter_map(|thread| thread.unwritten_since());
-            let unwritten = unwritten.min().unwrap_or(u64::MAX);
-            self.breaks.drop_before(unwritten);
-            if !self.breaks.add(new) {
-                self.with_context(|threads, context| {
-                    threads
-                        .all()
-                        .for_each(|thread| thread.write_idle_before_tick(context));
-                });
-                self.breaks.drop_before(u64::MAX);
-                // Without memory for one, the runs do not end here.
-                self.breaks.add(new);
-            }
+            let last = self.tick_before.last_before(tick);
+            let mut entry = EntryHead::new(EntryKind::TickGap);
+            [tick.time, last.time]
+                .into_iter()
+                .for_each(|time| _ = entry.number(time.since_ns(self.session.process_start)));
+            entry.number(tick.number);
+            self.lane.put(self.session.generation, tick.time, &entry);
         }
     }
 
@@ -639,9 +611,6 @@ impl SamplerThread {
         let mut woken = Woken::NONE;
         let session = Arc::clone(&self.session);
         let mut activity = std::mem::take(&mut self.activity);
-        let mut break_writes_left = self.break_writes_left;
-        let breaks_to_write = break_writes_left.min(BREAK_WRITES_PER_TICK);
-        let mut next_break_write = self.next_break_write;
         let known_cpu_ns = Cell::new(self.known_cpu_ns);
         let features = session.settings.features;
         let mut readings = match features.contains(Features::CONTEXT_SWITCHES) {
@@ -701,13 +670,6 @@ impl SamplerThread {
                     readings -= u64::from(active[place].record_switches(context));
                 }
             }
-            for _ in 0..breaks_to_write {
-                let turn = next_break_write.checked_rem(threads.idle.len());
-                let Some(turn) = turn else { break };
-                next_break_write = turn + 1;
-                break_writes_left -= 1;
-                threads.idle[turn].write_idle_before_tick(context);
-            }
             let turn = (round as usize).checked_rem(threads.idle.len());
             if let Some(thread) = turn.and_then(|turn| threads.idle.get_mut(turn)) {
                 thread.write_overdue_idle(context);
@@ -733,8 +695,6 @@ impl SamplerThread {
                 unregister(&registration, REGISTRATION_HOOKS);
             }
         }
-        self.break_writes_left = break_writes_left;
-        self.next_break_write = next_break_write;
         self.activity = activity;
         self.known_cpu_ns = known_cpu_ns.get();
         self.threads.regroup(self.tick, woken);
@@ -753,7 +713,6 @@ impl SamplerThread {
             tick,
             tick_before,
             pauses,
-            breaks,
             last_handler,
             collections,
             ..
@@ -786,7 +745,6 @@ impl SamplerThread {
             tick: *tick,
             tick_before: *tick_before,
             pauses: *pauses,
-            breaks,
             is_batched: session.is_batched(),
             ticks_of_collection: collections.max_ticks(),
             // Never drive a foreign handler at the sampling rate.

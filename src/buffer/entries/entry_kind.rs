@@ -33,6 +33,8 @@
 //! Overhead = time:N step:N{4}                               duration of a tick's steps, in ns
 //! Wait    = time:N weight:N interval:N node:N fresh:N frame*
 //!                                           where async tasks have waited
+//! TickGap = time:N before:N tick:N          the sampler's tick of this number came at `time`, and
+//!                                           the one before it at `before`
 //! text    = length:N bytes                                  UTF-8
 //! ```
 //!
@@ -56,8 +58,12 @@
 //! It is present if the flags say so, and so is `event`. `event` is 0 while the thread's event loop
 //! waits. Otherwise it is 1 plus the zigzag encoding of the nanoseconds since the running event was
 //! queued, a negative number before that time. A sample may represent `more` further samples,
-//! during which the thread did not run. They are evenly spaced, and the last of them is `span`
-//! nanoseconds later. The event's time advances with them.
+//! during which the thread did not run. They are evenly spaced between two gaps of the sampler's
+//! ticks, and the last of them is `span` nanoseconds later. The event's time advances with them.
+//!
+//! *Gaps.* The sampler's ticks up to `before` are evenly spaced, and those from `time` on are, but not
+//! all of them together: the sampler was kept from its ticks. A gap precedes the samples that extend
+//! across it.
 //!
 //! *Event probes.* `waited` is 0 for a pending probe, which gets another entry later. Otherwise it
 //! is 1 plus the nanoseconds until the probe was answered.
@@ -103,6 +109,8 @@ pub(crate) enum EntryKind {
     Modules = 12,
     /// Where async tasks have waited, and how long.
     Wait = 13,
+    /// Two successive ticks of the sampler that lie apart, so that the ticks are not evenly spaced.
+    TickGap = 14,
 }
 
 impl EntryKind {
@@ -121,6 +129,7 @@ impl EntryKind {
             11 => Some(Self::ResumeSampling),
             12 => Some(Self::Modules),
             13 => Some(Self::Wait),
+            14 => Some(Self::TickGap),
             _ => None,
         }
     }

@@ -1,6 +1,5 @@
 //! The samples of an idle thread, which repeat: one entry holds a whole run of them.
 
-use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 
 use crate::types::TimeStamp;
@@ -73,64 +72,6 @@ impl SampleRun {
             last: self.first.plus_ns(last),
             ticks: kept + 1,
         })
-    }
-}
-
-/// Maximum number of breaks that are kept until the runs of all idle threads have been written.
-const MAX_BREAKS: usize = 64;
-
-/// A place in the schedule where runs of idle samples end, because the ticks before it and those from
-/// it on are not evenly spaced.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct RunBreak {
-    /// The last tick before it.
-    pub(crate) last: Tick,
-    /// The first tick after it.
-    pub(crate) first: Tick,
-}
-
-/// The breaks that some thread's runs may still need. So the tick with the break need not write the
-/// runs of all threads, which would delay the next tick, and so cause the next break.
-#[derive(Debug, Default)]
-pub(crate) struct RunBreaks(VecDeque<RunBreak>);
-
-impl RunBreaks {
-    /// Adds a break. Returns false if the list is full.
-    pub(crate) fn add(&mut self, new: RunBreak) -> bool {
-        let has_space = self.0.len() < MAX_BREAKS && self.0.try_reserve(1).is_ok();
-        if has_space {
-            self.0.push_back(new);
-        }
-        has_space
-    }
-
-    /// Drops the breaks before a tick up to which all runs are written.
-    pub(crate) fn drop_before(&mut self, unwritten: u64) {
-        while (self.0.front()).is_some_and(|oldest| oldest.first.number < unwritten) {
-            self.0.pop_front();
-        }
-    }
-
-    /// Returns the breaks that a run up to `last` has, of a thread whose first unwritten tick is
-    /// `unwritten`.
-    fn within(&self, unwritten: u64, last: Tick) -> impl Iterator<Item = RunBreak> {
-        let all = self.0.iter().copied();
-        all.skip_while(move |next| next.first.number < unwritten)
-            .take_while(move |next| next.first.number <= last.number)
-    }
-
-    /// Calls `write` with the idle period and the last tick of each run up to `last`.
-    pub(crate) fn write_runs(
-        &self,
-        idle: &mut IdlePeriod,
-        last: Tick,
-        mut write: impl FnMut(&mut IdlePeriod, Tick),
-    ) {
-        for next in self.within(idle.unwritten, last) {
-            write(idle, next.last);
-            idle.skip_to(next.first);
-        }
-        write(idle, last);
     }
 }
 
@@ -207,15 +148,20 @@ impl IdlePeriod {
         now.since_ns(self.known.time) > part_ns.clamp(shortest, longest)
     }
 
-    /// Takes the unwritten ticks up to `last`, as evenly spaced since the last tick before them.
-    pub(crate) fn take_run(&mut self, last: Tick) -> Option<SampleRun> {
+    /// Takes the unwritten ticks up to `last`. If the time of the first one is not known, it is an
+    /// interval after the tick before it, or less if the ticks are closer. The reader knows better where
+    /// the first ticks came late: see [`EntryKind::TickGap`](crate::buffer::EntryKind::TickGap).
+    pub(crate) fn take_run(&mut self, last: Tick, interval_ns: u64) -> Option<SampleRun> {
         let ticks = (last.number + 1)
             .checked_sub(self.unwritten)
             .filter(|&ticks| ticks > 0)?;
         let gaps = (last.number - self.known.number).max(1);
-        let spacing_ns = last.time.since_ns(self.known.time) / gaps;
+        let spacing_ns = (last.time.since_ns(self.known.time) / gaps).min(interval_ns);
         let ticks_before = self.unwritten - self.known.number;
-        let first = self.known.time.plus_ns(spacing_ns * ticks_before);
+        let first = match ticks {
+            1 => last.time,
+            _ => self.known.time.plus_ns(spacing_ns * ticks_before),
+        };
         (self.unwritten, self.known) = (last.number + 1, last);
         Some(SampleRun {
             first,
@@ -241,15 +187,15 @@ mod tests {
     #[test]
     fn take_run_returns_unwritten_ticks() {
         let mut idle = IdlePeriod::new(5, None, tick(10));
-        assert_eq!(idle.take_run(tick(10)), None);
+        assert_eq!(idle.take_run(tick(10), INTERVAL_NS), None);
         let run = |first, last| SampleRun {
             first: tick(first).time,
             last: tick(last).time,
             ticks: last - first + 1,
         };
-        assert_eq!(idle.take_run(tick(11)), Some(run(11, 11)));
-        assert_eq!(idle.take_run(tick(500)), Some(run(12, 500)));
-        assert_eq!(idle.take_run(tick(500)), None);
+        assert_eq!(idle.take_run(tick(11), INTERVAL_NS), Some(run(11, 11)));
+        assert_eq!(idle.take_run(tick(500), INTERVAL_NS), Some(run(12, 500)));
+        assert_eq!(idle.take_run(tick(500), INTERVAL_NS), None);
         // A tick that came a little early, and ticks that came late.
         let at = |number, time| Tick {
             number,
@@ -258,9 +204,9 @@ mod tests {
         for (last, first, ticks) in [
             (at(501, 500_900), 500_900, 1),
             (at(502, 900_000), 900_000, 1),
-            (at(505, 990_000), 930_000, 3),
+            (at(505, 990_000), 901_000, 3),
         ] {
-            let run = idle.take_run(last).expect("ticks");
+            let run = idle.take_run(last, INTERVAL_NS).expect("ticks");
             assert_eq!(
                 (run.first, run.last, run.ticks),
                 (TimeStamp(first), last.time, ticks)
@@ -298,60 +244,12 @@ mod tests {
     }
 
     #[test]
-    fn runs_end_at_breaks() {
-        // Ticks 0 to 10 each at its time, then a gap of 100 intervals.
-        let late = |number| Tick {
-            number,
-            time: TimeStamp((number + 100) * INTERVAL_NS),
-        };
-        let mut breaks = RunBreaks::default();
-        assert!(breaks.add(RunBreak {
-            last: tick(10),
-            first: late(11),
-        }));
-        let runs = |breaks: &RunBreaks, since, last| {
-            let mut idle = IdlePeriod::new(5, None, since);
-            let mut runs = Vec::new();
-            breaks.write_runs(&mut idle, last, |idle, last| {
-                runs.extend(idle.take_run(last).map(|run| {
-                    let in_intervals = |time: TimeStamp| time.0 / INTERVAL_NS;
-                    (in_intervals(run.first), in_intervals(run.last), run.ticks)
-                }));
-            });
-            assert_eq!(idle.unwritten(), last.number + 1);
-            runs
-        };
-        let both = vec![(6, 10, 5), (111, 120, 10)];
-        assert_eq!(runs(&breaks, tick(5), late(20)), both);
-        assert_eq!(runs(&breaks, tick(5), tick(10)), [(6, 10, 5)]);
-        assert_eq!(runs(&breaks, tick(10), late(20)), [(111, 120, 10)]);
-        assert_eq!(runs(&breaks, late(11), late(20)), [(112, 120, 9)]);
-        breaks.drop_before(11);
-        assert_eq!(runs(&breaks, tick(5), late(20)), both);
-        breaks.drop_before(12);
-        assert_eq!(runs(&breaks, late(12), late(20)), [(113, 120, 8)]);
-    }
-
-    #[test]
-    fn number_of_breaks_is_limited() {
-        let mut breaks = RunBreaks::default();
-        let one = RunBreak {
-            last: tick(1),
-            first: tick(2),
-        };
-        assert!((0..MAX_BREAKS).all(|_| breaks.add(one)));
-        assert!(!breaks.add(one));
-        breaks.drop_before(3);
-        assert!(breaks.add(one));
-    }
-
-    #[test]
     fn skip_to_drops_earlier_ticks() {
         let mut idle = IdlePeriod::new(5, None, tick(10));
         idle.skip_to(tick(20));
-        assert_eq!(idle.take_run(tick(19)), None);
+        assert_eq!(idle.take_run(tick(19), INTERVAL_NS), None);
         idle.skip_to(tick(20));
-        let run = idle.take_run(tick(21)).expect("two ticks");
+        let run = idle.take_run(tick(21), INTERVAL_NS).expect("two ticks");
         assert_eq!(
             (run.first, run.last, run.ticks),
             (tick(20).time, tick(21).time, 2)

@@ -10,7 +10,7 @@ mod scripted_stack;
 mod stack_dictionary;
 mod stored_stack;
 
-pub(crate) use idle_period::{IdlePeriod, RunBreak, RunBreaks, SampleRun, Tick};
+pub(crate) use idle_period::{IdlePeriod, SampleRun, Tick};
 pub(crate) use merge::{MergedFrame, merge_stacks};
 pub(crate) use sample_writer::{LastStack, SampleEncoder, SampleTime, SampleWriter};
 #[cfg(any(test, fuzzing))]

@@ -371,7 +371,7 @@ mod tests {
         // A thousand threads take turns, so each has one turn a second.
         for number in (1000..=3_600_000).step_by(1000) {
             if idle.is_overdue(tick(number).time, false) {
-                let run = idle.take_run(tick(number)).expect("ticks");
+                let run = idle.take_run(tick(number), 1_000_000).expect("ticks");
                 writer.write(sample(1, run.first, run.last, run.ticks), &mut last);
                 longest_ns = longest_ns.max(run.last.since_ns(run.first));
                 (ticks, runs) = (ticks + run.ticks, runs + 1);

@@ -69,7 +69,7 @@ impl SampleRecorder {
         last: Tick,
         context: &TickContext<'_>,
     ) {
-        let run = idle.take_run(last);
+        let run = idle.take_run(last, context.interval_ns());
         let Some(run) = run.and_then(|run| context.unpaused_part(run)) else {
             return;
         };

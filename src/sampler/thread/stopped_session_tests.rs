@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 
 use crate::capture::SlotPhase;
 use crate::platform::{current_process_id, monotonic_now};
-use crate::sampler::encode::{RunBreaks, SampleWriter, Tick};
+use crate::sampler::encode::{SampleWriter, Tick};
 use crate::sampler::thread::ThreadSampler;
 use crate::sampler::tick::{Scratch, TickContext};
 use crate::state::{SeenPauses, Session, SessionSettings, core_buffer};
@@ -61,7 +61,6 @@ fn phase_after_tick(registration: &OffThreadRef, has_stopped: bool) -> SlotPhase
         tick,
         tick_before: tick,
         pauses: SeenPauses::default(),
-        breaks: &RunBreaks::default(),
         is_batched: false,
         ticks_of_collection: 1,
         is_handler_in_place: true,

@@ -11,7 +11,7 @@ use crate::platform::monotonic_now;
 use crate::sampler::encode::MergedFrame;
 use crate::sampler::encode::SampleWriter;
 use crate::sampler::encode::StoredStack;
-use crate::sampler::encode::{RunBreaks, SampleRun, Tick};
+use crate::sampler::encode::{SampleRun, Tick};
 use crate::state::{SeenPauses, Session, SessionCounts};
 use crate::types::{Features, ProcessId, TimeStamp};
 use crate::unwind::{Captured, MAX_FRAMES, NativeStack, StackCopy, Unwinder};
@@ -40,8 +40,6 @@ pub(crate) struct TickContext<'a> {
     pub(crate) tick: Tick,
     pub(crate) tick_before: Tick,
     pub(crate) pauses: SeenPauses,
-    /// Where runs of idle samples end.
-    pub(crate) breaks: &'a RunBreaks,
     /// Whether threads keep their samples until the sampler collects them, on each tick that it takes.
     pub(crate) is_batched: bool,
     /// Maximum number of ticks of the schedule from one collection to the next.

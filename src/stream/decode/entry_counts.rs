@@ -31,6 +31,7 @@ classes! {
     Pause "pause",
     Modules "modules",
     Wait "wait",
+    TickGap "tick_gap",
 }
 
 /// Number of entries and bytes by class.

@@ -17,6 +17,7 @@ mod spread_rows;
 mod streaming_context;
 mod task_waits;
 mod thread_index;
+mod tick_gaps;
 
 pub(crate) use chunk_stacks::FrameKey;
 pub(crate) use contexts::ContextInterval;

@@ -89,7 +89,8 @@ fn time_of(Block { mut entry, .. }: Block<'_>, sample_ns: &mut u64) -> Option<u6
         | EntryKind::PauseSampling
         | EntryKind::ResumeSampling
         | EntryKind::Overhead
-        | EntryKind::Wait => entry.number(),
+        | EntryKind::Wait
+        | EntryKind::TickGap => entry.number(),
         EntryKind::EventProbe | EntryKind::Backtrace => None,
     }
 }

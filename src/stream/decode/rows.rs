@@ -2,6 +2,7 @@
 
 use crate::buffer::{EntryReader, EntryWriter, unzigzag, zigzag};
 use crate::counters::CounterReading;
+use crate::stream::decode::tick_gaps::{RunTimes, TickGaps};
 use crate::util::vec_growth_bytes;
 
 /// The state of the thread's event loop at a sample.
@@ -83,10 +84,17 @@ impl SampleRow {
     /// between.
     pub(super) fn later_by(self, later_ns: u64) -> Self {
         Self {
-            time_ns: self.time_ns.saturating_add(later_ns),
             cpu_delta_ns: self.cpu_delta_ns.map(|_| 0),
-            event: self.event.later_by(later_ns),
             weight: 1,
+            ..self.moved_by(later_ns)
+        }
+    }
+
+    /// Returns this sample with a time `later_ns` nanoseconds later.
+    fn moved_by(self, later_ns: u64) -> Self {
+        Self {
+            time_ns: self.time_ns.saturating_add(later_ns),
+            event: self.event.later_by(later_ns),
             ..self
         }
     }
@@ -102,26 +110,34 @@ pub(crate) struct Repeats {
     pub(crate) span_ns: u64,
 }
 
+impl Repeats {
+    /// Returns the mean time between two of the samples, in ns; 0 without repeats.
+    fn spacing_ns(self) -> u64 {
+        self.span_ns.checked_div(self.count).unwrap_or(0)
+    }
+}
+
 /// Returns the part of a sample and its repeats that is not earlier than `cut_ns`.
 pub(crate) fn cut_before(
     row: SampleRow,
     repeats: Repeats,
     cut_ns: u64,
+    gaps: &TickGaps,
 ) -> Option<(SampleRow, Repeats)> {
     if row.time_ns >= cut_ns {
         return Some((row, repeats));
     }
-    let missing_ns = cut_ns - row.time_ns;
-    if repeats.count == 0 || missing_ns > repeats.span_ns {
-        return None;
-    }
-    let [missing, span, count] = [missing_ns, repeats.span_ns, repeats.count].map(u128::from);
-    let skipped = (missing * count).div_ceil(span);
-    let offset_ns = (span * skipped / count) as u64;
+    let times = RunTimes::new(row.time_ns, repeats, gaps);
+    let first = times.first_from(cut_ns)?;
+    let offset_ns = times.of(first) - row.time_ns;
+    let kept = match first {
+        0 => row.moved_by(offset_ns),
+        _ => row.later_by(offset_ns),
+    };
     Some((
-        row.later_by(offset_ns),
+        kept,
         Repeats {
-            count: repeats.count - skipped as u64,
+            count: repeats.count - first,
             span_ns: repeats.span_ns - offset_ns,
         },
     ))
@@ -149,6 +165,9 @@ struct PackedRow {
 
 const RARE: u32 = u32::MAX;
 
+/// Maximum distance of two entries of one run, in times between two ticks: a tick more or less.
+const MAX_SPACINGS_IN_RUN: u64 = 3;
+
 /// The samples of a thread, in order of time.
 #[derive(Debug)]
 pub(crate) struct SampleRows {
@@ -160,7 +179,7 @@ pub(crate) struct SampleRows {
     idle_rows: u64,
     /// Ticks for which the rows stand without having a row for each.
     left_out_ticks: u64,
-    /// Number of idle rows that are kept at any stride.
+    /// Number of idle rows that are kept at a long stride.
     least_idle_rows: u64,
     /// Number of rows in which the thread may have run since the previous row.
     running_rows: u64,
@@ -270,7 +289,8 @@ impl SampleRows {
         self.left_out_ticks
     }
 
-    /// Returns the number of idle rows that are kept at any stride: the first and the last of each run.
+    /// Returns the number of idle rows that are kept at a long stride: the first and the last of each
+    /// run.
     pub(crate) fn least_idle_rows(&self) -> u64 {
         self.least_idle_rows
     }
@@ -285,19 +305,23 @@ impl SampleRows {
         !self.has_running_event && running.saturating_mul(ROWS_PER_RUNNING_ROW) <= self.rows
     }
 
-    /// Keeps the first idle row of each run, every `stride`-th one after it, and the last one.
+    /// Keeps the first idle row of each run, every `stride`-th one after it, and the last one. With a
+    /// stride of `u64::MAX`, runs that follow one another count as one.
     pub(crate) fn thin_idle_rows(&mut self, stride: u64) {
         self.idle_stride = stride.max(1);
     }
 
     /// Returns the number of rows that are not left out.
     pub(crate) fn kept_rows(&self) -> u64 {
-        if self.idle_stride == 1 {
-            return self.rows;
+        match self.idle_stride {
+            1 => self.rows,
+            // The gaps move rows, but change nothing about how many there are.
+            u64::MAX => self.iter(&TickGaps::default()).count() as u64,
+            stride => self
+                .unpacked()
+                .map(|(_, repeats)| 1 + kept_of_run(repeats.count, stride))
+                .sum(),
         }
-        self.unpacked()
-            .map(|(_, repeats)| 1 + kept_of_run(repeats.count, self.idle_stride))
-            .sum()
     }
 
     fn unpacked(&self) -> Unpacked<'_> {
@@ -315,12 +339,14 @@ impl SampleRows {
         times.fold(0, u64::saturating_add)
     }
 
-    /// Returns the rows that are not left out.
-    pub(crate) fn iter(&self) -> Rows<'_> {
+    /// Returns the rows that are not left out. `gaps` are those of the session's ticks.
+    pub(crate) fn iter<'a>(&'a self, gaps: &'a TickGaps) -> Rows<'a> {
         Rows {
             unpacked: self.unpacked(),
             idle_stride: self.idle_stride,
+            gaps,
             run: None,
+            next: None,
         }
     }
 }
@@ -389,41 +415,120 @@ impl Iterator for Unpacked<'_> {
 pub(crate) struct Rows<'a> {
     unpacked: Unpacked<'a>,
     idle_stride: u64,
-    run: Option<RunCursor>,
+    gaps: &'a TickGaps,
+    run: Option<RunCursor<'a>>,
+    /// The sample that was read to find that it does not continue the last run.
+    next: Option<(SampleRow, Repeats)>,
 }
 
 /// The remaining rows of a run after its first row.
-struct RunCursor {
-    first: SampleRow,
-    /// Number of all repeats, at least 1.
-    count: u64,
-    offset: Offset,
-    /// Number of the next repeat to return, from 1 on.
-    next: u64,
+enum RunCursor<'a> {
+    /// The rows of one entry.
+    Entry {
+        first: SampleRow,
+        /// Number of all repeats, at least 1.
+        count: u64,
+        times: RunTimes<'a>,
+        /// Number of the next repeat to return, from 1 on.
+        next: u64,
+    },
+    /// The first and the last row of the repeats of one or more entries; the first until it is
+    /// returned.
+    Ends {
+        first: Option<SampleRow>,
+        last: SampleRow,
+        /// Number of ticks of all repeats, at least 1.
+        ticks: u64,
+    },
 }
 
-impl Rows<'_> {
+impl<'a> Rows<'a> {
     #[cold]
     fn next_of_run(&mut self) -> Option<(SampleRow, u64)> {
-        let run = self.run.as_mut()?;
-        let index = run.next;
-        let row = run.first.later_by(run.offset.of(index));
-        if index == run.count {
-            self.run = None;
-            return Some((row, 1));
+        match self.run.as_mut()? {
+            RunCursor::Ends { first, last, ticks } => {
+                if let Some(first) = first.take() {
+                    *ticks -= 1;
+                    return Some((first, std::mem::replace(ticks, 1)));
+                }
+                let row = (*last, *ticks);
+                self.run = None;
+                Some(row)
+            }
+            RunCursor::Entry {
+                first,
+                count,
+                times,
+                next,
+            } => {
+                let (number, count) = (*next, *count);
+                let row = first.later_by(times.of(number).saturating_sub(first.time_ns));
+                if number == count {
+                    self.run = None;
+                    return Some((row, 1));
+                }
+                *next = number.saturating_add(self.idle_stride).min(count);
+                Some((row, *next - number))
+            }
         }
-        run.next = index.saturating_add(self.idle_stride).min(run.count);
-        Some((row, run.next - index))
     }
 
+    /// Begins a run, and returns its first row.
     #[cold]
-    fn begin_run(&mut self, first: SampleRow, repeats: Repeats) {
-        self.run = Some(RunCursor {
-            first,
-            count: repeats.count,
-            offset: Offset::new(repeats),
-            next: 1,
-        });
+    fn begin_run(&mut self, first: SampleRow, repeats: Repeats) -> SampleRow {
+        let times = RunTimes::new(first.time_ns, repeats, self.gaps);
+        let first = first.moved_by(times.of(0).saturating_sub(first.time_ns));
+        self.run = match self.idle_stride {
+            u64::MAX => self.ends(first, repeats, times),
+            _ => Some(RunCursor::Entry {
+                first,
+                count: repeats.count,
+                times,
+                next: 1,
+            }),
+        };
+        first
+    }
+
+    /// Returns the ends of a run, with the entries that continue it; `None` if it has no repeats.
+    fn ends(
+        &mut self,
+        row: SampleRow,
+        repeats: Repeats,
+        times: RunTimes<'a>,
+    ) -> Option<RunCursor<'a>> {
+        let at = |number| row.later_by(times.of(number).saturating_sub(row.time_ns));
+        let mut ends = (repeats.count > 0).then(|| (at(1), at(repeats.count)));
+        let mut ticks = repeats.count;
+        let mut spacing_ns = repeats.spacing_ns();
+        loop {
+            let Some((next, repeats)) = self.unpacked.next() else {
+                break;
+            };
+            let last_ns = ends.map_or(row.time_ns, |(_, last)| last.time_ns);
+            let apart_ns = next.time_ns.wrapping_sub(last_ns);
+            let is_same = (next.stack, next.event) == (row.stack, RowEvent::Unknown)
+                && row.event == RowEvent::Unknown
+                && next.cpu_delta_ns == Some(0);
+            spacing_ns = spacing_ns.max(repeats.spacing_ns());
+            // Nobody knows what the thread did in a pause.
+            if !is_same || apart_ns > MAX_SPACINGS_IN_RUN.saturating_mul(spacing_ns) {
+                self.next = Some((next, repeats));
+                break;
+            }
+            let end = next.later_by(repeats.span_ns);
+            ends = Some((ends.map_or(next, |(first, _)| first), end));
+            ticks = ticks
+                .saturating_add(next.weight)
+                .saturating_add(repeats.count);
+        }
+        let (first, last) = ends?;
+        let is_one = ticks == 1 || first.time_ns == last.time_ns;
+        Some(RunCursor::Ends {
+            first: (!is_one).then_some(first),
+            last,
+            ticks,
+        })
     }
 }
 
@@ -435,9 +540,12 @@ impl Rows<'_> {
         if self.run.is_some() {
             return self.next_of_run();
         }
-        let (first, repeats) = self.unpacked.next()?;
-        if repeats.count > 0 {
-            self.begin_run(first, repeats);
+        let (mut first, repeats) = match self.next.take() {
+            Some(next) => next,
+            None => self.unpacked.next()?,
+        };
+        if repeats.count > 0 || self.idle_stride == u64::MAX {
+            first = self.begin_run(first, repeats);
         }
         Some((first, first.weight))
     }
@@ -449,34 +557,6 @@ impl Iterator for Rows<'_> {
     #[inline(always)]
     fn next(&mut self) -> Option<SampleRow> {
         self.next_with_count().map(|(row, _)| row)
-    }
-}
-
-/// The time offset of each row of a run from its first row.
-#[derive(Clone, Copy)]
-enum Offset {
-    /// Every product `span_ns * index` fits into 64 bits.
-    Short(Repeats),
-    Long(Repeats),
-}
-
-impl Offset {
-    fn new(repeats: Repeats) -> Self {
-        if repeats.span_ns.checked_mul(repeats.count).is_some() {
-            Self::Short(repeats)
-        } else {
-            Self::Long(repeats)
-        }
-    }
-
-    /// Returns the offset of row `index`, from 1 to the number of repeats.
-    fn of(self, index: u64) -> u64 {
-        match self {
-            Self::Short(Repeats { count, span_ns }) => span_ns * index / count,
-            Self::Long(Repeats { count, span_ns }) => {
-                (u128::from(span_ns) * u128::from(index) / u128::from(count)) as u64
-            }
-        }
     }
 }
 
@@ -547,21 +627,21 @@ mod tests {
         let times = |(row, repeats): (SampleRow, Repeats)| {
             let mut rows = SampleRows::default();
             rows.push(row, repeats);
-            assert!(rows.iter().all(|row| row.event
+            assert!(rows.iter(&TickGaps::default()).all(|row| row.event
                 == RowEvent::Running {
                     ns: row.time_ns as i64 - 1050
                 }));
             assert!(
-                rows.iter()
+                rows.iter(&TickGaps::default())
                     .all(|row| row.event.delay_ns() == Some(row.time_ns.saturating_sub(1050)))
             );
-            rows.iter()
+            rows.iter(&TickGaps::default())
                 .map(|row| (row.stack, row.time_ns, row.cpu_delta_ns))
                 .collect::<Vec<_>>()
         };
         let all = times(whole);
         for cut_ns in 990..=1100 {
-            let left = cut_before(whole.0, whole.1, cut_ns)
+            let left = cut_before(whole.0, whole.1, cut_ns, &TickGaps::default())
                 .map(times)
                 .unwrap_or_default();
             let expected: Vec<_> = all
@@ -587,10 +667,13 @@ mod tests {
             weight: 1,
         };
         assert_eq!(
-            cut_before(one, Repeats::default(), 50),
+            cut_before(one, Repeats::default(), 50, &TickGaps::default()),
             Some((one, Repeats::default()))
         );
-        assert_eq!(cut_before(one, Repeats::default(), 51), None);
+        assert_eq!(
+            cut_before(one, Repeats::default(), 51, &TickGaps::default()),
+            None
+        );
     }
 
     #[test]
@@ -613,7 +696,7 @@ mod tests {
         let mut samples = SampleRows::default();
         rows.iter()
             .for_each(|row| samples.push(*row, Repeats::default()));
-        assert_eq!(samples.iter().collect::<Vec<_>>(), rows);
+        assert_eq!(samples.iter(&TickGaps::default()).collect::<Vec<_>>(), rows);
         assert_eq!(samples.rows(), 3);
         samples.push(
             row(2, 1_000_000_000_100, Some(9)),
@@ -634,10 +717,13 @@ mod tests {
             },
         );
         assert_eq!(
-            samples.iter().skip(7).collect::<Vec<_>>(),
+            samples
+                .iter(&TickGaps::default())
+                .skip(7)
+                .collect::<Vec<_>>(),
             [event(0), event(30), event(60)]
         );
-        let run: Vec<_> = samples.iter().skip(3).take(4).collect();
+        let run: Vec<_> = samples.iter(&TickGaps::default()).skip(3).take(4).collect();
         let later = |ns: u64| row(2, 1_000_000_000_100 + ns, Some(0));
         assert_eq!(
             run,
@@ -650,10 +736,10 @@ mod tests {
         );
         assert_eq!(samples.rows(), 10);
 
-        let all: Vec<_> = samples.iter().collect();
+        let all: Vec<_> = samples.iter(&TickGaps::default()).collect();
         let thinned = |samples: &mut SampleRows, stride| {
             samples.thin_idle_rows(stride);
-            let kept: Vec<_> = samples.iter().collect();
+            let kept: Vec<_> = samples.iter(&TickGaps::default()).collect();
             assert_eq!(
                 (kept.len() as u64, samples.rows()),
                 (samples.kept_rows(), 10)
@@ -698,7 +784,8 @@ mod tests {
 
     /// Returns the time and the count of each row.
     fn times_and_counts(samples: &SampleRows) -> Vec<(u64, u64)> {
-        let mut rows = samples.iter();
+        let gaps = TickGaps::default();
+        let mut rows = samples.iter(&gaps);
         let with_count = || rows.next_with_count();
         let rows = std::iter::from_fn(with_count);
         rows.map(|(row, count)| (row.time_ns, count)).collect()

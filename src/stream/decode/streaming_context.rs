@@ -21,6 +21,7 @@ use crate::stream::decode::rows::{
 use crate::stream::decode::source::ProfileSource;
 use crate::stream::decode::task_waits::{TaskWaitEntry, TaskWaits};
 use crate::stream::decode::thread_index::ThreadIndex;
+use crate::stream::decode::tick_gaps::TickGaps;
 use crate::stream::memory::{OutOfMemory, check_memory};
 use crate::symbols::SampledAddress;
 use crate::threads::OffThreadRef;
@@ -165,6 +166,8 @@ pub(crate) struct ProcessStreamingContext {
     pub(crate) spreads_rows: bool,
     /// Where async tasks have waited.
     pub(crate) task_waits: TaskWaits,
+    /// The gaps between the sampler's ticks.
+    pub(crate) tick_gaps: TickGaps,
     /// The cost of the sampler's ticks.
     pub(crate) overheads: Overheads,
     /// Time before which data is left out, in ns since the process began: see
@@ -291,6 +294,7 @@ impl ProcessStreamingContext {
             paused_ranges: PausedRanges::default(),
             spreads_rows: false,
             task_waits: TaskWaits::default(),
+            tick_gaps: TickGaps::default(),
             overheads: Overheads::of_session(&source.overheads),
             cut_ns: source.cut_ns(),
             entry_counts: EntryCounts::default(),
@@ -384,6 +388,7 @@ impl ProcessStreamingContext {
             + self.label_texts.growth_bytes(more / 4, more)
             + self.contexts.growth_bytes(more)
             + self.task_waits.growth_bytes(more)
+            + self.tick_gaps.growth_bytes(more)
             + map_growth_bytes(&self.marker_stacks, more / 8)
             + vec_growth_bytes(&self.chunks_with_markers, more)
             + DECODED_FACTOR * more
@@ -506,6 +511,10 @@ impl ProcessStreamingContext {
             | EntryKind::ResumeSampling) => {
                 unordered.pauses.push((entry.number()?, kind));
                 Some(EntryClass::Pause)
+            }
+            EntryKind::TickGap => {
+                self.tick_gaps.read(entry)?;
+                Some(EntryClass::TickGap)
             }
             EntryKind::Overhead => {
                 let overhead = Overhead::read(entry)?;
@@ -647,6 +656,7 @@ impl ProcessStreamingContext {
                 stacks: profile_stacks,
                 threads,
                 cut_ns,
+                tick_gaps,
                 ..
             } = self;
             let thread = &mut threads[thread];
@@ -670,6 +680,7 @@ impl ProcessStreamingContext {
                 },
                 repeats,
                 *cut_ns,
+                tick_gaps,
             ) {
                 let last_ns = row.time_ns.saturating_add(repeats.span_ns);
                 thread.contexts.add_sample(context, row.time_ns, last_ns);

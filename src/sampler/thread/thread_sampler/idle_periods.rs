@@ -61,14 +61,6 @@ impl ThreadSampler {
         self.write_idle_until(context.last_idle_tick(), context);
     }
 
-    /// Returns the number of the first tick whose idle sample is pending; `None` if none is.
-    pub(crate) fn unwritten_since(&self) -> Option<u64> {
-        match &self.state {
-            ThreadState::Idle(idle) => Some(idle.unwritten()),
-            _ => None,
-        }
-    }
-
     /// Writes the pending idle samples up to this tick, so that a profile includes them.
     pub(crate) fn write_idle_samples(&mut self, context: &TickContext<'_>) {
         self.write_idle_until(context.tick, context);
@@ -85,9 +77,7 @@ impl ThreadSampler {
 
     pub(super) fn write_idle_until(&mut self, last: Tick, context: &TickContext<'_>) {
         if let ThreadState::Idle(idle) = &mut self.state {
-            context.breaks.write_runs(idle, last, |idle, last| {
-                self.samples.write_idle(idle, last, context);
-            });
+            self.samples.write_idle(idle, last, context);
         }
     }
 }

@@ -100,6 +100,10 @@ impl SnapshotOptions {
     /// its weight. So sums and times stay right. There, a thread that sleeps nearly all the time has
     /// few rows whatever the maximum is: at the beginning and at the end of each sleep. These do not
     /// count as left out. In a viewer, a range within such a sleep has no row of the thread.
+    ///
+    /// In the formats of Gecko and the Firefox Profiler, 64 or more threads that sleep at the same
+    /// place throughout the profile have one track if their names differ by numbers only. It is named
+    /// after one of them, and says how many they are: `pool-7 (1 of 998 asleep alike)`.
     #[must_use]
     pub fn max_rows(mut self, max_rows: u64) -> Self {
         self.max_rows = max_rows;

@@ -22,6 +22,7 @@
 //! # Read next
 //! `profile.rs`, `stacks.rs`, `samples.rs`, `markers.rs`, `call_nodes.rs`.
 
+mod alike;
 mod call_nodes;
 mod counters;
 mod ids;
@@ -33,6 +34,7 @@ mod stacks;
 mod unique_stacks;
 mod weight_units;
 
+pub(crate) use alike::{MAX_ASLEEP_CPU_NS, Shown, show_threads};
 pub(crate) use call_nodes::CallNodes;
 #[cfg(feature = "formats")]
 pub(crate) use call_nodes::{CallNode, NodeId};

@@ -2,6 +2,7 @@
 
 use crate::buffer::{EntryReader, EntryWriter, unzigzag, zigzag};
 use crate::counters::CounterReading;
+use crate::model::MAX_ASLEEP_CPU_NS;
 use crate::stream::decode::tick_gaps::{RunTimes, TickGaps};
 use crate::util::vec_growth_bytes;
 
@@ -322,6 +323,23 @@ impl SampleRows {
                 .map(|(_, repeats)| 1 + kept_of_run(repeats.count, stride))
                 .sum(),
         }
+    }
+
+    /// Returns the stack of all rows, if they have the same one.
+    pub(crate) fn only_stack(&self) -> Option<u32> {
+        let first = self.packed.first()?.stack;
+        let is_only = self.packed.iter().all(|row| row.stack == first);
+        is_only.then_some(first)
+    }
+
+    /// Returns whether the thread slept throughout, without an event loop.
+    pub(crate) fn slept(&self) -> bool {
+        let mut cpu_ns = 0u64;
+        self.running_rows <= 1
+            && self.unpacked().all(|(row, _)| {
+                cpu_ns = cpu_ns.saturating_add(row.cpu_delta_ns.unwrap_or(u64::MAX));
+                cpu_ns <= MAX_ASLEEP_CPU_NS && row.event == RowEvent::Unknown
+            })
     }
 
     fn unpacked(&self) -> Unpacked<'_> {

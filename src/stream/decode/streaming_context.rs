@@ -798,6 +798,21 @@ impl ThreadStreamingContext {
             .delays(max_probe_gap_ns(interval_ns), source.ns_since_start(end))
     }
 
+    /// Returns the thread's stack if it slept throughout the profile.
+    pub(crate) fn slept_with(&self, source: &ProfileSource) -> Option<u32> {
+        let registration = self.thread.unlocked_const_reader_and_atomic_rw();
+        let info = registration.info();
+        let begin_ns = (source.ns_since_start(source.session.started_at)).max(source.cut_ns());
+        let was_there = source.ns_since_start(info.registered_at) <= begin_ns
+            && registration.unregistered_at().is_none()
+            && !info.is_main;
+        let is_all = self.markers.len() == 0
+            && self.probes.is_empty()
+            && self.contexts.all().is_empty()
+            && self.samples.slept();
+        self.samples.only_stack().filter(|_| was_there && is_all)
+    }
+
     /// Returns whether the thread ended before the cut and has no sample or marker after it, so
     /// that it is left out of the profile.
     fn ended_before_cut(&self, source: &ProfileSource) -> bool {

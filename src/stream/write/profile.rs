@@ -4,11 +4,13 @@ use std::io::{self, Write};
 
 use crate::counters::{CounterDescription, CounterReading};
 use crate::json::JsonWriter;
+use crate::model::{Shown, show_threads};
 use crate::state::ChildProfile;
 use crate::stream::children::{Gathering, GatheringLog};
 use crate::stream::decode::CounterRows;
 use crate::stream::decode::ProcessStreamingContext;
 use crate::stream::decode::ProfileSource;
+use crate::stream::decode::ThreadStreamingContext;
 use crate::stream::decode::decode_newest;
 use crate::stream::memory::check_memory;
 use crate::stream::resolve::MarkerTypes;
@@ -250,11 +252,19 @@ fn write_threads(
     named: &NamedStacks,
     progress: &ProgressLogger,
 ) {
+    let name_of = |context: &ThreadStreamingContext| {
+        context.thread.unlocked_const_reader_and_atomic_rw().name()
+    };
+    let names: Vec<String> = process.threads.iter().map(name_of).collect();
+    let asleep = process.threads.iter().zip(&names);
+    let asleep = asleep.map(|(context, name)| Some((name.as_str(), context.slept_with(source)?)));
+    let shown = show_threads(asleep);
+    let threads = process.threads.iter().zip(names).zip(shown);
+    let threads = threads.filter(|(_, shown)| *shown != Shown::ByAnother);
+    let threads = threads.map(|((context, name), shown)| (context, shown.name(&name)));
     // The viewer uses the first thread as the process's main thread.
-    let (main, others): (Vec<_>, Vec<_>) = process
-        .threads
-        .iter()
-        .partition(|context| context.thread.unlocked_const_reader().info().is_main);
+    let (main, others): (Vec<_>, Vec<_>) =
+        threads.partition(|(context, _)| context.thread.unlocked_const_reader().info().is_main);
     let has_main_thread = process.threads.iter().any(|context| {
         let thread = context.thread.unlocked_const_reader_and_atomic_rw();
         thread.name() == MAIN_THREAD_NAME
@@ -263,16 +273,16 @@ fn write_threads(
     if !has_main_thread && !source.is_replaced {
         write_placeholder_main_thread(json, source);
     }
-    let in_order = [main, others].concat();
+    let in_order: Vec<_> = main.into_iter().chain(others).collect();
     let markers = MarkerContext {
         source,
         process,
         types,
     };
     let mut maps = ThreadMaps::default();
-    let threads = in_order.into_iter().enumerate();
-    for (progress, (index, context)) in progress.loop_sub_loggers(threads, ProgressLocation::Frames)
-    {
+    let threads = in_order.iter().enumerate();
+    let threads = progress.loop_sub_loggers(threads, ProgressLocation::Frames);
+    for (progress, (index, (context, name))) in threads {
         // Checked every 64 threads: later threads reuse the memory of earlier ones.
         if index % THREADS_BETWEEN_CHECKS == 0
             && let Err(error) = check_memory(ResolvedThread::max_bytes(named))
@@ -285,7 +295,7 @@ fn write_threads(
         write_thread(
             json,
             &markers,
-            context,
+            (context, name),
             ResolvedThread::new(named, &mut maps),
             &progress,
         );

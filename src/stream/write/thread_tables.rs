@@ -28,11 +28,11 @@ const CONTEXT_STEP: usize = 4096;
 /// Maximum number of fields of a context.
 const FIELDS_OF_CONTEXT: usize = 6;
 
-/// Writes one element of `threads`.
+/// Writes one element of `threads`: the thread with the name of its track.
 pub(crate) fn write_thread<'a>(
     json: &mut JsonWriter<'_>,
     markers: &MarkerContext<'a>,
-    context: &ThreadStreamingContext,
+    (context, name): (&ThreadStreamingContext, &str),
     mut thread: ResolvedThread<'a>,
     progress: &ProgressLogger,
 ) {
@@ -40,10 +40,9 @@ pub(crate) fn write_thread<'a>(
     let registration = context.thread.unlocked_const_reader_and_atomic_rw();
     let info = registration.info();
     json.object(|json| {
-        let name = registration.name();
         match source.is_replaced && name == MAIN_THREAD_NAME {
             true => write_head(json, source, MAIN_THREAD_BEFORE_EXEC),
-            false => write_head(json, source, &name),
+            false => write_head(json, source, name),
         }
         json.key("registerTime")
             .time_ms(source.ns_since_start(info.registered_at));

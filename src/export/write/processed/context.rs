@@ -5,7 +5,9 @@ use crate::export::write::processed::categories::Categories;
 use crate::export::write::processed::libs::Libs;
 use crate::export::write::processed::schemas::Schemas;
 use crate::export::write::processed::used_rows::UsedRows;
-use crate::model::ProfileModel;
+use crate::model::{
+    MAX_ASLEEP_CPU_NS, ProfileModel, Shown, StackId, Thread, WeightUnit, show_threads,
+};
 
 /// Facts that all parts of the writer read.
 pub(super) struct Context<'a> {
@@ -13,6 +15,8 @@ pub(super) struct Context<'a> {
     pub(super) options: &'a ExportOptions,
     /// Indices of the written threads, in their order.
     pub(super) threads: Vec<usize>,
+    /// How the file shows each thread of the profile.
+    pub(super) shown: Vec<Shown>,
     pub(super) rows: UsedRows,
     pub(super) libs: Libs,
     pub(super) categories: Categories<'a>,
@@ -21,7 +25,11 @@ pub(super) struct Context<'a> {
 
 impl<'a> Context<'a> {
     pub(super) fn new(profile: &'a ProfileModel, options: &'a ExportOptions) -> Self {
-        let threads = options.tracks(profile);
+        let shown = show_threads(profile.threads.iter().map(|thread| asleep(profile, thread)));
+        let mut threads = options.tracks(profile);
+        if options.thread.is_none() {
+            threads.retain(|&index| shown[index] != Shown::ByAnother);
+        }
         let rows = UsedRows::of(profile, &threads, options.folds_runtime);
         Self {
             categories: Categories::of(profile, &rows),
@@ -30,6 +38,7 @@ impl<'a> Context<'a> {
             profile,
             options,
             threads,
+            shown,
             rows,
         }
     }
@@ -47,4 +56,28 @@ impl<'a> Context<'a> {
         let main = of_process.clone().find(|(_, thread)| thread.is_main);
         main.or_else(|| of_process.next()).map(|(index, _)| index)
     }
+}
+
+/// Returns a thread's name, its process and the stack with which it slept, if it slept throughout the
+/// profile.
+fn asleep<'a>(profile: &ProfileModel, thread: &'a Thread) -> Option<(&'a str, (usize, StackId))> {
+    let samples = &thread.samples;
+    let (begin_ns, _) = profile.meta.session_ns?;
+    let was_there = thread.registered_ns.is_some_and(|at| at <= begin_ns)
+        && thread.unregistered_ns.is_none()
+        && !thread.is_main
+        && samples.weight_unit == WeightUnit::Samples;
+    if !was_there || !thread.markers.is_empty() {
+        return None;
+    }
+    let stack = samples.iter().next()?.stack?;
+    let mut ran_ns = 0u64;
+    for sample in samples.iter() {
+        let is_same = sample.stack == Some(stack) && sample.event_delay_ns.is_none();
+        ran_ns = ran_ns.saturating_add(sample.cpu_delta_ns?);
+        if !is_same || ran_ns > MAX_ASLEEP_CPU_NS {
+            return None;
+        }
+    }
+    Some((thread.name.as_str(), (thread.process, stack)))
 }

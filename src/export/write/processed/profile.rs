@@ -41,7 +41,7 @@ pub(crate) fn write_processed(
                     return;
                 }
                 progress.set_local_progress(0.0, ProgressLocation::Samples);
-                threads::write_thread(json, &context, &mut strings, &profile.threads[index]);
+                threads::write_thread(json, &context, &mut strings, index);
             }
         });
         drop(share);

@@ -19,14 +19,23 @@ pub(super) fn write_thread<'a>(
     json: &mut JsonWriter<'_>,
     context: &Context<'a>,
     strings: &mut Strings<'a>,
-    thread: &Thread,
+    index: usize,
 ) {
     let Context {
-        profile, schemas, ..
+        profile,
+        schemas,
+        shown,
+        options,
+        ..
     } = context;
+    let thread = &profile.threads[index];
+    let name = match options.thread {
+        Some(_) => thread.name.clone(),
+        None => shown[index].name(&thread.name),
+    };
     let process = profile.process_of(thread);
     json.object(|json| {
-        json.key("name").string(&thread.name);
+        json.key("name").string(&name);
         json.key("isMainThread").bool(thread.is_main);
         json.key("pid").string(&process.pid);
         write_tid(json.key("tid"), &thread.tid);

@@ -37,7 +37,7 @@ impl PlainSamples {
             |thread: &crate::stream::decode::streaming_context::ThreadStreamingContext| {
                 let rows = thread
                     .samples
-                    .iter(&process.tick_gaps)
+                    .iter(&process.gaps)
                     .map(|row| PlainSample {
                         time_ns: row.time_ns,
                         cpu_delta_ns: row.cpu_delta_ns,

@@ -868,6 +868,78 @@ mod tests {
     }
 
     #[test]
+    fn entries_of_one_sleep_are_one_run() {
+        let idle = |time_ns| SampleRow {
+            cpu_delta_ns: Some(0),
+            ..row(time_ns, 1)
+        };
+        let thinned = |entries: &[(SampleRow, u64)]| {
+            let mut samples = SampleRows::default();
+            for &(row, count) in entries {
+                let span_ns = 10 * count;
+                samples.push(row, Repeats { count, span_ns });
+            }
+            samples.thin_idle_rows(u64::MAX);
+            let rows = times_and_counts(&samples);
+            assert_eq!(rows.len() as u64, samples.kept_rows());
+            rows
+        };
+        let sleep = [(row(100, 1), 3), (idle(140), 9), (idle(240), 0)];
+        assert_eq!(thinned(&sleep), [(100, 1), (110, 13), (240, 1)]);
+        assert_eq!(thinned(&sleep[1..]), [(140, 1), (150, 9), (240, 1)]);
+        // A row that was left to stand for ticks after it.
+        let waits = [
+            (row(100, 1), 0),
+            (
+                SampleRow {
+                    weight: 4,
+                    ..idle(110)
+                },
+                2,
+            ),
+        ];
+        assert_eq!(thinned(&waits), [(100, 1), (110, 5), (130, 1)]);
+        // The thread has run, sleeps elsewhere, or was not looked at in between.
+        let ran = [(row(100, 1), 3), (row(140, 1), 2)];
+        assert_eq!(
+            thinned(&ran),
+            [(100, 1), (110, 2), (130, 1), (140, 1), (150, 1), (160, 1)]
+        );
+        let elsewhere = SampleRow {
+            stack: 9,
+            ..idle(140)
+        };
+        for other in [elsewhere, idle(170)] {
+            let rows = thinned(&[(row(100, 1), 1), (other, 1)]);
+            let at_ns = other.time_ns;
+            assert_eq!(rows, [(100, 1), (110, 1), (at_ns, 1), (at_ns + 10, 1)]);
+        }
+    }
+
+    #[test]
+    fn run_has_no_row_in_a_gap_of_the_ticks() {
+        // Ticks 0 to 4 at 0 to 40, and ticks from 5 on at 900.
+        let mut entry = EntryWriter::default();
+        entry.number(900).number(40).number(5);
+        let mut gaps = TickGaps::default();
+        assert!(gaps.read(&mut EntryReader::new(entry.bytes())).is_some());
+        let mut samples = SampleRows::default();
+        let repeats = Repeats {
+            count: 6,
+            span_ns: 910,
+        };
+        samples.push(row(10, 1), repeats);
+        let times = |samples: &SampleRows| -> Vec<u64> {
+            samples.iter(&gaps).map(|row| row.time_ns).collect()
+        };
+        assert_eq!(times(&samples), [10, 20, 30, 40, 900, 910, 920]);
+        samples.thin_idle_rows(2);
+        assert_eq!(times(&samples), [10, 20, 40, 910, 920]);
+        let (cut, left) = cut_before(row(10, 1), repeats, 500, &gaps).expect("three ticks");
+        assert_eq!((cut.time_ns, left.count, left.span_ns), (900, 2, 20));
+    }
+
+    #[test]
     fn thread_that_ran_in_few_rows_mostly_sleeps() {
         let mut samples = SampleRows::default();
         let mut mostly_sleeps_after = |row: SampleRow, count| {

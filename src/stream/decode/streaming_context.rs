@@ -167,7 +167,7 @@ pub(crate) struct ProcessStreamingContext {
     /// Where async tasks have waited.
     pub(crate) task_waits: TaskWaits,
     /// The gaps between the sampler's ticks.
-    pub(crate) tick_gaps: TickGaps,
+    pub(crate) gaps: TickGaps,
     /// The cost of the sampler's ticks.
     pub(crate) overheads: Overheads,
     /// Time before which data is left out, in ns since the process began: see
@@ -294,7 +294,7 @@ impl ProcessStreamingContext {
             paused_ranges: PausedRanges::default(),
             spreads_rows: false,
             task_waits: TaskWaits::default(),
-            tick_gaps: TickGaps::default(),
+            gaps: TickGaps::default(),
             overheads: Overheads::of_session(&source.overheads),
             cut_ns: source.cut_ns(),
             entry_counts: EntryCounts::default(),
@@ -388,7 +388,7 @@ impl ProcessStreamingContext {
             + self.label_texts.growth_bytes(more / 4, more)
             + self.contexts.growth_bytes(more)
             + self.task_waits.growth_bytes(more)
-            + self.tick_gaps.growth_bytes(more)
+            + self.gaps.growth_bytes(more)
             + map_growth_bytes(&self.marker_stacks, more / 8)
             + vec_growth_bytes(&self.chunks_with_markers, more)
             + DECODED_FACTOR * more
@@ -513,7 +513,7 @@ impl ProcessStreamingContext {
                 Some(EntryClass::Pause)
             }
             EntryKind::TickGap => {
-                self.tick_gaps.read(entry)?;
+                self.gaps.read(entry)?;
                 Some(EntryClass::TickGap)
             }
             EntryKind::Overhead => {
@@ -656,7 +656,7 @@ impl ProcessStreamingContext {
                 stacks: profile_stacks,
                 threads,
                 cut_ns,
-                tick_gaps,
+                gaps,
                 ..
             } = self;
             let thread = &mut threads[thread];
@@ -680,7 +680,7 @@ impl ProcessStreamingContext {
                 },
                 repeats,
                 *cut_ns,
-                tick_gaps,
+                gaps,
             ) {
                 let last_ns = row.time_ns.saturating_add(repeats.span_ns);
                 thread.contexts.add_sample(context, row.time_ns, last_ns);

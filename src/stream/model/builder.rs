@@ -229,7 +229,7 @@ impl ModelBuilder<'_> {
         check_memory(rows.saturating_mul(SAMPLE_BYTES))?;
         let mut samples = Samples::default();
         let mut probed = (!context.probes.is_empty()).then(|| context.probed_delays(self.source));
-        let mut kept = context.samples.iter(&self.process.tick_gaps);
+        let mut kept = context.samples.iter(&self.process.gaps);
         let with_counts = std::iter::from_fn(|| kept.next_with_count());
         for (row, count) in progress.watch(with_counts, rows, ProgressLocation::Samples) {
             let probed_ns = probed.as_mut().and_then(|delay_at| delay_at(row.time_ns));

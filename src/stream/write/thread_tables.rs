@@ -64,7 +64,7 @@ pub(crate) fn write_thread<'a>(
                 if is_spread {
                     count = count.saturating_add(samples.left_out_ticks());
                 }
-                let samples = SpreadRows::new(samples.iter(&markers.process.tick_gaps), is_spread);
+                let samples = SpreadRows::new(samples.iter(&markers.process.gaps), is_spread);
                 for row in rows.watch(samples, count as usize, ProgressLocation::Samples) {
                     if json.failed() {
                         return;

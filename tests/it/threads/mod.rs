@@ -1,6 +1,7 @@
 //! Registration and selection of threads.
 
 mod all_threads;
+mod asleep;
 mod ended_threads;
 mod filters;
 mod gecko_form;

@@ -35,16 +35,13 @@ impl PlainSamples {
         let stacks = plain_stacks(&process);
         let of_thread =
             |thread: &crate::stream::decode::streaming_context::ThreadStreamingContext| {
-                let rows = thread
-                    .samples
-                    .iter(&process.gaps)
-                    .map(|row| PlainSample {
-                        time_ns: row.time_ns,
-                        cpu_delta_ns: row.cpu_delta_ns,
-                        event: row.event,
-                        weight: row.weight,
-                        stack: Rc::clone(&stacks[row.stack as usize]),
-                    });
+                let rows = thread.samples.iter(&process.gaps).map(|row| PlainSample {
+                    time_ns: row.time_ns,
+                    cpu_delta_ns: row.cpu_delta_ns,
+                    event: row.event,
+                    weight: row.weight,
+                    stack: Rc::clone(&stacks[row.stack as usize]),
+                });
                 (thread.thread.serial(), rows.collect())
             };
         let threads = process.threads.iter().map(of_thread).collect();

@@ -38,11 +38,15 @@ struct Sleeper {
 }
 
 impl Sleeper {
-    fn start() -> Self {
+    /// Starts a thread. Its name differs from others not only by a number, so that it has a track of
+    /// its own.
+    fn start(index: usize) -> Self {
+        let letter = |index: usize| char::from(b'a' + (index % 26) as u8);
+        let name = format!("sleeper {}{}", letter(index / 26), letter(index));
         let (turn, turns) = channel();
         let (works, has_worked) = channel();
         let live = move || {
-            gekkota::register_thread("sleeper");
+            gekkota::register_thread(&name);
             works.send(()).expect("the test waits");
             while turns.recv().is_ok() {
                 work_for_cpu(Duration::from_millis(20));
@@ -117,11 +121,11 @@ impl Slept {
             ticks: read.count("ticks"),
             missed_ticks: read.count("missed_ticks"),
         };
-        for thread in read
-            .threads()
-            .iter()
-            .filter(|thread| thread["name"] == "sleeper")
-        {
+        for thread in read.threads().iter().filter(|thread| {
+            thread["name"]
+                .as_str()
+                .is_some_and(|name| name.starts_with("sleeper "))
+        }) {
             let tid = thread["tid"].as_u64().expect("a number");
             let rows = thread["samples"]["data"]
                 .as_array()
@@ -259,7 +263,7 @@ fn measure() -> Result<(), String> {
 #[test]
 fn sleeping_threads_take_few_bytes_and_have_all_their_rows() {
     isolated(|| {
-        let mut threads: Vec<_> = (0..THREADS).map(|_| Sleeper::start()).collect();
+        let mut threads: Vec<_> = (0..THREADS).map(Sleeper::start).collect();
         wait_until("all threads sleep", || {
             states().iter().filter(|&&state| state != b'S').count() <= 1
         });

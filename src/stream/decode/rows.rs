@@ -3,7 +3,7 @@
 use crate::buffer::{EntryReader, EntryWriter, unzigzag, zigzag};
 use crate::counters::CounterReading;
 use crate::model::MAX_ASLEEP_CPU_NS;
-use crate::stream::decode::tick_gaps::{RunTimes, TickGaps};
+use crate::stream::decode::tick_gaps::{Repeats, RunTimes, TickGaps};
 use crate::util::vec_growth_bytes;
 
 /// The state of the thread's event loop at a sample.
@@ -98,23 +98,6 @@ impl SampleRow {
             event: self.event.later_by(later_ns),
             ..self
         }
-    }
-}
-
-/// The repeats of a sample: later samples with the same stack and event, in which the thread used
-/// no CPU time.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Repeats {
-    /// Number of repeats, without the sample itself.
-    pub(crate) count: u64,
-    /// Time from the sample to its last repeat, in ns.
-    pub(crate) span_ns: u64,
-}
-
-impl Repeats {
-    /// Returns the mean time between two of the samples, in ns; 0 without repeats.
-    fn spacing_ns(self) -> u64 {
-        self.span_ns.checked_div(self.count).unwrap_or(0)
     }
 }
 

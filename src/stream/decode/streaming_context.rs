@@ -15,13 +15,11 @@ use crate::stream::decode::event_delays::{EventProbes, max_probe_gap_ns};
 use crate::stream::decode::marker_index::MarkerIndex;
 use crate::stream::decode::overheads::{Overhead, Overheads};
 use crate::stream::decode::paused_ranges::PausedRanges;
-use crate::stream::decode::rows::{
-    CounterRows, Repeats, RowEvent, SampleRow, SampleRows, cut_before,
-};
+use crate::stream::decode::rows::{CounterRows, RowEvent, SampleRow, SampleRows, cut_before};
 use crate::stream::decode::source::ProfileSource;
 use crate::stream::decode::task_waits::{TaskWaitEntry, TaskWaits};
 use crate::stream::decode::thread_index::ThreadIndex;
-use crate::stream::decode::tick_gaps::TickGaps;
+use crate::stream::decode::tick_gaps::{Repeats, TickGaps};
 use crate::stream::memory::{OutOfMemory, check_memory};
 use crate::symbols::SampledAddress;
 use crate::threads::OffThreadRef;

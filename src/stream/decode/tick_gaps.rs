@@ -1,8 +1,24 @@
 //! The times of the repeats of a sample, which are evenly spaced between the gaps of the sampler's ticks.
 
 use crate::buffer::EntryReader;
-use crate::stream::decode::rows::Repeats;
 use crate::util::vec_growth_bytes;
+
+/// The repeats of a sample: later samples with the same stack and event, in which the thread used
+/// no CPU time.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Repeats {
+    /// Number of repeats, without the sample itself.
+    pub(crate) count: u64,
+    /// Time from the sample to its last repeat, in ns.
+    pub(crate) span_ns: u64,
+}
+
+impl Repeats {
+    /// Returns the mean time between two of the samples, in ns; 0 without repeats.
+    pub(crate) fn spacing_ns(self) -> u64 {
+        self.span_ns.checked_div(self.count).unwrap_or(0)
+    }
+}
 
 /// Two successive ticks of the sampler that lie apart. Times are in ns since the process began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -502,7 +502,7 @@ impl<'a> Rows<'a> {
         let mut ends = (repeats.count > 0).then(|| (at(1), at(repeats.count)));
         let mut ticks = repeats.count;
         let mut spacing_ns = repeats.spacing_ns();
-        while let Some((next, repeats)) = self.unpacked.next() {
+        for (next, repeats) in self.unpacked.by_ref() {
             let last_ns = ends.map_or(row.time_ns, |(_, last)| last.time_ns);
             let apart_ns = next.time_ns.wrapping_sub(last_ns);
             let is_same = (next.stack, next.event) == (row.stack, RowEvent::Unknown)

@@ -103,7 +103,8 @@ impl SnapshotOptions {
     ///
     /// In the formats of Gecko and the Firefox Profiler, 64 or more threads that sleep at the same
     /// place throughout the profile have one track if their names differ by numbers only. It is named
-    /// after one of them, and says how many they are: `pool-7 (1 of 998 asleep alike)`.
+    /// after one of them, and says how many they are: `pool-7 (1 of 998 asleep alike)`. A thread that
+    /// has markers, or has used more than 0.1 ms of CPU time, keeps its own track.
     #[must_use]
     pub fn max_rows(mut self, max_rows: u64) -> Self {
         self.max_rows = max_rows;

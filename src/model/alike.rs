@@ -8,7 +8,8 @@ use std::hash::Hash;
 
 /// Minimum number of threads that are shown as one track.
 const MIN_ALIKE: usize = 64;
-/// CPU time of a thread that counts as asleep throughout, in ns: being sampled once takes some.
+/// Maximum CPU time of a thread that counts as asleep throughout, in ns. A thread uses some when it is
+/// sampled.
 pub(crate) const MAX_ASLEEP_CPU_NS: u64 = 100_000;
 
 /// How a file shows a thread.
@@ -32,9 +33,9 @@ impl Shown {
     }
 }
 
-/// Returns how a file shows each thread. A thread that slept throughout is given with its name and
-/// with where it slept, any other thread as `None`. Threads sleep alike if their names differ by
-/// numbers only, and they slept at the same place.
+/// Returns how a file shows each thread. The caller gives the name of a thread that slept throughout,
+/// and the place where it slept, and `None` for any other thread. Threads sleep alike if their names
+/// differ by numbers only, and they slept at the same place.
 pub(crate) fn show_threads<'a, Place: Eq + Hash + Copy>(
     asleep: impl Iterator<Item = Option<(&'a str, Place)>>,
 ) -> Vec<Shown> {

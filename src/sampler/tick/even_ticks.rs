@@ -4,8 +4,8 @@
 //! others are taken as evenly spaced, but ticks are not: the sampler may be kept from them for
 //! seconds. Rows would then appear within that time, in which no tick looked at the thread. The
 //! thread may even have run by then: the few ticks until the sampler notices that would show it
-//! asleep for a good part of the time. So the tick that makes them uneven is written down, and the
-//! reader divides the runs there.
+//! asleep for a good part of the time. So the sampler writes an entry for the tick that makes
+//! them uneven, and the reader divides the runs there.
 
 use crate::sampler::encode::Tick;
 

@@ -315,14 +315,13 @@ impl SampleRows {
         is_only.then_some(first)
     }
 
-    /// Returns whether the thread slept throughout, without an event loop.
+    /// Returns whether the thread slept throughout, and has no event loop.
     pub(crate) fn slept(&self) -> bool {
         let mut cpu_ns = 0u64;
-        self.running_rows <= 1
-            && self.unpacked().all(|(row, _)| {
-                cpu_ns = cpu_ns.saturating_add(row.cpu_delta_ns.unwrap_or(u64::MAX));
-                cpu_ns <= MAX_ASLEEP_CPU_NS && row.event == RowEvent::Unknown
-            })
+        self.unpacked().all(|(row, _)| {
+            cpu_ns = cpu_ns.saturating_add(row.cpu_delta_ns.unwrap_or(u64::MAX));
+            cpu_ns <= MAX_ASLEEP_CPU_NS && row.event == RowEvent::Unknown
+        })
     }
 
     fn unpacked(&self) -> Unpacked<'_> {
@@ -463,7 +462,7 @@ impl<'a> Rows<'a> {
                 next,
             } => {
                 let (number, count) = (*next, *count);
-                let row = first.later_by(times.of(number).saturating_sub(first.time_ns));
+                let row = first.later_by(times.of(number) - first.time_ns);
                 if number == count {
                     self.run = None;
                     return Some((row, 1));
@@ -478,17 +477,24 @@ impl<'a> Rows<'a> {
     #[cold]
     fn begin_run(&mut self, first: SampleRow, repeats: Repeats) -> SampleRow {
         let times = RunTimes::new(first.time_ns, repeats, self.gaps);
-        let first = first.moved_by(times.of(0).saturating_sub(first.time_ns));
-        self.run = match self.idle_stride {
-            u64::MAX => self.ends(first, repeats, times),
-            _ => Some(RunCursor::Entry {
-                first,
-                count: repeats.count,
-                times,
-                next: 1,
-            }),
-        };
+        let first = first.moved_by(times.of(0) - first.time_ns);
+        self.run = Some(RunCursor::Entry {
+            first,
+            count: repeats.count,
+            times,
+            next: 1,
+        });
         first
+    }
+
+    /// Returns the next row of a thread whose runs keep their ends only, and its count.
+    #[cold]
+    fn next_sleep(&mut self) -> Option<(SampleRow, u64)> {
+        let (first, repeats) = self.next.take().or_else(|| self.unpacked.next())?;
+        let times = RunTimes::new(first.time_ns, repeats, self.gaps);
+        let first = first.moved_by(times.of(0) - first.time_ns);
+        self.run = self.ends(first, repeats, times);
+        Some((first, first.weight))
     }
 
     /// Returns the ends of a run, with the entries that continue it; `None` if it has no repeats.
@@ -498,24 +504,25 @@ impl<'a> Rows<'a> {
         repeats: Repeats,
         times: RunTimes<'a>,
     ) -> Option<RunCursor<'a>> {
-        let at = |number| row.later_by(times.of(number).saturating_sub(row.time_ns));
+        let at = |number| row.later_by(times.of(number) - row.time_ns);
         let mut ends = (repeats.count > 0).then(|| (at(1), at(repeats.count)));
         let mut ticks = repeats.count;
-        let mut spacing_ns = repeats.spacing_ns();
+        let mut spacing_ns = times.spacing_ns();
         for (next, repeats) in self.unpacked.by_ref() {
             let last_ns = ends.map_or(row.time_ns, |(_, last)| last.time_ns);
             let apart_ns = next.time_ns.wrapping_sub(last_ns);
             let is_same = (next.stack, next.event) == (row.stack, RowEvent::Unknown)
                 && row.event == RowEvent::Unknown
                 && next.cpu_delta_ns == Some(0);
-            spacing_ns = spacing_ns.max(repeats.spacing_ns());
+            let times = RunTimes::new(next.time_ns, repeats, self.gaps);
+            spacing_ns = spacing_ns.max(times.spacing_ns());
             // Nobody knows what the thread did in a pause.
             if !is_same || apart_ns > MAX_SPACINGS_IN_RUN.saturating_mul(spacing_ns) {
                 self.next = Some((next, repeats));
                 break;
             }
             let end = next.later_by(repeats.span_ns);
-            ends = Some((ends.map_or(next, |(first, _)| first), end));
+            ends = Some((ends.map_or(next.later_by(0), |(first, _)| first), end));
             ticks = ticks
                 .saturating_add(next.weight)
                 .saturating_add(repeats.count);
@@ -538,11 +545,11 @@ impl Rows<'_> {
         if self.run.is_some() {
             return self.next_of_run();
         }
-        let (mut first, repeats) = match self.next.take() {
-            Some(next) => next,
-            None => self.unpacked.next()?,
-        };
-        if repeats.count > 0 || self.idle_stride == u64::MAX {
+        if self.idle_stride == u64::MAX {
+            return self.next_sleep();
+        }
+        let (mut first, repeats) = self.unpacked.next()?;
+        if repeats.count > 0 {
             first = self.begin_run(first, repeats);
         }
         Some((first, first.weight))
@@ -915,6 +922,14 @@ mod tests {
         assert_eq!(times(&samples), [10, 20, 30, 40, 900, 910, 920]);
         samples.thin_idle_rows(2);
         assert_eq!(times(&samples), [10, 20, 40, 910, 920]);
+        // The gap does not count as time between two ticks: the next entry is no part of the sleep.
+        let later = SampleRow {
+            cpu_delta_ns: Some(0),
+            ..row(1200, 1)
+        };
+        samples.push(later, Repeats::default());
+        samples.thin_idle_rows(u64::MAX);
+        assert_eq!(times(&samples), [10, 20, 920, 1200]);
         let (cut, left) = cut_before(row(10, 1), repeats, 500, &gaps).expect("three ticks");
         assert_eq!((cut.time_ns, left.count, left.span_ns), (900, 2, 20));
     }

@@ -13,13 +13,6 @@ pub(crate) struct Repeats {
     pub(crate) span_ns: u64,
 }
 
-impl Repeats {
-    /// Returns the mean time between two of the samples, in ns; 0 without repeats.
-    pub(crate) fn spacing_ns(self) -> u64 {
-        self.span_ns.checked_div(self.count).unwrap_or(0)
-    }
-}
-
 /// Two successive ticks of the sampler that lie apart. Times are in ns since the process began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TickGap {
@@ -36,8 +29,8 @@ pub(crate) struct TickGap {
 pub(crate) struct TickGaps(Vec<TickGap>);
 
 impl TickGaps {
-    /// Reads a gap from its entry, and ignores one that does not fit to those before it. Returns `None`
-    /// if the entry is malformed.
+    /// Reads a gap from its entry, and ignores one that contradicts those before it. Returns `None` if
+    /// the entry is malformed.
     pub(crate) fn read(&mut self, entry: &mut EntryReader<'_>) -> Option<()> {
         let gap = TickGap {
             time_ns: entry.number()?,
@@ -55,7 +48,7 @@ impl TickGaps {
 
     /// Returns how much memory the gaps of `more` bytes of entries take if the table grows.
     pub(crate) fn growth_bytes(&self, more: usize) -> usize {
-        // A gap takes four numbers and the length of the entry, each of a byte at least.
+        // An entry has its length, its kind and three numbers, each of a byte at least.
         vec_growth_bytes(&self.0, more / 5)
     }
 
@@ -162,6 +155,18 @@ impl<'a> RunTimes<'a> {
         )
     }
 
+    /// Returns the time between two ticks that no gap divides, in ns; 0 if it is not known.
+    pub(crate) fn spacing_ns(&self) -> u64 {
+        let count = self.repeats.count;
+        if self.gaps.len() as u64 >= count {
+            return 0;
+        }
+        let first_ns = self.of(1) - self.of(0);
+        let last_ns = self.of(count) - self.of(count - 1);
+        // At most one of them has a gap, unless nearly every tick has.
+        first_ns.min(last_ns)
+    }
+
     /// Returns the number of the first repeat that is not earlier than `cut_ns`, or 0 for the sample
     /// itself. Returns `None` if all are earlier.
     pub(crate) fn first_from(&self, cut_ns: u64) -> Option<u64> {
@@ -212,6 +217,7 @@ mod tests {
         let run = RunTimes::new(first_ns, Repeats { count, span_ns }, gaps);
         let times: Vec<u64> = (0..=count).map(|number| run.of(number)).collect();
         assert!(times.is_sorted(), "{times:?}");
+        assert!(run.spacing_ns() <= span_ns);
         for cut_ns in first_ns.saturating_sub(1)..=last_ns + 1 {
             let expected = times.iter().position(|&time_ns| time_ns >= cut_ns);
             assert_eq!(run.first_from(cut_ns).map(|at| at as usize), expected);

@@ -169,9 +169,16 @@ pub(crate) struct SampleRows {
     running_rows: u64,
     has_running_event: bool,
     last_time_ns: u64,
-    /// Stride of the kept rows among the repeats of a run, counted from the first. The last repeat is
-    /// always kept.
-    idle_stride: u64,
+    kept: KeptRows,
+}
+
+/// Which idle rows are not left out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum KeptRows {
+    /// The first one of each run, each one after it at this stride, and the last one.
+    AtStride(u64),
+    /// The first and the last one of each sleep. A sleep is one or more runs that follow one another.
+    EndsOfSleeps,
 }
 
 impl Default for SampleRows {
@@ -186,7 +193,7 @@ impl Default for SampleRows {
             running_rows: 0,
             has_running_event: false,
             last_time_ns: 0,
-            idle_stride: 1,
+            kept: KeptRows::AtStride(1),
         }
     }
 }
@@ -289,22 +296,26 @@ impl SampleRows {
         !self.has_running_event && running.saturating_mul(ROWS_PER_RUNNING_ROW) <= self.rows
     }
 
-    /// Keeps the first idle row of each run, every `stride`-th one after it, and the last one. With a
-    /// stride of `u64::MAX`, runs that follow one another count as one.
+    /// Keeps the first idle row of each run, every `stride`-th one after it, and the last one.
     pub(crate) fn thin_idle_rows(&mut self, stride: u64) {
-        self.idle_stride = stride.max(1);
+        self.kept = KeptRows::AtStride(stride.max(1));
     }
 
-    /// Returns the number of rows that are not left out.
-    pub(crate) fn kept_rows(&self) -> u64 {
-        match self.idle_stride {
-            1 => self.rows,
-            // The gaps move rows, but change nothing about how many there are.
-            u64::MAX => self.iter(&TickGaps::default()).count() as u64,
-            stride => self
+    /// Keeps the first and the last idle row of each sleep: runs that follow one another count as one.
+    pub(crate) fn keep_ends_of_sleeps(&mut self) {
+        self.kept = KeptRows::EndsOfSleeps;
+    }
+
+    /// Returns the number of rows that are not left out. `gaps` are those of the session's ticks.
+    pub(crate) fn kept_rows(&self, gaps: &TickGaps) -> u64 {
+        match self.kept {
+            KeptRows::AtStride(1) => self.rows,
+            KeptRows::AtStride(stride) => self
                 .unpacked()
                 .map(|(_, repeats)| 1 + kept_of_run(repeats.count, stride))
-                .sum(),
+                .fold(0, u64::saturating_add),
+            // Which entries belong to one sleep depends on the gaps.
+            KeptRows::EndsOfSleeps => self.iter(gaps).count() as u64,
         }
     }
 
@@ -343,7 +354,7 @@ impl SampleRows {
     pub(crate) fn iter<'a>(&'a self, gaps: &'a TickGaps) -> Rows<'a> {
         Rows {
             unpacked: self.unpacked(),
-            idle_stride: self.idle_stride,
+            kept: self.kept,
             gaps,
             run: None,
             next: None,
@@ -414,7 +425,7 @@ impl Iterator for Unpacked<'_> {
 /// Iterates over the rows of a thread.
 pub(crate) struct Rows<'a> {
     unpacked: Unpacked<'a>,
-    idle_stride: u64,
+    kept: KeptRows,
     gaps: &'a TickGaps,
     run: Option<RunCursor<'a>>,
     /// The sample that was read to find that it does not continue the last run.
@@ -431,6 +442,7 @@ enum RunCursor<'a> {
         times: RunTimes<'a>,
         /// Number of the next repeat to return, from 1 on.
         next: u64,
+        stride: u64,
     },
     /// The first and the last row of the repeats of one or more entries; the first until it is
     /// returned.
@@ -460,6 +472,7 @@ impl<'a> Rows<'a> {
                 count,
                 times,
                 next,
+                stride,
             } => {
                 let (number, count) = (*next, *count);
                 let row = first.later_by(times.of(number) - first.time_ns);
@@ -467,7 +480,7 @@ impl<'a> Rows<'a> {
                     self.run = None;
                     return Some((row, 1));
                 }
-                *next = number.saturating_add(self.idle_stride).min(count);
+                *next = number.saturating_add(*stride).min(count);
                 Some((row, *next - number))
             }
         }
@@ -475,7 +488,7 @@ impl<'a> Rows<'a> {
 
     /// Begins a run, and returns its first row.
     #[cold]
-    fn begin_run(&mut self, first: SampleRow, repeats: Repeats) -> SampleRow {
+    fn begin_run(&mut self, first: SampleRow, repeats: Repeats, stride: u64) -> SampleRow {
         let times = RunTimes::new(first.time_ns, repeats, self.gaps);
         let first = first.moved_by(times.of(0) - first.time_ns);
         self.run = Some(RunCursor::Entry {
@@ -483,11 +496,12 @@ impl<'a> Rows<'a> {
             count: repeats.count,
             times,
             next: 1,
+            stride,
         });
         first
     }
 
-    /// Returns the next row of a thread whose runs keep their ends only, and its count.
+    /// Returns the next row of a thread whose sleeps keep their ends only, and its count.
     #[cold]
     fn next_sleep(&mut self) -> Option<(SampleRow, u64)> {
         let (first, repeats) = self.next.take().or_else(|| self.unpacked.next())?;
@@ -510,19 +524,20 @@ impl<'a> Rows<'a> {
         let mut spacing_ns = times.spacing_ns();
         for (next, repeats) in self.unpacked.by_ref() {
             let last_ns = ends.map_or(row.time_ns, |(_, last)| last.time_ns);
-            let apart_ns = next.time_ns.wrapping_sub(last_ns);
+            let times = RunTimes::new(next.time_ns, repeats, self.gaps);
+            let at = |number| next.later_by(times.of(number) - next.time_ns);
+            let apart_ns = times.of(0).wrapping_sub(last_ns);
             let is_same = (next.stack, next.event) == (row.stack, RowEvent::Unknown)
                 && row.event == RowEvent::Unknown
                 && next.cpu_delta_ns == Some(0);
-            let times = RunTimes::new(next.time_ns, repeats, self.gaps);
             spacing_ns = spacing_ns.max(times.spacing_ns());
             // Nobody knows what the thread did in a pause.
             if !is_same || apart_ns > MAX_SPACINGS_IN_RUN.saturating_mul(spacing_ns) {
                 self.next = Some((next, repeats));
                 break;
             }
-            let end = next.later_by(repeats.span_ns);
-            ends = Some((ends.map_or(next.later_by(0), |(first, _)| first), end));
+            let begin = ends.map_or_else(|| at(0), |(first, _)| first);
+            ends = Some((begin, at(repeats.count)));
             ticks = ticks
                 .saturating_add(next.weight)
                 .saturating_add(repeats.count);
@@ -545,12 +560,12 @@ impl Rows<'_> {
         if self.run.is_some() {
             return self.next_of_run();
         }
-        if self.idle_stride == u64::MAX {
+        let KeptRows::AtStride(stride) = self.kept else {
             return self.next_sleep();
-        }
+        };
         let (mut first, repeats) = self.unpacked.next()?;
         if repeats.count > 0 {
-            first = self.begin_run(first, repeats);
+            first = self.begin_run(first, repeats, stride);
         }
         Some((first, first.weight))
     }
@@ -747,7 +762,7 @@ mod tests {
             let kept: Vec<_> = samples.iter(&TickGaps::default()).collect();
             assert_eq!(
                 (kept.len() as u64, samples.rows()),
-                (samples.kept_rows(), 10)
+                (samples.kept_rows(&TickGaps::default()), 10)
             );
             kept.iter()
                 .map(|row| {
@@ -819,6 +834,8 @@ mod tests {
         );
         samples.thin_idle_rows(u64::MAX);
         assert_eq!(times_and_counts(&samples), with(&[(410, 4), (450, 1)]));
+        samples.keep_ends_of_sleeps();
+        assert_eq!(times_and_counts(&samples), with(&[(410, 4), (450, 1)]));
     }
 
     #[test]
@@ -833,7 +850,11 @@ mod tests {
                 let rows = times_and_counts(&samples);
                 let context = format!("{count} repeats, stride {stride}: {rows:?}");
                 assert_eq!(rows[0], (100, 7), "{context}");
-                assert_eq!(rows.len() as u64, samples.kept_rows(), "{context}");
+                assert_eq!(
+                    rows.len() as u64,
+                    samples.kept_rows(&TickGaps::default()),
+                    "{context}"
+                );
                 assert_eq!(rows.len() as u64, 1 + kept_of_run(count, stride));
                 let ticks: u64 = rows[1..].iter().map(|(_, ticks)| ticks).sum();
                 assert_eq!(ticks, count, "{context}");
@@ -866,9 +887,9 @@ mod tests {
                 let span_ns = 10 * count;
                 samples.push(row, Repeats { count, span_ns });
             }
-            samples.thin_idle_rows(u64::MAX);
+            samples.keep_ends_of_sleeps();
             let rows = times_and_counts(&samples);
-            assert_eq!(rows.len() as u64, samples.kept_rows());
+            assert_eq!(rows.len() as u64, samples.kept_rows(&TickGaps::default()));
             rows
         };
         let sleep = [(row(100, 1), 3), (idle(140), 9), (idle(240), 0)];
@@ -928,10 +949,35 @@ mod tests {
             ..row(1200, 1)
         };
         samples.push(later, Repeats::default());
-        samples.thin_idle_rows(u64::MAX);
+        samples.keep_ends_of_sleeps();
         assert_eq!(times(&samples), [10, 20, 920, 1200]);
         let (cut, left) = cut_before(row(10, 1), repeats, 500, &gaps).expect("three ticks");
         assert_eq!((cut.time_ns, left.count, left.span_ns), (900, 2, 20));
+    }
+
+    #[test]
+    fn entries_of_one_sleep_keep_their_rows_around_a_gap() {
+        // Ticks 0 to 4 at 0 to 40, and ticks from 5 on at 65.
+        let mut entry = EntryWriter::default();
+        entry.number(65).number(40).number(5);
+        let mut gaps = TickGaps::default();
+        assert!(gaps.read(&mut EntryReader::new(entry.bytes())).is_some());
+        let mut samples = SampleRows::default();
+        samples.push(row(40, 1), Repeats::default());
+        // The time of its first tick was taken as an interval after the tick before.
+        let idle = SampleRow {
+            cpu_delta_ns: Some(0),
+            ..row(50, 1)
+        };
+        let (count, span_ns) = (2, 35);
+        samples.push(idle, Repeats { count, span_ns });
+        let times = |samples: &SampleRows| -> Vec<u64> {
+            samples.iter(&gaps).map(|row| row.time_ns).collect()
+        };
+        assert_eq!(times(&samples), [40, 65, 75, 85]);
+        samples.keep_ends_of_sleeps();
+        assert_eq!(times(&samples), [40, 65, 85]);
+        assert_eq!(samples.kept_rows(&gaps), 3);
     }
 
     #[test]

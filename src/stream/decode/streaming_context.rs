@@ -707,7 +707,7 @@ impl ProcessStreamingContext {
     }
 
     /// Leaves out the idle rows of the threads that sleep nearly all the time, except for the first and
-    /// the last one of each run. For a format whose rows have weights: a row that is kept counts for
+    /// the last one of each sleep. For a format whose rows have weights: a row that is kept counts for
     /// those after it that are left out, so nothing is lost. Such a thread takes no more of a long
     /// profile than of a short one.
     ///
@@ -716,7 +716,7 @@ impl ProcessStreamingContext {
         for thread in &mut self.threads {
             thread.is_thinned = thread.probes.is_empty() && thread.samples.mostly_sleeps();
             if thread.is_thinned {
-                thread.samples.thin_idle_rows(u64::MAX);
+                thread.samples.keep_ends_of_sleeps();
             }
         }
     }
@@ -726,7 +726,8 @@ impl ProcessStreamingContext {
     /// sample that its idle rows repeat, its first and its last idle row, and evenly spaced ones
     /// between them.
     pub(crate) fn thin_idle_rows(&mut self, max_rows: u64) {
-        let sum = |is_thinned: bool, of: fn(&SampleRows) -> u64| {
+        let gaps = &self.gaps;
+        let sum = |is_thinned: bool, of: &dyn Fn(&SampleRows) -> u64| {
             let threads = self.threads.iter();
             let threads = threads.filter(|thread| thread.is_thinned == is_thinned);
             threads.fold(0, |sum: u64, thread| {
@@ -734,11 +735,11 @@ impl ProcessStreamingContext {
             })
         };
         let (rows, idle, least_idle) = (
-            sum(false, SampleRows::rows),
-            sum(false, SampleRows::idle_rows),
-            sum(false, SampleRows::least_idle_rows),
+            sum(false, &SampleRows::rows),
+            sum(false, &SampleRows::idle_rows),
+            sum(false, &SampleRows::least_idle_rows),
         );
-        let of_sleepers = sum(true, SampleRows::kept_rows);
+        let of_sleepers = sum(true, &|rows| rows.kept_rows(gaps));
         let markers: u64 = self
             .threads
             .iter()
@@ -761,14 +762,14 @@ impl ProcessStreamingContext {
         } else {
             idle.div_ceil(available)
         };
-        let mut kept = 0;
+        let mut kept = 0u64;
         for thread in &mut self.threads {
             if !thread.is_thinned {
                 thread.samples.thin_idle_rows(stride);
-                kept += thread.samples.kept_rows();
+                kept = thread.samples.kept_rows(gaps).saturating_add(kept);
             }
         }
-        self.left_out_idle_rows = rows - kept;
+        self.left_out_idle_rows = rows.saturating_sub(kept);
     }
 }
 

@@ -225,7 +225,8 @@ impl ModelBuilder<'_> {
         let registration = context.thread.unlocked_const_reader_and_atomic_rw();
         let info = registration.info();
         let unregistered = registration.unregistered_at();
-        let rows = usize::try_from(context.samples.kept_rows()).unwrap_or(usize::MAX);
+        let rows = context.samples.kept_rows(&self.process.gaps);
+        let rows = usize::try_from(rows).unwrap_or(usize::MAX);
         check_memory(rows.saturating_mul(SAMPLE_BYTES))?;
         let mut samples = Samples::default();
         let mut probed = (!context.probes.is_empty()).then(|| context.probed_delays(self.source));

@@ -60,7 +60,7 @@ pub(crate) fn write_thread<'a>(
                 let samples = &context.samples;
                 // The Firefox Profiler ignores the weights of this format.
                 let is_spread = markers.process.spreads_rows;
-                let mut count = samples.kept_rows();
+                let mut count = samples.kept_rows(&markers.process.gaps);
                 if is_spread {
                     count = count.saturating_add(samples.left_out_ticks());
                 }

@@ -141,7 +141,9 @@ function compare(threads, expected) {
 
 // Opens the source view of functions whose file is in the profile.
 async function checkSources({ querier, profile }) {
-  const { funcTable, sources, stringArray } = profile.shared;
+  const { funcTable, frameTable, sources, stringArray } = profile.shared;
+  // The compiler gives some instructions a function but no line. The loader numbers such a line 0.
+  const withLine = new Set(frameTable.func.filter((_, frame) => frameTable.line[frame] > 0));
   const withText = sources.content.filter((text) => text !== null).length;
   if (!withText) return;
   let shown = 0;
@@ -152,7 +154,7 @@ async function checkSources({ querier, profile }) {
     const { functions } = await querier.threadFunctions();
     for (const { functionHandle, functionIndex } of functions.slice(0, 200)) {
       const text = sources.content[funcTable.source[functionIndex]] ?? null;
-      if (text === null || shown >= 20) continue;
+      if (text === null || !withLine.has(functionIndex) || shown >= 20) continue;
       const { srcAnnotation } = await querier.functionAnnotate(functionHandle, "src", undefined, "0");
       const name = stringArray[funcTable.name[functionIndex]];
       const lines = srcAnnotation?.lines ?? [];

@@ -210,6 +210,20 @@ pub(crate) fn may_wait_for_peer(line: &[u8]) -> bool {
     number.is_some_and(is_read_or_write)
 }
 
+/// Returns whether a `syscall` file says that the thread waits for a child process.
+pub(crate) fn waits_for_child(line: &[u8]) -> bool {
+    let text = std::str::from_utf8(line).unwrap_or_default();
+    let number = text.split(' ').next().and_then(|word| word.parse().ok());
+    number
+        .is_some_and(|number: libc::c_long| number == libc::SYS_wait4 || number == libc::SYS_waitid)
+}
+
+/// Parses from a `wchan` file whether the kernel names the function in which the thread sleeps. It names
+/// none for a thread that runs or waits for a processor.
+pub(crate) fn names_kernel_function(text: &[u8]) -> bool {
+    !matches!(text, [] | b"0")
+}
+
 /// Parses from a thread's `stat` file whether it sleeps until something happens. A thread that
 /// waits for a disk does not count.
 pub(crate) fn parse_sleeps(text: &[u8]) -> Option<bool> {
@@ -437,6 +451,9 @@ mod tests {
         };
         assert!(awaits_handler("34 0x0 0x0") && awaits_handler("130 0x7ff6 0x8"));
         assert!(!awaits_handler("35 0x0 0x0"), "nanosleep");
+        assert!(waits_for_child(b"61 0x1 0x0") && waits_for_child(b"247 0x0 0x1"));
+        assert!(!waits_for_child(b"running") && !waits_for_child(b"-1 0x0"));
+        assert!(names_kernel_function(b"do_wait") && !names_kernel_function(b"0"));
         assert_eq!(wait("449 0x7ff6 0x2"), Some(Wait::Futex), "futex_waitv");
         assert_eq!(wait("72 0x3 0x7"), Some(Wait::Lock), "F_SETLKW");
         assert_eq!(wait("72 0x3 0x6"), None, "F_SETLK");

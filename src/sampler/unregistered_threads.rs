@@ -442,7 +442,10 @@ fn is_named(clock: Option<u64>, known_for_ns: u64, sleeps: impl FnOnce() -> bool
 /// Returns whether a thread neither runs nor waits for a processor, or whether the system does not
 /// tell it.
 fn sleeps(thread: ThreadId) -> bool {
-    ThreadProbe::new(thread).probe() != ProbeResult::NotBlocked
+    match ThreadProbe::new(thread).probe() {
+        ProbeResult::Blocked(_) | ProbeResult::Hidden => true,
+        ProbeResult::FallingAsleep | ProbeResult::NotBlocked => false,
+    }
 }
 
 /// Reads the name of a thread. Returns whether it is another one than before.

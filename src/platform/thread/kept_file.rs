@@ -10,7 +10,7 @@ use crate::platform::shared_file::SharedFile;
 use crate::platform::thread::own_descriptors::first_number_to_close;
 
 /// Maximum number of descriptors that stay open: enough for two files of 64 threads that share few
-/// processors, whose files are read on most ticks. A thread may have up to four. Each costs about 5
+/// processors, whose files are read on most ticks. A thread may have up to five. Each costs about 5
 /// KiB of the kernel's memory.
 const MAX_KEPT: i32 = 160;
 

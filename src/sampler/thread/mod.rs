@@ -6,6 +6,7 @@ mod identity;
 mod owed_ticks;
 mod pending_request;
 mod sample_recorder;
+mod seen_state;
 mod signal_mask;
 #[cfg(test)]
 mod stopped_session_tests;

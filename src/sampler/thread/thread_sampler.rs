@@ -12,6 +12,7 @@
 //! | `Running` | likewise, and keeps its samples: makes room for the next ones | `Running` |
 //! | `Running` | ran for less, is blocked now: remote read | `Idle`, or `Running` if the stack is doubtful |
 //! | `Running` | likewise, and its stack needs the frame pointer: request by signal; the answer is cached | `Signaled` |
+//! | `Running` | ran for less, falls asleep: waits until the kernel tells where | `Running` |
 //! | `Running` | ran for less, is not blocked: request by signal, which the thread answers when it runs | `Signaled` |
 //! | `Signaled`, `TimerArmed` | has answered: collects the capture, then continues as `Running` on the same tick, unless the thread went back to sleep | `Idle` |
 //! | `Signaled`, `TimerArmed` | has answered, but the stack did not fit into the slot: enlarges the slot, then continues as `Running` on the same tick | |
@@ -55,6 +56,7 @@ use crate::sampler::thread::batched_samples::BatchedSamples;
 use crate::sampler::thread::frame_pointer_cache::FramePointerCache;
 use crate::sampler::thread::identity::Identity;
 use crate::sampler::thread::sample_recorder::SampleRecorder;
+use crate::sampler::thread::seen_state::Seen;
 use crate::sampler::thread::signal_mask::SignalMask;
 use crate::sampler::thread::switch_recorder::SwitchRecorder;
 use crate::sampler::thread::thread_state::ThreadState;
@@ -332,18 +334,23 @@ impl ThreadSampler {
             slot.retire();
         }
         let keeps_samples = context.is_batched && self.arm_batch(&slot, cpu_ns, ran_ns, context);
-        if let Some(at) = self.blocked_at(runs, context) {
-            self.sample_blocked(&slot, at, cpu_ns, context);
-        } else if keeps_samples && runs {
-            // It ran for all of the time since the last tick but for a part of an interval.
-            let [_, slept_before] = self.samples.owed_rest();
-            let most = context.max_owed_ticks();
-            self.samples
-                .forgive(most, slept_before.max(1), context.session);
-        } else if !(runs && self.request_by_timer(&slot, cpu_ns, context)) {
-            // The timer of a thread that waits for a processor does not advance. A signal is what
-            // such a thread handles before anything else.
-            self.request_by_signal(&slot, cpu_ns, None, context);
+        match self.look(runs, context) {
+            Seen::Blocked(at) => self.sample_blocked(&slot, at, cpu_ns, context),
+            Seen::FallingAsleep => Self::leave_tick_out(context),
+            Seen::NotBlocked if keeps_samples && runs => {
+                // It ran for all of the time since the last tick but for a part of an interval.
+                let [_, slept_before] = self.samples.owed_rest();
+                let most = context.max_owed_ticks();
+                self.samples
+                    .forgive(most, slept_before.max(1), context.session);
+            }
+            Seen::NotBlocked => {
+                // The timer of a thread that waits for a processor does not advance. A signal is what
+                // such a thread handles before anything else.
+                if !(runs && self.request_by_timer(&slot, cpu_ns, context)) {
+                    self.request_by_signal(&slot, cpu_ns, None, context);
+                }
+            }
         }
     }
 

@@ -7,6 +7,7 @@ use crate::capture::{CutCopy, SlotHandle};
 use crate::platform::{BlockedAt, ProbeResult, monotonic_now, thread_cpu_ns};
 use crate::sampler::handler::READS_CLOCK;
 use crate::sampler::thread::frame_pointer_cache::{RemoteUnwind, registers_at};
+use crate::sampler::thread::seen_state::Seen;
 use crate::sampler::thread::signal_mask::SignalMask;
 use crate::sampler::tick::{Scratch, TickContext, captured_by, unwind_counted};
 use crate::state::SessionCounts;
@@ -34,31 +35,34 @@ impl ThreadSampler {
         }
     }
 
-    /// Returns where the thread is blocked, or `None` if it runs, is not blocked, or if the system
-    /// does not report it.
-    pub(super) fn blocked_at(
-        &mut self,
-        runs: bool,
-        context: &TickContext<'_>,
-    ) -> Option<BlockedAt> {
+    /// Returns whether the thread is blocked, and where. `runs` says that it has run until now.
+    pub(super) fn look(&mut self, runs: bool, context: &TickContext<'_>) -> Seen {
         let is_hidden = |until| context.tick.time < until;
         if runs || self.hidden_until.is_some_and(is_hidden) {
-            return None;
+            return Seen::NotBlocked;
         }
         match self.probe.probe() {
             ProbeResult::Blocked(at) => {
                 self.hidden_until = None;
-                Some(at)
+                Seen::Blocked(at)
             }
-            ProbeResult::NotBlocked => None,
+            ProbeResult::FallingAsleep => Seen::FallingAsleep,
+            ProbeResult::NotBlocked => Seen::NotBlocked,
             ProbeResult::Hidden => {
                 let next_attempt = context.tick.time.plus_ns(HIDDEN_NS);
                 if self.hidden_until.replace(next_attempt).is_none() {
                     SessionCounts::add(&context.session.counts.hidden_threads, 1);
                 }
                 READS_CLOCK.store(true, Ordering::Relaxed);
-                None
+                Seen::NotBlocked
             }
+        }
+    }
+
+    /// Leaves this tick without a sample. If threads keep their samples, a later one counts for it.
+    pub(super) fn leave_tick_out(context: &TickContext<'_>) {
+        if !context.is_batched {
+            SessionCounts::add(&context.session.counts.unanswered_ticks, 1);
         }
     }
 

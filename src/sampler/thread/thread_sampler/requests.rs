@@ -128,7 +128,9 @@ impl ThreadSampler {
             ProbeResult::Blocked(at) if blocked_at == Some(at) => SeenMask::Open,
             // Nothing tells whether the thread waits for signals.
             ProbeResult::Hidden => SeenMask::Open,
-            ProbeResult::Blocked(_) | ProbeResult::NotBlocked => SeenMask::PerhapsOpen,
+            ProbeResult::Blocked(_) | ProbeResult::FallingAsleep | ProbeResult::NotBlocked => {
+                SeenMask::PerhapsOpen
+            }
         }
     }
 

@@ -6,6 +6,7 @@ use crate::capture::SlotHandle;
 use crate::platform::signal_is_queued;
 use crate::sampler::fork_gate::may_signal;
 use crate::sampler::thread::pending_request::{SignalRequest, Unanswered};
+use crate::sampler::thread::seen_state::Seen;
 use crate::sampler::thread::thread_state::ThreadState;
 use crate::sampler::tick::TickContext;
 use crate::state::SessionCounts;
@@ -36,7 +37,7 @@ impl ThreadSampler {
             }
         };
         // A sleeping thread will not answer: it masks the signal, or its timer does not advance.
-        if let Some(at) = self.blocked_at(runs, context)
+        if let Seen::Blocked(at) = self.look(runs, context)
             && self.cancel_request(&slot)
         {
             self.sample_blocked(&slot, at, cpu_ns, context);
@@ -54,15 +55,23 @@ impl ThreadSampler {
         cpu_ns: Option<u64>,
         context: &mut TickContext<'_>,
     ) {
-        let blocked_at = self.blocked_at(false, context);
+        let seen = self.look(false, context);
         if !self.cancel_request(slot) {
             return;
         }
         let unanswered = &context.session.counts.unanswered_ticks;
-        if let Some(at) = blocked_at {
-            SessionCounts::add(unanswered, ticks);
-            self.sample_blocked(slot, at, cpu_ns, context);
-            return;
+        match seen {
+            Seen::Blocked(at) => {
+                SessionCounts::add(unanswered, ticks);
+                self.sample_blocked(slot, at, cpu_ns, context);
+                return;
+            }
+            Seen::FallingAsleep => {
+                SessionCounts::add(unanswered, ticks);
+                Self::leave_tick_out(context);
+                return;
+            }
+            Seen::NotBlocked => {}
         }
         self.request_by_signal(slot, cpu_ns, None, context);
         if ticks > 0

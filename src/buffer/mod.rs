@@ -48,6 +48,8 @@ mod lane_model;
 mod lanes;
 mod manager;
 
+#[cfg(test)]
+pub(crate) use buffer_snapshot::ChunkEntries;
 #[cfg(feature = "push")]
 pub(crate) use buffer_snapshot::SnapshotEnds;
 pub(crate) use buffer_snapshot::{Block, BufferSnapshot};

@@ -77,6 +77,7 @@ pub(crate) fn scripted_chunks() -> Vec<Vec<u8>> {
             cpu_delta_ns: Some(300),
             more,
             span_ns,
+            first_tick: (index % 2 == 1).then(|| now.since_ns(PROCESS_START)),
             weight: 1 + number % 3,
             modules,
         };
@@ -152,7 +153,8 @@ fn put_other_kinds(script: &SampleScript<'_>, now: TimeStamp) {
         (EntryKind::ResumeSampling, &[ns + 1]),
         (EntryKind::Pause, &[ns + 2]),
         (EntryKind::Resume, &[ns + 3]),
-        (EntryKind::TickGap, &[ns + 9, ns + 4, ns]),
+        // Within the next sample, if it has repeats and the number of its tick.
+        (EntryKind::TickGap, &[ns + 1500, ns + 1200, ns + 1002]),
     ] {
         let mut entry = EntryHead::new(kind);
         numbers.iter().for_each(|&number| _ = entry.number(number));

@@ -172,6 +172,7 @@ impl<'a> FuzzedSession<'a> {
             cpu_delta_ns,
             more,
             span_ns,
+            first_tick: None,
             weight,
             modules,
         };

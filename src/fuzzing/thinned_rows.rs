@@ -72,6 +72,7 @@ impl Script<'_> {
                 cpu_delta_ns: Some(cpu_ns),
                 more,
                 span_ns: more * MS,
+                first_tick: None,
                 weight: 1,
                 modules: 1,
             };

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::allocations::AllocationEvent;
 use crate::backtrace::has_pending_stacks;
-use crate::buffer::{ChunkedBuffer, EntryHead, EntryKind, LaneHandle};
+use crate::buffer::{ChunkedBuffer, LaneHandle};
 use crate::platform::{
     HandlerCheck, ProfilerThread, WatchedThread, calibrate_clock, check_sandbox,
     current_process_id, current_thread_cpu_ns_in_handler, ensure_handler, monotonic_now,
@@ -18,7 +18,7 @@ use crate::platform::{
 };
 use crate::sampler::allocation_markers::write_allocation_events;
 use crate::sampler::allocation_stacks::drop_freed;
-use crate::sampler::encode::{SampleEncoder, SampleWriter, Tick};
+use crate::sampler::encode::{SampleEncoder, SampleWriter, Tick, TickGap};
 use crate::sampler::handler::answer_timers_of;
 use crate::sampler::session_counters::SessionCounters;
 use crate::sampler::thread::ThreadSampler;
@@ -338,6 +338,7 @@ impl SamplerThread {
 
     fn take_tick(&mut self) -> SamplingState {
         self.follow_pauses();
+        self.follow_missed_ticks();
         if !self.has_memory() {
             // New modules and threads are listed later. Maintenance allows the next attempt.
             let state = self.sampling_state();
@@ -356,7 +357,6 @@ impl SamplerThread {
             self.session.note_counts(self.tick.time);
         }
         let mut overheads = TickOverheads::begin(self.tick);
-        self.follow_missed_ticks();
         self.follow_modules();
         if self.session.stage.is_detached() {
             return self.sampling_state();
@@ -465,13 +465,12 @@ impl SamplerThread {
         if self.pauses.is_paused {
             self.even_ticks.restart(tick);
         } else if !self.even_ticks.add(tick) {
-            let last = self.tick_before.last_before(tick);
-            let mut entry = EntryHead::new(EntryKind::TickGap);
-            [tick.time, last.time]
-                .into_iter()
-                .for_each(|time| _ = entry.number(time.since_ns(self.session.process_start)));
-            entry.number(tick.number);
-            self.lane.put(self.session.generation, tick.time, &entry);
+            self.with_context(|_, context| {
+                context.writer.add_gap(TickGap {
+                    before: context.last_before.time,
+                    after: context.tick,
+                });
+            });
         }
     }
 
@@ -712,6 +711,7 @@ impl SamplerThread {
             scratch,
             tick,
             tick_before,
+            even_ticks,
             pauses,
             last_handler,
             collections,
@@ -744,6 +744,8 @@ impl SamplerThread {
             scratch,
             tick: *tick,
             tick_before: *tick_before,
+            last_before: even_ticks.last_before(*tick, *tick_before),
+            even_since: even_ticks.since(),
             pauses: *pauses,
             is_batched: session.is_batched(),
             ticks_of_collection: collections.max_ticks(),

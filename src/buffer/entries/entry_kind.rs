@@ -6,9 +6,9 @@
 //!                                              little-endian
 //! entry   = kind:B fields
 //! Modules = state:N                         before a chunk's first sample, and at each change
-//! Sample  = thread:N time:Z flags:B [cpu:N] [event:N] [more:N span:N] node:N fresh:N frame*
+//! Sample  = thread:N time:Z flags:B [cpu:N] [event:N] [more:N span:N [tick:N]] node:N fresh:N frame*
 //!                                           a sample with its stack
-//! Same    = thread:N time:Z flags:B [cpu:N] [event:N] [more:N span:N]
+//! Same    = thread:N time:Z flags:B [cpu:N] [event:N] [more:N span:N [tick:N]]
 //!                                           a sample with the stack of the thread's last Sample
 //! frame   = number*4:N                      a known frame, by its number
 //!         | Z*4+1:N                         a new frame: a return address, as a distance
@@ -60,10 +60,12 @@
 //! queued, a negative number before that time. A sample may represent `more` further samples,
 //! during which the thread did not run. They are evenly spaced between two gaps of the sampler's
 //! ticks, and the last of them is `span` nanoseconds later. The event's time advances with them.
+//! `tick` is the number of the sample's tick, present if the flags say so: if there may be a gap
+//! among the samples.
 //!
-//! *Gaps.* The sampler's ticks up to `before` are evenly spaced, and those from `time` on are, but not
-//! all of them together: the sampler was kept from its ticks. A gap precedes the samples that extend
-//! across it.
+//! *Gaps.* The sampler was kept from its ticks between `before` and `time`. The ticks between two gaps
+//! are about evenly spaced. A gap precedes the samples that extend across it, in each chunk that has such
+//! samples: any chunk may be destroyed.
 //!
 //! *Event probes.* `waited` is 0 for a pending probe, which gets another entry later. Otherwise it
 //! is 1 plus the nanoseconds until the probe was answered.
@@ -151,6 +153,8 @@ impl SampleFlags {
     pub(crate) const HAS_EVENT: Self = Self(4);
     /// The sample counts for ticks that were left out after it, too.
     pub(crate) const HAS_WEIGHT: Self = Self(8);
+    /// The number of the sample's tick is known. Only together with `HAS_MORE`.
+    pub(crate) const HAS_TICK: Self = Self(16);
 
     pub(crate) const fn from_byte(byte: u8) -> Self {
         Self(byte)

@@ -14,7 +14,7 @@ const ANNOUNCED_CHECK_TICKS: u64 = 1024;
 /// quotient. A long period thus takes few entries, and a crash loses only a small part of it.
 const OVERDUE_DIVISOR: u64 = 4;
 /// Bounds of the time after which an unwritten part is overdue, in ns.
-const OVERDUE_NS: RangeInclusive<u64> = 1_000_000_000..=64_000_000_000;
+pub(super) const OVERDUE_NS: RangeInclusive<u64> = 1_000_000_000..=64_000_000_000;
 
 /// A tick: its number since the session began, and its time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,11 +25,13 @@ pub(crate) struct Tick {
 
 impl Tick {
     /// Returns the last tick of the schedule before the tick `next`: this one, or the last of those
-    /// that were left out after it. Takes the ticks in between as evenly spaced.
-    pub(crate) fn last_before(self, next: Self) -> Self {
+    /// that were left out after it. Takes the ticks in between as evenly spaced, by at most
+    /// `max_spacing_ns`.
+    pub(crate) fn last_before(self, next: Self, max_spacing_ns: u64) -> Self {
         let number = next.number.saturating_sub(1).max(self.number);
         let left_out = number - self.number;
         let spacing_ns = next.time.since_ns(self.time) / (left_out + 1);
+        let spacing_ns = spacing_ns.min(max_spacing_ns);
         Self {
             number,
             time: self.time.plus_ns(spacing_ns * left_out),
@@ -43,6 +45,8 @@ pub(crate) struct SampleRun {
     pub(crate) first: TimeStamp,
     pub(crate) last: TimeStamp,
     pub(crate) ticks: u64,
+    /// Number of the first tick, if the others are those after it.
+    pub(crate) first_tick: Option<u64>,
 }
 
 impl SampleRun {
@@ -52,6 +56,7 @@ impl SampleRun {
             first: time,
             last: time,
             ticks: 1,
+            first_tick: None,
         }
     }
 
@@ -68,9 +73,9 @@ impl SampleRun {
         let kept = (u128::from(available_ns) * u128::from(gaps) / u128::from(span_ns)) as u64;
         let last = (u128::from(span_ns) * u128::from(kept) / u128::from(gaps)) as u64;
         Some(Self {
-            first: self.first,
             last: self.first.plus_ns(last),
             ticks: kept + 1,
+            ..self
         })
     }
 }
@@ -148,25 +153,36 @@ impl IdlePeriod {
         now.since_ns(self.known.time) > part_ns.clamp(shortest, longest)
     }
 
-    /// Takes the unwritten ticks up to `last`. If the time of the first one is not known, it is an
-    /// interval after the tick before it, or less if the ticks are closer. The reader knows better where
-    /// the first ticks came late: see [`EntryKind::TickGap`](crate::buffer::EntryKind::TickGap).
-    pub(crate) fn take_run(&mut self, last: Tick, interval_ns: u64) -> Option<SampleRun> {
+    /// Takes the unwritten ticks up to `last`. Ticks are even from the tick `even_since` on. If the time
+    /// of the first one is not known, it follows from the spacing; among uneven ticks, it is at most an
+    /// interval after the tick before it. The reader knows better where the first ticks came late: see
+    /// [`EntryKind::TickGap`](crate::buffer::EntryKind::TickGap).
+    pub(crate) fn take_run(
+        &mut self,
+        last: Tick,
+        interval_ns: u64,
+        even_since: u64,
+    ) -> Option<SampleRun> {
         let ticks = (last.number + 1)
             .checked_sub(self.unwritten)
             .filter(|&ticks| ticks > 0)?;
         let gaps = (last.number - self.known.number).max(1);
-        let spacing_ns = (last.time.since_ns(self.known.time) / gaps).min(interval_ns);
+        let mut spacing_ns = last.time.since_ns(self.known.time) / gaps;
+        if even_since > self.known.number {
+            spacing_ns = spacing_ns.min(interval_ns);
+        }
         let ticks_before = self.unwritten - self.known.number;
         let first = match ticks {
             1 => last.time,
             _ => self.known.time.plus_ns(spacing_ns * ticks_before),
         };
+        let first_tick = Some(self.unwritten);
         (self.unwritten, self.known) = (last.number + 1, last);
         Some(SampleRun {
             first,
             last: last.time,
             ticks,
+            first_tick,
         })
     }
 }
@@ -187,15 +203,16 @@ mod tests {
     #[test]
     fn take_run_returns_unwritten_ticks() {
         let mut idle = IdlePeriod::new(5, None, tick(10));
-        assert_eq!(idle.take_run(tick(10), INTERVAL_NS), None);
+        assert_eq!(idle.take_run(tick(10), INTERVAL_NS, 0), None);
         let run = |first, last| SampleRun {
             first: tick(first).time,
             last: tick(last).time,
             ticks: last - first + 1,
+            first_tick: Some(first),
         };
-        assert_eq!(idle.take_run(tick(11), INTERVAL_NS), Some(run(11, 11)));
-        assert_eq!(idle.take_run(tick(500), INTERVAL_NS), Some(run(12, 500)));
-        assert_eq!(idle.take_run(tick(500), INTERVAL_NS), None);
+        assert_eq!(idle.take_run(tick(11), INTERVAL_NS, 0), Some(run(11, 11)));
+        assert_eq!(idle.take_run(tick(500), INTERVAL_NS, 0), Some(run(12, 500)));
+        assert_eq!(idle.take_run(tick(500), INTERVAL_NS, 0), None);
         // A tick that came a little early, and ticks that came late.
         let at = |number, time| Tick {
             number,
@@ -206,7 +223,7 @@ mod tests {
             (at(502, 900_000), 900_000, 1),
             (at(505, 990_000), 901_000, 3),
         ] {
-            let run = idle.take_run(last, INTERVAL_NS).expect("ticks");
+            let run = idle.take_run(last, INTERVAL_NS, 505).expect("ticks");
             assert_eq!(
                 (run.first, run.last, run.ticks),
                 (TimeStamp(first), last.time, ticks)
@@ -220,6 +237,7 @@ mod tests {
             first: TimeStamp(1000),
             last: TimeStamp(4000),
             ticks: 4,
+            first_tick: None,
         };
         let cut = |end| {
             run.before(TimeStamp(end))
@@ -236,6 +254,7 @@ mod tests {
             first: TimeStamp(5),
             last: TimeStamp(5),
             ticks: 3,
+            first_tick: None,
         };
         assert_eq!(
             (at_once.before(TimeStamp(5)), at_once.before(TimeStamp(6))),
@@ -247,9 +266,9 @@ mod tests {
     fn skip_to_drops_earlier_ticks() {
         let mut idle = IdlePeriod::new(5, None, tick(10));
         idle.skip_to(tick(20));
-        assert_eq!(idle.take_run(tick(19), INTERVAL_NS), None);
+        assert_eq!(idle.take_run(tick(19), INTERVAL_NS, 0), None);
         idle.skip_to(tick(20));
-        let run = idle.take_run(tick(21), INTERVAL_NS).expect("two ticks");
+        let run = idle.take_run(tick(21), INTERVAL_NS, 0).expect("two ticks");
         assert_eq!(
             (run.first, run.last, run.ticks),
             (tick(20).time, tick(21).time, 2)

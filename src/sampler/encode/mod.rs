@@ -2,6 +2,7 @@
 
 mod idle_period;
 mod merge;
+mod recent_gaps;
 mod sample_writer;
 #[cfg(any(test, fuzzing))]
 mod scripted_samples;
@@ -12,6 +13,7 @@ mod stored_stack;
 
 pub(crate) use idle_period::{IdlePeriod, SampleRun, Tick};
 pub(crate) use merge::{MergedFrame, merge_stacks};
+pub(crate) use recent_gaps::TickGap;
 pub(crate) use sample_writer::{LastStack, SampleEncoder, SampleTime, SampleWriter};
 #[cfg(any(test, fuzzing))]
 pub(crate) use scripted_samples::{SampleScript, ScriptedSample};

@@ -12,6 +12,7 @@ use crate::buffer::{
     zigzag,
 };
 use crate::capture::EventLoopState;
+use crate::sampler::encode::recent_gaps::{RecentGaps, TickGap};
 use crate::sampler::encode::stack_dictionary::{DictionaryEpoch, StackDictionary};
 use crate::sampler::encode::stored_stack::StoredStack;
 use crate::state::SessionCounts;
@@ -50,6 +51,8 @@ pub(crate) struct SampleTime {
     /// last of them.
     pub(crate) more: u64,
     pub(crate) span_ns: u64,
+    /// Number of the first sample's tick, if there may be a gap of the ticks among the samples.
+    pub(crate) first_tick: Option<u64>,
     /// Number of ticks that the first sample counts for: its own, and those left out after it.
     pub(crate) weight: u64,
 }
@@ -63,6 +66,7 @@ pub(crate) struct SampleEncoder {
     /// The latest time in any sample so far. A run is written long after it begins, and a chunk is
     /// as old as the latest time in it.
     latest: TimeStamp,
+    gaps: RecentGaps,
 }
 
 /// Maximum length of a sample without its stack, in bytes, including the module list entry before
@@ -102,14 +106,15 @@ impl SampleWriter<'_> {
         modules: u64,
         last: &mut LastStack,
     ) -> bool {
+        let Some(chunk) = self.chunk_with_modules(encoder, modules) else {
+            return false;
+        };
         let SampleEncoder {
             dictionary,
             entry,
             latest,
+            ..
         } = encoder;
-        let Some(chunk) = self.chunk_with_modules(dictionary, *latest, modules) else {
-            return false;
-        };
         let time_ns = sample.time.since_ns(self.process_start);
         let is_known = last.written_in == Some(dictionary.epoch());
         let kind = if is_known {
@@ -185,9 +190,9 @@ impl SampleWriter<'_> {
         put(encoder)
             || !self.lane.lacks_memory() && put(encoder)
             || (!self.lane.lacks_memory()
-                && self
-                    .lane
-                    .fits_in_chunk(MAX_HEAD_BYTES + encoder.entry.bytes().len())
+                && self.lane.fits_in_chunk(
+                    MAX_HEAD_BYTES + encoder.entry.bytes().len() + encoder.gaps.bytes(),
+                )
                 && {
                     self.lane.leave_chunk(encoder.latest);
                     encoder.dictionary.forget();
@@ -202,14 +207,15 @@ impl SampleWriter<'_> {
         modules: u64,
         stack: &StoredStack,
     ) -> bool {
+        let Some(chunk) = self.chunk_with_modules(encoder, modules) else {
+            return false;
+        };
         let SampleEncoder {
             dictionary,
             entry,
             latest,
+            ..
         } = encoder;
-        let Some(chunk) = self.chunk_with_modules(dictionary, *latest, modules) else {
-            return false;
-        };
         entry.clear();
         if !dictionary.write(stack, entry) {
             return false;
@@ -227,19 +233,46 @@ impl SampleWriter<'_> {
 
     /// Returns the chunk that the dictionary describes. Restarts the dictionary if it describes no
     /// chunk or if the module list changed.
-    fn chunk_with_modules(
-        &self,
-        dictionary: &mut StackDictionary,
-        now: TimeStamp,
-        modules: u64,
-    ) -> Option<ChunkNumber> {
-        if let Some(chunk) = dictionary.chunk(modules) {
+    fn chunk_with_modules(&self, encoder: &mut SampleEncoder, modules: u64) -> Option<ChunkNumber> {
+        if let Some(chunk) = encoder.dictionary.chunk(modules) {
             return Some(chunk);
         }
         let mut entry = EntryHead::new(EntryKind::Modules);
+        let now = encoder.latest;
         let chunk = self.lane.put(self.session, now, entry.number(modules))?;
-        dictionary.begin(chunk, modules);
-        Some(chunk)
+        encoder.dictionary.begin(chunk, modules);
+        self.put_gaps(encoder, chunk).then_some(chunk)
+    }
+
+    /// Adds a gap between the ticks, for the samples that are written from now on.
+    pub(crate) fn add_gap(&self, gap: TickGap) {
+        let mut encoder = self.encoder.borrow_mut();
+        encoder.gaps.add(gap);
+        // Otherwise, the next chunk gets it before its first sample.
+        if let Some(chunk) = encoder.dictionary.any_chunk() {
+            self.put_gaps(&mut encoder, chunk);
+        }
+    }
+
+    /// Puts the gaps that the chunk does not have yet. If not all fit, returns false, and the
+    /// dictionary leaves the chunk.
+    fn put_gaps(&self, encoder: &mut SampleEncoder, chunk: ChunkNumber) -> bool {
+        let SampleEncoder {
+            dictionary,
+            latest,
+            gaps,
+            ..
+        } = encoder;
+        let all_put = gaps.missing_in(chunk).all(|gap| {
+            let entry = gap.entry(self.process_start);
+            let put = self.lane.put_in_chunk(chunk, self.session, *latest, &entry);
+            put.is_some()
+        });
+        match all_put {
+            true => gaps.set_written(chunk),
+            false => dictionary.forget(),
+        }
+        all_put
     }
 }
 
@@ -254,11 +287,13 @@ fn head(
         EventLoopState::Idle => Some(0),
         EventLoopState::Running(queued) => Some(1 + zigzag(sample.time.signed_since_ns(queued))),
     };
+    let first_tick = sample.first_tick.filter(|_| sample.more > 0);
     let flags = SampleFlags::default()
         .with(SampleFlags::HAS_CPU, sample.cpu_delta_ns.is_some())
         .with(SampleFlags::HAS_EVENT, event.is_some())
         .with(SampleFlags::HAS_MORE, sample.more > 0)
-        .with(SampleFlags::HAS_WEIGHT, sample.weight > 1);
+        .with(SampleFlags::HAS_WEIGHT, sample.weight > 1)
+        .with(SampleFlags::HAS_TICK, first_tick.is_some());
     let mut head = EntryHead::new(kind);
     head.number(sample.thread)
         .signed(time_distance)
@@ -272,6 +307,9 @@ fn head(
     if sample.more > 0 {
         head.number(sample.more).number(sample.span_ns);
     }
+    if let Some(tick) = first_tick {
+        head.number(tick);
+    }
     if sample.weight > 1 {
         head.number(sample.weight.min(MAX_SAMPLE_WEIGHT));
     }
@@ -281,7 +319,7 @@ fn head(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::buffer::ChunkedBuffer;
+    use crate::buffer::{ChunkEntries, ChunkedBuffer};
     use crate::sampler::encode::idle_period::{IdlePeriod, Tick};
 
     const SESSION: Generation = ChunkedBuffer::TEST_SESSION;
@@ -308,21 +346,32 @@ mod tests {
             }
         }
 
-        fn write(&self, sample: SampleTime, last: &mut LastStack) {
-            let Self {
-                lane,
-                encoder,
-                dropped,
-                ..
-            } = self;
-            let writer = SampleWriter {
-                lane,
-                encoder,
+        fn writer(&self) -> SampleWriter<'_> {
+            SampleWriter {
+                lane: &self.lane,
+                encoder: &self.encoder,
                 session: SESSION,
                 process_start: TimeStamp(0),
-                dropped,
+                dropped: &self.dropped,
+            }
+        }
+
+        fn write(&self, sample: SampleTime, last: &mut LastStack) {
+            let written = self.writer().write(sample, MODULES, last);
+            assert_eq!(written, sample.more + 1);
+        }
+
+        /// Returns the kinds of the entries of each chunk, without those of counters.
+        fn kinds(&self) -> Vec<Vec<EntryKind>> {
+            let snapshot = self.buffer.snapshot();
+            let kinds_of = |chunk: ChunkEntries<'_>| {
+                chunk
+                    .map(|block| block.expect("well-formed").entry.byte())
+                    .filter_map(|kind| EntryKind::from_byte(kind.expect("a kind")))
+                    .filter(|kind| *kind != EntryKind::Counter)
+                    .collect()
             };
-            assert_eq!(writer.write(sample, MODULES, last), sample.more + 1);
+            snapshot.chunks().map(kinds_of).collect()
         }
 
         fn put_counter(&self, now: TimeStamp) {
@@ -353,6 +402,7 @@ mod tests {
             cpu_delta_ns: Some(0),
             more: ticks - 1,
             span_ns,
+            first_tick: None,
             weight: 1,
         }
     }
@@ -371,7 +421,7 @@ mod tests {
         // A thousand threads take turns, so each has one turn a second.
         for number in (1000..=3_600_000).step_by(1000) {
             if idle.is_overdue(tick(number).time, false) {
-                let run = idle.take_run(tick(number), 1_000_000).expect("ticks");
+                let run = idle.take_run(tick(number), 1_000_000, 0).expect("ticks");
                 writer.write(sample(1, run.first, run.last, run.ticks), &mut last);
                 longest_ns = longest_ns.max(run.last.since_ns(run.first));
                 (ticks, runs) = (ticks + run.ticks, runs + 1);
@@ -399,6 +449,49 @@ mod tests {
         let full_chunks = writer.put_bytes() / (256 << 10);
         assert!((2..4).contains(&full_chunks), "{full_chunks}");
         assert_eq!(chunks, full_chunks + 1);
+    }
+
+    #[test]
+    fn each_chunk_has_the_gaps_before_its_first_sample() {
+        use EntryKind::{Modules, Same, Sample, TickGap as Gap};
+        let writer = TestWriter::new(64 << 10);
+        let mut last = sleeping(1);
+        let at = |number: u64| TimeStamp(number * 1_000_000);
+        let add_gap = |number| {
+            writer.writer().add_gap(TickGap {
+                before: at(number - 1),
+                after: Tick {
+                    number,
+                    time: at(number),
+                },
+            });
+        };
+        // No chunk yet.
+        add_gap(10);
+        let mut write = |number| writer.write(sample(1, at(number), at(number), 1), &mut last);
+        write(20);
+        write(30);
+        add_gap(40);
+        write(50);
+        let filled = |writer: &TestWriter, chunks| {
+            while writer.kinds().len() < chunks {
+                writer.put_counter(at(60));
+            }
+        };
+        filled(&writer, 2);
+        write(70);
+        // The chunk is full when the next gap comes.
+        filled(&writer, 3);
+        add_gap(80);
+        write(90);
+        assert_eq!(
+            writer.kinds(),
+            [
+                vec![Modules, Gap, Sample, Same, Gap, Same],
+                vec![Modules, Gap, Gap, Sample],
+                vec![Modules, Gap, Gap, Gap, Sample],
+            ]
+        );
     }
 
     #[test]

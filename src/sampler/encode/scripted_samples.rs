@@ -19,6 +19,7 @@ pub(crate) struct ScriptedSample {
     pub(crate) cpu_delta_ns: Option<u64>,
     pub(crate) more: u64,
     pub(crate) span_ns: u64,
+    pub(crate) first_tick: Option<u64>,
     /// Number of ticks that the first sample counts for.
     pub(crate) weight: u64,
     /// Number of the module list.
@@ -109,6 +110,7 @@ impl<'a> SampleScript<'a> {
             cpu_delta_ns,
             more,
             span_ns,
+            first_tick,
             weight,
             modules,
         } = sample;
@@ -119,6 +121,7 @@ impl<'a> SampleScript<'a> {
             cpu_delta_ns,
             more,
             span_ns,
+            first_tick,
             weight,
         };
         let written = self.writer().write(sample, modules, &mut last);

@@ -50,6 +50,11 @@ impl StackDictionary {
             .map(|(chunk, _)| chunk)
     }
 
+    /// Returns the chunk that the dictionary describes, with any module list.
+    pub(crate) fn any_chunk(&self) -> Option<ChunkNumber> {
+        self.described.map(|(chunk, _)| chunk)
+    }
+
     pub(crate) fn epoch(&self) -> DictionaryEpoch {
         self.epoch
     }

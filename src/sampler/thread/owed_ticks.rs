@@ -96,6 +96,7 @@ impl OwedTicks {
             first: TimeStamp(last.0.saturating_sub(self.ns(ticks - 1))),
             last,
             ticks,
+            first_tick: None,
         }
     }
 

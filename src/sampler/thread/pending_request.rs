@@ -85,15 +85,16 @@ impl SignalRequest {
     }
 
     /// Replaces a request of the tick `first`, the previous tick, that the thread's timer did not
-    /// answer because the thread stopped running.
+    /// answer because the thread stopped running. `last` is the last tick before this one, which may
+    /// have been left out.
     ///
     /// The timer would have answered that tick within an interval of CPU time, with the stack that
     /// the thread had then. The thread has run for less and keeps the stack where it stopped, so
     /// its answer is valid for that tick, too.
-    pub(crate) fn instead_of_timer(cpu_ns: Option<u64>, first: Tick, now: Tick) -> Self {
+    pub(crate) fn instead_of_timer(cpu_ns: Option<u64>, first: Tick, last: Tick) -> Self {
         Self {
             ticks: 1,
-            last: first.last_before(now),
+            last,
             ..Self::new(cpu_ns, first, None)
         }
     }
@@ -111,10 +112,10 @@ impl SignalRequest {
         self.blocked_at
     }
 
-    /// Adds the previous tick, which had no answer by the tick `now`, and those that were left out in
-    /// between. Returns true if the clock is to be checked.
-    pub(crate) fn add_tick(&mut self, tick_before: Tick, now: Tick) -> bool {
-        (self.ticks, self.last) = (self.ticks + 1, tick_before.last_before(now));
+    /// Adds the previous tick, which had no answer by this one, and those that were left out in
+    /// between, up to `last`. Returns true if the clock is to be checked.
+    pub(crate) fn add_tick(&mut self, last: Tick) -> bool {
+        (self.ticks, self.last) = (self.ticks + 1, last);
         self.ticks == FIRST_CHECK_TICK || self.ticks.is_multiple_of(TICKS_BETWEEN_CHECKS)
     }
 
@@ -171,6 +172,7 @@ impl SignalRequest {
             first: self.first.time,
             last: self.last.time,
             ticks: self.last.number.saturating_sub(self.first.number) + 1,
+            first_tick: Some(self.first.number),
         };
         Ok((self.ticks > 0).then_some(run))
     }
@@ -224,7 +226,7 @@ mod tests {
     fn pending_until(last: u64) -> (SignalRequest, u64) {
         let mut pending = SignalRequest::new(Some(7 * MS), tick(10), None);
         let checks = (11..=last)
-            .filter(|&number| pending.add_tick(tick(number - 1), tick(number)))
+            .filter(|&number| pending.add_tick(tick(number - 1)))
             .count();
         (pending, checks as u64)
     }
@@ -241,7 +243,8 @@ mod tests {
             Ok(Some(SampleRun {
                 first: tick(10).time,
                 last: tick(49).time,
-                ticks: 40
+                ticks: 40,
+                first_tick: Some(10),
             }))
         );
         assert_eq!(
@@ -273,7 +276,7 @@ mod tests {
             );
             let mut resends = 0;
             for number in 27..3000 {
-                if pending.add_tick(tick(number - 1), tick(number)) {
+                if pending.add_tick(tick(number - 1)) {
                     let cpu_ns = Some(number * MS).filter(|_| has_clock);
                     let checked = pending.check_clock(cpu_ns, tick(number), MS, is_queued);
                     resends += u64::from(matches!(checked, Unanswered::Ran { resend: true, .. }));
@@ -317,7 +320,7 @@ mod tests {
 
     #[test]
     fn signal_instead_of_timer_answers_the_tick_of_the_timer() {
-        let mut pending = SignalRequest::instead_of_timer(Some(7 * MS), tick(10), tick(11));
+        let mut pending = SignalRequest::instead_of_timer(Some(7 * MS), tick(10), tick(10));
         let now = tick(12).time;
         let run_of = |pending: &SignalRequest| {
             let run = pending.idle_run(now, now, Some(7 * MS), MS);
@@ -327,7 +330,7 @@ mod tests {
             run_of(&pending),
             Ok(Some((tick(10).time, tick(10).time, 1)))
         );
-        pending.add_tick(tick(11), tick(12));
+        pending.add_tick(tick(11));
         assert_eq!(
             run_of(&pending),
             Ok(Some((tick(10).time, tick(11).time, 2)))
@@ -342,8 +345,8 @@ mod tests {
         };
         // Ticks 10, 14 and 16 were taken.
         let mut pending = SignalRequest::new(Some(7 * MS), at(10, 10), None);
-        pending.add_tick(at(10, 10), at(14, 14));
-        pending.add_tick(at(14, 14), at(16, 16));
+        pending.add_tick(at(13, 13));
+        pending.add_tick(at(15, 15));
         let run = |pending: &SignalRequest| {
             let answered = TimeStamp(16 * MS);
             pending.idle_run(answered, answered, Some(7 * MS), MS)
@@ -353,12 +356,13 @@ mod tests {
                 first: TimeStamp(first * MS),
                 last: TimeStamp(last * MS),
                 ticks,
+                first_tick: Some(first),
             }))
         };
         assert_eq!(run(&pending), ticks(10, 15, 6));
-        let replaced = SignalRequest::instead_of_timer(Some(7 * MS), at(10, 10), at(14, 14));
+        let replaced = SignalRequest::instead_of_timer(Some(7 * MS), at(10, 10), at(13, 13));
         assert_eq!(run(&replaced), ticks(10, 13, 4));
-        let usual = SignalRequest::instead_of_timer(Some(7 * MS), at(10, 10), at(11, 11));
+        let usual = SignalRequest::instead_of_timer(Some(7 * MS), at(10, 10), at(10, 10));
         assert_eq!(run(&usual), ticks(10, 10, 1));
     }
 }

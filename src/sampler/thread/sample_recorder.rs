@@ -69,7 +69,7 @@ impl SampleRecorder {
         last: Tick,
         context: &TickContext<'_>,
     ) {
-        let run = idle.take_run(last, context.interval_ns());
+        let run = idle.take_run(last, context.interval_ns(), context.even_since);
         let Some(run) = run.and_then(|run| context.unpaused_part(run)) else {
             return;
         };
@@ -239,6 +239,7 @@ impl SampleRecorder {
             cpu_delta_ns: delta.filter(|_| self.records_cpu),
             more: run.ticks - 1,
             span_ns: self.last_time.since_ns(first),
+            first_tick: run.first_tick.filter(|&tick| tick < context.even_since),
             weight,
         };
         let written = context.writer.write(

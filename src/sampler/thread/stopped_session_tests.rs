@@ -60,6 +60,8 @@ fn phase_after_tick(registration: &OffThreadRef, has_stopped: bool) -> SlotPhase
         scratch: &mut Scratch::default(),
         tick,
         tick_before: tick,
+        last_before: tick,
+        even_since: 0,
         pauses: SeenPauses::default(),
         is_batched: false,
         ticks_of_collection: 1,

@@ -253,7 +253,7 @@ impl ThreadSampler {
                 let phase = self.slot.as_ref().map(|slot| slot.phase());
                 let is_unanswered =
                     matches!(phase, Some(SlotPhase::Requested | SlotPhase::Writing));
-                if is_unanswered && !request.add_tick(context.tick_before, context.tick) {
+                if is_unanswered && !request.add_tick(context.last_before) {
                     return Ok(());
                 }
                 let cpu_ns = self.read_clock(context)?;

@@ -5,7 +5,8 @@
 //! seconds. Rows would then appear within that time, in which no tick looked at the thread. The
 //! thread may even have run by then: the few ticks until the sampler notices that would show it
 //! asleep for a good part of the time. So the sampler writes an entry for the tick that makes
-//! them uneven, and the reader divides the runs there.
+//! them uneven, and the reader divides the runs there. A gap straight after another one is noted a
+//! tick late: two ticks have no spacing to compare it with.
 
 use crate::sampler::encode::Tick;
 
@@ -20,6 +21,7 @@ const MIN_TOLERANCE_NS: u64 = 2_000_000;
 /// Ticks that are evenly spaced so far: each is near the straight line from the first to the last.
 #[derive(Debug)]
 pub(crate) struct EvenTicks {
+    interval_ns: u64,
     tolerance_ns: f64,
     first: Tick,
     /// Bounds of the spacing of a line that is near all ticks so far, in ns.
@@ -33,6 +35,7 @@ impl EvenTicks {
             .saturating_mul(interval_ns)
             .max(MIN_TOLERANCE_NS);
         Self {
+            interval_ns,
             tolerance_ns: tolerance_ns as f64,
             first,
             min_spacing_ns: 0.0,
@@ -55,6 +58,22 @@ impl EvenTicks {
             self.restart(tick);
         }
         is_even
+    }
+
+    /// Returns the number of the first one of these ticks.
+    pub(crate) fn since(&self) -> u64 {
+        self.first.number
+    }
+
+    /// Returns the last tick of the schedule before `tick`, the latest tick: `before`, the one that was
+    /// taken before it, or the last of those that were left out in between. Those came on time if the
+    /// sampler was kept from its ticks.
+    pub(crate) fn last_before(&self, tick: Tick, before: Tick) -> Tick {
+        let max_spacing_ns = match self.first == tick {
+            true => self.interval_ns,
+            false => u64::MAX,
+        };
+        before.last_before(tick, max_spacing_ns)
     }
 
     /// Begins again with this tick as the first one.

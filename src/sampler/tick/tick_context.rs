@@ -39,6 +39,10 @@ pub(crate) struct TickContext<'a> {
     pub(crate) scratch: &'a mut Scratch,
     pub(crate) tick: Tick,
     pub(crate) tick_before: Tick,
+    /// The last tick of the schedule before this one, which may have been left out.
+    pub(crate) last_before: Tick,
+    /// Number of the tick since which there was no gap between ticks.
+    pub(crate) even_since: u64,
     pub(crate) pauses: SeenPauses,
     /// Whether threads keep their samples until the sampler collects them, on each tick that it takes.
     pub(crate) is_batched: bool,
@@ -90,17 +94,12 @@ impl TickContext<'_> {
         self.session.settings.interval.as_nanos() as u64
     }
 
-    /// Returns the last tick of the schedule before this one, which may have been left out.
-    pub(crate) fn last_tick_before(&self) -> Tick {
-        self.tick_before.last_before(self.tick)
-    }
-
     /// Returns the last tick until which a thread that has run was idle. If threads keep their samples,
     /// those of the ticks after it come later.
     pub(crate) fn last_idle_tick(&self) -> Tick {
         match self.is_batched {
             true => self.tick_before,
-            false => self.last_tick_before(),
+            false => self.last_before,
         }
     }
 
@@ -131,7 +130,7 @@ impl TickContext<'_> {
 
     /// Returns how many ticks were left out up to the tick before this one.
     pub(crate) fn skipped_before(&self) -> u64 {
-        let since_then = self.last_tick_before().number - self.tick_before.number;
+        let since_then = self.last_before.number - self.tick_before.number;
         self.skipped_ticks().saturating_sub(since_then)
     }
 

@@ -123,6 +123,7 @@ pub(crate) fn cut_before(
         Repeats {
             count: repeats.count - first,
             span_ns: repeats.span_ns - offset_ns,
+            first_tick: repeats.first_tick.map(|tick| tick.saturating_add(first)),
         },
     ))
 }
@@ -156,8 +157,8 @@ const MAX_SPACINGS_IN_RUN: u64 = 3;
 #[derive(Debug)]
 pub(crate) struct SampleRows {
     packed: Vec<PackedRow>,
-    /// For each `RARE` row: time, CPU time, event, weight, and the number and the time span of its
-    /// repeats.
+    /// For each `RARE` row: time, CPU time, event, weight, and the number, the time span and the first
+    /// tick of its repeats.
     rare: EntryWriter,
     rows: u64,
     idle_rows: u64,
@@ -242,7 +243,8 @@ impl SampleRows {
             .number(row.event.to_number())
             .number(row.weight)
             .number(repeats.count)
-            .number(repeats.span_ns);
+            .number(repeats.span_ns)
+            .number(repeats.first_tick.map_or(0, |tick| tick.saturating_add(1)));
         self.packed.push(PackedRow {
             stack: row.stack,
             later_ns: 0,
@@ -372,7 +374,7 @@ struct Unpacked<'a> {
 impl Unpacked<'_> {
     #[cold]
     fn rare(&mut self, stack: u32) -> (SampleRow, Repeats) {
-        // Every rare row has all six numbers.
+        // Every rare row has all seven numbers.
         let mut number = || self.rare.number().unwrap_or_default();
         let time_ns = number();
         let cpu_delta_ns = number().checked_sub(1);
@@ -381,6 +383,7 @@ impl Unpacked<'_> {
         let repeats = Repeats {
             count: number(),
             span_ns: number(),
+            first_tick: number().checked_sub(1),
         };
         self.time_ns = time_ns;
         (
@@ -521,20 +524,27 @@ impl<'a> Rows<'a> {
         let at = |number| row.later_by(times.of(number) - row.time_ns);
         let mut ends = (repeats.count > 0).then(|| (at(1), at(repeats.count)));
         let mut ticks = repeats.count;
+        // That of the last entry that shows it.
         let mut spacing_ns = times.spacing_ns();
         for (next, repeats) in self.unpacked.by_ref() {
             let last_ns = ends.map_or(row.time_ns, |(_, last)| last.time_ns);
             let times = RunTimes::new(next.time_ns, repeats, self.gaps);
             let at = |number| next.later_by(times.of(number) - next.time_ns);
-            let apart_ns = times.of(0).wrapping_sub(last_ns);
+            // In a damaged buffer, time may go back.
+            let apart_ns = times.of(0).checked_sub(last_ns);
             let is_same = (next.stack, next.event) == (row.stack, RowEvent::Unknown)
                 && row.event == RowEvent::Unknown
                 && next.cpu_delta_ns == Some(0);
-            spacing_ns = spacing_ns.max(times.spacing_ns());
-            // Nobody knows what the thread did in a pause.
-            if !is_same || apart_ns > MAX_SPACINGS_IN_RUN.saturating_mul(spacing_ns) {
+            let own_ns = times.spacing_ns();
+            let max_apart_ns = MAX_SPACINGS_IN_RUN.saturating_mul(spacing_ns.max(own_ns));
+            // Nobody knows what the thread did in a pause. A gap within an entry is no pause: the
+            // sampler saw that the thread had not run there.
+            if !is_same || apart_ns.is_none_or(|ns| ns > max_apart_ns) {
                 self.next = Some((next, repeats));
                 break;
+            }
+            if own_ns > 0 {
+                spacing_ns = own_ns;
             }
             let begin = ends.map_or_else(|| at(0), |(first, _)| first);
             ends = Some((begin, at(repeats.count)));
@@ -627,6 +637,15 @@ impl CounterRows {
 mod tests {
     use super::*;
 
+    /// Returns repeats without gaps between their ticks.
+    fn repeats(count: u64, span_ns: u64) -> Repeats {
+        Repeats {
+            count,
+            span_ns,
+            first_tick: None,
+        }
+    }
+
     #[test]
     fn cut_before_drops_the_old_part_of_a_run() {
         // Queued in the middle of the run.
@@ -639,10 +658,7 @@ mod tests {
                 event,
                 weight: 6,
             },
-            Repeats {
-                count: 7,
-                span_ns: 93,
-            },
+            repeats(7, 93),
         );
         let times = |(row, repeats): (SampleRow, Repeats)| {
             let mut rows = SampleRows::default();
@@ -718,24 +734,12 @@ mod tests {
             .for_each(|row| samples.push(*row, Repeats::default()));
         assert_eq!(samples.iter(&TickGaps::default()).collect::<Vec<_>>(), rows);
         assert_eq!(samples.rows(), 3);
-        samples.push(
-            row(2, 1_000_000_000_100, Some(9)),
-            Repeats {
-                count: 3,
-                span_ns: 31,
-            },
-        );
+        samples.push(row(2, 1_000_000_000_100, Some(9)), repeats(3, 31));
         let event = |ns: i64| SampleRow {
             event: RowEvent::Running { ns },
             ..row(7, 1_000_000_000_200 + ns as u64, None)
         };
-        samples.push(
-            event(0),
-            Repeats {
-                count: 2,
-                span_ns: 60,
-            },
-        );
+        samples.push(event(0), repeats(2, 60));
         assert_eq!(
             samples
                 .iter(&TickGaps::default())
@@ -816,7 +820,7 @@ mod tests {
         let mut samples = SampleRows::default();
         for (time_ns, weight, count) in [(10, 1, 0), (20, 30, 0), (400, 4, 5)] {
             let span_ns = 10 * count;
-            samples.push(row(time_ns, weight), Repeats { count, span_ns });
+            samples.push(row(time_ns, weight), repeats(count, span_ns));
         }
         let first = [(10, 1), (20, 30), (400, 4)];
         let with = |run: &[(u64, u64)]| [&first, run].concat();
@@ -845,7 +849,7 @@ mod tests {
             for stride in strides.filter(|stride| count <= 1000 || *stride > 1 << 20) {
                 let mut samples = SampleRows::default();
                 let span_ns = 10 * count;
-                samples.push(row(100, 7), Repeats { count, span_ns });
+                samples.push(row(100, 7), repeats(count, span_ns));
                 samples.thin_idle_rows(stride);
                 let rows = times_and_counts(&samples);
                 let context = format!("{count} repeats, stride {stride}: {rows:?}");
@@ -885,7 +889,7 @@ mod tests {
             let mut samples = SampleRows::default();
             for &(row, count) in entries {
                 let span_ns = 10 * count;
-                samples.push(row, Repeats { count, span_ns });
+                samples.push(row, repeats(count, span_ns));
             }
             samples.keep_ends_of_sleeps();
             let rows = times_and_counts(&samples);
@@ -933,8 +937,8 @@ mod tests {
         assert!(gaps.read(&mut EntryReader::new(entry.bytes())).is_some());
         let mut samples = SampleRows::default();
         let repeats = Repeats {
-            count: 6,
-            span_ns: 910,
+            first_tick: Some(1),
+            ..repeats(6, 910)
         };
         samples.push(row(10, 1), repeats);
         let times = |samples: &SampleRows| -> Vec<u64> {
@@ -953,6 +957,11 @@ mod tests {
         assert_eq!(times(&samples), [10, 20, 920, 1200]);
         let (cut, left) = cut_before(row(10, 1), repeats, 500, &gaps).expect("three ticks");
         assert_eq!((cut.time_ns, left.count, left.span_ns), (900, 2, 20));
+        assert_eq!(left.first_tick, Some(5));
+        let mut samples = SampleRows::default();
+        let (cut, left) = cut_before(row(10, 1), repeats, 21, &gaps).expect("five ticks");
+        samples.push(cut, left);
+        assert_eq!(times(&samples), [30, 40, 900, 910, 920]);
     }
 
     #[test]
@@ -969,8 +978,14 @@ mod tests {
             cpu_delta_ns: Some(0),
             ..row(50, 1)
         };
-        let (count, span_ns) = (2, 35);
-        samples.push(idle, Repeats { count, span_ns });
+        let first_tick = Some(5);
+        samples.push(
+            idle,
+            Repeats {
+                first_tick,
+                ..repeats(2, 35)
+            },
+        );
         let times = |samples: &SampleRows| -> Vec<u64> {
             samples.iter(&gaps).map(|row| row.time_ns).collect()
         };
@@ -981,16 +996,38 @@ mod tests {
     }
 
     #[test]
+    fn entries_are_of_one_sleep_if_they_are_near_by_their_own_spacing() {
+        let kept = |entries: &[(u64, u64, u64)]| {
+            let mut samples = SampleRows::default();
+            for &(time_ns, count, span_ns) in entries {
+                let idle = SampleRow {
+                    cpu_delta_ns: Some(0),
+                    ..row(time_ns, 1)
+                };
+                samples.push(idle, repeats(count, span_ns));
+            }
+            samples.keep_ends_of_sleeps();
+            let gaps = TickGaps::default();
+            samples
+                .iter(&gaps)
+                .map(|row| row.time_ns)
+                .collect::<Vec<_>>()
+        };
+        // Single rows have the spacing of the run before them.
+        assert_eq!(kept(&[(0, 2, 20), (30, 0, 0), (60, 0, 0)]), [0, 10, 60]);
+        // The ticks were far apart at first, and are no longer.
+        let denser = [(0, 2, 2000), (3000, 2, 20), (3060, 2, 20)];
+        assert_eq!(kept(&denser), [0, 1000, 3020, 3060, 3070, 3080]);
+        // In a damaged buffer, time goes back.
+        let back = [(1000, 2, 20), (500, 2, 20)];
+        assert_eq!(kept(&back), [1000, 1010, 1020, 500, 510, 520]);
+    }
+
+    #[test]
     fn thread_that_ran_in_few_rows_mostly_sleeps() {
         let mut samples = SampleRows::default();
         let mut mostly_sleeps_after = |row: SampleRow, count| {
-            samples.push(
-                row,
-                Repeats {
-                    count,
-                    span_ns: count,
-                },
-            );
+            samples.push(row, repeats(count, count));
             samples.mostly_sleeps()
         };
         let idle = |time_ns| SampleRow {

@@ -120,6 +120,10 @@ impl RareFields {
             true => Repeats {
                 count: entry.number()?,
                 span_ns: entry.number()?,
+                first_tick: match flags.has(SampleFlags::HAS_TICK) {
+                    true => Some(entry.number()?),
+                    false => None,
+                },
             },
             false => Repeats::default(),
         };

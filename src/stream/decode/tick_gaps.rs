@@ -11,6 +11,9 @@ pub(crate) struct Repeats {
     pub(crate) count: u64,
     /// Time from the sample to its last repeat, in ns.
     pub(crate) span_ns: u64,
+    /// Number of the sample's tick. `None` if there is no gap between the ticks, as far as the sampler
+    /// knows.
+    pub(crate) first_tick: Option<u64>,
 }
 
 /// Two successive ticks of the sampler that lie apart. Times are in ns since the process began.
@@ -29,19 +32,26 @@ pub(crate) struct TickGap {
 pub(crate) struct TickGaps(Vec<TickGap>);
 
 impl TickGaps {
-    /// Reads a gap from its entry, and ignores one that contradicts those before it. Returns `None` if
-    /// the entry is malformed.
+    /// Reads a gap from its entry, and ignores one that is known or contradicts the others. Returns
+    /// `None` if the entry is malformed.
     pub(crate) fn read(&mut self, entry: &mut EntryReader<'_>) -> Option<()> {
         let gap = TickGap {
             time_ns: entry.number()?,
             before_ns: entry.number()?,
             tick: entry.number()?,
         };
-        let is_in_order = (self.0.last())
-            .is_none_or(|last| last.time_ns <= gap.before_ns && last.tick < gap.tick);
+        // Chunks repeat the gaps of those before them, and some of those may be missing.
+        let (earlier, later) = self
+            .0
+            .split_at(self.0.partition_point(|known| known.tick < gap.tick));
+        let is_after = earlier
+            .last()
+            .is_none_or(|known| known.time_ns <= gap.before_ns);
+        let is_before = (later.first())
+            .is_none_or(|known| gap.tick < known.tick && gap.time_ns <= known.before_ns);
         // In a damaged buffer, gaps may lie anywhere.
-        if gap.before_ns <= gap.time_ns && is_in_order {
-            self.0.push(gap);
+        if gap.before_ns <= gap.time_ns && is_after && is_before {
+            self.0.insert(earlier.len(), gap);
         }
         Some(())
     }
@@ -52,10 +62,11 @@ impl TickGaps {
         vec_growth_bytes(&self.0, more / 5)
     }
 
-    /// Returns the gaps within a sample and its repeats.
-    fn within(&self, first_ns: u64, last_ns: u64) -> &[TickGap] {
-        let begin = self.0.partition_point(|gap| gap.time_ns <= first_ns);
-        let count = self.0[begin..].partition_point(|gap| gap.time_ns <= last_ns);
+    /// Returns the gaps before or within the samples of `more` ticks after the tick `first`.
+    fn within(&self, first: u64, more: u64) -> &[TickGap] {
+        let last = first.saturating_add(more);
+        let begin = self.0.partition_point(|gap| gap.tick < first);
+        let count = self.0[begin..].partition_point(|gap| gap.tick <= last);
         &self.0[begin..begin + count]
     }
 }
@@ -65,54 +76,28 @@ impl TickGaps {
 pub(crate) struct RunTimes<'a> {
     first_ns: u64,
     repeats: Repeats,
-    /// The gaps within them.
+    /// The gaps before the sample and within its repeats.
     gaps: &'a [TickGap],
-    /// Number of the repeat that belongs to the tick after the first gap; 0 for the sample itself.
-    after_first_gap: u64,
+    /// Number of the sample's tick, if there are gaps.
+    first_tick: u64,
 }
 
 impl<'a> RunTimes<'a> {
     pub(crate) fn new(first_ns: u64, repeats: Repeats, gaps: &'a TickGaps) -> Self {
         let last_ns = first_ns.saturating_add(repeats.span_ns);
-        let even = Self {
+        // A sample without repeats has the time of its tick.
+        let within: &[TickGap] = match repeats.first_tick {
+            Some(first) if repeats.count > 0 => gaps.within(first, repeats.count),
+            _ => &[],
+        };
+        // In a damaged buffer, they may lie elsewhere.
+        let are_within = (within.first()).is_none_or(|gap| first_ns <= gap.time_ns)
+            && within.last().is_none_or(|gap| gap.time_ns <= last_ns);
+        Self {
             first_ns,
             repeats,
-            gaps: &[],
-            after_first_gap: 0,
-        };
-        // A sample without repeats has the time of its tick.
-        let gaps = match repeats.count {
-            0 => &[],
-            _ => gaps.within(first_ns, last_ns),
-        };
-        let ([first_gap, ..], [.., last_gap]) = (gaps, gaps) else {
-            return even;
-        };
-        // The samples between the first and the last gap are known by their ticks. The others lie
-        // before the first and after the last gap, in proportion to the time there.
-        let between = last_gap.tick - first_gap.tick;
-        let Some(outer) = (repeats.count + 1).checked_sub(between).filter(|&n| n > 0) else {
-            return even;
-        };
-        let before_ns = first_gap.before_ns.checked_sub(first_ns);
-        let after_ns = last_ns - last_gap.time_ns;
-        let after_first_gap = match (before_ns, outer) {
-            // The time of the first tick was taken as an interval after that of the tick before it.
-            (None, _) => 0,
-            (Some(_), 1) => return even,
-            (Some(before_ns), _) => {
-                let [steps, part, whole] =
-                    [outer - 2, before_ns, before_ns.saturating_add(after_ns)].map(u128::from);
-                match whole {
-                    0 => 1,
-                    _ => ((2 * steps * part + whole) / (2 * whole)) as u64 + 1,
-                }
-            }
-        };
-        Self {
-            gaps,
-            after_first_gap,
-            ..even
+            gaps: if are_within { within } else { &[] },
+            first_tick: repeats.first_tick.unwrap_or(0),
         }
     }
 
@@ -121,7 +106,7 @@ impl<'a> RunTimes<'a> {
     pub(crate) fn of(&self, number: u64) -> u64 {
         match self.gaps {
             [] => {
-                let Repeats { count, span_ns } = self.repeats;
+                let Repeats { count, span_ns, .. } = self.repeats;
                 between(self.first_ns, span_ns, number, count)
             }
             _ => self.of_uneven(number),
@@ -130,7 +115,7 @@ impl<'a> RunTimes<'a> {
 
     /// Returns the number of the repeat that belongs to the tick after this gap.
     fn after_gap(&self, gap: &TickGap) -> u64 {
-        self.after_first_gap + (gap.tick - self.gaps[0].tick)
+        gap.tick - self.first_tick
     }
 
     #[cold]
@@ -143,28 +128,32 @@ impl<'a> RunTimes<'a> {
         let (end, end_ns) = match self.gaps.get(passed) {
             Some(gap) => (self.after_gap(gap) - 1, gap.before_ns),
             None => {
-                let Repeats { count, span_ns } = self.repeats;
+                let Repeats { count, span_ns, .. } = self.repeats;
                 (count, self.first_ns.saturating_add(span_ns))
             }
         };
+        // The sampler did not know the exact time of the first tick, if it was late.
+        if number == 0 && end == 0 {
+            return begin_ns.max(end_ns);
+        }
         between(
             begin_ns,
             end_ns.saturating_sub(begin_ns),
             number - begin,
-            end.saturating_sub(begin),
+            end - begin,
         )
     }
 
     /// Returns the time between two ticks that no gap divides, in ns; 0 if it is not known.
     pub(crate) fn spacing_ns(&self) -> u64 {
-        let count = self.repeats.count;
-        if self.gaps.len() as u64 >= count {
-            return 0;
-        }
-        let first_ns = self.of(1) - self.of(0);
-        let last_ns = self.of(count) - self.of(count - 1);
-        // At most one of them has a gap, unless nearly every tick has.
-        first_ns.min(last_ns)
+        let after_gaps = || self.gaps.iter().map(|gap| self.after_gap(gap));
+        let begins = [0].into_iter().chain(after_gaps());
+        let ends = after_gaps().chain([self.repeats.count.saturating_add(1)]);
+        let spacings = begins.zip(ends).filter_map(|(begin, end)| {
+            let next = begin + 1;
+            (next < end).then(|| self.of(next) - self.of(begin))
+        });
+        spacings.min().unwrap_or(0)
     }
 
     /// Returns the number of the first repeat that is not earlier than `cut_ns`, or 0 for the sample
@@ -211,13 +200,24 @@ mod tests {
         gaps
     }
 
-    /// Returns the times of a sample and its repeats.
-    fn times(first_ns: u64, last_ns: u64, count: u64, gaps: &TickGaps) -> Vec<u64> {
-        let span_ns = last_ns - first_ns;
-        let run = RunTimes::new(first_ns, Repeats { count, span_ns }, gaps);
+    /// Returns the times of a sample and its repeats. `first_tick` is the number of the sample's tick.
+    fn times(
+        first_tick: u64,
+        first_ns: u64,
+        last_ns: u64,
+        count: u64,
+        gaps: &TickGaps,
+    ) -> Vec<u64> {
+        let repeats = Repeats {
+            count,
+            span_ns: last_ns - first_ns,
+            first_tick: Some(first_tick),
+        };
+        let run = RunTimes::new(first_ns, repeats, gaps);
         let times: Vec<u64> = (0..=count).map(|number| run.of(number)).collect();
         assert!(times.is_sorted(), "{times:?}");
-        assert!(run.spacing_ns() <= span_ns);
+        assert!(times[0] >= first_ns && times[count as usize] <= last_ns);
+        assert!(run.spacing_ns() <= repeats.span_ns);
         for cut_ns in first_ns.saturating_sub(1)..=last_ns + 1 {
             let expected = times.iter().position(|&time_ns| time_ns >= cut_ns);
             assert_eq!(run.first_from(cut_ns).map(|at| at as usize), expected);
@@ -227,37 +227,100 @@ mod tests {
 
     #[test]
     fn repeats_are_evenly_spaced_between_gaps() {
-        // Ticks 0 to 4 at 0 to 40, ticks 5 to 7 at 100 to 120, and ticks from 8 on at 500.
-        let gaps = gaps_of(&[[100, 40, 5], [500, 120, 8]]);
-        let all = [0, 10, 20, 30, 40, 100, 110, 120, 500, 510, 520, 530];
+        // Ticks 0 to 4 at 0 to 40, ticks 5 to 7 at 100 to 120, tick 8 at 500, and those from 9 on at 700.
+        let gaps = gaps_of(&[[100, 40, 5], [500, 120, 8], [700, 500, 9]]);
+        let all = [0, 10, 20, 30, 40, 100, 110, 120, 500, 700, 703, 706];
         for first in 0..all.len() {
             for last in first..all.len() {
                 let count = (last - first) as u64;
-                let found = times(all[first], all[last], count, &gaps);
+                let found = times(first as u64, all[first], all[last], count, &gaps);
                 assert_eq!(found, all[first..=last], "from {first} to {last}");
             }
         }
     }
 
     #[test]
-    fn first_repeat_within_a_gap_is_moved_to_its_end() {
+    fn ticks_may_have_another_spacing_after_a_gap() {
+        // 1 to 4 and 5 to 1103: the ticks are missed regularly on one side of the gap.
+        for (before, after) in [(10, 1), (1, 10), (7, 300)] {
+            let at = |tick: u64| match tick {
+                0..=4 => tick * before,
+                _ => 4 * before + 100 + (tick - 5) * after,
+            };
+            let gaps = gaps_of(&[[at(5), at(4), 5]]);
+            for (first, last) in [(0, 900), (2, 7), (4, 5), (3, 6)] {
+                let found = times(first, at(first), at(last), last - first, &gaps);
+                assert_eq!(found, (first..=last).map(at).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn spacing_is_that_of_two_ticks_without_a_gap() {
+        let gaps = gaps_of(&[[100, 40, 5], [500, 120, 8], [700, 500, 9]]);
+        let spacing_ns = |first_tick, first_ns, count, last_ns: u64| {
+            let repeats = Repeats {
+                count,
+                span_ns: last_ns - first_ns,
+                first_tick: Some(first_tick),
+            };
+            RunTimes::new(first_ns, repeats, &gaps).spacing_ns()
+        };
+        assert_eq!(spacing_ns(3, 30, 3, 110), 10);
+        assert_eq!(spacing_ns(4, 40, 2, 110), 10);
+        assert_eq!(spacing_ns(4, 40, 1, 100), 0);
+        assert_eq!(spacing_ns(7, 120, 2, 700), 0);
+        assert_eq!(spacing_ns(7, 120, 3, 703), 3);
+    }
+
+    #[test]
+    fn first_tick_has_its_real_time_where_a_gap_shows_it() {
         let gaps = gaps_of(&[[100, 40, 5], [500, 120, 8]]);
-        assert_eq!(times(50, 120, 2, &gaps), [100, 110, 120]);
-        assert_eq!(times(50, 510, 4, &gaps), [100, 110, 120, 500, 510]);
-        assert_eq!(times(130, 510, 1, &gaps), [500, 510]);
+        // It was taken as an interval after the tick before the gap.
+        assert_eq!(times(5, 50, 120, 2, &gaps), [100, 110, 120]);
+        assert_eq!(times(5, 50, 510, 4, &gaps), [100, 110, 120, 500, 510]);
+        assert_eq!(times(8, 130, 510, 1, &gaps), [500, 510]);
+        // It is the only one before the gap.
+        assert_eq!(times(4, 33, 110, 2, &gaps), [40, 100, 110]);
+    }
+
+    #[test]
+    fn run_without_the_number_of_its_tick_is_even() {
+        let gaps = gaps_of(&[[100, 40, 5]]);
+        let repeats = Repeats {
+            count: 2,
+            span_ns: 120,
+            first_tick: None,
+        };
+        let run = RunTimes::new(0, repeats, &gaps);
+        assert_eq!([0, 1, 2].map(|number| run.of(number)), [0, 60, 120]);
+    }
+
+    #[test]
+    fn gaps_are_read_in_any_order_and_more_than_once() {
+        let all = [[100, 40, 5], [500, 120, 8], [700, 500, 9]];
+        let ordered = gaps_of(&all);
+        assert_eq!(ordered.0.len(), 3);
+        let repeated = gaps_of(&[all[1], all[2], all[0], all[1], all[2]]);
+        assert_eq!(ordered.0, repeated.0);
     }
 
     #[test]
     fn gaps_that_do_not_fit_are_ignored() {
-        // Of a later time than the one before, of an earlier tick, and before the last one.
+        // It ends before it begins.
         assert!(gaps_of(&[[40, 100, 5]]).0.is_empty());
+        // The same tick as the one before, and a later tick before its end.
         let gaps = gaps_of(&[[100, 40, 5], [500, 120, 5], [500, 90, 8]]);
         assert_eq!(gaps.0.len(), 1);
-        // More ticks between the gaps than there are samples.
-        let gaps = gaps_of(&[[100, 40, 5], [500, 120, 800]]);
-        assert_eq!(times(0, 600, 3, &gaps), [0, 200, 400, 600]);
-        // A single sample outside of the gaps.
+        // An earlier tick after its beginning.
+        let gaps = gaps_of(&[[100, 40, 5], [50, 30, 3]]);
+        assert_eq!(gaps.0.len(), 1);
+        // The ticks of the gaps are those of the run, but the times are not.
         let gaps = gaps_of(&[[100, 40, 5], [500, 120, 8]]);
-        assert_eq!(times(0, 600, 3, &gaps), [0, 200, 400, 600]);
+        assert_eq!(times(4, 0, 300, 4, &gaps), [0, 75, 150, 225, 300]);
+        assert_eq!(times(5, 200, 500, 3, &gaps), [200, 300, 400, 500]);
+        for first_tick in [u64::MAX, u64::MAX - 1, 0] {
+            assert_eq!(times(first_tick, 0, 30, 3, &gaps), [0, 10, 20, 30]);
+        }
     }
 }

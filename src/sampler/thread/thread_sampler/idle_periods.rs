@@ -47,7 +47,7 @@ impl ThreadSampler {
                 let [slept, _] = self.samples.owed_rest();
                 context.earlier_tick((idle.unwritten() + slept).saturating_sub(1))
             }
-            _ => context.last_tick_before(),
+            _ => context.last_before,
         };
         self.write_idle_until(last, context);
         if let (ThreadState::Idle(idle), Some(switches)) = (&self.state, &mut self.switches) {

@@ -78,7 +78,8 @@ impl ThreadSampler {
             && cpu_ns.is_some()
             && let ThreadState::Signaled(request) = &mut self.state
         {
-            *request = SignalRequest::instead_of_timer(cpu_ns, context.tick_before, context.tick);
+            let (first, last) = (context.tick_before, context.last_before);
+            *request = SignalRequest::instead_of_timer(cpu_ns, first, last);
             SessionCounts::add(unanswered, ticks - 1);
         } else {
             SessionCounts::add(unanswered, ticks);

@@ -1,0 +1,139 @@
+//! The latest gaps between the sampler's ticks, which each chunk of samples repeats.
+//!
+//! A run of idle samples is written up to 64 s after it begins. The chunk that was current at a gap
+//! within the run may have been destroyed before the run is read, and the run would have rows in
+//! the gap.
+
+use std::collections::VecDeque;
+
+use crate::buffer::{ChunkNumber, EntryHead, EntryKind};
+use crate::sampler::encode::idle_period::{OVERDUE_NS, Tick};
+use crate::types::TimeStamp;
+
+/// Maximum age of a gap, in ns. The sampler may take its time to write an overdue run.
+const MAX_AGE_NS: u64 = 2 * *OVERDUE_NS.end();
+/// Maximum number of gaps: about 1 KiB in each chunk. If a program has more of them within a run,
+/// the oldest ones are unknown in later chunks.
+const MAX_GAPS: usize = 64;
+/// Maximum length of the entry of a gap, in bytes.
+const MAX_ENTRY_BYTES: usize = 32;
+
+/// Two successive ticks that lie apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct TickGap {
+    /// Time of the tick before the gap.
+    pub(crate) before: TimeStamp,
+    /// The tick after it.
+    pub(crate) after: Tick,
+}
+
+impl TickGap {
+    pub(super) fn entry(&self, process_start: TimeStamp) -> EntryHead {
+        let mut entry = EntryHead::new(EntryKind::TickGap);
+        entry
+            .number(self.after.time.since_ns(process_start))
+            .number(self.before.since_ns(process_start))
+            .number(self.after.number);
+        entry
+    }
+}
+
+/// The latest gaps, in order of time.
+#[derive(Debug, Default)]
+pub(super) struct RecentGaps {
+    gaps: VecDeque<TickGap>,
+    /// The chunk that has all of them, except for so many of the latest ones.
+    written_in: Option<ChunkNumber>,
+    unwritten: usize,
+}
+
+impl RecentGaps {
+    /// Adds a gap, which no chunk has yet. Forgets those before the beginning of any run.
+    pub(super) fn add(&mut self, gap: TickGap) {
+        let now = gap.after.time;
+        while self.gaps.len() == MAX_GAPS
+            || (self.gaps.front()).is_some_and(|old| now.since_ns(old.after.time) > MAX_AGE_NS)
+        {
+            self.gaps.pop_front();
+        }
+        // Without memory, the reader takes the ticks as even.
+        if self.gaps.try_reserve(1).is_ok() {
+            self.gaps.push_back(gap);
+            self.unwritten += 1;
+        }
+    }
+
+    /// Returns the gaps that the chunk does not have.
+    pub(super) fn missing_in(&self, chunk: ChunkNumber) -> impl Iterator<Item = &TickGap> {
+        let known = match self.written_in == Some(chunk) {
+            true => self.gaps.len().saturating_sub(self.unwritten),
+            false => 0,
+        };
+        self.gaps.range(known..)
+    }
+
+    /// Notes that the chunk has all gaps.
+    pub(super) fn set_written(&mut self, chunk: ChunkNumber) {
+        (self.written_in, self.unwritten) = (Some(chunk), 0);
+    }
+
+    /// Returns how many bytes all gaps take in a chunk, at most.
+    pub(super) fn bytes(&self) -> usize {
+        self.gaps.len() * MAX_ENTRY_BYTES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn gap(number: u64, time: u64) -> TickGap {
+        TickGap {
+            before: TimeStamp(time - 1),
+            after: Tick {
+                number,
+                time: TimeStamp(time),
+            },
+        }
+    }
+
+    fn numbers(gaps: &RecentGaps) -> Vec<u64> {
+        gaps.gaps.iter().map(|gap| gap.after.number).collect()
+    }
+
+    #[test]
+    fn old_gaps_are_forgotten() {
+        let mut gaps = RecentGaps::default();
+        for (number, seconds) in [(1, 1), (2, 60), (3, 130), (4, 131), (5, 190)] {
+            gaps.add(gap(number, seconds * SECOND));
+        }
+        assert_eq!(numbers(&gaps), [3, 4, 5]);
+        (6..=200).for_each(|number| gaps.add(gap(number, 190 * SECOND + number)));
+        assert_eq!(numbers(&gaps), (137..=200).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn chunk_gets_the_gaps_that_it_does_not_have() {
+        let mut gaps = RecentGaps::default();
+        let chunks = [ChunkNumber(1), ChunkNumber(2)];
+        let missing = |gaps: &RecentGaps| {
+            chunks.map(|chunk| gaps.missing_in(chunk).collect::<Vec<_>>().len())
+        };
+        gaps.add(gap(1, 10));
+        assert_eq!(missing(&gaps), [1, 1]);
+        gaps.set_written(chunks[0]);
+        assert_eq!(missing(&gaps), [0, 1]);
+        gaps.add(gap(2, 20));
+        assert_eq!(missing(&gaps), [1, 2]);
+        gaps.set_written(chunks[1]);
+        assert_eq!(missing(&gaps), [2, 0]);
+    }
+
+    #[test]
+    fn entry_is_no_longer_than_its_maximum() {
+        let entry = gap(u64::MAX, u64::MAX).entry(TimeStamp(0));
+        assert!(EntryHead::bytes(&entry).len() < MAX_ENTRY_BYTES);
+    }
+}

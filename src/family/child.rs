@@ -452,7 +452,9 @@ fn write_last<'a>(
             max_threads: None,
         };
         let stream = StreamOptions::new(names, None, DEFAULT_MAX_ROWS, Some(progress))
-            .child_timeout(CHILD_TIMEOUT_AT_END);
+            .child_timeout(CHILD_TIMEOUT_AT_END)
+            // The parent may write any format from it.
+            .merges_alike(false);
         let options = gecko_options(stream);
         debug_assert_eq!(options.format, Format::Gecko);
         match profile

@@ -278,7 +278,8 @@ fn write_for_parent(
         .map(|since| ProfilerTime::from_monotonic_ns(since.0));
     let (share, of) = TIMEOUT_SHARES;
     let stream = StreamOptions::new(names, since, order.max_rows, Some(&state.progress))
-        .child_timeout(order.child_timeout * share / of);
+        .child_timeout(order.child_timeout * share / of)
+        .merges_alike(order.merges_alike);
     let options = gecko_options(stream);
     let mut out = PartWriter::new(
         jobs,

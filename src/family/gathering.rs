@@ -47,6 +47,7 @@ impl FrozenChildren for Snapshots {
                 max_rows: request.max_rows,
                 symbolicate: request.symbolicate,
                 child_timeout: request.child_timeout,
+                merges_alike: request.merges_alike,
                 clock: request.clock,
             },
             events: send,

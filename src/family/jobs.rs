@@ -339,6 +339,7 @@ mod tests {
             max_rows: 1,
             symbolicate: Symbolicate::No,
             child_timeout: TIMEOUT,
+            merges_alike: true,
             clock: ProcessStart {
                 monotonic: TimeStamp(0),
                 epoch_ms: 0.0,

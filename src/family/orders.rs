@@ -91,6 +91,8 @@ pub(crate) struct GatherOrder {
     pub(crate) max_rows: u64,
     pub(crate) symbolicate: Symbolicate,
     pub(crate) child_timeout: Duration,
+    /// Whether threads that sleep alike may be shown as one track.
+    pub(crate) merges_alike: bool,
     pub(crate) clock: ProcessStart,
 }
 
@@ -105,6 +107,7 @@ impl GatherOrder {
             "maxRows": self.max_rows,
             "names": names,
             "timeout": ns(self.child_timeout),
+            "mergesAlike": self.merges_alike,
             "clock": self.clock.monotonic.0,
             // As bits, because the parser of floats is not exact.
             "epochBits": self.clock.epoch_ms.to_bits(),
@@ -127,6 +130,7 @@ impl GatherOrder {
             max_rows: fields.number("maxRows")?,
             symbolicate: HOW_NAMED[names],
             child_timeout: Duration::from_nanos(fields.number("timeout")?),
+            merges_alike: fields.flag("mergesAlike")?,
             clock: ProcessStart {
                 monotonic: TimeStamp(fields.number("clock")?),
                 epoch_ms,
@@ -291,6 +295,7 @@ mod tests {
             max_rows: 5,
             symbolicate: Symbolicate::NamesOnly,
             child_timeout: Duration::from_millis(1500),
+            merges_alike: true,
             clock: ProcessStart {
                 monotonic: TimeStamp(7),
                 epoch_ms: 1_732_650_000_123.456_7,

@@ -20,8 +20,8 @@ use crate::session::snapshot::FrozenProfile;
 use crate::session::write_options::{WriteOptions, default_options, default_options_for};
 use crate::state::ChildProfile;
 use crate::stream::{
-    FoundProblems, OutOfMemory, ProfileSource, StreamOptions, build_model, check_memory,
-    stream_gecko_json,
+    FoundProblems, GatherRequest, OutOfMemory, ProfileSource, StreamOptions, build_model,
+    check_memory, stream_gecko_json,
 };
 use crate::threads::OffThreadRef;
 use crate::types::{ProfilerTime, SaveError, TimeStamp};
@@ -183,7 +183,10 @@ impl FrozenProfile {
         progress: &ProgressLogger,
     ) -> io::Result<ProfileModel> {
         self.check_process()?;
-        let request = options.gather_request(self.source.process_start);
+        let request = GatherRequest {
+            merges_alike: false,
+            ..options.gather_request(self.source.process_start)
+        };
         let running = self.source.children.as_ref();
         let mut gathering = running.map(|children| children.gather(&request));
         let mut own = self.clone();

@@ -19,6 +19,8 @@ pub(crate) struct GatherRequest {
     pub(crate) symbolicate: Symbolicate,
     /// A child that makes no progress for this long is left out.
     pub(crate) child_timeout: Duration,
+    /// Whether threads that sleep alike may be shown as one track.
+    pub(crate) merges_alike: bool,
     /// The clock that the times of all processes refer to.
     pub(crate) clock: ProcessStart,
 }

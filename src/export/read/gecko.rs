@@ -58,10 +58,16 @@ fn read_process(
     };
     let categories = builder.read_categories(meta)?;
     let index_fields = read_schemas(builder, meta)?;
-    let ended_ns = meta.optional_time_ns("shutdownTime")?;
+    let in_profile = |time: Option<i64>| time.map(|time| time.saturating_add(offset_ns));
+    let ended_ns = in_profile(meta.optional_time_ns("shutdownTime")?);
+    let session_start_ns = match level {
+        1 => None,
+        _ => in_profile(meta.optional_time_ns("profilingStartTime")?),
+    };
     let process = builder.add_process(Process {
         started_ns: Some(offset_ns),
-        ended_ns: ended_ns.map(|end| end.saturating_add(offset_ns)),
+        ended_ns,
+        session_start_ns,
         paused_ranges: paused_ranges(profile, offset_ns)?,
         overhead: json_member(profile, "profilerOverhead"),
         pages: json_member(profile, "pages"),

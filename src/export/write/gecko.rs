@@ -144,6 +144,9 @@ fn write_meta(json: &mut JsonWriter<'_>, process: &GeckoProcess<'_>) {
         });
         if is_first {
             write_session_meta(json, process);
+        } else if let Some(start_ns) = facts.and_then(|facts| facts.session_start_ns) {
+            json.key("profilingStartTime");
+            process.time(json, start_ns);
         }
     });
 }

@@ -204,6 +204,7 @@ impl ModelBuilder<'_> {
             kind: source.process_type.clone(),
             started_ns: Some(0),
             ended_ns: shutdown.then(|| time(source.ns_since_start(source.taken_at))),
+            session_start_ns: None,
             paused_ranges: Some(json_text(|json| process.paused_ranges.write(json))),
             overhead: Some(json_text(|json| process.overheads.write(json))),
             pages: Some(json_text(|json| {

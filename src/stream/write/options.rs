@@ -25,6 +25,9 @@ pub(crate) struct StreamOptions {
     pub(crate) max_rows: u64,
     /// A running child process that makes no progress for this long is left out.
     pub(crate) child_timeout: Duration,
+    /// Whether a file in Gecko's format shows threads that sleep alike as one track. If a program reads
+    /// the file to write another format, it needs all of them.
+    pub(crate) merges_alike: bool,
     pub(crate) progress: ProgressLogger,
 }
 
@@ -42,6 +45,7 @@ impl StreamOptions {
             since,
             max_rows,
             child_timeout: DEFAULT_CHILD_TIMEOUT,
+            merges_alike: true,
             progress: ProgressLogger::for_job(progress),
         }
     }
@@ -49,6 +53,12 @@ impl StreamOptions {
     /// Sets the time without progress after which a running child process is left out.
     pub(crate) fn child_timeout(mut self, timeout: Duration) -> Self {
         self.child_timeout = timeout;
+        self
+    }
+
+    /// Sets whether threads that sleep alike are shown as one track.
+    pub(crate) fn merges_alike(mut self, merges: bool) -> Self {
+        self.merges_alike = merges;
         self
     }
 
@@ -60,6 +70,7 @@ impl StreamOptions {
             max_rows: self.max_rows,
             symbolicate: self.names.symbolicate,
             child_timeout: self.child_timeout,
+            merges_alike: self.merges_alike,
             clock,
         }
     }

@@ -119,7 +119,7 @@ pub(crate) fn stream_gecko_json(
         let named = name_frames(json, source, &process, names, options);
         let threads = progress.sub_logger(NAMES_END, THREADS_END, ProgressLocation::Frames);
         json.key("threads")
-            .array(|json| write_threads(json, source, &process, &types, &named, &threads));
+            .array(|json| write_threads(json, source, &process, &types, &named, options, &threads));
         drop(threads);
         progress.set_local_progress(THREADS_END, ProgressLocation::Log);
         process.paused_ranges.write(json.key("pausedRanges"));
@@ -250,6 +250,7 @@ fn write_threads(
     process: &ProcessStreamingContext,
     types: &MarkerTypes,
     named: &NamedStacks,
+    options: &StreamOptions,
     progress: &ProgressLogger,
 ) {
     let name_of = |context: &ThreadStreamingContext| {
@@ -257,7 +258,10 @@ fn write_threads(
     };
     let names: Vec<String> = process.threads.iter().map(name_of).collect();
     let asleep = process.threads.iter().zip(&names);
-    let asleep = asleep.map(|(context, name)| Some((name.as_str(), context.slept_with(source)?)));
+    let asleep = asleep.map(|(context, name)| match options.merges_alike {
+        true => Some((name.as_str(), context.slept_with(source)?)),
+        false => None,
+    });
     let shown = show_threads(asleep);
     let threads = process.threads.iter().zip(names).zip(shown);
     let threads = threads.filter(|(_, shown)| *shown != Shown::ByAnother);

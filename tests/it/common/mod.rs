@@ -15,6 +15,7 @@ pub mod left_behind;
 pub mod moving_task;
 pub mod sampled;
 pub mod seccomp;
+pub mod sleepers;
 pub mod typed_markers;
 
 use std::hint::black_box;

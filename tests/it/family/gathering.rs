@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use gekkota::ProfilerTime;
-use gekkota::profile::SnapshotOptions;
+use gekkota::profile::{Format, SnapshotOptions};
+use gekkota::{ProfilerSession, ProfilerTime, StartParams};
+use serde_json::Value;
 
+use crate::common::sleepers::{SLEEPERS, SleeperTracks, thread_names_in};
 use crate::common::{LONGEST_WAIT, Read, isolated, wait_until};
 use crate::family::roles::{
-    gathering_events, marks_of, process_of, read_family, read_with, spawn_member, start_family,
-    wait_for_children,
+    Member, gathering_events, marks_of, process_of, read_family, read_with, spawn_member,
+    start_family, wait_for_children,
 };
 
 #[test]
@@ -86,7 +88,7 @@ fn profile_that_is_written_twice_gathers_twice() {
         child.ask("mark m1");
         let params = gekkota::profiler_get_start_params().expect("active");
         assert!(params.children);
-        let session = gekkota::ProfilerSession::start(params).expect("start");
+        let session = ProfilerSession::start(params).expect("start");
         wait_for_children(1);
         child.ask("mark m2");
         let profile = session.finish().expect("a profile");
@@ -94,6 +96,51 @@ fn profile_that_is_written_twice_gathers_twice() {
         for _ in 0..2 {
             assert_eq!(marks_of(&Read::from_profile(&profile), child.id()), ["m2"]);
         }
+        child.kill();
+    });
+}
+
+#[test]
+fn reports_have_all_threads_of_a_child_that_sleep_alike() {
+    isolated(|| {
+        gekkota::profiler_init();
+        start_family();
+        let mut child = spawn_member(1);
+        child.ask("sleepers");
+        let params = StartParams::default().children(true);
+        // The sleepers are there when the session starts.
+        let session = ProfilerSession::start(params).expect("start");
+        wait_for_children(1);
+        wait_until("the child's sleepers have samples", || {
+            let process = process_of(&read_family(), child.id());
+            let merged = |process: Read| {
+                SleeperTracks::of(thread_names_in(&process.0["threads"])).is_merged()
+            };
+            process.is_some_and(merged)
+        });
+        let profile = session.finish().expect("a profile");
+        // The child holds its snapshot for each format.
+        let mut file = Vec::new();
+        let mut write = |format| {
+            file.clear();
+            profile
+                .write(format, &mut file)
+                .expect("a vector never fails");
+            serde_json::from_slice::<Value>(&file).expect("JSON")
+        };
+        let processed = write(Format::Processed);
+        let tracks = SleeperTracks::of(thread_names_in(&processed["threads"]));
+        assert!(tracks.is_merged(), "{tracks:?}");
+        // A format for reports has all of them.
+        let speedscope = write(Format::Speedscope);
+        let names = speedscope["profiles"].as_array().expect("profiles").iter();
+        let names = names.filter_map(|profile| profile["name"].as_str());
+        let tracks = SleeperTracks::of(names);
+        let all = SleeperTracks {
+            shared: Vec::new(),
+            own: SLEEPERS,
+        };
+        assert_eq!(tracks, all);
         child.kill();
     });
 }
@@ -123,8 +170,6 @@ fn many_profiles_at_the_same_time_have_all_children() {
                 });
             }
         });
-        children
-            .into_iter()
-            .for_each(crate::family::roles::Member::kill);
+        children.into_iter().for_each(Member::kill);
     });
 }

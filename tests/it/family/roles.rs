@@ -83,6 +83,10 @@ fn role_of_the_member() {
                 }
                 String::new()
             }
+            "sleepers" => {
+                common::sleepers::start_sleepers();
+                String::new()
+            }
             "held" => crate::family::come_and_go::held_bytes().to_string(),
             "stuck" => loop {
                 std::thread::park();

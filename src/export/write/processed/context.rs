@@ -63,6 +63,8 @@ impl<'a> Context<'a> {
 fn asleep<'a>(profile: &ProfileModel, thread: &'a Thread) -> Option<(&'a str, (usize, StackId))> {
     let samples = &thread.samples;
     let (begin_ns, _) = profile.meta.session_ns?;
+    let of_process = profile.processes[thread.process].session_start_ns;
+    let begin_ns = of_process.map_or(begin_ns, |own_ns| own_ns.max(begin_ns));
     let was_there = thread.registered_ns.is_some_and(|at| at <= begin_ns)
         && thread.unregistered_ns.is_none()
         && !thread.is_main

@@ -101,13 +101,14 @@ impl SnapshotOptions {
     /// few rows whatever the maximum is: at the beginning and at the end of each sleep. These do not
     /// count as left out. In a viewer, a range within such a sleep has no row of the thread.
     ///
-    /// In the format of the Firefox Profiler, and in Gecko's if it is not converted from a file, 64 or
-    /// more threads of a process have one track if they sleep at the same place throughout, and their
-    /// names differ by numbers only. The track is one of them and has its name, with how many they
-    /// are: `pool-7 (1 of 998 asleep alike)`. The others are left out of the file, with at most 0.1 ms
-    /// of CPU time each, and no weight counts for them. A report that is made of such a file lacks
-    /// them too. All other formats have all threads. A thread that has markers, or has used more CPU
-    /// time, keeps its own track.
+    /// In the format of the Firefox Profiler, 64 or more threads of a process have one track if they
+    /// sleep at the same place throughout, and their names differ by numbers only. The same holds in
+    /// Gecko's format, unless the file is converted from another one, for this process and its children
+    /// that run. The track shows one of the threads, and its name says for how many it stands:
+    /// `pool-7 (1 of 998 asleep alike)`. The others are left out of the file, with at most 0.1 ms of CPU
+    /// time each: their samples count nowhere in it. A report that is made of such a file lacks them,
+    /// too. All other formats have all threads. A thread that has markers, or has used more CPU time,
+    /// keeps its own track.
     #[must_use]
     pub fn max_rows(mut self, max_rows: u64) -> Self {
         self.max_rows = max_rows;

@@ -104,7 +104,7 @@ pub(crate) struct Process {
     /// Start and end of the process, as far as they are known.
     pub(crate) started_ns: Option<i64>,
     pub(crate) ended_ns: Option<i64>,
-    /// When the process began to record, if it is not the outermost one and its file says so.
+    /// When the process began to record. `None` for the outermost process, and if its file does not say.
     pub(crate) session_start_ns: Option<i64>,
     /// Ranges without samples, or without samples and markers, as JSON of Gecko's `pausedRanges`.
     pub(crate) paused_ranges: Option<String>,

@@ -20,6 +20,8 @@ pub(super) fn spool_profile(
     loop {
         let mut options = default_options();
         options.stream.progress = ProgressLogger::for_job(progress);
+        // The parent may write any format from it.
+        options.stream.merges_alike = false;
         let mut spool = SpoolFile::create()?;
         profile.write(&options, &mut spool)?;
         if spool.bytes() <= max_bytes || !profile.leave_out_older_half() {

@@ -6,9 +6,9 @@
 //!                                              little-endian
 //! entry   = kind:B fields
 //! Modules = state:N                         before a chunk's first sample, and at each change
-//! Sample  = thread:N time:Z flags:B [cpu:N] [event:N] [more:N span:N [tick:N]] node:N fresh:N frame*
+//! Sample  = thread:N time:Z flags:B [cpu:N] [event:N] [more:N span:N [tick:N]] [weight:N] node:N fresh:N frame*
 //!                                           a sample with its stack
-//! Same    = thread:N time:Z flags:B [cpu:N] [event:N] [more:N span:N [tick:N]]
+//! Same    = thread:N time:Z flags:B [cpu:N] [event:N] [more:N span:N [tick:N]] [weight:N]
 //!                                           a sample with the stack of the thread's last Sample
 //! frame   = number*4:N                      a known frame, by its number
 //!         | Z*4+1:N                         a new frame: a return address, as a distance
@@ -61,11 +61,11 @@
 //! during which the thread did not run. They are evenly spaced between two gaps of the sampler's
 //! ticks, and the last of them is `span` nanoseconds later. The event's time advances with them.
 //! `tick` is the number of the sample's tick, present if the flags say so: if there may be a gap
-//! among the samples.
+//! before or among the samples. `weight`, likewise, is the number of ticks that the sample counts for.
 //!
 //! *Gaps.* The sampler was kept from its ticks between `before` and `time`. The ticks between two gaps
-//! are about evenly spaced. A gap precedes the samples that extend across it, in each chunk that has such
-//! samples: any chunk may be destroyed.
+//! are about evenly spaced. A gap precedes the samples that follow it or extend across it. Each chunk has
+//! those of the 128 seconds before it, at most the latest 64, because any other chunk may be destroyed.
 //!
 //! *Event probes.* `waited` is 0 for a pending probe, which gets another entry later. Otherwise it
 //! is 1 plus the nanoseconds until the probe was answered.

@@ -50,6 +50,12 @@ pub(crate) struct SampleRun {
 }
 
 impl SampleRun {
+    /// Returns the number of its first tick if a gap may lie before or within it. Ticks are even from
+    /// the tick `even_since` on, the one after the latest gap.
+    pub(crate) fn uneven_tick(&self, even_since: u64) -> Option<u64> {
+        self.first_tick.filter(|&tick| tick <= even_since)
+    }
+
     /// Returns a run of one sample.
     pub(crate) fn single(time: TimeStamp) -> Self {
         Self {
@@ -229,6 +235,21 @@ mod tests {
                 (TimeStamp(first), last.time, ticks)
             );
         }
+    }
+
+    #[test]
+    fn run_has_the_number_of_its_tick_if_a_gap_is_before_or_within_it() {
+        let mut idle = IdlePeriod::new(5, None, tick(10));
+        // Tick 11 came late. The time of the first sample is that of an even tick, so the reader needs
+        // the gap before it.
+        let late = |number| Tick {
+            number,
+            time: TimeStamp(number * INTERVAL_NS + 90_000),
+        };
+        let run = idle.take_run(late(20), INTERVAL_NS, 11).expect("ticks");
+        assert_eq!(run.first, tick(11).time);
+        assert_eq!([11, 20].map(|since| run.uneven_tick(since)), [Some(11); 2]);
+        assert_eq!([0, 10].map(|since| run.uneven_tick(since)), [None; 2]);
     }
 
     #[test]

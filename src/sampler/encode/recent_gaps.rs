@@ -10,7 +10,8 @@ use crate::buffer::{ChunkNumber, EntryHead, EntryKind};
 use crate::sampler::encode::idle_period::{OVERDUE_NS, Tick};
 use crate::types::TimeStamp;
 
-/// Maximum age of a gap, in ns. The sampler may take its time to write an overdue run.
+/// Maximum age of a gap when another one begins, in ns. The sampler writes one overdue run a tick, so a
+/// run may be older than its limit.
 const MAX_AGE_NS: u64 = 2 * *OVERDUE_NS.end();
 /// Maximum number of gaps: about 1 KiB in each chunk. If a program has more of them within a run,
 /// the oldest ones are unknown in later chunks.
@@ -48,9 +49,11 @@ pub(super) struct RecentGaps {
 }
 
 impl RecentGaps {
-    /// Adds a gap, which no chunk has yet. Forgets those before the beginning of any run.
+    /// Adds a gap, which no chunk has yet. Forgets those that are older than any run, unless so many
+    /// threads are overdue that the sampler does not keep up.
     pub(super) fn add(&mut self, gap: TickGap) {
-        let now = gap.after.time;
+        // During the gap itself, no run was written.
+        let now = gap.before;
         while self.gaps.len() == MAX_GAPS
             || (self.gaps.front()).is_some_and(|old| now.since_ns(old.after.time) > MAX_AGE_NS)
         {
@@ -110,6 +113,12 @@ mod tests {
             gaps.add(gap(number, seconds * SECOND));
         }
         assert_eq!(numbers(&gaps), [3, 4, 5]);
+        // No run was written in a gap of an hour.
+        let mut long = gap(6, 3800 * SECOND);
+        long.before = TimeStamp(191 * SECOND);
+        gaps.add(long);
+        assert_eq!(numbers(&gaps), [3, 4, 5, 6]);
+        let mut gaps = RecentGaps::default();
         (6..=200).for_each(|number| gaps.add(gap(number, 190 * SECOND + number)));
         assert_eq!(numbers(&gaps), (137..=200).collect::<Vec<_>>());
     }

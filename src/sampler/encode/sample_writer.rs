@@ -51,7 +51,8 @@ pub(crate) struct SampleTime {
     /// last of them.
     pub(crate) more: u64,
     pub(crate) span_ns: u64,
-    /// Number of the first sample's tick, if there may be a gap of the ticks among the samples.
+    /// Number of the first sample's tick, if there may be a gap of the ticks before or among the
+    /// samples.
     pub(crate) first_tick: Option<u64>,
     /// Number of ticks that the first sample counts for: its own, and those left out after it.
     pub(crate) weight: u64,
@@ -106,6 +107,8 @@ impl SampleWriter<'_> {
         modules: u64,
         last: &mut LastStack,
     ) -> bool {
+        // Its length counts even if the chunk has no space for what comes before the entry.
+        encoder.entry.clear();
         let Some(chunk) = self.chunk_with_modules(encoder, modules) else {
             return false;
         };
@@ -207,6 +210,7 @@ impl SampleWriter<'_> {
         modules: u64,
         stack: &StoredStack,
     ) -> bool {
+        encoder.entry.clear();
         let Some(chunk) = self.chunk_with_modules(encoder, modules) else {
             return false;
         };
@@ -216,7 +220,6 @@ impl SampleWriter<'_> {
             latest,
             ..
         } = encoder;
-        entry.clear();
         if !dictionary.write(stack, entry) {
             return false;
         }

@@ -239,7 +239,7 @@ impl SampleRecorder {
             cpu_delta_ns: delta.filter(|_| self.records_cpu),
             more: run.ticks - 1,
             span_ns: self.last_time.since_ns(first),
-            first_tick: run.first_tick.filter(|&tick| tick < context.even_since),
+            first_tick: run.uneven_tick(context.even_since),
             weight,
         };
         let written = context.writer.write(

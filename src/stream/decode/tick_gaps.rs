@@ -3,6 +3,9 @@
 use crate::buffer::EntryReader;
 use crate::util::vec_growth_bytes;
 
+/// Maximum number of gaps from which the spacing of a run's ticks is found.
+const MAX_GAPS_FOR_SPACING: usize = 64;
+
 /// The repeats of a sample: later samples with the same stack and event, in which the thread used
 /// no CPU time.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -11,8 +14,8 @@ pub(crate) struct Repeats {
     pub(crate) count: u64,
     /// Time from the sample to its last repeat, in ns.
     pub(crate) span_ns: u64,
-    /// Number of the sample's tick. `None` if there is no gap between the ticks, as far as the sampler
-    /// knows.
+    /// Number of the sample's tick. `None` if no gap lies before the sample or among its repeats, as far
+    /// as the sampler knows.
     pub(crate) first_tick: Option<u64>,
 }
 
@@ -32,26 +35,19 @@ pub(crate) struct TickGap {
 pub(crate) struct TickGaps(Vec<TickGap>);
 
 impl TickGaps {
-    /// Reads a gap from its entry, and ignores one that is known or contradicts the others. Returns
-    /// `None` if the entry is malformed.
+    /// Reads a gap from its entry. Ignores one that is not later than the others: chunks repeat the gaps
+    /// of those before them, and in a damaged buffer, gaps may lie anywhere. Returns `None` if the entry
+    /// is malformed.
     pub(crate) fn read(&mut self, entry: &mut EntryReader<'_>) -> Option<()> {
         let gap = TickGap {
             time_ns: entry.number()?,
             before_ns: entry.number()?,
             tick: entry.number()?,
         };
-        // Chunks repeat the gaps of those before them, and some of those may be missing.
-        let (earlier, later) = self
-            .0
-            .split_at(self.0.partition_point(|known| known.tick < gap.tick));
-        let is_after = earlier
-            .last()
-            .is_none_or(|known| known.time_ns <= gap.before_ns);
-        let is_before = (later.first())
-            .is_none_or(|known| gap.tick < known.tick && gap.time_ns <= known.before_ns);
-        // In a damaged buffer, gaps may lie anywhere.
-        if gap.before_ns <= gap.time_ns && is_after && is_before {
-            self.0.insert(earlier.len(), gap);
+        let is_later = (self.0.last())
+            .is_none_or(|known| known.tick < gap.tick && known.time_ns <= gap.before_ns);
+        if gap.before_ns <= gap.time_ns && is_later {
+            self.0.push(gap);
         }
         Some(())
     }
@@ -132,7 +128,7 @@ impl<'a> RunTimes<'a> {
                 (count, self.first_ns.saturating_add(span_ns))
             }
         };
-        // The sampler did not know the exact time of the first tick, if it was late.
+        // If the first tick came late, the sampler wrote an earlier time for it.
         if number == 0 && end == 0 {
             return begin_ns.max(end_ns);
         }
@@ -144,9 +140,11 @@ impl<'a> RunTimes<'a> {
         )
     }
 
-    /// Returns the time between two ticks that no gap divides, in ns; 0 if it is not known.
+    /// Returns the time between two ticks that no gap divides, in ns; 0 if it is not known. Looks at the
+    /// first gaps only, because this is called for each run, and a damaged buffer may be full of gaps.
     pub(crate) fn spacing_ns(&self) -> u64 {
-        let after_gaps = || self.gaps.iter().map(|gap| self.after_gap(gap));
+        let first_gaps = &self.gaps[..self.gaps.len().min(MAX_GAPS_FOR_SPACING)];
+        let after_gaps = || first_gaps.iter().map(|gap| self.after_gap(gap));
         let begins = [0].into_iter().chain(after_gaps());
         let ends = after_gaps().chain([self.repeats.count.saturating_add(1)]);
         let spacings = begins.zip(ends).filter_map(|(begin, end)| {
@@ -297,12 +295,27 @@ mod tests {
     }
 
     #[test]
-    fn gaps_are_read_in_any_order_and_more_than_once() {
+    fn gaps_may_be_repeated() {
         let all = [[100, 40, 5], [500, 120, 8], [700, 500, 9]];
         let ordered = gaps_of(&all);
         assert_eq!(ordered.0.len(), 3);
-        let repeated = gaps_of(&[all[1], all[2], all[0], all[1], all[2]]);
+        let repeated = gaps_of(&[all[0], all[1], all[0], all[1], all[2], all[1], all[2]]);
         assert_eq!(ordered.0, repeated.0);
+    }
+
+    #[test]
+    fn many_gaps_do_not_hide_the_spacing() {
+        // Ticks 0 to 4 at 0 to 40, and a gap after each tick from then on.
+        let late = (6..1000).map(|tick| [tick * 100, tick * 100 - 100, tick]);
+        let all: Vec<_> = [[500, 40, 5]].into_iter().chain(late).collect();
+        let gaps = gaps_of(&all);
+        assert_eq!(gaps.0.len(), all.len());
+        let repeats = Repeats {
+            count: 900,
+            span_ns: 90_000,
+            first_tick: Some(0),
+        };
+        assert_eq!(RunTimes::new(0, repeats, &gaps).spacing_ns(), 10);
     }
 
     #[test]

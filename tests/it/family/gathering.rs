@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use gekkota::profile::{Format, SnapshotOptions};
-use gekkota::{ProfilerSession, ProfilerTime, StartParams};
+use gekkota::{Profile, ProfilerSession, ProfilerTime, StartParams};
 use serde_json::Value;
 
 use crate::common::sleepers::{SLEEPERS, SleeperTracks, thread_names_in};
 use crate::common::{LONGEST_WAIT, Read, isolated, wait_until};
 use crate::family::roles::{
     Member, gathering_events, marks_of, process_of, read_family, read_with, spawn_member,
-    start_family, wait_for_children,
+    start_family, wait_for_children, wait_for_event,
 };
 
 #[test]
@@ -100,48 +100,64 @@ fn profile_that_is_written_twice_gathers_twice() {
     });
 }
 
+/// Starts a session with a child that has sleepers, and waits until the file shows them as one track.
+fn start_with_sleeping_child() -> (ProfilerSession, Member) {
+    gekkota::profiler_init();
+    start_family();
+    let mut child = spawn_member(1);
+    child.ask("sleepers");
+    let params = StartParams::default().children(true);
+    // The sleepers are there when the session starts.
+    let session = ProfilerSession::start(params).expect("start");
+    wait_for_children(1);
+    wait_until("the child's sleepers have samples", || {
+        let process = process_of(&read_family(), child.id());
+        let merged =
+            |process: Read| SleeperTracks::of(thread_names_in(&process.0["threads"])).is_merged();
+        process.is_some_and(merged)
+    });
+    (session, child)
+}
+
+/// Checks that the viewer's file shows the sleepers as one track, and a report all of them.
+fn check_sleepers(profile: &Profile) {
+    let write = |format| {
+        let mut file = Vec::new();
+        profile
+            .write(format, &mut file)
+            .expect("a vector never fails");
+        serde_json::from_slice::<Value>(&file).expect("JSON")
+    };
+    let processed = write(Format::Processed);
+    let tracks = SleeperTracks::of(thread_names_in(&processed["threads"]));
+    assert!(tracks.is_merged(), "{tracks:?}");
+    let speedscope = write(Format::Speedscope);
+    let names = speedscope["profiles"].as_array().expect("profiles").iter();
+    let names = names.filter_map(|profile| profile["name"].as_str());
+    let all = SleeperTracks {
+        shared: Vec::new(),
+        own: SLEEPERS,
+    };
+    assert_eq!(SleeperTracks::of(names), all);
+}
+
 #[test]
 fn reports_have_all_threads_of_a_child_that_sleep_alike() {
     isolated(|| {
-        gekkota::profiler_init();
-        start_family();
-        let mut child = spawn_member(1);
-        child.ask("sleepers");
-        let params = StartParams::default().children(true);
-        // The sleepers are there when the session starts.
-        let session = ProfilerSession::start(params).expect("start");
-        wait_for_children(1);
-        wait_until("the child's sleepers have samples", || {
-            let process = process_of(&read_family(), child.id());
-            let merged = |process: Read| {
-                SleeperTracks::of(thread_names_in(&process.0["threads"])).is_merged()
-            };
-            process.is_some_and(merged)
-        });
-        let profile = session.finish().expect("a profile");
+        let (session, child) = start_with_sleeping_child();
         // The child holds its snapshot for each format.
-        let mut file = Vec::new();
-        let mut write = |format| {
-            file.clear();
-            profile
-                .write(format, &mut file)
-                .expect("a vector never fails");
-            serde_json::from_slice::<Value>(&file).expect("JSON")
-        };
-        let processed = write(Format::Processed);
-        let tracks = SleeperTracks::of(thread_names_in(&processed["threads"]));
-        assert!(tracks.is_merged(), "{tracks:?}");
-        // A format for reports has all of them.
-        let speedscope = write(Format::Speedscope);
-        let names = speedscope["profiles"].as_array().expect("profiles").iter();
-        let names = names.filter_map(|profile| profile["name"].as_str());
-        let tracks = SleeperTracks::of(names);
-        let all = SleeperTracks {
-            shared: Vec::new(),
-            own: SLEEPERS,
-        };
-        assert_eq!(tracks, all);
+        check_sleepers(&session.finish().expect("a profile"));
         child.kill();
+    });
+}
+
+#[test]
+fn reports_have_all_threads_of_a_killed_child_that_sleep_alike() {
+    isolated(|| {
+        let (session, child) = start_with_sleeping_child();
+        child.kill();
+        wait_for_event("a child process has ended without sending its profile, which was rescued");
+        check_sleepers(&session.finish().expect("a profile"));
     });
 }
 

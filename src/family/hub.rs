@@ -49,12 +49,53 @@ pub(super) enum HubCommand {
 /// What threads of the application read of the hub.
 #[derive(Debug, Default)]
 pub(super) struct HubCounts {
-    /// Commands that were given, and those that the hub has handled.
-    pub(super) given: AtomicU64,
-    pub(super) handled: AtomicU64,
-    /// Children that have not answered the newest start, and those that run.
-    pub(super) starting: AtomicU32,
-    pub(super) running: AtomicU32,
+    /// Number of commands that the hub was given.
+    given: AtomicU64,
+    /// Number of commands whose effects `children` shows.
+    handled: AtomicU64,
+    /// Number of children that have not answered the newest start, times 2³², and of those that run.
+    children: AtomicU64,
+}
+
+impl HubCounts {
+    /// Counts a command that is about to be given.
+    pub(super) fn give(&self) {
+        self.given.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Returns how many commands were given.
+    pub(super) fn given(&self) -> u64 {
+        self.given.load(Ordering::Acquire)
+    }
+
+    /// Publishes the numbers of children after so many commands.
+    fn publish(&self, handled: u64, starting: u32, running: u32) {
+        let children = u64::from(starting) << 32 | u64::from(running);
+        self.children.store(children, Ordering::Relaxed);
+        self.handled.store(handled, Ordering::Release);
+    }
+
+    /// Returns how many children run, if the hub has handled so many commands, and every child has
+    /// answered the newest start.
+    ///
+    /// # Errors
+    /// [`Pending`] otherwise.
+    pub(super) fn running_after(&self, commands: u64) -> Result<u32, Pending> {
+        // Read first, so that the numbers of children are at least as new.
+        let handled = self.handled.load(Ordering::Acquire);
+        let children = self.children.load(Ordering::Relaxed);
+        let (starting, running) = (children >> 32, children as u32);
+        match handled < commands || starting > 0 {
+            true => Err(Pending { running }),
+            false => Ok(running),
+        }
+    }
+}
+
+/// Some children may not have answered yet.
+pub(super) struct Pending {
+    /// Number of the children that run so far.
+    pub(super) running: u32,
 }
 
 /// Maximum number of connections. Further ones are closed at once.
@@ -72,6 +113,8 @@ pub(super) struct Hub {
     listener: ListeningSocket,
     mailbox: Mailbox<HubCommand>,
     counts: Arc<HubCounts>,
+    /// Number of handled commands.
+    handled: u64,
     members: Vec<Member>,
     shared: HubState,
     buffer: Vec<u8>,
@@ -90,6 +133,7 @@ impl Hub {
             listener,
             mailbox,
             counts,
+            handled: 0,
             members: Vec::new(),
             shared: HubState::new(token),
             buffer: vec![0; READ_BYTES],
@@ -222,7 +266,7 @@ impl Hub {
                     return false;
                 }
             }
-            self.counts.handled.fetch_add(1, Ordering::Release);
+            self.handled += 1;
         }
         true
     }
@@ -273,8 +317,7 @@ impl Hub {
 
     fn count(&self) {
         let (starting, running) = self.shared.counts(self.members.iter().map(|m| &m.state));
-        self.counts.starting.store(starting, Ordering::Release);
-        self.counts.running.store(running, Ordering::Release);
+        self.counts.publish(self.handled, starting, running);
     }
 }
 

@@ -2,10 +2,9 @@
 
 use std::ffi::OsString;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::family::hub::{Hub, HubCommand, HubCounts};
+use crate::family::hub::{Hub, HubCommand, HubCounts, Pending};
 use crate::family::invitation::{Invitation, token_of};
 use crate::family::messages::VERSION;
 use crate::family::sampling_waits::SamplingWait;
@@ -45,7 +44,7 @@ fn with_hub<T>(lock: &PsLock, body: impl FnOnce(&RunningHub) -> T) -> Option<T> 
 
 impl RunningHub {
     fn give(&self, command: HubCommand) -> bool {
-        self.counts.given.fetch_add(1, Ordering::AcqRel);
+        self.counts.give();
         self.commands.send(command)
     }
 }
@@ -235,13 +234,12 @@ pub(crate) fn wait_for_children(limit: Duration) -> usize {
         return 0;
     };
     let begin = Instant::now();
-    let given = counts.given.load(Ordering::Acquire);
-    let is_pending = || {
-        counts.handled.load(Ordering::Acquire) < given
-            || counts.starting.load(Ordering::Acquire) > 0
-    };
-    while is_pending() && begin.elapsed() < limit {
-        std::thread::sleep(LOOK);
+    let given = counts.given();
+    loop {
+        match counts.running_after(given) {
+            Ok(running) => return running as usize,
+            Err(Pending { running }) if begin.elapsed() >= limit => return running as usize,
+            Err(_) => std::thread::sleep(LOOK),
+        }
     }
-    counts.running.load(Ordering::Acquire) as usize
 }

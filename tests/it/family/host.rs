@@ -28,11 +28,13 @@ pub(super) fn socket() -> PathBuf {
 
 /// Returns the process's open descriptors.
 fn descriptors() -> BTreeMap<i32, PathBuf> {
-    let entries = std::fs::read_dir("/proc/self/fd").expect("descriptors");
+    let listing = PathBuf::from(format!("/proc/{}/fd", std::process::id()));
+    let entries = std::fs::read_dir(&listing).expect("descriptors");
     let of_entry = |entry: std::fs::DirEntry| {
         let number = entry.file_name().to_str()?.parse().ok()?;
-        // That of the listing itself is closed by now.
-        Some((number, std::fs::read_link(entry.path()).ok()?))
+        let file = std::fs::read_link(entry.path()).ok()?;
+        // The listing has one, whose number depends on what else is open at that moment.
+        (file != listing).then_some((number, file))
     };
     entries.flatten().filter_map(of_entry).collect()
 }

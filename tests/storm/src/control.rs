@@ -8,7 +8,7 @@ use gekkota::{Features, Profile, ProfilerSession, SamplingEngine, StartParams};
 use crate::crew::Post;
 use crate::peer::Peer;
 use crate::random::Random;
-use crate::{proof, reader, saver, settings, tally};
+use crate::{always_on, proof, reader, saver, settings, tally};
 
 const INTERVAL: Duration = Duration::from_micros(100);
 const SESSION: Duration = Duration::from_millis(50);
@@ -36,6 +36,9 @@ impl Control<'_> {
     /// Runs sessions until the time is over. Returns the profile of the last one.
     #[inline(never)]
     pub fn reign(&mut self, length: Duration) -> Profile {
+        if always_on::is_on() {
+            return self.reign_always_on(length);
+        }
         let start = Instant::now();
         let mut peer: Option<Peer> = None;
         let mut sessions = 0;
@@ -52,6 +55,53 @@ impl Control<'_> {
         }
         drop(peer);
         self.last_session()
+    }
+
+    /// Starts and stops sessions beneath the clients of the server and the pusher, which want one all
+    /// the time. Returns the profile of the last session.
+    fn reign_always_on(&mut self, length: Duration) -> Profile {
+        let begin = Instant::now();
+        let pusher = always_on::push();
+        while begin.elapsed() < length / 2 {
+            start(self.params_always_on());
+            tally::SESSIONS.one();
+            std::thread::sleep(SESSION + Duration::from_millis(self.random.below(500)));
+            if self.random.once_in(2) {
+                gekkota::profiler_stop();
+                std::thread::sleep(Duration::from_millis(self.random.below(100)));
+            }
+            self.post.beat();
+            self.count_workers();
+        }
+        always_on::end_push(pusher);
+        gekkota::profiler_stop();
+        let session = self.start_beside_clients();
+        let pusher = always_on::push();
+        let profile = self.watch_last(session);
+        always_on::end_push(pusher);
+        profile
+    }
+
+    /// Starts a session as soon as no client's session runs.
+    fn start_beside_clients(&mut self) -> ProfilerSession {
+        let begin = Instant::now();
+        loop {
+            match ProfilerSession::start(self.params_always_on()) {
+                Ok(session) => return session,
+                Err(error) => assert!(begin.elapsed() < PATIENCE, "{error}"),
+            }
+            std::thread::sleep(SESSION / 10);
+            self.post.beat();
+        }
+    }
+
+    fn params_always_on(&mut self) -> StartParams {
+        let engine = match self.random.below(3) {
+            0 => SamplingEngine::Auto,
+            1 => SamplingEngine::Signals,
+            _ => SamplingEngine::BatchedTimers,
+        };
+        StartParams::always_on().engine(engine)
     }
 
     fn session(&mut self) {
@@ -138,7 +188,11 @@ impl Control<'_> {
     /// Runs an ordinary session in which each worker does some steps.
     fn last_session(&mut self) -> Profile {
         let session = ProfilerSession::start(StartParams::default().interval(INTERVAL));
-        let session = session.unwrap_or_else(|error| panic!("{error}"));
+        self.watch_last(session.unwrap_or_else(|error| panic!("{error}")))
+    }
+
+    /// Lets each worker do some steps in a session, and returns its profile.
+    fn watch_last(&mut self, session: ProfilerSession) -> Profile {
         tally::SESSIONS.one();
         let start = Instant::now();
         let done = |post: &Arc<Post>| (post.beats(), post.markers());

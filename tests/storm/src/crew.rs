@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use gekkota::{MarkerOptions, MarkerTiming, ProfilerTime, ThreadGuard, gecko_profiler_category};
 
 use crate::random::Random;
-use crate::roster::{ROSTER, Role};
+use crate::roster::{self, Role};
 use crate::tally;
 
 /// Name of the marker that every worker adds. Its text is the worker's name.
@@ -123,9 +123,8 @@ impl Crew {
     /// Starts all workers.
     pub fn muster(round: u64) -> Self {
         STOP.store(false, Ordering::Relaxed);
-        let places = ROSTER
-            .iter()
-            .flat_map(|role| (0..role.count).map(move |index| (role, index)));
+        let places =
+            roster::roles().flat_map(|role| (0..role.count).map(move |index| (role, index)));
         Self(
             places
                 .map(|(role, index)| start(role, index, round))

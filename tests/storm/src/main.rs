@@ -2,10 +2,12 @@
 //! afterwards.
 //!
 //! Run `cargo run --release --manifest-path tests/storm/Cargo.toml` in the root of the repository.
+//! `STORM_ALWAYS_ON=1` adds the clients of a server, a store, dumps and the contexts of requests.
 //! `STORM_SECONDS` sets the duration, by default a minute. A run of half an hour or more also
 //! checks that the resident memory is flat. Exit code 0 means that there are no problems.
 
 mod altstack;
+mod always_on;
 mod backtraces;
 mod blocked;
 mod children;
@@ -45,6 +47,7 @@ mod settings;
 mod shortage;
 mod spawning;
 mod steadiness;
+mod store;
 mod swarm;
 mod tally;
 mod waits;
@@ -62,6 +65,7 @@ fn run() -> Result<Vec<String>, String> {
     shortage::limit_descriptors();
     programs::keep_inherited_descriptors();
     let _folder = folder::Folder::create()?;
+    always_on::prepare()?;
     library::build()?;
     panics::silence_ours();
     altstack::install_handler();
@@ -91,6 +95,7 @@ fn run() -> Result<Vec<String>, String> {
     drop(watchdog);
     problems.extend(companion.end());
     problems.extend(tally::problem_of_sandboxes());
+    problems.extend(always_on::problems());
     problems.extend(aftermath.judge());
     Ok(problems)
 }

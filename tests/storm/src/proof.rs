@@ -10,7 +10,7 @@ use crate::churn::CHILD;
 use crate::crew::{MARKER, SYSTEM_NAME};
 use crate::labels;
 use crate::loops;
-use crate::roster::ROSTER;
+use crate::roster;
 use crate::swarm;
 use crate::tally;
 
@@ -54,7 +54,7 @@ fn roots() -> Vec<Root> {
         kind,
         is_of_unregistered,
     };
-    let of_crew = ROSTER.iter().map(|role| root(role.root, role.name, false));
+    let of_crew = roster::roles().map(|role| root(role.root, role.name, false));
     of_crew
         .chain([
             root("::brood_body", CHILD, true),

@@ -2,9 +2,9 @@
 
 use crate::crew::Context;
 use crate::{
-    altstack, backtraces, blocked, churn, copies, coroutines, forks, labels, loader, loops, memory,
-    panics, plugins, programs, reader, recursion, registers, saver, shortage, spawning, swarm,
-    waits,
+    altstack, always_on, backtraces, blocked, churn, copies, coroutines, forks, labels, loader,
+    loops, memory, panics, plugins, programs, reader, recursion, registers, saver, shortage,
+    spawning, swarm, waits,
 };
 
 /// A kind of worker.
@@ -22,7 +22,12 @@ pub struct Role {
 
 const MIB: usize = 1 << 20;
 
-const fn role(name: &'static str, count: u64, work: fn(&mut Context), root: &'static str) -> Role {
+pub const fn role(
+    name: &'static str,
+    count: u64,
+    work: fn(&mut Context),
+    root: &'static str,
+) -> Role {
     Role {
         name,
         count,
@@ -33,7 +38,7 @@ const fn role(name: &'static str, count: u64, work: fn(&mut Context), root: &'st
     }
 }
 
-pub static ROSTER: &[Role] = &[
+static ROSTER: &[Role] = &[
     role("malloc", 4, memory::malloc_worker, "::malloc_worker"),
     role("load", 3, loader::load_worker, "::load_worker"),
     role("panic", 3, panics::panic_worker, "::panic_worker"),
@@ -111,3 +116,8 @@ pub static ROSTER: &[Role] = &[
     role("sandbox", 1, programs::sandbox_worker, "::sandbox_worker"),
     role("copies", 1, programs::copies_worker, "::copies_worker"),
 ];
+
+/// Returns all kinds of workers of this storm.
+pub fn roles() -> impl Iterator<Item = &'static Role> {
+    ROSTER.iter().chain(always_on::roles())
+}

@@ -9,6 +9,10 @@ pub struct Tally {
 }
 
 impl Tally {
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
     const fn new(name: &'static str) -> Self {
         Self {
             name,
@@ -116,6 +120,17 @@ tallies! {
     EVENTS "events run";
     PROBES "probes received";
     REGISTER_CHECKS "checks of all registers";
+    ANSWERS "answers of the profiler's server";
+    ANSWERS_CHECKED "of these profiles read whole";
+    ANSWERS_REFUSED "clients refused";
+    UNANSWERED_CLIENTS "clients without an answer";
+    DUMPS_BEGUN "dumps begun by a worker";
+    DUMPS_READ "dumps read whole";
+    PUSHED "profiles pushed";
+    PUSHERS_AGAIN "starts of a pusher before the last one had ended";
+    PUSHES_RETRIED "pushes that failed";
+    STORED "profiles in the store";
+    REQUESTS "requests with a context";
 }
 
 /// Returns the problem with the programs that their sandbox has killed.

@@ -21,7 +21,7 @@ use std::time::Duration;
 use crate::crew::Context;
 use crate::random::Random;
 use crate::tally::{self, Tally};
-use crate::{children, folder, gate};
+use crate::{always_on, children, folder, gate};
 
 /// Exit codes of programs that end well. Neither a panic nor a shell uses one of them.
 const CODES: std::ops::Range<u64> = 32..96;
@@ -93,6 +93,8 @@ pub fn command(name: &str, seed: u64, code: u8) -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.args([name, &seed.to_string(), &code.to_string()]);
     command.env(folder::VARIABLE, folder::path());
+    // Another process has this address.
+    command.env_remove(always_on::SERVER_VARIABLE);
     command.stdin(Stdio::null()).stdout(Stdio::null());
     command
 }

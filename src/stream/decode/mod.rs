@@ -12,6 +12,7 @@ mod paused_ranges;
 #[cfg(any(test, fuzzing))]
 mod plain_samples;
 mod rows;
+mod sleeping_place;
 mod source;
 mod spread_rows;
 mod streaming_context;

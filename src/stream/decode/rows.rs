@@ -321,11 +321,9 @@ impl SampleRows {
         }
     }
 
-    /// Returns the stack of all rows, if they have the same one.
-    pub(crate) fn only_stack(&self) -> Option<u32> {
-        let first = self.packed.first()?.stack;
-        let is_only = self.packed.iter().all(|row| row.stack == first);
-        is_only.then_some(first)
+    /// Returns the stacks of the rows.
+    pub(crate) fn stacks(&self) -> impl Iterator<Item = u32> {
+        self.packed.iter().map(|row| row.stack)
     }
 
     /// Returns whether the thread slept throughout, and has no event loop.

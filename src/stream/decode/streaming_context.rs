@@ -16,6 +16,7 @@ use crate::stream::decode::marker_index::MarkerIndex;
 use crate::stream::decode::overheads::{Overhead, Overheads};
 use crate::stream::decode::paused_ranges::PausedRanges;
 use crate::stream::decode::rows::{CounterRows, RowEvent, SampleRow, SampleRows, cut_before};
+use crate::stream::decode::sleeping_place::SleepingPlace;
 use crate::stream::decode::source::ProfileSource;
 use crate::stream::decode::task_waits::{TaskWaitEntry, TaskWaits};
 use crate::stream::decode::thread_index::ThreadIndex;
@@ -801,8 +802,13 @@ impl ThreadStreamingContext {
             .delays(max_probe_gap_ns(interval_ns), source.ns_since_start(end))
     }
 
-    /// Returns the thread's stack if it slept throughout the profile.
-    pub(crate) fn slept_with(&self, source: &ProfileSource) -> Option<u32> {
+    /// Returns where the thread slept if it slept throughout the profile, at one place. `stacks` has
+    /// the stacks of all threads.
+    pub(crate) fn slept_at(
+        &self,
+        source: &ProfileSource,
+        stacks: &UniqueStacks<FrameKey>,
+    ) -> Option<SleepingPlace> {
         let registration = self.thread.unlocked_const_reader_and_atomic_rw();
         let info = registration.info();
         let begin_ns = (source.ns_since_start(source.session.started_at)).max(source.cut_ns());
@@ -813,7 +819,10 @@ impl ThreadStreamingContext {
             && self.probes.is_empty()
             && self.contexts.all().is_empty()
             && self.samples.slept();
-        self.samples.only_stack().filter(|_| was_there && is_all)
+        match was_there && is_all {
+            true => SleepingPlace::of_all(self.samples.stacks(), stacks),
+            false => None,
+        }
     }
 
     /// Returns whether the thread ended before the cut and has no sample or marker after it, so

@@ -259,7 +259,7 @@ fn write_threads(
     let names: Vec<String> = process.threads.iter().map(name_of).collect();
     let asleep = process.threads.iter().zip(&names);
     let asleep = asleep.map(|(context, name)| match options.merges_alike {
-        true => Some((name.as_str(), context.slept_with(source)?)),
+        true => Some((name.as_str(), context.slept_at(source, &process.stacks)?)),
         false => None,
     });
     let shown = show_threads(asleep);

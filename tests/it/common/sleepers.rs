@@ -61,7 +61,7 @@ pub fn start_sleepers() {
         let body = move || {
             id.store(nix::unistd::gettid().as_raw(), Ordering::Release);
             loop {
-                nix::unistd::pause();
+                std::thread::park();
             }
         };
         thread.spawn(body).expect("a thread");

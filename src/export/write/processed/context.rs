@@ -6,7 +6,7 @@ use crate::export::write::processed::libs::Libs;
 use crate::export::write::processed::schemas::Schemas;
 use crate::export::write::processed::used_rows::UsedRows;
 use crate::model::{
-    MAX_ASLEEP_CPU_NS, ProfileModel, Shown, StackId, Thread, WeightUnit, show_threads,
+    FunctionId, MAX_ASLEEP_CPU_NS, ProfileModel, Shown, StackId, Thread, WeightUnit, show_threads,
 };
 
 /// Facts that all parts of the writer read.
@@ -58,9 +58,13 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Returns a thread's name, its process and the stack with which it slept, if it slept throughout the
-/// profile.
-fn asleep<'a>(profile: &ProfileModel, thread: &'a Thread) -> Option<(&'a str, (usize, StackId))> {
+/// A process, the callers of the function in which a thread slept, and the function.
+type Place = (usize, Option<StackId>, FunctionId);
+
+/// Returns a thread's name and the place where it slept, if it slept throughout the profile. The
+/// position within the function does not count: a signal moves a sleeping thread to the beginning of
+/// its system call.
+fn asleep<'a>(profile: &ProfileModel, thread: &'a Thread) -> Option<(&'a str, Place)> {
     let samples = &thread.samples;
     let (begin_ns, _) = profile.meta.session_ns?;
     let of_process = profile.processes[thread.process].session_start_ns;
@@ -72,14 +76,18 @@ fn asleep<'a>(profile: &ProfileModel, thread: &'a Thread) -> Option<(&'a str, (u
     if !was_there || !thread.markers.is_empty() {
         return None;
     }
-    let stack = samples.iter().next()?.stack?;
+    let place = |stack: StackId| {
+        let (callers, frame) = profile.stack(stack);
+        (thread.process, callers, profile.frame(frame).function)
+    };
+    let asleep_at = place(samples.iter().next()?.stack?);
     let mut ran_ns = 0u64;
     for sample in samples.iter() {
-        let is_same = sample.stack == Some(stack) && sample.event_delay_ns.is_none();
+        let is_same = place(sample.stack?) == asleep_at && sample.event_delay_ns.is_none();
         ran_ns = ran_ns.saturating_add(sample.cpu_delta_ns?);
         if !is_same || ran_ns > MAX_ASLEEP_CPU_NS {
             return None;
         }
     }
-    Some((thread.name.as_str(), (thread.process, stack)))
+    Some((thread.name.as_str(), asleep_at))
 }

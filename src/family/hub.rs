@@ -53,7 +53,8 @@ pub(super) struct HubCounts {
     given: AtomicU64,
     /// Number of commands whose effects `children` shows.
     handled: AtomicU64,
-    /// Number of children that have not answered the newest start, times 2³², and of those that run.
+    /// Upper 32 bits: the number of children that have not answered the newest start. Lower 32 bits: the
+    /// number of those that run.
     children: AtomicU64,
 }
 
@@ -143,6 +144,12 @@ impl Hub {
 
     /// Runs until a command ends it, or until the application has closed its descriptors.
     pub(super) fn run(mut self) {
+        self.serve();
+        // Nobody waits for a hub that has ended.
+        self.counts.publish(u64::MAX, 0, 0);
+    }
+
+    fn serve(&mut self) {
         loop {
             let Ok(ready) = self.wait() else {
                 log_event(

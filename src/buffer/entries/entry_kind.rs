@@ -64,8 +64,8 @@
 //! before or among the samples. `weight`, likewise, is the number of ticks that the sample counts for.
 //!
 //! *Gaps.* The sampler was kept from its ticks between `before` and `time`. The ticks between two gaps
-//! are about evenly spaced. A gap precedes the samples that follow it or extend across it. Each chunk has
-//! those of the 128 seconds before it, at most the latest 64, because any other chunk may be destroyed.
+//! are about evenly spaced. A gap precedes the samples that follow it or extend across it. In a chunk, the
+//! samples come after the latest 64 gaps before them, because any earlier chunk may be destroyed.
 //!
 //! *Event probes.* `waited` is 0 for a pending probe, which gets another entry later. Otherwise it
 //! is 1 plus the nanoseconds until the probe was answered.

@@ -7,12 +7,9 @@
 use std::collections::VecDeque;
 
 use crate::buffer::{ChunkNumber, EntryHead, EntryKind};
-use crate::sampler::encode::idle_period::{OVERDUE_NS, Tick};
+use crate::sampler::encode::idle_period::Tick;
 use crate::types::TimeStamp;
 
-/// Maximum age of a gap when another one begins, in ns. The sampler writes one overdue run a tick, so a
-/// run may be older than its limit.
-const MAX_AGE_NS: u64 = 2 * *OVERDUE_NS.end();
 /// Maximum number of gaps: about 1 KiB in each chunk. If a program has more of them within a run,
 /// the oldest ones are unknown in later chunks.
 const MAX_GAPS: usize = 64;
@@ -49,14 +46,9 @@ pub(super) struct RecentGaps {
 }
 
 impl RecentGaps {
-    /// Adds a gap, which no chunk has yet. Forgets those that are older than any run, unless so many
-    /// threads are overdue that the sampler does not keep up.
+    /// Adds a gap, which no chunk has yet. Forgets the oldest one if there are too many.
     pub(super) fn add(&mut self, gap: TickGap) {
-        // During the gap itself, no run was written.
-        let now = gap.before;
-        while self.gaps.len() == MAX_GAPS
-            || (self.gaps.front()).is_some_and(|old| now.since_ns(old.after.time) > MAX_AGE_NS)
-        {
+        if self.gaps.len() == MAX_GAPS {
             self.gaps.pop_front();
         }
         // Without memory, the reader takes the ticks as even.
@@ -90,8 +82,6 @@ impl RecentGaps {
 mod tests {
     use super::*;
 
-    const SECOND: u64 = 1_000_000_000;
-
     fn gap(number: u64, time: u64) -> TickGap {
         TickGap {
             before: TimeStamp(time - 1),
@@ -109,17 +99,7 @@ mod tests {
     #[test]
     fn old_gaps_are_forgotten() {
         let mut gaps = RecentGaps::default();
-        for (number, seconds) in [(1, 1), (2, 60), (3, 130), (4, 131), (5, 190)] {
-            gaps.add(gap(number, seconds * SECOND));
-        }
-        assert_eq!(numbers(&gaps), [3, 4, 5]);
-        // No run was written in a gap of an hour.
-        let mut long = gap(6, 3800 * SECOND);
-        long.before = TimeStamp(191 * SECOND);
-        gaps.add(long);
-        assert_eq!(numbers(&gaps), [3, 4, 5, 6]);
-        let mut gaps = RecentGaps::default();
-        (6..=200).for_each(|number| gaps.add(gap(number, 190 * SECOND + number)));
+        (1..=200).for_each(|number| gaps.add(gap(number, number * 10)));
         assert_eq!(numbers(&gaps), (137..=200).collect::<Vec<_>>());
     }
 

@@ -107,7 +107,7 @@ impl SampleWriter<'_> {
         modules: u64,
         last: &mut LastStack,
     ) -> bool {
-        // Its length counts even if the chunk has no space for what comes before the entry.
+        // Its length counts even if the chunk has no space for the modules and the gaps before it.
         encoder.entry.clear();
         let Some(chunk) = self.chunk_with_modules(encoder, modules) else {
             return false;
@@ -131,7 +131,6 @@ impl SampleWriter<'_> {
             dictionary.time_distance(time_ns),
             last.stack.event_loop(),
         );
-        entry.clear();
         if !is_known && !dictionary.write(&last.stack, entry) {
             return false;
         }

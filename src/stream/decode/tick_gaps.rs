@@ -3,8 +3,8 @@
 use crate::buffer::EntryReader;
 use crate::util::vec_growth_bytes;
 
-/// Maximum number of gaps from which the spacing of a run's ticks is found.
-const MAX_GAPS_FOR_SPACING: usize = 64;
+/// Maximum number of parts between gaps from which the spacing of a run's ticks is found.
+const MAX_PARTS_FOR_SPACING: usize = 64;
 
 /// The repeats of a sample: later samples with the same stack and event, in which the thread used
 /// no CPU time.
@@ -36,8 +36,8 @@ pub(crate) struct TickGaps(Vec<TickGap>);
 
 impl TickGaps {
     /// Reads a gap from its entry. Ignores one that is not later than the others: chunks repeat the gaps
-    /// of those before them, and in a damaged buffer, gaps may lie anywhere. Returns `None` if the entry
-    /// is malformed.
+    /// of those before them. A damaged gap that lies too late hides the sound ones after it. Returns
+    /// `None` if the entry is malformed.
     pub(crate) fn read(&mut self, entry: &mut EntryReader<'_>) -> Option<()> {
         let gap = TickGap {
             time_ns: entry.number()?,
@@ -85,6 +85,14 @@ impl<'a> RunTimes<'a> {
         let within: &[TickGap] = match repeats.first_tick {
             Some(first) if repeats.count > 0 => gaps.within(first, repeats.count),
             _ => &[],
+        };
+        // The sampler takes the first tick as an interval after the one before it, which is too late if
+        // the gap between these two is shorter.
+        let within = match within {
+            [gap, later @ ..] if Some(gap.tick) == repeats.first_tick && gap.time_ns < first_ns => {
+                later
+            }
+            _ => within,
         };
         // In a damaged buffer, they may lie elsewhere.
         let are_within = (within.first()).is_none_or(|gap| first_ns <= gap.time_ns)
@@ -141,11 +149,11 @@ impl<'a> RunTimes<'a> {
     }
 
     /// Returns the time between two ticks that no gap divides, in ns; 0 if it is not known. Looks at the
-    /// first gaps only, because this is called for each run, and a damaged buffer may be full of gaps.
+    /// first parts only, because this is called for each run, and a damaged buffer may be full of gaps.
     pub(crate) fn spacing_ns(&self) -> u64 {
-        let first_gaps = &self.gaps[..self.gaps.len().min(MAX_GAPS_FOR_SPACING)];
-        let after_gaps = || first_gaps.iter().map(|gap| self.after_gap(gap));
+        let after_gaps = || self.gaps.iter().map(|gap| self.after_gap(gap));
         let begins = [0].into_iter().chain(after_gaps());
+        let begins = begins.take(MAX_PARTS_FOR_SPACING);
         let ends = after_gaps().chain([self.repeats.count.saturating_add(1)]);
         let spacings = begins.zip(ends).filter_map(|(begin, end)| {
             let next = begin + 1;
@@ -304,18 +312,37 @@ mod tests {
     }
 
     #[test]
-    fn many_gaps_do_not_hide_the_spacing() {
-        // Ticks 0 to 4 at 0 to 40, and a gap after each tick from then on.
-        let late = (6..1000).map(|tick| [tick * 100, tick * 100 - 100, tick]);
-        let all: Vec<_> = [[500, 40, 5]].into_iter().chain(late).collect();
-        let gaps = gaps_of(&all);
-        assert_eq!(gaps.0.len(), all.len());
-        let repeats = Repeats {
-            count: 900,
-            span_ns: 90_000,
-            first_tick: Some(0),
+    fn spacing_is_that_of_the_first_parts() {
+        // A gap after each tick, except between the ticks `even` and `even + 1`.
+        let spacing_ns = |even: u64| {
+            let late = (1..200).filter(|&tick| tick != even + 1);
+            let all: Vec<_> = late
+                .map(|tick| [tick * 100, tick * 100 - 100, tick])
+                .collect();
+            let gaps = gaps_of(&all);
+            assert_eq!(gaps.0.len(), all.len());
+            let repeats = Repeats {
+                count: 199,
+                span_ns: 19_900,
+                first_tick: Some(0),
+            };
+            RunTimes::new(0, repeats, &gaps).spacing_ns()
         };
-        assert_eq!(RunTimes::new(0, repeats, &gaps).spacing_ns(), 10);
+        assert_eq!([0, 1, 63].map(spacing_ns), [100; 3]);
+        assert_eq!([64, 150].map(spacing_ns), [0; 2]);
+    }
+
+    #[test]
+    fn gap_before_a_first_tick_that_is_taken_as_too_late_is_left_out() {
+        // Tick 12 came late, at 800.9 ms, and tick 13 on time, at 801. From there on, they are even.
+        let gaps = gaps_of(&[[8010, 8009, 13], [61_880, 11_880, 401]]);
+        let found = times(13, 8019, 62_880, 488, &gaps);
+        assert!(
+            found
+                .iter()
+                .all(|&time_ns| !(11_881..61_880).contains(&time_ns))
+        );
+        assert_eq!((found[0], found[387], found[388]), (8019, 11_880, 61_880));
     }
 
     #[test]
@@ -331,7 +358,7 @@ mod tests {
         // The ticks of the gaps are those of the run, but the times are not.
         let gaps = gaps_of(&[[100, 40, 5], [500, 120, 8]]);
         assert_eq!(times(4, 0, 300, 4, &gaps), [0, 75, 150, 225, 300]);
-        assert_eq!(times(5, 200, 500, 3, &gaps), [200, 300, 400, 500]);
+        assert_eq!(times(3, 200, 500, 3, &gaps), [200, 300, 400, 500]);
         for first_tick in [u64::MAX, u64::MAX - 1, 0] {
             assert_eq!(times(first_tick, 0, 30, 3, &gaps), [0, 10, 20, 30]);
         }

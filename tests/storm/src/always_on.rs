@@ -1,5 +1,5 @@
 //! What a server has on all the time: it is asked over HTTP, pushes to a store, dumps its last
-//! seconds, and tells for which request its threads work. `STORM_ALWAYS_ON=1` adds it to the storm.
+//! seconds, and labels its threads with the request that they serve. `STORM_ALWAYS_ON=1` adds it to the storm.
 
 use std::hint::black_box;
 use std::io::{ErrorKind, Read, Write};
@@ -54,12 +54,15 @@ pub fn prepare() -> Result<(), String> {
         let created = builder.mode(0o700).create(&path);
         created.map_err(|error| format!("{}: {error}", path.display()))?;
     }
+    // Bound first, so that it does not get the server's port.
+    let store = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     let server = free.and_then(|listener| listener.local_addr());
     let server = server.map_err(|error| format!("no free port: {error}"))?;
     // SAFETY: the process has one thread.
     unsafe { std::env::set_var(SERVER_VARIABLE, server.to_string()) };
-    let store = store::start().map_err(|error| format!("cannot start the store: {error}"))?;
+    let store = store.and_then(store::start);
+    let store = store.map_err(|error| format!("cannot start the store: {error}"))?;
     let _ = PARTS.set(AlwaysOn { server, store });
     let settings = DumpSettings::in_folder(folder::path().join(DUMPS))
         .last(DUMPED)

@@ -121,7 +121,7 @@ tallies! {
     PROBES "probes received";
     REGISTER_CHECKS "checks of all registers";
     ANSWERS "answers of the profiler's server";
-    ANSWERS_CHECKED "of these profiles read whole";
+    ANSWERS_CHECKED "complete profiles among these answers";
     ANSWERS_REFUSED "clients refused";
     UNANSWERED_CLIENTS "clients without an answer";
     DUMPS_BEGUN "dumps begun by a worker";

@@ -102,13 +102,16 @@ impl SnapshotOptions {
     /// count as left out. In a viewer, a range within such a sleep has no row of the thread.
     ///
     /// In the format of the Firefox Profiler, 64 or more threads of a process have one track if they
-    /// sleep at the same place throughout, and their names differ by numbers only. The same holds in
-    /// Gecko's format for a session and for the profile of a crash file, but not for a file that is
-    /// converted from another one, nor for children that have ended. The track shows one of the threads, and its name says for how many it stands:
-    /// `pool-7 (1 of 998 asleep alike)`. The others are left out of the file, with at most 0.1 ms of CPU
-    /// time each: their samples count nowhere in it. A report that is made of such a file lacks them,
-    /// too. All other formats have all threads. A thread that has markers, or has used more CPU time,
-    /// keeps its own track.
+    /// sleep at the same place throughout, and their names differ by numbers only. The track shows one
+    /// of the threads, and its name says for how many it stands: `pool-7 (1 of 998 asleep alike)`. The
+    /// others are left out of the file, with at most 0.1 ms of CPU time each: their samples count
+    /// nowhere in it. A report that is made of such a file lacks them, too. All other formats but
+    /// Gecko's have all threads. A thread that has markers, or has used more CPU time, keeps its own
+    /// track.
+    ///
+    /// The same holds in Gecko's format for a session and for the profile of a crash file. There,
+    /// children that have ended keep all tracks, and so does a program that has called `exec`, and a
+    /// file that is converted from another format.
     #[must_use]
     pub fn max_rows(mut self, max_rows: u64) -> Self {
         self.max_rows = max_rows;

@@ -145,7 +145,7 @@ impl Hub {
     /// Runs until a command ends it, or until the application has closed its descriptors.
     pub(super) fn run(mut self) {
         self.serve();
-        // Nobody waits for a hub that has ended.
+        // `wait_for_children` does not wait for a hub that has ended.
         self.counts.publish(u64::MAX, 0, 0);
     }
 

@@ -14,7 +14,7 @@ const ANNOUNCED_CHECK_TICKS: u64 = 1024;
 /// quotient. A long period thus takes few entries, and a crash loses only a small part of it.
 const OVERDUE_DIVISOR: u64 = 4;
 /// Bounds of the time after which an unwritten part is overdue, in ns.
-pub(super) const OVERDUE_NS: RangeInclusive<u64> = 1_000_000_000..=64_000_000_000;
+const OVERDUE_NS: RangeInclusive<u64> = 1_000_000_000..=64_000_000_000;
 
 /// A tick: its number since the session began, and its time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

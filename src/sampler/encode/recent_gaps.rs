@@ -1,6 +1,6 @@
 //! The latest gaps between the sampler's ticks, which each chunk of samples repeats.
 //!
-//! A run of idle samples is written up to 64 s after it begins. The chunk that was current at a gap
+//! A run of idle samples is written a minute or more after it begins. The chunk that was current at a gap
 //! within the run may have been destroyed before the run is read, and the run would have rows in
 //! the gap.
 
@@ -13,10 +13,13 @@ use crate::types::TimeStamp;
 /// Maximum number of gaps: about 1 KiB in each chunk. If a program has more of them within a run,
 /// the oldest ones are unknown in later chunks.
 const MAX_GAPS: usize = 64;
+/// Maximum age of a gap when another one begins, in ns: longer than any run, as long as the sampler can
+/// look at every idle thread now and then.
+const MAX_AGE_NS: u64 = 600_000_000_000;
 /// Maximum length of the entry of a gap, in bytes.
 const MAX_ENTRY_BYTES: usize = 32;
 
-/// Two successive ticks that lie apart.
+/// Two successive ticks that are not evenly spaced with those before them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TickGap {
     /// Time of the tick before the gap.
@@ -46,9 +49,14 @@ pub(super) struct RecentGaps {
 }
 
 impl RecentGaps {
-    /// Adds a gap, which no chunk has yet. Forgets the oldest one if there are too many.
+    /// Adds a gap, which no chunk has yet. Forgets those that are too old, and the oldest one if there
+    /// are too many.
     pub(super) fn add(&mut self, gap: TickGap) {
-        if self.gaps.len() == MAX_GAPS {
+        // During the gap itself, no run was written.
+        let now = gap.before;
+        while self.gaps.len() == MAX_GAPS
+            || (self.gaps.front()).is_some_and(|old| now.since_ns(old.after.time) > MAX_AGE_NS)
+        {
             self.gaps.pop_front();
         }
         // Without memory, the reader takes the ticks as even.
@@ -101,6 +109,13 @@ mod tests {
         let mut gaps = RecentGaps::default();
         (1..=200).for_each(|number| gaps.add(gap(number, number * 10)));
         assert_eq!(numbers(&gaps), (137..=200).collect::<Vec<_>>());
+        // A gap of an hour does not age the others.
+        let mut long = gap(201, 6 * MAX_AGE_NS);
+        long.before = TimeStamp(2001);
+        gaps.add(long);
+        assert_eq!(numbers(&gaps), (138..=201).collect::<Vec<_>>());
+        gaps.add(gap(202, 7 * MAX_AGE_NS));
+        assert_eq!(numbers(&gaps), [201, 202]);
     }
 
     #[test]

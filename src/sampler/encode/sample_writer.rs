@@ -107,7 +107,8 @@ impl SampleWriter<'_> {
         modules: u64,
         last: &mut LastStack,
     ) -> bool {
-        // Its length counts even if the chunk has no space for the modules and the gaps before it.
+        // `put_with_retries` reads the length of the entry, which must not be that of an earlier sample,
+        // even if the chunk has no space for the modules and the gaps before it.
         encoder.entry.clear();
         let Some(chunk) = self.chunk_with_modules(encoder, modules) else {
             return false;

@@ -1,10 +1,7 @@
 //! Where a thread sleeps.
 
-use crate::model::UniqueStacks;
+use crate::model::{MAX_SYSTEM_CALL_BYTES, UniqueStacks};
 use crate::stream::decode::chunk_stacks::FrameKey;
-
-/// Maximum size of the instruction that calls the kernel, in bytes.
-const MAX_CALL_BYTES: u64 = 4;
 
 /// The place where a thread sleeps: its callers' stack and its innermost frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -16,68 +13,94 @@ pub(crate) struct SleepingPlace {
 impl SleepingPlace {
     /// Returns the place that all of a thread's stacks show, if it is one.
     ///
-    /// A signal that interrupts a system call finds the thread before the instruction, because the
-    /// kernel is to run it again. Read from outside, the thread is behind it. These are one place,
-    /// and the result is the latter.
+    /// A signal that interrupts a system call may find the thread at the instruction that calls the
+    /// kernel, which is to run again. Read from outside, the thread is behind it. These are one
+    /// place, and the result is the latter. It does not depend on the order of the stacks.
     pub(crate) fn of_all(
-        mut of_thread: impl Iterator<Item = u32>,
+        of_thread: impl Iterator<Item = u32>,
         stacks: &UniqueStacks<FrameKey>,
     ) -> Option<Self> {
         let place = |stack: u32| {
             let &(callers, frame) = stacks.stacks().get(stack as usize)?;
             Some(Self { callers, frame })
         };
-        let first = place(of_thread.next()?)?;
-        of_thread.try_fold(first, |known, stack| {
+        let (mut lowest, mut highest): (Option<Self>, Option<Self>) = (None, None);
+        for stack in of_thread {
             let other = place(stack)?;
-            match known.frame == other.frame {
-                true => (known == other).then_some(known),
-                false if known.callers == other.callers => {
-                    let frame = after_same_call(known.frame, other.frame, stacks.frames())?;
-                    Some(Self { frame, ..known })
-                }
-                false => None,
+            let (low, high) = (lowest.unwrap_or(other), highest.unwrap_or(other));
+            if other == low || other == high {
+                (lowest, highest) = (Some(low), Some(high));
+                continue;
             }
-        })
+            if other.callers != low.callers {
+                return None;
+            }
+            let order = |place: Self| Order::of(stacks.frames().get(place.frame as usize)?);
+            let (at, at_low, at_high) = (order(other)?, order(low)?, order(high)?);
+            // Of equal ones, the reasons to wait differ, so they are two calls.
+            let is_another = at == at_low || at == at_high;
+            if is_another || !at.min(at_low).is_same_call(&at.max(at_high)) {
+                return None;
+            }
+            lowest = Some(if at < at_low { other } else { low });
+            highest = Some(if at > at_high { other } else { high });
+        }
+        highest
     }
 }
 
-/// Returns which one of two frames is behind the instruction that calls the kernel, if the other one
-/// is before it.
-fn after_same_call(one: u32, other: u32, frames: &[FrameKey]) -> Option<u32> {
-    let address = |frame: u32| match frames.get(frame as usize)? {
-        FrameKey::Native(address) | FrameKey::Waiting(address, _) => Some(address.address.get()),
-        _ => None,
-    };
-    let (of_one, of_other) = (address(one)?, address(other)?);
-    let is_same = of_one.abs_diff(of_other) <= MAX_CALL_BYTES;
-    is_same.then_some(if of_one > of_other { one } else { other })
+/// What tells the frames of one system call apart.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Order {
+    address: u64,
+    /// Whether the reason of the wait is known.
+    is_waiting: bool,
+}
+
+impl Order {
+    fn of(frame: &FrameKey) -> Option<Self> {
+        let (address, is_waiting) = match frame {
+            FrameKey::Native(address) => (address, false),
+            FrameKey::Waiting(address, _) => (address, true),
+            _ => return None,
+        };
+        Some(Self {
+            address: address.address.get(),
+            is_waiting,
+        })
+    }
+
+    /// Returns whether both are at or behind the instruction of one system call. `later` is not less.
+    fn is_same_call(&self, later: &Self) -> bool {
+        later.address - self.address <= MAX_SYSTEM_CALL_BYTES
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::symbols::SampledAddress;
-    use crate::types::CodeAddress;
+    use crate::types::{CodeAddress, Wait};
 
     #[test]
     fn interrupted_system_call_is_the_same_place() {
-        let frame = |address| {
-            FrameKey::Native(SampledAddress {
-                address: CodeAddress::new(address),
-                is_return_address: false,
-            })
+        let at = |address| SampledAddress {
+            address: CodeAddress::new(address),
+            is_return_address: false,
         };
         let mut stacks = UniqueStacks::default();
-        let mut stack = |addresses: &[u64]| {
-            addresses.iter().fold(None, |below: Option<u32>, &address| {
-                let frame = stacks.intern_frame(&frame(address));
-                Some(stacks.append_frame(below, frame))
-            })
+        let mut stack = |caller, innermost| {
+            let caller = stacks.intern_frame(&FrameKey::Native(at(caller)));
+            let callers = stacks.append_frame(None, caller);
+            let innermost = stacks.intern_frame(&innermost);
+            stacks.append_frame(Some(callers), innermost)
         };
-        let all = [[100, 0x7827], [100, 0x7829], [100, 0x7839], [200, 0x7829]];
-        let [before, behind, elsewhere, by_others] =
-            all.map(|addresses| stack(&addresses).expect("not empty"));
+        let before = stack(100, FrameKey::Native(at(0x7827)));
+        let behind = stack(100, FrameKey::Native(at(0x7829)));
+        let elsewhere = stack(100, FrameKey::Native(at(0x7839)));
+        let by_others = stack(200, FrameKey::Native(at(0x7829)));
+        let [in_io, in_poll] =
+            [Wait::Io, Wait::Timer].map(|wait| stack(100, FrameKey::Waiting(at(0x7829), wait)));
         let of_all = |all: &[u32]| SleepingPlace::of_all(all.iter().copied(), &stacks);
         let place = of_all(&[behind]).expect("a place");
         assert_eq!(of_all(&[before, behind, behind]), Some(place));
@@ -86,7 +109,14 @@ mod tests {
         for other in [elsewhere, by_others] {
             assert!(of_all(&[other]).is_some());
             assert_eq!(of_all(&[behind, other]), None);
+            assert_eq!(of_all(&[other, before]), None);
         }
+        let place = of_all(&[in_io]).expect("a place");
+        for all in [[before, behind, in_io], [in_io, behind, before]] {
+            assert_eq!(of_all(&all), Some(place));
+        }
+        assert_eq!(of_all(&[in_io, in_poll]), None);
+        assert_eq!(of_all(&[before, in_poll, in_io]), None);
         assert_eq!(of_all(&[]), None);
     }
 }

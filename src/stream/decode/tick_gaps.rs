@@ -19,7 +19,7 @@ pub(crate) struct Repeats {
     pub(crate) first_tick: Option<u64>,
 }
 
-/// Two successive ticks of the sampler that lie apart. Times are in ns since the process began.
+/// Two successive ticks of the sampler that are not evenly spaced with those before them. Times are in ns since the process began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TickGap {
     /// The time of the tick after the gap.

@@ -110,7 +110,7 @@ fn start_with_sleeping_child() -> (ProfilerSession, Member) {
     // The sleepers are there when the session starts.
     let session = ProfilerSession::start(params).expect("start");
     wait_for_children(1);
-    wait_until("the child's sleepers have samples", || {
+    wait_until("the file shows the child's sleepers as one track", || {
         let process = process_of(&read_family(), child.id());
         let merged =
             |process: Read| SleeperTracks::of(thread_names_in(&process.0["threads"])).is_merged();

@@ -11,7 +11,7 @@ fn pool_that_sleeps_has_one_track() {
     isolated(|| {
         start_sleepers();
         let session = ProfilerSession::start(StartParams::default()).expect("start");
-        wait_until("all threads have samples", || {
+        wait_until("the file shows the sleepers as one track", || {
             let read = Read::of_running();
             SleeperTracks::of(thread_names_in(&read.0["threads"])).is_merged()
         });

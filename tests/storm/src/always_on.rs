@@ -1,5 +1,6 @@
 //! What a server has on all the time: it is asked over HTTP, pushes to a store, dumps its last
-//! seconds, and labels its threads with the request that they serve. `STORM_ALWAYS_ON=1` adds it to the storm.
+//! seconds, and labels its threads with the request that they serve. `STORM_ALWAYS_ON=1` adds it to
+//! the storm.
 
 use std::hint::black_box;
 use std::io::{ErrorKind, Read, Write};
@@ -54,7 +55,7 @@ pub fn prepare() -> Result<(), String> {
         let created = builder.mode(0o700).create(&path);
         created.map_err(|error| format!("{}: {error}", path.display()))?;
     }
-    // Bound first, so that it does not get the server's port.
+    // The store is bound first, so that it does not get the server's port.
     let store = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     let server = free.and_then(|listener| listener.local_addr());

@@ -57,7 +57,8 @@ impl Control<'_> {
         self.last_session()
     }
 
-    /// Starts and stops sessions while the clients of the server and the pusher keep asking for one. Returns the profile of the last session.
+    /// Starts and stops sessions while the clients of the server and the pusher keep asking for one.
+    /// Returns the profile of the last session.
     fn reign_always_on(&mut self, length: Duration) -> Profile {
         let begin = Instant::now();
         let pusher = always_on::push();

@@ -6,7 +6,8 @@ use crate::export::write::processed::libs::Libs;
 use crate::export::write::processed::schemas::Schemas;
 use crate::export::write::processed::used_rows::UsedRows;
 use crate::model::{
-    FunctionId, MAX_ASLEEP_CPU_NS, ProfileModel, Shown, StackId, Thread, WeightUnit, show_threads,
+    FunctionId, MAX_ASLEEP_CPU_NS, MAX_SYSTEM_CALL_BYTES, ModuleId, ProfileModel, Shown, StackId,
+    Thread, WeightUnit, show_threads,
 };
 
 /// Facts that all parts of the writer read.
@@ -58,12 +59,57 @@ impl<'a> Context<'a> {
     }
 }
 
-/// A process, the callers of the function in which a thread slept, and the function.
-type Place = (usize, Option<StackId>, FunctionId);
+/// Where a thread slept: its process, its callers' stack, and its innermost frame.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Place {
+    process: usize,
+    callers: Option<StackId>,
+    leaf: Leaf,
+}
 
-/// Returns a thread's name and the place where it slept, if it slept throughout the profile. The
-/// position within the function does not count: a signal moves a sleeping thread to the beginning of
-/// its system call.
+/// A frame of a system call.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Leaf {
+    At(Option<ModuleId>, u64),
+    /// The address is not known.
+    In(FunctionId),
+}
+
+impl Place {
+    fn of(profile: &ProfileModel, process: usize, stack: StackId) -> Self {
+        let (callers, frame) = profile.stack(stack);
+        let frame = profile.frame(frame);
+        let leaf = match frame.address {
+            Some(address) => Leaf::At(profile.function(frame.function).module, address),
+            None => Leaf::In(frame.function),
+        };
+        Self {
+            process,
+            callers,
+            leaf,
+        }
+    }
+
+    /// Returns this place or the other one, whichever is behind the instruction of the system call, if
+    /// the other place is at most as far from it as that instruction is long. A signal may find a
+    /// sleeping thread at the instruction.
+    fn merged_with(self, other: Self) -> Option<Self> {
+        let callers = |place: &Self| (place.process, place.callers);
+        match (self.leaf, other.leaf) {
+            _ if self == other => Some(self),
+            (Leaf::At(module, one), Leaf::At(of_other, two))
+                if callers(&self) == callers(&other)
+                    && module == of_other
+                    && one.abs_diff(two) <= MAX_SYSTEM_CALL_BYTES =>
+            {
+                Some(if one < two { other } else { self })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Returns a thread's name and the place where it slept, if it slept throughout the profile.
 fn asleep<'a>(profile: &ProfileModel, thread: &'a Thread) -> Option<(&'a str, Place)> {
     let samples = &thread.samples;
     let (begin_ns, _) = profile.meta.session_ns?;
@@ -76,16 +122,17 @@ fn asleep<'a>(profile: &ProfileModel, thread: &'a Thread) -> Option<(&'a str, Pl
     if !was_there || !thread.markers.is_empty() {
         return None;
     }
-    let place = |stack: StackId| {
-        let (callers, frame) = profile.stack(stack);
-        (thread.process, callers, profile.frame(frame).function)
-    };
-    let asleep_at = place(samples.iter().next()?.stack?);
+    let place = |stack: StackId| Place::of(profile, thread.process, stack);
+    let first = place(samples.iter().next()?.stack?);
+    let mut asleep_at = first;
     let mut ran_ns = 0u64;
     for sample in samples.iter() {
-        let is_same = place(sample.stack?) == asleep_at && sample.event_delay_ns.is_none();
+        let here = place(sample.stack?);
+        // Both must be at the same call, so that small steps do not add up.
+        first.merged_with(here)?;
+        asleep_at = asleep_at.merged_with(here)?;
         ran_ns = ran_ns.saturating_add(sample.cpu_delta_ns?);
-        if !is_same || ran_ns > MAX_ASLEEP_CPU_NS {
+        if sample.event_delay_ns.is_some() || ran_ns > MAX_ASLEEP_CPU_NS {
             return None;
         }
     }

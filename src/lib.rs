@@ -51,7 +51,6 @@
 //! | Start before `main`, to see static initializers | [`early_start!`] |
 //! | Save the profile however the program ends | [`AutoProfilerInitBuilder`], [`profiler_save_at_exit`] |
 //! | Start and stop a session from code | [`profiler_start`] or [`profiler_ensure_started`] with [`StartParams`] and [`Features`], [`profiler_stop`]; or the guard [`ProfilerSession`] |
-//! | Choose how running threads are interrupted | [`SamplingEngine`] |
 //! | Start sessions in tests and benchmarks, one after the other | [`ProfilerSession::start_in_turn`] |
 //! | Name a thread, and give it a slot and a signal stack before its first sample | [`register_thread`], [`unregister_thread`], [`ThreadGuard`] |
 //! | Name the threads of Tokio and rayon | [`thread::start_hook`], [`thread::register_thread_once`] |
@@ -308,7 +307,7 @@ pub use integrations::ProfilerRecorder;
 pub use markers::{FlowId, MarkerOptions, MarkerStack, MarkerTiming, ProfilerMarker};
 pub use types::{
     BufferInfo, ControlSignals, Features, ProfilerTime, ProfilingCategoryPair, ReadError,
-    RescueError, SamplingEngine, SaveError, StartError, StartParams, StreamError, UnknownFeature,
+    RescueError, SaveError, StartError, StartParams, StreamError, UnknownFeature,
 };
 
 /// Callbacks of the application: on changes of the profiler's state, and after a sampling loop.

@@ -68,7 +68,7 @@ const UNSAFE_FILES: &[&str] = &[
     "platform/modules: headers image loader needed row",
     "platform/otel: process_context thread_slot",
     "platform/process_end: exit gate signals",
-    "platform/signal: control_pipe cpu_timer fault_handlers handler pipe_end thread_timer",
+    "platform/signal: control_pipe fault_handlers handler pipe_end task_clock",
     "platform/socket: calls copies_in_child",
     "platform/thread: other_threads_activity own_descriptors profiler_thread signal_stack stack_bounds task_list thread_exit",
     "util: polled_with shared_memory",

@@ -5,6 +5,8 @@
 //! it, and one that is sampled stands for `size` divided by this probability. The sums of these
 //! numbers are unbiased for every size.
 
+use crate::util::next_random;
+
 /// Returns how many bytes one sampled allocation of `size` bytes stands for.
 pub(crate) fn estimated_bytes(size: u64, interval: u64) -> u64 {
     let ratio = size as f64 / interval.max(1) as f64;
@@ -23,15 +25,6 @@ pub(crate) fn next_distance(random: &mut u64, interval: u64) -> u64 {
     let distance = -uniform.ln() * interval as f64;
     // Rounded up, so that a sample of `size` bytes has exactly its probability.
     (distance.ceil() as i64).max(1).cast_unsigned()
-}
-
-/// Returns the next number of a SplitMix64 generator.
-fn next_random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut mixed = *state;
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }
 
 #[cfg(test)]

@@ -278,7 +278,7 @@ impl Profile {
     /// | Name | Count |
     /// |---|---|
     /// | `skipped_ticks` | scheduled ticks that were left out to keep within [`StartParams::max_cpu_percent`](crate::StartParams::max_cpu_percent()); the samples before them count for them, too |
-    /// | `missed_ticks` | scheduled ticks that were dropped because the sampler could not run, or because it left the processor to the application after a long tick; none with [`SamplingEngine::BatchedTimers`](crate::SamplingEngine::BatchedTimers) |
+    /// | `missed_ticks` | scheduled ticks that were dropped because the sampler could not run, or because it left the processor to the application after a long tick |
     /// | `ticks_without_memory` | ticks that took no samples, because the system had no memory to record them |
     /// | `unanswered_ticks` | ticks at which a running thread had not answered |
     /// | `truncated_samples` | samples whose stacks lack their older end, marked `(truncated)` |
@@ -286,7 +286,8 @@ impl Profile {
     /// | `threads_without_stacks` | threads without memory for their stacks; they have markers and CPU times |
     /// | `threads_without_clock` | threads whose CPU clock the system refused to read; they have no CPU times |
     /// | `refused_signals` | requests to threads that the system refused to deliver |
-    /// | `refused_timers` | threads for which the system refused a timer; they receive signals instead |
+    /// | `refused_events` | threads for which the system refused an event of their CPU clock; signals interrupt them instead |
+    /// | `samples_without_stack` | samples of running threads that could not be interrupted, for example because they block the signal; each says why |
     /// | `handler_replacements` | times that foreign code replaced the signal's handler; while a foreign handler is installed, running threads are not sampled |
     /// | `dropped_samples` | samples that were dropped, because the buffer had no space or the system no memory |
     /// | `lost_waits` | waits of async tasks, or rows of them, that were lost for lack of space |

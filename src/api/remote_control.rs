@@ -62,7 +62,7 @@ pub fn profiler_control_by_signals(signals: ControlSignals) -> Result<(), StartE
 /// capacity, duration, interval, features, filters and tab id, and keep it from saving to this
 /// process's file. While it is inactive, they keep the child's profiler from starting. Limits: the
 /// capacity is clamped to 128 MiB … 2 GiB and rounded up to a power of two, a filter that contains
-/// a comma becomes two, and signal and engine are not passed on.
+/// a comma becomes two, and the signal is not passed on.
 ///
 /// If child processes take part in the session
 /// ([`StartParams::children`](crate::StartParams::children)), the variables `GEKKOTA_FAMILY` and

@@ -13,9 +13,7 @@
 
 use std::cell::UnsafeCell;
 use std::ptr::NonNull;
-use std::sync::atomic::{
-    AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering,
-};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::capture::capture_parts::{CaptureHeader, CaptureParts, CapturedLabel};
 use crate::capture::event_delay::EventDelay;
@@ -27,7 +25,7 @@ use crate::platform::{
     ArrivalInHandler, LazyRegion, MemoryPiece, Registers, SignalSource, StackBounds,
     copy_words_in_handler, read_guarded_in_handler, registers_in_handler, thread_pointer,
 };
-use crate::types::StackAddress;
+use crate::types::{StackAddress, TimeStamp};
 
 pub(crate) const LABELS_OFFSET: usize = 4 << 10;
 pub(crate) const MAX_LABELS: usize = 1024;
@@ -73,9 +71,8 @@ pub(crate) struct CaptureSlot {
     /// before the first request; read by its handler. For a thread that has not registered, written
     /// by the sampler: [`ANY_THREAD`] until the bounds of its stack are known.
     thread_pointer: AtomicU64,
-    /// Number of the thread's last timer in this session; -1 before the first. Written by the
-    /// sampler; read by the handler.
-    timer: AtomicI32,
+    /// When the pending request was sent, in ns. Written by the sampler; read by the handler.
+    requested_at: AtomicU64,
     /// The next slot of a batch, as `slot_batch.rs` says; in the slot that a thread owns, the first one
     /// of its batch. Written by the sampler; read by the handler.
     pub(crate) next_in_batch: AtomicU32,
@@ -118,7 +115,7 @@ impl CaptureSlot {
         let slot = Self {
             state: SlotState::new(),
             thread_pointer: AtomicU64::new(0),
-            timer: AtomicI32::new(-1),
+            requested_at: AtomicU64::new(0),
             next_in_batch: AtomicU32::new(0),
             canceled: AtomicU32::new(0),
             stack_low: AtomicU64::new(0),
@@ -294,7 +291,8 @@ impl CaptureSlot {
     pub(crate) fn bind_like(&self, other: &Self, parts: CaptureParts) -> bool {
         let profiling_stack = other.profiling_stack.load(Ordering::Acquire);
         let thread_pointer = other.thread_pointer.load(Ordering::Acquire);
-        if thread_pointer == 0 || profiling_stack.is_null() {
+        let is_found = other.has_found_bounds.load(Ordering::Relaxed);
+        if thread_pointer == 0 || profiling_stack.is_null() && !is_found {
             return false;
         }
         let mut bounds = StackBounds { low: 0, top: 0 };
@@ -311,6 +309,7 @@ impl CaptureSlot {
         // nor while its handle is shared. They stay valid while the thread lives, and its handler
         // does not run longer.
         unsafe { self.bind(thread_pointer, bounds, profiling_stack) };
+        self.has_found_bounds.store(is_found, Ordering::Relaxed);
         true
     }
 
@@ -331,20 +330,14 @@ impl CaptureSlot {
         (sequence != 0 && self.state.repeat_request(sequence)).then_some(sequence)
     }
 
-    /// Sets the number that the signals of the thread's own timer carry; -1 before its first timer.
-    pub(crate) fn set_timer(&self, number: i32) {
-        self.timer.store(number, Ordering::Release);
+    /// Notes when the request is sent that is about to be pending.
+    pub(crate) fn set_requested_at(&self, time: TimeStamp) {
+        self.requested_at.store(time.0, Ordering::Relaxed);
     }
 
-    /// Returns whether the thread has, or has had in this session, its own timer, which answers
-    /// requests without a signal from the sampler.
-    pub(crate) fn has_timer(&self) -> bool {
-        self.timer.load(Ordering::Acquire) >= 0
-    }
-
-    /// Returns whether the thread's own timer has this number.
-    pub(crate) fn has_timer_in_handler(&self, number: i32) -> bool {
-        self.timer.load(Ordering::Acquire) == number
+    /// Returns how long the pending request has waited for its answer, in ns.
+    pub(crate) fn waited_ns_in_handler(&self, now: TimeStamp) -> u64 {
+        now.since_ns(TimeStamp(self.requested_at.load(Ordering::Relaxed)))
     }
 
     /// Unbinds the slot. Must be called on the bound thread, because its handler reads these
@@ -353,6 +346,11 @@ impl CaptureSlot {
         self.thread_pointer.store(0, Ordering::Relaxed);
         self.profiling_stack
             .store(std::ptr::null_mut(), Ordering::Release);
+    }
+
+    /// Returns the thread pointer of the thread that the slot is bound to.
+    pub(crate) fn owner(&self) -> u64 {
+        self.thread_pointer.load(Ordering::Acquire)
     }
 
     /// Returns whether the slot is bound to the calling thread.
@@ -395,7 +393,7 @@ impl CaptureSlot {
     }
 
     /// Moves from requested to writing if the slot is bound to the calling thread and the signal
-    /// belongs to the pending request. A timer's signal, or one without data, belongs to any
+    /// belongs to the pending request. An event's signal, or one without data, belongs to any
     /// request.
     pub(crate) fn begin_in_handler(
         &self,
@@ -404,7 +402,7 @@ impl CaptureSlot {
         let registers = registers_in_handler(arrival);
         let sequence = match arrival.source {
             SignalSource::Request(ticket) => Some(ticket.sequence),
-            SignalSource::Timer(_) | SignalSource::CpuTimer(_) | SignalSource::Unknown => None,
+            SignalSource::Event(_) | SignalSource::Unknown => None,
         };
         // SAFETY: the pointer is the calling thread's, and the signal interrupted it with these
         // registers.
@@ -428,7 +426,7 @@ impl CaptureSlot {
     ) -> Option<SlotWriter<'_>> {
         let is_by_request = sequence.is_some();
         let sequence = sequence.or_else(|| self.state.pending_request())?;
-        // The hash table by which a timer's signal finds the slot may have an old entry, of an
+        // The tables by which an event's signal finds the slot may have an old entry, of an
         // earlier thread with the same pointer.
         let bound = self.thread_pointer.load(Ordering::Acquire);
         let is_found_by_request = bound == ANY_THREAD && is_by_request;

@@ -70,6 +70,11 @@ impl FoundStack {
         self.bounds.contain(address)
     }
 
+    /// Returns whether the bounds are known, and so the thread pointer.
+    pub(crate) fn has_bounds(&self) -> bool {
+        self.bounds != StackBounds::NONE
+    }
+
     /// Returns whether a search for the bounds has failed.
     pub(crate) fn has_failed(&self) -> bool {
         self.has_failed

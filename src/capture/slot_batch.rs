@@ -1,7 +1,7 @@
 //! Several slots of one thread, which keep its captures until the sampler collects them.
 //!
-//! The thread's own timer interrupts it while it runs. Each time, its handler fills the next slot
-//! that has a request. The sampler need not wake for each of these captures.
+//! An event of the thread's CPU clock interrupts it while it runs. Each time, its handler fills the
+//! next slot that has a request. So no capture is lost if the sampler gets no processor for a while.
 //!
 //! Runs in the signal handler: [`CaptureSlot::requested_of_batch_in_handler`].
 //!
@@ -19,34 +19,37 @@ use crate::capture::captured_view::CapturedView;
 use crate::capture::slot_pool::{SlotHandle, find_slot_in_handler};
 use crate::capture::slot_state::SlotPhase;
 
-/// Maximum number of slots in a batch.
-pub(crate) const MAX_BATCH: usize = 16;
+/// Number of slots in a batch.
+const BATCH_SLOTS: usize = 4;
 /// Maximum number of slots in all batches. A slot takes some 20 KiB once it was used.
 const MAX_BATCHED: usize = 1024;
 
 static BATCHED: AtomicUsize = AtomicUsize::new(0);
+
+const PARTS: CaptureParts = CaptureParts {
+    stack: true,
+    labels: true,
+};
 
 /// The slots of one thread, beside its own.
 #[derive(Debug)]
 pub(crate) struct SlotBatch {
     own: Arc<SlotHandle>,
     slots: Vec<SlotHandle>,
-    /// How much of [`BATCHED`] is this batch's.
-    reserved: usize,
 }
 
 impl CaptureSlot {
     /// Returns the first slot of the thread's batch that has a request. Called on the slot that the
     /// thread owns. `None` if the thread has unregistered: then its labels may be gone, to which the
     /// other slots are still bound. `None`, too, if the own slot has a request, whose signal the kernel
-    /// may have dropped because the timer's was pending.
+    /// may have dropped because the event's was pending.
     pub(crate) fn requested_of_batch_in_handler(&self) -> Option<&'static Self> {
         if !self.is_own_in_handler() || self.phase() == SlotPhase::Requested {
             return None;
         }
         let mut link = self.next_in_batch.load(Ordering::Acquire);
         // A list that changes meanwhile might have no end.
-        for _ in 0..MAX_BATCH {
+        for _ in 0..BATCH_SLOTS {
             let slot = find_slot_in_handler(number_of_link(link)?)?;
             if slot.phase() == SlotPhase::Requested {
                 return Some(slot);
@@ -77,30 +80,24 @@ fn number_of_link(link: u32) -> Option<u16> {
 }
 
 impl SlotBatch {
-    /// Makes a batch of `count` slots, at most [`MAX_BATCH`], for the thread that owns this slot.
-    /// `None` if the thread has unregistered, if all batches together have too many slots, or if the
-    /// system has no memory.
-    pub(crate) fn acquire(own: &Arc<SlotHandle>, count: usize) -> Option<Self> {
-        let count = count.min(MAX_BATCH);
-        let mut batch = Self {
-            own: Arc::clone(own),
-            slots: Vec::new(),
-            reserved: 0,
-        };
-        batch.slots.try_reserve(count).ok()?;
-        let parts = CaptureParts {
-            stack: true,
-            labels: true,
-        };
-        batch.reserved = count;
-        if BATCHED.fetch_add(count, Ordering::Relaxed) + count > MAX_BATCHED {
+    /// Makes a batch for the thread that owns this slot. `None` if the thread has unregistered, if all
+    /// batches together have too many slots, or if the system has no memory.
+    pub(crate) fn acquire(own: &Arc<SlotHandle>) -> Option<Self> {
+        if BATCHED.load(Ordering::Relaxed) >= MAX_BATCHED {
             return None;
         }
-        while batch.slots.len() < count {
+        let mut slots = Vec::new();
+        slots.try_reserve(BATCH_SLOTS).ok()?;
+        let is_allowed = BATCHED.fetch_add(BATCH_SLOTS, Ordering::Relaxed) < MAX_BATCHED;
+        let mut batch = Self {
+            own: Arc::clone(own),
+            slots,
+        };
+        while batch.slots.len() < BATCH_SLOTS && is_allowed {
             let slot = SlotHandle::acquire()?;
             slot.next_in_batch
                 .store(batch.slots.last().map_or(0, link_to), Ordering::Release);
-            let is_bound = slot.bind_like(own, parts);
+            let is_bound = slot.bind_like(own, PARTS);
             batch.slots.push(slot);
             if !is_bound {
                 return None;
@@ -108,11 +105,12 @@ impl SlotBatch {
         }
         let first = batch.slots.last().map_or(0, link_to);
         own.next_in_batch.store(first, Ordering::Release);
-        Some(batch)
+        is_allowed.then_some(batch)
     }
 
     /// Makes a request in each slot without a capture. The areas for stacks get the size of the
     /// largest, so that deep stacks are lost until the next collection, and not in each slot again.
+    /// The bounds of the stack of a thread that has not registered may have grown.
     pub(crate) fn request_all(&self) {
         let capacities = self.slots.iter().map(|slot| slot.stack_capacity());
         let stack_bytes = capacities.fold(self.own.stack_capacity(), usize::max);
@@ -121,7 +119,9 @@ impl SlotBatch {
                 if slot.stack_capacity() < stack_bytes {
                     slot.prepare_for_stack_of(stack_bytes);
                 }
-                slot.request();
+                if slot.bind_like(&self.own, PARTS) {
+                    slot.request();
+                }
             }
         }
     }
@@ -137,22 +137,19 @@ impl SlotBatch {
         BATCHED.load(Ordering::Relaxed) > MAX_BATCHED / 2
     }
 
-    /// Gives back the memory that deep stacks took, also in slots with a request.
-    pub(crate) fn release_deep_stacks(&self) {
+    /// Gives back the memory of the slots, which keep their requests.
+    pub(crate) fn release_memory(&self) {
         for slot in &self.slots {
-            let was_requested = slot.pending_request().is_some();
             slot.cancel();
-            slot.release_deep_stack();
-            if was_requested {
-                slot.request();
-            }
+            slot.release_memory();
         }
+        self.request_all();
     }
 
     /// Takes the captures that have arrived, in the order of their times, and returns their number,
     /// too.
     pub(crate) fn captures(&self) -> (impl Iterator<Item = CapturedView<'_>>, u64) {
-        let mut views = [const { None }; MAX_BATCH];
+        let mut views = [const { None }; BATCH_SLOTS];
         let mut count = 0;
         for view in self.slots.iter().filter_map(|slot| slot.captured()) {
             views[count] = Some(view);
@@ -174,7 +171,7 @@ impl Drop for SlotBatch {
         for slot in &self.slots {
             slot.next_in_batch.store(0, Ordering::Release);
         }
-        BATCHED.fetch_sub(self.reserved, Ordering::Relaxed);
+        BATCHED.fetch_sub(BATCH_SLOTS, Ordering::Relaxed);
     }
 }
 
@@ -208,7 +205,7 @@ mod tests {
     #[test]
     fn captures_are_kept_until_they_are_collected() {
         let own = own_slot();
-        let batch = SlotBatch::acquire(&own, 3).expect("slots");
+        let batch = SlotBatch::acquire(&own).expect("slots");
         assert!(capture(&own, 1).is_none(), "no request");
         batch.request_all();
         assert_eq!(batch.waiting(), 0);
@@ -218,11 +215,11 @@ mod tests {
         }
         assert_eq!(times(&batch), (vec![3, 5], 2));
         batch.request_all();
-        for time in [7, 8, 9] {
+        for time in [7, 8, 9, 10] {
             capture(&own, time).expect("a slot");
         }
-        assert!(batch.waiting() == 3 && capture(&own, 10).is_none());
-        assert_eq!(times(&batch), (vec![7, 8, 9], 3));
+        assert!(batch.waiting() == 4 && capture(&own, 11).is_none());
+        assert_eq!(times(&batch), (vec![7, 8, 9, 10], 4));
         drop(batch);
         assert!(own.requested_of_batch_in_handler().is_none());
         own.unbind();
@@ -231,7 +228,7 @@ mod tests {
     #[test]
     fn batch_of_another_thread_gets_no_capture() {
         let own = own_slot();
-        let batch = SlotBatch::acquire(&own, 1).expect("a slot");
+        let batch = SlotBatch::acquire(&own).expect("slots");
         batch.request_all();
         let slot = own.requested_of_batch_in_handler().expect("a request");
         assert!(
@@ -243,14 +240,14 @@ mod tests {
             own.requested_of_batch_in_handler().is_none(),
             "unregistered"
         );
-        assert!(SlotBatch::acquire(&own, 1).is_none());
+        assert!(SlotBatch::acquire(&own).is_none());
     }
 
     #[test]
     fn batch_that_ends_leaves_a_later_one_alone() {
         let own = own_slot();
-        let first = SlotBatch::acquire(&own, 2).expect("slots");
-        let second = SlotBatch::acquire(&own, 2).expect("slots");
+        let first = SlotBatch::acquire(&own).expect("slots");
+        let second = SlotBatch::acquire(&own).expect("slots");
         drop(first);
         second.request_all();
         capture(&own, 4).expect("a slot");

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use crate::capture::capture_parts::CaptureParts;
 use crate::capture::capture_slot::{CaptureSlot, FIRST_STACK_BYTES};
+use crate::platform::{EVENT_NUMBERS, thread_pointer};
 use crate::util::{LockRank, NamedMutex};
 
 /// Maximum number of slots. A thread that finds no free slot is sampled without stacks.
@@ -26,9 +27,12 @@ static TABLE: [AtomicPtr<CaptureSlot>; MAX_SLOTS] =
 /// was never used is 0; one that is free again is [`TOMBSTONE`].
 static BY_THREAD: [AtomicU64; 2 * MAX_SLOTS] = [const { AtomicU64::new(0) }; 2 * MAX_SLOTS];
 const TOMBSTONE: u64 = 1;
-/// Maximum number of entries to probe. If none is free, the thread's timer never answers, and the
-/// sampler sends signals instead.
+/// Maximum number of entries to probe.
 const MAX_PROBES: usize = 64;
+
+/// The slots of the threads whose CPU clocks have events, by the events' numbers, as in [`BY_THREAD`]. An
+/// event that has ended keeps its entry: its last signal may be on its way.
+static BY_EVENT: [AtomicU64; EVENT_NUMBERS] = [const { AtomicU64::new(0) }; EVENT_NUMBERS];
 
 static POOL: NamedMutex<Pool> = NamedMutex::new("slot pool", LockRank::SessionData, Pool::EMPTY);
 
@@ -121,6 +125,13 @@ pub(crate) enum AcquireSlotError {
 pub(crate) fn find_slot_in_handler(number: u16) -> Option<&'static CaptureSlot> {
     // SAFETY: *for ever*.
     unsafe { TABLE[usize::from(number)].load(Ordering::Acquire).as_ref() }
+}
+
+/// Returns the slot that the calling thread has or had, if an event with this number interrupts that thread.
+pub(crate) fn find_slot_of_event_in_handler(number: i32) -> Option<&'static CaptureSlot> {
+    let entry = BY_EVENT.get(usize::try_from(number).ok()?)?;
+    let known = entry.load(Ordering::Acquire);
+    (known >> 16 == thread_pointer()).then(|| find_slot_in_handler(known as u16))?
 }
 
 /// Returns the entries of [`BY_THREAD`] that may belong to this thread pointer, in probing order.
@@ -220,6 +231,14 @@ impl SlotHandle {
 
     pub(crate) fn number(&self) -> u16 {
         self.number
+    }
+
+    /// Notes that the event with this number interrupts the thread that owns the slot.
+    pub(crate) fn set_event(&self, number: i32) {
+        if let Some(entry) = usize::try_from(number).ok().and_then(|at| BY_EVENT.get(at)) {
+            let known = self.slot.owner() << 16 | u64::from(self.number);
+            entry.store(known, Ordering::Release);
+        }
     }
 }
 

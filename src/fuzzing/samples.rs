@@ -10,7 +10,7 @@ use crate::fuzzing::scripted_source::{PROCESS_START, SERIALS, scripted_source};
 use crate::labels::{ContextWords, joined_label_text};
 use crate::sampler::{SampleScript, ScriptedFrame, ScriptedSample, ScriptedStack};
 use crate::stream::{PlainSample, PlainSamples, RowEvent};
-use crate::types::{CATEGORIES, FrameFlags, Generation, TimeStamp, Wait};
+use crate::types::{CATEGORIES, FrameFlags, Generation, NoStack, TimeStamp, Wait};
 use crate::unwind::NamedCode;
 
 const SESSION: Generation = ChunkedBuffer::TEST_SESSION;
@@ -308,6 +308,7 @@ fn plain_stack(stack: &ScriptedStack) -> Vec<String> {
             column,
         } => format!("script {function} {line} {column}"),
         ScriptedFrame::LabelsLeftOut => "LabelsLeftOut".to_owned(),
+        ScriptedFrame::NoStack(reason) => format!("NoStack({reason:?})"),
     });
     std::iter::once("Root".to_owned())
         .chain(structure)
@@ -375,7 +376,10 @@ fn take_frame(input: &mut Unstructured<'_>) -> Result<ScriptedFrame> {
                 column,
             }
         }
-        3 => ScriptedFrame::LabelsLeftOut,
+        3 => match NoStack::from_number(input.int_in_range(0..=999)?) {
+            Some(reason) => ScriptedFrame::NoStack(reason),
+            None => ScriptedFrame::LabelsLeftOut,
+        },
         4 => {
             let address = input.int_in_range(1 - ADDRESS_END..=ADDRESS_END - 1)? as u64;
             ScriptedFrame::Native {

@@ -1,5 +1,7 @@
 //! Texts that stand in a stack in the place of functions.
 
+use crate::types::NoStack;
+
 /// The outermost frame of a stack that was followed to its beginning.
 pub(crate) const ROOT: &str = "(root)";
 
@@ -20,5 +22,5 @@ const PLACEHOLDERS: &[&str] = &[ROOT, TRUNCATED, OTHER_STACK, UNLOADED, LABELS_L
 
 /// Returns whether a text stands in the place of a function.
 pub(crate) fn is_placeholder(text: &str) -> bool {
-    PLACEHOLDERS.contains(&text)
+    PLACEHOLDERS.contains(&text) || NoStack::is_text(text)
 }

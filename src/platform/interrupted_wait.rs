@@ -1,4 +1,4 @@
-//! Tells from a thread's registers whether a signal interrupted a wait of the thread.
+//! Tells from a thread's registers whether a signal interrupted a system call of the thread.
 
 use nix::errno::Errno;
 
@@ -19,4 +19,12 @@ pub(crate) fn is_interrupted_wait(registers: &Registers) -> bool {
     }
     let mut instruction = [0; SYSTEM_CALL.len()];
     read_own_memory(registers.pc, &mut instruction) && instruction == SYSTEM_CALL
+}
+
+/// Returns whether a signal with these registers was handled at the end of a system call, so that the
+/// thread was in the kernel. Cost: at most that of [`read_own_memory`].
+pub(crate) fn is_after_system_call(registers: &Registers) -> bool {
+    let mut instruction = [0; SYSTEM_CALL.len()];
+    let before = registers.pc.wrapping_sub(SYSTEM_CALL.len() as u64);
+    read_own_memory(before, &mut instruction) && instruction == SYSTEM_CALL
 }

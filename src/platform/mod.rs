@@ -96,7 +96,7 @@ pub(crate) use identity::{
     with_signals_blocked,
 };
 pub(crate) use inherited_file::{PassedFile, take_passed_file};
-pub(crate) use interrupted_wait::is_interrupted_wait;
+pub(crate) use interrupted_wait::{is_after_system_call, is_interrupted_wait};
 pub(crate) use loader_calls::WatchedThread;
 pub(crate) use memory::{
     CodeBytes, FileMapping, LazyRegion, MemoryPiece, heavy_barrier, is_memory_available,
@@ -129,9 +129,9 @@ pub(crate) use root_certificates::read_root_certificates;
 pub(crate) use sandbox::check_sandbox;
 pub(crate) use shared_file::{FileDescriptor, SharedFile};
 pub(crate) use signal::{
-    ArrivalInHandler, ControlPipe, ControlRequest, ControlSignal, CpuTimer, HandlerCheck, Sent,
-    SignalSource, SignalTicket, ThreadTimer, check_control_signals, check_dump_signal,
-    ends_process_by_default, ensure_handler, has_foreign_handler, install_handler,
+    ArrivalInHandler, ControlPipe, ControlRequest, ControlSignal, EVENT_NUMBERS, HandlerCheck,
+    RefusedClock, Sent, SignalSource, SignalTicket, TaskClock, check_control_signals,
+    check_dump_signal, ensure_handler, has_foreign_handler, install_handler,
     keep_out_of_fault_handlers, prepare_control_signals, prepare_handler, release_control_signal,
     resolve_sampling_signal, send_request, signal_is_queued, take_signals,
 };

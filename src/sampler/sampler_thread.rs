@@ -4,22 +4,20 @@ use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::park_timeout;
-use std::time::Duration;
 
 use crate::allocations::AllocationEvent;
 use crate::backtrace::has_pending_stacks;
 use crate::buffer::{ChunkedBuffer, LaneHandle};
 use crate::platform::{
-    HandlerCheck, ProfilerThread, WatchedThread, calibrate_clock, check_sandbox,
-    current_process_id, current_thread_cpu_ns_in_handler, ensure_handler, monotonic_now,
-    prepare_sampler_thread, prepare_to_wait_as_loader_call, read_through_pipe, sleep_until,
-    spawn_profiler_thread, use_own_descriptors, watch_loader_calls, with_signals_blocked,
+    HandlerCheck, ProfilerThread, RefusedClock, TaskClock, WatchedThread, calibrate_clock,
+    check_sandbox, current_process_id, current_thread_cpu_ns_in_handler, current_thread_id,
+    ensure_handler, monotonic_now, prepare_sampler_thread, prepare_to_wait_as_loader_call,
+    read_through_pipe, sleep_until, spawn_profiler_thread, use_own_descriptors, watch_loader_calls,
+    with_signals_blocked,
 };
 use crate::sampler::allocation_markers::write_allocation_events;
 use crate::sampler::allocation_stacks::drop_freed;
 use crate::sampler::encode::{SampleEncoder, SampleWriter, Tick, TickGap};
-use crate::sampler::handler::answer_timers_of;
 use crate::sampler::session_counters::SessionCounters;
 use crate::sampler::thread::ThreadSampler;
 use crate::sampler::thread::{DueThreads, SwitchReadings, Threads, Woken, find_outlived};
@@ -29,7 +27,7 @@ use crate::sampler::tick::EventProbeRecorder;
 use crate::sampler::tick::TickOverheads;
 use crate::sampler::tick::write_pending_stacks;
 use crate::sampler::tick::{ActivityHint, SeenThreads};
-use crate::sampler::tick::{Collections, LeftOut, Schedule};
+use crate::sampler::tick::{LeftOut, Schedule};
 use crate::sampler::tick::{Scratch, TickContext};
 use crate::sampler::unregistered_markers::UnregisteredMarkers;
 use crate::sampler::unregistered_threads::UnregisteredThreads;
@@ -54,8 +52,6 @@ const TICK_BYTES: usize = 32 << 10;
 /// Maximum length of one sleep step, in ns. A long sleep is split into steps, so that the sampler
 /// notices the end of the session soon.
 const SLEEP_STEP_NS: u64 = 10_000_000;
-/// Likewise, if a request ends the step. The buffer is maintained after each.
-const LONG_SLEEP_STEP_NS: u64 = 100_000_000;
 
 /// Number of checks in a row, one every 100 ms, that find the sampler stuck in the loader before a
 /// thread that stops the session gives up waiting for it. The loader's lock is normally held for
@@ -182,7 +178,6 @@ struct SamplerThread {
     next_housekeeping: TimeStamp,
     has_logged_lack_of_memory: bool,
     activity: ActivityHint,
-    collections: Collections,
     event_probes: EventProbeRecorder,
     switch_readings: SwitchReadings,
     wait_scratch: WaitScratch,
@@ -221,7 +216,6 @@ impl SamplerThread {
             next_housekeeping: TimeStamp(0),
             has_logged_lack_of_memory: false,
             activity: ActivityHint::default(),
-            collections: Collections::new(interval_ns, begin.time.0),
             event_probes: EventProbeRecorder::default(),
             switch_readings: SwitchReadings::default(),
             wait_scratch: WaitScratch::default(),
@@ -234,7 +228,7 @@ impl SamplerThread {
             read_through_pipe();
         }
         self.counters.find_machine(&self.session);
-        answer_timers_of(self.session.generation);
+        self.session.set_may_use_events(self.may_use_events());
         let nice = prepare_sampler_thread(self.session.settings.max_cpu_ppm.is_some());
         self.session.set_sampler_nice(nice);
         let interval_ns = self.interval_ns();
@@ -243,12 +237,6 @@ impl SamplerThread {
         let mut left_out = LeftOut::default();
         while !self.session.is_stopping() {
             let time = monotonic_now();
-            let is_batched = self.session.is_batched();
-            if is_batched {
-                self.session.set_sleeper();
-                // The threads have kept samples of these ticks, and their clocks tell the rest.
-                left_out.skipped += std::mem::take(&mut left_out.missed);
-            }
             let tick = Tick {
                 number: self.tick.number + 1 + left_out.skipped,
                 time,
@@ -261,9 +249,7 @@ impl SamplerThread {
                 (time.since_ns(schedule.next) > interval_ns / 2).into(),
             );
             SessionCounts::add(&counts.missed_ticks, left_out.missed);
-            if !is_batched {
-                SessionCounts::add(&counts.skipped_ticks, left_out.skipped);
-            }
+            SessionCounts::add(&counts.skipped_ticks, left_out.skipped);
             let used_before_ns = counts.sampler_cpu_ns.load(Ordering::Relaxed);
             self.session.after_sampling.begin_loop(tick.number);
             let state = self.take_tick();
@@ -275,11 +261,7 @@ impl SamplerThread {
             self.session.after_sampling.end_loop(tick.number, state);
             let now = monotonic_now();
             let own_ns = self.own_ns(now.since_ns(time), used_ns > 0);
-            let mut allowed = budget.charge(time, own_ns);
-            if self.session.is_batched() {
-                let left_out_ns = self.collections.next_left_out() * interval_ns;
-                allowed = allowed.max(schedule.next.plus_ns(interval_ns + left_out_ns));
-            }
+            let allowed = budget.charge(time, own_ns);
             left_out = schedule.advance(now, used_ns, allowed);
             self.sleep_to(schedule.next);
         }
@@ -295,6 +277,16 @@ impl SamplerThread {
                 thread.end(context.tick, context);
             }
         });
+    }
+
+    /// Returns whether threads may have events of their CPU clocks: tries one on the sampler's thread.
+    fn may_use_events(&self) -> bool {
+        let settings = &self.session.settings;
+        let never_ns = u64::MAX >> 1;
+        let tried = TaskClock::start(current_thread_id(), never_ns, settings.signal, |_| ());
+        let is_refused = tried.err() == Some(RefusedClock::Process);
+        SessionCounts::add(&self.session.counts.refused_events, is_refused.into());
+        !is_refused
     }
 
     fn interval_ns(&self) -> u64 {
@@ -313,21 +305,12 @@ impl SamplerThread {
     }
 
     fn sleep_to(&mut self, deadline: TimeStamp) {
-        let is_woken = self.session.is_batched();
         while !self.session.is_stopping() {
             self.write_if_requested();
             self.write_pending_stacks();
             self.buffer.maintain();
             calibrate_clock();
             let now = monotonic_now();
-            if is_woken {
-                if now >= deadline {
-                    return;
-                }
-                let step_ns = deadline.since_ns(now).min(LONG_SLEEP_STEP_NS);
-                park_timeout(Duration::from_nanos(step_ns));
-                continue;
-            }
             let step = now.plus_ns(SLEEP_STEP_NS);
             sleep_until(deadline.min(step));
             if deadline <= step {
@@ -592,14 +575,8 @@ impl SamplerThread {
     }
 
     fn sample_threads(&mut self) {
-        let (mut interval_ns, mut has_gap) = (
-            self.interval_ns(),
-            self.tick.number - self.tick_before.number > 1,
-        );
-        if self.session.is_batched() {
-            interval_ns *= self.collections.max_ticks();
-            has_gap = false;
-        }
+        let interval_ns = self.interval_ns();
+        let has_gap = self.tick.number - self.tick_before.number > 1;
         let since_last_ns = self.tick.time.since_ns(self.tick_before.time);
         let round = self.session.counts.ticks.load(Ordering::Relaxed);
         // Each tick begins with a different thread, so that no thread is always first (JuliaLang
@@ -617,9 +594,6 @@ impl SamplerThread {
             false => 0,
         };
         self.with_context(|threads, context| {
-            if context.is_batched && !context.is_handler_in_place {
-                threads.idle.iter_mut().for_each(ThreadSampler::end_timer);
-            }
             // Returns for how long the thread has run since its clock was last read.
             let mut step = |thread: &mut ThreadSampler| {
                 let known_before_ns = thread.known_cpu_ns();
@@ -714,7 +688,6 @@ impl SamplerThread {
             even_ticks,
             pauses,
             last_handler,
-            collections,
             ..
         } = self;
         let writer = SampleWriter {
@@ -747,8 +720,6 @@ impl SamplerThread {
             last_before: even_ticks.last_before(*tick, *tick_before),
             even_since: even_ticks.since(),
             pauses: *pauses,
-            is_batched: session.is_batched(),
-            ticks_of_collection: collections.max_ticks(),
             // Never drive a foreign handler at the sampling rate.
             is_handler_in_place: matches!(
                 handler,
@@ -804,9 +775,8 @@ impl SamplerThread {
             self.write_allocation_events();
             self.with_context(|threads, context| {
                 threads.all().for_each(|thread| {
-                    thread.notice_kept_samples(context);
+                    thread.write_waiting_samples(context);
                     thread.write_idle_samples(context);
-                    thread.write_kept_samples(context);
                     thread.record_last_switches(context);
                 });
                 write_pending_stacks(context);

@@ -29,8 +29,8 @@ use crate::stream::{PastProcess, PastScript, ProfileSource, last_entry_ns};
 use crate::threads::{OffThreadRef, ThreadRegistrationInfo};
 use crate::types::{
     CategoryInfo, CounterUnit, Features, GECKO_CATEGORIES, GraphColor, OTHER_CATEGORY, Page,
-    ProcessId, RescueError, SamplingEngine, ScriptImplementation, ThreadId, TimeStamp,
-    all_categories, is_known_color,
+    ProcessId, RescueError, ScriptImplementation, ThreadId, TimeStamp, all_categories,
+    is_known_color,
 };
 use crate::unwind::{ModuleTable, NamedCode};
 use crate::util::{NumberMap, PsCell, PsLock, SharedProgress};
@@ -360,11 +360,6 @@ fn session_settings(fact: &SessionFact) -> SessionSettings {
         features: Features::from_bits(fact.features),
         filters: fact.filters.clone(),
         signal: fact.signal,
-        engine: match fact.engine {
-            1 => SamplingEngine::LocalTimers,
-            2 => SamplingEngine::BatchedTimers,
-            _ => SamplingEngine::Signals,
-        },
         duration: fact.duration_ns.map(Duration::from_nanos),
         allocation_interval_bytes: fact.allocation_interval_bytes,
         active_tab_id: fact.active_tab_id,

@@ -10,10 +10,9 @@ use crate::counters::{
 };
 use crate::labels::set_closed_stack_hook;
 use crate::platform::{
-    current_process_id, ends_process_by_default, install_handler, is_main_thread,
-    keep_out_of_fault_handlers, monotonic_now, names_of_other_threads, note_standard_streams,
-    prepare_handler, prepare_heavy_barrier, prepare_heavy_barrier_without_waiting,
-    resolve_sampling_signal,
+    current_process_id, install_handler, is_main_thread, keep_out_of_fault_handlers, monotonic_now,
+    names_of_other_threads, note_standard_streams, prepare_handler, prepare_heavy_barrier,
+    prepare_heavy_barrier_without_waiting, resolve_sampling_signal,
 };
 use crate::sampler::{
     capture_in_handler, forget_allocation_stacks, less_own_chunks, spawn_sampler,
@@ -34,8 +33,8 @@ use crate::state::{
 };
 use crate::threads::{ThreadRegistry, register_current_thread};
 use crate::types::{
-    Features, Generation, ProfilingState, SamplingEngine, StartError, StartParams, ThreadFilter,
-    ThreadId, UnavailableFeature,
+    Features, Generation, ProfilingState, StartError, StartParams, ThreadFilter, ThreadId,
+    UnavailableFeature,
 };
 use crate::unwind::{Unwinder, forget_unregistered_code};
 use crate::util::{PsLock, is_any_lock_held_on_current_thread};
@@ -113,13 +112,6 @@ fn session_settings(params: &StartParams) -> Result<SessionSettings, StartError>
         features: params.features.adjusted(),
         filters: params.filters.clone(),
         signal,
-        engine: match params.engine {
-            // Between two collections, nobody sees that somebody has removed the handler.
-            SamplingEngine::BatchedTimers if ends_process_by_default(signal) => {
-                SamplingEngine::Signals
-            }
-            engine => engine,
-        },
         duration: params.duration,
         allocation_interval_bytes: params.allocation_interval_bytes,
         active_tab_id: params.active_tab_id,
@@ -176,7 +168,7 @@ impl SessionPlan {
         })
     }
 
-    /// Keeps a running session even if its capacity, signal or engine differ: variables start a
+    /// Keeps a running session even if its capacity or signal differ: variables start a
     /// child with a rounded capacity, and the others are a matter of the process.
     pub(crate) fn of_parent(mut self) -> Self {
         self.is_of_parent = true;
@@ -240,7 +232,6 @@ impl SessionPlan {
             let running = &session.settings;
             settings.capacity_bytes = running.capacity_bytes;
             settings.signal = running.signal;
-            settings.engine = running.engine;
         }
         keeps(session.settings == settings).then_some(StartOutcome::Kept(generation))
     }

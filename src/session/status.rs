@@ -51,7 +51,6 @@ pub(crate) fn start_params() -> Option<StartParams> {
         features: settings.features,
         filters: settings.filters,
         signal: Some(settings.signal),
-        engine: settings.engine,
         duration: settings.duration,
         allocation_interval_bytes: settings.allocation_interval_bytes,
         active_tab_id: settings.active_tab_id,

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use crate::state::crash_file::{Fact, SessionFact};
 use crate::state::session::Session;
-use crate::types::SamplingEngine;
 
 /// Returns the facts about the session itself.
 pub(crate) fn describe_session(session: &Session) -> Vec<Fact> {
@@ -19,11 +18,6 @@ pub(crate) fn describe_session(session: &Session) -> Vec<Fact> {
         features: settings.features.bits(),
         filters: settings.filters.clone(),
         signal: settings.signal,
-        engine: match settings.engine {
-            SamplingEngine::LocalTimers => 1,
-            SamplingEngine::BatchedTimers => 2,
-            SamplingEngine::Auto | SamplingEngine::Signals => 0,
-        },
         duration_ns: settings.duration.map(ns),
         allocation_interval_bytes: settings.allocation_interval_bytes,
         active_tab_id: settings.active_tab_id,

@@ -3,11 +3,10 @@
 #[cfg(all(test, loom))]
 use loom::sync::atomic::AtomicBool as StopFlag;
 use std::path::PathBuf;
+use std::sync::Arc;
 #[cfg(not(all(test, loom)))]
 use std::sync::atomic::AtomicBool as StopFlag;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use crate::allocations::AllocationCounts;
@@ -21,8 +20,7 @@ use crate::state::sampler_stage::SamplerStage;
 use crate::state::session_log::SessionLog;
 use crate::symbols::NameCache;
 use crate::types::{
-    Features, Generation, KeptLimits, SamplingEngine, ThreadProfilingFeatures, TimeStamp,
-    UnavailableFeature,
+    Features, Generation, KeptLimits, ThreadProfilingFeatures, TimeStamp, UnavailableFeature,
 };
 use crate::unwind::{CodeMap, ModuleTable, NamedCode, registered_code};
 use crate::util::{ChangeCount, LockRank, NamedMutex};
@@ -37,7 +35,6 @@ pub(crate) struct SessionSettings {
     pub(crate) features: Features,
     pub(crate) filters: Vec<String>,
     pub(crate) signal: i32,
-    pub(crate) engine: SamplingEngine,
     /// Maximum age of the samples in a profile.
     pub(crate) duration: Option<Duration>,
     /// Mean number of allocated bytes between two sampled allocations.
@@ -77,7 +74,6 @@ impl SessionSettings {
             features: Features::default_set(),
             filters: Vec::new(),
             signal: 0,
-            engine: SamplingEngine::Auto,
             duration: None,
             allocation_interval_bytes: 512 << 10,
             active_tab_id: 0,
@@ -152,10 +148,14 @@ counts! {
     repeated_captures,
     /// Ticks at which a running thread had a pending request.
     unanswered_ticks,
-    /// Threads for which the kernel refused a timer.
-    refused_timers,
-    /// Requests that a running thread's timer did not answer, so that a signal was sent.
-    silent_timers,
+    /// Threads that had an event of their CPU clock, which interrupted them while they ran.
+    threads_with_events,
+    /// Threads for which the kernel refused such an event, so that signals interrupted them.
+    refused_events,
+    /// Number of times that a thread ran for long without being interrupted by its event.
+    silent_events,
+    /// Samples of running threads that could not be interrupted. They say why, and have no stack.
+    samples_without_stack,
     /// Requests that the kernel refused to send.
     refused_signals,
     /// Number of times that the profiler's handler was found replaced. While a foreign handler
@@ -261,10 +261,8 @@ pub(crate) struct Session {
     /// Number of the last requested flush, and number of the last completed one.
     flushes_requested: AtomicU64,
     flushes_done: AtomicU64,
-    /// Whether a thread has had a timer of its own.
-    has_timers: AtomicBool,
-    /// The sampler's thread, if it may sleep for long.
-    sleeper: OnceLock<Thread>,
+    /// Whether threads may have events of their CPU clocks.
+    may_use_events: AtomicBool,
 }
 
 impl Session {
@@ -309,8 +307,7 @@ impl Session {
             sampler_nice: AtomicI32::new(0),
             flushes_requested: AtomicU64::new(0),
             flushes_done: AtomicU64::new(0),
-            has_timers: AtomicBool::new(false),
-            sleeper: OnceLock::new(),
+            may_use_events: AtomicBool::new(false),
         }
     }
 
@@ -331,23 +328,13 @@ impl Session {
         is_enabled && thread_features.intersects(ThreadProfilingFeatures::CPU_UTILIZATION)
     }
 
-    /// Returns whether running threads are interrupted by their own timers, rather than by signals
-    /// from the sampler.
-    pub(crate) fn uses_timers(&self) -> bool {
-        self.settings.engine == SamplingEngine::LocalTimers
+    /// Returns whether threads may have events of their CPU clocks.
+    pub(crate) fn may_use_events(&self) -> bool {
+        self.may_use_events.load(Ordering::Relaxed)
     }
 
-    /// Returns whether threads keep their samples until the sampler collects them. False if the system
-    /// has refused a timer before it has granted one: no further one is asked for then.
-    pub(crate) fn is_batched(&self) -> bool {
-        self.settings.engine == SamplingEngine::BatchedTimers
-            && (self.has_timers.load(Ordering::Relaxed)
-                || self.counts.refused_timers.load(Ordering::Relaxed) == 0)
-    }
-
-    /// Notes that the system grants timers.
-    pub(crate) fn note_timer(&self) {
-        self.has_timers.store(true, Ordering::Relaxed);
+    pub(crate) fn set_may_use_events(&self, may_use: bool) {
+        self.may_use_events.store(may_use, Ordering::Relaxed);
     }
 
     pub(crate) fn sampler_nice(&self) -> i32 {
@@ -435,7 +422,6 @@ impl Session {
     pub(crate) fn wait_for_flush(&self) {
         const MAX_WAIT: Duration = Duration::from_secs(2);
         let request = self.flushes_requested.fetch_add(1, Ordering::AcqRel) + 1;
-        self.wake_sampler();
         let end = Instant::now() + MAX_WAIT;
         let is_pending = || self.flushes_done.load(Ordering::Acquire) < request;
         let has_sampler = || self.counts.sampler_panics.load(Ordering::Relaxed) == 0;
@@ -482,19 +468,6 @@ impl Session {
     /// Asks the sampler to end.
     pub(crate) fn request_stop(&self) {
         self.stop.store(true, Ordering::Release);
-        self.wake_sampler();
-    }
-
-    /// Lets [`Self::wake_sampler`] wake the calling thread, which is the sampler's, from
-    /// [`std::thread::park_timeout`].
-    pub(crate) fn set_sleeper(&self) {
-        self.sleeper.get_or_init(std::thread::current);
-    }
-
-    fn wake_sampler(&self) {
-        if let Some(thread) = self.sleeper.get() {
-            thread.unpark();
-        }
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

@@ -185,6 +185,7 @@ impl CurrentThread {
             slot.remove_for_thread(thread_pointer());
             slot.unbind();
         }
+        registration.data().note_cpu_at_end();
         unregister(&registration, hooks);
         self.signal_stack = None;
     }

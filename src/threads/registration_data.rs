@@ -31,7 +31,7 @@ use std::sync::{Arc, Weak};
 use once_cell::race::OnceBox;
 
 use crate::capture::SlotHandle;
-use crate::platform::{current_thread_id, monotonic_now};
+use crate::platform::{current_thread_cpu_ns_in_handler, current_thread_id, monotonic_now};
 use crate::threads::atomic_profiling_state::AtomicProfilingState;
 use crate::threads::profiled_thread_data::ProfiledThreadData;
 use crate::threads::thread_name::ThreadName;
@@ -74,6 +74,9 @@ pub(crate) struct ThreadRegistrationData {
     /// Time of unregistration, in ns; 0 while the thread is registered. Written once, under the
     /// registry lock. Read by any thread.
     unregistered_at: AtomicU64,
+    /// The thread's CPU clock when it unregistered, in ns; 0 if it has not. Written once, by the thread
+    /// itself. Read by any thread.
+    cpu_at_end_ns: AtomicU64,
     /// What the running session records of the thread. Written under the `PsLock`. Read by any
     /// thread.
     profiling: AtomicProfilingState,
@@ -99,6 +102,7 @@ impl ThreadRegistrationData {
             tid: AtomicI32::new(tid.to_number()),
             announced: AtomicU32::new(0),
             unregistered_at: AtomicU64::new(0),
+            cpu_at_end_ns: AtomicU64::new(0),
             profiling: AtomicProfilingState::new(),
             has_entries_in: AtomicU64::new(0),
             registry_index: AtomicUsize::new(usize::MAX),
@@ -113,6 +117,12 @@ impl ThreadRegistrationData {
             let _ = self.slot.set(Box::new(Arc::downgrade(slot)));
         }
         self.is_registered.store(true, Ordering::Release);
+    }
+
+    /// Records the CPU clock of the calling thread, which is about to unregister.
+    pub(crate) fn note_cpu_at_end(&self) {
+        let cpu_ns = current_thread_cpu_ns_in_handler();
+        self.cpu_at_end_ns.store(cpu_ns, Ordering::Release);
     }
 
     /// Sets the name with which the thread registers, unless it has one.
@@ -261,6 +271,13 @@ impl UnlockedConstReaderAndAtomicRw<'_> {
         Some(self.0.0.unregistered_at.load(Ordering::Acquire))
             .filter(|&ns| ns != 0)
             .map(TimeStamp)
+    }
+
+    /// Returns the thread's CPU clock when it unregistered, in ns; `None` if it has not.
+    ///
+    /// Written by the thread itself. Read by any thread. Lock: none.
+    pub(crate) fn cpu_at_end_ns(&self) -> Option<u64> {
+        Some(self.0.0.cpu_at_end_ns.load(Ordering::Acquire)).filter(|&ns| ns != 0)
     }
 
     /// Returns what the running session records of the thread.

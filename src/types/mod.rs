@@ -47,6 +47,9 @@ mod ids;
 mod kept_limits;
 #[forbid(unsafe_code)]
 mod label_across_await;
+#[cfg(has_profiler)]
+#[forbid(unsafe_code)]
+mod no_stack;
 #[forbid(unsafe_code)]
 mod page;
 #[cfg(has_profiler)]
@@ -118,6 +121,8 @@ pub use ids::{ProcessId, ThreadId};
 #[cfg(has_profiler)]
 pub(crate) use kept_limits::KeptLimits;
 pub(crate) use label_across_await::LabelOfOneThread;
+#[cfg(has_profiler)]
+pub(crate) use no_stack::NoStack;
 pub use page::Page;
 #[cfg(has_profiler)]
 pub(crate) use process_levels::MAX_PROCESS_LEVELS;
@@ -129,10 +134,10 @@ pub(crate) use push_settings::{PushProtocol, PushSecret};
 pub(crate) use script_description::ScriptDescription;
 pub use script_description::ScriptImplementation;
 pub(crate) use serde_impls::{serde_as_index, serde_as_inner};
+pub use settings::StartParams;
 #[cfg(has_profiler)]
 pub(crate) use settings::{CAPACITY_RANGE_BYTES, INTERVAL_RANGE, MAX_CPU_RANGE_PERCENT};
 pub(crate) use settings::{DEFAULT_CHILD_TIMEOUT, DEFAULT_MAX_ROWS, DEFAULT_NAME_CACHE_BYTES};
-pub use settings::{SamplingEngine, StartParams};
 #[cfg(has_profiler)]
 pub(crate) use signal_name::signal_name;
 #[cfg(has_profiler)]
@@ -150,7 +155,7 @@ pub(crate) use time::TimeStamp;
 pub(crate) use wait::{IDLE_INDEX, Wait};
 #[cfg(has_profiler)]
 pub(crate) use warnings::{
-    BUFFER_MEMORY, PROFILER_SECTION, SAMPLER_CPU, STOP_TIME, Uncovered, Warning, low_coverage,
-    missed_ticks, stripped_program, unavailable_features, unmatched_filters,
-    unregistered_main_thread,
+    BUFFER_MEMORY, PROFILER_SECTION, SAMPLER_CPU, STOP_TIME, Uncovered, Warning, late_signals,
+    low_coverage, missed_ticks, stripped_program, unavailable_features, unmatched_filters,
+    unregistered_main_thread, without_stacks,
 };

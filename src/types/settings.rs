@@ -30,68 +30,6 @@ pub(crate) const DEFAULT_CHILD_TIMEOUT: Duration = Duration::from_secs(1);
 /// Default maximum memory for names that later profiles of a session may use, in bytes.
 pub(crate) const DEFAULT_NAME_CACHE_BYTES: usize = 16 << 20;
 
-/// The mechanism that interrupts a running thread to take its stack.
-///
-/// All engines use the same signal handler. They differ in the cost of a sample to the thread. A
-/// profile names the engine of its session in `meta.samplingEngine`. `refused_timers` in
-/// [`Profile::sampler_counts`](crate::Profile::sampler_counts) says how many threads were sampled by
-/// signals because the kernel allowed them no timer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[non_exhaustive]
-pub enum SamplingEngine {
-    /// The engine that gekkota prefers: [`Signals`](Self::Signals).
-    #[default]
-    Auto,
-    /// The sampler thread sends a signal. Works everywhere, without a permission or a descriptor.
-    Signals,
-    /// Each thread has its own timer, which advances while the thread runs (`perf_event_open`'s
-    /// software CPU clock). A thread that does not run, or that has not registered, is interrupted
-    /// by a signal.
-    ///
-    /// May cost less than signals on a machine without a hypervisor: compare both with
-    /// `cargo peers slowdown`. Falls back to signals in a sandbox, and if the kernel does not allow
-    /// such timers. Do not use this engine in a program that enters a sandbox during a session, if
-    /// that kills the process for unknown system calls. A thread that blocks the signal gets no
-    /// timer; one that begins to block it while its timer runs may still receive the signal, as the
-    /// result of a `sigwait`, until the sampler notices some ticks later.
-    LocalTimers,
-    /// Each thread has its own timer, and keeps its samples, and the sampler collects them after 6 to
-    /// 12 intervals: each 6 to 12 ms at 1 ms. At 10 ms and more, it collects each 50 to 100 ms, or at
-    /// each interval if that is longer. So the sampler wakes seldom, and a thread that sleeps costs no
-    /// signal and no timer. Meant for the totals of programs in production, with an interval of 10 ms or
-    /// more. To explain a single slow request, use [`Signals`](Self::Signals), which see each of its waits
-    /// that is as long as the interval.
-    ///
-    /// The timers advance while the thread runs (`timer_create` by its CPU clock), and need no
-    /// permission. The kernel looks at them on its own ticks, 100 to 1,000 times per second, so with a
-    /// shorter interval there are only so many samples, which count for more.
-    ///
-    /// A sample of a running thread stands for an interval of its CPU time. If samples are missing, the
-    /// next one counts for them. The time in which the thread did not run goes to the stack that it
-    /// has when the sampler next finds it asleep, or waiting for a processor. So the thread's running
-    /// time is right. If it sleeps or waits in several places between two collections, the shares of
-    /// these places are right on average.
-    ///
-    /// Each running thread has up to 16 slots for captures, some 20 KiB each, more with deep stacks; all
-    /// threads together have at most 1,024 of them. The sampler interrupts any further thread by a
-    /// signal when it collects, and also one that has not registered, one that has just begun to run,
-    /// and one for which the kernel refuses a timer. If the kernel refuses the first timer of the
-    /// session, as in a sandbox, the session works as with [`Signals`](Self::Signals). What
-    /// [`LocalTimers`](Self::LocalTimers) says about threads that block the signal holds here, too, but
-    /// the sampler notices it one or two collections later. It works as with `Signals`, too, if the
-    /// session's signal is one whose default action ends the process, which
-    /// [`StartParams::signal`] may choose: somebody may remove the handler between two collections. If
-    /// somebody replaces it, the timers call that handler until the next collection. In a program that
-    /// enters a sandbox during the session, a thread's timer may go on until the thread ends.
-    ///
-    /// A thread that begins and ends between two collections has no sample, and the time of any thread
-    /// before the first collection has none. Counters have a value for
-    /// each collection. Some things happen at the next collection: a pause takes effect and ends, the
-    /// callbacks after sampling are called, the stacks of markers are unwound. A profile, and the end
-    /// of the session, do not wait for it. A crash file lacks the samples since the last collection.
-    BatchedTimers,
-}
-
 /// Parameters of a session: what to record, how often, for which threads, and how much to keep.
 ///
 /// The defaults are 128 MiB, 1 ms, no CPU limit, the default features, all threads, and the first
@@ -113,8 +51,6 @@ pub struct StartParams {
     pub filters: Vec<String>,
     /// Number of the sampling signal; `None` for an automatic choice.
     pub signal: Option<i32>,
-    /// The mechanism that interrupts a running thread to take its stack.
-    pub engine: SamplingEngine,
     /// Mean number of allocated bytes between two sampled allocations.
     pub allocation_interval_bytes: u64,
     /// Maximum age of data in a profile; `None` for no limit. Never zero.
@@ -141,7 +77,6 @@ impl Default for StartParams {
             features: Features::default_set(),
             filters: Vec::new(),
             signal: None,
-            engine: SamplingEngine::Auto,
             allocation_interval_bytes: 512 << 10,
             duration: None,
             active_tab_id: 0,
@@ -227,13 +162,12 @@ impl StartParams {
     /// allows. A thread that did not run in the meantime has all its samples. So the shares of
     /// functions and threads stay right, and are only less exact. CPU times do not depend on the
     /// rate. `skipped_ticks` in [`Profile::sampler_counts`](crate::Profile::sampler_counts) says
-    /// how many ticks were left out, except with [`SamplingEngine::BatchedTimers`].
+    /// how many ticks were left out.
     ///
     /// Both the CPU time of the sampler's thread and the time of the signal handler for samples
     /// count. What the application's threads spend on markers and on sampled allocations does not,
     /// nor does the thread that writes a profile. A credit of up to a second's share covers short
-    /// peaks. With [`SamplingEngine::LocalTimers`], the threads' timers go on as before, and what
-    /// they cost between two ticks does not count.
+    /// peaks. A thread that samples itself on its own CPU time goes on at the interval.
     ///
     /// A thread that ends has no sample for the ticks that were left out since its last one, and a
     /// thread that begins and ends between two ticks has none at all.
@@ -395,24 +329,20 @@ impl StartParams {
     /// they interrupt: an application that ends its own `read` by a signal, with a handler without
     /// `SA_RESTART`, needs another signal for the profiler.
     ///
+    /// With a real-time signal, threads are not sampled on their own CPU time: if its queue is full, the
+    /// kernel would send `SIGIO` for an event of a thread's CPU clock, which ends the process.
+    ///
     /// Two copies of the crate in one process may use the same signal. While that of one is pending
     /// for a thread, the kernel drops that of the other, unless it is a real-time signal; so
     /// signals of their own are better.
     ///
     /// A session does not send the signal to a thread that blocks it, so that a `sigwait` for all
     /// signals does not return it. Such a thread is sampled while it sleeps; while it runs, its
-    /// ticks count as `unanswered_ticks`. A thread that begins to block the signal after a sample
+    /// samples say so in the place of a stack. A thread that begins to block the signal after a sample
     /// may receive it once.
     #[must_use]
     pub fn signal(mut self, signal: i32) -> Self {
         self.signal = Some(signal);
-        self
-    }
-
-    /// Sets the mechanism that interrupts a running thread. Default: signals.
-    #[must_use]
-    pub fn engine(mut self, engine: SamplingEngine) -> Self {
-        self.engine = engine;
         self
     }
 

@@ -1,7 +1,7 @@
-//! What a blocked thread waits for.
+//! What a thread waits for.
 
-/// What a thread waits for that is blocked in the kernel. The place of the innermost function tells
-/// it: the system call, or the functions that made that call.
+/// What a thread waits for. If it is blocked in the kernel, the place of the innermost function
+/// tells it: the system call, or the functions that made that call.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub(crate) enum Wait {
@@ -16,6 +16,8 @@ pub(crate) enum Wait {
     Work,
     /// A futex: the functions that called it tell whether it is a lock or work.
     Futex,
+    /// A processor: the thread could run.
+    Processor,
 }
 
 /// Index of “Idle” among the categories.
@@ -30,6 +32,7 @@ impl Wait {
             3 => Self::Timer,
             4 => Self::Work,
             5 => Self::Futex,
+            6 => Self::Processor,
             _ => return None,
         })
     }
@@ -42,6 +45,7 @@ impl Wait {
     pub(crate) const fn subcategory(self) -> u8 {
         match self {
             Self::Futex => Self::Other as u8,
+            Self::Processor => Self::Futex as u8,
             other => other as u8,
         }
     }
@@ -101,10 +105,10 @@ mod tests {
 
     #[test]
     fn wait_round_trips_and_has_a_subcategory() {
-        for byte in 0..=6 {
+        for byte in 0..=7 {
             let wait = Wait::from_byte(byte);
-            assert_eq!(wait.map(Wait::to_byte), Some(byte).filter(|byte| *byte < 6));
-            assert!(wait.is_none_or(|wait| wait.subcategory() < 5));
+            assert_eq!(wait.map(Wait::to_byte), Some(byte).filter(|byte| *byte < 7));
+            assert!(wait.is_none_or(|wait| wait.subcategory() < 6));
         }
     }
 

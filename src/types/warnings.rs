@@ -3,7 +3,11 @@
 //! They are made here, and printed in three places: in the report, in the profile's `meta.warnings`,
 //! and on standard error.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use crate::types::features::UnavailableFeature;
+use crate::types::{NoStack, signal_name};
 
 /// Title of the section of `meta.extra` about the profiler itself.
 pub(crate) const PROFILER_SECTION: &str = "Profiler";
@@ -15,6 +19,8 @@ pub(crate) const STOP_TIME: &str = "Time in which threads were stopped";
 const FILTERS: &str = "filters";
 const MAIN_THREAD: &str = "main thread";
 const MISSED_TICKS: &str = "missed ticks";
+/// CPU time without a stack that is too little for a warning, in ns.
+const MIN_WITHOUT_STACK_NS: u64 = 10_000_000;
 /// Length of a session from which on its coverage says something about the program, in ns.
 const SHORT_SESSION_NS: u64 = 1_000_000_000;
 
@@ -67,8 +73,8 @@ pub(crate) struct Uncovered {
     pub(crate) samples_unregistered: bool,
     /// Number of threads that ended before their first sample.
     pub(crate) too_short: u64,
-    /// Number of ticks on which a running thread did not answer.
-    pub(crate) unanswered: u64,
+    /// Share of the ticks that the sampler missed, in percent.
+    pub(crate) missed_percent: u64,
     /// Number of threads whose CPU time the system does not tell.
     pub(crate) without_clock: u64,
     /// Number of samples that were dropped for lack of space or memory.
@@ -127,11 +133,11 @@ impl Uncovered {
                 self.too_short
             ));
         }
-        if self.unanswered > 0 {
+        if self.missed_percent > 0 {
             texts.push(format!(
-                "on {} ticks a running thread did not answer: it blocks the sampling signal, for \
-                 example",
-                self.unanswered
+                "the sampler missed {} % of its ticks, because it got no processor; threads that \
+                 ran only then have no samples",
+                self.missed_percent
             ));
         }
         if self.without_clock > 0 {
@@ -150,7 +156,10 @@ impl Uncovered {
         if texts.is_empty() {
             texts.push(
                 match self.samples_unregistered {
-                    true => "it was used by threads that have ended before they were found",
+                    true => {
+                        "it was used by threads that have ended before they were found, or by \
+                         destructors of threads that had unregistered"
+                    }
                     false => {
                         "it was used by threads that have ended without having registered; each \
                          calls gekkota::register_thread when it begins, or omit the feature \
@@ -162,6 +171,68 @@ impl Uncovered {
         }
         texts.join("; ")
     }
+}
+
+/// Warns if samples of running threads have no stack, with the CPU time in ns and the threads' names for each
+/// reason, the largest first. `sampled_ns` is the CPU time of all samples.
+pub(crate) fn without_stacks(
+    sampled_ns: u64,
+    reasons: &BTreeMap<NoStack, (u64, Vec<String>)>,
+) -> Option<Warning> {
+    let all_ns: u64 = reasons.values().map(|(cpu_ns, _)| *cpu_ns).sum();
+    if all_ns < MIN_WITHOUT_STACK_NS || all_ns < sampled_ns / 20 {
+        return None;
+    }
+    let mut reasons: Vec<_> = reasons.iter().collect();
+    reasons.sort_by_key(|(_, (cpu_ns, _))| Reverse(*cpu_ns));
+    let texts = reasons.iter().map(|(reason, (cpu_ns, names))| {
+        let (seconds, names) = (*cpu_ns as f64 / 1e9, some_of(names));
+        let why = match reason {
+            NoStack::Blocked(signal) => format!(
+                "the threads {names} block {}; let them unblock it, or choose another signal with \
+                 StartParams::signal",
+                signal_name(*signal)
+            ),
+            NoStack::Replaced(signal) => format!(
+                "another handler of {} replaced the profiler's while the threads {names} ran; \
+                 choose another signal with StartParams::signal",
+                signal_name(*signal)
+            ),
+            NoStack::NotInterruptible => format!(
+                "the threads {names} cannot be interrupted; they are not the C library's, or the \
+                 main thread, which has to call gekkota::profiler_init"
+            ),
+            NoStack::NoMemory | NoStack::RanBetween => {
+                format!("there was no memory for the stacks of the threads {names}")
+            }
+        };
+        format!("{seconds:.2} s: {why}")
+    });
+    let texts: Vec<String> = texts.collect();
+    let share = all_ns as f64 / sampled_ns.max(1) as f64 * 100.0;
+    Some(Warning::new(
+        "no stacks",
+        format!(
+            "{share:.1}% of the CPU time has no stack: {}",
+            texts.join("; ")
+        ),
+    ))
+}
+
+/// Warns if many ticks came late or not at all, and threads have no events of their CPU clocks.
+pub(crate) fn late_signals(late: u64, ticks: u64) -> Option<Warning> {
+    let percent = 100 * late / ticks.max(1);
+    (ticks >= 10 && percent >= 5).then(|| Warning {
+        is_about_load: true,
+        ..Warning::new(
+            "late ticks",
+            format!(
+                "{percent} % of the ticks came late, because the machine was busy, and the system \
+                 refuses events of the threads' CPU clocks (perf_event_open): shares of work that \
+                 takes a few milliseconds or less may be wrong by up to {percent} points"
+            ),
+        )
+    })
 }
 
 /// Warns if many ticks of the sampler were missed.
@@ -281,7 +352,7 @@ mod tests {
             unsampled: many,
             samples_unregistered: false,
             too_short: 5,
-            unanswered: 6,
+            missed_percent: 6,
             without_clock: 3,
             dropped_samples: 4,
         });
@@ -290,13 +361,47 @@ mod tests {
             "rayon-7 and 2 more are not registered",
             "omit the feature",
             "5 threads ended before their first sample",
-            "on 6 ticks a running thread did not answer",
+            "missed 6 % of its ticks",
             "CPU time of 3 threads",
             "4 samples were dropped",
         ] {
             assert!(all.contains(part), "{all}");
         }
         assert!(!all.contains("have ended"), "{all}");
+    }
+
+    #[test]
+    fn cpu_time_without_stack_is_told_by_reason_the_largest_first() {
+        let warning = |blocked_ns| {
+            let of = |cpu_ns, name: &str| (cpu_ns, names(&[name]));
+            let reasons = BTreeMap::from([
+                (NoStack::Blocked(libc::SIGURG), of(blocked_ns, "rdk:main")),
+                (
+                    NoStack::Replaced(libc::SIGURG),
+                    of(2 * blocked_ns, "worker"),
+                ),
+            ]);
+            without_stacks(10_000_000_000, &reasons).map(|warning| warning.text)
+        };
+        assert_eq!(warning(100_000_000), None, "less than a twentieth");
+        let text = warning(500_000_000).expect("a warning");
+        let expected = "15.0% of the CPU time has no stack: 1.00 s: another handler of SIGURG";
+        assert!(text.starts_with(expected), "{text}");
+        assert!(
+            text.contains("; 0.50 s: the threads rdk:main block SIGURG; "),
+            "{text}"
+        );
+        assert_eq!(without_stacks(10, &BTreeMap::new()), None);
+    }
+
+    #[test]
+    fn late_ticks_warn_from_a_twentieth_on() {
+        assert!(late_signals(4, 100).is_none() && late_signals(1, 9).is_none());
+        let text = late_signals(23, 100).expect("a warning").text;
+        assert!(
+            text.starts_with("23 %") && text.ends_with("by up to 23 points"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -43,6 +43,9 @@ mod polled_with;
 #[forbid(unsafe_code)]
 mod progress;
 #[cfg(has_profiler)]
+#[forbid(unsafe_code)]
+mod random;
+#[cfg(has_profiler)]
 mod shared_memory;
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]
@@ -84,6 +87,8 @@ pub(crate) use progress::ProgressLocation;
 pub use progress::SharedProgress;
 #[cfg(has_profiler)]
 pub(crate) use progress::{ProgressCounter, ProgressLogger};
+#[cfg(has_profiler)]
+pub(crate) use random::{next_random, random_below};
 #[cfg(has_profiler)]
 pub(crate) use shared_memory::{Mapping, SharedMemory, WORD_BYTES};
 #[cfg(has_profiler)]

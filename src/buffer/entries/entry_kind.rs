@@ -189,6 +189,9 @@ pub(crate) enum FrameTag {
 impl FrameTag {
     /// Value in place of a frame's flags, for a frame that replaces labels that were left out.
     pub(crate) const LABELS_LEFT_OUT: u64 = 256;
+    /// Value in place of a frame's flags, for a frame in the place of a whole stack. The reason
+    /// follows, as a number.
+    pub(crate) const NO_STACK: u64 = 257;
     /// The first value in place of a frame's flags for the place where a thread waits: this plus
     /// the kind of the wait. The distance to the thread's next instruction follows.
     pub(crate) const WAITING: u64 = 512;

@@ -83,12 +83,9 @@ pub(crate) enum SignalSource {
     /// The kernel delivered the signal without its data, because the user has too many pending
     /// signals (`RLIMIT_SIGPENDING`). It may be the request that is pending for the thread.
     Unknown,
-    /// A `perf_event_open` event with this descriptor sent the signal. The event is the timer of
-    /// the target thread, or an event of the application.
-    Timer(i32),
-    /// The target thread's timer of the profiler sent the signal, which carries the number of the
-    /// thread's slot, and that of the session in the place of the request's.
-    CpuTimer(SignalTicket),
+    /// A `perf_event_open` event with this descriptor sent the signal: that of the target thread's
+    /// CPU clock, or an event of the application.
+    Event(i32),
 }
 
 /// A signal on arrival, with the context of the interrupted thread.
@@ -272,19 +269,13 @@ unsafe fn source_in_handler(info: *const libc::siginfo_t) -> Option<SignalSource
                 .filter(|_| is_own)
                 .map(SignalSource::Request)
         }
-        libc::SI_TIMER => {
-            // SAFETY: by this function's contract; the kernel fills in the value of a timer's signal.
-            let value = unsafe { (*info).si_value().sival_ptr as u64 };
-            let ticket = SignalTicket::from_value_in_handler(value);
-            ticket.map(SignalSource::CpuTimer)
-        }
         // Only a sender outside of this process's PID namespace has that number, too. While a
         // request is pending, its signal counts as the answer.
         // SAFETY: by this function's contract; the kernel fills in the sender.
         libc::SI_USER if unsafe { (*info).si_pid() } == 0 => Some(SignalSource::Unknown),
         // SAFETY: by this function's contract: the structure has 128 bytes, and the four bytes at
         // this offset hold the descriptor.
-        DESCRIPTOR_READABLE => Some(SignalSource::Timer(unsafe {
+        DESCRIPTOR_READABLE => Some(SignalSource::Event(unsafe {
             info.byte_add(DESCRIPTOR_OFFSET).cast::<i32>().read()
         })),
         _ => None,
@@ -460,11 +451,6 @@ pub(crate) fn resolve_sampling_signal(asked: Option<i32>) -> Result<i32, StartEr
         free.unwrap_or(DEFAULT_SIGNALS[0])
     };
     check_signal("signal", asked.unwrap_or_else(automatic))
-}
-
-/// Returns whether the default action of a sampling signal ends the process.
-pub(crate) fn ends_process_by_default(signal: i32) -> bool {
-    signal != libc::SIGURG
 }
 
 /// Returns whether the signal has a foreign handler that is not known to pass the profiler's

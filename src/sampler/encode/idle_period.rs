@@ -121,11 +121,6 @@ impl IdlePeriod {
         self.cpu_ns
     }
 
-    /// Returns the number of the first tick that is not written yet.
-    pub(crate) fn unwritten(&self) -> u64 {
-        self.unwritten
-    }
-
     pub(crate) fn is_long(&self, tick: Tick) -> bool {
         tick.number - self.since.number >= SHORT_IDLE_TICKS
     }

@@ -2,7 +2,7 @@
 
 use crate::capture::EventLoopState;
 use crate::labels::ContextWords;
-use crate::types::Wait;
+use crate::types::{NoStack, Wait};
 
 /// A frame of a made-up stack.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,6 +27,7 @@ pub(crate) enum ScriptedFrame {
         column: u32,
     },
     LabelsLeftOut,
+    NoStack(NoStack),
 }
 
 /// A stack, oldest frame first.

@@ -10,7 +10,7 @@ use crate::labels::{ContextWords, MAX_CONTEXT_LABELS};
 use crate::sampler::encode::merge::{MergedFrame, merge_stacks};
 #[cfg(any(test, fuzzing))]
 use crate::sampler::encode::scripted_stack::{ScriptedFrame, ScriptedStack};
-use crate::types::{FrameFlags, OTHER_CATEGORY, StackAddress, Wait};
+use crate::types::{FrameFlags, NoStack, OTHER_CATEGORY, StackAddress, Wait};
 use crate::unwind::NativeStack;
 use crate::waiting_tasks::StackNames;
 
@@ -316,6 +316,18 @@ impl StoredStack {
         });
     }
 
+    /// Makes this a stack of a single frame, which says why there is no stack.
+    pub(crate) fn set_no_stack(&mut self, reason: NoStack) {
+        self.set_empty(EventLoopState::Unknown);
+        self.add_no_stack(reason);
+    }
+
+    fn add_no_stack(&mut self, reason: NoStack) {
+        self.add_encoded(FrameTag::Label.join(FrameTag::NO_STACK), |code| {
+            code.number(reason.to_number().unsigned_abs().into());
+        });
+    }
+
     fn add_labels_left_out(&mut self) {
         self.add_encoded(FrameTag::Label.join(FrameTag::LABELS_LEFT_OUT), |_| ());
     }
@@ -380,6 +392,7 @@ impl StoredStack {
                     self.add_script_frame(FrameFlags::SCRIPT, [function, line, column]);
                 }
                 ScriptedFrame::LabelsLeftOut => self.add_labels_left_out(),
+                ScriptedFrame::NoStack(reason) => self.add_no_stack(reason),
             }
         }
         self.add_context(stack.context);

@@ -145,7 +145,7 @@ impl Request<'_> {
 
     /// Sends the sampler's request again if it was lost because this request's signal was pending.
     fn resend_sampler_request(&self) {
-        if signal_is_queued(self.signal) || self.own.has_timer() || !may_signal() {
+        if signal_is_queued(self.signal) || !may_signal() {
             return;
         }
         if let Some(sequence) = self.own.pending_request() {

@@ -1,9 +1,8 @@
 //! The sampler's state of each thread, and what one tick does with it.
 
-mod batched_samples;
 mod frame_pointer_cache;
 mod identity;
-mod owed_ticks;
+mod own_samples;
 mod pending_request;
 mod sample_recorder;
 mod seen_state;

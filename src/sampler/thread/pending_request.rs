@@ -6,12 +6,16 @@
 //! processors, most of them have a pending request. The sampler cancels the request of a thread
 //! that turns out to be asleep.
 
+use std::sync::atomic::AtomicU64;
+
+use crate::capture::SlotHandle;
 use crate::platform::{BlockedAt, monotonic_now};
 use crate::sampler::encode::{SampleRun, Tick};
+use crate::sampler::handler::SIGNAL_DELAY_NS;
+use crate::sampler::tick::TickContext;
+use crate::state::SessionCounts;
 use crate::types::TimeStamp;
 
-/// Maximum time that a thread runs on before a signal reaches it, in ns.
-const SIGNAL_DELAY_NS: u64 = 200_000;
 /// Ticks until the sampler first checks whether an unanswering thread runs or sleeps, and ticks
 /// between later checks.
 const FIRST_CHECK_TICK: u64 = 2;
@@ -24,8 +28,6 @@ const RESEND_AFTER_TICKS: u64 = 20;
 /// Time of such ticks for a thread whose clock cannot be read, because such a thread also counts as
 /// running while it waits for a processor; and for signals that the kernel queues and never drops.
 const RESEND_RARELY_AFTER_NS: u64 = 1_000_000_000;
-/// Maximum CPU time that a thread uses before its timer answers, in sampling intervals.
-const MAX_SILENT_INTERVALS: u64 = 3;
 
 /// A request by signal.
 #[derive(Debug)]
@@ -44,15 +46,6 @@ pub(crate) struct SignalRequest {
     unanswered: u64,
     /// When the signal was sent.
     sent_at: TimeStamp,
-}
-
-/// A request that the thread's own timer answers.
-#[derive(Debug)]
-pub(crate) struct TimerRequest {
-    /// The thread's CPU clock when the request was made.
-    cpu_ns: u64,
-    /// Number of ticks since the request, including its own, that had no answer.
-    ticks: u64,
 }
 
 /// Result of a clock check for a thread that has not answered.
@@ -78,25 +71,35 @@ impl SignalRequest {
         }
     }
 
-    /// Returns whether the thread was running when the signal was sent: it answered at once, at
-    /// `answered`.
-    pub(crate) fn was_running(&self, answered: TimeStamp) -> bool {
-        self.blocked_at.is_none() && answered.since_ns(self.sent_at) < SIGNAL_DELAY_NS
+    /// Returns whether the thread waited for a processor until it answered, at `answered`: it answered
+    /// late, and did not run in the meantime. `cpu_ns` is its clock at the answer; 0 if it was not
+    /// read.
+    pub(crate) fn waited_for_processor(&self, answered: TimeStamp, cpu_ns: u64) -> bool {
+        let late_ns = answered.since_ns(self.sent_at);
+        let is_late = self.blocked_at.is_none() && late_ns >= SIGNAL_DELAY_NS;
+        let ran_ns = self.ran_ns(Some(cpu_ns).filter(|cpu_ns| *cpu_ns > 0));
+        is_late && ran_ns.is_some_and(|ran_ns| ran_ns < late_ns / 2)
     }
 
-    /// Replaces a request of the tick `first`, the previous tick, that the thread's timer did not
-    /// answer because the thread stopped running. `last` is the last tick before this one, which may
-    /// have been left out.
-    ///
-    /// The timer would have answered that tick within an interval of CPU time, with the stack that
-    /// the thread had then. The thread has run for less and keeps the stack where it stopped, so
-    /// its answer is valid for that tick, too.
-    pub(crate) fn instead_of_timer(cpu_ns: Option<u64>, first: Tick, last: Tick) -> Self {
-        Self {
-            ticks: 1,
-            last,
-            ..Self::new(cpu_ns, first, None)
-        }
+    /// Counts the ticks that a capture would have answered that gives no sample. `count` counts the
+    /// capture.
+    #[cold]
+    pub(crate) fn count_unused_capture(
+        &self,
+        slot: &SlotHandle,
+        answered: TimeStamp,
+        cpu_ns: Option<u64>,
+        context: &TickContext<'_>,
+        count: &AtomicU64,
+    ) {
+        slot.clear_canceled_request();
+        let run = self.idle_run(answered, monotonic_now(), cpu_ns, context.interval_ns());
+        let ticks = run.map_or_else(
+            |unanswered| unanswered,
+            |run| run.map_or(0, |run| run.ticks),
+        );
+        SessionCounts::add(count, 1);
+        SessionCounts::add(&context.session.counts.unanswered_ticks, ticks + 1);
     }
 
     pub(crate) fn cpu_ns(&self) -> Option<u64> {
@@ -175,32 +178,6 @@ impl SignalRequest {
             first_tick: Some(self.first.number),
         };
         Ok((self.ticks > 0).then_some(run))
-    }
-}
-
-impl TimerRequest {
-    pub(crate) fn new(cpu_ns: u64) -> Self {
-        Self { cpu_ns, ticks: 0 }
-    }
-
-    /// Adds the previous tick, which had no answer.
-    pub(crate) fn add_tick(&mut self) {
-        self.ticks += 1;
-    }
-
-    /// Returns the number of ticks since the request, including its own, that had no answer.
-    pub(crate) fn ticks(&self) -> u64 {
-        self.ticks
-    }
-
-    pub(crate) fn cpu_ns(&self) -> u64 {
-        self.cpu_ns
-    }
-
-    /// Returns whether the thread has run for so long without its timer's signal that the timer
-    /// will not answer: the thread masks the signal, or runs where the timer does not count.
-    pub(crate) fn is_overdue(&self, cpu_ns: u64, interval_ns: u64) -> bool {
-        cpu_ns.saturating_sub(self.cpu_ns) > MAX_SILENT_INTERVALS * interval_ns
     }
 }
 
@@ -307,37 +284,6 @@ mod tests {
     }
 
     #[test]
-    fn timer_request_is_overdue_after_some_intervals_and_counts_ticks() {
-        let mut pending = TimerRequest::new(5);
-        assert_eq!(
-            [8, 9].map(|cpu_ns| pending.is_overdue(cpu_ns, 1)),
-            [false, true]
-        );
-        pending.add_tick();
-        pending.add_tick();
-        assert_eq!(pending.ticks(), 2);
-    }
-
-    #[test]
-    fn signal_instead_of_timer_answers_the_tick_of_the_timer() {
-        let mut pending = SignalRequest::instead_of_timer(Some(7 * MS), tick(10), tick(10));
-        let now = tick(12).time;
-        let run_of = |pending: &SignalRequest| {
-            let run = pending.idle_run(now, now, Some(7 * MS), MS);
-            run.map(|run| run.map(|run| (run.first, run.last, run.ticks)))
-        };
-        assert_eq!(
-            run_of(&pending),
-            Ok(Some((tick(10).time, tick(10).time, 1)))
-        );
-        pending.add_tick(tick(11));
-        assert_eq!(
-            run_of(&pending),
-            Ok(Some((tick(10).time, tick(11).time, 2)))
-        );
-    }
-
-    #[test]
     fn run_has_the_ticks_that_were_left_out() {
         let at = |number, ms| Tick {
             number,
@@ -360,9 +306,5 @@ mod tests {
             }))
         };
         assert_eq!(run(&pending), ticks(10, 15, 6));
-        let replaced = SignalRequest::instead_of_timer(Some(7 * MS), at(10, 10), at(13, 13));
-        assert_eq!(run(&replaced), ticks(10, 13, 4));
-        let usual = SignalRequest::instead_of_timer(Some(7 * MS), at(10, 10), at(10, 10));
-        assert_eq!(run(&usual), ticks(10, 10, 1));
     }
 }

@@ -4,7 +4,6 @@
 use std::sync::atomic::Ordering;
 
 use crate::sampler::encode::{IdlePeriod, LastStack, SampleRun, SampleTime, Tick};
-use crate::sampler::thread::owed_ticks::OwedTicks;
 use crate::sampler::tick::TickContext;
 use crate::state::{Session, SessionCounts};
 use crate::types::{ThreadProfilingFeatures, TimeStamp};
@@ -26,8 +25,6 @@ pub(crate) struct SampleRecorder {
     /// Number of ticks that the session left out up to now and that need no further sample of the
     /// thread.
     seen_skipped: u64,
-    /// In a session whose threads keep their samples: the time that has no sample yet.
-    owed: Option<OwedTicks>,
     /// Whether any sample was written.
     has_samples: bool,
 }
@@ -47,7 +44,6 @@ impl SampleRecorder {
             last_stack: LastStack::default(),
             last_time: TimeStamp(0),
             seen_skipped: session.counts.skipped_ticks.load(Ordering::Relaxed),
-            owed: None,
             has_samples: false,
         }
     }
@@ -75,9 +71,6 @@ impl SampleRecorder {
         };
         // The run has a sample for each tick that was left out within it.
         self.seen_skipped = context.skipped_ticks();
-        if let Some(owed) = &mut self.owed {
-            owed.pay_rest(run.ticks);
-        }
         let written = self.put_run(run, 1, Some(self.reported_cpu_ns), context);
         SessionCounts::add(&context.session.counts.same_samples, written);
     }
@@ -96,86 +89,29 @@ impl SampleRecorder {
     /// Writes one sample with the stack in the scratch memory. It counts for the ticks, too, that were
     /// left out since the thread's last sample. Returns the number of samples written: 0 within a
     /// pause or without space in the buffer.
-    ///
-    /// In a session whose threads keep their samples, it stands for the time in which the thread did
-    /// not run: there is a sample for each interval of it, and this is the last one.
     pub(crate) fn write_sample(
         &mut self,
         time: TimeStamp,
         cpu_ns: Option<u64>,
         context: &TickContext<'_>,
     ) -> u64 {
-        if let Some(owed) = &mut self.owed {
-            let run = owed.pay_all_rest(time);
-            return self.write_weighted(run, 1, cpu_ns, context);
-        }
         let skipped = context.skipped_ticks();
         let weight = 1 + skipped.saturating_sub(self.seen_skipped);
         self.seen_skipped = skipped;
         self.write_weighted(SampleRun::single(time), weight, cpu_ns, context)
     }
 
-    /// Writes a sample of the running thread, which counts for its own tick and for `more` ticks after
-    /// it. Returns the number of samples written. Only in a session whose threads keep their samples.
+    /// Writes a sample that the running thread has taken of itself, on its own CPU time. If ticks were left
+    /// out, it takes the place of one of them.
     pub(crate) fn write_running(
         &mut self,
         time: TimeStamp,
-        more: u64,
         cpu_ns: Option<u64>,
         context: &TickContext<'_>,
-    ) -> u64 {
-        self.lose(1 + more);
-        self.write_weighted(SampleRun::single(time), 1 + more, cpu_ns, context)
-    }
-
-    /// Takes ticks of the running thread into account whose samples were lost.
-    pub(crate) fn lose(&mut self, ticks: u64) {
-        if let Some(owed) = &mut self.owed {
-            owed.pay_ran(ticks);
-        }
-    }
-
-    /// Adds the time up to this tick, in a session whose threads keep their samples.
-    pub(crate) fn follow_ticks(&mut self, cpu_ns: Option<u64>, context: &TickContext<'_>) {
-        // Nobody has looked at the thread before its first tick.
-        let before = context.tick.number - 1;
-        let begin = || OwedTicks::new(before, cpu_ns, context.interval_ns());
-        let owed = self.owed.get_or_insert_with(begin);
-        owed.add_until(context.tick.number, cpu_ns);
-    }
-
-    /// Returns how many ticks the thread has run without a sample.
-    pub(crate) fn owed_running(&self) -> u64 {
-        self.owed.as_ref().map_or(0, OwedTicks::ran)
-    }
-
-    /// Returns for how many ticks without a sample the thread has slept or waited: now, and before this
-    /// tick.
-    pub(crate) fn owed_rest(&self) -> [u64; 2] {
-        let owed = self.owed.as_ref();
-        owed.map_or([0; 2], |owed| [owed.rest(), owed.rest_before()])
-    }
-
-    /// Writes the samples for the time in which the thread did not run, up to this tick. Its CPU time
-    /// is left to the next sample.
-    pub(crate) fn write_rest(&mut self, context: &TickContext<'_>) {
-        if self.owed_rest()[0] > 0 {
-            self.write_sample(context.tick.time, Some(self.reported_cpu_ns), context);
-        }
-    }
-
-    /// Leaves no more than so many ticks without a sample in which the thread has run, and in which it
-    /// has not, and counts the others.
-    pub(crate) fn forgive(&mut self, running: u64, rest: u64, session: &Session) {
-        if let Some(owed) = &mut self.owed {
-            let lost = owed.forgive(running, rest);
-            SessionCounts::add(&session.counts.unanswered_ticks, lost);
-        }
-    }
-
-    /// Notes that the session's threads do not keep their samples.
-    pub(crate) fn owe_nothing(&mut self) {
-        self.owed = None;
+    ) {
+        self.seen_skipped = context.skipped_ticks().min(self.seen_skipped + 1);
+        let written = self.write_weighted(SampleRun::single(time), 1, cpu_ns, context);
+        SessionCounts::add(&context.session.counts.captured_samples, written);
     }
 
     /// Writes a run of samples with the stack in the scratch memory, and returns the number of
@@ -187,9 +123,6 @@ impl SampleRecorder {
         context: &TickContext<'_>,
     ) -> u64 {
         self.seen_skipped = self.seen_skipped.max(context.skipped_before());
-        if let Some(owed) = &mut self.owed {
-            owed.pay_rest(run.ticks);
-        }
         self.write_weighted(run, 1, cpu_ns, context)
     }
 
@@ -268,7 +201,6 @@ impl SampleRecorder {
 
     /// Forgets the ticks that were left out so far: a pause has begun within them.
     pub(crate) fn forget_skipped(&mut self, session: &Session) {
-        self.owed = None;
         self.seen_skipped = session.counts.skipped_ticks.load(Ordering::Relaxed);
     }
 

@@ -63,8 +63,6 @@ fn phase_after_tick(registration: &OffThreadRef, has_stopped: bool) -> SlotPhase
         last_before: tick,
         even_since: 0,
         pauses: SeenPauses::default(),
-        is_batched: false,
-        ticks_of_collection: 1,
         is_handler_in_place: true,
     };
     assert!(thread.tick(&mut context).is_ok());

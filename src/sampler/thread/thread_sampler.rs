@@ -6,28 +6,24 @@
 //!
 //! | state | on a tick | next state |
 //! |---|---|---|
+//! | any | has taken samples of itself: collects them first (`own_clock.rs`) | |
 //! | `Idle` | has not run: repeats its sample | `Idle` |
 //! | `Idle` | has run: continues as `Running` on the same tick | |
-//! | `Running` | ran for all of the last tick: request by signal, or by its own timer | `Signaled`, `TimerArmed` |
-//! | `Running` | likewise, and keeps its samples: makes room for the next ones | `Running` |
-//! | `Running` | ran for less, is blocked now: remote read | `Idle`, or `Running` if the stack is doubtful |
+//! | `Running` | is blocked: remote read | `Idle`, or `Running` if the stack is doubtful |
 //! | `Running` | likewise, and its stack needs the frame pointer: request by signal; the answer is cached | `Signaled` |
-//! | `Running` | ran for less, falls asleep: waits until the kernel tells where | `Running` |
-//! | `Running` | ran for less, is not blocked: request by signal, which the thread answers when it runs | `Signaled` |
-//! | `Signaled`, `TimerArmed` | has answered: collects the capture, then continues as `Running` on the same tick, unless the thread went back to sleep | `Idle` |
-//! | `Signaled`, `TimerArmed` | has answered, but the stack did not fit into the slot: enlarges the slot, then continues as `Running` on the same tick | |
+//! | `Running` | falls asleep: waits until the kernel tells where | `Running` |
+//! | `Running` | runs, and samples itself: nothing | `Running` |
+//! | `Running` | runs, and does not sample itself: request by signal | `Signaled` |
+//! | `Running` | waits for a processor: request by signal, which the thread answers when it runs | `Signaled` |
+//! | `Signaled` | has answered: collects the capture, then continues as `Running` on the same tick, unless the thread went back to sleep | `Idle` |
+//! | `Signaled` | has answered, but the stack did not fit into the slot: enlarges the slot, then continues as `Running` on the same tick | |
 //! | `Signaled` | has not answered: waits; checks on a few ticks whether the thread ran or is blocked | `Signaled` |
 //! | `Signaled` | has not answered and is blocked: cancels the request, remote read instead | `Idle`, `Signaled` |
-//! | `TimerArmed` | has not answered, ran for less than the last tick: request by signal or remote read instead | `Signaled`, `Idle` |
-//! | `TimerArmed` | has run for several intervals without an answer: request by signal instead | `Signaled` |
 //! | any | no longer exists: reports `Exited` | |
 //!
-//! A thread that keeps its samples (`batched_samples.rs`) hands over those that have come in, before
-//! all of this.
-//!
-//! A thread that masks the signal is not sent it and has no timer, so its ticks count as unanswered
-//! while it runs. Its stack is read when it is blocked. A timer fires whatever the mask, so one that
-//! runs when its thread masks the signal may leave that signal pending.
+//! A thread that masks the signal is not sent it and has no event. While it runs, its samples say so
+//! in the place of a stack. Its stack is read when it is blocked. An event fires whatever the mask, so
+//! one that a thread has when it masks the signal may leave that signal pending.
 //!
 //! The kernel may refuse to read a thread's CPU clock, for example because of a seccomp filter.
 //! Such a thread is taken to run on every tick, and so gets a signal on every tick. Its samples
@@ -43,7 +39,7 @@
 mod answers;
 mod blocked;
 mod idle_periods;
-mod kept_samples;
+mod own_clock;
 mod requests;
 mod unanswered;
 
@@ -52,29 +48,32 @@ use std::sync::Arc;
 use crate::capture::{FIRST_FOUND_BYTES, FoundStack, SlotHandle, SlotPhase};
 use crate::platform::{BlockedAt, ThreadProbe, monotonic_now, thread_cpu_ns, thread_exists};
 use crate::sampler::encode::Tick;
-use crate::sampler::thread::batched_samples::BatchedSamples;
 use crate::sampler::thread::frame_pointer_cache::FramePointerCache;
 use crate::sampler::thread::identity::Identity;
+use crate::sampler::thread::own_samples::OwnSamples;
 use crate::sampler::thread::sample_recorder::SampleRecorder;
 use crate::sampler::thread::seen_state::Seen;
 use crate::sampler::thread::signal_mask::SignalMask;
 use crate::sampler::thread::switch_recorder::SwitchRecorder;
 use crate::sampler::thread::thread_state::ThreadState;
-use crate::sampler::tick::{TickContext, TimerState};
+use crate::sampler::tick::TickContext;
 use crate::state::{Session, SessionCounts};
 use crate::threads::OffThreadRef;
-use crate::types::{Features, ThreadId, TimeStamp};
+use crate::types::{Features, NoStack, ThreadId, TimeStamp};
+use own_clock::Ran;
 
 /// Time off the processor in which a thread still counts as having run without a break, in ns:
 /// about as long as an interrupt takes.
 const SHORT_ABSENCE_NS: u64 = 10_000;
+
+/// Minimum CPU time since a thread's last sample for which it gets another one at its end, in ns.
+const MIN_LAST_CPU_NS: u64 = 10_000;
 
 /// Returns the slot of a thread that has registered, without the requests of an earlier session.
 fn registered_slot(registration: &OffThreadRef) -> Option<Arc<SlotHandle>> {
     let slot = registration.unlocked_const_reader().slot()?;
     slot.retire();
     slot.unlink_batch();
-    slot.set_timer(-1);
     Some(slot)
 }
 
@@ -88,7 +87,6 @@ fn slot_for_found(registration: &OffThreadRef) -> Option<Arc<SlotHandle>> {
     }
     let slot = SlotHandle::acquire()?;
     slot.retire();
-    slot.set_timer(-1);
     slot.bind_to_found_thread(FIRST_FOUND_BYTES);
     Some(Arc::new(slot))
 }
@@ -122,8 +120,7 @@ pub(crate) struct ThreadSampler {
     /// Where the thread was blocked when its frame pointer was last requested.
     fp_requested_at: Option<BlockedAt>,
     frame_pointers: FramePointerCache,
-    timer: TimerState,
-    batch: BatchedSamples,
+    own: OwnSamples,
     /// The last reading of the CPU clock by which the sampler told whether the thread runs, and the
     /// time of that reading.
     seen_cpu_ns: u64,
@@ -178,8 +175,7 @@ impl ThreadSampler {
             },
             fp_requested_at: None,
             frame_pointers: FramePointerCache::default(),
-            timer: TimerState::default(),
-            batch: BatchedSamples::default(),
+            own: OwnSamples::new(cpu_ns ^ u64::from(tid.to_number().unsigned_abs()) << 32),
             seen_cpu_ns,
             seen_at: TimeStamp(0),
             known_cpu_ns: seen_cpu_ns,
@@ -221,9 +217,9 @@ impl ThreadSampler {
         }
         self.follow_registration(context.session);
         if !context.is_handler_in_place {
-            self.end_timer();
+            self.own.end_event();
         }
-        self.collect_batch(context)?;
+        self.collect_own_samples(context)?;
         self.advance(context)
     }
 
@@ -255,14 +251,6 @@ impl ThreadSampler {
                     matches!(phase, Some(SlotPhase::Requested | SlotPhase::Writing));
                 if is_unanswered && !request.add_tick(context.last_before) {
                     return Ok(());
-                }
-                let cpu_ns = self.read_clock(context)?;
-                self.collect_or_wait(cpu_ns, context);
-            }
-            ThreadState::TimerArmed(request) => {
-                let phase = self.slot.as_ref().map(|slot| slot.phase());
-                if phase != Some(SlotPhase::Ready) {
-                    request.add_tick();
                 }
                 let cpu_ns = self.read_clock(context)?;
                 self.collect_or_wait(cpu_ns, context);
@@ -313,17 +301,7 @@ impl ThreadSampler {
 
     /// Samples a thread that may have run and has no pending request.
     fn sample(&mut self, cpu_ns: Option<u64>, context: &mut TickContext<'_>) {
-        if context.is_batched {
-            // A thread that masks the signal has no samples while it runs, for example.
-            let most = context.max_owed_ticks();
-            self.samples.forgive(most, most, context.session);
-        }
-        let ran_ns = cpu_ns.map_or(0, |cpu_ns| match self.is_new(context.session) {
-            // It may have ended before the next tick.
-            true => cpu_ns,
-            false => self.samples.unreported_ns(cpu_ns),
-        });
-        let runs = self.ran_until_now(cpu_ns);
+        let ran = self.follow_running(cpu_ns);
         let Some(slot) = self.slot.clone() else {
             self.sample_without_stack(cpu_ns, context);
             return;
@@ -333,48 +311,35 @@ impl ThreadSampler {
             // began.
             slot.retire();
         }
-        let keeps_samples = context.is_batched && self.arm_batch(&slot, cpu_ns, ran_ns, context);
-        match self.look(runs, context) {
+        let samples_itself = self.follow_own_clock(&slot, cpu_ns, ran, context);
+        match self.look(ran.until_now, context) {
             Seen::Blocked(at) => self.sample_blocked(&slot, at, cpu_ns, context),
             Seen::FallingAsleep => Self::leave_tick_out(context),
-            Seen::NotBlocked if keeps_samples && runs => {
-                // It ran for all of the time since the last tick but for a part of an interval.
-                let [_, slept_before] = self.samples.owed_rest();
-                let most = context.max_owed_ticks();
-                self.samples
-                    .forgive(most, slept_before.max(1), context.session);
-            }
             Seen::NotBlocked => {
-                // The timer of a thread that waits for a processor does not advance. A signal is what
-                // such a thread handles before anything else.
-                if !(runs && self.request_by_timer(&slot, cpu_ns, context)) {
+                let is_running = ran.mostly || thread_cpu_ns(self.tid()) > cpu_ns;
+                if !samples_itself || !is_running || self.own.lacks_kernel() {
                     self.request_by_signal(&slot, cpu_ns, None, context);
                 }
             }
         }
     }
 
-    /// Returns whether the thread has begun during the session, and the sampler looks at it for the first
-    /// time.
-    fn is_new(&self, session: &Session) -> bool {
-        let begun_at = self
-            .registration
-            .unlocked_const_reader()
-            .info()
-            .registered_at;
-        self.seen_at == TimeStamp(0) && begun_at > session.started_at
-    }
-
-    /// Returns whether the thread has run for all of the time since the last tick, and so probably
-    /// still runs. A thread without a readable clock is taken to run.
-    fn ran_until_now(&mut self, cpu_ns: Option<u64>) -> bool {
+    /// Returns how the thread has run since its clock was last read here. A thread without a readable
+    /// clock is taken to run.
+    fn follow_running(&mut self, cpu_ns: Option<u64>) -> Ran {
         let Some(cpu_ns) = cpu_ns else {
-            return true;
+            return Ran {
+                until_now: true,
+                mostly: true,
+            };
         };
         let now = monotonic_now();
         let ran_ns = cpu_ns.saturating_sub(std::mem::replace(&mut self.seen_cpu_ns, cpu_ns));
         let elapsed_ns = now.since_ns(std::mem::replace(&mut self.seen_at, now));
-        ran_ns >= elapsed_ns.saturating_sub(SHORT_ABSENCE_NS.max(elapsed_ns / 64))
+        Ran {
+            until_now: ran_ns >= elapsed_ns.saturating_sub(SHORT_ABSENCE_NS.max(elapsed_ns / 64)),
+            mostly: ran_ns >= elapsed_ns / 2,
+        }
     }
 
     fn sample_without_stack(&mut self, cpu_ns: Option<u64>, context: &mut TickContext<'_>) {
@@ -388,13 +353,7 @@ impl ThreadSampler {
             .stack
             .set_empty(event_loop.unwrap_or_default());
         let time = context.tick.time;
-        match self.samples.owed_running() {
-            0 => _ = self.samples.write_sample(time, cpu_ns, context),
-            ran => {
-                self.samples.write_rest(context);
-                self.samples.write_running(time, ran - 1, cpu_ns, context);
-            }
-        }
+        self.samples.write_sample(time, cpu_ns, context);
         self.begin_idle_period(cpu_ns, None, context);
     }
 
@@ -408,9 +367,9 @@ impl ThreadSampler {
         context: &mut TickContext<'_>,
     ) {
         self.write_idle_until(last, context);
-        self.timer.end();
-        self.write_kept_samples(context);
-        self.batch.release();
+        self.own.end_event();
+        self.write_waiting_samples(context);
+        self.own.release();
         // How many of them were before the pause is not known, so no thread has a sample for them.
         self.samples.forget_skipped(context.session);
         let cpu_ns = thread_cpu_ns(self.tid());
@@ -468,16 +427,32 @@ impl ThreadSampler {
         switches.record(&self.registration, &mut self.probe, cpu_ns, context)
     }
 
+    /// Writes the CPU time that the thread has used since its last sample, so that the sum is its clock's.
+    fn write_last_cpu_time(&mut self, last: Tick, context: &mut TickContext<'_>) {
+        let thread = self.registration.unlocked_const_reader_and_atomic_rw();
+        let cpu_ns = match thread.cpu_at_end_ns() {
+            // The id of a thread that has ended may belong to another one.
+            None if thread.unregistered_at().is_none() => thread_cpu_ns(thread.tid()).unwrap_or(0),
+            cpu_ns => cpu_ns.unwrap_or(0),
+        };
+        let cpu_ns = cpu_ns.max(self.known_cpu_ns);
+        if self.samples.unreported_ns(cpu_ns) >= MIN_LAST_CPU_NS {
+            context.scratch.stack.set_no_stack(NoStack::RanBetween);
+            let ended_at = thread.unregistered_at().unwrap_or(last.time);
+            self.samples.write_running(ended_at, Some(cpu_ns), context);
+        }
+    }
+
     /// Stops sampling the thread for good: writes its pending idle samples up to `last`, the last
     /// tick of the thread or of the session, and cancels its request. A signal that arrives later
     /// finds no request.
     pub(crate) fn end(&mut self, last: Tick, context: &mut TickContext<'_>) {
-        self.notice_kept_samples(context);
+        self.own.end_event();
+        self.write_waiting_samples(context);
         self.write_idle_until(last, context);
-        self.timer.end();
-        self.write_last_samples(context);
-        self.batch.release();
+        self.own.release();
         self.abandon_request();
+        self.write_last_cpu_time(last, context);
         if self.samples.has_samples() {
             self.registration
                 .unlocked_const_reader_and_atomic_rw()

@@ -1,4 +1,4 @@
-//! The parts of a tick that all sampled threads share: context, schedule, budget, engines, activity
+//! The parts of a tick that all sampled threads share: context, schedule, budget, activity
 //! hint and overheads.
 
 mod activity;
@@ -12,7 +12,6 @@ mod marker_stacks;
 mod schedule;
 mod tick_context;
 mod tick_overheads;
-mod timers;
 
 pub(crate) use activity::{ActivityHint, SeenThreads};
 pub(crate) use counter_sampler::{CounterSampler, CounterWriter};
@@ -22,11 +21,10 @@ pub(crate) use even_ticks::EvenTicks;
 pub(crate) use event_probe_recorder::EventProbeRecorder;
 pub(crate) use malloc_counter::{MallocCounter, less_own_chunks};
 pub(crate) use marker_stacks::write_pending_stacks;
-pub(crate) use schedule::{Collections, LeftOut, Schedule};
+pub(crate) use schedule::{LeftOut, Schedule};
 #[cfg(feature = "unwind_benchmark")]
 pub use tick_context::repeat_unwinding;
 pub(crate) use tick_context::{
     Scratch, TickContext, captured_by, captured_of_backtrace, unwind_copy, unwind_counted,
 };
 pub(crate) use tick_overheads::TickOverheads;
-pub(crate) use timers::TimerState;

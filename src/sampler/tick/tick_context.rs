@@ -13,7 +13,7 @@ use crate::sampler::encode::SampleWriter;
 use crate::sampler::encode::StoredStack;
 use crate::sampler::encode::{SampleRun, Tick};
 use crate::state::{SeenPauses, Session, SessionCounts};
-use crate::types::{Features, ProcessId, TimeStamp};
+use crate::types::{Features, ProcessId};
 use crate::unwind::{Captured, MAX_FRAMES, NativeStack, StackCopy, Unwinder};
 
 /// Of this many stacks, one is unwound twice. The second unwinding measures the unwinder itself,
@@ -44,10 +44,6 @@ pub(crate) struct TickContext<'a> {
     /// Number of the tick since which there was no gap between ticks.
     pub(crate) even_since: u64,
     pub(crate) pauses: SeenPauses,
-    /// Whether threads keep their samples until the sampler collects them, on each tick that it takes.
-    pub(crate) is_batched: bool,
-    /// Maximum number of ticks of the schedule from one collection to the next.
-    pub(crate) ticks_of_collection: u64,
     /// Whether the profiler's handler is installed, so that a signal reaches it.
     pub(crate) is_handler_in_place: bool,
 }
@@ -92,33 +88,6 @@ impl Scratch {
 impl TickContext<'_> {
     pub(crate) fn interval_ns(&self) -> u64 {
         self.session.settings.interval.as_nanos() as u64
-    }
-
-    /// Returns the last tick until which a thread that has run was idle. If threads keep their samples,
-    /// those of the ticks after it come later.
-    pub(crate) fn last_idle_tick(&self) -> Tick {
-        match self.is_batched {
-            true => self.tick_before,
-            false => self.last_before,
-        }
-    }
-
-    /// Returns the maximum number of ticks of a thread that may wait for a sample, if threads keep their
-    /// samples.
-    pub(crate) fn max_owed_ticks(&self) -> u64 {
-        let since_then = self.tick.number - self.tick_before.number;
-        since_then.max(2 * self.ticks_of_collection)
-    }
-
-    /// Returns the tick with this number, or the one before this tick, whichever is earlier. Takes the
-    /// ticks as evenly spaced.
-    pub(crate) fn earlier_tick(&self, number: u64) -> Tick {
-        let number = number.min(self.tick_before.number);
-        let earlier_ns = (self.tick_before.number - number).saturating_mul(self.interval_ns());
-        Tick {
-            number,
-            time: TimeStamp(self.tick_before.time.0.saturating_sub(earlier_ns)),
-        }
     }
 
     /// Returns how many ticks of the session were left out up to this tick, to limit the sampler's CPU

@@ -417,7 +417,7 @@ mod tests {
 
     use super::*;
     use crate::session::env::environment_values::startup_features;
-    use crate::types::{Features, SamplingEngine};
+    use crate::types::Features;
 
     fn read(variables: &[(&str, &str)]) -> (StartUp, Vec<String>) {
         let value_of = |name: &str| {
@@ -697,7 +697,6 @@ mod tests {
                 features: Features::STACK_WALK | Features::CPU,
                 filters: filters.iter().map(ToString::to_string).collect(),
                 signal: 27,
-                engine: SamplingEngine::Auto,
                 duration,
                 allocation_interval_bytes: 512 << 10,
                 active_tab_id: u64::MAX,

@@ -76,8 +76,6 @@ facts! {
         features: u64,
         filters: Vec<String>,
         signal: i32,
-        /// How threads are interrupted: 0 by signals, 1 by local timers, 2 by batched timers.
-        engine: u64,
         duration_ns: Option<u64>,
         allocation_interval_bytes: u64,
         active_tab_id: u64,

@@ -5,7 +5,7 @@ use crate::buffer::{EntryReader, FrameTag, ROOT_NODES, root_node, unzigzag};
 use crate::labels::ContextWords;
 use crate::model::UniqueStacks;
 use crate::symbols::SampledAddress;
-use crate::types::{CodeAddress, FrameFlags, Wait};
+use crate::types::{CodeAddress, FrameFlags, NoStack, Wait};
 
 /// A sampled frame before it is named.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -17,6 +17,8 @@ pub(crate) enum FrameKey {
     Truncated,
     /// Placeholder for missing labels, after the newest label of the stack.
     LabelsLeftOut,
+    /// Stands in the place of the stack of a running thread.
+    NoStack(NoStack),
     Native(SampledAddress),
     /// The place where a thread waits.
     Waiting(SampledAddress, Wait),
@@ -239,6 +241,10 @@ impl ChunkStacks {
                 (resolver.native(sampled, self.modules), Some(address))
             }
             FrameTag::Label if rest == FrameTag::LABELS_LEFT_OUT => (FrameKey::LabelsLeftOut, None),
+            FrameTag::Label if rest == FrameTag::NO_STACK => {
+                let reason = NoStack::from_number(entry.number()?)?;
+                (FrameKey::NoStack(reason), None)
+            }
             FrameTag::Label if rest == FrameTag::CONTEXT => {
                 let number = resolver.context(read_context(entry)?);
                 self.frames.push(ChunkFrame {

@@ -343,11 +343,11 @@ impl SampleRows {
         }
     }
 
-    /// Returns the CPU time of all rows, including those that are left out, in ns.
-    pub(crate) fn cpu_ns(&self) -> u64 {
+    /// Returns the stack and the CPU time of each row, in ns, including the rows that are left out.
+    pub(crate) fn cpu_times(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
         // The repeats of a row are idle.
-        let times = self.unpacked().filter_map(|(row, _)| row.cpu_delta_ns);
-        times.fold(0, u64::saturating_add)
+        let rows = self.unpacked();
+        rows.filter_map(|(row, _)| Some((row.stack, row.cpu_delta_ns?)))
     }
 
     /// Returns the rows that are not left out. `gaps` are those of the session's ticks.

@@ -104,6 +104,14 @@ impl ProfileSource {
         }
     }
 
+    /// Returns the count of the session's with this name.
+    pub(crate) fn count(&self, name: &str) -> u64 {
+        let mut counts = self.counts.iter();
+        counts
+            .find(|(known, _)| *known == name)
+            .map_or(0, |count| count.1)
+    }
+
     /// Returns nanoseconds since the process began, the unit and origin of every time in a profile.
     pub(crate) fn ns_since_start(&self, time: TimeStamp) -> u64 {
         time.since_ns(self.process_start.monotonic)

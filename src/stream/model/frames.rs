@@ -120,6 +120,7 @@ impl<'a> FrameBuilder<'a> {
             FrameKey::OtherStack => structure(profile, OTHER_STACK),
             FrameKey::Truncated => structure(profile, TRUNCATED),
             FrameKey::LabelsLeftOut => structure(profile, LABELS_LEFT_OUT),
+            FrameKey::NoStack(reason) => structure(profile, &reason.text()),
             FrameKey::Unknown => structure(profile, UNLOADED),
             FrameKey::Label {
                 text,

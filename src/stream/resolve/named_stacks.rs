@@ -216,6 +216,7 @@ fn named_frame(
         FrameKey::Root => one(FrameKind::Structure, ROOT.to_owned()),
         FrameKey::OtherStack => one(FrameKind::Structure, OTHER_STACK.to_owned()),
         FrameKey::Truncated => one(FrameKind::Structure, TRUNCATED.to_owned()),
+        FrameKey::NoStack(reason) => one(FrameKind::Structure, reason.text()),
         FrameKey::LabelsLeftOut => one(FrameKind::LabelsLeftOut, LABELS_LEFT_OUT.to_owned()),
         &FrameKey::Label {
             text,

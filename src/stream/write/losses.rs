@@ -11,7 +11,7 @@ const SAMPLER_LOSSES: &[&str] = &[
     "ticks_without_memory",
     "unanswered_ticks",
     "refused_signals",
-    "refused_timers",
+    "refused_events",
     "handler_replacements",
     "truncated_samples",
     "too_deep_samples",

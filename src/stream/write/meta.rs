@@ -8,7 +8,7 @@ use crate::stream::resolve::MarkerTypes;
 use crate::stream::write::losses::write_losses;
 use crate::stream::write::program_info::{write_extra, write_version};
 use crate::stream::write::warnings::write_warnings;
-use crate::types::{CategoryInfo, Features, SamplingEngine, TimeStamp, Warning, signal_name};
+use crate::types::{CategoryInfo, Features, TimeStamp, Warning, signal_name};
 
 /// Version of the format. Since version 36, the texts of markers are string indices.
 const FORMAT_VERSION: u64 = 36;
@@ -102,12 +102,10 @@ pub(crate) fn write_meta(
             });
             json.key("data").array(|_| {});
         });
-        // The engine of the session: see `SamplingEngine`.
-        let engine = match source.session.settings.engine {
-            SamplingEngine::BatchedTimers => "batched timers",
-            SamplingEngine::LocalTimers => "local timers",
-            _ => "signals",
-        };
+        // What interrupts threads that run and sleep in turn.
+        let has_events =
+            source.count("threads_with_events") > 0 || source.count("refused_events") == 0;
+        let engine = if has_events { "task clock" } else { "signals" };
         json.key("samplingEngine").string(engine);
         json.key("samplingSignal")
             .string(&signal_name(source.session.settings.signal));

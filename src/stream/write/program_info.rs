@@ -80,12 +80,7 @@ pub(super) fn write_extra(json: &mut JsonWriter<'_>, source: &ProfileSource, war
         if let Some(version) = &source.version {
             section(json, "Program", &[("Version", Value::Text(version))]);
         }
-        let count = |name: &str| {
-            let mut counts = source.counts.iter();
-            counts
-                .find(|(known, _)| *known == name)
-                .map_or(0, |count| count.1)
-        };
+        let count = |name: &str| source.count(name);
         let memory = source.buffer.chunk_memory();
         let memory_bytes = memory.unreleased_bytes + memory.released_bytes;
         let cpu_ns = count("sampler_cpu_ns");

@@ -1,14 +1,17 @@
 //! Finds what the reader of a session's profile should be warned of.
 
+use std::collections::BTreeMap;
+
 use crate::counters::PROCESS_CPU;
 use crate::json::JsonWriter;
 use crate::platform::names_of_other_threads;
-use crate::stream::decode::{ProcessStreamingContext, ProfileSource};
+use crate::stream::decode::{FrameKey, ProcessStreamingContext, ProfileSource};
 use crate::symbols::is_stripped;
 use crate::threads::OffThreadRef;
 use crate::types::{
-    Features, ThreadFilter, ThreadId, Uncovered, Warning, low_coverage, missed_ticks,
-    stripped_program, unavailable_features, unmatched_filters, unregistered_main_thread,
+    Features, NoStack, ThreadFilter, ThreadId, Uncovered, Warning, late_signals, low_coverage,
+    missed_ticks, stripped_program, unavailable_features, unmatched_filters,
+    unregistered_main_thread, without_stacks,
 };
 
 /// Returns the warnings about a profile. `wants_names` is whether its functions are to have names.
@@ -22,22 +25,18 @@ pub(crate) fn warnings_about(
     let settings = &source.session.settings;
     let wall_ns = source.taken_at.since_ns(source.session.started_at);
     let interval_ns = settings.interval.as_nanos() as u64;
+    let cpu_times = CpuTimes::of(process);
     let warnings = [
-        coverage(source, process, wall_ns),
-        missed_ticks(count(source, "missed_ticks"), wall_ns, interval_ns),
+        coverage(source, process, cpu_times.all_ns, wall_ns),
+        without_stacks(cpu_times.all_ns, &cpu_times.without_stack),
+        late_ticks(source),
+        missed_ticks(source.count("missed_ticks"), wall_ns, interval_ns),
         unmatched_filters(&source.unmatched_filters, &names_of_threads(source)),
         has_unregistered_main_thread(source).then(unregistered_main_thread),
         unavailable_features(&source.session.unavailable_features),
         stripped(process).filter(|_| wants_names),
     ];
     warnings.into_iter().flatten().collect()
-}
-
-fn count(source: &ProfileSource, name: &str) -> u64 {
-    let mut counts = source.counts.iter();
-    counts
-        .find(|(known, _)| *known == name)
-        .map_or(0, |count| count.1)
 }
 
 /// Returns whether the session samples the main thread, which has not registered.
@@ -70,6 +69,7 @@ fn names_of_threads(source: &ProfileSource) -> Vec<String> {
 fn coverage(
     source: &ProfileSource,
     process: &ProcessStreamingContext,
+    sampled_ns: u64,
     wall_ns: u64,
 ) -> Option<Warning> {
     if !source.session.settings.features.contains(Features::CPU) {
@@ -83,21 +83,55 @@ fn coverage(
     let process_ns = deltas
         .map(|(_, growth)| growth.count.max(0).unsigned_abs())
         .sum();
-    let threads = process.threads.iter();
-    let sampled_ns = threads.map(|thread| thread.samples.cpu_ns()).sum();
-    low_coverage((sampled_ns, process_ns, wall_ns), || {
-        let missing_ns = process_ns.saturating_sub(sampled_ns);
-        uncovered(source, missing_ns)
-    })
+    low_coverage((sampled_ns, process_ns, wall_ns), || uncovered(source))
 }
 
-/// Finds why this CPU time may be missing.
-fn uncovered(source: &ProfileSource, missing_ns: u64) -> Uncovered {
+/// The CPU time of the sampled threads, in ns.
+#[derive(Default)]
+struct CpuTimes {
+    all_ns: u64,
+    /// That of samples without a stack, and the names of their threads.
+    without_stack: BTreeMap<NoStack, (u64, Vec<String>)>,
+}
+
+impl CpuTimes {
+    fn of(process: &ProcessStreamingContext) -> Self {
+        let frames = process.stacks.frames();
+        let reason = |stack: u32| match frames[process.stacks.stacks()[stack as usize].1 as usize] {
+            FrameKey::NoStack(reason) if reason != NoStack::RanBetween => Some(reason),
+            _ => None,
+        };
+        let mut times = Self::default();
+        for thread in &process.threads {
+            for (stack, cpu_ns) in thread.samples.cpu_times() {
+                times.all_ns = times.all_ns.saturating_add(cpu_ns);
+                let Some(reason) = reason(stack).filter(|_| cpu_ns > 0) else {
+                    continue;
+                };
+                let (sum_ns, names) = times.without_stack.entry(reason).or_default();
+                *sum_ns = sum_ns.saturating_add(cpu_ns);
+                let name = thread.thread.unlocked_const_reader_and_atomic_rw().name();
+                if names.last() != Some(&name) {
+                    names.push(name);
+                }
+            }
+        }
+        times
+    }
+}
+
+/// Warns of ticks that came late where threads have no events of their CPU clocks.
+fn late_ticks(source: &ProfileSource) -> Option<Warning> {
+    let count = |name| source.count(name);
+    let is_by_signals = count("threads_with_events") == 0 && count("refused_events") > 0;
+    let (late, missed) = (count("late_ticks"), count("missed_ticks"));
+    late_signals(late + missed, count("ticks") + missed).filter(|_| is_by_signals)
+}
+
+/// Finds why CPU time may be missing.
+fn uncovered(source: &ProfileSource) -> Uncovered {
     let settings = &source.session.settings;
-    let unanswered = count(source, "unanswered_ticks");
-    // A busy machine leaves some ticks unanswered, too.
-    let interval_ns = settings.interval.as_nanos() as u64;
-    let is_a_reason = unanswered.saturating_mul(interval_ns) > missing_ns / 4;
+    let (missed, ticks) = (source.count("missed_ticks"), source.count("ticks"));
     let filter = ThreadFilter::new(&settings.filters);
     let unselected = source.unselected_threads.iter();
     let mut unselected: Vec<String> = unselected.map(|(_, name)| name.clone()).collect();
@@ -118,10 +152,10 @@ fn uncovered(source: &ProfileSource, missing_ns: u64) -> Uncovered {
         samples_unregistered: !settings
             .features
             .contains(Features::NO_UNREGISTERED_SAMPLING),
-        too_short: count(source, "unsampled_threads"),
-        unanswered: if is_a_reason { unanswered } else { 0 },
-        without_clock: count(source, "threads_without_clock"),
-        dropped_samples: count(source, "dropped_samples"),
+        too_short: source.count("unsampled_threads"),
+        missed_percent: 100 * missed / (missed + ticks).max(1),
+        without_clock: source.count("threads_without_clock"),
+        dropped_samples: source.count("dropped_samples"),
     }
 }
 

@@ -189,7 +189,7 @@ const _: () = assert!(CATEGORIES.len() == GECKO_CATEGORIES);
 static IDLE: CategoryInfo = CategoryInfo {
     label: "Idle",
     color: "transparent",
-    subcategories: &["Other", "Lock", "I/O", "Timer", "Work"],
+    subcategories: &["Other", "Lock", "I/O", "Timer", "Work", "Processor"],
 };
 
 /// Returns all categories that a profile may refer to: Gecko's, then those of the application that
@@ -274,7 +274,7 @@ mod tests {
         let geckos = &CATEGORIES[0];
         assert_eq!((IDLE.label, IDLE.color), (geckos.label, geckos.color));
         assert!(IDLE.subcategories.starts_with(geckos.subcategories));
-        assert_eq!(all_categories()[0].subcategories.len(), 5);
+        assert_eq!(all_categories()[0].subcategories.len(), 6);
     }
 
     #[cfg(has_profiler)]

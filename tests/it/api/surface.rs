@@ -48,8 +48,8 @@ use gekkota::thread::{
 use gekkota::{
     AutoProfilerInit, AutoProfilerLabel, AutoProfilerTextMarker, AutoProfilerThreadSleep,
     AutoProfilerThreadWake, BufferInfo, ControlSignals, Features, MarkerOptions, MarkerTiming,
-    Profile, ProfilerSession, ProfilerTime, ProfilingCategoryPair, SamplingEngine, SaveError,
-    StartError, StartParams, StreamError, ThreadGuard, add_text_marker, add_untyped_marker,
+    Profile, ProfilerSession, ProfilerTime, ProfilingCategoryPair, SaveError, StartError,
+    StartParams, StreamError, ThreadGuard, add_text_marker, add_untyped_marker,
     auto_profiler_label, auto_profiler_label_dynamic, auto_profiler_marker_text, category,
     gecko_profiler_category, profiler_control_by_signals, profiler_ensure_started,
     profiler_feature_active, profiler_features_if_active, profiler_features_if_active_and_unpaused,
@@ -410,7 +410,6 @@ fn every_public_function_works_with_and_without_profiler() {
         let params = StartParams::new()
             .capacity_bytes(1 << 20)
             .interval(Duration::from_millis(2))
-            .engine(SamplingEngine::Signals)
             .duration(Duration::from_secs(60))
             .active_tab_id(7)
             .control_signals(ControlSignals::new())

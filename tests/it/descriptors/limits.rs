@@ -7,7 +7,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::Sampled;
 use crate::common::{Read, Sleeper, become_nobody, in_forked_child, isolated, wait_until};
-use gekkota::{ProfilerSession, SamplingEngine, StartParams};
+use gekkota::{ProfilerSession, StartParams};
 
 /// Number of descriptors that the process may have.
 const LIMIT: u64 = 80;
@@ -45,9 +45,7 @@ fn set_dumpable(is_dumpable: bool) {
 fn hide_threads_for_a_time() -> String {
     become_nobody();
     set_dumpable(false);
-    let params = StartParams::default()
-        .engine(SamplingEngine::Signals)
-        .filters(["sleeper"]);
+    let params = StartParams::default().filters(["sleeper"]);
     let session = ProfilerSession::start(params).expect("start");
     let sleeper = Sleeper::start("sleeper");
     wait_until("the thread is hidden", || {

@@ -13,7 +13,7 @@ mod reused_numbers;
 mod saving;
 
 use crate::common::{Read, Sleeper, wait_until};
-use gekkota::{ProfilerSession, SamplingEngine, StartParams};
+use gekkota::{ProfilerSession, StartParams};
 
 /// A session, and threads that sleep and whose stacks the sampler has read from outside.
 struct Sampled {
@@ -23,7 +23,7 @@ struct Sampled {
 
 impl Sampled {
     fn start(sleepers: usize) -> Self {
-        let params = StartParams::default().engine(SamplingEngine::Signals);
+        let params = StartParams::default();
         let session = ProfilerSession::start(params).expect("start");
         let sleepers: Vec<_> = (0..sleepers).map(|_| Sleeper::start("sleeper")).collect();
         wait_until("the sleeping threads are sampled", || {

@@ -17,7 +17,7 @@ use crate::common::seccomp::{
     instruction,
 };
 use crate::common::{Read, Sleeper, isolated, wait_until};
-use gekkota::{ProfilerSession, SamplingEngine, StartParams};
+use gekkota::{ProfilerSession, StartParams};
 
 /// Maximum number of descriptors to replace.
 const MAX_REPLACED: usize = 100;
@@ -104,7 +104,7 @@ fn file_with_the_number_of_a_memory_file_is_neither_used_nor_closed() {
                 instruction(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
             ],
         );
-        let params = StartParams::default().engine(SamplingEngine::Signals);
+        let params = StartParams::default();
         let session = ProfilerSession::start(params).expect("start");
         let sleeper = Sleeper::start("sleeper");
         wait_until("a stack is read from outside", || {

@@ -1,7 +1,7 @@
 //! A forked child does not keep the sampler's open files about the parent's threads.
 
 use crate::common::{Read, Sleeper, in_forked_child, isolated, wait_until};
-use gekkota::{ProfilerSession, SamplingEngine, StartParams};
+use gekkota::{ProfilerSession, StartParams};
 
 const SLEEPERS: u64 = 20;
 
@@ -18,7 +18,7 @@ fn thread_files() -> Vec<String> {
 #[test]
 fn forked_child_has_no_thread_files_open() {
     isolated(|| {
-        let params = || StartParams::default().engine(SamplingEngine::Signals);
+        let params = || StartParams::default();
         let session = ProfilerSession::start(params()).expect("start");
         let sleepers: Vec<_> = (0..SLEEPERS).map(|_| Sleeper::start("sleeper")).collect();
         wait_until("the sleeping threads are sampled", || {

@@ -8,9 +8,7 @@ use std::time::Duration;
 
 use crate::common::{Read, Sample, isolated, wait_until, work_for_cpu};
 use crate::sampling::places::{Stay, check_stay, is_in};
-use gekkota::{
-    AutoProfilerThreadSleep, ProfilerSession, ProfilerTime, SamplingEngine, StartParams,
-};
+use gekkota::{AutoProfilerThreadSleep, ProfilerSession, ProfilerTime, StartParams};
 
 const INTERVAL: Duration = Duration::from_micros(100);
 const LONG: Duration = Duration::from_millis(40);
@@ -68,9 +66,7 @@ fn samples_in_naps(read: &Read, samples: &[Sample], is_at_place: fn(&Sample) -> 
 #[test]
 fn announcement_belongs_to_the_sleep_that_follows_it() {
     isolated(|| {
-        let params = StartParams::default()
-            .engine(SamplingEngine::Signals)
-            .interval(INTERVAL);
+        let params = StartParams::default().interval(INTERVAL);
         let session = ProfilerSession::start(params).expect("start");
         let thread = std::thread::spawn(|| {
             gekkota::register_thread(THREAD);

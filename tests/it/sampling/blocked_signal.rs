@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::common::{Read, Sample, isolated, work_for_cpu};
 use crate::sampling::places::{Place, check_stay, is_in};
-use gekkota::{ProfilerSession, SamplingEngine, StartParams};
+use gekkota::{ProfilerSession, StartParams};
 
 const ROUNDS: usize = 15;
 /// Number of samples to see of each sleep.
@@ -73,7 +73,7 @@ fn alternate(way: &Way, mut wake_ups: PipeReader) {
 }
 
 fn check(way: &'static Way) {
-    let params = StartParams::default().engine(SamplingEngine::Signals);
+    let params = StartParams::default();
     let session = ProfilerSession::start(params).expect("start");
     let (wake_ups, mut wake) = std::io::pipe().expect("a pipe");
     let thread = std::thread::spawn(move || {

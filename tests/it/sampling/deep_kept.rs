@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::sync::mpsc;
 
 use crate::common::{isolated, wait_until, work};
-use gekkota::{ProfilerSession, SamplingEngine, StartParams};
+use gekkota::{ProfilerSession, StartParams};
 
 /// Memory of a copy, which is the maximum.
 const STACK_MIB: u64 = 1;
@@ -70,7 +70,7 @@ fn memory_of_deep_stacks_is_returned() {
         });
         continue_all();
         let before = memory_mib();
-        let params = StartParams::default().engine(SamplingEngine::Signals);
+        let params = StartParams::default();
         let session = ProfilerSession::start(params).expect("start");
         continue_all();
         wait_until("the stacks are copied", || {

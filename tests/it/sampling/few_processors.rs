@@ -1,5 +1,5 @@
-//! Many threads on few processors: the engines sample each of them, with times in order, and count
-//! each tick without a sample.
+//! Many threads on few processors: each of them is sampled, with times in order, by events of its CPU
+//! clock and without them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::common::{
     Read, Sample, Sleeper, isolated, samples_of, use_processors, wait_until, work,
 };
-use gekkota::{ProfilerSession, SamplingEngine, StartParams};
+use gekkota::{ProfilerSession, StartParams};
 
 const BUSY: usize = 16;
 /// Number of samples to see of each thread.
@@ -16,9 +16,9 @@ const SAMPLES: usize = 20;
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 
 /// Records these threads until each has enough samples.
-fn profile_of(engine: SamplingEngine, threads: &[(&'static str, fn())]) -> Read {
+fn profile_of(signal: i32, threads: &[(&'static str, fn())]) -> Read {
     IS_OVER.store(false, Ordering::Relaxed);
-    let session = ProfilerSession::start(StartParams::default().engine(engine)).expect("start");
+    let session = ProfilerSession::start(StartParams::default().signal(signal)).expect("start");
     let spawn = |&(name, body): &(&'static str, fn())| {
         std::thread::spawn(move || {
             gekkota::register_thread(name);
@@ -61,7 +61,7 @@ fn sleeps_shortly() {
     std::thread::sleep(Duration::from_micros(900));
 }
 
-fn check_order(read: &Read, engine: SamplingEngine) {
+fn check_order(read: &Read, signal: i32) {
     for thread in read.threads() {
         let times: Vec<_> = samples_of(thread)
             .iter()
@@ -70,7 +70,7 @@ fn check_order(read: &Read, engine: SamplingEngine) {
         let back = times.windows(2).position(|pair| pair[0] > pair[1]);
         assert!(
             back.is_none(),
-            "{engine:?}, {}: {:?} of {}",
+            "signal {signal}, {}: {:?} of {}",
             thread["name"],
             back.map(|at| (at, &times[at..at + 2])),
             times.len()
@@ -78,25 +78,25 @@ fn check_order(read: &Read, engine: SamplingEngine) {
     }
 }
 
-const ENGINES: [SamplingEngine; 3] = [
-    SamplingEngine::Signals,
-    SamplingEngine::LocalTimers,
-    SamplingEngine::BatchedTimers,
-];
+/// The usual signal, with which threads have events if the kernel allows them, and a real-time signal, with
+/// which they have none.
+fn signals() -> [i32; 2] {
+    [libc::SIGURG, libc::SIGRTMIN() + 1]
+}
 
 #[test]
 fn busy_threads_on_two_processors_are_all_sampled() {
     isolated(|| {
         use_processors(2);
-        for engine in ENGINES {
-            let read = profile_of(engine, &[("busy", busy as fn()); BUSY]);
-            check_order(&read, engine);
+        for signal in signals() {
+            let read = profile_of(signal, &[("busy", busy as fn()); BUSY]);
+            check_order(&read, signal);
             println!(
-                "{engine:?}: {} ticks, {} missed, {} unanswered, {} timers refused",
+                "signal {signal}: {} ticks, {} missed, {} unanswered, {} events refused",
                 read.count("ticks"),
                 read.count("missed_ticks"),
                 read.count("unanswered_ticks"),
-                read.count("refused_timers"),
+                read.count("refused_events"),
             );
         }
     });
@@ -106,19 +106,18 @@ fn busy_threads_on_two_processors_are_all_sampled() {
 fn samples_of_threads_on_two_processors_are_in_order() {
     isolated(|| {
         use_processors(2);
-        for engine in ENGINES {
+        for signal in signals() {
             let bodies = [
                 ("busy", busy as fn()),
                 ("alternates", alternates),
                 ("sleeps", sleeps_shortly),
             ];
-            check_order(&profile_of(engine, &bodies.repeat(4)), engine);
+            check_order(&profile_of(signal, &bodies.repeat(4)), signal);
         }
     });
 }
 
-/// Each tick of a thread has a sample or is counted as unanswered, with each engine that looks at the
-/// threads on each tick. Batched timers leave ticks to a later collection.
+/// Without events, each tick of a thread has a sample or is counted as unanswered.
 #[test]
 fn ticks_of_threads_that_wait_for_a_processor_are_sampled_or_counted() {
     /// Number of ticks of each busy thread that may be neither: those of the requests that are
@@ -126,26 +125,25 @@ fn ticks_of_threads_that_wait_for_a_processor_are_sampled_or_counted() {
     const UNCOUNTED: u64 = 8;
     isolated(|| {
         use_processors(1);
-        for engine in [SamplingEngine::Signals, SamplingEngine::LocalTimers] {
-            let sleeper = Sleeper::start("sleeper");
-            let read = profile_of(engine, &[("busy 1", busy as fn()), ("busy 2", busy)]);
-            drop(sleeper);
-            // A thread that sleeps has a sample on each tick.
-            let ticks = read.samples("sleeper");
-            let (mut expected, mut found) = (0, 0);
-            for thread in ["busy 1", "busy 2"] {
-                let samples = read.samples(thread);
-                let (first, last) = (samples[0].time_ms, samples[samples.len() - 1].time_ms);
-                let is_within = |tick: &&Sample| tick.time_ms > first && tick.time_ms <= last;
-                expected += ticks.iter().filter(is_within).count() as u64;
-                found += samples.len() as u64 - 1;
-            }
-            let unanswered = read.count("unanswered_ticks");
-            println!("{engine:?}: {expected} ticks, {found} samples, {unanswered} unanswered");
-            assert!(
-                found + unanswered + 2 * UNCOUNTED >= expected,
-                "{engine:?}: of {expected} ticks {found} have samples, and {unanswered} are counted"
-            );
+        let [_, signal] = signals();
+        let sleeper = Sleeper::start("sleeper");
+        let read = profile_of(signal, &[("busy 1", busy as fn()), ("busy 2", busy)]);
+        drop(sleeper);
+        // A thread that sleeps has a sample on each tick.
+        let ticks = read.samples("sleeper");
+        let (mut expected, mut found) = (0, 0);
+        for thread in ["busy 1", "busy 2"] {
+            let samples = read.samples(thread);
+            let (first, last) = (samples[0].time_ms, samples[samples.len() - 1].time_ms);
+            let is_within = |tick: &&Sample| tick.time_ms > first && tick.time_ms <= last;
+            expected += ticks.iter().filter(is_within).count() as u64;
+            found += samples.len() as u64 - 1;
         }
+        let unanswered = read.count("unanswered_ticks");
+        println!("{expected} ticks, {found} samples, {unanswered} unanswered");
+        assert!(
+            found + unanswered + 2 * UNCOUNTED >= expected,
+            "of {expected} ticks {found} have samples, and {unanswered} are counted"
+        );
     });
 }

@@ -4,7 +4,6 @@ pub(crate) mod places;
 
 mod alternating;
 mod announced;
-mod batched;
 mod blocked_signal;
 mod context_switches;
 mod counters;
@@ -28,5 +27,5 @@ mod same_place;
 pub(crate) mod sandbox;
 mod shares;
 mod sleeping;
-mod unprivileged_timers;
+mod unprivileged_events;
 mod waits;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{Read, Sample, become_nobody, in_forked_child, isolated, wait_until, work};
 use crate::sampling::places::{Place, Stay, check_stay, is_in};
-use gekkota::{ProfilerSession, ProfilerTime, SamplingEngine, StartParams};
+use gekkota::{ProfilerSession, ProfilerTime, StartParams};
 
 /// Number of samples to see of the sleep.
 const SAMPLES: usize = 20;
@@ -40,7 +40,7 @@ fn sleep_as_nobody() -> String {
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) }, 0);
     let own = std::fs::read("/proc/thread-self/syscall");
     assert!(own.is_err(), "the kernel reports the place: {own:?}");
-    let params = StartParams::default().engine(SamplingEngine::Signals);
+    let params = StartParams::default();
     let session = ProfilerSession::start(params).expect("start");
     let (wake_ups, mut wake) = std::io::pipe().expect("a pipe");
     let thread = std::thread::spawn(|| {
@@ -89,7 +89,7 @@ fn nap_as_nobody() -> String {
     become_nobody();
     // SAFETY: sets a flag of the process.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) }, 0);
-    let params = StartParams::default().engine(SamplingEngine::Signals);
+    let params = StartParams::default();
     let session = ProfilerSession::start(params).expect("start");
     let thread = std::thread::spawn(|| {
         gekkota::register_thread("napper");
@@ -137,7 +137,7 @@ fn sleep_in_a_namespace() -> String {
     static INTERRUPTED: AtomicU64 = AtomicU64::new(0);
     let own = format!("/proc/self/task/{}", nix::unistd::gettid());
     assert!(!std::path::Path::new(&own).exists(), "{own} exists");
-    let params = StartParams::default().engine(SamplingEngine::Signals);
+    let params = StartParams::default();
     let session = ProfilerSession::start(params).expect("start");
     let thread = std::thread::spawn(|| {
         gekkota::register_thread("sleeper");

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::common::{Read, isolated, wait_until, work};
-use gekkota::{ProfilerSession, SamplingEngine, StartParams, profiler_get_buffer_info};
+use gekkota::{ProfilerSession, StartParams, profiler_get_buffer_info};
 
 /// Number of sessions that end before they collect the stack.
 const ROUNDS: u32 = 6;
@@ -29,9 +29,7 @@ fn uses_much_stack() {
 }
 
 fn start(interval: Duration) -> ProfilerSession {
-    let params = StartParams::default()
-        .engine(SamplingEngine::Signals)
-        .interval(interval);
+    let params = StartParams::default().interval(interval);
     ProfilerSession::start(params).expect("start")
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use crate::common::{Read, Sample, isolated, wait_until};
 use crate::sampling::places::{Stay, check_stay, samples_of_stay};
 use crate::unwinding::accuracy::c_code;
-use gekkota::{ProfilerSession, ProfilerTime, SamplingEngine, StartParams};
+use gekkota::{ProfilerSession, ProfilerTime, StartParams};
 
 const SOURCE: &str = include_str!("same_place.c");
 /// Number of samples to see of each caller's sleeps.
@@ -90,7 +90,7 @@ fn check(library: &c_code::Library, case: &Case) {
         .iter()
         .for_each(|number| number.store(0, Ordering::Release));
     let function = library.function(case.function);
-    let params = StartParams::default().engine(SamplingEngine::Signals);
+    let params = StartParams::default();
     let session = ProfilerSession::start(params).expect("start");
     let thread = std::thread::spawn(move || {
         gekkota::register_thread(THREAD);

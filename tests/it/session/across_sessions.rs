@@ -8,7 +8,7 @@ use super::{IdleThread, read_until};
 use crate::common::{Read, isolated, mark, thread_cpu, wait_until, work, work_for_cpu};
 use gekkota::stack::{ProfilerBacktrace, profiler_capture_backtrace};
 use gekkota::{
-    AutoProfilerTextMarker, MarkerOptions, ProfilerTime, SamplingEngine, StartParams, ThreadGuard,
+    AutoProfilerTextMarker, MarkerOptions, ProfilerTime, StartParams, ThreadGuard,
     profiler_shutdown, profiler_start, profiler_stop,
 };
 
@@ -120,9 +120,7 @@ fn signal_pending_at_a_restart_answers_the_new_session() {
                 work(1000);
             }
         });
-        let start = || {
-            profiler_start(StartParams::default().engine(SamplingEngine::Signals)).expect("start")
-        };
+        let start = || profiler_start(StartParams::default()).expect("start");
         // From then on the request stays pending, because the thread neither answers nor sleeps.
         let wait_until_unanswered = || {
             read_until("the thread has not answered a request", |read| {

@@ -14,9 +14,9 @@ use super::{LONGEST_INTERVAL, before_second_tick, read_until, sample_count};
 use crate::common::{self, LONGEST_WAIT, Read, isolated, one_loop, thread_names, wait_until};
 use gekkota::callback::{SamplingState, profiler_callback_after_sampling};
 use gekkota::{
-    Features, SamplingEngine, StartParams, auto_profiler_label, profiler_get_profile,
-    profiler_is_active, profiler_pause, profiler_pause_sampling, profiler_resume,
-    profiler_resume_sampling, profiler_start, profiler_stop,
+    Features, StartParams, auto_profiler_label, profiler_get_profile, profiler_is_active,
+    profiler_pause, profiler_pause_sampling, profiler_resume, profiler_resume_sampling,
+    profiler_start, profiler_stop,
 };
 
 use SamplingState::{JustStopped, NoStackSamplingCompleted, SamplingCompleted, SamplingPaused};
@@ -292,28 +292,28 @@ fn panic_in_a_callback_does_not_spread() {
 }
 
 #[test]
-fn timers_interrupt_threads_again_after_a_callback() {
+fn events_interrupt_threads_again_after_a_callback() {
     isolated(|| {
         gekkota::register_thread("adds callbacks");
         static END: AtomicBool = AtomicBool::new(false);
         let busy = std::thread::spawn(|| {
             gekkota::register_thread("busy");
             while !END.load(Ordering::Relaxed) {
-                common::work(10_000);
+                common::work(100_000);
+                std::thread::sleep(Duration::from_millis(1));
             }
         });
-        // While a virtual machine is paused, a timer looks silent, too, but not in every session. A
-        // callback that left the threads without timers would cause silent timers in every session.
-        wait_until("a session with callbacks has no silent timers", || {
-            profiler_start(StartParams::default().engine(SamplingEngine::LocalTimers))
-                .expect("start");
+        // While a virtual machine is paused, an event looks silent, too, but not in every session. A
+        // callback that left the threads without events would cause silent events in every session.
+        wait_until("a session with callbacks has no silent events", || {
+            profiler_start(StartParams::default()).expect("start");
             let read = read_until("there are samples beside callbacks", |read| {
                 (0..10).for_each(|_| assert_eq!(one_loop(), SamplingCompleted));
                 read.count("captured_samples") > 50
             });
             profiler_stop();
-            let (silent, captured) = (read.count("silent_timers"), read.count("captured_samples"));
-            println!("{captured} samples beside callbacks, {silent} silent timers");
+            let (silent, captured) = (read.count("silent_events"), read.count("captured_samples"));
+            println!("{captured} samples beside callbacks, {silent} silent events");
             silent == 0
         });
         END.store(true, Ordering::Relaxed);

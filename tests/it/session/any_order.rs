@@ -123,17 +123,10 @@ impl Actor<'_> {
             }
             _ => Features::SAMPLING_ALL_THREADS | Features::STACK_WALK | Features::CPU,
         };
-        let engine = [
-            SamplingEngine::Signals,
-            SamplingEngine::LocalTimers,
-            SamplingEngine::BatchedTimers,
-            SamplingEngine::Auto,
-        ][self.random.below(4) as usize];
         let params = StartParams::default()
             .capacity_bytes(1 << (18 + self.random.below(5)))
             .interval(Duration::from_micros(500 + self.random.below(2000)))
             .features(features)
-            .engine(engine)
             .duration(Duration::from_millis(20 + self.random.below(1000)));
         match self.random.below(4) {
             0 => params.filters(["actor 1", "3"]),

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::common::{Read, isolated, mark};
 use gekkota::{
-    Features, SamplingEngine, StartError, StartParams, profiler_ensure_started,
-    profiler_features_if_active, profiler_get_buffer_info, profiler_get_start_params,
-    profiler_is_active, profiler_is_paused, profiler_pause, profiler_resume, profiler_stop,
+    Features, StartError, StartParams, profiler_ensure_started, profiler_features_if_active,
+    profiler_get_buffer_info, profiler_get_start_params, profiler_is_active, profiler_is_paused,
+    profiler_pause, profiler_resume, profiler_stop,
 };
 
 fn base() -> StartParams {
@@ -82,7 +82,6 @@ fn ensure_started_keeps_the_buffer_only_with_equal_settings() {
             base().filters(["ensure", "GeckoMain"]),
             base().filters(["ENSURE"]),
             base().signal(libc::SIGURG),
-            base().engine(SamplingEngine::Signals),
         ];
         for params in different {
             assert!(!keeps_the_buffer(params.clone()), "{params:?}");
@@ -105,8 +104,8 @@ fn ensure_started_keeps_the_buffer_only_with_equal_settings() {
             "{answer:?}"
         );
         assert_eq!(
-            profiler_get_start_params().expect("active").engine,
-            SamplingEngine::Signals
+            profiler_get_start_params().expect("active").signal,
+            Some(libc::SIGURG)
         );
 
         let info = profiler_get_buffer_info().expect("active");

@@ -1,14 +1,15 @@
 //! A thread that blocks all signals, as one that handles them by `sigwait` does, never gets that of
-//! the profiler, whichever engine samples it.
+//! the profiler.
 
 use std::sync::mpsc;
+use std::time::Duration;
 
 use nix::sys::pthread::{Pthread, pthread_kill, pthread_self};
 use nix::sys::signal::{SigSet, Signal};
 
-use crate::common::{Read, isolated, wait_until};
+use crate::common::{Read, isolated, wait_until, work};
 use crate::sampling::places::{Place, is_in};
-use gekkota::{ProfilerSession, SamplingEngine, StartParams};
+use gekkota::{ProfilerSession, StartParams};
 
 const THREAD: &str = "waits for signals";
 const ROUNDS: usize = 5;
@@ -47,46 +48,57 @@ fn handle_signals(ready: &mpsc::Sender<Pthread>) -> Vec<i32> {
 
 /// Waits until the thread that works has had no answer on some more ticks.
 fn wait_for_unanswered_ticks() {
-    let unanswered = || Read::of_running().count("unanswered_ticks");
+    let unanswered = || {
+        let read = Read::of_running();
+        read.count("unanswered_ticks") + read.count("samples_without_stack")
+    };
     let before = unanswered();
     wait_until("ticks have no answer", || {
         unanswered() >= before + COUNT as u64
     });
 }
 
-fn params_with_timers() -> StartParams {
-    StartParams::default().engine(SamplingEngine::LocalTimers)
+/// Number of the process's events. Only the sampler's table of descriptors has some.
+fn events() -> usize {
+    let is_event = |entry: &std::fs::DirEntry| {
+        let target = std::fs::read_link(entry.path());
+        target.is_ok_and(|target| target.to_string_lossy().contains("perf_event"))
+    };
+    let tasks = std::fs::read_dir("/proc/self/task").expect("the threads");
+    let folders = tasks.filter_map(|task| std::fs::read_dir(task.ok()?.path().join("fd")).ok());
+    folders.flatten().flatten().filter(is_event).count()
 }
 
-/// Number of the process's timers. The kernel keeps each as long as its page is mapped.
-fn timers() -> usize {
-    let maps = std::fs::read_to_string("/proc/self/maps").expect("the mappings");
-    let events = maps.lines().filter(|line| line.contains("[perf_event]"));
-    events.count()
+/// Sleeps, and works for a moment, in turn: such a thread gets an event.
+fn work_and_sleep(place: &Place) {
+    place.repeat(|| {
+        work(100_000);
+        std::thread::sleep(Duration::from_millis(1));
+    });
 }
 
-/// Returns whether the session gives a thread that blocks no signal a timer. Says that the test is
+/// Returns whether the session gives a thread that blocks no signal an event. Says that the test is
 /// skipped if the system refuses: such a session sends signals instead.
-fn has_timers() -> bool {
-    let session = ProfilerSession::start(params_with_timers()).expect("start");
+fn has_events() -> bool {
+    let session = ProfilerSession::start(StartParams::default()).expect("start");
     let thread = std::thread::spawn(|| {
         gekkota::register_thread("blocks no signal");
-        NOT_BLOCKING.work();
+        work_and_sleep(&NOT_BLOCKING);
     });
     NOT_BLOCKING.wait_for_thread();
     let mut refused = 0;
-    wait_until("the thread has a timer", || {
-        refused = Read::of_running().count("refused_timers");
-        refused > 0 || timers() > 0
+    wait_until("the thread has an event", || {
+        refused = Read::of_running().count("refused_events");
+        refused > 0 || events() > 0
     });
     NOT_BLOCKING.release();
     thread.join().expect("thread");
     drop(session);
     if refused > 0 {
-        println!("!!! SKIPPED: the system refuses timers");
+        println!("!!! SKIPPED: the system refuses events");
         return false;
     }
-    assert_eq!(timers(), 0, "timers end with their session");
+    assert_eq!(events(), 0, "events end with their session");
     true
 }
 
@@ -131,16 +143,7 @@ fn sigwait_of_a_sampled_thread_does_not_return_a_real_time_signal() {
 }
 
 #[test]
-fn sigwait_of_a_sampled_thread_does_not_return_a_timers_signal() {
-    isolated(|| {
-        if has_timers() {
-            sample_thread_that_waits_for_signals(params_with_timers());
-        }
-    });
-}
-
-#[test]
-fn timer_ends_when_its_thread_begins_to_block_the_signal() {
+fn event_ends_when_its_thread_begins_to_block_the_signal() {
     /// Discards the signals that are pending, and returns the number of the sampling signals.
     fn pending_sampling_signals() -> usize {
         let no_time = libc::timespec {
@@ -155,31 +158,31 @@ fn timer_ends_when_its_thread_begins_to_block_the_signal() {
         pending.filter(|&number| number == libc::SIGURG).count()
     }
     isolated(|| {
-        if !has_timers() {
+        if !has_events() {
             return;
         }
-        // Other threads have no timers.
-        let params = params_with_timers().filters([THREAD]);
+        // Other threads have no events.
+        let params = StartParams::default().filters([THREAD]);
         let session = ProfilerSession::start(params).expect("start");
         let thread = std::thread::spawn(|| {
             gekkota::register_thread(THREAD);
-            WORKING.work();
+            work_and_sleep(&WORKING);
             SigSet::all().thread_block().expect("a mask");
             WAITING.work();
-            // Those that the timer sent before it ended.
+            // Those that the event sent before it ended.
             pending_sampling_signals();
             WORKING.work();
             pending_sampling_signals()
         });
         WORKING.wait_for_samples(THREAD, COUNT);
-        wait_until("the thread has a timer", || timers() == 1);
+        wait_until("the thread has an event", || events() == 1);
         WORKING.release();
         WAITING.wait_for_thread();
-        wait_until("the timer has ended", || timers() == 0);
+        wait_until("the event has ended", || events() == 0);
         WAITING.release();
         WORKING.wait_for_thread();
         wait_for_unanswered_ticks();
-        assert_eq!(timers(), 0, "the thread still blocks the signal");
+        assert_eq!(events(), 0, "the thread still blocks the signal");
         WORKING.release();
         assert_eq!(thread.join().expect("thread"), 0);
         session.finish().expect("profile");

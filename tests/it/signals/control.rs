@@ -40,7 +40,7 @@ fn role_of_the_child() {
         ("active", _) => gekkota::profiler_is_active().to_string(),
         ("start by", "USR1") => {
             let params = gekkota::StartParams::default().signal(libc::SIGUSR1);
-            let params = params.engine(gekkota::SamplingEngine::Signals);
+            let params = params;
             gekkota::profiler_start(params).is_ok().to_string()
         }
         ("control again", _) => {

@@ -1,11 +1,11 @@
 //! Timers of the application that use the profiler's signal reach the application's handler after a
-//! session with timers.
+//! session with events.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common::{LONGEST_WAIT, Read, isolated, open_cpu_event, wait_until, work, work_for_cpu};
-use gekkota::{ProfilerSession, SamplingEngine, StartParams};
+use gekkota::{ProfilerSession, StartParams};
 
 const EVENTS: usize = 12;
 /// Signals that an event of the application has to send.
@@ -70,7 +70,7 @@ fn run_events() {
 }
 
 #[test]
-fn application_timer_reaches_its_handler_after_session_with_timers() {
+fn application_timer_reaches_its_handler_after_session_with_events() {
     isolated(|| {
         match open_cpu_event(1_000_000, true) {
             // SAFETY: the event was just opened.
@@ -91,9 +91,7 @@ fn application_timer_reaches_its_handler_after_session_with_timers() {
         }
         gekkota::register_thread("application");
         run_events();
-        let params = StartParams::default()
-            .engine(SamplingEngine::LocalTimers)
-            .signal(libc::SIGPROF);
+        let params = StartParams::default().signal(libc::SIGPROF);
         let session = ProfilerSession::start(params).expect("start");
         wait_until("the thread is sampled", || {
             work_for_cpu(Duration::from_millis(50));
@@ -101,7 +99,7 @@ fn application_timer_reaches_its_handler_after_session_with_timers() {
             !read.samples("application").is_empty() && read.count("captured_samples") > 0
         });
         let read = Read::from_profile(&session.finish().expect("profile"));
-        assert_eq!(read.count("refused_timers"), 0, "the session had timers");
+        assert_eq!(read.count("refused_events"), 0, "the session had events");
         run_events();
     });
 }

@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 use crate::common::{LONGEST_WAIT, Read, isolated, work_for_cpu};
-use gekkota::{ProfilerSession, SamplingEngine, StartParams};
+use gekkota::{ProfilerSession, StartParams};
 use nix::sys::resource::{Resource, setrlimit};
 
 #[test]
 fn thread_is_sampled_where_signals_have_no_data() {
     isolated(|| {
         setrlimit(Resource::RLIMIT_SIGPENDING, 0, 0).expect("a lower limit");
-        let params = StartParams::default().engine(SamplingEngine::Signals);
+        let params = StartParams::default();
         let session = ProfilerSession::start(params).expect("start");
         gekkota::register_thread("busy");
         let end = Instant::now() + LONGEST_WAIT;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gekkota::{Features, Profile, ProfilerSession, SamplingEngine, StartParams};
+use gekkota::{Features, Profile, ProfilerSession, StartParams};
 
 use crate::crew::Post;
 use crate::peer::Peer;
@@ -96,12 +96,7 @@ impl Control<'_> {
     }
 
     fn params_always_on(&mut self) -> StartParams {
-        let engine = match self.random.below(3) {
-            0 => SamplingEngine::Auto,
-            1 => SamplingEngine::Signals,
-            _ => SamplingEngine::BatchedTimers,
-        };
-        StartParams::always_on().engine(engine)
+        StartParams::always_on()
     }
 
     fn session(&mut self) {
@@ -160,11 +155,6 @@ impl Control<'_> {
             _ => Features::default(),
         };
         let capacity_bytes = [256 << 10, 4 << 20, 128 << 20][self.random.below(3) as usize];
-        let engine = match self.random.below(3) {
-            0 => SamplingEngine::Auto,
-            1 => SamplingEngine::Signals,
-            _ => SamplingEngine::LocalTimers,
-        };
         let [usual, others @ ..] = settings::sampling_signals();
         let signal = if self.random.below(10) < 7 {
             usual
@@ -180,7 +170,6 @@ impl Control<'_> {
             .interval(INTERVAL)
             .features(features)
             .capacity_bytes(capacity_bytes)
-            .engine(engine)
             .signal(signal)
             .filters(filters.iter().copied())
     }

@@ -2,13 +2,12 @@
 
 use super::ThreadSampler;
 use crate::capture::{CaptureHeader, FIRST_FOUND_BYTES, SlotHandle, SlotPhase};
-use crate::platform::{is_interrupted_wait, monotonic_now};
-use crate::sampler::thread::pending_request::SignalRequest;
+use crate::platform::{is_after_system_call, is_interrupted_wait, monotonic_now};
 use crate::sampler::thread::signal_mask::SignalMask;
 use crate::sampler::thread::thread_state::ThreadState;
 use crate::sampler::tick::{Scratch, TickContext, captured_by, unwind_copy};
 use crate::state::SessionCounts;
-use crate::types::TimeStamp;
+use crate::types::Wait;
 
 /// Maximum CPU time that a thread needs from the end of its handler back to sleep, in ns. Used
 /// where the sampler cannot see whether a thread sleeps.
@@ -44,7 +43,10 @@ impl ThreadSampler {
             }
             return None;
         };
-        let state = std::mem::take(&mut self.state);
+        let ThreadState::Signaled(request) = std::mem::take(&mut self.state) else {
+            // Without a request the slot has no capture of this session.
+            return None;
+        };
         self.may_block_signal = false;
         self.signal_mask = SignalMask::default();
         let header = *view.header();
@@ -52,17 +54,27 @@ impl ThreadSampler {
         if self.is_better_repeated(slot, &header) {
             drop(view);
             let count = &context.session.counts.repeated_captures;
-            state.count_unused_capture(slot, header.time, cpu_ns, context, count);
+            request.count_unused_capture(slot, header.time, cpu_ns, context, count);
+            return handler_ns;
+        }
+        let waited = request.waited_for_processor(header.time, header.cpu_ns);
+        if self.own.has_event()
+            && request.blocked_at().is_none()
+            && !waited
+            && !(self.own.lacks_kernel() && is_after_system_call(&header.registers))
+        {
+            // The thread samples itself while it runs.
+            slot.clear_canceled_request();
             return handler_ns;
         }
         if view.enlarge_slot() {
             let count = &context.session.counts.repeated_captures;
-            state.count_unused_capture(slot, header.time, cpu_ns, context, count);
+            request.count_unused_capture(slot, header.time, cpu_ns, context, count);
             return handler_ns;
         }
         if !context.scratch.try_reserve(&view) {
             let count = &context.session.counts.dropped_samples;
-            state.count_unused_capture(slot, header.time, cpu_ns, context, count);
+            request.count_unused_capture(slot, header.time, cpu_ns, context, count);
             return handler_ns;
         }
         let is_walked = unwind_copy(context, &captured_by(&view));
@@ -71,60 +83,45 @@ impl ThreadSampler {
             merged,
             stack,
         } = &mut *context.scratch;
-        if is_walked
-            && let ThreadState::Signaled(request) = &state
-            && let Some(at) = request.blocked_at()
-        {
+        if is_walked && let Some(at) = request.blocked_at() {
             self.frame_pointers.remember(at, &header.registers, native);
         }
         stack.set(native, &view, context.session.records_scripts(), merged);
-        if let ThreadState::Signaled(request) = &state
-            && let Some(at) = request.blocked_at()
-            && at.is_place_of(header.registers.pc)
-        {
-            stack.set_wait(at.wait);
+        if let Some(at) = request.blocked_at() {
+            stack.set_wait(at.wait.filter(|_| at.is_place_of(header.registers.pc)));
+        } else if waited {
+            stack.set_wait(Some(Wait::Processor));
         }
         drop(view);
 
         let now = monotonic_now();
         // CPU time since the answer belongs to the next sample.
         let at_answer_ns = |requested_ns: u64| {
-            let cpu_ns = cpu_ns?.saturating_sub(now.since_ns(header.time));
-            Some(cpu_ns.max(requested_ns))
+            let cpu_ns = cpu_ns?;
+            let answered_ns = match header.cpu_ns {
+                0 => cpu_ns.saturating_sub(now.since_ns(header.time)),
+                read_at_end_ns => read_at_end_ns.saturating_sub(header.handler_ns),
+            };
+            Some(answered_ns.max(requested_ns))
         };
         let counts = &context.session.counts;
-        let request = match state {
-            ThreadState::Signaled(request) => request,
-            ThreadState::TimerArmed(request) => {
-                SessionCounts::add(&counts.unanswered_ticks, request.ticks());
-                let answered_cpu_ns = match header.cpu_ns {
-                    0 => at_answer_ns(request.cpu_ns()),
-                    read_at_end_ns => Some(read_at_end_ns.saturating_sub(header.handler_ns)),
-                };
-                self.samples
-                    .write_captured(header.time, answered_cpu_ns, context);
-                return handler_ns;
-            }
-            // Without a request the slot has no capture of this session.
-            ThreadState::Running | ThreadState::Idle(_) => return handler_ns,
-        };
         if !context.session.is_stopping() {
             slot.clear_canceled_request();
         }
-        let slept = self.hidden_until.is_some() && is_interrupted_wait(&header.registers);
-        let answer = (header.time, slept);
         match request.idle_run(header.time, now, cpu_ns, context.interval_ns()) {
             Ok(run) => {
                 if let Some(run) = run {
                     let written = self.samples.write_run(run, request.cpu_ns(), context);
                     SessionCounts::add(&counts.same_samples, written);
                 }
-                self.write_answer(&request, answer, request.cpu_ns(), context);
+                self.samples
+                    .write_captured(header.time, request.cpu_ns(), context);
             }
             Err(unanswered) => {
                 SessionCounts::add(&counts.unanswered_ticks, unanswered);
                 let answered_cpu_ns = at_answer_ns(request.cpu_ns().unwrap_or(0));
-                self.write_answer(&request, answer, answered_cpu_ns, context);
+                self.samples
+                    .write_captured(header.time, answered_cpu_ns, context);
             }
         }
         let ran_on_ns = cpu_ns.map(|cpu_ns| cpu_ns.saturating_sub(header.cpu_ns));
@@ -138,33 +135,6 @@ impl ThreadSampler {
             self.begin_idle_period(cpu_ns, self.announced_sleep(), context);
         }
         handler_ns
-    }
-
-    /// Writes the samples of an answer to a signal. If threads keep their samples, the answer of a
-    /// thread that was running stands for its CPU time without a sample. Any other one stands for the
-    /// time in which the thread waited for a processor.
-    fn write_answer(
-        &mut self,
-        request: &SignalRequest,
-        (time, slept): (TimeStamp, bool),
-        cpu_ns: Option<u64>,
-        context: &TickContext<'_>,
-    ) {
-        let was_running = cpu_ns.is_some() && !slept && request.was_running(time);
-        if !(context.is_batched && was_running) {
-            self.samples.write_captured(time, cpu_ns, context);
-            return;
-        }
-        // The captures that the thread has made since then come after this.
-        let running = self
-            .samples
-            .owed_running()
-            .saturating_sub(self.batch.waiting());
-        if running > 0 || !self.batch.exists() {
-            let more = running.saturating_sub(1);
-            let written = self.samples.write_running(time, more, cpu_ns, context);
-            SessionCounts::add(&context.session.counts.captured_samples, written);
-        }
     }
 
     /// Searches for the bounds of the stack of a thread that has not registered, with what its handler

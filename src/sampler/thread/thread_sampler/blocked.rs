@@ -27,8 +27,11 @@ impl ThreadSampler {
     ) {
         if at.awaits_signals {
             self.signal_mask = SignalMask::Masked;
-            // Between two signals, the timer would fire, and the thread would receive that one.
-            self.timer.end();
+            // Between two signals, the event would fire, and the thread would receive that one.
+            self.own.end_event();
+        }
+        if let Some(cpu_ns) = cpu_ns {
+            self.own.draw_period(cpu_ns, context.interval_ns());
         }
         if !self.capture_remotely(slot, at, cpu_ns, context) {
             self.request_by_signal(slot, cpu_ns, Some(at), context);
@@ -59,11 +62,9 @@ impl ThreadSampler {
         }
     }
 
-    /// Leaves this tick without a sample. If threads keep their samples, a later one counts for it.
+    /// Leaves this tick without a sample.
     pub(super) fn leave_tick_out(context: &TickContext<'_>) {
-        if !context.is_batched {
-            SessionCounts::add(&context.session.counts.unanswered_ticks, 1);
-        }
+        SessionCounts::add(&context.session.counts.unanswered_ticks, 1);
     }
 
     /// Reads the stack of a thread that is blocked at `at` without waking it. Returns false if the

@@ -41,15 +41,7 @@ impl ThreadSampler {
     /// Ends the idle period of a thread that has run: its last sample is on the previous tick of the
     /// schedule.
     pub(super) fn end_idle_period(&mut self, context: &TickContext<'_>) {
-        let last = match &self.state {
-            // It may have begun to run several collections ago. The ledger tells for how long.
-            ThreadState::Idle(idle) if context.is_batched => {
-                let [slept, _] = self.samples.owed_rest();
-                context.earlier_tick((idle.unwritten() + slept).saturating_sub(1))
-            }
-            _ => context.last_before,
-        };
-        self.write_idle_until(last, context);
+        self.write_idle_until(context.last_before, context);
         if let (ThreadState::Idle(idle), Some(switches)) = (&self.state, &mut self.switches) {
             switches.rest(idle.cpu_ns(), context.tick_before.time);
         }
@@ -58,7 +50,7 @@ impl ThreadSampler {
 
     /// Writes the pending idle samples up to the previous tick.
     pub(crate) fn write_idle_before_tick(&mut self, context: &TickContext<'_>) {
-        self.write_idle_until(context.last_idle_tick(), context);
+        self.write_idle_until(context.last_before, context);
     }
 
     /// Writes the pending idle samples up to this tick, so that a profile includes them.

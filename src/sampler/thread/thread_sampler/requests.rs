@@ -1,58 +1,39 @@
-//! A thread is asked for a capture, by a signal or by its own timer, or a request is canceled.
+//! A thread is asked for a capture by a signal, or a request is canceled.
 
 use super::ThreadSampler;
 use crate::capture::{SlotHandle, SlotPhase};
 use crate::platform::{
-    BlockedAt, ProbeResult, Sent, SignalTicket, is_thread_of_c_library, send_request,
+    BlockedAt, ProbeResult, Sent, SignalTicket, is_thread_of_c_library, monotonic_now, send_request,
 };
 use crate::sampler::fork_gate::may_signal;
-use crate::sampler::thread::pending_request::{SignalRequest, TimerRequest};
-use crate::sampler::thread::signal_mask::SeenMask;
+use crate::sampler::thread::pending_request::SignalRequest;
+use crate::sampler::thread::signal_mask::{SeenMask, SignalMask};
 use crate::sampler::thread::thread_state::ThreadState;
 use crate::sampler::tick::TickContext;
 use crate::state::SessionCounts;
+use crate::types::NoStack;
 
 impl ThreadSampler {
-    /// Makes a request that the thread's own timer answers. Returns false if the thread has no
-    /// timer, or masks the signal.
-    pub(super) fn request_by_timer(
-        &mut self,
-        slot: &SlotHandle,
-        cpu_ns: Option<u64>,
-        context: &TickContext<'_>,
-    ) -> bool {
-        let Some(cpu_ns) = cpu_ns else {
-            return false;
-        };
-        // A timer's signal does not find the slot of a thread that has not registered.
-        let has_timer = context.session.uses_timers()
-            && !context.is_batched
-            && self.found.is_none()
-            && context.may_request()
-            && !self.blocks_signal(None, context)
-            && self.timer.ensure(self.tid(), slot, context.session);
-        if has_timer && slot.request().is_some() {
-            self.state = ThreadState::TimerArmed(TimerRequest::new(cpu_ns));
-        }
-        has_timer
-    }
-
     pub(super) fn request_by_signal(
         &mut self,
         slot: &SlotHandle,
         cpu_ns: Option<u64>,
         blocked_at: Option<BlockedAt>,
-        context: &TickContext<'_>,
+        context: &mut TickContext<'_>,
     ) {
         if !(context.may_request() && may_signal()) {
+            if !context.is_handler_in_place && blocked_at.is_none() {
+                self.sample_uninterrupted(cpu_ns, context);
+            }
             return;
         }
         let counts = &context.session.counts;
         let blocks_signal = self.blocks_signal(blocked_at, context);
         let repeated = slot.repeat_canceled_request();
         if blocks_signal && repeated.is_none() {
-            if !context.is_batched {
-                SessionCounts::add(&counts.unanswered_ticks, 1);
+            match blocked_at {
+                None => self.sample_uninterrupted(cpu_ns, context),
+                Some(_) => SessionCounts::add(&counts.unanswered_ticks, 1),
             }
             return;
         }
@@ -67,6 +48,7 @@ impl ThreadSampler {
             if blocked_at.is_some() {
                 SessionCounts::add(&counts.signals_to_sleepers, 1);
             }
+            slot.set_requested_at(monotonic_now());
             self.send(slot, sequence, context);
         }
         if slot.phase() != SlotPhase::Idle {
@@ -75,9 +57,31 @@ impl ThreadSampler {
         }
     }
 
+    /// Writes a sample of a running thread that is sent no signal. In the place of its stack, the sample
+    /// says why.
+    fn sample_uninterrupted(&mut self, cpu_ns: Option<u64>, context: &mut TickContext<'_>) {
+        let counts = &context.session.counts;
+        let signal = context.session.settings.signal;
+        let reason = match self.signal_mask {
+            _ if !context.is_handler_in_place => NoStack::Replaced(signal),
+            SignalMask::Masked => NoStack::Blocked(signal),
+            SignalMask::Open => NoStack::NotInterruptible,
+            // It may mask the signal.
+            SignalMask::Unknown | SignalMask::Opening { .. } => {
+                SessionCounts::add(&counts.unanswered_ticks, 1);
+                return;
+            }
+        };
+        context.scratch.stack.set_no_stack(reason);
+        let written = self
+            .samples
+            .write_sample(context.tick.time, cpu_ns, context);
+        SessionCounts::add(&counts.samples_without_stack, written);
+    }
+
     /// Returns whether the thread, which is blocked at `blocked_at` or not blocked, masks the
-    /// signal. The thread's next `sigwait` would return a pending signal. So a timer ends that was
-    /// made before the thread masked the signal.
+    /// signal. The thread's next `sigwait` would return a pending signal. So an event ends that began
+    /// before the thread masked the signal.
     ///
     /// A thread that ran on after its last answer is assumed not to mask the signal, because the
     /// check costs 3 µs, or 20 µs for a real-time signal.
@@ -101,25 +105,27 @@ impl ThreadSampler {
             // The signal would end the wait.
             return true;
         }
-        let seen = self.see_mask(blocked_at, context.session.settings.signal);
+        let seen = self.see_mask(blocked_at, context);
         let cpu_ns = Some(self.seen_cpu_ns).filter(|_| !self.has_no_clock);
         let blocks = self.signal_mask.note(seen, context.tick.time, cpu_ns);
         if blocks {
-            self.timer.end();
+            self.own.end_event();
         }
         blocks
     }
 
     /// Asks the kernel whether the thread masks the signal. `blocked_at` is where the thread was
     /// blocked when the caller asked.
-    fn see_mask(&mut self, blocked_at: Option<BlockedAt>, signal: i32) -> SeenMask {
+    fn see_mask(&mut self, blocked_at: Option<BlockedAt>, context: &TickContext<'_>) -> SeenMask {
         if blocked_at.is_some_and(|at| at.awaits_signals) {
             return SeenMask::Masked;
         }
-        if !self.may_block_signal {
+        // While a handler runs, the kernel reports the signal as blocked.
+        let answers = (self.own).has_answered(self.seen_cpu_ns, context.interval_ns());
+        if !self.may_block_signal || answers {
             return SeenMask::Open;
         }
-        if self.probe.blocks(signal) {
+        if self.probe.blocks(context.session.settings.signal) {
             return SeenMask::Masked;
         }
         match self.probe.probe() {
@@ -178,27 +184,13 @@ impl ThreadSampler {
     }
 
     pub(super) fn has_request(&self) -> bool {
-        matches!(
-            self.state,
-            ThreadState::Signaled(_) | ThreadState::TimerArmed(_)
-        )
+        matches!(self.state, ThreadState::Signaled(_))
     }
 
     /// Leaves the states of a pending request.
     pub(super) fn drop_request(&mut self) {
         if self.has_request() {
             self.state = ThreadState::Running;
-        }
-    }
-
-    /// Ends the thread's timer and cancels a request that the timer was to answer, so that the next
-    /// request makes a new timer. An answer that has already arrived is still collected.
-    pub(crate) fn end_timer(&mut self) {
-        self.timer.end();
-        if matches!(self.state, ThreadState::TimerArmed(_))
-            && let Some(slot) = self.slot.clone()
-        {
-            self.cancel_request(&slot);
         }
     }
 }

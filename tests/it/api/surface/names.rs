@@ -12,7 +12,7 @@ const NAMES: &[(&str, &str)] = &[
         "AutoProfilerInit AutoProfilerInitBuilder AutoProfilerLabel AutoProfilerMarker \
          AutoProfilerTextMarker AutoProfilerThreadSleep AutoProfilerThreadWake BufferInfo ControlSignals Features \
          FlowId MarkerOptions MarkerStack MarkerTiming Profile ProfilerLayer ProfilerLogger \
-         ProfilerMarker ProfilerRecorder ProfilerSession ProfilerTime ProfilingCategoryPair ReadError RescueError SamplingEngine \
+         ProfilerMarker ProfilerRecorder ProfilerSession ProfilerTime ProfilingCategoryPair ReadError RescueError \
          SaveError StartError StartParams Started StreamError ThreadGuard UnknownFeature \
          add_marker add_text_marker add_untyped_marker auto_profiler_label \
          auto_profiler_label_dynamic auto_profiler_marker auto_profiler_marker_text callback \

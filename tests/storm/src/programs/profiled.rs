@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use gekkota::profile::{SnapshotOptions, Symbolicate};
 use gekkota::{
-    MarkerOptions, ProfilerSession, SamplingEngine, StartParams, ThreadGuard,
+    MarkerOptions, ProfilerSession, StartParams, ThreadGuard,
     gecko_profiler_category,
 };
 
@@ -22,14 +22,9 @@ const PATIENCE: Duration = Duration::from_secs(40);
 /// Starts a session with the default signal.
 pub fn start_session(random: &mut Random) -> Result<ProfilerSession, String> {
     let interval = [100, 1000][random.below(2) as usize];
-    let engine = match random.below(3) {
-        0 => SamplingEngine::LocalTimers,
-        _ => SamplingEngine::Auto,
-    };
     let params = StartParams::default()
         .interval(Duration::from_micros(interval))
-        .capacity_bytes(8 << 20)
-        .engine(engine);
+        .capacity_bytes(8 << 20);
     ProfilerSession::start(params).map_err(|error| error.to_string())
 }
 

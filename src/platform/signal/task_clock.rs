@@ -1,28 +1,22 @@
-//! A CPU timer of one thread. It interrupts the thread on the thread's own processor; no other
-//! processor takes part.
+//! An event of one thread's own CPU clock. It interrupts the thread on the thread's own processor.
 //!
-//! The timer is an event of the kernel's software CPU clock (`perf_event_open`), which sends a
-//! signal after each interval of the thread's CPU time. The event lives as long as its page is
-//! mapped, so the descriptor need not stay open (async-profiler #855). A timer cannot be created
-//! where the kernel denies such events to ordinary users, or where a sandbox forbids the call. Only
-//! a thread with a descriptor table of its own creates timers: the child of a fork would inherit an
-//! open event, and the application could replace its descriptor.
+//! The event is one of the kernel's task clock (`perf_event_open`), which sends a signal after each
+//! period of the thread's CPU time: exactly then, while a POSIX timer would wait for the kernel's
+//! next tick, which may be in step with the application. An event cannot be created where the kernel
+//! denies events to ordinary users, or where a sandbox forbids the call. Only a thread with a
+//! descriptor table of its own creates events: the child of a fork would inherit them, and the
+//! application could replace their descriptors (async-profiler #855).
 //!
 //! **Contract** (cited below):
 //! - *kernel's layouts*: the structures are those of `linux/perf_event.h` and `fcntl.h`, and live
 //!   as long as the call;
-//! - *ours*: the page is mapped here, and unmapped once, on drop;
 //! - *just opened*: the kernel has just returned the descriptor, in a table that only threads of
 //!   the profiler use.
 
-use std::io;
-use std::num::NonZeroUsize;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::ptr::NonNull;
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use nix::sys::resource::{Resource, getrlimit};
 
 use crate::platform::perf_event::{EventAttributes, EventPlace, open_event};
@@ -32,20 +26,20 @@ use crate::types::ThreadId;
 
 /// `PERF_TYPE_SOFTWARE`.
 const SOFTWARE: u32 = 1;
-/// `PERF_COUNT_SW_CPU_CLOCK`.
-const CPU_CLOCK: u64 = 0;
+/// `PERF_COUNT_SW_TASK_CLOCK`.
+const TASK_CLOCK: u64 = 1;
 const DISABLED: u64 = 1;
-/// Excludes time in the kernel. Set only if the kernel allows ordinary users nothing else. An
-/// expiry during a system call is then lost.
+/// Excludes time in the kernel. Set only if the kernel allows ordinary users nothing else. A period
+/// that ends during a system call has no signal then.
 const EXCLUDE_KERNEL: u64 = 1 << 5;
 const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
-/// Limit of open files above which events get no higher numbers. Signals carry an event's number,
-/// which is free again once the event is mapped. A number near the middle is unlikely to be a
-/// descriptor of the application.
-const MAX_LIMIT: u64 = 1024;
+/// Limit of the numbers of events. A signal carries its event's number. One near the middle is
+/// unlikely to be a descriptor of an event of the application.
+pub(crate) const EVENT_NUMBERS: usize = 1024;
 /// `PERF_EVENT_IOC_ENABLE`.
 const ENABLE: libc::Ioctl = 0x2400;
-const PAGE: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
+/// `PERF_EVENT_IOC_PERIOD`.
+const SET_PERIOD: libc::Ioctl = 0x4008_2404;
 
 /// The kernel's `struct f_owner_ex`.
 #[repr(C)]
@@ -60,63 +54,100 @@ const SET_OWNER: libc::c_int = 15;
 /// `F_SETSIG`.
 const SET_SIGNAL: libc::c_int = 10;
 
-/// A timer of one thread, deleted on drop.
+/// An event of one thread, deleted on drop. It is dropped on the thread that created it.
 #[derive(Debug)]
-pub(crate) struct ThreadTimer {
-    page: NonNull<libc::c_void>,
+pub(crate) struct TaskClock {
+    event: OwnedFd,
+    counts_kernel: bool,
 }
 
-// SAFETY: *ours*: a mapping belongs to the process, not to a thread.
-unsafe impl Send for ThreadTimer {}
+/// Why a thread gets no event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RefusedClock {
+    /// No thread of the process may have one.
+    Process,
+    /// The thread has ended, or there are too many events.
+    Thread,
+}
 
-impl ThreadTimer {
-    /// Starts a timer that sends `signal` to a thread of this process after each `interval_ns` of
-    /// its CPU time. Calls `announce` with the descriptor number that the signals carry, before the
-    /// first signal is sent. Cost: about 60 µs.
+impl TaskClock {
+    /// Starts an event that sends `signal` to a thread of this process after each `period_ns` of its
+    /// CPU time. Calls `announce` with the number that the signals carry, before the first signal is
+    /// sent. Cost: about 60 µs.
     ///
     /// # Errors
-    /// The error of the operating system; `Unsupported` for a real-time signal, in a sandbox, and
-    /// if the calling thread shares the application's descriptor table.
+    /// The kernel refuses, the process is in a sandbox, the calling thread shares the application's
+    /// descriptor table, or the signal is a real-time signal.
     pub(crate) fn start(
         thread: ThreadId,
-        interval_ns: u64,
+        period_ns: u64,
         signal: i32,
         announce: impl FnOnce(i32),
-    ) -> io::Result<Self> {
+    ) -> Result<Self, RefusedClock> {
         // If a real-time signal finds its queue full, the kernel sends SIGIO instead, whose default
         // action kills the process.
         if signal >= libc::SIGRTMIN() || !has_own_descriptors() || !may_make_uncommon_call() {
-            return Err(io::ErrorKind::Unsupported.into());
+            return Err(RefusedClock::Process);
         }
+        let start = || {
+            let clock = Self::open(thread, period_ns)?;
+            announce(clock.event.as_raw_fd());
+            enable_for_thread(&clock.event, thread, signal)?;
+            Ok(clock)
+        };
+        start().map_err(|error| match error {
+            Errno::ESRCH | Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::EINVAL => {
+                RefusedClock::Thread
+            }
+            _ => RefusedClock::Process,
+        })
+    }
+
+    /// Opens the event on a descriptor of at least [`min_descriptor`].
+    fn open(thread: ThreadId, period_ns: u64) -> nix::Result<Self> {
+        let place = EventPlace::Thread(thread.to_number());
         let mut attributes = EventAttributes {
             kind: SOFTWARE,
             size: size_of::<EventAttributes>() as u32,
-            config: CPU_CLOCK,
-            sample_period: interval_ns,
+            config: TASK_CLOCK,
+            sample_period: period_ns,
             flags: DISABLED | EXCLUDE_HYPERVISOR,
             wakeup_events: 1,
             ..EventAttributes::default()
         };
-        let event = open_timer_event(&attributes, thread).or_else(|error| {
+        let event = open_event(&attributes, place).or_else(|error| {
             attributes.flags |= EXCLUDE_KERNEL;
             match error {
-                Errno::EACCES | Errno::EPERM => open_timer_event(&attributes, thread),
+                Errno::EACCES | Errno::EPERM => open_event(&attributes, place),
                 _ => Err(error),
             }
         })?;
-        // The mapping keeps the event alive when its descriptor is closed.
-        let timer = Self::map(&event)?;
-        announce(event.as_raw_fd());
-        enable_for_thread(&event, thread, signal)?;
-        Ok(timer)
+        let (limit, _) = getrlimit(Resource::RLIMIT_NOFILE)?;
+        let number = fcntl(&event, FcntlArg::F_DUPFD_CLOEXEC(min_descriptor(limit)))?;
+        // SAFETY: *just opened*.
+        let event = unsafe { OwnedFd::from_raw_fd(number) };
+        if usize::try_from(number).is_ok_and(|number| number >= EVENT_NUMBERS) {
+            return Err(Errno::EMFILE);
+        }
+        Ok(Self {
+            event,
+            counts_kernel: attributes.flags & EXCLUDE_KERNEL == 0,
+        })
     }
 
-    /// Maps the event's page.
-    fn map(event: &OwnedFd) -> nix::Result<Self> {
-        let (protection, flags) = (ProtFlags::PROT_READ, MapFlags::MAP_SHARED);
-        // SAFETY: a new mapping at an address chosen by the kernel does not affect memory in use.
-        let page = unsafe { mmap(None, PAGE, protection, flags, event, 0) }?;
-        Ok(Self { page })
+    /// Returns whether the event also interrupts the thread in the kernel.
+    pub(crate) fn counts_kernel(&self) -> bool {
+        self.counts_kernel
+    }
+
+    /// Begins a period of this length now, and sets that of the later ones. Does nothing in a
+    /// sandbox. Cost: about 1 µs if the thread sleeps; the processor of a running thread is
+    /// interrupted.
+    pub(crate) fn set_period(&self, period_ns: u64) {
+        if may_make_uncommon_call() {
+            // SAFETY: *kernel's layouts*: the request reads a number of 64 bits.
+            unsafe { libc::ioctl(self.event.as_raw_fd(), SET_PERIOD, &raw const period_ns) };
+        }
     }
 }
 
@@ -124,21 +155,10 @@ impl ThreadTimer {
 /// quarter of the numbers below `limit`. Two copies in a process whose numbers are equal, once in
 /// 256 pairs with the usual limit, take each other's events for their own.
 fn min_descriptor(limit: u64) -> libc::c_int {
-    let quarter = (limit.min(MAX_LIMIT) / 4).max(1) as libc::c_int;
-    let page = (min_descriptor as fn(u64) -> libc::c_int as usize / PAGE.get()) as libc::c_int;
+    const PAGE_BYTES: usize = 4096;
+    let quarter = (limit.min(EVENT_NUMBERS as u64) / 4).max(1) as libc::c_int;
+    let page = (min_descriptor as fn(u64) -> libc::c_int as usize / PAGE_BYTES) as libc::c_int;
     2 * quarter + page.rem_euclid(quarter)
-}
-
-/// Opens the event on a descriptor of at least [`min_descriptor`].
-///
-/// # Errors
-/// The kernel refuses the event, or no such descriptor is free.
-fn open_timer_event(attributes: &EventAttributes, thread: ThreadId) -> nix::Result<OwnedFd> {
-    let event = open_event(attributes, EventPlace::Thread(thread.to_number()))?;
-    let (limit, _) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    let high = fcntl(&event, FcntlArg::F_DUPFD_CLOEXEC(min_descriptor(limit)))?;
-    // SAFETY: *just opened*.
-    Ok(unsafe { OwnedFd::from_raw_fd(high) })
 }
 
 /// Directs the event's signals to the thread, and enables the event. `nix` lacks the requests that
@@ -161,13 +181,6 @@ fn enable_for_thread(event: &OwnedFd, thread: ThreadId, signal: i32) -> nix::Res
     }
     // SAFETY: accesses no memory.
     Errno::result(unsafe { libc::ioctl(number, ENABLE, 0) }).map(drop)
-}
-
-impl Drop for ThreadTimer {
-    fn drop(&mut self) {
-        // SAFETY: *ours*. Unmapping the page deletes the event.
-        let _ = unsafe { munmap(self.page, PAGE.get()) };
-    }
 }
 
 #[cfg(test)]
@@ -193,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn child_that_is_forked_while_a_timer_starts_has_no_event() {
+    fn child_that_is_forked_while_an_event_starts_has_no_event() {
         let (ask, asked) = channel();
         let (answer, answered) = channel();
         let starts = std::thread::spawn(move || {
@@ -203,14 +216,14 @@ mod tests {
                 ask.send(()).expect("the test forks");
                 answered.recv().expect("the test has forked");
             };
-            ThreadTimer::start(current_thread_id(), NEVER_NS, libc::SIGURG, announce)
+            TaskClock::start(current_thread_id(), NEVER_NS, libc::SIGURG, announce).map(drop)
         });
         if asked.recv() == Err(RecvError) {
             let refusal = starts
                 .join()
                 .expect("thread")
                 .expect_err("nothing was announced");
-            println!("!!! SKIPPED: the kernel refuses timers: {refusal}");
+            println!("!!! SKIPPED: the kernel refuses events: {refusal:?}");
             return;
         }
         // SAFETY: glibc lets the child of a program with threads call any function.
@@ -224,7 +237,7 @@ mod tests {
         };
         let status = waitpid(child, None).expect("the child's status");
         answer.send(()).expect("the thread waits");
-        starts.join().expect("thread").expect("a timer");
+        starts.join().expect("thread").expect("an event");
         assert_eq!(status, WaitStatus::Exited(child, 0), "events in the child");
     }
 
@@ -232,16 +245,16 @@ mod tests {
     fn events_get_numbers_below_any_limit() {
         for limit in [4, 5, 64, 256, 512, 1024, 1 << 20] {
             let number = u64::from(min_descriptor(limit).unsigned_abs());
-            let half = limit.min(MAX_LIMIT) / 4 * 2;
+            let half = limit.min(EVENT_NUMBERS as u64) / 4 * 2;
             assert!((half..limit).contains(&number), "{number} of {limit}");
         }
     }
 
     #[test]
-    fn thread_that_shares_its_descriptors_gets_no_timer() {
+    fn thread_that_shares_its_descriptors_gets_no_event() {
         let announce = |number| panic!("event {number} is open");
-        let error = ThreadTimer::start(current_thread_id(), NEVER_NS, libc::SIGURG, announce)
-            .expect_err("the application could replace the event's descriptor");
-        assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+        let refused = TaskClock::start(current_thread_id(), NEVER_NS, libc::SIGURG, announce);
+        // The application could replace the event's descriptor.
+        assert_eq!(refused.err(), Some(RefusedClock::Process));
     }
 }

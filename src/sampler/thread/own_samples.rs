@@ -1,0 +1,246 @@
+//! The samples that a thread takes of itself, on its own CPU time.
+//!
+//! An event of the thread's CPU clock interrupts it, so its samples are where it used CPU time, however
+//! busy the machine is: the sampler's own ticks come when another thread gives up a processor. A
+//! thread that never sleeps needs no event. A signal on each tick finds it just as well, and costs it
+//! less.
+//!
+//! Periods are random, so that a thread that works in steps is not found in the same part of each step.
+
+use std::sync::Arc;
+
+use crate::capture::{CapturedView, SlotBatch, SlotHandle};
+use crate::platform::{RefusedClock, TaskClock, current_process_id, thread_exists};
+use crate::sampler::thread::sample_recorder::SampleRecorder;
+use crate::sampler::tick::{Scratch, TickContext, captured_by, unwind_copy};
+use crate::state::SessionCounts;
+use crate::types::{ThreadId, TimeStamp};
+use crate::util::random_below;
+
+/// Number of ticks in a row on which a thread is found running, after which it needs no event.
+const TICKS_WITHOUT_SLEEP: u32 = 64;
+/// Captures before the next period is drawn.
+const CAPTURES_OF_PERIOD: u64 = 8;
+/// CPU time without a capture after which the event counts as silent, in periods.
+const SILENT_PERIODS: u64 = 16;
+
+/// The event of a thread's CPU clock.
+#[derive(Debug, Default)]
+enum Event {
+    #[default]
+    None,
+    Runs(TaskClock),
+    Refused,
+}
+
+/// The event of a thread, and the captures that it causes.
+#[derive(Debug)]
+pub(crate) struct OwnSamples {
+    event: Event,
+    batch: Option<SlotBatch>,
+    /// State of the random numbers.
+    random: u64,
+    /// The thread's CPU clock at its last capture, or when the event began.
+    captured_at_ns: u64,
+    /// Number of captures since the period was drawn.
+    captures: u64,
+    /// Number of ticks in a row on which the thread was found running.
+    running_ticks: u32,
+}
+
+impl OwnSamples {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            event: Event::None,
+            batch: None,
+            random: seed,
+            captured_at_ns: 0,
+            captures: 0,
+            running_ticks: 0,
+        }
+    }
+
+    pub(crate) fn has_event(&self) -> bool {
+        matches!(self.event, Event::Runs(_))
+    }
+
+    /// Returns whether the event does not interrupt the thread in the kernel.
+    pub(crate) fn lacks_kernel(&self) -> bool {
+        matches!(&self.event, Event::Runs(clock) if !clock.counts_kernel())
+    }
+
+    /// Returns whether the thread may get an event, as far as it was asked for.
+    pub(crate) fn may_have_event(&self) -> bool {
+        !matches!(self.event, Event::Refused)
+    }
+
+    pub(crate) fn has_captures(&self) -> bool {
+        (self.batch.as_ref()).is_some_and(|batch| batch.waiting() > 0)
+    }
+
+    /// Returns whether the event has interrupted the thread, whose clock reads `cpu_ns`, within its last two
+    /// intervals of CPU time.
+    pub(crate) fn has_answered(&self, cpu_ns: u64, interval_ns: u64) -> bool {
+        let silent_ns = cpu_ns.saturating_sub(self.captured_at_ns);
+        self.has_event() && silent_ns <= 2 * interval_ns
+    }
+
+    /// Ends the event. Captures that it has caused are still collected.
+    pub(crate) fn end_event(&mut self) {
+        if self.has_event() {
+            self.event = Event::None;
+        }
+    }
+
+    /// Ends the event, and gives the slots back.
+    pub(crate) fn release(&mut self) {
+        self.end_event();
+        self.batch = None;
+    }
+
+    /// Notes whether the thread runs, on a tick. Returns whether it has run on many of them in a row.
+    pub(crate) fn note_running(&mut self, is_running: bool) -> bool {
+        self.running_ticks = match is_running {
+            true => self.running_ticks.saturating_add(1),
+            false => 0,
+        };
+        self.running_ticks >= TICKS_WITHOUT_SLEEP
+    }
+
+    /// Starts the event, unless there is one. The thread's clock reads `cpu_ns`. Returns false if the
+    /// thread cannot have one.
+    pub(crate) fn ensure_event(
+        &mut self,
+        thread: ThreadId,
+        slot: &Arc<SlotHandle>,
+        cpu_ns: u64,
+        context: &TickContext<'_>,
+    ) -> bool {
+        if matches!(self.event, Event::None) {
+            if self.batch.is_none() {
+                self.batch = SlotBatch::acquire(slot);
+            }
+            let Some(batch) = &self.batch else {
+                return false;
+            };
+            batch.request_all();
+            let session = context.session;
+            let period_ns = self.next_period_ns(context.interval_ns());
+            let announce = |number| slot.set_event(number);
+            let signal = session.settings.signal;
+            self.event = match TaskClock::start(thread, period_ns, signal, announce) {
+                Ok(clock) => {
+                    SessionCounts::add(&session.counts.threads_with_events, 1);
+                    Event::Runs(clock)
+                }
+                Err(refused) => {
+                    if thread_exists(current_process_id(), thread) {
+                        SessionCounts::add(&session.counts.refused_events, 1);
+                    }
+                    if refused == RefusedClock::Process {
+                        session.set_may_use_events(false);
+                    }
+                    self.batch = None;
+                    Event::Refused
+                }
+            };
+            (self.captured_at_ns, self.captures) = (cpu_ns, 0);
+        }
+        self.has_event()
+    }
+
+    /// Makes room for further captures. Returns false if the thread has run for long without one: its
+    /// event is silent.
+    pub(crate) fn make_room(&self, cpu_ns: u64, interval_ns: u64) -> bool {
+        if let Some(batch) = &self.batch {
+            batch.request_all();
+        }
+        let silent_ns = cpu_ns.saturating_sub(self.captured_at_ns);
+        self.lacks_kernel() || silent_ns <= SILENT_PERIODS.saturating_mul(interval_ns)
+    }
+
+    /// Returns a random period, the interval on average.
+    fn next_period_ns(&mut self, interval_ns: u64) -> u64 {
+        interval_ns / 2 + random_below(&mut self.random, interval_ns.max(1))
+    }
+
+    /// Draws the next period of a thread that sleeps, and whose clock reads `cpu_ns`. What has passed of
+    /// the old period is lost, so the moment is one at which that is little.
+    pub(crate) fn draw_period(&mut self, cpu_ns: u64, interval_ns: u64) {
+        let passed_ns = cpu_ns.saturating_sub(self.captured_at_ns);
+        if !self.has_event() || self.captures < CAPTURES_OF_PERIOD || passed_ns > interval_ns / 4 {
+            return;
+        }
+        let period_ns = self.next_period_ns(interval_ns);
+        if let Event::Runs(clock) = &self.event {
+            clock.set_period(period_ns);
+        }
+        self.captures = 0;
+    }
+
+    /// Gives back memory of a thread that has been idle for long, and if many threads have slots, these and
+    /// the event, too.
+    pub(crate) fn rest(&mut self) {
+        match &self.batch {
+            Some(batch) if SlotBatch::are_many() && batch.waiting() == 0 => self.release(),
+            Some(batch) => batch.release_memory(),
+            None => {}
+        }
+    }
+
+    /// Writes the captures that have arrived. The thread's clock reads `cpu_ns` now.
+    pub(crate) fn collect(
+        &mut self,
+        samples: &mut SampleRecorder,
+        cpu_ns: Option<u64>,
+        context: &mut TickContext<'_>,
+    ) -> Option<TimeStamp> {
+        let batch = self.batch.as_ref()?;
+        let (views, count) = batch.captures();
+        self.captures += count;
+        let mut last = None;
+        for view in views {
+            let header = *view.header();
+            last = Some(header.time);
+            self.captured_at_ns = self.captured_at_ns.max(header.cpu_ns);
+            write_capture(view, samples, cpu_ns, context);
+        }
+        last
+    }
+}
+
+fn write_capture(
+    mut view: CapturedView<'_>,
+    samples: &mut SampleRecorder,
+    cpu_ns: Option<u64>,
+    context: &mut TickContext<'_>,
+) {
+    let header = *view.header();
+    let counts = &context.session.counts;
+    let lost = if view.enlarge_slot() {
+        Some(&counts.repeated_captures)
+    } else if !context.scratch.try_reserve(&view) {
+        Some(&counts.dropped_samples)
+    } else {
+        None
+    };
+    if let Some(count) = lost {
+        SessionCounts::add(count, 1);
+        SessionCounts::add(&counts.unanswered_ticks, 1);
+    } else {
+        unwind_copy(context, &captured_by(&view));
+        let Scratch {
+            native,
+            merged,
+            stack,
+        } = &mut *context.scratch;
+        stack.set(native, &view, context.session.records_scripts(), merged);
+        drop(view);
+        // The handler has read the clock at its end.
+        let answered_ns = header.cpu_ns.saturating_sub(header.handler_ns);
+        let answered_ns = (header.cpu_ns > 0).then_some(answered_ns);
+        samples.write_running(header.time, answered_ns, context);
+    }
+    let own_ns = samples.leave_out(header.handler_ns, cpu_ns);
+    SessionCounts::add(&counts.stopped_ns, own_ns);
+}

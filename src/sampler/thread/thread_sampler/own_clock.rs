@@ -1,0 +1,115 @@
+//! A thread that sleeps now and then samples itself while it runs: what it has captured is collected,
+//! and its event is started and ended.
+
+use std::sync::Arc;
+
+use super::{Exited, ThreadSampler};
+use crate::capture::SlotHandle;
+use crate::platform::{monotonic_now, thread_cpu_ns};
+use crate::sampler::thread::signal_mask::SignalMask;
+use crate::sampler::tick::TickContext;
+use crate::state::SessionCounts;
+use crate::types::TimeStamp;
+
+/// How a thread has run since the sampler last looked at it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Ran {
+    /// For all of the time, so it probably still runs.
+    pub(super) until_now: bool,
+    /// For at least half of the time.
+    pub(super) mostly: bool,
+}
+
+impl ThreadSampler {
+    /// Writes the samples that the thread has taken of itself, and before them its answer to a signal.
+    ///
+    /// # Errors
+    /// The thread has exited.
+    pub(super) fn collect_own_samples(
+        &mut self,
+        context: &mut TickContext<'_>,
+    ) -> Result<(), Exited> {
+        if !self.own.has_captures() {
+            return Ok(());
+        }
+        let cpu_ns = self.read_clock(context)?;
+        if self.is_idle() {
+            self.end_idle_period(context);
+        }
+        let last = self.write_own_samples(cpu_ns, context);
+        if last.is_some_and(|last| monotonic_now().since_ns(last) < context.interval_ns()) {
+            self.may_block_signal = false;
+            self.signal_mask = SignalMask::default();
+        }
+        Ok(())
+    }
+
+    /// Writes the samples that the thread has taken of itself so far, so that a profile includes them.
+    pub(crate) fn write_waiting_samples(&mut self, context: &mut TickContext<'_>) {
+        if self.own.has_captures() {
+            if self.is_idle() {
+                self.end_idle_period(context);
+            }
+            // The thread may have exited, and its id may belong to another one.
+            let cpu_ns = thread_cpu_ns(self.tid()).filter(|cpu_ns| *cpu_ns >= self.known_cpu_ns);
+            self.write_own_samples(cpu_ns, context);
+        }
+    }
+
+    fn write_own_samples(
+        &mut self,
+        cpu_ns: Option<u64>,
+        context: &mut TickContext<'_>,
+    ) -> Option<TimeStamp> {
+        if let Some(slot) = self.slot.clone().filter(|_| self.has_request())
+            && !context.session.is_stopping()
+        {
+            self.collect_capture(&slot, cpu_ns, context);
+        }
+        self.own.collect(&mut self.samples, cpu_ns, context)
+    }
+
+    /// Starts or ends the event of a thread that has run. Returns whether it has one.
+    pub(super) fn follow_own_clock(
+        &mut self,
+        slot: &Arc<SlotHandle>,
+        cpu_ns: Option<u64>,
+        ran: Ran,
+        context: &TickContext<'_>,
+    ) -> bool {
+        let Some(cpu_ns) = cpu_ns else {
+            return false;
+        };
+        let interval_ns = context.interval_ns();
+        let never_sleeps = self.own.note_running(ran.mostly);
+        if self.own.has_event() {
+            if never_sleeps {
+                self.own.release();
+            } else if !self.own.make_room(cpu_ns, interval_ns) {
+                SessionCounts::add(&context.session.counts.silent_events, 1);
+                self.may_block_signal = true;
+                if self.blocks_signal(None, context) {
+                    self.own.release();
+                }
+                return false;
+            }
+            return self.own.has_event();
+        }
+        // A handler finds the slot of a thread that has not registered by the bounds of its stack.
+        let is_possible = self.own.may_have_event()
+            && self.found.as_ref().is_none_or(|found| found.has_bounds())
+            && context.session.may_use_events()
+            && context.may_request();
+        let used_ns = cpu_ns.saturating_sub(self.began_cpu_ns);
+        let is_worthwhile = !ran.mostly && used_ns >= interval_ns / 4;
+        is_possible
+            && is_worthwhile
+            && !self.blocks_signal(None, context)
+            && self.own.ensure_event(self.tid(), slot, cpu_ns, context)
+    }
+
+    /// Gives back memory of a thread that has been idle for long.
+    pub(crate) fn rest(&mut self) {
+        self.own.rest();
+    }
+}

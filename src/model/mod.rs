@@ -20,10 +20,11 @@
 //! - The samples of a thread, and the values of a counter, are in the order of their times.
 //!
 //! # Read next
-//! `profile.rs`, `stacks.rs`, `samples.rs`, `markers.rs`, `call_nodes.rs`.
+//! `profile.rs`, `stacks.rs`, `samples.rs`, `charged_cpu.rs`, `markers.rs`, `call_nodes.rs`.
 
 mod alike;
 mod call_nodes;
+mod charged_cpu;
 mod counters;
 mod ids;
 mod markers;
@@ -38,6 +39,7 @@ pub(crate) use alike::{MAX_ASLEEP_CPU_NS, MAX_SYSTEM_CALL_BYTES, Shown, show_thr
 pub(crate) use call_nodes::CallNodes;
 #[cfg(feature = "formats")]
 pub(crate) use call_nodes::{CallNode, NodeId};
+pub(crate) use charged_cpu::{ChargedSample, even_share};
 pub(crate) use counters::{
     Counter, CounterGraph, CounterSample, PROCESS_CPU_CATEGORY, PROCESS_CPU_NAME,
 };

@@ -18,7 +18,17 @@ pub(crate) const UNLOADED: &str = "(unloaded library)";
 /// The innermost labels and script frames, if they did not fit into the copy of a stack.
 pub(crate) const LABELS_LEFT_OUT: &str = "(newer labels left out)";
 
-const PLACEHOLDERS: &[&str] = &[ROOT, TRUNCATED, OTHER_STACK, UNLOADED, LABELS_LEFT_OUT];
+/// CPU time of a thread that no sample found running.
+pub(crate) const RAN_BETWEEN_SAMPLES: &str = "(ran between samples)";
+
+const PLACEHOLDERS: &[&str] = &[
+    ROOT,
+    TRUNCATED,
+    OTHER_STACK,
+    UNLOADED,
+    LABELS_LEFT_OUT,
+    RAN_BETWEEN_SAMPLES,
+];
 
 /// Returns whether a text stands in the place of a function.
 pub(crate) fn is_placeholder(text: &str) -> bool {

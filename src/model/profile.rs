@@ -5,14 +5,14 @@ use std::collections::HashMap;
 use crate::model::counters::Counter;
 use crate::model::ids::{FrameId, FunctionId, ModuleId, StackId, TextId};
 use crate::model::markers::Markers;
-use crate::model::placeholders::ROOT;
+use crate::model::placeholders::{RAN_BETWEEN_SAMPLES, ROOT};
 use crate::model::samples::{Samples, WeightUnit};
 use crate::model::stacks::{Frame, Function, FunctionKind, NativeSymbol, SourceText};
 use crate::model::unique_stacks::UniqueStacks;
 use crate::util::{Search, TextTable, UniqueIndex};
 
 /// A profile, of one process or of several.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ProfileModel {
     pub(crate) meta: Meta,
     pub(crate) categories: Vec<Category>,
@@ -144,7 +144,41 @@ impl Thread {
     }
 }
 
+impl Default for ProfileModel {
+    /// Returns a profile with one stack, [`Self::RAN_BETWEEN_SAMPLES`].
+    fn default() -> Self {
+        let mut profile = Self {
+            meta: Meta::default(),
+            categories: Vec::new(),
+            marker_schemas: Vec::new(),
+            modules: Vec::new(),
+            processes: Vec::new(),
+            threads: Vec::new(),
+            counters: Vec::new(),
+            native_symbols: Vec::new(),
+            sources: HashMap::new(),
+            texts: TextTable::default(),
+            functions: Vec::new(),
+            function_index: UniqueIndex::default(),
+            stacks: UniqueStacks::default(),
+        };
+        let mut stack = None;
+        for name in [ROOT, RAN_BETWEEN_SAMPLES] {
+            let name = profile.intern(name);
+            let function = Function::new(name, FunctionKind::Structure);
+            let function = profile.intern_function(function);
+            let frame = profile.intern_frame(&Frame::new(function));
+            stack = Some(profile.append_frame(stack, frame));
+        }
+        debug_assert_eq!(stack, Some(Self::RAN_BETWEEN_SAMPLES));
+        profile
+    }
+}
+
 impl ProfileModel {
+    /// The stack of CPU time that belongs to no sample. Every profile has it.
+    pub(crate) const RAN_BETWEEN_SAMPLES: StackId = StackId(1);
+
     /// Returns the memory of the samples and markers, about, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         const SAMPLE_BYTES: usize = 24;
@@ -289,7 +323,7 @@ mod tests {
         let root = profile.append_frame(None, outer);
         let leaf = profile.append_frame(Some(root), inner);
         assert_eq!(profile.append_frame(Some(root), inner), leaf);
-        assert_eq!(profile.stack_count(), 2);
+        assert_eq!(profile.stack_count(), 4);
         let frames: Vec<_> = profile.stack_frames(Some(leaf)).collect();
         assert_eq!(frames, [inner, outer]);
         assert_eq!(profile.function_name(id), "work");

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use crate::export::function_names::{comparable_library, comparable_name, one_line};
-use crate::model::{Function, FunctionId, FunctionKind, ProfileModel};
+use crate::model::{Function, FunctionId, FunctionKind, ProfileModel, is_whole_stack};
 
 /// Which functions count as one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,6 +19,7 @@ pub(crate) enum Grouping {
 /// Functions of the same name.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct FunctionGroup<'a> {
+    /// `Native` also for what stands in the place of all functions of a stack.
     pub(crate) kind: FunctionKind,
     /// The name; for a script function, with the place where the function begins.
     pub(crate) name: Cow<'a, str>,
@@ -88,7 +89,10 @@ fn group<'a>(
         _ => Cow::Borrowed(name),
     };
     FunctionGroup {
-        kind: function.kind,
+        kind: match is_whole_stack(profile.text(function.name)) {
+            true => FunctionKind::Native,
+            false => function.kind,
+        },
         name,
         library: if across {
             library.map(comparable_library)
@@ -166,7 +170,8 @@ mod tests {
         assert_eq!(across.of(one), across.of(next));
         assert_ne!(across.of(one), across.of(elsewhere));
         assert_eq!(across.of(address), across.of(other_address));
-        assert_eq!(groups.len(), 3);
+        // And the two names of time that belongs to no sample.
+        assert_eq!(groups.len(), 3 + 2);
     }
 
     #[test]

@@ -9,7 +9,9 @@ use crate::export::options::{ExportOptions, SampleWeight};
 use crate::export::run_loops::runtime_frames_end;
 use crate::export::switch_totals::SwitchTotals;
 use crate::export::thread_summary::{HotFunction, ThreadSummary};
-use crate::model::{FunctionKind, LABELS_LEFT_OUT, ProfileModel, StackId, TRUNCATED, Thread};
+use crate::model::{
+    FunctionKind, LABELS_LEFT_OUT, ProfileModel, StackId, TRUNCATED, Thread, is_whole_stack,
+};
 use crate::util::SharedSort;
 
 /// Which function gets the self time of a sample in an inlined function.
@@ -126,12 +128,11 @@ impl<'a> TimeCounter<'a> {
     pub(crate) fn count(&mut self, thread: &Thread) -> ThreadTimes {
         let mut times = ThreadTimes::default();
         let mut by_stack: HashMap<StackId, Time> = HashMap::new();
-        for sample in thread.samples.iter() {
+        for row in self.options.rows(self.profile, thread) {
+            let sample = row.sample;
             let time = Time {
                 samples: thread.samples.count(&sample),
-                ns: self
-                    .options
-                    .weight_ns(self.profile, &thread.samples, &sample),
+                ns: self.options.weight_ns(self.profile, &thread.samples, &row),
             };
             times.all.add(time);
             let cpu_ns = sample.cpu_delta_ns.unwrap_or(0);
@@ -177,15 +178,17 @@ impl<'a> TimeCounter<'a> {
                 }
                 FunctionKind::Script => (&mut script_done, true),
                 FunctionKind::Label => (&mut label_done, true),
-                FunctionKind::Structure => {
-                    let name = self.profile.function_name(frame.function);
-                    if name == LABELS_LEFT_OUT {
+                FunctionKind::Structure => match self.profile.function_name(frame.function) {
+                    name if is_whole_stack(name) => (&mut native_done, true),
+                    LABELS_LEFT_OUT => {
                         (script_done, label_done) = (true, true);
-                    } else {
-                        is_truncated.get_or_insert(name == TRUNCATED);
+                        continue;
                     }
-                    continue;
-                }
+                    name => {
+                        is_truncated.get_or_insert(name == TRUNCATED);
+                        continue;
+                    }
+                },
             };
             if is_left_out {
                 continue;
@@ -316,11 +319,11 @@ mod tests {
         assert_eq!(summary.sampled, Duration::from_millis(3));
         let work = find(&summary.functions, "work");
         assert_eq!((work.self_samples, work.total_samples), (2, 2));
-        assert_eq!(work.self_time, Duration::from_nanos(900));
+        assert_eq!(work.self_time, Duration::from_nanos(600));
         assert_eq!(work.library.as_deref(), Some("app"));
         let inlined = find(&summary.functions, "inlined");
         assert_eq!((inlined.self_samples, inlined.total_samples), (0, 1));
-        assert_eq!(inlined.total_time, Duration::from_nanos(700));
+        assert_eq!(inlined.total_time, Duration::from_nanos(300));
         let main = find(&summary.functions, "main");
         assert_eq!((main.self_samples, main.total_samples), (0, 2));
         assert_eq!(summary.functions[0].name, "work");

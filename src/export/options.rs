@@ -7,7 +7,9 @@ use std::io;
 
 use crate::export::format::Format;
 #[cfg(has_profiler)]
-use crate::model::{ProfileModel, Sample, Samples, SourceText, TextId, Thread, WeightUnit};
+use crate::model::{
+    ChargedSample, ChargedSamples, ProfileModel, Samples, SourceText, TextId, Thread, WeightUnit,
+};
 
 /// What a sample counts for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -15,8 +17,8 @@ pub enum SampleWeight {
     /// Each sample counts for one interval, whether the thread ran or waited.
     #[default]
     Samples,
-    /// A sample counts for the CPU time since the thread's previous sample. In a profile without
-    /// CPU times, it counts for one interval.
+    /// A sample counts for its part of the thread's CPU time, which the samples share in which the
+    /// thread ran. In a profile without CPU times, it counts for one interval.
     Cpu,
 }
 
@@ -163,20 +165,43 @@ impl ExportOptions {
         Ok(&profile.threads[index])
     }
 
-    /// Returns the time that a sample of a thread counts for, in ns. A sample that is weighted by
-    /// bytes has none.
-    pub(crate) fn weight_ns(&self, profile: &ProfileModel, samples: &Samples, row: &Sample) -> u64 {
-        match (self.weight, samples.weight_unit) {
-            (SampleWeight::Cpu, _) if profile.meta.has_cpu_deltas => row.cpu_delta_ns.unwrap_or(0),
-            (_, WeightUnit::Samples) => {
+    /// Returns whether samples count for CPU time.
+    pub(crate) fn counts_cpu(&self, profile: &ProfileModel) -> bool {
+        self.weight == SampleWeight::Cpu && profile.meta.has_cpu_deltas
+    }
+
+    /// Returns the rows of a thread by time. If they count for CPU time, it is charged to them, and one
+    /// may stand for CPU time that belongs to no sample.
+    pub(crate) fn rows<'a>(
+        &self,
+        profile: &'a ProfileModel,
+        thread: &'a Thread,
+    ) -> ChargedSamples<'a> {
+        match self.counts_cpu(profile) {
+            true => profile.charged_samples(thread),
+            false => profile.uncharged_samples(thread),
+        }
+    }
+
+    /// Returns the time that a row of a thread counts for, in ns. A row that is weighted by bytes has
+    /// none.
+    pub(crate) fn weight_ns(
+        &self,
+        profile: &ProfileModel,
+        samples: &Samples,
+        row: &ChargedSample,
+    ) -> u64 {
+        match samples.weight_unit {
+            _ if self.counts_cpu(profile) => row.cpu_ns,
+            WeightUnit::Samples => {
                 let interval_ns = profile.meta.interval_ns;
-                interval_ns.saturating_mul(samples.count(row))
+                interval_ns.saturating_mul(samples.count(&row.sample))
             }
-            (_, WeightUnit::Milliseconds) => {
-                let weight_ms = row.weight.max(0).unsigned_abs();
+            WeightUnit::Milliseconds => {
+                let weight_ms = row.sample.weight.max(0).unsigned_abs();
                 weight_ms.saturating_mul(1_000_000)
             }
-            (_, WeightUnit::Bytes) => 0,
+            WeightUnit::Bytes => 0,
         }
     }
 }

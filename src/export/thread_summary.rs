@@ -40,7 +40,8 @@ pub struct ThreadSummary {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct HotFunction {
-    /// The function's name, or its address if the name is unknown.
+    /// The function's name, or its address if the name is unknown; `(ran between samples)` for CPU
+    /// time at a moment when no sample found the thread running.
     ///
     /// Script functions are named as in the viewer, with the location where they begin:
     /// `name (file:line:column)`.

@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 
-use crate::export::options::{ExportOptions, SampleWeight};
-use crate::model::{FunctionId, ProfileModel, Sample, Samples, StackId, Thread, WeightUnit};
+use crate::export::options::ExportOptions;
+use crate::model::{
+    ChargedSamples, FunctionId, ProfileModel, RowTicks, Sample, Samples, StackId, Thread,
+};
 
 /// What a thread did at a tick.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,29 +30,24 @@ pub(crate) struct Tick {
 /// over the time until the next sample, but not more than fit there.
 ///
 /// A sample is idle if its stack is idle, or if the thread used no CPU time since the previous
-/// sample. [`SampleWeight::Cpu`] makes more samples idle: the others then count as much time as the
-/// CPU time of their innermost function.
+/// sample. [`SampleWeight::Cpu`](crate::export::options::SampleWeight::Cpu) makes more ticks idle: the
+/// others then count as much time as the CPU time of their innermost function. CPU time that belongs
+/// to no sample is one tick.
 pub(crate) struct Ticks<'a> {
     profile: &'a ProfileModel,
     samples: &'a Samples,
     counts_cpu: bool,
-    /// Index of the next sample.
-    next: usize,
-    previous_ns: Option<i64>,
-    /// The ticks left of the last sample.
-    repeated: Repeated,
+    rows: ChargedSamples<'a>,
+    /// The last row's ticks, and how many of them were given.
+    ticks: RowTicks,
+    given: u64,
+    activity: Activity,
+    /// The part of an interval that the thread ran in each of them; `None` if they count in full.
+    ran: Option<f64>,
     /// Whether a stack is idle, as far as that was asked.
     idle_stacks: Vec<Option<bool>>,
     /// CPU time that no tick has counted yet, in ticks, by the innermost function.
     cpu_ticks: HashMap<Option<FunctionId>, f64>,
-}
-
-struct Repeated {
-    first: Tick,
-    given: u64,
-    count: u64,
-    /// Time from the first tick to the next sample.
-    length_ns: i64,
 }
 
 impl<'a> Ticks<'a> {
@@ -59,28 +56,23 @@ impl<'a> Ticks<'a> {
         thread: &'a Thread,
         options: &ExportOptions,
     ) -> Self {
+        let none = RowTicks::single(0);
         Self {
             profile,
             samples: &thread.samples,
-            counts_cpu: options.weight == SampleWeight::Cpu && profile.meta.has_cpu_deltas,
-            next: 0,
-            previous_ns: None,
-            repeated: Repeated {
-                first: Tick {
-                    time_ns: 0,
-                    activity: Activity::Unknown,
-                },
-                given: 0,
-                count: 0,
-                length_ns: 0,
-            },
+            counts_cpu: options.counts_cpu(profile),
+            rows: options.rows(profile, thread),
+            given: none.count,
+            ticks: none,
+            activity: Activity::Unknown,
+            ran: None,
             idle_stacks: vec![None; profile.stack_count()],
             cpu_ticks: HashMap::new(),
         }
     }
 
-    fn activity(&mut self, sample: &Sample) -> Activity {
-        if sample.cpu_delta_ns == Some(0) || self.counts_cpu && !self.takes_cpu_tick(sample) {
+    fn activity_of(&mut self, sample: &Sample) -> Activity {
+        if sample.cpu_delta_ns == Some(0) {
             return Activity::Idle;
         }
         let Some(stack) = sample.stack else {
@@ -93,63 +85,38 @@ impl<'a> Ticks<'a> {
         }
     }
 
-    /// Adds the CPU time of the sample to its function's. Returns whether a tick is due for it.
-    fn takes_cpu_tick(&mut self, sample: &Sample) -> bool {
-        let elapsed = self.previous_ns.map_or(0, |ns| sample.time_ns - ns).max(1);
-        let used = sample.cpu_delta_ns.unwrap_or(0) as f64;
-        let leaf = |stack| self.profile.frame(self.profile.stack(stack).1).function;
-        let due = self.cpu_ticks.entry(sample.stack.map(leaf)).or_default();
-        *due += (used / elapsed as f64).min(1.0);
+    /// Begins the next row.
+    fn begin_row(&mut self) -> Option<()> {
+        let row = self.rows.next()?;
+        let mut ticks = row.ticks(self.samples);
+        let length_ns = ticks.time_ns(ticks.count) - ticks.time_ns(0);
+        let interval_ns = self.profile.meta.interval_ns.max(1);
+        let fitting = length_ns.unsigned_abs().div_ceil(interval_ns).max(1);
+        ticks.count = ticks.count.min(fitting);
+        let is_sample = row.index.is_some();
+        let ran = row.cpu_ns as f64 / (interval_ns as f64 * ticks.count as f64);
+        self.ran = (self.counts_cpu && is_sample).then_some(ran);
+        self.activity = self.activity_of(&row.sample);
+        (self.ticks, self.given) = (ticks, 0);
+        Some(())
+    }
+
+    /// Adds the CPU time of a tick to its function's. Returns whether the tick is due for it.
+    fn is_due(&mut self, ran: f64) -> bool {
+        let leaf = match self.activity {
+            Activity::Ran(stack) => {
+                let (_, frame) = self.profile.stack(stack);
+                Some(self.profile.frame(frame).function)
+            }
+            Activity::Idle | Activity::Unknown => None,
+        };
+        let due = self.cpu_ticks.entry(leaf).or_default();
+        *due += ran.min(1.0);
         let is_due = *due >= 0.5;
         if is_due {
             *due -= 1.0;
         }
         is_due
-    }
-
-    /// Returns the ticks of the next sample.
-    fn next_sample(&mut self) -> Option<Repeated> {
-        if self.next >= self.samples.len() {
-            return None;
-        }
-        let sample = self.samples.get(self.next);
-        let activity = self.activity(&sample);
-        self.next += 1;
-        let mut repeated = Repeated {
-            first: Tick {
-                time_ns: sample.time_ns,
-                activity,
-            },
-            given: 0,
-            count: 1,
-            length_ns: 0,
-        };
-        if sample.weight > 1
-            && self.samples.weight_unit == WeightUnit::Samples
-            && self.next < self.samples.len()
-        {
-            let length_ns = self.samples.get(self.next).time_ns - sample.time_ns;
-            let interval_ns = self.profile.meta.interval_ns.max(1);
-            let fitting = length_ns.unsigned_abs().div_ceil(interval_ns).max(1);
-            repeated.count = sample.weight.unsigned_abs().min(fitting);
-            repeated.length_ns = length_ns;
-        }
-        // After a sample for ticks that were left out, the thread may have run at once. If it was idle,
-        // it has run after the last of the ticks.
-        self.previous_ns = Some(match sample.cpu_delta_ns {
-            Some(0) => repeated.time_ns(repeated.count - 1),
-            _ => sample.time_ns,
-        });
-        Some(repeated)
-    }
-}
-
-impl Repeated {
-    /// Returns the time of a tick, by its number from 0 on.
-    fn time_ns(&self, number: u64) -> i64 {
-        let count = i128::from(self.count.max(1));
-        let passed_ns = i128::from(self.length_ns) * i128::from(number) / count;
-        self.first.time_ns + passed_ns as i64
     }
 }
 
@@ -157,13 +124,18 @@ impl Iterator for Ticks<'_> {
     type Item = Tick;
 
     fn next(&mut self) -> Option<Tick> {
-        if self.repeated.given == self.repeated.count {
-            self.repeated = self.next_sample()?;
+        if self.given == self.ticks.count {
+            self.begin_row()?;
         }
-        let Repeated { first, given, .. } = self.repeated;
-        let time_ns = self.repeated.time_ns(given);
-        self.repeated.given += 1;
-        Some(Tick { time_ns, ..first })
+        let time_ns = self.ticks.time_ns(self.given);
+        self.given += 1;
+        let activity = match (self.activity, self.ran) {
+            (Activity::Ran(_) | Activity::Unknown, Some(ran)) if !self.is_due(ran) => {
+                Activity::Idle
+            }
+            (activity, _) => activity,
+        };
+        Some(Tick { time_ns, activity })
     }
 }
 

@@ -1,5 +1,6 @@
 use super::*;
 use crate::export::chrome_sample::{empty_profile, push_sample};
+use crate::export::options::SampleWeight;
 
 const MS: i64 = 1_000_000;
 
@@ -68,19 +69,19 @@ fn weight_spreads_a_sample_over_the_time_until_the_next_one() {
 }
 
 #[test]
-fn cpu_weight_keeps_the_share_of_cpu_time_of_each_function() {
+fn cpu_weight_gives_each_function_the_ticks_of_its_cpu_time() {
     let mut profile = empty_profile();
     profile.meta.has_cpu_deltas = true;
     for index in 0..400 {
-        let path: &[&str] = if index % 2 == 0 {
-            &["half"]
-        } else {
-            &["tenth"]
+        let path: &[&str] = match index % 4 {
+            0 => &["often", "rare"],
+            _ => &["often"],
         };
         push_sample(&mut profile, index * MS, Some(path));
     }
+    // Whatever the clock says of each sample, the thread ran in 0.4 of the time.
     change_samples(&mut profile, |index, sample| {
-        sample.cpu_delta_ns = Some(if index % 2 == 0 { 500_000 } else { 100_000 });
+        sample.cpu_delta_ns = Some([800_000, 1, 799_998, 1][index % 4]);
     });
     let count = |name: &str| {
         let ran = |tick: &Tick| match tick.activity {
@@ -93,8 +94,31 @@ fn cpu_weight_keeps_the_share_of_cpu_time_of_each_function() {
         let all = ticks(&profile, SampleWeight::Cpu);
         all.iter().filter(|tick| ran(tick)).count() as i64
     };
-    assert!((count("half") - 100).abs() <= 1, "{}", count("half"));
-    assert!((count("tenth") - 20).abs() <= 1, "{}", count("tenth"));
+    assert!((count("often") - 120).abs() <= 1, "{}", count("often"));
+    assert!((count("rare") - 40).abs() <= 1, "{}", count("rare"));
+}
+
+#[test]
+fn cpu_time_between_samples_is_one_tick() {
+    let mut profile = empty_profile();
+    profile.meta.has_cpu_deltas = true;
+    for time in [0, 4 * MS, 6 * MS] {
+        push_sample(&mut profile, time, Some(&["wait"]));
+    }
+    change_samples(&mut profile, |index, sample| {
+        sample.cpu_delta_ns = Some([0, 2_000_000, 0][index]);
+    });
+    let shown = |weight| -> Vec<_> {
+        let all = ticks(&profile, weight).into_iter();
+        all.map(|tick| (tick.time_ns / MS, tick.activity)).collect()
+    };
+    let idle = |time| (time, Activity::Idle);
+    assert_eq!(shown(SampleWeight::Samples), [0, 4, 6].map(idle));
+    let between = (2, Activity::Ran(ProfileModel::RAN_BETWEEN_SAMPLES));
+    assert_eq!(
+        shown(SampleWeight::Cpu),
+        [idle(0), between, idle(4), idle(6)]
+    );
 }
 
 #[test]
@@ -102,21 +126,4 @@ fn clock_counts_from_a_negative_first_time() {
     let clock = MicroClock::new(-1_500);
     assert_eq!([-1_500, -501, 0].map(|ns| clock.us(ns)), [0, 0, 1]);
     assert_eq!(MicroClock::new(5_000).us(7_999), 7);
-}
-
-#[test]
-fn cpu_time_after_a_row_for_several_samples_is_that_since_the_last_of_them() {
-    let mut profile = empty_profile();
-    profile.meta.has_cpu_deltas = true;
-    for time in [0, 9 * MS, 10 * MS] {
-        push_sample(&mut profile, time, Some(&["main"]));
-    }
-    change_samples(&mut profile, |index, sample| {
-        sample.cpu_delta_ns = Some([0, 1_000_000, 0][index]);
-        sample.weight = [9, 1, 1][index];
-    });
-    let all = ticks(&profile, SampleWeight::Cpu);
-    let ran = |tick: &&Tick| matches!(tick.activity, Activity::Ran(_));
-    let times: Vec<_> = all.iter().filter(ran).map(|tick| tick.time_ns).collect();
-    assert_eq!(times, [9 * MS]);
 }

@@ -38,10 +38,11 @@ impl CallNodes {
         }
     }
 
-    /// Returns the nodes of all samples of a thread. A root frame, which all stacks of a thread
-    /// share and which is not code, gets no node.
+    /// Returns the nodes of all samples of a thread, and of CPU time that belongs to none. A root frame,
+    /// which all stacks of a thread share and which is not code, gets no node.
     pub(crate) fn of(profile: &ProfileModel, thread: &Thread) -> Self {
         let mut nodes = Self::new(profile);
+        nodes.add(profile, ProfileModel::RAN_BETWEEN_SAMPLES);
         for sample in thread.samples.iter() {
             if let Some(stack) = sample.stack {
                 nodes.add(profile, stack);

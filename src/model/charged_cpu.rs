@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use crate::model::profile::{ProfileModel, Thread};
-use crate::model::samples::{Sample, Samples};
+use crate::model::samples::{RowTicks, Sample, Samples};
 
 /// Minimum CPU time that is shared out at once, in intervals of the sampler: so many samples that ran
 /// are expected in it, and a few do not say in which proportion the stacks ran.
@@ -22,6 +22,14 @@ pub(crate) struct ChargedSample {
     pub(crate) index: Option<usize>,
 }
 
+impl ChargedSample {
+    /// Returns the ticks of the row. `samples` are those of its thread.
+    pub(crate) fn ticks(&self, samples: &Samples) -> RowTicks {
+        let between = RowTicks::single(self.sample.time_ns);
+        self.index.map_or(between, |index| samples.row_ticks(index))
+    }
+}
+
 /// Returns what some of `count` equal parts of a sum have: all parts together have the sum exactly.
 pub(crate) fn even_share(sum: u64, parts: Range<u64>, count: u64) -> u64 {
     let up_to = |part: u64| u128::from(sum) * u128::from(part) / u128::from(count.max(1));
@@ -34,26 +42,36 @@ impl ProfileModel {
     ///
     /// The CPU time of a window is spread evenly over its samples that ran. A window ends at a sample,
     /// and has the CPU time of eight intervals or more; a thread with less has one window. Without a
-    /// sample that ran, a window has a further row, with the stack [`Self::RAN_BETWEEN_SAMPLES`], at
-    /// the sample that found the most CPU time. The sum is that of the thread's clock.
+    /// sample that ran, a window has a further row, with the stack [`Self::RAN_BETWEEN_SAMPLES`],
+    /// before the sample that found the most CPU time. The sum is that of the thread's clock.
     pub(crate) fn charged_samples<'a>(&'a self, thread: &'a Thread) -> ChargedSamples<'a> {
         let samples = &thread.samples;
         let deltas = samples.iter().filter_map(|sample| sample.cpu_delta_ns);
         let has_cpu = self.meta.has_cpu_deltas && samples.has_cpu_deltas();
         let cpu_ns = has_cpu.then(|| deltas.fold(0, u64::saturating_add));
         ChargedSamples {
-            profile: self,
-            samples,
-            next: 0,
             later_ns: cpu_ns.unwrap_or(0),
+            ..self.uncharged_samples(thread)
+        }
+    }
+
+    /// Returns the samples of a thread by time, for a reader that counts no CPU time: none is charged.
+    pub(crate) fn uncharged_samples<'a>(&'a self, thread: &'a Thread) -> ChargedSamples<'a> {
+        ChargedSamples {
+            profile: self,
+            samples: &thread.samples,
+            next: 0,
+            later_ns: 0,
             window: Window::default(),
         }
     }
 
-    /// Returns whether a sample shows a thread that ran.
+    /// Returns whether a sample shows a thread that ran. Without a stack, only its CPU time can.
     fn ran(&self, sample: &Sample) -> bool {
-        let is_idle = sample.stack.is_some_and(|stack| self.is_idle_stack(stack));
-        sample.cpu_delta_ns != Some(0) && !is_idle
+        match sample.stack {
+            Some(stack) => sample.cpu_delta_ns != Some(0) && !self.is_idle_stack(stack),
+            None => sample.cpu_delta_ns.is_some_and(|ns| ns > 0),
+        }
     }
 }
 
@@ -120,6 +138,29 @@ impl ChargedSamples<'_> {
     }
 }
 
+impl ChargedSamples<'_> {
+    /// Returns a row of CPU time that belongs to no sample: between the next sample and the last tick
+    /// before it.
+    fn row_between(&self, cpu_ns: u64) -> ChargedSample {
+        let time_ns = self.samples.get(self.next).time_ns;
+        let before = self.next.checked_sub(1).map(|before| {
+            let ticks = self.samples.row_ticks(before);
+            ticks.time_ns(ticks.count - 1)
+        });
+        ChargedSample {
+            sample: Sample {
+                stack: Some(ProfileModel::RAN_BETWEEN_SAMPLES),
+                time_ns: before.map_or(time_ns, |before| before.midpoint(time_ns)),
+                cpu_delta_ns: None,
+                event_delay_ns: None,
+                weight: 0,
+            },
+            cpu_ns,
+            index: None,
+        }
+    }
+}
+
 impl Iterator for ChargedSamples<'_> {
     type Item = ChargedSample;
 
@@ -130,24 +171,14 @@ impl Iterator for ChargedSamples<'_> {
         if self.next == self.window.end {
             self.window = self.next_window();
         }
-        let sample = self.samples.get(self.next);
-        let window = &mut self.window;
-        if window.between == Some(self.next) {
-            window.between = None;
-            return Some(ChargedSample {
-                sample: Sample {
-                    stack: Some(ProfileModel::RAN_BETWEEN_SAMPLES),
-                    time_ns: sample.time_ns,
-                    cpu_delta_ns: None,
-                    event_delay_ns: None,
-                    weight: 0,
-                },
-                cpu_ns: window.cpu_ns,
-                index: None,
-            });
+        if self.window.between == Some(self.next) {
+            self.window.between = None;
+            return Some(self.row_between(self.window.cpu_ns));
         }
+        let sample = self.samples.get(self.next);
         let index = Some(self.next);
         self.next += 1;
+        let window = &mut self.window;
         let mut cpu_ns = 0;
         if window.ran > 0 && self.profile.ran(&sample) {
             let begin = window.charged;
@@ -167,7 +198,8 @@ mod tests {
     use super::*;
     use crate::model::ids::{CategoryPair, StackId};
     use crate::model::markers::Markers;
-    use crate::model::placeholders::{RAN_BETWEEN_SAMPLES, ROOT};
+    use crate::model::placeholders::ROOT;
+    use crate::types::RAN_BETWEEN_SAMPLES;
     use crate::model::profile::Category;
     use crate::model::stacks::{Frame, Function, FunctionKind};
 
@@ -294,7 +326,7 @@ mod tests {
     fn window_without_a_running_sample_has_a_row_between_samples() {
         let mut test = Charging::new();
         let (work, sleep) = (test.work, test.sleep);
-        test.push(sleep, Some(MS), 1);
+        test.push(sleep, Some(MS), 2);
         test.push(sleep, Some(7 * MS), 1);
         test.push(work, Some(9 * MS), 1);
         let between = ProfileModel::RAN_BETWEEN_SAMPLES;
@@ -302,7 +334,8 @@ mod tests {
         assert_eq!(test.charges(), expected);
         let row = test.profile.charged_samples(&test.thread).nth(1);
         let sample = row.expect("a row").sample;
-        assert_eq!((sample.time_ns, sample.weight), (MS as i64, 0));
+        // The first row has a tick at half of a ms, too.
+        assert_eq!((sample.time_ns, sample.weight), (750_000, 0));
         let frames = test.profile.stack_frames(sample.stack);
         let name = |frame| {
             let function = test.profile.frame(frame).function;

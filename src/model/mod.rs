@@ -39,14 +39,16 @@ pub(crate) use alike::{MAX_ASLEEP_CPU_NS, MAX_SYSTEM_CALL_BYTES, Shown, show_thr
 pub(crate) use call_nodes::CallNodes;
 #[cfg(feature = "formats")]
 pub(crate) use call_nodes::{CallNode, NodeId};
-pub(crate) use charged_cpu::{ChargedSample, even_share};
+#[cfg(feature = "protobuf")]
+pub(crate) use charged_cpu::even_share;
+pub(crate) use charged_cpu::{ChargedSample, ChargedSamples};
 pub(crate) use counters::{
     Counter, CounterGraph, CounterSample, PROCESS_CPU_CATEGORY, PROCESS_CPU_NAME,
 };
 pub(crate) use ids::{CategoryPair, FrameId, FunctionId, ModuleId, StackId, TextId};
 pub(crate) use markers::{FieldValue, Marker, MarkerPayload, MarkerPhase, Markers};
 pub(crate) use placeholders::{
-    LABELS_LEFT_OUT, OTHER_STACK, ROOT, TRUNCATED, UNLOADED, is_placeholder,
+    LABELS_LEFT_OUT, OTHER_STACK, ROOT, TRUNCATED, UNLOADED, is_placeholder, is_whole_stack,
 };
 pub(crate) use profile::{
     Category, MarkerSchema, Meta, Module, Process, ProfileModel, Thread, WAITING_TASKS,

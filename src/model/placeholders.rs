@@ -18,19 +18,15 @@ pub(crate) const UNLOADED: &str = "(unloaded library)";
 /// The innermost labels and script frames, if they did not fit into the copy of a stack.
 pub(crate) const LABELS_LEFT_OUT: &str = "(newer labels left out)";
 
-/// CPU time of a thread that no sample found running.
-pub(crate) const RAN_BETWEEN_SAMPLES: &str = "(ran between samples)";
-
-const PLACEHOLDERS: &[&str] = &[
-    ROOT,
-    TRUNCATED,
-    OTHER_STACK,
-    UNLOADED,
-    LABELS_LEFT_OUT,
-    RAN_BETWEEN_SAMPLES,
-];
+const PARTS_OF_STACKS: &[&str] = &[ROOT, TRUNCATED, OTHER_STACK, UNLOADED, LABELS_LEFT_OUT];
 
 /// Returns whether a text stands in the place of a function.
 pub(crate) fn is_placeholder(text: &str) -> bool {
-    PLACEHOLDERS.contains(&text) || NoStack::is_text(text)
+    PARTS_OF_STACKS.contains(&text) || is_whole_stack(text)
+}
+
+/// Returns whether a text stands in the place of all functions of a stack, so that a table of
+/// functions has a row for its time.
+pub(crate) fn is_whole_stack(text: &str) -> bool {
+    NoStack::is_text(text)
 }

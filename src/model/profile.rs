@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use crate::model::counters::Counter;
 use crate::model::ids::{FrameId, FunctionId, ModuleId, StackId, TextId};
 use crate::model::markers::Markers;
-use crate::model::placeholders::{RAN_BETWEEN_SAMPLES, ROOT};
+use crate::model::placeholders::ROOT;
 use crate::model::samples::{Samples, WeightUnit};
 use crate::model::stacks::{Frame, Function, FunctionKind, NativeSymbol, SourceText};
 use crate::model::unique_stacks::UniqueStacks;
+use crate::types::RAN_BETWEEN_SAMPLES;
 use crate::util::{Search, TextTable, UniqueIndex};
 
 /// A profile, of one process or of several.

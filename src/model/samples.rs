@@ -153,6 +153,15 @@ pub(crate) struct RowTicks {
 }
 
 impl RowTicks {
+    /// Returns one tick.
+    pub(crate) fn single(time_ns: i64) -> Self {
+        Self {
+            first_ns: time_ns,
+            length_ns: 0,
+            count: 1,
+        }
+    }
+
     /// Returns the time of a tick, by its number from 0 on. The tick after the last one has the time of
     /// the next row.
     pub(crate) fn time_ns(&self, number: u64) -> i64 {

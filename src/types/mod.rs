@@ -122,7 +122,7 @@ pub use ids::{ProcessId, ThreadId};
 pub(crate) use kept_limits::KeptLimits;
 pub(crate) use label_across_await::LabelOfOneThread;
 #[cfg(has_profiler)]
-pub(crate) use no_stack::NoStack;
+pub(crate) use no_stack::{NoStack, RAN_BETWEEN_SAMPLES};
 pub use page::Page;
 #[cfg(has_profiler)]
 pub(crate) use process_levels::MAX_PROCESS_LEVELS;

@@ -113,24 +113,24 @@ pub(super) fn slice(
     let mut places: Vec<(usize, f64)> = Vec::with_capacity(SLICES);
     for (progress, index) in progress.loop_sub_loggers(threads, ProgressLocation::Samples) {
         let thread = &profile.threads[index];
-        let samples = progress.watch(
-            thread.samples.iter(),
+        let rows = progress.watch(
+            options.rows(profile, thread),
             thread.samples.len(),
             ProgressLocation::Samples,
         );
-        for (row, sample) in samples.enumerate() {
+        for row in rows {
             number += 1;
-            let weight = options.weight_ns(profile, &thread.samples, &sample) as f64;
-            let count = thread.samples.count(&sample);
+            let weight = options.weight_ns(profile, &thread.samples, &row) as f64;
+            let count = thread.samples.count(&row.sample);
             slices.samples = slices.samples.saturating_add(count);
             slices.sample_squares += weight * weight / count.max(1) as f64;
-            let ticks = thread.samples.row_ticks(row);
+            let ticks = row.ticks(&thread.samples);
             places.clear();
             places.extend(slices_of_ticks(ticks, &of_span, weight));
             for &(at, part) in &places {
                 slices.time[at] += part;
             }
-            let functions = functions_of(profile, (groups, numbers), tracked, &sample);
+            let functions = functions_of(profile, (groups, numbers), tracked, &row.sample);
             for (tracked, is_innermost) in functions {
                 let tracked = tracked as usize;
                 let FunctionSlices { own, total } = &mut slices.functions[tracked];

@@ -10,7 +10,7 @@
 use std::io::{self, Write};
 
 use crate::export::function_names::cut_middle;
-use crate::export::options::{ExportOptions, Look, SampleWeight};
+use crate::export::options::{ExportOptions, Look};
 use crate::export::summary::facts::{Facts, meta_field, process_cpu_ns};
 use crate::export::summary::tables::{
     MAX_FUNCTIONS_OF_THREAD, MAX_OTHERS, MIN_NAME_CHARS, Section, functions, functions_by_thread,
@@ -216,9 +216,9 @@ fn head(profile: &ProfileModel, options: &ExportOptions, facts: &Facts<'_>) -> S
     let threads = count_text(facts.threads.len(), "thread", "threads");
     let processes = count_text(profile.processes.len(), "process", "processes");
     head.line("samples", &format!("{samples} in {threads} of {processes}"));
-    let counted_by = match options.weight {
-        SampleWeight::Cpu if profile.meta.has_cpu_deltas => "CPU time",
-        SampleWeight::Cpu | SampleWeight::Samples => "wall time: samples times interval",
+    let counted_by = match options.counts_cpu(profile) {
+        true => "CPU time",
+        false => "wall time: samples times interval",
     };
     let value = format!("{counted_by}; an inlined function has its own self time");
     head.line("times", &value);

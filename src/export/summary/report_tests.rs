@@ -1,4 +1,5 @@
 use super::*;
+use crate::export::options::SampleWeight;
 use crate::export::test_profile::TestProfile;
 
 fn summary(test: &TestProfile, options: &ExportOptions) -> String {

@@ -138,7 +138,7 @@ fn chosen_functions(
     key: impl Fn(&FunctionTime) -> Time,
 ) -> Section {
     let of_kind = facts.functions.iter().filter(chooses);
-    let has_time = |row: &&FunctionRow<'_>| key(&row.time).samples > 0;
+    let has_time = |row: &&FunctionRow<'_>| key(&row.time) != Time::default();
     let mut rows: Vec<FunctionRow<'_>> = of_kind.filter(has_time).cloned().collect();
     sort_by_time(&mut rows, &key);
     let (name, library, label) = match kind {
@@ -199,7 +199,7 @@ pub(super) fn functions_by_thread(profile: &ProfileModel, facts: &Facts<'_>) -> 
     let mut columns = Columns::new(&headings);
     let mut all = 0;
     if facts.threads.len() > 1 {
-        let has_time = |row: &&FunctionRow<'_>| row.time.own.samples > 0;
+        let has_time = |row: &&FunctionRow<'_>| row.time.own != Time::default();
         let hottest = |thread: &ThreadRow<'_>| thread.hottest.iter().filter(has_time).count();
         all = facts.threads.iter().map(hottest).sum();
         for thread in facts.threads.iter().take(MAX_THREADS_WITH_FUNCTIONS) {

@@ -68,6 +68,7 @@ pub(crate) fn write_profile(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::export::read::read_profile_from;
     use crate::export::sample_profile::{ProfileBuilder, WAIT, two_threads};
 
     fn written(profile: &ProfileModel, format: Format, options: &ExportOptions) -> String {
@@ -136,6 +137,82 @@ mod tests {
             assert_eq!(ticks.len(), 11);
             let trace = json(&profile, Format::JsSelfProfile);
             assert_eq!(trace["samples"].as_array().map(Vec::len), Some(11));
+        }
+    }
+
+    /// A thread that works before each sleep, so that the clock of each sleep has the work's time: 16 ms
+    /// of work, and 9 ms that no sample found running.
+    fn bursts() -> ProfileModel {
+        let mut builder = ProfileBuilder::new();
+        let main = builder.thread("main");
+        for time_ms in [0, 10, 20, 30] {
+            builder.cpu_sample(main, time_ms, &["run", "work"], 1_000_000);
+            builder.cpu_sample(main, time_ms + 1, &["run", WAIT], 3_000_000);
+            builder.cpu_sample(main, time_ms + 2, &["run", WAIT], 0);
+        }
+        builder.cpu_sample(main, 40, &["run", WAIT], 9_000_000);
+        builder.cpu_sample(main, 50, &["run", WAIT], 0);
+        builder.profile
+    }
+
+    const CPU_OF_BURSTS: &str = "main;(ran between samples) 9\nmain;run;work 16\n";
+
+    #[test]
+    fn cpu_time_of_bursts_is_that_of_the_work_in_each_format() {
+        let (profile, options) = (bursts(), ExportOptions::usual_for(Format::Text));
+        let written = |format| written(&profile, format, &options);
+        assert_eq!(written(Format::Collapsed), CPU_OF_BURSTS);
+        let text = written(Format::Text);
+        let row = |name: &str, cells: &[&str]| {
+            let rows = text.lines().filter(|line| line.contains(name));
+            let mut cells_of = rows.map(|line| line.split_whitespace().take(2));
+            let found = cells_of.any(|row| row.eq(cells.iter().copied()));
+            assert!(found, "no {cells:?} of {name} in {text}");
+        };
+        row("work", &["16.0ms", "64.0%"]);
+        row("(ran between samples)", &["9.00ms", "36.0%"]);
+        row(WAIT, &["0ns", "0.0%"]);
+        let processed: serde_json::Value =
+            serde_json::from_str(&written(Format::Processed)).expect("JSON");
+        let samples = &processed["threads"][0]["samples"];
+        let burst = [4, 0, 0];
+        let weights = [&burst[..], &burst, &burst, &burst, &[9, 0, 0]].concat();
+        assert_eq!(samples["weight"], serde_json::json!(weights));
+        let deltas = [1_000_000, 3_000_000, 0].map(Some);
+        let rest = [None, Some(9_000_000), Some(0)];
+        let deltas = [deltas, deltas, deltas, deltas, rest].concat();
+        assert_eq!(samples["threadCPUDelta"], serde_json::json!(deltas));
+        assert_eq!(samples["length"], 15);
+        let mut graphs = vec![Format::Svg];
+        #[cfg(feature = "formats")]
+        graphs.extend([
+            Format::CpuProfile,
+            Format::JsSelfProfile,
+            Format::D3FlameGraph,
+            Format::D3FlameGraphMerged,
+            Format::ChromeTrace,
+            Format::Speedscope,
+        ]);
+        for format in graphs {
+            let text = written(format);
+            let of = |name| text.contains(name);
+            let found = [of("work"), of("(ran between samples)"), of(WAIT)];
+            assert_eq!(found, [true, true, false], "{text}");
+        }
+    }
+
+    #[test]
+    fn cpu_times_are_the_same_when_a_file_is_read_back() {
+        let (profile, options) = (bursts(), ExportOptions::usual_for(Format::Text));
+        let plain = ExportOptions::default();
+        for (format, options_of_file) in [
+            (Format::Gecko, &plain),
+            (Format::Processed, &plain),
+            (Format::Processed, &options),
+        ] {
+            let file = written(&profile, format, options_of_file);
+            let read = read_profile_from(file.as_bytes()).expect("a profile");
+            assert_eq!(written(&read, Format::Collapsed, &options), CPU_OF_BURSTS);
         }
     }
 

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use crate::export::options::{ExportOptions, SampleWeight};
+use crate::export::options::ExportOptions;
 use crate::export::run_loops::is_run_loop;
-use crate::model::{CallNodes, FunctionId, ProfileModel, Sample, Thread, WeightUnit};
+use crate::model::{CallNodes, ChargedSample, FunctionId, ProfileModel, Thread, WeightUnit};
 use crate::util::{NumberMap, ProgressLocation, ProgressLogger, SharedSort, pair_key};
 
 /// Replacement for an empty name.
@@ -120,7 +120,7 @@ pub(crate) fn thread_label<'a>(profile: &ProfileModel, thread: &'a Thread) -> Co
 }
 
 fn unit_of(profile: &ProfileModel, options: &ExportOptions, threads: &[usize]) -> FlameUnit {
-    if options.weight == SampleWeight::Cpu && profile.meta.has_cpu_deltas {
+    if options.counts_cpu(profile) {
         return FlameUnit::CpuIntervals(match profile.meta.interval_ns {
             0 => USUAL_INTERVAL_NS,
             interval_ns => interval_ns,
@@ -134,12 +134,12 @@ fn unit_of(profile: &ProfileModel, options: &ExportOptions, threads: &[usize]) -
     }
 }
 
-/// Returns what a sample adds to its node: ns for CPU time.
-fn value_of(unit: FlameUnit, sample: &Sample) -> u64 {
+/// Returns what a row adds to its node: ns for CPU time.
+fn value_of(unit: FlameUnit, row: &ChargedSample) -> u64 {
     match unit {
-        FlameUnit::CpuIntervals(_) => sample.cpu_delta_ns.unwrap_or(0),
+        FlameUnit::CpuIntervals(_) => row.cpu_ns,
         FlameUnit::Samples | FlameUnit::Milliseconds | FlameUnit::Bytes => {
-            sample.weight.max(0).unsigned_abs()
+            row.sample.weight.max(0).unsigned_abs()
         }
     }
 }
@@ -185,12 +185,12 @@ impl Builder {
             };
             drafts.push(draft);
         }
-        let samples = &thread.samples;
-        for sample in progress.watch(samples.iter(), samples.len(), ProgressLocation::Samples) {
-            let node = sample.stack.and_then(|stack| calls.node_of(stack));
+        let rows = options.rows(profile, thread);
+        for row in progress.watch(rows, thread.samples.len(), ProgressLocation::Samples) {
+            let node = row.sample.stack.and_then(|stack| calls.node_of(stack));
             let draft = node.map_or(thread_draft, |id| drafts[id.0 as usize]);
             let own = &mut self.drafts[draft as usize].own;
-            *own = own.saturating_add(value_of(unit, &sample));
+            *own = own.saturating_add(value_of(unit, &row));
         }
     }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::export::options::SampleWeight;
 use crate::export::sample_profile::{ProfileBuilder, two_threads};
 
 fn tree<'a>(profile: &'a ProfileModel, options: &ExportOptions) -> FlameTree<'a> {
@@ -60,8 +61,9 @@ fn cpu_counts_of_all_and_of_each_function_are_within_one_of_the_exact_time() {
     let thread = builder.thread("main");
     let callers = ["a", "b", "c", "d", "e", "f", "g"];
     for (at, caller) in callers.into_iter().enumerate() {
-        builder.cpu_sample(thread, at as i64, &[caller, "hot"], 400_000);
-        builder.cpu_sample(thread, at as i64, &[caller, "cold"], 100_000);
+        for name in ["hot", "hot", "cold", "hot", "hot"] {
+            builder.cpu_sample(thread, at as i64, &[caller, name], 100_000);
+        }
     }
     let options = ExportOptions {
         weight: SampleWeight::Cpu,

@@ -2,12 +2,12 @@
 
 use std::io::{self, Write};
 
-use crate::export::options::{ExportOptions, SampleWeight};
+use crate::export::options::ExportOptions;
 use crate::export::run_loops::is_run_loop;
 use crate::export::write::flame_tree::thread_label;
 use crate::json::JsonWriter;
 use crate::model::{
-    CallNodes, FunctionId, NodeId, ProfileModel, Sample, Samples, Thread, WeightUnit,
+    CallNodes, ChargedSample, FunctionId, NodeId, ProfileModel, Samples, Thread, WeightUnit,
 };
 use crate::util::{FailureLatch, ProgressLocation, ProgressLogger};
 
@@ -153,9 +153,10 @@ fn write_thread(
     };
     let samples = &thread.samples;
     let progress = progress.sub_logger(0.3, 1.0, ProgressLocation::Samples);
-    for sample in progress.watch(samples.iter(), samples.len(), ProgressLocation::Samples) {
-        let node = sample.stack.and_then(|stack| calls.node_of(stack));
-        let weight = unit.weight(profile, options, samples, &sample);
+    let rows = options.rows(profile, thread);
+    for row in progress.watch(rows, samples.len(), ProgressLocation::Samples) {
+        let node = row.sample.stack.and_then(|stack| calls.node_of(stack));
+        let weight = unit.weight(profile, options, samples, &row);
         if node == run.node {
             run.weight = run.weight.saturating_add(weight);
         } else {
@@ -187,10 +188,9 @@ enum Unit {
 
 impl Unit {
     fn of(profile: &ProfileModel, options: &ExportOptions, thread: &Thread) -> Self {
-        let meta = &profile.meta;
         match thread.samples.weight_unit {
-            _ if options.weight == SampleWeight::Cpu && meta.has_cpu_deltas => Self::Nanoseconds,
-            WeightUnit::Samples if meta.interval_ns > 0 => Self::Nanoseconds,
+            _ if options.counts_cpu(profile) => Self::Nanoseconds,
+            WeightUnit::Samples if profile.meta.interval_ns > 0 => Self::Nanoseconds,
             WeightUnit::Samples => Self::Count,
             WeightUnit::Milliseconds => Self::Milliseconds,
             WeightUnit::Bytes => Self::Bytes,
@@ -211,12 +211,14 @@ impl Unit {
         profile: &ProfileModel,
         options: &ExportOptions,
         samples: &Samples,
-        sample: &Sample,
+        row: &ChargedSample,
     ) -> u64 {
         match self {
-            Self::Nanoseconds => options.weight_ns(profile, samples, sample),
+            Self::Nanoseconds => options.weight_ns(profile, samples, row),
             // The viewer refuses weights below 0.
-            Self::Milliseconds | Self::Bytes | Self::Count => sample.weight.max(0).unsigned_abs(),
+            Self::Milliseconds | Self::Bytes | Self::Count => {
+                row.sample.weight.max(0).unsigned_abs()
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::export::options::SampleWeight;
 use crate::export::sample_profile::{ProfileBuilder, two_threads};
 
 fn written(profile: &ProfileModel, options: &ExportOptions) -> Value {
@@ -47,7 +48,10 @@ fn speedscope_of_cpu_time_leaves_out_samples_without_any() {
         ..ExportOptions::default()
     };
     let file = written(&two_threads(), &options);
-    assert_eq!(file["profiles"][0]["weights"], json!([400_000, 2_900_000]));
+    assert_eq!(
+        file["profiles"][0]["weights"],
+        json!([1_650_000, 1_650_000])
+    );
     assert_eq!(file["profiles"][1]["samples"], json!([]));
 }
 

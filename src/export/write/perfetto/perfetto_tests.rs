@@ -133,14 +133,14 @@ fn samples_markers_and_counters_survive() {
         "2505000 2 20000000000 ".to_owned(),
         "2905000 2 20000000001 ".to_owned(),
         "0 3 20000000000 tick [Other]".to_owned(),
-        format!("5000 sample 77/77 1000000 [900000] {busy}"),
+        format!("5000 sample 77/77 1000000 [800000] {busy}"),
         format!("1005000 sample 77/77 1000000 [800000] {busy}"),
-        format!("2005000 sample 77/77 1000000 [700000] {busy}"),
+        format!("2005000 sample 77/77 1000000 [800000] {busy}"),
         "3005000 sample 77/77 1000000 [0] app::main > read".to_owned(),
         "4005000 sample 77/77 1000000 [0] app::main > read".to_owned(),
-        "5000 sample 77/78 1000000 [5] tick".to_owned(),
+        "5000 sample 77/78 1000000 [6] tick".to_owned(),
         "1005000 sample 77/78 1000000 [6] ".to_owned(),
-        "2005000 sample 77/78 1000000 [7] 0x44".to_owned(),
+        "2005000 sample 77/78 1000000 [6] 0x44".to_owned(),
     ];
     assert_eq!(reader.lines, expected);
 }
@@ -218,7 +218,7 @@ fn weights_follow_the_options_and_the_unit() {
     let mut profile = sample_profile();
     let (primary, with_cpu) = samples(&profile);
     assert_eq!((primary.as_str(), with_cpu.len()), ("cpu", 3));
-    assert_eq!(with_cpu[0].primary_weight, Some(5));
+    assert_eq!(with_cpu[0].primary_weight, Some(6));
     assert_eq!(with_cpu[0].follower_weights, [INTERVAL_NS]);
     profile.meta.has_cpu_deltas = false;
     let (primary, without_cpu) = samples(&profile);

@@ -14,7 +14,7 @@ use crate::export::write::perfetto::packets::Packets;
 use crate::export::write::perfetto::tracks::{
     counter_packet, counter_track, process_packet, task_context, thread_packet,
 };
-use crate::model::{Counter, ProfileModel, Sample, WeightUnit};
+use crate::model::{ChargedSample, Counter, ProfileModel, WeightUnit};
 use crate::util::{ProgressLocation, ProgressLogger};
 
 const CLOCK_REALTIME: u32 = 1;
@@ -148,11 +148,12 @@ fn write_samples(
     shift_ns: i64,
     progress: &ProgressLogger,
 ) -> io::Result<()> {
-    let samples = &profile.threads[index].samples;
+    let thread = &profile.threads[index];
     let task_context = task_context(profile, index);
-    let count = samples.len();
-    for sample in progress.watch(samples.iter(), count, ProgressLocation::Samples) {
-        let mut stack_sample = weights(profile, options, samples.weight_unit, &sample);
+    let (rows, count) = (profile.charged_samples(thread), thread.samples.len());
+    for row in progress.watch(rows, count, ProgressLocation::Samples) {
+        let mut stack_sample = weights(profile, options, thread.samples.weight_unit, &row);
+        let sample = row.sample;
         stack_sample.task_context = Some(task_context);
         stack_sample.callstack_iid = sample.stack.and_then(|stack| packets.stack(stack));
         let time_ns = sample.time_ns.saturating_add(shift_ns);
@@ -170,9 +171,9 @@ fn weights(
     profile: &ProfileModel,
     options: &ExportOptions,
     unit: WeightUnit,
-    sample: &Sample,
+    row: &ChargedSample,
 ) -> StackSample {
-    let weight = sample.weight.max(0).unsigned_abs();
+    let weight = row.sample.weight.max(0).unsigned_abs();
     if unit == WeightUnit::Bytes {
         return StackSample {
             primary_descriptor: Some(SampleCounter {
@@ -188,10 +189,7 @@ fn weights(
         WeightUnit::Milliseconds => weight.saturating_mul(1_000_000),
         _ => weight.saturating_mul(profile.meta.interval_ns),
     };
-    let cpu_ns = profile
-        .meta
-        .has_cpu_deltas
-        .then(|| sample.cpu_delta_ns.unwrap_or(0));
+    let cpu_ns = profile.meta.has_cpu_deltas.then_some(row.cpu_ns);
     let (primary, follower) = match (options.weight, cpu_ns) {
         (SampleWeight::Cpu, Some(cpu_ns)) => (cpu_ns, Some(wall_ns)),
         (_, cpu_ns) => (wall_ns, cpu_ns),

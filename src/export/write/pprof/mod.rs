@@ -1,8 +1,8 @@
 //! Writes pprof profiles: `profile.proto` of google/pprof, compressed with gzip.
 //!
 //! Values: `samples/count` is the number of samples, `wall/nanoseconds` one interval for each of
-//! them, idle ones included, and `cpu/nanoseconds` the CPU time since the thread's previous sample.
-//! `cpu` is left out if the profile has no CPU times. `space/bytes`, for threads whose samples are
+//! them, idle ones included, and `cpu/nanoseconds` the part of the thread's CPU time that is charged
+//! to the sample: see `charged_cpu.rs` of the model. `cpu` is left out if the profile has no CPU times. `space/bytes`, for threads whose samples are
 //! weighted by bytes, is left out if there are none. The last value is the one that readers show.
 //! It is `cpu`, or `wall` without CPU times. All values are written, so `ExportOptions::weight`
 //! changes nothing.

@@ -88,17 +88,17 @@ fn samples_are_merged_by_stack_and_labels() {
     let tuple_method = format!("app::inner < {TUPLE_METHOD}");
     let busy = [tuple_method.as_str(), "Parse", "Request", "app::main"];
     let expected: [(&[&str], [i64; 3], &str, &str); 6] = [
-        (&busy, [1, interval, 900_000], "main 77", "Request;Parse"),
+        (&busy, [1, interval, 800_000], "main 77", "Request;Parse"),
         (
             &busy,
-            [2, 2 * interval, 1_500_000],
+            [2, 2 * interval, 1_600_000],
             "main 77",
             "Request;Parse fetch /index",
         ),
         (&["read", "app::main"], [2, 2 * interval, 0], "main 77", ""),
-        (&["tick"], [1, interval, 5], "worker 78", ""),
+        (&["tick"], [1, interval, 6], "worker 78", ""),
         (&["(no stack)"], [1, interval, 6], "worker 78", ""),
-        (&[""], [1, interval, 7], "worker 78", ""),
+        (&[""], [1, interval, 6], "worker 78", ""),
     ];
     assert_eq!(profile.sample.len(), expected.len());
     for (sample, (stack, values, thread, other)) in profile.sample.iter().zip(expected) {
@@ -208,6 +208,32 @@ fn values_follow_what_was_recorded() {
             .iter()
             .all(|sample| sample.value == [1, 1, 0])
     );
+}
+
+#[test]
+fn cpu_time_goes_to_the_contexts_in_which_the_thread_ran() {
+    let mut model = sample_profile();
+    model.threads.truncate(1);
+    let samples = &mut model.threads[0].samples;
+    // Its ticks are a quarter of the interval apart, and two of them lie in the marker `fetch`.
+    samples.update(0, |sample| {
+        (sample.weight, sample.cpu_delta_ns) = (4, Some(900_001));
+    });
+    let values = |model: &ProfileModel| -> Vec<Vec<i64>> {
+        let profile = written(model, &ExportOptions::default());
+        profile
+            .sample
+            .into_iter()
+            .map(|sample| sample.value)
+            .collect()
+    };
+    let interval = INTERVAL_NS as i64;
+    let expected = [
+        [2, 2 * interval, 800_000],
+        [4, 4 * interval, 1_600_001],
+        [2, 2 * interval, 0],
+    ];
+    assert_eq!(values(&model), expected);
 }
 
 #[test]

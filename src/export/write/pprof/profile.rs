@@ -10,7 +10,7 @@ use crate::export::write::pprof::contexts::{Context, Contexts};
 use crate::export::write::pprof::heap::{HEAP_VALUES, HeapValues, heap_rows};
 use crate::export::write::pprof::messages::{self, Label};
 use crate::export::write::pprof::tables::Tables;
-use crate::model::{ProfileModel, Sample, StackId, Thread, WeightUnit};
+use crate::model::{ProfileModel, StackId, Thread, WeightUnit, even_share};
 use crate::util::{NumberMap, ProgressLocation, ProgressLogger, pair_key};
 
 /// Which values samples have beside the number of samples and the wall time.
@@ -188,31 +188,33 @@ fn merge_samples(
     let mut of_thread = contexts.of_thread(thread);
     let samples = &thread.samples;
     let count = samples.len();
-    let watched = progress.watch(samples.iter(), count, ProgressLocation::Samples);
-    for (index, sample) in watched.enumerate() {
+    let all = profile.charged_samples(thread);
+    for charged in progress.watch(all, count, ProgressLocation::Samples) {
+        let sample = charged.sample;
         let stack = sample.stack.map_or(0, |stack| stack.0 + 1);
-        let mut add = |context, part: &Sample| {
+        let mut add = |context, weight: i64, cpu_ns: u64| {
             let row = *known.entry(pair_key(stack, context)).or_insert_with(|| {
                 rows.push(((sample.stack, context), Values::default()));
                 rows.len() - 1
             });
-            rows[row].1.add(profile, samples.weight_unit, part);
+            let weight = (weight, samples.weight_unit);
+            rows[row].1.add(profile, weight, cpu_ns);
         };
-        let ticks = samples.row_ticks(index);
+        let ticks = charged.ticks(samples);
         if ticks.count == 1 {
-            add(of_thread.at(contexts, sample.time_ns), &sample);
+            let context = of_thread.at(contexts, sample.time_ns);
+            add(context, sample.weight, charged.cpu_ns);
             continue;
         }
         // The context may change while the row's ticks pass.
-        let mut part = sample;
         let mut tick = 0;
         while tick < ticks.count {
             let context = of_thread.at(contexts, ticks.time_ns(tick));
             let until_ns = of_thread.unchanged_until_ns();
             let end = ticks.end_of(tick, |time_ns| time_ns <= until_ns);
-            part.weight = i64::try_from(end - tick).unwrap_or(i64::MAX);
-            add(context, &part);
-            part.cpu_delta_ns = None;
+            let weight = i64::try_from(end - tick).unwrap_or(i64::MAX);
+            let cpu_ns = even_share(charged.cpu_ns, tick..end, ticks.count);
+            add(context, weight, cpu_ns);
             tick = end;
         }
     }
@@ -220,14 +222,14 @@ fn merge_samples(
 }
 
 impl Values {
-    fn add(&mut self, profile: &ProfileModel, unit: WeightUnit, sample: &Sample) {
+    fn add(&mut self, profile: &ProfileModel, (weight, unit): (i64, WeightUnit), cpu_ns: u64) {
         let interval_ns = i64::try_from(profile.meta.interval_ns).unwrap_or(i64::MAX);
         let (samples, bytes, wall_ns) = match unit {
-            WeightUnit::Samples => (sample.weight, 0, interval_ns.saturating_mul(sample.weight)),
-            WeightUnit::Milliseconds => (1, 0, sample.weight.saturating_mul(1_000_000)),
-            WeightUnit::Bytes => (1, sample.weight, 0),
+            WeightUnit::Samples => (weight, 0, interval_ns.saturating_mul(weight)),
+            WeightUnit::Milliseconds => (1, 0, weight.saturating_mul(1_000_000)),
+            WeightUnit::Bytes => (1, weight, 0),
         };
-        let cpu_ns = i64::try_from(sample.cpu_delta_ns.unwrap_or(0)).unwrap_or(i64::MAX);
+        let cpu_ns = i64::try_from(cpu_ns).unwrap_or(i64::MAX);
         for (sum, value) in [
             (&mut self.samples, samples),
             (&mut self.bytes, bytes),

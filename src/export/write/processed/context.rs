@@ -31,7 +31,7 @@ impl<'a> Context<'a> {
         if options.thread.is_none() {
             threads.retain(|&index| shown[index] != Shown::ByAnother);
         }
-        let rows = UsedRows::of(profile, &threads, options.folds_runtime);
+        let rows = UsedRows::of(profile, &threads, options);
         Self {
             categories: Categories::of(profile, &rows),
             libs: Libs::of(profile),

@@ -220,7 +220,7 @@ fn cpu_weight_counts_the_cpu_time_of_each_sample() {
         ..ExportOptions::default()
     };
     let samples = &written(&profile, &options)["threads"][0]["samples"];
-    assert_eq!(samples["weight"], json!([0, 0.25, 0.5, 0.75]));
+    assert_eq!(samples["weight"], json!([0.375, 0.375, 0.375, 0.375]));
     assert_eq!(samples["weightType"], "tracing-ms");
     profile.meta.has_cpu_deltas = false;
     profile.threads[0].samples.weight_unit = WeightUnit::Bytes;

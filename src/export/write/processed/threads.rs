@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use crate::export::options::SampleWeight;
 use crate::export::write::processed::allocations::{
     MarkerRows, write_js_allocations, write_native_allocations,
 };
@@ -107,36 +106,37 @@ fn write_pages(json: &mut JsonWriter<'_>, context: &Context<'_>, thread: &Thread
 }
 
 fn write_samples(json: &mut JsonWriter<'_>, context: &Context<'_>, thread: &Thread) {
+    let Context {
+        profile, options, ..
+    } = context;
     let samples = &thread.samples;
-    column(json, "stack", samples.iter(), |json, sample| {
+    let charged = || options.rows(profile, thread);
+    let rows = || charged().map(|row| row.sample);
+    column(json, "stack", rows(), |json, sample| {
         number_or_null(json, sample.stack.map(|stack| context.rows.stack(stack)));
     });
-    time_deltas(json, samples.iter().map(|sample| sample.time_ns));
+    time_deltas(json, rows().map(|sample| sample.time_ns));
     if samples.has_cpu_deltas() {
-        column(json, "threadCPUDelta", samples.iter(), |json, sample| {
+        column(json, "threadCPUDelta", rows(), |json, sample| {
             number_or_null(json, sample.cpu_delta_ns);
         });
     }
     if samples.has_event_delays() {
-        column(
-            json,
-            "eventDelay",
-            samples.iter(),
-            |json, sample| match sample.event_delay_ns {
+        column(json, "eventDelay", rows(), |json, sample| {
+            match sample.event_delay_ns {
                 Some(ns) => json.time_ms(ns),
                 None => json.null(),
-            },
-        );
+            }
+        });
     }
-    let counts_cpu = context.options.weight == SampleWeight::Cpu;
-    let weight_type = if counts_cpu && context.profile.meta.has_cpu_deltas {
-        column(json, "weight", samples.iter(), |json, sample| {
-            json.time_ms(sample.cpu_delta_ns.unwrap_or(0));
+    let weight_type = if options.counts_cpu(profile) {
+        column(json, "weight", charged(), |json, row| {
+            json.time_ms(row.cpu_ns);
         });
         "tracing-ms"
     } else {
         match samples.has_weights() {
-            true => column(json, "weight", samples.iter(), |json, sample| {
+            true => column(json, "weight", rows(), |json, sample| {
                 json.signed(sample.weight);
             }),
             false => json.key("weight").null(),
@@ -148,5 +148,5 @@ fn write_samples(json: &mut JsonWriter<'_>, context: &Context<'_>, thread: &Thre
         }
     };
     json.key("weightType").string(weight_type);
-    json.key("length").unsigned(samples.len() as u64);
+    json.key("length").unsigned(rows().count() as u64);
 }

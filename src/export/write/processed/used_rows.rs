@@ -3,6 +3,7 @@
 //! The model's tables are shared by all threads, and so are those of the format. Only the rows that
 //! the written threads refer to are written, in the order of the model.
 
+use crate::export::options::ExportOptions;
 use crate::export::run_loops::is_run_loop;
 use crate::model::{Frame, FrameId, FunctionId, FunctionKind, ProfileModel, StackId};
 
@@ -67,17 +68,18 @@ pub(super) struct UsedRows {
 
 impl UsedRows {
     /// Finds the rows that these threads need.
-    pub(super) fn of(profile: &ProfileModel, threads: &[usize], folds_runtime: bool) -> Self {
+    pub(super) fn of(profile: &ProfileModel, threads: &[usize], options: &ExportOptions) -> Self {
         let mut rows = Self {
             stacks: Rows::new(profile.stack_count()),
             frames: Rows::new(profile.frames().len()),
             functions: Rows::new(profile.functions().len()),
             native_symbols: Rows::new(profile.native_symbols.len()),
-            fold: folds_runtime.then(|| Fold::of(profile)),
+            fold: options.folds_runtime.then(|| Fold::of(profile)),
         };
         for &index in threads {
             let thread = &profile.threads[index];
-            let sampled = thread.samples.iter().filter_map(|sample| sample.stack);
+            let sampled = options.rows(profile, thread);
+            let sampled = sampled.filter_map(|row| row.sample.stack);
             let causes = thread
                 .markers
                 .iter()

@@ -29,10 +29,7 @@ impl Drop for PollGuard<'_> {
 /// The entry into a span whose future's waits a session records.
 #[cfg(feature = "tracing")]
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct EnteredWait {
-    begun: backend::BegunPoll,
-    context: backend::ContextWords,
-}
+pub(crate) struct EnteredWait(backend::BegunPoll);
 
 /// Returns whether a session records waits: one relaxed load.
 #[cfg(feature = "tracing")]
@@ -42,30 +39,23 @@ pub(crate) fn records_waits() -> bool {
 }
 
 impl TaskWait {
-    /// Ends the wait of a span that the thread enters, with the context that it has in the span.
-    /// Returns `None` if the entry is not recorded.
+    /// Ends the wait of a span that the thread enters. Returns `None` if the entry is not recorded.
     #[cfg(feature = "tracing")]
-    pub(crate) fn enter(
-        &mut self,
-        name: &str,
-        span: u64,
-        context: ProfilerContext,
-    ) -> Option<EnteredWait> {
-        let begun = self.0.begin_poll(name, "", span)?;
-        let context = context.words();
-        Some(EnteredWait { begun, context })
+    pub(crate) fn enter(&mut self, name: &str, span: u64) -> Option<EnteredWait> {
+        self.0.begin_poll(Some((name, "")), span).map(EnteredWait)
     }
 
     /// Begins the wait of a span that the thread exits, unless another thread is in the span.
+    /// `context` is that of the span.
     #[cfg(feature = "tracing")]
-    pub(crate) fn exit(&mut self, entered: EnteredWait) {
-        self.0.exit_span(entered.begun, entered.context);
+    pub(crate) fn exit(&mut self, entered: EnteredWait, context: ProfilerContext) {
+        self.0.exit_span(entered.0, context.words());
     }
 
     /// Ends an entry whose exit will not be noticed.
     #[cfg(feature = "tracing")]
     pub(crate) fn abandon(&mut self, entered: EnteredWait) {
-        self.0.abandon_poll(entered.begun);
+        self.0.abandon_poll(entered.0);
     }
 
     /// Creates the state of a future that has not been polled.
@@ -84,17 +74,38 @@ impl TaskWait {
         dynamic: &str,
         poll: impl FnOnce() -> Poll<T>,
     ) -> Poll<T> {
+        self.poll_as(Some((label, dynamic)), "", poll)
+    }
+
+    /// Polls a future without a name. `unnamed` is the name of its wait if no future around it or
+    /// inside of it has one.
+    #[inline(always)]
+    pub(crate) fn poll_unnamed<T>(
+        &mut self,
+        unnamed: &str,
+        poll: impl FnOnce() -> Poll<T>,
+    ) -> Poll<T> {
+        self.poll_as(None, unnamed, poll)
+    }
+
+    #[inline(always)]
+    fn poll_as<T>(
+        &mut self,
+        name: Option<(&str, &str)>,
+        unnamed: &str,
+        poll: impl FnOnce() -> Poll<T>,
+    ) -> Poll<T> {
         if !backend::are_waits_recorded() {
             return poll();
         }
-        let begun = self.0.begin_poll(label, dynamic, 0);
+        let begun = self.0.begin_poll(name, 0);
         let mut guard = PollGuard {
             wait: &mut self.0,
             begun,
         };
         let polled = poll();
         if let Some(begun) = guard.begun.take() {
-            guard.wait.end_poll(begun, polled.is_pending());
+            guard.wait.end_poll(begun, polled.is_pending(), unnamed);
         }
         polled
     }

@@ -311,11 +311,11 @@ impl TaskWait {
         Self
     }
 
-    pub(crate) fn begin_poll(&mut self, _: &str, _: &str, _: u64) -> Option<BegunPoll> {
+    pub(crate) fn begin_poll(&mut self, _: Option<(&str, &str)>, _: u64) -> Option<BegunPoll> {
         None
     }
 
-    pub(crate) fn end_poll(&mut self, begun: BegunPoll, _: bool) {
+    pub(crate) fn end_poll(&mut self, begun: BegunPoll, _: bool, _: &str) {
         match begun {}
     }
 

@@ -69,15 +69,16 @@ impl TaskWait {
     }
 
     /// Begins a poll of the future: ends its wait, and makes the poll the thread's innermost one.
-    /// `span` is the id of the span whose future it is; 0 if it is no span's.
+    /// `name` is a label and a text that was made at run time; without one, the
+    /// future has the stack of the one around it. `span` is the id of the span
+    /// whose future it is; 0 if it is no span's.
     ///
     /// Returns `None` if the poll is not recorded: no session records waits, the innermost poll is
     /// of the same span, too many polls are in progress, or the thread is inside the profiler's own
     /// work.
     pub(crate) fn begin_poll(
         &mut self,
-        label: &str,
-        dynamic: &str,
+        name: Option<(&str, &str)>,
         span: u64,
     ) -> Option<BegunPoll> {
         let session = session();
@@ -98,8 +99,13 @@ impl TaskWait {
             false => 0,
         };
         if self.stack == 0 || self.below != below {
-            let name = TaskName { label, dynamic };
-            self.stack = with_waits(session, |waits| waits.stacks.number(below, name))?;
+            self.stack = match name {
+                Some((label, dynamic)) => {
+                    let name = TaskName { label, dynamic };
+                    with_waits(session, |waits| waits.stacks.number(below, name))?
+                }
+                None => below,
+            };
             self.below = below;
         }
         let number = next_number();
@@ -117,10 +123,11 @@ impl TaskWait {
     }
 
     /// Ends a poll of a future. If the future is pending, and none of those inside of it is, its
-    /// wait begins.
-    pub(crate) fn end_poll(&mut self, begun: BegunPoll, is_pending: bool) {
-        let own = remove(begun.number);
-        self.end_of_poll(begun, own.filter(|_| is_pending), current_context);
+    /// wait begins. `unnamed` is the name of the wait if neither the future nor one around it has a
+    /// name.
+    pub(crate) fn end_poll(&mut self, begun: BegunPoll, is_pending: bool, unnamed: &str) {
+        let own = remove(begun.number).filter(|_| is_pending);
+        self.end_of_poll(begun, own, unnamed, current_context);
     }
 
     /// Ends a poll of a span's future, like [`Self::end_poll`]. The thread may still be in spans
@@ -128,20 +135,21 @@ impl TaskWait {
     #[cfg(any(test, feature = "tracing"))]
     pub(crate) fn exit_span(&mut self, begun: BegunPoll, context: ContextWords) {
         let own = remove(begun.number);
-        self.end_of_poll(begun, own, || context);
+        self.end_of_poll(begun, own, "", || context);
     }
 
     /// Ends a poll after which nothing is known of the future: it has panicked, or the span's exit
     /// will not be noticed.
     pub(crate) fn abandon_poll(&mut self, begun: BegunPoll) {
         remove(begun.number);
-        self.end_of_poll(begun, None, || ContextWords::NONE);
+        self.end_of_poll(begun, None, "", || ContextWords::NONE);
     }
 
     fn end_of_poll(
         &mut self,
         begun: BegunPoll,
         pending: Option<EndedPoll>,
+        unnamed: &str,
         context: impl FnOnce() -> ContextWords,
     ) {
         if begun.session != self.session || begun.session != session() {
@@ -154,7 +162,17 @@ impl TaskWait {
         self.end();
         if own.pending == 0 {
             let (begin, context) = (now(), context());
-            let place = with_waits(own.session, |waits| waits.begin(own.stack, begin, context));
+            let place = with_waits(own.session, |waits| {
+                let name = TaskName {
+                    label: unnamed,
+                    dynamic: "",
+                };
+                let stack = match own.stack {
+                    0 => waits.stacks.number(0, name),
+                    stack => stack,
+                };
+                waits.begin(stack, begin, context)
+            });
             let Some(place) = place else {
                 // The profiler's own work polls the future: the one around it waits.
                 return;

@@ -67,10 +67,10 @@ fn set_time(us: u64) {
 }
 
 fn poll<T>(wait: &mut TaskWait, label: &str, is_pending: bool, body: impl FnOnce() -> T) -> T {
-    let begun = wait.begin_poll(label, "", 0);
+    let begun = wait.begin_poll(Some((label, "")), 0);
     let value = body();
     if let Some(begun) = begun {
-        wait.end_poll(begun, is_pending);
+        wait.end_poll(begun, is_pending, "");
     }
     value
 }
@@ -194,7 +194,7 @@ fn panic_leaves_the_chain_whole() {
     let session = TestSession::begin();
     let [mut outer, mut inner] = [TaskWait::new(), TaskWait::new()];
     poll(&mut outer, "outer", true, || {
-        let begun = inner.begin_poll("inner", "", 0).expect("recorded");
+        let begun = inner.begin_poll(Some(("inner", "")), 0).expect("recorded");
         let caught = catch_unwind(AssertUnwindSafe(|| {
             let _abandoned = AbandonedAtEnd(&mut inner, begun);
             std::panic::resume_unwind(Box::new(()));
@@ -329,7 +329,7 @@ fn future_in_a_destructor_of_a_thread_local_is_recorded() {
 
 /// Enters and exits a span's future.
 fn enter(wait: &mut TaskWait, label: &str, span: u64) -> Option<BegunPoll> {
-    wait.begin_poll(label, "", span)
+    wait.begin_poll(Some((label, "")), span)
 }
 
 fn exit(wait: &mut TaskWait, begun: Option<BegunPoll>) {

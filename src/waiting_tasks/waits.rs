@@ -18,12 +18,12 @@ const FIRST_PERIOD_NS: u64 = 1_000_000;
 /// with less than a quarter of them.
 const MAX_ROWS_IN_WINDOW: u32 = 2_000;
 const WINDOW_NS: u64 = 1_000_000_000;
-/// Duration from which a wait is an interval of its own, too, in ns.
+/// Duration from which a wait is an interval of its own, too, in ns: with a context, and without one.
+const MIN_IN_CONTEXT_NS: u64 = 1_000_000;
 const MIN_INTERVAL_NS: u64 = 10_000_000;
-/// Number of such intervals within [`WINDOW_NS`], so that they are not more than a viewer's table
-/// can show; and how many of them may be of waits without a context.
-const MAX_INTERVALS_IN_WINDOW: u32 = 200;
-const MAX_WITHOUT_CONTEXT: u32 = 100;
+/// Number of intervals within [`WINDOW_NS`] after which these durations double, so that a viewer's
+/// table can show all intervals, and long waits have one however many short ones there are.
+const INTERVALS_TO_DOUBLE: u32 = 25;
 
 /// A future that waits.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +68,6 @@ struct Window {
     begin: TimeStamp,
     rows: u32,
     intervals: u32,
-    without_context: u32,
 }
 
 /// The waits of a session.
@@ -174,24 +173,19 @@ impl Waits {
     /// too short for one.
     fn show(&mut self, waiting: &Waiting, now: TimeStamp) -> Option<bool> {
         let interval_ns = now.since_ns(waiting.shown);
-        if interval_ns < MIN_INTERVAL_NS {
-            return None;
-        }
-        let window = &self.window;
-        let is_free =
-            waiting.context != ContextWords::NONE || window.without_context < MAX_WITHOUT_CONTEXT;
-        if !is_free || window.intervals >= MAX_INTERVALS_IN_WINDOW {
-            return Some(false);
-        }
-        let row = self.write(waiting.stack, self.period_ns, Some((now, interval_ns)));
+        let least_ns = match waiting.context == ContextWords::NONE {
+            true => MIN_INTERVAL_NS,
+            false => MIN_IN_CONTEXT_NS,
+        };
+        let doubled = self.window.intervals / INTERVALS_TO_DOUBLE;
+        let is_shown = interval_ns >> doubled.min(63) >= least_ns;
+        let interval = is_shown.then_some((now, interval_ns));
+        let row = interval.and_then(|_| self.write(waiting.stack, self.period_ns, interval));
         let Some(row) = row else {
-            return Some(false);
+            return (interval_ns >= MIN_INTERVAL_NS).then_some(false);
         };
         row.context = waiting.context;
         self.window.intervals += 1;
-        if waiting.context == ContextWords::NONE {
-            self.window.without_context += 1;
-        }
         Some(true)
     }
 

@@ -153,10 +153,13 @@ fn long_wait_is_an_interval_and_a_lasting_one_continues() {
     waits.account_all(at(30_000));
     waits.end(place, at(80_000));
     assert_eq!(intervals(&waits), [30_000, 50_000]);
-    for _ in 0..2 * MAX_INTERVALS_IN_WINDOW {
+    // In a second with many intervals, a wait must be longer.
+    for _ in 0..10 * INTERVALS_TO_DOUBLE {
         waits.wait(stack, at(80_000), at(100_000));
     }
-    assert_eq!(intervals(&waits).len(), MAX_WITHOUT_CONTEXT as usize);
+    assert_eq!(intervals(&waits).len(), 2 * INTERVALS_TO_DOUBLE as usize);
+    waits.wait(stack, at(80_000), at(120_000));
+    assert_eq!(intervals(&waits).last(), Some(&40_000));
     waits.wait(stack, at(2_000_000), at(2_010_000));
     assert_eq!(intervals(&waits).last(), Some(&10_000));
 }
@@ -169,17 +172,24 @@ fn context(number: u64) -> ContextWords {
 }
 
 #[test]
-fn waits_with_a_context_keep_half_of_the_intervals() {
+fn wait_with_a_context_is_an_interval_from_a_tenth_on() {
     let mut waits = waits();
     let stack = waits.stacks.number(0, name("one"));
     for number in 0..300 {
-        let place = waits.begin(stack, at(0), context(u64::from(number >= 200)));
-        waits.end(place, at(20_000));
+        let place = waits.begin(stack, at(0), context(number % 2));
+        waits.end(place, at(10_000));
     }
     let intervals = waits.rows.iter().filter(|row| row.interval_ns > 0);
     let with_context = intervals.clone().filter(|row| row.context != NONE);
-    assert_eq!((intervals.count(), with_context.count()), (200, 100));
-    assert_eq!(waits.losses().intervals, 100);
+    // 25 of both kinds, and then up to 8 ms.
+    assert_eq!((intervals.count(), with_context.count()), (100, 87));
+    assert_eq!(waits.losses().intervals, 200);
+    let place = waits.begin(stack, at(2_000_000), context(1));
+    waits.end(place, at(2_000_999));
+    let place = waits.begin(stack, at(2_000_000), context(1));
+    waits.end(place, at(2_001_000));
+    let last = waits.rows.last().map(|row| row.interval_ns);
+    assert_eq!((last, waits.losses().intervals), (Some(1_000_000), 200));
 }
 
 #[test]
@@ -188,14 +198,14 @@ fn lasting_waits_without_an_interval_are_counted_once() {
     let stack = waits.stacks.number(0, name("one"));
     let places: Vec<_> = (0..150).map(|_| waits.begin(stack, at(0), NONE)).collect();
     assert!(waits.account_all(at(20_000)));
-    assert_eq!(waits.losses().intervals, 50);
+    assert_eq!(waits.losses().intervals, 100);
     assert!(waits.account_all(at(20_001)));
-    assert_eq!(waits.losses().intervals, 50);
+    assert_eq!(waits.losses().intervals, 100);
     for place in places {
         waits.end(place, at(20_002));
     }
     assert!(waits.account_all(at(20_003)));
-    assert_eq!(waits.losses().intervals, 50);
+    assert_eq!(waits.losses().intervals, 100);
     assert_eq!(waits.weight_ns(stack), 150 * 20_002_000);
 }
 

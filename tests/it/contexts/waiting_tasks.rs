@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use gekkota::context::{ProfilerContext, in_context};
-use gekkota::profile::Format;
+use gekkota::profile::{Format, SlowRequest, TimeKind};
 use gekkota::{
     Features, Profile, ProfilerSession, StartParams, gecko_profiler_category,
     gecko_profiler_fn_label, labeled_future, labeled_future_with_dynamic,
@@ -289,6 +289,41 @@ fn long_wait_is_an_interval_with_the_context_of_its_request() {
         let duration_ms = marker.end_ms.expect("an interval") - marker.start_ms;
         let [least, most] = tasks[0].bounds.map(|bound| bound.as_secs_f64() * 1e3);
         assert!(least <= duration_ms && duration_ms <= most, "{duration_ms}");
+    });
+}
+
+#[test]
+fn future_without_a_name_is_explained_by_its_waits_in_a_context() {
+    isolated(|| {
+        async fn answer() {
+            Pending(2).await;
+        }
+        let session = start(Features::WAITING_TASKS);
+        let context = ProfilerContext::new().with_trace_id(0xa1);
+        let tasks = run(vec![Measured::new(in_context(context, answer()), &[])], 3);
+        let profile = session.finish().expect("a profile");
+        let explanation = profile.explain(&SlowRequest::of_trace(0xa1));
+        let explanation = explanation.expect("found");
+        let awaited = explanation.time_in(TimeKind::Await, "::answer");
+        let [least, most] = tasks[0].bounds;
+        assert!(least <= awaited && awaited <= most, "{explanation}");
+        let line = "ms  suspended in it::contexts::waiting_tasks::";
+        assert!(explanation.to_string().contains(line), "{explanation}");
+    });
+}
+
+#[test]
+fn name_around_a_context_is_that_of_its_wait() {
+    isolated(|| {
+        let session = start(Features::WAITING_TASKS);
+        let category = gecko_profiler_category!(Network);
+        let context = ProfilerContext::new().with_trace_id(0xa1);
+        let task = labeled_future("request", category, in_context(context, Pending(1)));
+        let tasks = run(vec![Measured::new(task, &["request"])], 2);
+        let read = Read::from_profile(&session.finish().expect("a profile"));
+        check(&read, &tasks);
+        let markers = typed_markers(&read, TRACK);
+        assert_eq!(markers[0].text("trace_id"), format!("{:032x}", 0xa1));
     });
 }
 

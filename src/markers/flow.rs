@@ -35,6 +35,11 @@ pub(crate) fn scope_addresses_to_process(process: u32) {
 }
 
 impl FlowId {
+    #[cfg(feature = "tracing")]
+    pub(crate) const fn number(self) -> u64 {
+        self.0
+    }
+
     /// Returns the id as 16 hexadecimal digits, the form used in a profile.
     pub fn to_hex(self) -> [u8; 16] {
         std::array::from_fn(|place| b"0123456789abcdef"[(self.0 >> (60 - 4 * place)) as usize & 15])

@@ -10,6 +10,7 @@ use std::sync::{LazyLock, OnceLock};
 
 use tracing_core::Metadata;
 
+use crate::integrations::tracing::span_context::TRACE_ID;
 use crate::markers::{Format, MarkerSchema};
 
 const SLOT_COUNT: usize = 4096;
@@ -68,6 +69,8 @@ pub(crate) fn add_fields_to(schema: &mut MarkerSchema, is_span: bool, reserved: 
     let mut names: Vec<&str> = known
         .flat_map(|known| known.fields().iter().map(|field| field.name()))
         .collect();
+    // Spans have the id of their trace, even if they have no such field.
+    names.extend(is_span.then_some(TRACE_ID));
     names.sort_unstable();
     names.dedup();
     for name in names {

@@ -124,6 +124,8 @@ pub(crate) struct LeftSpan {
     /// Time since the span's outermost entry, if it is measured and this was the exit from that
     /// entry.
     pub(crate) busy: Option<Duration>,
+    /// The span's flow, if a session records the span.
+    pub(crate) flow: Option<SpanFlow>,
     /// The entry, if a session records where the span's future waits.
     pub(crate) wait: Option<EnteredWait>,
 }
@@ -149,12 +151,19 @@ pub(crate) fn leave(key: SpanKey) -> LeftSpan {
         // A span that was entered more than once is measured from its outermost entry.
         let since = span.recorded.and_then(|recorded| recorded.since);
         let since = since.filter(|_| !entered.iter().any(|span| span.key == key));
-        Some((since, span.wait))
+        Some((
+            since,
+            LeftSpan {
+                busy: None,
+                flow: span.recorded.map(|recorded| recorded.flow),
+                wait: span.wait,
+            },
+        ))
     });
-    let (since, wait) = left.unwrap_or_default();
+    let (since, left) = left.unwrap_or_default();
     LeftSpan {
-        busy: since.map(|since| ProfilerTime::now().duration_since(since)),
-        wait,
+        busy: since.map(|since: ProfilerTime| ProfilerTime::now().duration_since(since)),
+        ..left
     }
 }
 

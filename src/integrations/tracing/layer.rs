@@ -244,10 +244,23 @@ impl ProfilerLayer {
             flow,
             parent: self.flow_around(attributes.parent(), attributes.is_contextual()),
             follows: None,
+            trace_id: 0,
             busy: self.has_busy_times.then_some(Duration::ZERO),
             values,
         });
         flow
+    }
+
+    /// Returns the context that a span gives to the threads in it.
+    #[inline]
+    fn context_in<S>(&self, id: &Id, context: &Context<'_, S>) -> Option<ProfilerContext>
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        let has_contexts = self.context_of.is_some() || self.has_contexts.load(Ordering::Relaxed);
+        has_contexts
+            .then(|| context_of(id, context, self.context_of))
+            .flatten()
     }
 
     /// Returns the flow of a span, if the span is recorded.
@@ -379,18 +392,11 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ProfilerLayer {
                 category: self.category,
                 stack_address: self.caller_stack_address(id),
             });
-        let has_contexts = self.context_of.is_some() || self.has_contexts.load(Ordering::Relaxed);
-        let span_context = match has_contexts {
-            true => context_of(id, &context, self.context_of),
-            false => None,
-        };
+        let span_context = self.context_in(id, &context);
         let wait = match records_waits() && !is_formatting() {
             true => metadata
                 .or_else(|| context.metadata(id))
-                .and_then(|metadata| {
-                    let context = span_context.unwrap_or_else(ProfilerContext::current);
-                    enter_wait(key, metadata.name(), context)
-                }),
+                .and_then(|metadata| enter_wait(key, metadata.name())),
             false => None,
         };
         if label.is_some() || recorded.is_some() || span_context.is_some() || wait.is_some() {
@@ -401,15 +407,26 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ProfilerLayer {
         }
     }
 
-    fn on_exit(&self, id: &Id, _: Context<'_, S>) {
+    fn on_exit(&self, id: &Id, context: Context<'_, S>) {
         let key = self.key(id);
         let left = leave(key);
-        if let Some(entered) = left.wait {
-            exit_wait(key, entered);
+        if left.wait.is_none() && left.flow.is_none() {
+            return;
         }
-        if let Some(busy) = left.busy {
+        // The ids may have been recorded in the span.
+        let in_span = self.context_in(id, &context);
+        let in_span = in_span.unwrap_or_else(ProfilerContext::current);
+        if let Some(entered) = left.wait {
+            let flow = left.flow.filter(|_| in_span.trace_id() == 0);
+            let of_flow = |flow: SpanFlow| ProfilerContext::new().with_span_id(flow.id().number());
+            let of_flow = flow.filter(|_| in_span.span_id() == 0).map(of_flow);
+            exit_wait(key, entered, of_flow.unwrap_or(in_span));
+        }
+        if left.flow.is_some() {
             with_span(key, |span| {
-                span.busy = span.busy.map(|before| before + busy)
+                let busy = |before| before + left.busy.unwrap_or_default();
+                span.busy = span.busy.map(busy);
+                span.trace_id = in_span.trace_id();
             });
         }
     }

@@ -20,6 +20,8 @@ pub(crate) struct OpenSpan {
     pub(crate) flow: SpanFlow,
     pub(crate) parent: Option<SpanFlow>,
     pub(crate) follows: Option<SpanFlow>,
+    /// The id of the trace in which a thread has exited the span; 0 for none.
+    pub(crate) trace_id: u128,
     /// Sum of the times that threads spent in the span; `None` if busy times are not measured.
     pub(crate) busy: Option<Duration>,
     pub(crate) values: FieldValues,
@@ -74,6 +76,7 @@ mod tests {
             flow: SpanFlow::new(),
             parent: None,
             follows: None,
+            trace_id: 0,
             busy: None,
             values: FieldValues::new(),
         });

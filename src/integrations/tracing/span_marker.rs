@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::integrations::tracing::callsites::{Callsite, add_fields_to, key_of};
 use crate::integrations::tracing::field_values::FieldValues;
 use crate::integrations::tracing::open_spans::OpenSpan;
+use crate::integrations::tracing::span_context::TRACE_ID;
 use crate::integrations::tracing::span_flow::SpanFlow;
 use crate::integrations::viewer_log::write_location;
 use crate::markers::{
@@ -25,13 +26,13 @@ const RESERVED: &[&str] = &[
 #[derive(Debug)]
 pub(crate) struct TracingSpan {
     /// Numbers of the callsite, the flow, the parent's flow and the followed span's flow; then busy
-    /// and idle time in ns plus 1, or 0 if they are not measured.
-    head: [u64; 6],
+    /// and idle time in ns plus 1, or 0 if they are not measured; then the halves of the trace's id.
+    head: [u64; 8],
     values: FieldValues,
 }
 
 serde_as_tuple!(TracingSpan {
-    head: [u64; 6],
+    head: [u64; 8],
     values: FieldValues
 });
 
@@ -48,6 +49,8 @@ impl TracingSpan {
             SpanFlow::number_of(span.follows),
             span.busy.map_or(0, plus_one_ns),
             span.busy.map_or(0, idle),
+            (span.trace_id >> 64) as u64,
+            span.trace_id as u64,
         ];
         Self {
             head,
@@ -81,9 +84,22 @@ impl ProfilerMarker for TracingSpan {
     }
 
     fn stream_json_marker_data(&self, json: &mut JSONWriter<'_>) {
-        let [callsite, flow, parent, follows, busy_ns, idle_ns] = self.head;
+        let [
+            callsite,
+            flow,
+            parent,
+            follows,
+            busy_ns,
+            idle_ns,
+            trace @ ..,
+        ] = self.head;
         let callsite = Callsite::from_number(callsite);
         write_fields(json, callsite, &self.values, RESERVED);
+        let fields = callsite.metadata().map(|metadata| metadata.fields());
+        let has_field = fields.is_some_and(|fields| fields.field(TRACE_ID).is_some());
+        if trace != [0; 2] && !has_field {
+            json.string_property(TRACE_ID, &format!("{:016x}{:016x}", trace[0], trace[1]));
+        }
         for (key, plus_one_ns) in [("busy", busy_ns), ("idle", idle_ns)] {
             if let Some(ns) = plus_one_ns.checked_sub(1) {
                 json.float_property(key, ns as f64 / 1e6);

@@ -18,13 +18,9 @@ impl OfSpan for SpanWait {
 
 static TABLE: SpanTable<SpanWait> = SpanTable::new();
 
-/// Ends the wait of a span that the thread enters, with the context that it has in the span.
-pub(crate) fn enter_wait(
-    key: SpanKey,
-    name: &str,
-    context: ProfilerContext,
-) -> Option<EnteredWait> {
-    let enter = |wait: &mut TaskWait| wait.enter(name, key.id, context);
+/// Ends the wait of a span that the thread enters.
+pub(crate) fn enter_wait(key: SpanKey, name: &str) -> Option<EnteredWait> {
+    let enter = |wait: &mut TaskWait| wait.enter(name, key.id);
     if let Some(entered) = TABLE.with(key, |span| enter(&mut span.wait)) {
         return entered;
     }
@@ -33,9 +29,11 @@ pub(crate) fn enter_wait(
     TABLE.with(key, |span| enter(&mut span.wait)).flatten()
 }
 
-/// Begins the wait of a span that the thread exits.
-pub(crate) fn exit_wait(key: SpanKey, entered: EnteredWait) {
-    let is_open = TABLE.with(key, |span| span.wait.exit(entered)).is_some();
+/// Begins the wait of a span that the thread exits. `context` is that of the span.
+pub(crate) fn exit_wait(key: SpanKey, entered: EnteredWait, context: ProfilerContext) {
+    let is_open = TABLE
+        .with(key, |span| span.wait.exit(entered, context))
+        .is_some();
     if !is_open {
         TaskWait::new().abandon(entered);
     }

@@ -3,7 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use gekkota::{Features, ProfilerLayer, gecko_profiler_category, labeled_future};
+use gekkota::profile::{SlowRequest, TimeKind};
+use gekkota::{Features, ProfilerLayer, gecko_profiler_category, labeled_future, register_thread};
 use tracing::{Instrument, info_span};
 use tracing_subscriber::prelude::*;
 
@@ -59,6 +60,70 @@ fn future_of_a_span_waits_with_the_ids_of_its_request() {
             assert_eq!(marker.text("trace_id"), format!("{:032x}", 0xa1));
             assert_eq!(marker.text("span_id"), format!("{:016x}", 7));
         }
+    });
+}
+
+#[test]
+fn ids_that_a_span_records_while_it_is_polled_are_those_of_its_wait() {
+    isolated(|| {
+        with_layers(1);
+        let session = start(Features::WAITING_TASKS);
+        let body = async {
+            tracing::Span::current().record("trace_id", "a1");
+            Pending(1).await;
+        };
+        let request = info_span!("request", trace_id = tracing::field::Empty);
+        run(
+            vec![Measured::new(body.instrument(request), &["request"])],
+            2,
+        );
+        let read = Read::from_profile(&session.finish().expect("a profile"));
+        let markers = typed_markers(&read, TRACK);
+        let first = markers.first().expect("a wait");
+        assert_eq!(first.text("trace_id"), format!("{:032x}", 0xa1));
+    });
+}
+
+#[test]
+fn span_inside_of_a_request_has_the_id_of_its_trace() {
+    isolated(|| {
+        with_layers(1);
+        let session = start(Features::NONE);
+        register_thread("test");
+        let request = info_span!("request", trace_id = "a1").entered();
+        info_span!("inner").in_scope(|| ());
+        drop(request);
+        info_span!("alone").in_scope(|| ());
+        let read = Read::from_profile(&session.finish().expect("a profile"));
+        let markers = typed_markers(&read, "test");
+        let of_span = |name: &str| markers.iter().find(|marker| marker.name == name);
+        let [request, inner, alone] =
+            ["request", "inner", "alone"].map(|name| of_span(name).expect("a span"));
+        assert_eq!(request.text("trace_id"), "a1");
+        assert_eq!(inner.text("trace_id"), format!("{:032x}", 0xa1));
+        assert!(!alone.fields.contains_key("trace_id"));
+    });
+}
+
+#[test]
+fn wait_of_a_span_without_ids_has_the_id_of_its_flow() {
+    isolated(|| {
+        with_layers(1);
+        let session = start(Features::WAITING_TASKS);
+        register_thread("test");
+        let mut task = Measured::new(Pending(1).instrument(info_span!("alone")), &["alone"]);
+        assert!(task.poll().is_pending());
+        std::thread::sleep(WAIT);
+        assert!(task.poll().is_ready());
+        let profile = session.finish().expect("a profile");
+        let read = Read::from_profile(&profile);
+        let span = typed_markers(&read, "test");
+        let waits = typed_markers(&read, TRACK);
+        assert_eq!(waits[0].text("span_id"), span[0].text("span"));
+        let explained = profile.explain(&SlowRequest::of_marker("alone"));
+        let awaited = explained.expect("found").time_in(TimeKind::Await, "alone");
+        let [least, most] = task.bounds;
+        assert!(least <= awaited && awaited <= most, "{awaited:?}");
     });
 }
 

@@ -192,6 +192,10 @@ pub struct ExplainedStack {
     /// The function that the first of these called, and the innermost function of all: a lock's
     /// `lock`, and the system call.
     pub inside: Vec<String>,
+    /// Whether `functions` are the names of futures that waited, as the feature
+    /// [`WAITING_TASKS`](crate::Features::WAITING_TASKS) records them. Where several waited at the same
+    /// time, one name has them all.
+    pub are_futures: bool,
     /// How long.
     pub time: Duration,
 }
@@ -256,8 +260,15 @@ impl fmt::Display for Explanation {
                 share * 100.0
             )?;
             let large = |stack: &&ExplainedStack| ms(stack.time) / length_ms >= MIN_SHARE;
-            for stack in part.stacks.iter().filter(large).take(MAX_STACKS) {
+            let has_stacks = part.kind != TimeKind::Unknown;
+            let stacks = part.stacks.iter().filter(large).take(MAX_STACKS);
+            for stack in stacks.filter(|_| has_stacks) {
                 write!(f, "  {:>10.1} ms  ", ms(stack.time))?;
+                match part.kind {
+                    TimeKind::Await if stack.are_futures => f.write_str("suspended in ")?,
+                    TimeKind::Await => f.write_str("suspended after ")?,
+                    _ => {}
+                }
                 f.write_str(&stack.functions.join(" \u{2190} "))?;
                 if !stack.inside.is_empty() {
                     write!(f, ", in {}", stack.inside.join(" \u{2192} "))?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::export::explain::explainer::explain;
-use crate::export::explain::request::unsampled_ns;
+use crate::export::explain::suspended::unsampled_ns;
 use crate::export::explanation::{ExplainedPart, Explanation, TimeKind, Wanted};
 use crate::export::test_profile::TestProfile;
 use crate::model::{
@@ -17,6 +17,9 @@ const LOCK: u16 = 1;
 const IO: u16 = 2;
 const TIMER: u16 = 3;
 
+const TRACE: &str = "000000000000000000000000000000ab";
+const OTHER_TRACE: &str = "0000000000000000000000000000000c";
+
 /// A profile with an interval of 1 ms, one thread and its samples.
 struct Scene {
     test: TestProfile,
@@ -28,6 +31,7 @@ impl Scene {
         test.profile.categories[0].subcategories = ["Other", "Lock", "I/O", "Timer", "Work"]
             .map(str::to_owned)
             .to_vec();
+        test.profile.meta.has_cpu_deltas = true;
         test.thread("main");
         Self { test }
     }
@@ -58,12 +62,27 @@ impl Scene {
     }
 
     fn marker(&mut self, thread: usize, type_name: &str, name: &str, ms: (i64, i64), trace: &str) {
+        self.marker_with(thread, type_name, name, ms, &[("trace_id", trace)]);
+    }
+
+    fn marker_with(
+        &mut self,
+        thread: usize,
+        type_name: &str,
+        name: &str,
+        ms: (i64, i64),
+        fields: &[(&str, &str)],
+    ) {
         let profile = &mut self.test.profile;
         let (type_name, name) = (profile.intern(type_name), profile.intern(name));
-        let fields: Vec<(TextId, FieldValue)> = vec![(
-            profile.intern("trace_id"),
-            FieldValue::UniqueText(profile.intern(trace)),
-        )];
+        let mut field = |&(key, value): &(&str, &str)| {
+            let value = match value.parse() {
+                Ok(ms) if key == "idle" => FieldValue::Number(ms),
+                _ => FieldValue::UniqueText(profile.intern(value)),
+            };
+            (profile.intern(key), value)
+        };
+        let fields: Vec<(TextId, FieldValue)> = fields.iter().map(&mut field).collect();
         profile.threads[thread].markers.push(Marker {
             name,
             phase: MarkerPhase::Interval,
@@ -76,6 +95,19 @@ impl Scene {
                 stack: None,
             }),
         });
+    }
+
+    /// Returns the track of the tasks that wait.
+    fn track(&mut self) -> usize {
+        let track = self.test.thread(WAITING_TASKS);
+        self.test.profile.threads[track].samples.weight_unit = WeightUnit::Milliseconds;
+        track
+    }
+
+    /// Adds a wait of futures in the trace [`TRACE`].
+    fn wait(&mut self, track: usize, futures: &str, ms: (i64, i64)) {
+        let fields = [("futures", futures), ("trace_id", TRACE)];
+        self.marker_with(track, "TaskWait", "Waiting", ms, &fields);
     }
 
     fn explain(&self, wanted: &Wanted) -> Explanation {
@@ -228,11 +260,19 @@ fn request_is_found_in_the_viewer() {
     );
 }
 
+/// Returns the stacks of a kind, with their times in µs.
+fn stacks(explanation: &Explanation, kind: TimeKind) -> Vec<(String, u128)> {
+    let parts = explanation.parts.iter().filter(|part| part.kind == kind);
+    let stacks = parts.flat_map(|part| &part.stacks);
+    stacks
+        .map(|stack| (stack.functions.join(" \u{2190} "), stack.time.as_micros()))
+        .collect()
+}
+
 #[test]
 fn intervals_of_waiting_tasks_are_no_request() {
     let mut scene = Scene::new();
-    let track = scene.test.thread(WAITING_TASKS);
-    scene.test.profile.threads[track].samples.weight_unit = WeightUnit::Milliseconds;
+    let track = scene.track();
     for ms in 0..=10 {
         scene.sample(0, ms, &["app::poll"], None, 1000);
     }
@@ -240,16 +280,7 @@ fn intervals_of_waiting_tasks_are_no_request() {
     for ms in [-50, 90] {
         scene.sample(track, ms, &["look_up"], None, 0);
     }
-    let trace = "000000000000000000000000000000ab";
-    scene.marker(0, "SampleContext", "Context", (2, 4), trace);
-    scene.marker(0, "SampleContext", "Context", (6, 8), trace);
-    scene.marker(track, "TaskWait", "Waiting", (4, 80), trace);
-    let explanation = scene.explain(&Wanted::Trace(0xab));
-    assert_eq!(explanation.start, Duration::from_micros(1_500));
-    assert_eq!(explanation.length, Duration::from_millis(7));
-    let expected = [(TimeKind::Cpu, 3000 + 3000), (TimeKind::Await, 1000)];
-    assert_eq!(times(&explanation), expected);
-    assert_eq!(unsampled_ns(&scene.test.profile, (-50 * MS, 0)), 50 * MS);
+    scene.wait(track, "look_up", (4, 80));
     for wanted in [
         Wanted::Marker("Waiting".to_owned()),
         Wanted::Range(WAITING_TASKS.to_owned(), 0, MS),
@@ -266,16 +297,9 @@ fn time_of_a_trace_on_no_thread_is_await() {
         scene.sample(0, ms, &["app::poll", "app::first"], None, 1000);
         scene.sample(other, ms, &["app::poll", "app::second"], None, 1000);
     }
-    let trace = "000000000000000000000000000000ab";
-    scene.marker(0, "SampleContext", "Context", (2, 4), trace);
-    scene.marker(other, "SampleContext", "Context", (14, 15), trace);
-    scene.marker(
-        other,
-        "SampleContext",
-        "Context",
-        (6, 8),
-        "0000000000000000000000000000000c",
-    );
+    scene.marker(0, "SampleContext", "Context", (2, 4), TRACE);
+    scene.marker(other, "SampleContext", "Context", (14, 15), TRACE);
+    scene.marker(other, "SampleContext", "Context", (6, 8), OTHER_TRACE);
     let explanation = scene.explain(&Wanted::Trace(0xab));
     // Each time on a thread begins and ends in the middle between two samples.
     let expected = [(TimeKind::Cpu, 3000 + 2000), (TimeKind::Await, 9000)];
@@ -284,15 +308,230 @@ fn time_of_a_trace_on_no_thread_is_await() {
     assert_eq!(explanation.length, Duration::from_millis(14));
     let suspended = &explanation.parts[1].stacks[0];
     assert_eq!(suspended.functions, ["app::first", "app::poll"]);
+    let text = explanation.to_string();
+    assert!(text.contains("  suspended after app::first"), "{text}");
     // A span with the id has the exact times.
     scene.marker(other, "TracingSpan", "GET /", (1, 16), "ab");
     let explanation = scene.explain(&Wanted::Marker("GET /".to_owned()));
     assert_eq!(explanation.trace_id, Some(0xab));
     assert_eq!(
         times(&explanation),
-        [(TimeKind::Cpu, 5000), (TimeKind::Await, 10_000)]
+        [(TimeKind::Cpu, 6000), (TimeKind::Await, 9000)]
     );
     assert_eq!(scene.explain(&Wanted::Trace(0xab)).name, "GET /");
+}
+
+#[test]
+fn trace_of_waits_alone_is_suspended_in_their_futures() {
+    let mut scene = Scene::new();
+    let track = scene.track();
+    for ms in 0..=40 {
+        scene.sample(0, ms, &["app::other"], None, 1000);
+    }
+    scene.wait(track, "request → orders → get", (10, 20));
+    scene.wait(track, "request → orders → query", (21, 30));
+    // What another request waits for.
+    let fields = [("futures", "request"), ("trace_id", OTHER_TRACE)];
+    scene.marker_with(track, "TaskWait", "Waiting", (0, 40), &fields);
+    let explanation = scene.explain(&Wanted::Trace(0xab));
+    assert_eq!(explanation.start, Duration::from_millis(10));
+    assert_eq!(explanation.length, Duration::from_millis(20));
+    assert!(explanation.threads.is_empty());
+    // A poll lies between the waits.
+    let expected = [(TimeKind::Cpu, 1000), (TimeKind::Await, 19_000)];
+    assert_eq!(times(&explanation), expected);
+    let between = [("(ran between samples)".to_owned(), 1000)];
+    assert_eq!(stacks(&explanation, TimeKind::Cpu), between);
+    let suspended = ["get ← orders ← request", "query ← orders ← request"];
+    let suspended: Vec<_> = suspended
+        .map(str::to_owned)
+        .into_iter()
+        .zip([10_000, 9000])
+        .collect();
+    assert_eq!(stacks(&explanation, TimeKind::Await), suspended);
+    let text = explanation.to_string();
+    let line = "      10.0 ms  suspended in get \u{2190} orders \u{2190} request\n";
+    assert!(text.contains(line), "{text}");
+    // The span began before, and the profile does not tell where it was.
+    scene.marker(0, "TracingSpan", "GET /", (5, 35), "ab");
+    let explanation = scene.explain(&Wanted::Marker("GET /".to_owned()));
+    assert_eq!(explanation.length, Duration::from_millis(30));
+    let unknown = ("(unknown future)".to_owned(), 10_000);
+    assert!(
+        stacks(&explanation, TimeKind::Await).contains(&unknown),
+        "{explanation}"
+    );
+}
+
+#[test]
+fn samples_of_another_request_have_no_time_of_this_one() {
+    let mut scene = Scene::new();
+    let track = scene.track();
+    let request = |ms| match ms {
+        2..4 | 20 => ("app::first", TRACE),
+        _ => ("app::second", OTHER_TRACE),
+    };
+    for ms in 0..=22 {
+        let (function, trace) = request(ms);
+        scene.sample(0, ms, &["app::poll", function], None, 1000);
+        scene.marker(0, "SampleContext", "Context", (ms, ms), trace);
+    }
+    scene.wait(track, "first", (4, 19));
+    let explanation = scene.explain(&Wanted::Trace(0xab));
+    // It came to the thread in the middle between two samples, and then at the end of its wait.
+    let expected = [(TimeKind::Cpu, 2500 + 1500), (TimeKind::Await, 15_000)];
+    assert_eq!(times(&explanation), expected);
+    let on_cpu = [("app::first ← app::poll".to_owned(), 4000)];
+    assert_eq!(stacks(&explanation, TimeKind::Cpu), on_cpu);
+    let suspended = [("first".to_owned(), 15_000)];
+    assert_eq!(stacks(&explanation, TimeKind::Await), suspended);
+}
+
+#[test]
+fn request_on_an_idle_thread_ran_as_long_as_the_thread() {
+    let mut scene = Scene::new();
+    for ms in 0..=3 {
+        let (waits, cpu_us) =
+            [(Some(IO), 0), (Some(IO), 0), (None, 200), (Some(IO), 700)][ms as usize];
+        let function = if waits.is_some() {
+            "epoll_wait"
+        } else {
+            "app::answer"
+        };
+        scene.sample(0, ms, &["app::serve", function], waits, cpu_us);
+    }
+    scene.marker(0, "SampleContext", "Context", (2, 2), TRACE);
+    let explanation = scene.explain(&Wanted::Trace(0xab));
+    assert_eq!(explanation.start, Duration::from_micros(1800));
+    assert_eq!(times(&explanation), [(TimeKind::Cpu, 900)]);
+}
+
+#[test]
+fn wait_between_late_samples_of_a_request_is_no_time_on_its_thread() {
+    let mut scene = Scene::new();
+    let track = scene.track();
+    // The sampler had no processor meanwhile.
+    for ms in [0, 1, 31, 32] {
+        scene.sample(0, ms, &["app::answer"], None, 1000);
+    }
+    scene.marker(0, "SampleContext", "Context", (0, 32), TRACE);
+    scene.marker(0, "TracingSpan", "GET /", (0, 32), TRACE);
+    scene.wait(track, "get", (2, 30));
+    // A task of the same request waits while the first one runs.
+    scene.wait(track, "helper", (0, 32));
+    let explanation = scene.explain(&Wanted::Trace(0xab));
+    let expected = [
+        (TimeKind::Cpu, 3000),
+        (TimeKind::WaitForProcessor, 1000),
+        (TimeKind::Await, 28_000),
+    ];
+    assert_eq!(times(&explanation), expected);
+    let suspended = [("get + helper".to_owned(), 28_000)];
+    assert_eq!(stacks(&explanation, TimeKind::Await), suspended);
+}
+
+#[test]
+fn nothing_is_sampled_where_the_profiler_was_absent() {
+    let mut scene = Scene::new();
+    for ms in (0..=20).chain(51..=80) {
+        scene.sample(0, ms, &["app::other"], None, 1000);
+    }
+    let unsampled = |scene: &Scene, range: (i64, i64)| {
+        unsampled_ns(&scene.test.profile, (range.0 * MS, range.1 * MS)) / MS
+    };
+    assert_eq!(unsampled(&scene, (-50, 0)), 50);
+    assert_eq!(unsampled(&scene, (0, 20)), 0);
+    assert_eq!(unsampled(&scene, (10, 60)), 30);
+    assert_eq!(unsampled(&scene, (70, 90)), 9);
+    let pause = r#"[{"startTime":60,"endTime":64,"reason":"paused"}]"#;
+    scene.test.profile.processes[0].paused_ranges = Some(pause.to_owned());
+    assert_eq!(unsampled(&scene, (10, 70)), 34);
+    scene.marker(0, "TracingSpan", "GET /", (10, 60), TRACE);
+    let track = scene.track();
+    scene.wait(track, "get", (12, 30));
+    let explanation = scene.explain(&Wanted::Trace(0xab));
+    // A future that waited is known without samples.
+    let expected = [
+        (TimeKind::Await, 2000 + 18_000 + 9000),
+        (TimeKind::Unknown, 21_000),
+    ];
+    assert_eq!(times(&explanation), expected);
+    let text = explanation.to_string();
+    assert!(
+        text.ends_with("\nnot sampled                     21.0 ms   42.0 %\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn cpu_time_that_samples_find_asleep_belongs_to_those_that_ran() {
+    let mut scene = Scene::new();
+    let sleep = ["app::main", "sleep"];
+    for ms in 0..=4 {
+        scene.sample(0, ms, &sleep, Some(TIMER), 400);
+    }
+    let explanation = scene.explain(&range(0, 4));
+    let between = [("(ran between samples)".to_owned(), 1600)];
+    assert_eq!(stacks(&explanation, TimeKind::Cpu), between);
+    scene.sample(0, 5, &["app::main", "app::price"], None, 100);
+    scene.sample(0, 6, &sleep, Some(TIMER), 300);
+    let explanation = scene.explain(&range(0, 6));
+    let ran = [("app::price ← app::main".to_owned(), 2000)];
+    assert_eq!(stacks(&explanation, TimeKind::Cpu), ran);
+    assert_eq!(
+        explanation.time(TimeKind::Sleep),
+        Duration::from_micros(4000)
+    );
+}
+
+#[test]
+fn marker_that_begins_later_than_its_trace_is_a_part_of_the_request() {
+    let mut scene = Scene::new();
+    let track = scene.track();
+    for ms in 0..=40 {
+        scene.sample(0, ms, &["app::other"], None, 1000);
+    }
+    scene.wait(track, "get", (10, 30));
+    scene.marker(0, "Text", "render", (30, 32), TRACE);
+    let explanation = scene.explain(&Wanted::Trace(0xab));
+    assert_eq!(explanation.length, Duration::from_millis(22));
+    let explanation = scene.explain(&Wanted::Marker("render".to_owned()));
+    assert_eq!(explanation.length, Duration::from_millis(2));
+}
+
+#[test]
+fn span_without_ids_has_the_waits_of_the_spans_inside_of_it() {
+    let mut scene = Scene::new();
+    let (track, other) = (scene.track(), scene.test.thread("other"));
+    for ms in 0..=30 {
+        let stack = match ms {
+            20..25 => ["#request", "app::render"],
+            _ => ["app::idle", "app::park"],
+        };
+        scene.sample(0, ms, &stack, None, 1000);
+        scene.sample(other, ms, &["#request", "app::wrong"], None, 1000);
+    }
+    let span = |id, parent| [("span", id), ("parent", parent), ("idle", "16.5")];
+    scene.marker_with(0, "TracingSpan", "request", (2, 26), &span("a", "f"));
+    scene.marker_with(0, "TracingSpan", "get", (3, 19), &span("b", "a"));
+    scene.marker_with(other, "TracingSpan", "request", (0, 20), &span("c", "f"));
+    for (futures, span_id, ms) in [("request → get", "b", (4, 19)), ("request", "c", (1, 9))] {
+        let fields = [("futures", futures), ("span_id", span_id)];
+        scene.marker_with(track, "TaskWait", "Waiting", ms, &fields);
+    }
+    let explanation = scene.explain(&Wanted::Marker("request".to_owned()));
+    assert_eq!(explanation.threads, ["main"]);
+    // From the end of the wait to the middle between two samples.
+    let ran = [
+        ("app::render ← request".to_owned(), 5500),
+        ("(ran between samples)".to_owned(), 2000),
+    ];
+    assert_eq!(stacks(&explanation, TimeKind::Cpu), ran);
+    let suspended = [
+        ("get ← request".to_owned(), 15_000),
+        ("app::render ← request".to_owned(), 1500),
+    ];
+    assert_eq!(stacks(&explanation, TimeKind::Await), suspended);
 }
 
 #[test]

@@ -1,15 +1,19 @@
 //! Explains where the time of a request went.
 //!
-//! A request is on one thread, or, as the samples' contexts tell, on several ones after each other
-//! and on none in between. `request.rs` finds its times on threads, `pieces.rs` tells what a thread
-//! did in such a time, and `stacks.rs` merges the
-//! stacks. `explainer.rs` puts them together.
+//! A request is on one thread, or on several ones after each other and suspended in between, as the
+//! contexts of the samples and the waits of futures tell. `request.rs` finds its markers, contexts and
+//! waits. `on_threads.rs` makes times on threads of them, `pieces.rs` tells what a thread did in such
+//! a time, and `suspended.rs` where the request waited otherwise. `stacks.rs` finds the names of
+//! stacks, and `explainer.rs` puts all together.
 
 mod explainer;
 #[cfg(test)]
 mod explainer_tests;
+mod on_threads;
 mod pieces;
+mod ranges;
 mod request;
 mod stacks;
+mod suspended;
 
 pub(crate) use explainer::explain;

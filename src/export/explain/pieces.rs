@@ -5,7 +5,12 @@
 //! processor if both show a running thread. The kernel tells how long the thread waited for a
 //! processor, with the feature `contextswitches`; then what is left beyond that are waits too short
 //! for a sample.
+//!
+//! A sample that another request owns says only whether the thread ran.
 
+use std::ops::Range;
+
+use crate::export::explain::ranges::{TimeRange, overlap_ns};
 use crate::export::explanation::TimeKind;
 use crate::export::paused_ranges::PausedRange;
 use crate::export::switch_totals::{SwitchTotals, is_of_switches};
@@ -18,14 +23,25 @@ const MAX_EDGE_INTERVALS: i64 = 2;
 /// Time beside a range whose context switches tell of the range, too, in ns.
 const BESIDE_NS: i64 = 1_000_000_000;
 
-/// Takes a kind of time, the stack in which it passed, and its length in ns.
+/// Takes a kind of time, the stack in which it passed, and its length in ns. CPU time of which no
+/// sample shows the stack comes without one.
 pub(super) type Add<'v> = dyn FnMut(TimeKind, Option<StackId>, f64) + 'v;
+
+/// A time that a request spent on a thread.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct OnThread {
+    pub(super) range: TimeRange,
+    /// The indices of the samples that show the request. They may lie beside the range.
+    pub(super) own: Range<usize>,
+}
 
 /// The times of a thread.
 pub(super) struct ThreadPieces<'a> {
     profile: &'a ProfileModel,
     thread: &'a Thread,
     pauses: Vec<PausedRange>,
+    /// When the request was suspended although the samples before and after show it.
+    suspended: Vec<TimeRange>,
     /// The ranges for which the kernel tells how long the thread waited for a processor: start, end,
     /// and the share of the time between running samples, by which such a wait explains it.
     switches: Vec<(i64, i64, f64)>,
@@ -44,20 +60,52 @@ pub(super) fn first_sample_from(samples: &Samples, time_ns: i64) -> usize {
     low
 }
 
+/// Returns the time of a row's last tick.
+pub(super) fn last_tick_ns(samples: &Samples, index: usize) -> i64 {
+    let ticks = samples.row_ticks(index);
+    ticks.time_ns(ticks.count - 1)
+}
+
 /// What a sample shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+pub(super) enum State {
     Running,
     Waiting(TimeKind),
 }
 
+impl State {
+    pub(super) fn of(profile: &ProfileModel, sample: &Sample) -> Self {
+        let frame = sample
+            .stack
+            .map(|stack| profile.frame(profile.stack(stack).1));
+        let Some(pair) = frame.and_then(|frame| frame.category) else {
+            return Self::Running;
+        };
+        let category = profile.categories.get(usize::from(pair.category));
+        let Some(idle) = category.filter(|category| category.name == "Idle") else {
+            return Self::Running;
+        };
+        let kind = idle.subcategories.get(usize::from(pair.subcategory));
+        Self::Waiting(match kind.map_or("", String::as_str) {
+            "Lock" => TimeKind::Lock,
+            "I/O" => TimeKind::Io,
+            "Timer" => TimeKind::Sleep,
+            "Work" => TimeKind::Work,
+            _ => TimeKind::OtherWait,
+        })
+    }
+}
+
 impl<'a> ThreadPieces<'a> {
-    /// Returns the times of a thread that lie within a range.
-    pub(super) fn of(profile: &'a ProfileModel, thread: &'a Thread, within: (i64, i64)) -> Self {
+    /// Returns what a thread did at the times of a request, which are in order.
+    pub(super) fn of(profile: &'a ProfileModel, thread: &'a Thread, all: &[OnThread]) -> Self {
+        let first_ns = all.first().map_or(0, |on| on.range.0);
+        let within = (first_ns, all.last().map_or(0, |on| on.range.1));
         let mut pieces = Self {
             profile,
             thread,
             pauses: PausedRange::all_of(profile.process_of(thread)),
+            suspended: Vec::new(),
             switches: Vec::new(),
         };
         let mut switches: Vec<(i64, i64, [f64; 2])> = Vec::new();
@@ -76,7 +124,11 @@ impl<'a> ThreadPieces<'a> {
             let waited_ns = SwitchTotals::of_marker(profile, &marker).waited_ns;
             switches.extend(waited_ns.map(|waited_ns| {
                 let mut between = 0.0;
-                pieces.visit(start_ns, end_ns, &mut |kind, _, ns| {
+                let whole = OnThread {
+                    range: (start_ns, end_ns),
+                    own: 0..thread.samples.len(),
+                };
+                pieces.visit(&whole, &mut |kind, _, ns| {
                     if kind == TimeKind::WaitForProcessor {
                         between += ns;
                     }
@@ -97,34 +149,16 @@ impl<'a> ThreadPieces<'a> {
             (start_ns, end_ns, share(index))
         });
         pieces.switches = shares.collect();
+        let neighbors = all.windows(2).filter(|pair| pair[0].own == pair[1].own);
+        let suspended = neighbors.map(|pair| (pair[0].range.1, pair[1].range.0));
+        pieces.suspended = suspended.collect();
         pieces
     }
 
-    fn state(&self, sample: &Sample) -> State {
-        let profile = self.profile;
-        let frame = sample
-            .stack
-            .map(|stack| profile.frame(profile.stack(stack).1));
-        let Some(pair) = frame.and_then(|frame| frame.category) else {
-            return State::Running;
-        };
-        let category = profile.categories.get(usize::from(pair.category));
-        let Some(idle) = category.filter(|category| category.name == "Idle") else {
-            return State::Running;
-        };
-        let kind = idle.subcategories.get(usize::from(pair.subcategory));
-        State::Waiting(match kind.map_or("", String::as_str) {
-            "Lock" => TimeKind::Lock,
-            "I/O" => TimeKind::Io,
-            "Timer" => TimeKind::Sleep,
-            "Work" => TimeKind::Work,
-            _ => TimeKind::OtherWait,
-        })
-    }
-
     /// Gives the pieces of a time.
-    pub(super) fn visit(&mut self, start_ns: i64, end_ns: i64, add: &mut Add<'_>) {
+    pub(super) fn visit(&self, on: &OnThread, add: &mut Add<'_>) {
         let samples = &self.thread.samples;
+        let (start_ns, end_ns) = on.range;
         if end_ns <= start_ns {
             return;
         }
@@ -140,7 +174,7 @@ impl<'a> ThreadPieces<'a> {
             let until_ns = next.map_or(end_ns, |next| next.time_ns.min(end_ns));
             let within = (done_ns, until_ns);
             match (before, next) {
-                (Some(_), Some(_)) => self.between(index - 1, within, add),
+                (Some(_), Some(_)) => self.between(index - 1, within, &on.own, add),
                 // Before the first sample, and after the last one.
                 (None, Some(sample)) => {
                     let from_ns = (sample.time_ns - edge_ns).clamp(done_ns, until_ns);
@@ -158,8 +192,8 @@ impl<'a> ThreadPieces<'a> {
     }
 
     /// Gives a time beside the only sample that is near, and one without a sample.
-    fn edge(&self, sample: &Sample, near: (i64, i64), far: (i64, i64), add: &mut Add<'_>) {
-        let kind = match self.state(sample) {
+    fn edge(&self, sample: &Sample, near: TimeRange, far: TimeRange, add: &mut Add<'_>) {
+        let kind = match State::of(self.profile, sample) {
             State::Running => TimeKind::Cpu,
             State::Waiting(kind) => kind,
         };
@@ -169,53 +203,100 @@ impl<'a> ThreadPieces<'a> {
 
     /// Gives the part of the time from a sample to the next one that lies within `within`. `index` is
     /// that of the first of them.
-    fn between(&self, index: usize, within: (i64, i64), add: &mut Add<'_>) {
+    fn between(&self, index: usize, within: TimeRange, own: &Range<usize>, add: &mut Add<'_>) {
         let samples = &self.thread.samples;
         let (before, next) = (&samples.get(index), &samples.get(index + 1));
-        let (start_ns, end_ns) = within;
-        let gap_ns = (next.time_ns - before.time_ns).max(1) as f64;
-        let length_ns = (end_ns - start_ns) as f64;
-        if length_ns <= 0.0 {
-            return;
-        }
-        let paused_within = |start_ns: i64, end_ns: i64| {
+        let paused_within = |(start_ns, end_ns): TimeRange| {
             let paused = self.pauses.iter();
             let paused_ns: u64 = paused.map(|pause| pause.ns_within(start_ns, end_ns)).sum();
             (paused_ns as f64).min((end_ns - start_ns) as f64)
         };
-        let paused_ns = paused_within(start_ns, end_ns);
+        let paused_ns = paused_within(within);
         add(TimeKind::Unknown, None, paused_ns);
-        // The CPU time does not contain that of pauses.
-        let gap_ns = (gap_ns - paused_within(before.time_ns, next.time_ns)).max(1.0);
-        let share = (length_ns - paused_ns) / gap_ns;
-        let states = [self.state(before), self.state(next)];
+        let length_ns = (within.1 - within.0) as f64 - paused_ns;
+        // The CPU time does not contain that of pauses, and no thread ran for a suspended request.
+        let gap = (before.time_ns, next.time_ns);
+        let suspended = self.suspended.iter().map(|range| overlap_ns(*range, gap));
+        let absent_ns = paused_within(gap) + suspended.sum::<i64>() as f64;
+        let gap_ns = ((gap.1 - gap.0) as f64 - absent_ns).max(length_ns).max(1.0);
+        let states = [before, next].map(|sample| State::of(self.profile, sample));
         let cpu_ns = match (next.cpu_delta_ns, states[1]) {
             (Some(ns), _) => (ns as f64).min(gap_ns),
             (None, State::Running) => gap_ns,
             (None, State::Waiting(_)) => 0.0,
         };
-        // A thread that ran before it waited did so where the earlier sample shows it.
-        let ran_in = match states {
-            [State::Running, State::Waiting(_)] => before.stack,
-            _ => next.stack,
-        };
-        add(TimeKind::Cpu, ran_in, cpu_ns * share);
-        let rest_ns = (gap_ns - cpu_ns) * share;
-        match states {
-            [State::Waiting(first), State::Waiting(second)] => {
-                add(first, before.stack, rest_ns / 2.0);
-                add(second, next.stack, rest_ns / 2.0);
+        let owns = [index, index + 1].map(|index| own.contains(&index));
+        let ran = [0, 1].map(|at| owns[at] && states[at] == State::Running);
+        let cpu_ns = match (ran, states) {
+            // A thread that waits without the request ran beside the request alone.
+            ([true, _], [_, State::Waiting(_)]) | ([_, true], [State::Waiting(_), _])
+                if owns != [true; 2] =>
+            {
+                cpu_ns.min(length_ns)
             }
-            [State::Waiting(kind), State::Running] => add(kind, before.stack, rest_ns),
-            [State::Running, State::Waiting(kind)] => add(kind, next.stack, rest_ns),
-            [State::Running, State::Running] => {
+            _ => cpu_ns * length_ns / gap_ns,
+        };
+        // A thread that ran before it waited did so where the earlier sample shows it.
+        let ran_in = match ran {
+            [_, true] => next.stack,
+            [true, false] => before.stack,
+            [false, false] => None,
+        };
+        add(TimeKind::Cpu, ran_in, cpu_ns);
+        let rest_ns = length_ns - cpu_ns;
+        let waited = |at: usize, sample: &Sample| match states[at] {
+            State::Waiting(kind) if owns[at] => Some((kind, sample.stack)),
+            _ => None,
+        };
+        match [waited(0, before), waited(1, next)] {
+            [Some(first), Some(second)] => {
+                add(first.0, first.1, rest_ns / 2.0);
+                add(second.0, second.1, rest_ns / 2.0);
+            }
+            [Some((kind, stack)), None] | [None, Some((kind, stack))] => add(kind, stack, rest_ns),
+            [None, None] => {
+                let stack = if owns[1] { next.stack } else { before.stack };
                 let told = match samples.count(before) {
                     0 | 1 => self.share_of_processor_waits(next.time_ns),
                     _ => self.share_of_ticks(index, within),
                 };
-                add(TimeKind::WaitForProcessor, next.stack, rest_ns * told);
-                add(TimeKind::OtherWait, next.stack, rest_ns * (1.0 - told));
+                add(TimeKind::WaitForProcessor, stack, rest_ns * told);
+                add(TimeKind::OtherWait, stack, rest_ns * (1.0 - told));
             }
+        }
+    }
+
+    /// Gives the stacks that ran in these times, which are in order, each with the CPU time that is
+    /// charged to it.
+    pub(super) fn visit_charged(
+        &self,
+        all: &[OnThread],
+        mut visit: impl FnMut(Option<StackId>, f64),
+    ) {
+        let samples = &self.thread.samples;
+        let charged = self.profile.charged_samples(self.thread);
+        for charged in charged.filter(|charged| charged.cpu_ns > 0) {
+            let first_ns = charged.sample.time_ns;
+            let ticks = charged.index.map(|index| samples.row_ticks(index));
+            let count = ticks.map_or(1, |ticks| ticks.count);
+            let number_before = |limit_ns: i64| match ticks {
+                _ if first_ns >= limit_ns => 0,
+                Some(ticks) => ticks.end_of(0, |time_ns| time_ns < limit_ns),
+                None => 1,
+            };
+            let from = all.partition_point(|on| on.range.1 < first_ns);
+            let mut within = 0;
+            for on in &all[from..] {
+                let before = number_before(on.range.0);
+                if before == count {
+                    break;
+                }
+                if charged.index.is_none_or(|index| on.own.contains(&index)) {
+                    within += number_before(on.range.1.saturating_add(1)) - before;
+                }
+            }
+            let share = within as f64 / count as f64;
+            visit(charged.sample.stack, charged.cpu_ns as f64 * share);
         }
     }
 

@@ -10,15 +10,6 @@ use crate::model::{FunctionId, FunctionKind, ProfileModel, StackId};
 /// Maximum number of functions in a text.
 const MAX_FUNCTIONS: usize = 8;
 
-/// The numbers of the functions that stand for a stack.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
-pub(super) struct StackKey {
-    /// The innermost first.
-    functions: Vec<u32>,
-    /// What the innermost of them called.
-    inside: Vec<u32>,
-}
-
 /// Finds the texts of stacks.
 pub(super) struct StackTexts<'a> {
     profile: &'a ProfileModel,
@@ -46,45 +37,51 @@ impl<'a> StackTexts<'a> {
         }
     }
 
-    /// Returns the functions that stand for a stack. Those of the runtime are left out, and so is
-    /// what waits in the kernel if the stack is that of a suspended task.
-    pub(super) fn key(&self, stack: Option<StackId>, kind: TimeKind) -> StackKey {
+    /// Returns the names of the functions that stand for a stack, the innermost first, and of those
+    /// that the first of them called. Functions of the runtime are left out, and so is what waits in
+    /// the kernel if the stack is that of a suspended task.
+    pub(super) fn names(
+        &self,
+        stack: Option<StackId>,
+        kind: TimeKind,
+    ) -> (Vec<String>, Vec<String>) {
         let profile = self.profile;
         let function_of = |frame| profile.frame(frame).function;
         let functions = profile.stack_frames(stack).map(function_of);
         let functions = functions.take_while(|function| !is_run_loop(profile, *function));
-        let is_code =
-            |function: &FunctionId| profile.function(*function).kind != FunctionKind::Structure;
-        let functions: Vec<_> = functions.filter(is_code).collect();
-        let is_own = |function: &FunctionId| self.own[function.0 as usize];
-        let number = |function: &FunctionId| self.numbers.of(*function);
-        let Some(first_own) = functions.iter().position(is_own) else {
-            return StackKey {
-                functions: functions.iter().take(MAX_FUNCTIONS).map(number).collect(),
-                inside: Vec::new(),
-            };
+        let functions: Vec<_> = functions.collect();
+        let name = |function: &FunctionId| {
+            let group = self.groups.get(self.numbers.of(*function));
+            one_line(&group.name).into_owned()
         };
-        let own = functions.iter().filter(|function| is_own(function));
+        let is_code =
+            |function: &&FunctionId| profile.function(**function).kind != FunctionKind::Structure;
+        let code: Vec<_> = functions.iter().filter(is_code).collect();
+        let is_own = |function: &&&FunctionId| self.own[function.0 as usize];
+        let first_own = code.iter().position(|function| is_own(&function));
+        let mut names: Vec<_> = match first_own {
+            Some(_) => code
+                .iter()
+                .filter(is_own)
+                .map(|function| name(function))
+                .collect(),
+            None => code.iter().map(|function| name(function)).collect(),
+        };
+        // A function that calls itself, and one beside a label of the same name.
+        names.dedup();
+        names.truncate(MAX_FUNCTIONS);
+        if names.is_empty() {
+            // What stands in the place of code, such as a note that there is no sample.
+            let mut notes = functions
+                .iter()
+                .filter(|function| !profile.is_root(**function));
+            names.push(notes.next().map_or_else(|| "(no stack)".to_owned(), name));
+        }
         let mut inside = Vec::new();
-        if first_own > 0 && kind != TimeKind::Await {
-            inside.push(number(&functions[first_own - 1]));
-            inside.push(number(&functions[0]));
+        if let Some(first_own) = first_own.filter(|first| *first > 0 && kind != TimeKind::Await) {
+            inside = [first_own - 1, 0].map(|at| name(code[at])).to_vec();
             inside.dedup();
         }
-        let mut functions: Vec<_> = own.map(number).collect();
-        // A function that calls itself, and one beside a label of the same name.
-        functions.dedup();
-        functions.truncate(MAX_FUNCTIONS);
-        StackKey { functions, inside }
-    }
-
-    /// Returns the names of the functions of a key.
-    pub(super) fn names(&self, key: &StackKey) -> (Vec<String>, Vec<String>) {
-        let name = |number: &u32| one_line(&self.groups.get(*number).name).into_owned();
-        let mut functions: Vec<_> = key.functions.iter().map(name).collect();
-        if functions.is_empty() {
-            functions.push("(no stack)".to_owned());
-        }
-        (functions, key.inside.iter().map(name).collect())
+        (names, inside)
     }
 }

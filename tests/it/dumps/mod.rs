@@ -1,6 +1,8 @@
 //! Dumps of the last seconds: their causes, their files, and how rare they are.
 
 mod explained;
+#[cfg(feature = "tracing")]
+mod suspended;
 mod triggers;
 
 use std::path::{Path, PathBuf};

@@ -22,6 +22,8 @@ const PARTS: &[(&str, Part)] = &[
     ("alloc_truth", crate::alloc_truth::run_part),
     ("always_on", crate::always_on::run_part),
     ("always_on_clients", crate::always_on::run_clients),
+    ("bursts", crate::bursts_arms::run_part),
+    ("bursts_busy", crate::bursts::be_busy),
     ("bytes_per_sample", crate::bytes_per_sample::run_part),
     ("capture", crate::capture::run_part),
     ("churn", crate::churn::run_part),
@@ -83,6 +85,17 @@ pub(crate) fn run(part: &str, arguments: &[String]) -> Result<Value, Box<dyn Err
     answer_in(part, arguments, &output)
 }
 
+/// Runs a part like [`run`], as the program of a command that runs one.
+pub(crate) fn run_under(
+    mut outer: Command,
+    part: &str,
+    arguments: &[String],
+) -> Result<Value, Box<dyn Error>> {
+    outer.arg(std::env::current_exe()?);
+    let output = with_arguments(outer, part, arguments).output()?;
+    answer_in(part, arguments, &output)
+}
+
 /// Runs a part like [`run`], with these environment variables.
 pub(crate) fn run_with_variables(
     part: &str,
@@ -106,15 +119,20 @@ pub(crate) fn run_watched(
     Ok((answer, watched))
 }
 
-fn command(part: &str, arguments: &[String]) -> Result<Command, Box<dyn Error>> {
-    let mut command = Command::new(std::env::current_exe()?);
+/// Returns the command that runs a part.
+pub(crate) fn command(part: &str, arguments: &[String]) -> Result<Command, Box<dyn Error>> {
+    let program = Command::new(std::env::current_exe()?);
+    Ok(with_arguments(program, part, arguments))
+}
+
+fn with_arguments(mut command: Command, part: &str, arguments: &[String]) -> Command {
     command
         .arg(FLAG)
         .arg(part)
         .args(arguments)
         .stdin(Stdio::null())
         .stderr(Stdio::inherit());
-    Ok(command)
+    command
 }
 
 fn answer_in(part: &str, arguments: &[String], output: &Output) -> Result<Value, Box<dyn Error>> {

@@ -14,6 +14,9 @@ mod always_on;
 mod ask;
 mod batch;
 mod built;
+mod bursts;
+mod bursts_arms;
+mod bursts_work;
 mod busy;
 mod bytes_per_sample;
 mod capture;
@@ -103,7 +106,7 @@ use report::Report;
 /// How long a measurement may take.
 #[derive(Clone, Copy)]
 struct Effort {
-    /// Takes less than half a minute, for a first look; published figures are not measured this
+    /// Takes less than a minute, for a first look; published figures are not measured this
     /// way.
     quick: bool,
 }
@@ -131,6 +134,11 @@ const MEASUREMENTS: &[Measurement] = &[
         name: "capture",
         description: "share of the CPU time of 2, 8 and 64 busy threads that samples account for, at 1,000 Hz",
         run: capture::measure,
+    },
+    Measurement {
+        name: "bursts",
+        description: "CPU time that a profile puts at a wrong function, for work of 0.3 to 3 ms between waits; 10 minutes",
+        run: bursts::measure,
     },
     Measurement {
         name: "idle",
@@ -331,7 +339,7 @@ const MEASUREMENTS: &[Measurement] = &[
 
 const USAGE: &str = "usage: cargo peers NAME [--quick] [--json]";
 const HELP: &str = "\
-  --quick  take less than half a minute; published figures are not measured this way
+  --quick  take less than a minute; published figures are not measured this way
   --json   also print the report as one line of JSON
   --help   print this help
 

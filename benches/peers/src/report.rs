@@ -12,6 +12,8 @@ pub(crate) struct Arm {
     /// Whether this is an extra figure, such as another setting or the cost of a part, and not
     /// compared with `ours`.
     pub(crate) extra: bool,
+    /// Whether only the JSON lists this extra figure: a note has it in words.
+    pub(crate) is_detail: bool,
 }
 
 impl Arm {
@@ -20,6 +22,7 @@ impl Arm {
             name,
             runs: Vec::new(),
             extra: false,
+            is_detail: false,
         }
     }
 
@@ -27,6 +30,13 @@ impl Arm {
         Self {
             extra: true,
             ..Self::new(name)
+        }
+    }
+
+    pub(crate) fn detail(name: &'static str) -> Self {
+        Self {
+            is_detail: true,
+            ..Self::extra(name)
         }
     }
 
@@ -70,12 +80,8 @@ impl Report {
     /// Formats the report as a table.
     pub(crate) fn table(&self, name: &str) -> String {
         let mut text = format!("{name}: {}\n\n", self.unit);
-        let width = self
-            .arms()
-            .map(|arm| arm.name.len())
-            .max()
-            .unwrap_or(0)
-            .max(8);
+        let arms = || self.arms().filter(|arm| !arm.is_detail);
+        let width = arms().map(|arm| arm.name.len()).max().unwrap_or(0).max(8);
         let mut row = |head: &str, figure: &str, rest: &str| {
             // Writing to a string does not fail.
             let _ = writeln!(
@@ -85,7 +91,7 @@ impl Report {
             );
         };
         row("", "median", "runs");
-        for arm in self.arms() {
+        for arm in arms() {
             let runs: Vec<String> = arm.runs.iter().map(|run| figure_text(*run)).collect();
             row(arm.name, &figure_text(arm.figure()), &runs.join("  "));
         }
@@ -228,9 +234,14 @@ mod tests {
             ..Arm::extra("ours_100hz")
         });
         assert_eq!(report.ratio(), Some(2.0));
+        report.peers.push(Arm {
+            runs: vec![0.6],
+            ..Arm::detail("ours_10hz")
+        });
+        assert!(!report.table("rate").contains("ours_10hz"));
         let json: Value = serde_json::from_str(&report.json("rate")).expect("JSON");
         assert_eq!(json["peers"], json!({"slow": 0.25, "fast": 0.49}));
-        assert_eq!(json["others"], json!({"ours_100hz": 0.7}));
+        assert_eq!(json["others"], json!({"ours_100hz": 0.7, "ours_10hz": 0.6}));
         assert_eq!(json["runs"]["ours_100hz"], json!([0.7]));
     }
 

@@ -252,9 +252,9 @@ impl Figures {
         let mut arms = Vec::new();
         for (name, (runs, memory)) in self.0 {
             arms.push(Arm {
-                name,
                 runs,
                 extra: EXTRA.contains(&name),
+                ..Arm::new(name)
             });
             memory_arms.push(memory_arm(name, memory));
         }

@@ -180,11 +180,10 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     let central = format!("sampler_{most}_2");
     let at = arms.iter().position(|arm| arm.name == central);
     let ours = Arm {
-        name: "ours",
-        extra: false,
         runs: arms
             .remove(at.ok_or("the arm of the figure is missing")?)
             .runs,
+        ..Arm::new("ours")
     };
     let met = ours.figure() <= GOAL_PERCENT && figure(&arms, "grows_sampler") <= GOAL_GROWTH;
     Ok(Report {

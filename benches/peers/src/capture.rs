@@ -7,13 +7,12 @@
 //! processors, most ticks find a thread that waits for a processor. Such a sample accounts for
 //! nothing, so a plain count of samples would not be a time.
 //!
-//! This sum hides late samples, because a late sample accounts for a longer time. So there are two
-//! stricter figures. `ours_by_count` is the number of samples that account for at least half an
-//! interval, × interval, divided by the same CPU time. The notes have the share of the CPU time in
-//! samples of more than two intervals, which a viewer can no longer resolve.
+//! This sum hides late samples, because a late sample accounts for a longer time. The notes have the
+//! share of the CPU time in samples of more than two intervals, which a viewer can no longer resolve.
 //!
 //! A peer's figure is its number of samples of the threads × interval, divided by the same CPU
-//! time.
+//! time. `ours_by_count` is the same measure: the number of our samples of threads that ran ×
+//! interval, divided by that time.
 //!
 //! Each run is a separate process; the arms are interleaved.
 
@@ -27,7 +26,7 @@ use serde_json::{Value, json};
 
 use crate::busy::BusyThreads;
 use crate::machine::{self, load_note};
-use crate::profile::{column, count, engine_of_params, threads, to_json};
+use crate::profile::{column, count, engine_of_params, running, threads, to_json};
 use crate::raw::{monotonic_ns, thread_id};
 use crate::raw_threads;
 use crate::report::{Arm, Report};
@@ -255,7 +254,7 @@ fn run_ours(threads: usize, first: fn(), span: Duration) -> Result<Value, Box<dy
     });
     Ok(json!({
         "captured": sums.cpu_ns / cpu_ns,
-        "by_count": sums.at_least_half as f64 * INTERVAL.as_nanos() as f64 / cpu_ns,
+        "by_count": sums.running as f64 * INTERVAL.as_nanos() as f64 / cpu_ns,
         "coarse": sums.coarse_cpu_ns / cpu_ns,
         "processors": cpu_ns / wall_ns,
         "sampler_percent": count(&profile, "sampler_cpu_ns").unwrap_or(0) as f64 * 100.0 / session_ns as f64,
@@ -287,8 +286,8 @@ fn run_pprof(threads: usize, span: Duration) -> Result<Value, Box<dyn Error>> {
 struct Sums {
     /// CPU time that the samples account for.
     cpu_ns: f64,
-    /// Number of samples that account for half an interval or more.
-    at_least_half: u64,
+    /// Number of samples of threads that ran.
+    running: u64,
     /// CPU time in samples that account for more than two intervals each.
     coarse_cpu_ns: f64,
 }
@@ -299,18 +298,19 @@ fn sum_samples(profile: &Value, spans: &[Span]) -> Result<Sums, Box<dyn Error>> 
     for span in spans {
         let thread =
             threads(profile).find(|thread| thread["tid"].as_i64() == Some(span.thread.into()));
-        let samples =
-            &thread.ok_or_else(|| format!("the profile has no thread {}", span.thread))?["samples"];
+        let thread = thread.ok_or_else(|| format!("the profile has no thread {}", span.thread))?;
+        let samples = &thread["samples"];
+        let running = running(profile, thread).ok_or("the profile lacks tables")?;
         let (times, deltas) = column(samples, "time")
             .zip(column(samples, "threadCPUDelta"))
             .ok_or("the profile has no sample times or CPU deltas")?;
-        for (time, delta) in times.zip(deltas) {
+        for ((time, delta), runs) in times.zip(deltas).zip(running) {
             let (Some(time), Some(delta)) = (time.as_f64(), delta.as_f64()) else {
                 continue;
             };
             if span.time_ms.contains(&time) {
                 sums.cpu_ns += delta;
-                sums.at_least_half += u64::from(delta >= interval_ns / 2.0);
+                sums.running += u64::from(runs);
                 sums.coarse_cpu_ns += if delta > 2.0 * interval_ns {
                     delta
                 } else {
@@ -328,10 +328,17 @@ mod tests {
 
     #[test]
     fn sum_samples_counts_only_samples_within_the_threads_span() {
-        let profile = json!({"threads": [{"tid": 7, "samples": {
+        let samples = json!({
             "schema": {"stack": 0, "time": 1, "eventDelay": 2, "threadCPUDelta": 3},
             "data": [[0, 9.5, null, 5e6], [0, 10.5, null, 1e6], [0, 11.5, null, 0], [0, 14.5, null, 3e6], [0, 20.0, null, 1e6]],
-        }}]});
+        });
+        let thread = json!({
+            "tid": 7,
+            "samples": samples,
+            "frameTable": {"schema": {"category": 0}, "data": [[0]]},
+            "stackTable": {"schema": {"frame": 0}, "data": [[0]]},
+        });
+        let profile = json!({"meta": {"categories": [{"name": "Other"}]}, "threads": [thread]});
         let span = |thread| Span {
             thread,
             time_ms: 10.0..20.0,
@@ -339,7 +346,7 @@ mod tests {
         };
         let expected = Sums {
             cpu_ns: 4e6,
-            at_least_half: 2,
+            running: 2,
             coarse_cpu_ns: 3e6,
         };
         assert_eq!(sum_samples(&profile, &[span(7)]).expect("sums"), expected);

@@ -159,6 +159,27 @@ pub(crate) fn column<'a>(table: &'a Value, name: &str) -> Option<impl Iterator<I
     Some(table["data"].as_array()?.iter().map(move |row| &row[index]))
 }
 
+/// Returns for each sample of a thread in a Gecko profile whether the thread ran: it used CPU time since
+/// the sample before, and its stack is not one that waits. `None` if a table is missing.
+pub(crate) fn running(profile: &Value, thread: &Value) -> Option<Vec<bool>> {
+    let categories = profile["meta"]["categories"].as_array()?;
+    let idle = categories
+        .iter()
+        .position(|category| category["name"] == "Idle");
+    let categories = column(&thread["frameTable"], "category")?.map(Value::as_u64);
+    let waits: Vec<bool> = categories
+        .map(|category| category.is_some() && category == idle.map(|idle| idle as u64))
+        .collect();
+    let leaves: Vec<&Value> = column(&thread["stackTable"], "frame")?.collect();
+    let samples = &thread["samples"];
+    let samples = column(samples, "stack")?.zip(column(samples, "threadCPUDelta")?);
+    let runs = samples.map(|(stack, delta)| {
+        let leaf = leaves.get(stack.as_u64()? as usize)?.as_u64()?;
+        Some(delta.as_u64() != Some(0) && !*waits.get(leaf as usize)?)
+    });
+    Some(runs.map(|runs| runs.unwrap_or(false)).collect())
+}
+
 /// Returns the times of a thread's samples, in milliseconds, ascending.
 pub(crate) fn find_sample_times(profile: &Value, thread: &str) -> Option<Vec<f64>> {
     let found = threads(profile).find(|candidate| candidate["name"] == thread)?;
@@ -277,6 +298,27 @@ mod tests {
         };
         assert_eq!(sums, expected);
         assert!(sums.add_thread(&Value::Null, 4.0).is_none());
+    }
+
+    #[test]
+    fn running_tells_threads_with_cpu_time_from_waiting_ones() {
+        let profile =
+            serde_json::json!({"meta": {"categories": [{"name": "Other"}, {"name": "Idle"}]}});
+        let thread = serde_json::json!({
+            "frameTable": {"schema": {"location": 0, "category": 6}, "data": [
+                [0, false, 0, null, null, null, 0, 0],
+                [0, false, 0, null, null, null, 1, 0],
+                [0],
+            ]},
+            "stackTable": {"schema": {"prefix": 0, "frame": 1}, "data": [[null, 0], [0, 1], [0, 2]]},
+            "samples": {
+                "schema": {"stack": 0, "time": 1, "eventDelay": 2, "threadCPUDelta": 3},
+                "data": [[0, 0, null, 9], [0, 1, null, 0], [1, 2, null, 9], [2, 3], [null, 4, null, 9]],
+            },
+        });
+        let expected = [true, false, false, true, false];
+        assert_eq!(running(&profile, &thread).expect("all tables"), expected);
+        assert_eq!(running(&profile, &Value::Null), None);
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //! Each thread computes until its own clock shows 5 ms, and ends. Eight live at a time, and none
 //! registers, so the sampler has to find each of them while it lives. The figure is the sum of the
 //! samples' `threadCPUDelta` divided by the CPU time that the threads' own clocks show at their ends.
-//! `registered` is the same for threads that register; pprof-rs's is its number of samples ×
-//! interval, divided by that time.
+//! `registered` is the same for threads that register. pprof-rs's is its number of samples × interval,
+//! divided by that time, and so is `ours_by_count`, with our samples of threads that ran.
 //!
 //! The notes have the number of threads in the profile, and of those that the profile counts as
 //! missed: `unsampled_threads` were found and ended before their first sample. A thread that nobody
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use crate::busy::work;
 use crate::machine::{self, load_note};
-use crate::profile::{CpuInSamples, count, threads, to_json};
+use crate::profile::{CpuInSamples, count, running, threads, to_json};
 use crate::raw::{monotonic_ns, thread_cpu_ns, thread_id};
 use crate::report::{Arm, Report};
 use crate::{Effort, Outcome, child};
@@ -36,13 +36,19 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     let (rounds, count) = if effort.quick { (2, 1000) } else { (3, 10_000) };
     let (mut ours, mut pprof) = (Arm::new("ours"), Arm::new("pprof"));
     let mut registered = Arm::extra("registered");
+    let [mut by_count, mut registered_by_count] =
+        ["ours_by_count", "registered_by_count"].map(Arm::extra);
     let mut notes = vec![format!(
         "{rounds} rounds of {count} threads per arm, interleaved; {AT_A_TIME} threads at a time, {} ms of CPU time each; {}",
         LIFE_NS / 1_000_000,
         load_note()
     )];
     for round in 1..=rounds {
-        for arm in [&mut ours, &mut registered, &mut pprof] {
+        for (arm, by_count) in [
+            (&mut ours, Some(&mut by_count)),
+            (&mut registered, Some(&mut registered_by_count)),
+            (&mut pprof, None),
+        ] {
             let arguments = [arm.name.to_owned(), count.to_string()];
             let (run, taken) = machine::watch(|| child::run("short_threads", &arguments));
             // A peer may hang in its signal handler.
@@ -54,6 +60,9 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
                 run => run?,
             };
             arm.runs.extend(run["captured"].as_f64());
+            if let Some(by_count) = by_count {
+                by_count.runs.extend(run["by_count"].as_f64());
+            }
             notes.push(format!(
                 "round {round}: {}: {}; CPUs used by other processes + the hypervisor: {taken}",
                 arm.name,
@@ -62,7 +71,7 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         }
     }
     let met = ours.figure() >= GOAL;
-    let peers = [pprof, registered].into_iter();
+    let peers = [pprof, registered, by_count, registered_by_count].into_iter();
     Ok(Report {
         unit: "CPU time in samples / CPU time used by threads of 5 ms",
         ours,
@@ -148,7 +157,7 @@ fn run_ours(count_of_threads: usize, first: fn()) -> Result<Value, Box<dyn Error
     let lives = run_threads(count_of_threads, first)?;
     let profile = session.finish()?;
     let json = to_json(&profile)?;
-    let (mut sums, mut sampled) = (CpuInSamples::default(), 0);
+    let (mut sums, mut sampled, mut ran) = (CpuInSamples::default(), 0, 0);
     // A thread that ended early may still have its creator's name. Ids are used again.
     let own = i64::from(thread_id());
     for thread in threads(&json) {
@@ -156,6 +165,8 @@ fn run_ours(count_of_threads: usize, first: fn()) -> Result<Value, Box<dyn Error
         if id != own && lives.ids.iter().any(|known| i64::from(*known) == id) {
             sums.add_thread(thread, f64::INFINITY)
                 .ok_or("a thread has no samples")?;
+            let running = running(&json, thread).ok_or("a thread has no samples")?;
+            ran += running.into_iter().filter(|runs| *runs).count();
             sampled += 1;
         }
     }
@@ -176,7 +187,8 @@ fn run_ours(count_of_threads: usize, first: fn()) -> Result<Value, Box<dyn Error
         count("remote_samples"),
         sums.truncated_ns * 100.0 / sums.all_ns,
     );
-    Ok(json!({"captured": sums.all_ns / cpu_ns, "note": note}))
+    let by_count = ran as f64 * INTERVAL.as_nanos() as f64 / cpu_ns;
+    Ok(json!({"captured": sums.all_ns / cpu_ns, "by_count": by_count, "note": note}))
 }
 
 fn run_pprof(count: usize) -> Result<Value, Box<dyn Error>> {

@@ -9,7 +9,7 @@
 //! - 64 threads are busy, as in `capture`. `busy` is the sampler's CPU time in percent of one
 //!   processor, from the session's start on, and `captured` the CPU time in samples divided by the
 //!   CPU time that the threads' own clocks show. pprof-rs's is its number of samples × interval,
-//!   divided by that time.
+//!   divided by that time, and so is `ours_by_count`, with our samples of threads that ran.
 //! - 64 threads share a fixed amount of work. `added` is the user and system time of the whole
 //!   process above that of the same process without a session, in percent of the latter: what the
 //!   user of a program sees. It has the noise of the difference of two large numbers.
@@ -45,6 +45,7 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     let [mut start, mut start_registered] = ["start", "start_registered"].map(Arm::extra);
     let [mut busy, mut busy_registered] = ["busy", "busy_registered"].map(Arm::extra);
     let mut captured = ["captured", "captured_registered", "captured_pprof"].map(Arm::extra);
+    let mut by_count = ["ours_by_count", "registered_by_count"].map(Arm::extra);
     let mut added = ["added", "added_registered", "added_pprof"].map(Arm::extra);
     let mut notes = vec![format!(
         "{rounds} rounds per arm, interleaved: 1,000 sleeping threads for {idle_ms} ms, {BUSY_THREADS} busy ones for \
@@ -68,9 +69,18 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
             ));
         }
         let [ours_captured, registered_captured, pprof_captured] = &mut captured;
-        for (arm, sampler, part) in [
-            (ours_captured, Some(&mut busy), "ours_unregistered"),
-            (registered_captured, Some(&mut busy_registered), "ours"),
+        let [ours_by_count, registered_by_count] = &mut by_count;
+        for (arm, of_ours, part) in [
+            (
+                ours_captured,
+                Some((&mut busy, ours_by_count)),
+                "ours_unregistered",
+            ),
+            (
+                registered_captured,
+                Some((&mut busy_registered, registered_by_count)),
+                "ours",
+            ),
             (pprof_captured, None, "pprof"),
         ] {
             let arguments = [
@@ -88,8 +98,9 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
                 run => run?,
             };
             arm.runs.extend(run["captured"].as_f64());
-            if let Some(sampler) = sampler {
+            if let Some((sampler, by_count)) = of_ours {
                 sampler.runs.extend(run["sampler_percent"].as_f64());
+                by_count.runs.extend(run["by_count"].as_f64());
             }
             notes.push(format!(
                 "round {round}: busy, {}: {}; CPUs used by other processes + the hypervisor: {taken}",
@@ -122,6 +133,7 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     let measured = [start, start_registered, busy, busy_registered]
         .into_iter()
         .chain(captured)
+        .chain(by_count)
         .chain(added)
         .filter(|arm| !arm.runs.is_empty());
     Ok(Report {

@@ -354,7 +354,8 @@ fn means_of(cells: &[Cell], rounds: usize) -> Vec<Arm> {
                     interval_ns: SETTINGS[cell.setting].interval.as_nanos() as f64,
                 }))
             });
-            let readings: Vec<f64> = readings.collect();
+            // A cell may have no sample.
+            let readings: Vec<f64> = readings.filter(|figure| figure.is_finite()).collect();
             let sum: f64 = readings.iter().sum();
             (!readings.is_empty()).then(|| sum / readings.len() as f64)
         };
@@ -459,6 +460,7 @@ mod tests {
             reading: Reading {
                 truth: times(735e6, 245e6, 1e9),
                 profile,
+                samples: profile,
                 ..Reading::default()
             },
             interval_ns: 1e6,
@@ -511,13 +513,16 @@ mod tests {
         }
         assert_eq!((cells.len(), cells[0].rounds.len()), (2, 2));
         assert_eq!(cells[0].figures().reading.truth.all, 2e9);
+        let empty = figures(Times::default()).reading;
+        add(&mut cells, Cell::new(0, "quiet", 2, Profiler::Ours), empty);
         let means = means_of(&cells, 2);
         assert_eq!((means[0].name, means[0].runs.len()), ("ours", 2));
+        assert!(means[0].figure().is_finite());
         assert!(
             means
                 .iter()
                 .all(|arm| arm.name.ends_with("ours") != arm.runs.is_empty())
         );
-        assert_eq!(notes_of(&cells, true).len(), 2);
+        assert_eq!(notes_of(&cells, true).len(), 3);
     }
 }

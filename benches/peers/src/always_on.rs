@@ -10,11 +10,11 @@
 //!   the second has 3 % fewer requests and a p99 that is longer by half, with any profiler and without
 //!   one. The arms `…_free` are without this rule, compared with `none_free`.
 //! - `ours` has the parameters of `StartParams::always_on`: it samples all threads at 100 Hz by wall
-//!   time, and each request has a context with the ids of a trace and a span and a label. `batched` is as
-//!   `ours`, with `SamplingEngine::BatchedTimers`: each thread's own timer interrupts it. `pprof` is
+//!   time, and each request has a context with the ids of a trace and a span and a label. `pprof` is
 //!   pprof-rs at 100 Hz, which samples by CPU time and knows no requests. `pyroscope` is pyroscope-rs,
 //!   which does the same, and sends a profile to a store in each tenth second of the clock, so that only
-//!   some runs have one. Its server is a package of its own, which the first run builds. `none_again` is a second run without a profiler: the noise.
+//!   some runs have one. Its server is a separate package, which the first run builds. `none_again` is
+//!   a second run without a profiler: the noise.
 //! - The figures are the requests a second that are missing, in percent of those without a profiler
 //!   in the same round. `…_p99` is by how many percent the p99 of the answers is longer. `…_cpu` is by
 //!   how many percent a request takes more CPU time of the server, the profiler's threads included.
@@ -27,7 +27,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use gekkota::context::ProfilerContext;
-use gekkota::{ProfilerSession, SamplingEngine, StartParams, register_thread};
+use gekkota::{ProfilerSession, StartParams, register_thread};
 use serde_json::{Value, json};
 
 use crate::machine::{self, load_note};
@@ -44,9 +44,9 @@ const WARM_UP: Duration = Duration::from_millis(500);
 const GOAL_PERCENT: f64 = 1.0;
 
 /// What an arm is compared with: the places of `none` and `none_free` in the list of runs.
-const NONE: usize = 8;
-const NONE_FREE: usize = 9;
-const RUNS: usize = 10;
+const NONE: usize = 6;
+const NONE_FREE: usize = 7;
+const RUNS: usize = 8;
 
 /// The arms but those without a profiler: with each, the names of its figures, and what it is
 /// compared with.
@@ -58,7 +58,6 @@ const ARMS: [(&str, [&str; 3], usize); NONE] = [
         ["pyroscope", "pyroscope_p99", "pyroscope_cpu"],
         NONE,
     ),
-    ("batched", ["batched", "batched_p99", "batched_cpu"], NONE),
     (
         "none_again",
         ["none_again", "none_again_p99", "none_again_cpu"],
@@ -67,11 +66,6 @@ const ARMS: [(&str, [&str; 3], usize); NONE] = [
     (
         "ours_free",
         ["ours_free", "ours_free_p99", "ours_free_cpu"],
-        NONE_FREE,
-    ),
-    (
-        "batched_free",
-        ["batched_free", "batched_free_p99", "batched_free_cpu"],
         NONE_FREE,
     ),
     (
@@ -199,7 +193,6 @@ pub(crate) fn run_part(arguments: &[String]) -> Fallible<Value> {
     let (profiler, is_free) = profiler_of(arm);
     let params = match profiler {
         "ours" => Some(StartParams::always_on()),
-        "batched" => Some(StartParams::always_on().engine(SamplingEngine::BatchedTimers)),
         _ => None,
     };
     let has_context = params.is_some();

@@ -7,21 +7,20 @@
 //! that the kernel counts in them over the span, voluntary or not, is caused by the profiler. Calls
 //! that returned `EINTR` are counted as well; those before the span are counted separately.
 //!
-//! The goal applies to both engines; `ours` is the one that sends signals. The floor is a thread
-//! that only sleeps from tick to tick, prepared as our sampler is. pprof-rs follows the process's
-//! CPU time: while all threads sleep, it does nothing and takes no samples.
+//! The floor is a thread that only sleeps from tick to tick, prepared as our sampler is. pprof-rs
+//! follows the process's CPU time: while all threads sleep, it does nothing and takes no samples.
 //!
 //! Each run is a separate process; the arms are interleaved.
 
 use std::error::Error;
 use std::time::Duration;
 
-use gekkota::{Profile, ProfilerSession, SamplingEngine, StartParams, register_thread};
+use gekkota::{Profile, ProfilerSession, StartParams, register_thread};
 use serde_json::{Value, json};
 
 use crate::machine::{self, load_note};
 use crate::memory::resident_bytes;
-use crate::profile::{count, engine_of_params, is_local_timers};
+use crate::profile::{count, engine_of_params};
 use crate::raw::{
     monotonic_ns, prepare_sampler_thread, process_cpu_ns, sleep_until_ns, thread_cpu_ns,
 };
@@ -38,7 +37,6 @@ const GOAL_PERCENT: f64 = 5.0;
 pub(crate) fn measure(effort: Effort) -> Outcome {
     let (rounds, span_ms) = if effort.quick { (2, 1500) } else { (3, 8000) };
     let mut ours = Arm::new("ours");
-    let mut local_timers = Arm::extra("ours_local_timers");
     let (mut pprof, mut sleeper) = (Arm::new("pprof"), Arm::new("sleeper"));
     let mut notes = vec![
         format!(
@@ -49,17 +47,14 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         "pprof follows CPU time: while all threads sleep, it does nothing and takes no samples"
             .to_owned(),
     ];
-    let (mut disturbed, mut had_local_timers) = (0, true);
+    let mut disturbed = 0;
     for round in 1..=rounds {
-        for arm in [&mut ours, &mut local_timers, &mut pprof, &mut sleeper] {
+        for arm in [&mut ours, &mut pprof, &mut sleeper] {
             let arguments = [arm.name.to_owned(), span_ms.to_string()];
             let (run, taken) = machine::watch(|| child::run("idle", &arguments));
             let run = run?;
             arm.runs.extend(run["percent"].as_f64());
-            if arm.name == "ours_local_timers" {
-                had_local_timers &= run["local_timers"] == true;
-            }
-            if arm.name.starts_with("ours") {
+            if arm.name == "ours" {
                 disturbed += run["wake_ups"].as_u64().unwrap_or(1)
                     + run["interrupted"].as_u64().unwrap_or(1);
             }
@@ -70,20 +65,14 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
             ));
         }
     }
-    let met = [&ours, &local_timers]
-        .iter()
-        .all(|arm| arm.figure() <= GOAL_PERCENT)
-        && disturbed == 0;
-    if !had_local_timers {
-        notes.push("the system refused local timers, so both arms used signals".to_owned());
-    }
+    let met = ours.figure() <= GOAL_PERCENT && disturbed == 0;
     Ok(Report {
         unit: "% of one CPU, with 1,000 sleeping threads",
         ours,
-        peers: vec![pprof, local_timers],
+        peers: vec![pprof],
         floor: Some(sleeper),
         better: f64::min,
-        goal: "ours <= 5 % of one CPU with either engine, and no wake-up in any thread, at 1,000 Hz",
+        goal: "ours <= 5 % of one CPU, and no wake-up in any thread, at 1,000 Hz",
         met,
         notes,
     })
@@ -96,10 +85,9 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     };
     let span = Duration::from_millis(span_ms.parse()?);
     match arm.as_str() {
-        "ours" => run_ours(SamplingEngine::Signals, || register_thread(""), span),
-        "ours_local_timers" => run_ours(SamplingEngine::LocalTimers, || register_thread(""), span),
+        "ours" => run_ours(|| register_thread(""), span),
         // An arm of `unregistered`.
-        "ours_unregistered" => run_ours(SamplingEngine::Signals, || {}, span),
+        "ours_unregistered" => run_ours(|| {}, span),
         "pprof" => run_pprof(span),
         "sleeper" => run_sleeper(span),
         other => Err(format!("unknown arm `{other}`").into()),
@@ -107,8 +95,8 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
 }
 
 /// Measures with sleeping threads that each call `first`.
-fn run_ours(engine: SamplingEngine, first: fn(), span: Duration) -> Result<Value, Box<dyn Error>> {
-    let params = StartParams::default().interval(INTERVAL).engine(engine);
+fn run_ours(first: fn(), span: Duration) -> Result<Value, Box<dyn Error>> {
+    let params = StartParams::default().interval(INTERVAL);
     let engine = engine_of_params(params.clone())?;
     let bare_bytes = resident_bytes();
     let sleepers = Sleepers::start(THREADS, first)?;
@@ -149,7 +137,6 @@ fn run_ours(engine: SamplingEngine, first: fn(), span: Duration) -> Result<Value
         "before_span_ms": counts_before.sampler_cpu_ns as f64 / 1e6,
         "wake_ups": switches,
         "interrupted": interrupted,
-        "local_timers": is_local_timers(&engine),
         "note": note,
     }))
 }

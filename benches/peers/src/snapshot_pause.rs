@@ -25,8 +25,7 @@ use std::time::Duration;
 
 use gekkota::profile::{Format, SnapshotOptions, Symbolicate};
 use gekkota::{
-    MarkerOptions, ProfilerSession, SamplingEngine, ThreadGuard, add_text_marker,
-    gecko_profiler_category,
+    MarkerOptions, ProfilerSession, ThreadGuard, add_text_marker, gecko_profiler_category,
 };
 use serde_json::{Value, json};
 
@@ -135,7 +134,7 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     let [for_writer, for_markers, for_sampler] = choose_processors(&all);
     // The sampler's thread stays on the processor on which it is created.
     run_on(&[for_sampler])?;
-    let session = ProfilerSession::start(recording::params().engine(SamplingEngine::Signals))?;
+    let session = ProfilerSession::start(recording::params())?;
     run_on(&all)?;
     let recorded = recording::record(&session, samples.parse()?)?;
 

@@ -17,9 +17,9 @@
 //! `handshake.rs`. A peer whose timer is coarser than requested is measured at the rate that it
 //! achieves; the notes have the rates.
 //!
-//! For local timers, the second engine, there are also the bare costs: of a `perf_event_open` CPU
+//! There are also the bare costs of other ways to interrupt the thread: of a `perf_event_open` CPU
 //! clock that signals, and of a POSIX timer that interrupts the thread's own processor, both with
-//! that same empty handler. No engine can be cheaper than what it is built on.
+//! that same empty handler. No sampler can be cheaper than what it is built on.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -27,7 +27,6 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::machine::{self, load_note};
-use crate::profile::is_local_timers;
 use crate::raw;
 use crate::report::{Arm, Report, median};
 use crate::stall_arms::Sampler;
@@ -36,15 +35,13 @@ use crate::{Effort, Outcome, child};
 
 /// Wait after a sampler's end, until the machine is quiet again.
 const SETTLE: Duration = Duration::from_millis(20);
-const SIGNALS_GOAL: f64 = 1.10;
-const LOCAL_TIMERS_GOAL: f64 = 0.5;
+const GOAL: f64 = 1.10;
 
 /// The names of each sampler in the report: at 10,000 Hz, which is also the child's argument, and
 /// at 1,000 Hz.
-const ARMS: [(&str, &str); 7] = [
+const ARMS: [(&str, &str); 6] = [
     ("ours", "ours_1khz"),
     ("empty_handler", "empty_handler_1khz"),
-    ("ours_local_timers", "ours_local_timers_1khz"),
     ("bare_perf_timer", "bare_perf_timer_1khz"),
     ("bare_posix_timer", "bare_posix_timer_1khz"),
     ("gecko_style", "gecko_style_1khz"),
@@ -57,7 +54,7 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     } else {
         (5, 4, 250)
     };
-    let extra = ["ours_local_timers", "bare_perf_timer", "bare_posix_timer"];
+    let extra = ["bare_perf_timer", "bare_posix_timer"];
     let mut fast = ARMS.map(|(name, _)| {
         if extra.contains(&name) {
             Arm::extra(name)
@@ -94,24 +91,10 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         ));
     }
     notes.extend(notes_of(&seen));
-    let figure = |name: &str| {
-        fast.iter()
-            .find(|arm| arm.name == name)
-            .map_or(f64::NAN, Arm::figure)
-    };
-    let verdict = Verdict {
-        floor: figure("empty_handler"),
-        signals: figure("ours"),
-        local_timers: figure("ours_local_timers"),
-        allowed: figure("bare_perf_timer").is_finite(),
-        used: seen
-            .iter()
-            .filter(|run| run["arm"] == "ours_local_timers")
-            .all(|run| run["engine"].as_str().is_some_and(is_local_timers)),
-    };
-    notes.push(verdict.note());
-    let met = verdict.is_met();
     let [ours, floor, others @ ..] = fast;
+    let relative = ours.figure() / floor.figure();
+    notes.push(format!("ours relative to the floor: {relative:.3}"));
+    let met = relative <= GOAL;
     let peers = others
         .into_iter()
         .chain(slow)
@@ -123,38 +106,10 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         peers,
         floor: Some(floor),
         better: f64::min,
-        goal: "ours <= 1.10 x empty_handler with signals, <= 0.5 x with local timers where allowed",
+        goal: "ours <= 1.10 x empty_handler",
         met,
         notes,
     })
-}
-
-struct Verdict {
-    floor: f64,
-    signals: f64,
-    local_timers: f64,
-    /// Whether the kernel allows this process to use the timers.
-    allowed: bool,
-    /// Whether the sessions that requested local timers used them.
-    used: bool,
-}
-
-impl Verdict {
-    fn is_met(&self) -> bool {
-        let signals = self.signals <= SIGNALS_GOAL * self.floor;
-        let local_timers = self.used && self.local_timers <= LOCAL_TIMERS_GOAL * self.floor;
-        signals && (local_timers || !self.allowed)
-    }
-
-    fn note(&self) -> String {
-        let signals = self.signals / self.floor;
-        let local_timers = match (self.allowed, self.used) {
-            (false, _) => "are not allowed here".to_owned(),
-            (true, false) => "were requested, but signals were used".to_owned(),
-            (true, true) => format!("{:.3}", self.local_timers / self.floor),
-        };
-        format!("relative to the floor: signals {signals:.3}, local timers {local_timers}")
-    }
 }
 
 /// Returns notes on the runs of each arm.
@@ -269,25 +224,5 @@ mod tests {
         };
         let quiet = [lost(100.0, 1e6), lost(600.0, 2e6)];
         assert_eq!(cost_of_sample(&lost(20_400.0, 2e6), &quiet, 2), 10_000.0);
-    }
-
-    #[test]
-    fn verdict_checks_both_goals_where_timers_are_allowed() {
-        let verdict = |signals, local_timers, allowed, used| {
-            Verdict {
-                floor: 10.0,
-                signals,
-                local_timers,
-                allowed,
-                used,
-            }
-            .is_met()
-        };
-        assert!(verdict(11.0, 5.0, true, true));
-        assert!(!verdict(11.1, 5.0, true, true));
-        assert!(!verdict(11.0, 5.1, true, true));
-        assert!(!verdict(11.0, 5.0, true, false), "signals were used");
-        assert!(verdict(11.0, 9.0, false, false));
-        assert!(!verdict(f64::NAN, 5.0, true, true));
     }
 }

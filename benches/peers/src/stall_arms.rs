@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use gekkota::{ProfilerSession, SamplingEngine, StartParams};
+use gekkota::{ProfilerSession, StartParams};
 
 use crate::handshake::HandshakeSampler;
 use crate::profile::{count, engine_of};
@@ -23,7 +23,7 @@ pub(crate) struct Sampler {
 }
 
 enum Kind {
-    Ours(SamplingEngine),
+    Ours,
     EmptyHandler(EmptyHandler),
     PerfTimer(EmptyHandler),
     PosixTimer(EmptyHandler),
@@ -56,8 +56,7 @@ pub(crate) enum ActiveSampler {
 impl Sampler {
     pub(crate) fn new(arm: &str) -> Result<Self, Box<dyn Error>> {
         let kind = match arm {
-            "ours" => Kind::Ours(SamplingEngine::Signals),
-            "ours_local_timers" => Kind::Ours(SamplingEngine::LocalTimers),
+            "ours" => Kind::Ours,
             "empty_handler" => Kind::EmptyHandler(EmptyHandler::install()?),
             "bare_perf_timer" => Kind::PerfTimer(EmptyHandler::install()?),
             "bare_posix_timer" => Kind::PosixTimer(EmptyHandler::install()?),
@@ -79,8 +78,8 @@ impl Sampler {
         interval: Duration,
     ) -> Result<ActiveSampler, Box<dyn Error>> {
         Ok(match &mut self.kind {
-            Kind::Ours(engine) => {
-                let params = StartParams::default().interval(interval).engine(*engine);
+            Kind::Ours => {
+                let params = StartParams::default().interval(interval);
                 ActiveSampler::Ours(ProfilerSession::start(params)?)
             }
             Kind::EmptyHandler(handler) => {

@@ -32,10 +32,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use gekkota::{
-    Profile, ProfilerSession, SamplingEngine, StartParams, profiler_get_buffer_info,
-    register_thread,
-};
+use gekkota::{Profile, ProfilerSession, StartParams, profiler_get_buffer_info, register_thread};
 use serde_json::{Value, json};
 
 use crate::machine::{self, load_note};
@@ -253,9 +250,7 @@ fn run(setting: &Setting, span: Duration, saves: bool) -> Result<Value, Box<dyn 
     let before_bytes = resident_bytes();
 
     let interval = Duration::from_secs(1) / setting.hz;
-    let params = StartParams::default()
-        .interval(interval)
-        .engine(SamplingEngine::Signals);
+    let params = StartParams::default().interval(interval);
     let runners_before_ns = runners.cpu_ns();
     let begin = Instant::now();
     let session = ProfilerSession::start(params)?;

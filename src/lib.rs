@@ -452,7 +452,7 @@ pub mod process {
 
 /// Formats, options, progress reports and summaries of a [`Profile`].
 pub mod profile {
-    pub use crate::api::{ProfileDiff, SnapshotOptions};
+    pub use crate::api::{DiffOptions, ProfileDiff, SnapshotOptions};
     pub use crate::export::{
         ExplainedPart, ExplainedStack, Explanation, Format, HotFunction, SampleWeight, SlowRequest,
         ThreadSummary, TimeKind, ViewerRange,

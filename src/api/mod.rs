@@ -136,7 +136,7 @@ pub use process::{
     profiler_set_process_type, profiler_set_version, profiler_unregister_page,
     profiler_wait_for_children, profiler_wait_for_sampling_of_children,
 };
-pub use profile::{Profile, ProfileDiff};
+pub use profile::{DiffOptions, Profile, ProfileDiff};
 pub use profiled_file::ProfiledFile;
 #[cfg(feature = "push")]
 pub use push::{Pusher, profiler_push};

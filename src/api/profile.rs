@@ -198,8 +198,8 @@ impl Profile {
         }
     }
 
-    /// Compares this profile with a later one of the same program, by the CPU time in each
-    /// function.
+    /// Compares this profile with a later one of the same program, by the CPU time of each function a
+    /// second. [`diff_with`](Self::diff_with) compares times per unit of work.
     ///
     /// Each change has a band of chance, from the number of samples and how they follow each other,
     /// so that noise is not called a change. The more samples, the narrower the bands.
@@ -213,18 +213,44 @@ impl Profile {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// The comparison uses the self time, as a share of all CPU time; the self time of an inlined
-    /// function is its own. A change outside its band is real: of 100 comparisons of profiles
-    /// without a change, about one shows such a change. A run of one program differs from the next
-    /// by more than its samples tell, so the bands also assume that each function's cost varies by
-    /// 2 %.
+    /// An inlined function has its own self time. A change outside its band is real: of 100 comparisons
+    /// of profiles without a change, about one shows such a change. A run of one program differs from
+    /// the next by more than its samples tell, so the bands also assume that each function's cost
+    /// varies by 2 %.
+    ///
+    /// A second is one of wall time without pauses. A program that does twice the work in it takes
+    /// twice the time in each function. So a function counts as slower only if its share of the
+    /// functions without a change grew, too. If nearly all of the time is in functions that became
+    /// slower alike, only times per unit of work show it, unless they took many times as long.
     ///
     /// # Errors
     /// [`StreamError::Io`] if one of the profiles has no CPU time (or no samples, if it has no CPU
     /// times), or if there is no memory.
     pub fn diff(&self, after: &Self) -> Result<ProfileDiff, StreamError> {
+        self.diff_with(after, &DiffOptions::default())
+    }
+
+    /// Compares this profile with a later one, like [`diff`](Self::diff), with these options.
+    ///
+    /// ```no_run
+    /// use gekkota::profile::DiffOptions;
+    ///
+    /// let before = gekkota::Profile::read("before.json")?;
+    /// let after = gekkota::Profile::read("after.json")?;
+    /// println!("{}", before.diff_with(&after, &DiffOptions::default().per("GET /orders"))?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`diff`](Self::diff), or one of the profiles has no marker of the given name.
+    pub fn diff_with(
+        &self,
+        after: &Self,
+        options: &DiffOptions,
+    ) -> Result<ProfileDiff, StreamError> {
         let (before, after) = (self.to_read()?, after.to_read()?);
-        let diff = before.compare(&after).map_err(StreamError::Io)?;
+        let diff = before.compare(&after, options.per.as_deref());
+        let diff = diff.map_err(StreamError::Io)?;
         Ok(ProfileDiff { diff })
     }
 
@@ -322,20 +348,44 @@ impl fmt::Display for Summary {
     }
 }
 
+/// Options for comparing two profiles: see [`Profile::diff_with`].
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct DiffOptions {
+    /// Name of the marker of a unit of work; `None` for times a second.
+    pub per: Option<String>,
+}
+
+impl DiffOptions {
+    /// Compares times per unit of work, such as a request: each marker with this name is one. An
+    /// interval counts when it ends. Default: times a second.
+    ///
+    /// The same work then has the same time, whatever the load was and however long the profiles are.
+    #[must_use]
+    pub fn per(mut self, marker: impl Into<String>) -> Self {
+        self.per = Some(marker.into());
+        self
+    }
+}
+
 /// What changed from one profile to another: the result of [`Profile::diff`].
 ///
-/// Its `Display` is a text with one table by self time and one by total time. The verdicts:
-/// `slower` and `faster` are sure changes of the self time; `moved` is a share that changed only
-/// because another function did; `grew` and `fell` are sure changes of the total time, whose reason
-/// may be in another function; `unclear` may be chance. Without a regression, the text says how
-/// large one could be and yet be missed.
+/// Its `Display` is a text. The first line has the CPU time, the wall time and the number of samples
+/// before and after, each with its band. A table by self time and one by total time follow, with the
+/// greatest changes first. The verdicts: `slower` and `faster` are sure changes of the self time;
+/// `grew` and `fell` are sure changes of the total time, whose reason may be in another function.
+/// Below a line are up to ten others: `moved` is a time that changed with the amount of work a second,
+/// and `unclear` may be chance. Without a change, the text says how large one could be and yet be
+/// missed.
 #[derive(Clone, Debug)]
 pub struct ProfileDiff {
     diff: backend::Diff,
 }
 
 impl ProfileDiff {
-    /// Returns whether the self time of a function surely grew.
+    /// Returns whether the functions whose self time surely changed take more time than before, all
+    /// together. So a fix is no regression if new functions do the work in less time. If no self time
+    /// surely changed, returns whether a total time surely grew and none fell.
     pub fn is_regression(&self) -> bool {
         self.diff.is_regression()
     }

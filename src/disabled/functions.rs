@@ -729,7 +729,7 @@ impl ReadProfile {
         match *self {}
     }
 
-    pub(crate) fn compare(&self, _: &Self) -> std::io::Result<Diff> {
+    pub(crate) fn compare(&self, _: &Self, _: Option<&str>) -> std::io::Result<Diff> {
         match *self {}
     }
 

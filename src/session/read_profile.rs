@@ -63,9 +63,12 @@ impl ReadProfile {
         Ok(self.clone())
     }
 
-    /// Compares the profile with a later one.
-    pub(crate) fn compare(&self, after: &Self) -> io::Result<Diff> {
-        let options = DiffOptions::default();
+    /// Compares the profile with a later one, by times per unit of work if its marker is named.
+    pub(crate) fn compare(&self, after: &Self, unit_of_work: Option<&str>) -> io::Result<Diff> {
+        let options = DiffOptions {
+            unit_of_work: unit_of_work.map(str::to_owned),
+            ..DiffOptions::default()
+        };
         compare(&self.0, &after.0, &options, &ProgressLogger::unwatched())
     }
 

@@ -296,8 +296,10 @@ impl Difference {
 
     fn share_before(&self, function: &str) -> f64 {
         let row = self.rows("self").find(|row| row["function"] == function);
-        row.and_then(|row| row["before"].as_f64())
-            .unwrap_or(f64::NAN)
+        let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
+        row.map_or(f64::NAN, |row| {
+            number(&row["before"]) / number(&self.0["all"]["before"])
+        })
     }
 
     /// Returns the rows of the functions that surely changed.
@@ -309,9 +311,9 @@ impl Difference {
 }
 
 fn row_text(row: &Value) -> String {
-    let number = |key: &str| row[key].as_f64().unwrap_or(f64::NAN) * 100.0;
+    let number = |key: &str| row[key].as_f64().unwrap_or(f64::NAN) / 1e6;
     format!(
-        "{} {} from {:.2} to {:.2} %, band ± {:.2}",
+        "{} {} from {:.2} to {:.2} ms a second, band ± {:.2}",
         row["function"].as_str().unwrap_or("(none)"),
         row["verdict"].as_str().unwrap_or_default(),
         number("before"),
@@ -365,9 +367,11 @@ mod tests {
     use super::*;
 
     fn difference(function: &str, before: f64, after: f64, verdict: &str) -> Difference {
+        let [before, after] = [before * 1e9, after * 1e9];
         Difference(json!({
-            "self": [{"function": function, "before": before, "after": after, "band": 0.01, "verdict": verdict}],
-            "total": [{"function": "main", "before": 1.0, "after": 1.0, "band": 0.01, "verdict": "unclear"}],
+            "all": {"before": 1e9, "after": 1e9, "change": 0.0, "band": 1e7},
+            "self": [{"function": function, "before": before, "after": after, "band": 1e7, "verdict": verdict}],
+            "total": [{"function": "main", "before": 1e9, "after": 1e9, "band": 1e7, "verdict": "unclear"}],
         }))
     }
 
@@ -394,7 +398,7 @@ mod tests {
             .expect("a miss");
         assert_eq!(
             instead,
-            "b: first is a slower from 10.00 to 20.00 %, band ± 1.00"
+            "b: first is a slower from 100.00 to 200.00 ms a second, band ± 10.00"
         );
         assert_eq!((named.first(), named.slower()), (0.5, 0.25));
     }

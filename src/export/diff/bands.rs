@@ -1,8 +1,8 @@
 //! The error of a change, and how wide a band must be.
 
-use crate::export::diff::slices::{Denominator, Observed, SLICES};
+use crate::export::diff::slices::{Observed, SLICES, Slices};
 
-/// A function's value in two profiles: its share, or its time per unit of work.
+/// A value in two profiles: a function's time per unit of what it is divided by.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Change {
     pub(super) before: f64,
@@ -30,12 +30,44 @@ impl Change {
 /// What a function's time is divided by, in one profile.
 #[derive(Clone, Debug)]
 pub(super) struct Base {
-    pub(super) slices: [f64; SLICES],
+    pub(super) slices: Slices,
     pub(super) sum: f64,
-    /// All sampled time.
+    /// The time that the functions share.
     pub(super) time: f64,
     /// Average weight of a sample: the length of the shortest run.
     pub(super) sample: f64,
+}
+
+impl Base {
+    /// Returns the base of values that are not divided, and that need no samples.
+    pub(super) fn undivided() -> Self {
+        Self {
+            slices: [1.0 / SLICES as f64; SLICES],
+            sum: 1.0,
+            time: f64::INFINITY,
+            sample: 0.0,
+        }
+    }
+
+    /// Returns what is left of the time without a function's.
+    pub(super) fn without(&self, observed: &Observed) -> Self {
+        let slice = |at: usize| (self.slices[at] - observed.slices[at]).max(0.0);
+        Self {
+            slices: std::array::from_fn(slice),
+            sum: self.sum - observed.sum,
+            time: self.time - observed.sum,
+            sample: self.sample,
+        }
+    }
+
+    /// Adds a multiple of another base to what a function's time is divided by.
+    pub(super) fn plus(&self, other: &Self, factor: f64) -> Self {
+        Self {
+            slices: std::array::from_fn(|at| self.slices[at] + factor * other.slices[at]),
+            sum: self.sum + factor * other.sum,
+            ..*self
+        }
+    }
 }
 
 /// Estimates the change of a function, given what its time is divided by in the two profiles.
@@ -45,7 +77,6 @@ pub(super) struct Base {
 pub(super) fn change(
     (before, before_base): (&Observed, &Base),
     (after, after_base): (&Observed, &Base),
-    denominator: Denominator,
     run_to_run: f64,
 ) -> Change {
     let value = |observed: &Observed, base: &Base| observed.sum / base.sum;
@@ -59,11 +90,6 @@ pub(super) fn change(
     let sum = before.sum + after.sum;
     let pooled = sum / (before_base.sum + after_base.sum);
     let share = (sum / (before_base.time + after_base.time)).min(1.0);
-    // The variance of a share of 1 is 0; that of a time is not.
-    let spread = match denominator {
-        Denominator::Time => pooled * (1.0 - pooled).max(0.0),
-        Denominator::Work => pooled,
-    };
     let sample = before_base.sample.max(after_base.sample);
     let run = match sum > 0.0 {
         true => (before.run_squares + after.run_squares) / sum,
@@ -72,9 +98,15 @@ pub(super) fn change(
     // Of samples without any correlation, runs of the share's function have this length, too.
     let without_chance = (1.0 - share) * run - share * sample;
     let run = without_chance.max(sample);
-    let of_runs = spread * run * (1.0 / before_base.sum + 1.0 / after_base.sum);
+    // The clock measures the time that the functions share: a function that has all of it has no
+    // error by chance.
+    let of_runs = |base: &Base| {
+        let left = (1.0 - pooled * base.sum / base.time).max(0.0);
+        pooled * left * run / base.sum
+    };
+    let of_runs = of_runs(before_base) + of_runs(after_base);
 
-    let between_runs = 2.0 * (run_to_run * spread).powi(2);
+    let between_runs = 2.0 * (run_to_run * pooled).powi(2);
     Change {
         before: values.0,
         after: values.1,
@@ -85,7 +117,7 @@ pub(super) fn change(
 /// Returns the variance of the difference of two ratios, from the differences in each slice.
 fn slice_variance(before: (&Observed, &Base, f64), after: (&Observed, &Base, f64)) -> f64 {
     let part = |(observed, base, value): (&Observed, &Base, f64), at: usize| {
-        (f64::from(observed.slices[at]) - value * base.slices[at]) / base.sum
+        (observed.slices[at] - value * base.slices[at]) / base.sum
     };
     let squares = (0..SLICES).map(|at| (part(after, at) - part(before, at)).powi(2));
     squares.sum::<f64>() * SLICES as f64 / (SLICES - 1) as f64
@@ -145,21 +177,19 @@ mod tests {
     }
 
     /// A function with this many samples in each slice, in runs of this length.
-    fn observed(per_slice: f32, run: f64) -> Observed {
-        let sum = f64::from(per_slice) * SLICES as f64;
+    fn observed(per_slice: f64, run: f64) -> Observed {
+        let observed = Observed::exact([per_slice; SLICES]);
         Observed {
-            slices: vec![per_slice; SLICES],
-            sum,
-            run_squares: sum * run,
+            run_squares: observed.sum * run,
+            ..observed
         }
     }
 
     #[test]
     fn longer_runs_and_uneven_slices_widen_the_error() {
         let base = base(6400.0);
-        let error = |one: &Observed, other: &Observed| {
-            change((one, &base), (other, &base), Denominator::Time, 0.0).error
-        };
+        let error =
+            |one: &Observed, other: &Observed| change((one, &base), (other, &base), 0.0).error;
         let single = error(&observed(10.0, 1.2), &observed(10.0, 1.2));
         // 640 independent samples of 6,400 in each profile.
         assert!((single - (2.0 * 0.1 * 0.9 / 6400.0_f64).sqrt()).abs() < 1e-9);
@@ -176,8 +206,25 @@ mod tests {
     fn function_that_one_profile_lacks_has_an_error_in_both() {
         let (few, many) = (base(100.0), base(100_000.0));
         let (missing, present) = (observed(0.0, 0.0), observed(4.6875, 1.0));
-        let change = change((&missing, &few), (&present, &many), Denominator::Time, 0.0);
+        let change = change((&missing, &few), (&present, &many), 0.0);
         // 0.3 % of 100 samples is less than one sample.
         assert!(change.errors() < 1.0, "{change:?}");
+    }
+
+    #[test]
+    fn function_with_all_of_the_time_has_the_error_of_its_slices_only() {
+        let seconds = Base {
+            time: 6400.0,
+            ..base(64.0)
+        };
+        let error = |one: &Observed, other: &Observed| {
+            change((one, &seconds), (other, &seconds), 0.0).error
+        };
+        let steady = observed(100.0, 50.0);
+        assert_eq!(error(&steady, &steady), 0.0);
+        let mut uneven = steady.clone();
+        (0..SLICES).for_each(|at| uneven.slices[at] += if at % 2 == 0 { 8.0 } else { -8.0 });
+        // A standard deviation of 8 ns per second and slice.
+        assert!((error(&steady, &uneven) - (64.0_f64 / 63.0).sqrt()).abs() < 1e-9);
     }
 }

@@ -1,21 +1,22 @@
 //! Finds the functions whose time changed from one profile to another.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::io;
 
 use crate::export::diff::bands::{Base, Change, change, critical_errors};
-use crate::export::diff::result::{Diff, DiffOptions, DiffOptionsShown, DiffRow, Verdict};
+use crate::export::diff::result::{Diff, DiffOptions, DiffRow, Values, Verdict};
 use crate::export::diff::slices::{
-    Denominator, FunctionSlices, Observed, ProfileSlices, SLICES, Tracked, is_compared, slice,
+    FunctionSlices, Observed, ProfileSlices, SLICES, Slices, Span, Tracked, is_compared, slice,
 };
 use crate::export::function_groups::{FunctionGroup, FunctionGroups, GroupNumbers, Grouping};
-use crate::export::function_times::{FunctionTime, SelfTime, ThreadTimes, TimeCounter};
+use crate::export::function_times::{SelfTime, ThreadTimes, TimeCounter};
 use crate::export::options::{ExportOptions, SampleWeight};
 use crate::model::ProfileModel;
 use crate::util::{ProgressLocation, ProgressLogger};
 
-/// Minimum share of the time, in both profiles together, of a function that is compared. Rarer
-/// functions would only widen the bands of the others.
+/// Minimum share of the time a second, in both profiles together, of a function that is compared.
+/// Rarer functions would only widen the bands of the others.
 const MIN_SHARE: f64 = 0.001;
 
 /// Maximum number of functions that are compared: those with the greatest total time.
@@ -23,6 +24,18 @@ const MAX_FUNCTIONS: usize = 2_000;
 
 /// A single change, looked at alone, exceeds this many errors by chance in 5 % of cases.
 const LIKELY_ERRORS: f64 = 2.0;
+
+/// Probability that two profiles without a change show one.
+pub(super) const FALSE_ALARMS: f64 = 0.01;
+
+/// Part of the rest that is taken to need the same time a second in both profiles. Without it, nothing
+/// could be said of a program with one function. With it, a function with all of the time is faster
+/// or slower if its time a second changes by a factor of six or more, and not by two: two runs of a
+/// program beside others may get the processor twice as long.
+const STEADY_PART: f64 = 0.05;
+
+/// Number of values of the whole program: its time, the time per base, wall time and samples.
+const WHOLE_VALUES: usize = 4;
 
 /// Compares two profiles.
 ///
@@ -37,84 +50,87 @@ pub(crate) fn compare(
     let mut groups = FunctionGroups::default();
     let numbers = [before, after].map(|profile| groups.add(profile, Grouping::AcrossBuilds));
     let (groups, profiles) = (&groups, [before, after]);
-    let export = export_options(profiles, &options.export);
-    let (tracked, names) = tracked(profiles, groups, &numbers, &export);
+    let mut export = options.export.clone();
+    if profiles.iter().any(|profile| !profile.meta.has_cpu_deltas) {
+        export.weight = SampleWeight::Samples;
+    }
+    let spans = profiles.map(|profile| Span::of(profile, &export.threads(profile)));
+    let (tracked, names) = tracked(profiles, groups, (&numbers, &spans), &export);
+    let unit_of_work = options.unit_of_work.as_deref();
     let mut sides = Vec::new();
     for (progress, side) in progress.loop_sub_loggers(0..2, ProgressLocation::Samples) {
         sides.push(slice(
-            profiles[side],
+            (profiles[side], &spans[side]),
             (groups, &numbers[side]),
             (&tracked, names.len()),
-            (&export, options.unit_of_work.as_deref()),
+            (&export, unit_of_work),
             &progress,
         ));
     }
-    let denominator = match options.unit_of_work {
-        Some(_) => Denominator::Work,
-        None => Denominator::Time,
-    };
     let bases = [
-        base(&sides[0], "first", denominator, options)?,
-        base(&sides[1], "second", denominator, options)?,
+        base(&sides[0], "first", unit_of_work)?,
+        base(&sides[1], "second", unit_of_work)?,
     ];
-    let sides_of = [&sides[0].functions[..], &sides[1].functions[..]];
-    let comparison = Comparison {
+    let of_time = |side: &ProfileSlices| base_of(side, side.time);
+    let mut comparison = Comparison {
         names,
-        sides: sides_of,
-        denominator,
+        sides: [&sides[0].functions, &sides[1].functions],
+        rest: unit_of_work
+            .is_none()
+            .then(|| [of_time(&sides[0]), of_time(&sides[1])]),
         run_to_run: options.run_to_run,
-        critical: critical_errors(options.false_alarms, count_tests(sides_of)),
+        critical: critical_errors(FALSE_ALARMS, WHOLE_VALUES + count_tests(&sides)),
+        bases,
     };
-    let work = options.unit_of_work.is_some();
+    let of_whole = |of: fn(&ProfileSlices) -> Slices, bases: &[Base; 2]| {
+        let [before, after] = [&sides[0], &sides[1]].map(|side| Observed::exact(of(side)));
+        comparison.values(&comparison.change(bases, (&before, &after)))
+    };
+    let undivided = [Base::undivided(), Base::undivided()];
+    let time = of_whole(|side| side.time, &undivided);
+    let wall = of_whole(|side| side.wall, &undivided);
+    let samples = of_whole(|side| side.samples, &undivided);
+    let time_per_base = of_whole(|side| side.time, &comparison.bases);
+    let units = [comparison.bases[0].sum, comparison.bases[1].sum];
+    let (own, changed) = comparison.own();
     Ok(Diff {
-        own: comparison.own(&bases),
-        total: comparison.total(&bases),
-        samples: (sides[0].samples, sides[1].samples),
-        work: work.then_some((bases[0].sum, bases[1].sum)),
-        options: DiffOptionsShown {
-            false_alarms: options.false_alarms,
-            threshold: options.threshold,
-            max_rows: options.max_rows,
-        },
+        time,
+        wall,
+        samples,
+        time_per_base,
+        is_cpu: export.weight == SampleWeight::Cpu,
+        work: options.unit_of_work.clone().zip(Some(units)),
+        own,
+        total: comparison.total(),
+        changed,
     })
-}
-
-/// Returns the options with a weight that both profiles have.
-fn export_options(profiles: [&ProfileModel; 2], options: &ExportOptions) -> ExportOptions {
-    let have_cpu = profiles.iter().all(|profile| profile.meta.has_cpu_deltas);
-    ExportOptions {
-        weight: if have_cpu {
-            options.weight
-        } else {
-            SampleWeight::Samples
-        },
-        ..options.clone()
-    }
 }
 
 /// Chooses the functions to compare. The choice does not depend on what changed.
 fn tracked<'a>(
     profiles: [&ProfileModel; 2],
     groups: &FunctionGroups<'a>,
-    numbers: &[GroupNumbers; 2],
+    (numbers, spans): (&[GroupNumbers; 2], &[Span; 2]),
     options: &ExportOptions,
 ) -> (Tracked, Vec<FunctionGroup<'a>>) {
-    let mut shares: HashMap<u32, f64> = HashMap::new();
-    for (profile, numbers) in profiles.into_iter().zip(numbers) {
-        let numbers = (numbers, groups.len());
+    let mut times: HashMap<u32, f64> = HashMap::new();
+    let mut all = 0.0;
+    for side in 0..2 {
+        let (profile, numbers) = (profiles[side], (&numbers[side], groups.len()));
         let mut counter = TimeCounter::new(profile, numbers, options, SelfTime::OfInlinedFunction);
         let mut sum = ThreadTimes::default();
         for index in options.threads(profile) {
             sum.add(&counter.count(&profile.threads[index]));
         }
-        let all_ns = (sum.all.ns as f64).max(1.0);
-        let share = |time: &FunctionTime| time.total.ns as f64 / all_ns / 2.0;
+        let a_second = |ns: u64| ns as f64 / spans[side].length_s();
+        all += a_second(sum.all.ns);
         for (&group, time) in &sum.functions {
-            *shares.entry(group).or_default() += share(time);
+            *times.entry(group).or_default() += a_second(time.total.ns);
         }
     }
-    shares.retain(|group, share| *share >= MIN_SHARE && is_compared(groups.get(*group).kind));
-    let mut chosen: Vec<(u32, f64)> = shares.into_iter().collect();
+    let is_frequent = |time: f64| time >= MIN_SHARE * all.max(f64::MIN_POSITIVE);
+    times.retain(|group, time| is_frequent(*time) && is_compared(groups.get(*group).kind));
+    let mut chosen: Vec<(u32, f64)> = times.into_iter().collect();
     chosen.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
     chosen.truncate(MAX_FUNCTIONS);
     let mut tracked = vec![None; groups.len()];
@@ -125,44 +141,38 @@ fn tracked<'a>(
     (tracked, names.collect())
 }
 
-fn base(
-    side: &ProfileSlices,
-    which: &str,
-    denominator: Denominator,
-    options: &DiffOptions,
-) -> io::Result<Base> {
-    let time: f64 = side.time.iter().sum();
-    let slices = match denominator {
-        Denominator::Time => side.time,
-        Denominator::Work => side.work,
-    };
-    let sum: f64 = slices.iter().sum();
+/// Returns what a function's time is divided by: units of work, or seconds.
+fn base(side: &ProfileSlices, which: &str, unit_of_work: Option<&str>) -> io::Result<Base> {
+    let seconds = || side.wall.map(|ns| ns / 1e9);
+    let base = base_of(side, unit_of_work.map_or_else(seconds, |_| side.work));
     let error = |text: String| Err(io::Error::new(io::ErrorKind::InvalidData, text));
-    if time <= 0.0 {
-        return error(format!(
-            "cannot compare profiles: got no sampled time in the {which} one, expected some"
-        ));
-    }
-    if sum <= 0.0 {
-        let name = options.unit_of_work.as_deref().unwrap_or_default();
-        return error(format!(
+    match unit_of_work {
+        Some(name) if base.time > 0.0 && base.sum <= 0.0 => error(format!(
             "cannot compare by unit of work: got no marker {name:?} in the {which} profile, \
              expected at least one"
-        ));
+        )),
+        _ if base.time <= 0.0 || base.sum <= 0.0 => error(format!(
+            "cannot compare profiles: got no sampled time in the {which} one, expected some"
+        )),
+        _ => Ok(base),
     }
-    Ok(Base {
-        slices,
-        sum,
-        time,
-        sample: side.sample_squares / time,
-    })
 }
 
-/// Returns the number of values that can show a change. The total time of a function that calls
-/// no other one is its self time, and that of a function that only calls others has no self time.
-fn count_tests(sides: [&[FunctionSlices]; 2]) -> usize {
-    let [before, after] = sides;
-    let functions = || before.iter().zip(after);
+fn base_of(side: &ProfileSlices, slices: Slices) -> Base {
+    let time: f64 = side.time.iter().sum();
+    Base {
+        slices,
+        sum: slices.iter().sum(),
+        time,
+        sample: side.sample_squares / time,
+    }
+}
+
+/// Returns the number of functions' values that can show a change. The total time of a function
+/// that calls no other one is its self time, and that of a function that only calls others has no
+/// self time.
+fn count_tests(sides: &[ProfileSlices]) -> usize {
+    let functions = || sides[0].functions.iter().zip(&sides[1].functions);
     let sum = |times: (&FunctionSlices, &FunctionSlices)| times.0.own.sum + times.1.own.sum;
     let total = |times: (&FunctionSlices, &FunctionSlices)| times.0.total.sum + times.1.total.sum;
     let with_own = functions().filter(|times| sum(*times) > 0.0).count();
@@ -176,49 +186,82 @@ fn count_tests(sides: [&[FunctionSlices]; 2]) -> usize {
 struct Comparison<'a> {
     names: Vec<FunctionGroup<'a>>,
     sides: [&'a [FunctionSlices]; 2],
-    denominator: Denominator,
+    bases: [Base; 2],
+    /// The time of the functions that have not changed, unless the unit of work is known.
+    rest: Option<[Base; 2]>,
     run_to_run: f64,
     /// By how many errors a sure change differs from 0.
     critical: f64,
 }
 
-impl Comparison<'_> {
-    fn change(
-        &self,
-        number: usize,
-        bases: &[Base; 2],
-        of: impl Fn(&FunctionSlices) -> &Observed,
-    ) -> Change {
-        let observed = |side: usize| (of(&self.sides[side][number]), &bases[side]);
-        change(observed(0), observed(1), self.denominator, self.run_to_run)
-    }
+/// A function's change, and what is known of it.
+struct Judged {
+    number: usize,
+    change: Change,
+    /// The change of the function's share of the rest; `change` itself if the unit of work is known.
+    of_rest: Change,
+    verdict: Verdict,
+}
 
-    /// Returns by how much a change surely differs from 0. Below 0 if it may be chance.
-    fn sure(&self, change: &Change) -> f64 {
-        change.difference().abs() - self.critical * change.error
+impl Comparison<'_> {
+    fn change(&self, bases: &[Base; 2], (before, after): (&Observed, &Observed)) -> Change {
+        change((before, &bases[0]), (after, &bases[1]), self.run_to_run)
     }
 
     fn is_sure(&self, change: &Change) -> bool {
         change.errors() > self.critical
     }
 
-    fn row(&self, number: usize, change: &Change, verdict: Verdict, sure_growth: f64) -> DiffRow {
-        let group = &self.names[number];
-        DiffRow {
-            name: group.name.clone().into_owned(),
-            library: group.library.map(str::to_owned),
+    fn values(&self, change: &Change) -> Values {
+        Values {
             before: change.before,
             after: change.after,
             band: self.critical * change.error,
-            verdict,
-            sure_growth,
         }
     }
 
-    /// Orders two changes: the one that is surely greater first, a growth before a fall.
-    fn order(&self, one: (usize, &Change), other: (usize, &Change)) -> std::cmp::Ordering {
-        let key = |(_, change): (usize, &Change)| {
-            let is_sure = self.is_sure(change);
+    /// Returns the time of the functions that have not changed, with the steady part.
+    fn steadied_rest(&self) -> Option<[Base; 2]> {
+        let rest = self.rest.as_ref()?;
+        let a_second = |side: usize| rest[side].sum / self.bases[side].sum;
+        let steady = STEADY_PART * (a_second(0) + a_second(1)) / 2.0;
+        Some([0, 1].map(|side| rest[side].plus(&self.bases[side], steady)))
+    }
+
+    /// Judges a function's change. A sure one is called `grown` or `fallen`.
+    ///
+    /// Without a unit of work, all functions take more time a second if the program does more work,
+    /// or gets the processor more often. So a sure change is also one of the share of the rest.
+    fn judge(
+        &self,
+        (number, of): (usize, fn(&FunctionSlices) -> &Observed),
+        rest: Option<&[Base; 2]>,
+        [grown, fallen]: [Verdict; 2],
+    ) -> Judged {
+        let observed = self.sides.map(|functions| of(&functions[number]));
+        let of_base = |bases| self.change(bases, (observed[0], observed[1]));
+        let change = of_base(&self.bases);
+        let of_rest = rest.map_or(change, of_base);
+        let (growth, of_rest_growth) = (change.difference() > 0.0, of_rest.difference() > 0.0);
+        let verdict = match (self.is_sure(&change), self.is_sure(&of_rest)) {
+            (true, true) if growth && of_rest_growth => grown,
+            (true, true) if !growth && !of_rest_growth => fallen,
+            (true, _) => Verdict::Moved,
+            (false, _) => Verdict::Unclear,
+        };
+        Judged {
+            number,
+            change,
+            of_rest,
+            verdict,
+        }
+    }
+
+    /// Orders two changes: a sure one first, then the one that is surely greater, a growth before a
+    /// fall.
+    fn order(&self, one: &Judged, other: &Judged) -> Ordering {
+        let key = |judged: &Judged| {
+            let (is_sure, change) = (judged.verdict.is_sure(), &judged.of_rest);
             let critical = if is_sure {
                 self.critical
             } else {
@@ -237,92 +280,73 @@ impl Comparison<'_> {
             false => by_size,
         };
         let by_size = by_size.then(b.3.total_cmp(&a.3));
-        let (one, other) = (&self.names[one.0], &self.names[other.0]);
+        let [one, other] = [one, other].map(|judged| &self.names[judged.number]);
         let by_name = || one.name.cmp(&other.name);
         by_size
             .then_with(by_name)
             .then_with(|| one.library.cmp(&other.library))
     }
 
-    /// Compares the functions by self time, one culprit after another.
-    fn own(&self, bases: &[Base; 2]) -> Vec<DiffRow> {
-        let changes = |bases: &[Base; 2], numbers: &[usize]| -> Vec<(usize, Change)> {
-            let one = |&number: &usize| (number, self.change(number, bases, |f| &f.own));
-            numbers.iter().map(one).collect()
-        };
+    fn row(&self, judged: &Judged) -> DiffRow {
+        let group = &self.names[judged.number];
+        DiffRow {
+            name: group.name.clone().into_owned(),
+            library: group.library.map(str::to_owned),
+            values: self.values(&judged.change),
+            verdict: judged.verdict,
+        }
+    }
+
+    /// Compares the functions by self time, one culprit after another. Returns also the time of all
+    /// culprits together.
+    fn own(&mut self) -> (Vec<DiffRow>, Values) {
         let [before, after] = self.sides;
         let has_own = |number: &usize| before[*number].own.sum + after[*number].own.sum > 0.0;
-        let numbers: Vec<usize> = (0..self.names.len()).collect();
-        // By the number of the function.
-        let all = changes(bases, &numbers);
-        let mut left: Vec<usize> = numbers.into_iter().filter(has_own).collect();
-        let mut rest = bases.clone();
-        let mut rows = Vec::new();
-        loop {
-            let mut sure = changes(&rest, &left);
-            sure.retain(|(_, change)| self.is_sure(change));
-            let first = sure
-                .iter()
-                .min_by(|a, b| self.order((a.0, &a.1), (b.0, &b.1)));
-            let Some(&(number, ref change)) = first else {
-                break;
-            };
-            let (verdict, sure_growth) = match change.difference() > 0.0 {
-                true => (Verdict::Slower, self.sure(change)),
-                false => (Verdict::Faster, 0.0),
-            };
-            rows.push(self.row(number, &all[number].1, verdict, sure_growth));
-            left.retain(|other| *other != number);
-            if self.denominator == Denominator::Time {
-                for (base, functions) in rest.iter_mut().zip(self.sides) {
-                    base.leave_out(&functions[number].own);
-                }
-                if rest.iter().any(|base| base.sum <= 0.0) {
-                    break;
+        let mut left: Vec<usize> = (0..self.names.len()).filter(has_own).collect();
+        let mut sums = [(); 2].map(|()| Observed::exact([0.0; SLICES]));
+        let mut culprits = Vec::new();
+        let verdicts = [Verdict::Slower, Verdict::Faster];
+        let others = loop {
+            let rest = self.steadied_rest();
+            let judge = |&number| self.judge((number, |f| &f.own), rest.as_ref(), verdicts);
+            let mut judged: Vec<Judged> = left.iter().map(judge).collect();
+            judged.sort_by(|one, other| self.order(one, other));
+            if judged.first().is_none_or(|first| !first.verdict.is_sure()) {
+                break judged;
+            }
+            let culprit = judged.swap_remove(0);
+            left.retain(|&number| number != culprit.number);
+            let times = self.sides.map(|functions| &functions[culprit.number].own);
+            sums.iter_mut()
+                .zip(times)
+                .for_each(|(sum, time)| sum.add(time));
+            if let Some(rest) = &self.rest {
+                let less = [0, 1].map(|side| rest[side].without(times[side]));
+                // Nothing could be compared with a rest without time.
+                if less.iter().any(|base| base.sum > 0.0) {
+                    self.rest = Some(less);
                 }
             }
-        }
-        let mut others: Vec<_> = left.into_iter().map(|number| &all[number]).collect();
-        others.sort_by(|a, b| self.order((a.0, &a.1), (b.0, &b.1)));
-        rows.extend(others.into_iter().map(|(number, change)| {
-            let is_moved = self.is_sure(change);
-            let verdict = if is_moved {
-                Verdict::Moved
-            } else {
-                Verdict::Unclear
-            };
-            self.row(*number, change, verdict, 0.0)
-        }));
-        rows
+            culprits.push(culprit);
+        };
+        let size = |judged: &Judged| judged.change.difference().abs();
+        culprits.sort_by(|one, other| size(other).total_cmp(&size(one)));
+        let rows = culprits
+            .iter()
+            .chain(&others)
+            .map(|judged| self.row(judged));
+        let changed = self.change(&self.bases, (&sums[0], &sums[1]));
+        (rows.collect(), self.values(&changed))
     }
 
     /// Compares the functions by total time. A function and its callers change together, so no
     /// culprit is looked for.
-    fn total(&self, bases: &[Base; 2]) -> Vec<DiffRow> {
-        let numbers = 0..self.names.len();
-        let mut changes: Vec<(usize, Change)> = numbers
-            .map(|number| (number, self.change(number, bases, |f| &f.total)))
-            .collect();
-        changes.sort_by(|a, b| self.order((a.0, &a.1), (b.0, &b.1)));
-        let rows = changes.iter().map(|(number, change)| {
-            let (verdict, growth) = match (self.is_sure(change), change.difference() > 0.0) {
-                (true, true) => (Verdict::Grew, self.sure(change)),
-                (true, false) => (Verdict::Fell, 0.0),
-                (false, _) => (Verdict::Unclear, 0.0),
-            };
-            self.row(*number, change, verdict, growth)
-        });
-        rows.collect()
-    }
-}
-
-impl Base {
-    /// Leaves out a function's time.
-    fn leave_out(&mut self, observed: &Observed) {
-        for at in 0..SLICES {
-            self.slices[at] = (self.slices[at] - f64::from(observed.slices[at])).max(0.0);
-        }
-        self.sum -= observed.sum;
-        self.time -= observed.sum;
+    fn total(&self) -> Vec<DiffRow> {
+        let rest = self.steadied_rest();
+        let verdicts = [Verdict::Grew, Verdict::Fell];
+        let judge = |number| self.judge((number, |f| &f.total), rest.as_ref(), verdicts);
+        let mut judged: Vec<Judged> = (0..self.names.len()).map(judge).collect();
+        judged.sort_by(|one, other| self.order(one, other));
+        judged.iter().map(|judged| self.row(judged)).collect()
     }
 }

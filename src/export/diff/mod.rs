@@ -1,20 +1,22 @@
 //! Compares two profiles, and tells a change from chance.
 //!
 //! # Question
-//! A function had 5.0 % of the time before and 5.6 % after. Is it slower, or does a second run of
-//! one program differ as much?
+//! A function took 50 ms of CPU time a second before and 56 ms after. Is it slower, or does a second
+//! run of one program differ as much?
 //!
 //! # Chance within a run
-//! A profile is a sample, so a share has an error. Successive samples often lie in one call, so
-//! they say little more than one sample does, and the error is greater than that of as many
-//! independent samples. It is estimated in two ways, and the greater one counts:
+//! The clock measures the CPU time of a thread; samples divide it among the functions, so a function's
+//! time has an error. Successive samples often lie in one call, so they say little more than one sample
+//! does, and the error is greater than that of as many independent samples. It is estimated in two
+//! ways, and the greater one counts:
 //!
 //! - *Runs*: successive samples of a thread in one function count as one observation, as in
 //!   cluster sampling (Cochran, Sampling Techniques, chapter 9). A run of length `l` adds `l²` to
 //!   the variance instead of `l`. Runs that meet by chance are subtracted. Runs notice that
 //!   a function was seen in a few calls only. Both profiles are pooled, because without a change
-//!   they have the same share; so a function that one of them never shows has an error, too.
-//! - *Slices*: the time of each profile is divided into 64 slices, and the difference of two
+//!   they have the same time; so a function that one of them never shows has an error, too. A function
+//!   with all of the time has no such error.
+//! - *Slices*: each profile is divided into 64 slices of wall time, and the difference of two
 //!   profiles is taken per slice (batch means; Law and Kelton, Simulation Modeling and Analysis,
 //!   chapter 9, with the ratio estimator of Cochran, chapter 6). Slices notice slow changes, such
 //!   as phases of a program and requests that take long. Phases that both profiles have at the same
@@ -32,19 +34,28 @@
 //! have, with a chance of 99 %, no function outside its band. The factor is from Student's
 //! distribution, because 64 slices only estimate the error.
 //!
-//! # The culprit
-//! If one function becomes slower, the shares of all others fall. So the function with the greatest
-//! sure change is taken out of both profiles, and the others are compared by their shares of the
-//! rest, until no sure change is left. Functions whose share changed only because of that have
-//! the verdict `moved`. With times per unit of work instead of shares, functions do not depend on
-//! each other.
+//! # The amount of work
+//! Times per unit of work compare runs with any load, and functions do not depend on each other.
+//!
+//! Without a known unit, times a second are compared, and these also change with the work that is done
+//! in a second. A program that always works has time for more of it once a function is faster, and so
+//! has one that waits for as long after each request; beside other programs, it gets the processor
+//! less often. Then all functions change by the same factor. So a sure change is also one of the share
+//! of the *rest*: the function with the greatest sure change is taken out of both profiles, and the
+//! others are compared by their shares of what is left, until no sure change is left. Functions whose
+//! time a second changed, but not their share of the rest, have the verdict `moved`.
+//!
+//! # Regression
+//! It is a regression if the functions whose self time surely changed take surely more time, all
+//! together. A fix may replace a function by one that needs less time, and a compiler may move code to
+//! a new function; neither is a regression. If no self time surely changed, it is one if a total time
+//! surely grew and none fell: the change is spread over functions that are called.
 //!
 //! # What it finds
 //! In simulations of 40 functions with 10,000 samples in each profile, a function with at least 8 %
 //! of the time becomes slower by 30 %. If a call takes as long as the interval, on average, that
-//! function comes first in 98 of 100 comparisons, and is called slower in about half of them. If
-//! calls take three intervals, it comes first in 65. More samples help more than anything else:
-//! four times as many halve the bands.
+//! function comes first in 98 of 100 comparisons, and is called slower in two of five. More samples
+//! help more than anything else: four times as many halve the bands.
 //!
 //! # Read next
 //! `compare.rs`, `slices.rs`, `bands.rs`, `result.rs`, `report.rs`.

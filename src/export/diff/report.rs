@@ -1,8 +1,10 @@
 //! Writes the difference of two profiles as text and as JSON.
 
+use std::cmp::Ordering;
 use std::io::{self, Write};
 
-use crate::export::diff::result::{Diff, DiffRow, Verdict};
+use crate::export::diff::compare::FALSE_ALARMS;
+use crate::export::diff::result::{Diff, DiffRow, Values, Verdict};
 use crate::export::function_names::{cut_middle, short_function_name};
 use crate::export::summary::{ColumnKind, Columns, time_text};
 use crate::json::JsonWriter;
@@ -11,104 +13,111 @@ use crate::util::FailureLatch;
 const MAX_NAME_CHARS: usize = 70;
 const MAX_LIBRARY_CHARS: usize = 24;
 
+/// Maximum number of sure changes in each table of the text.
+const MAX_CHANGES: usize = 20;
+
+/// Maximum number of other functions in the text.
+const MAX_OTHERS: usize = 10;
+
+/// The line above them.
+const OTHERS: &str = "--- below: may be chance, or (moved) come with the work of a second ---\n";
+
 impl Diff {
-    /// Returns tables for a terminal, with a line about what they mean.
+    /// Returns tables for a terminal, with lines about the whole and about what the tables mean.
     pub(crate) fn text(&self) -> String {
-        let (before, after) = self.samples;
-        let false_alarms = self.options.false_alarms * 100.0;
-        let mut text = format!(
-            "# diff\nsamples   {before} before, {after} after\nbands     without any change, all \
-             changes lie within their bands, but for {false_alarms} % of comparisons\n"
-        );
-        match self.work {
-            Some((before, after)) => text.push_str(&format!(
-                "values    time per unit of work: {before} units before, {after} after\n"
-            )),
-            None => text.push_str("values    shares of the sampled time\n"),
-        }
-        let mut slower = self.own.iter().filter(|row| row.verdict == Verdict::Slower);
-        let verdict = match (slower.next(), self.is_regression()) {
-            (None, _) => self.without_regression(),
-            (Some(first), true) => format!("regression: {}", name(first)),
-            (Some(first), false) => format!("no regression above the threshold: {}", name(first)),
-        };
-        text.push_str(&format!("verdict   {verdict}\n"));
-        for (title, rows) in [("self time", &self.own), ("total time", &self.total)] {
-            text.push_str(&format!("\n# {title}\n{}", self.table(rows)));
-            let left_out = rows.len().saturating_sub(self.options.max_rows);
-            if left_out > 0 {
-                text.push_str(&format!("({left_out} more functions)\n"));
+        let time = if self.is_cpu { "cpu" } else { "sampled" };
+        let divided_by = match &self.work {
+            Some((name, [before, after])) => {
+                format!("per unit of work, {name:?}: {before} units → {after}")
             }
+            None => "a second of wall time".to_owned(),
+        };
+        let mut text = format!(
+            "{time} {}, wall {}, samples {}\nverdict   {}\nvalues    {time} time {divided_by}; of all \
+             functions {}\nbands     without any change, all changes lie within their bands, but for {} \
+             % of comparisons\n",
+            whole(&self.time, time_of),
+            whole(&self.wall, time_of),
+            whole(&self.samples, |samples| format!("{samples:.0}")),
+            self.verdict(),
+            whole(&self.time_per_base, time_of),
+            FALSE_ALARMS * 100.0,
+        );
+        for (title, rows, max_others) in [
+            ("self time", &self.own, MAX_OTHERS),
+            ("total time", &self.total, 0),
+        ] {
+            text.push_str(&format!("\n# {title}\n"));
+            push_table(&mut text, rows, max_others);
         }
         text
     }
 
-    /// Says how large a change could be and yet be missed.
-    fn without_regression(&self) -> String {
-        let bands = self.own.iter().map(|row| row.band);
-        let widest = self.value(bands.fold(0.0, f64::max));
-        format!(
-            "no regression; a change within a function's band may be missed, the widest is ±{widest}"
-        )
-    }
-
-    fn table(&self, rows: &[DiffRow]) -> String {
-        let headings = [
-            (ColumnKind::Left, "verdict"),
-            (ColumnKind::Right, "before"),
-            (ColumnKind::Right, "after"),
-            (ColumnKind::Right, "change"),
-            (ColumnKind::Right, "± band"),
-            (ColumnKind::Left, "function"),
-            (ColumnKind::Left, "library"),
-        ];
-        let mut columns = Columns::new(&headings);
-        for row in rows.iter().take(self.options.max_rows) {
-            let change = row.after - row.before;
-            let sign = if change < 0.0 { '-' } else { '+' };
-            let library = row.library.as_deref().unwrap_or_default();
-            columns.push(vec![
-                row.verdict.name().to_owned(),
-                self.value(row.before),
-                self.value(row.after),
-                format!("{sign}{}", self.value(change.abs())),
-                format!("±{}", self.value(row.band)),
-                name(row),
-                cut_middle(library, MAX_LIBRARY_CHARS),
-            ]);
-        }
-        columns.lines()
-    }
-
-    /// Returns a share in percent, or a time per unit of work.
-    fn value(&self, value: f64) -> String {
-        match self.work {
-            Some(_) => time_text(value.round() as u64),
-            None => format!("{:.2}%", value * 100.0),
+    fn verdict(&self) -> String {
+        let unit = self.work.as_ref().map_or("a second", |_| "per unit");
+        let first = |own, total| {
+            let mut rows = self.own.iter().chain(&self.total);
+            let row = rows.find(|row| [own, total].contains(&row.verdict));
+            row.map_or_else(String::new, |row| {
+                let (before, after) = (time_of(row.values.before), time_of(row.values.after));
+                let times = format!("{before} → {after} {unit}");
+                match row.verdict == total {
+                    true => format!("{} with what it calls, {times}", name(row)),
+                    false => format!("{}, {times}", name(row)),
+                }
+            })
+        };
+        let mut rows = self.own.iter().chain(&self.total);
+        let has_change = rows.any(|row| row.verdict.is_sure());
+        match self.direction() {
+            Ordering::Greater => {
+                format!("regression: {}", first(Verdict::Slower, Verdict::Grew))
+            }
+            Ordering::Less => format!("improvement: {}", first(Verdict::Faster, Verdict::Fell)),
+            Ordering::Equal if has_change => {
+                "no regression; the functions that changed take as much time together".to_owned()
+            }
+            Ordering::Equal if self.time_per_base.is_sure() => {
+                "no regression of one function, but all together changed; times per unit of work \
+                 tell more work from slower work"
+                    .to_owned()
+            }
+            Ordering::Equal => {
+                let bands = self.own.iter().map(|row| row.values.band);
+                let widest = time_of(bands.fold(0.0, f64::max));
+                format!(
+                    "no regression; a change within a function's band may be missed, the widest is \
+                     ±{widest}"
+                )
+            }
         }
     }
 
-    /// Writes one object, with all functions that were compared. Shares are of 1, times in ns.
+    /// Writes one object, with all functions that were compared. Times are in ns.
     pub(crate) fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
         let mut json = JsonWriter::for_job(out, FailureLatch::fallible());
         json.object(|json| {
-            json.key("unit").string(match self.work {
+            let unit = match &self.work {
                 Some(_) => "ns per unit of work",
-                None => "share of the sampled time",
-            });
-            for (key, samples, work) in [
-                ("before", self.samples.0, self.work.map(|work| work.0)),
-                ("after", self.samples.1, self.work.map(|work| work.1)),
-            ] {
-                json.key(key).object(|json| {
-                    json.key("samples").unsigned(samples);
-                    if let Some(work) = work {
-                        json.key("work").float(work);
-                    }
+                None => "ns a second",
+            };
+            json.key("unit").string(unit);
+            if let Some((name, [before, after])) = &self.work {
+                json.key("work").object(|json| {
+                    json.key("marker").string(name);
+                    json.key("before").float(*before);
+                    json.key("after").float(*after);
                 });
             }
-            json.key("falseAlarms").float(self.options.false_alarms);
-            json.key("threshold").float(self.options.threshold);
+            for (key, values) in [
+                (if self.is_cpu { "cpu" } else { "sampled" }, &self.time),
+                ("wall", &self.wall),
+                ("samples", &self.samples),
+                ("all", &self.time_per_base),
+            ] {
+                json.key(key).object(|json| write_values(json, values));
+            }
+            json.key("falseAlarms").float(FALSE_ALARMS);
             json.key("isRegression").bool(self.is_regression());
             for (key, rows) in [("self", &self.own), ("total", &self.total)] {
                 json.key(key)
@@ -119,8 +128,75 @@ impl Diff {
     }
 }
 
+fn time_of(ns: f64) -> String {
+    time_text(ns.round() as u64)
+}
+
+/// Returns a value of the whole program, before and after.
+fn whole(values: &Values, text: fn(f64) -> String) -> String {
+    let Values {
+        before,
+        after,
+        band,
+    } = *values;
+    format!("{} → {} (±{})", text(before), text(after), text(band))
+}
+
+/// Adds the functions that surely changed, and below a line some of the others.
+fn push_table(text: &mut String, rows: &[DiffRow], max_others: usize) {
+    let headings = [
+        (ColumnKind::Left, "verdict"),
+        (ColumnKind::Right, "before"),
+        (ColumnKind::Right, "after"),
+        (ColumnKind::Right, "change"),
+        (ColumnKind::Right, "± band"),
+        (ColumnKind::Left, "function"),
+        (ColumnKind::Left, "library"),
+    ];
+    let mut columns = Columns::new(&headings);
+    let (changes, others): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.verdict.is_sure());
+    let shown = changes.iter().take(MAX_CHANGES);
+    for row in shown.chain(others.iter().take(max_others)) {
+        let change = row.values.change();
+        let sign = if change < 0.0 { '-' } else { '+' };
+        let library = row.library.as_deref().unwrap_or_default();
+        columns.push(vec![
+            row.verdict.name().to_owned(),
+            time_of(row.values.before),
+            time_of(row.values.after),
+            format!("{sign}{}", time_of(change.abs())),
+            format!("±{}", time_of(row.values.band)),
+            name(row),
+            cut_middle(library, MAX_LIBRARY_CHARS),
+        ]);
+    }
+    let table = match columns.len() {
+        0 => String::new(),
+        _ => columns.lines(),
+    };
+    let mut lines = table.split_inclusive('\n');
+    text.extend(lines.by_ref().take(1 + changes.len().min(MAX_CHANGES)));
+    if let Some(more @ 1..) = changes.len().checked_sub(MAX_CHANGES) {
+        text.push_str(&format!("({more} more changes)\n"));
+    }
+    if max_others > 0 && !others.is_empty() {
+        text.push_str(OTHERS);
+        text.extend(lines);
+    }
+    if let Some(more @ 1..) = others.len().checked_sub(max_others) {
+        text.push_str(&format!("({more} others, unclear or moved)\n"));
+    }
+}
+
 fn name(row: &DiffRow) -> String {
     short_function_name(&row.name, MAX_NAME_CHARS)
+}
+
+fn write_values(json: &mut JsonWriter<'_>, values: &Values) {
+    json.key("before").float(values.before);
+    json.key("after").float(values.after);
+    json.key("change").float(values.change());
+    json.key("band").float(values.band);
 }
 
 fn write_row(json: &mut JsonWriter<'_>, row: &DiffRow) {
@@ -130,10 +206,7 @@ fn write_row(json: &mut JsonWriter<'_>, row: &DiffRow) {
             Some(library) => json.key("library").string(library),
             None => json.key("library").null(),
         }
-        json.key("before").float(row.before);
-        json.key("after").float(row.after);
-        json.key("change").float(row.after - row.before);
-        json.key("band").float(row.band);
+        write_values(json, &row.values);
         json.key("verdict").string(row.verdict.name());
     });
 }

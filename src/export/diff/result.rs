@@ -1,37 +1,28 @@
 //! The difference of two profiles, and what it depends on.
 
-use crate::export::options::{ExportOptions, SampleWeight};
+use std::cmp::Ordering;
 
-/// What is compared, and what counts as a regression.
+use crate::export::format::Format;
+use crate::export::options::ExportOptions;
+
+/// What is compared.
 #[derive(Clone, Debug)]
 pub(crate) struct DiffOptions {
-    /// The threads and the weight of samples.
+    /// The threads, the weight of samples, and whether the frames of the runtime are left out.
     pub(crate) export: ExportOptions,
     /// Name of the marker of a unit of work. If it is given, times per unit are compared, and not
-    /// shares. An interval counts at its end.
+    /// times a second. An interval counts at its end.
     pub(crate) unit_of_work: Option<String>,
-    /// Probability that two profiles without a change show one.
-    pub(crate) false_alarms: f64,
     /// Standard deviation of a function's cost from run to run, as a share of its cost.
     pub(crate) run_to_run: f64,
-    /// A regression counts if it surely exceeds this: a share of 1, or ns per unit of work.
-    pub(crate) threshold: f64,
-    /// Maximum number of rows in each table of the text.
-    pub(crate) max_rows: usize,
 }
 
 impl Default for DiffOptions {
     fn default() -> Self {
         Self {
-            export: ExportOptions {
-                weight: SampleWeight::Cpu,
-                ..ExportOptions::default()
-            },
+            export: ExportOptions::usual_for(Format::Text),
             unit_of_work: None,
-            false_alarms: 0.01,
             run_to_run: 0.02,
-            threshold: 0.0,
-            max_rows: 20,
         }
     }
 }
@@ -43,7 +34,8 @@ pub(crate) enum Verdict {
     Slower,
     /// The self time surely fell.
     Faster,
-    /// The share changed, but only because that of another function did.
+    /// The time a second changed, but the share of the functions that did not change is the same:
+    /// the program did more or less work a second.
     Moved,
     /// The total time surely grew. The reason may be in another function.
     Grew,
@@ -64,52 +56,81 @@ impl Verdict {
             Self::Unclear => "unclear",
         }
     }
+
+    pub(super) fn is_sure(self) -> bool {
+        !matches!(self, Self::Moved | Self::Unclear)
+    }
 }
 
-/// The change of one function: shares of 1, or ns per unit of work.
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) struct DiffRow {
-    pub(crate) name: String,
-    pub(crate) library: Option<String>,
+/// A value in two profiles.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Values {
     pub(crate) before: f64,
     pub(crate) after: f64,
     /// Half the width of the band around 0. A change outside of the band is not chance.
     pub(crate) band: f64,
+}
+
+impl Values {
+    pub(super) fn change(&self) -> f64 {
+        self.after - self.before
+    }
+
+    /// Returns whether the change lies outside of its band.
+    pub(super) fn is_sure(&self) -> bool {
+        self.change().abs() > self.band
+    }
+}
+
+/// The change of one function, in ns a second or per unit of work.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct DiffRow {
+    pub(crate) name: String,
+    pub(crate) library: Option<String>,
+    pub(crate) values: Values,
     pub(crate) verdict: Verdict,
-    /// By how much the function surely grew, relative to what did not change; not above 0 unless
-    /// the verdict is `Slower` or `Grew`.
-    pub(crate) sure_growth: f64,
 }
 
 /// The difference of two profiles.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Diff {
-    /// By self time. The likely culprit first, then the other sure changes, then the others.
+    /// The time of all threads, in ns: CPU time if both profiles have it, otherwise that of samples.
+    pub(crate) time: Values,
+    pub(crate) is_cpu: bool,
+    /// Wall time without pauses, in ns.
+    pub(crate) wall: Values,
+    /// Number of samples.
+    pub(crate) samples: Values,
+    /// The time of all threads in ns a second, or per unit of work.
+    pub(crate) time_per_base: Values,
+    /// Name of the marker of a unit of work, and the units before and after. `None` if times a second
+    /// are compared.
+    pub(crate) work: Option<(String, [f64; 2])>,
+    /// By self time: the sure changes, the greatest first, and then the others.
     pub(crate) own: Vec<DiffRow>,
     /// By total time.
     pub(crate) total: Vec<DiffRow>,
-    /// Number of samples in each profile.
-    pub(crate) samples: (u64, u64),
-    /// Units of work in each profile, if times per unit are compared.
-    pub(crate) work: Option<(f64, f64)>,
-    pub(super) options: DiffOptionsShown,
-}
-
-/// The options that the text repeats.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct DiffOptionsShown {
-    pub(super) false_alarms: f64,
-    pub(super) threshold: f64,
-    pub(super) max_rows: usize,
+    /// The self time of the functions that surely changed, together.
+    pub(crate) changed: Values,
 }
 
 impl Diff {
-    /// Returns whether a function surely became slower by more than the threshold, by its self
-    /// time.
+    /// Returns whether the functions take more time or less: those whose self time surely changed, all
+    /// together; without one, those whose total time did, if all of them did in the same direction. So
+    /// code that moved to another function is no change.
+    pub(super) fn direction(&self) -> Ordering {
+        let has = |verdict| self.total.iter().any(|row| row.verdict == verdict);
+        let (grew, fell) = match self.own.iter().any(|row| row.verdict.is_sure()) {
+            true => {
+                let (is_sure, grew) = (self.changed.is_sure(), self.changed.change() > 0.0);
+                (is_sure && grew, is_sure && !grew)
+            }
+            false => (has(Verdict::Grew), has(Verdict::Fell)),
+        };
+        grew.cmp(&fell)
+    }
+
     pub(crate) fn is_regression(&self) -> bool {
-        let exceeds = |row: &DiffRow| row.sure_growth > self.options.threshold;
-        self.own
-            .iter()
-            .any(|row| row.verdict == Verdict::Slower && exceeds(row))
+        self.direction().is_gt()
     }
 }

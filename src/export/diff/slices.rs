@@ -2,6 +2,8 @@
 
 use crate::export::function_groups::{FunctionGroups, GroupNumbers};
 use crate::export::options::ExportOptions;
+use crate::export::paused_ranges::PausedRange;
+use crate::export::summary::meta_field;
 use crate::model::{FunctionKind, MarkerPhase, ProfileModel, RowTicks, Sample, Thread};
 use crate::util::{ProgressLocation, ProgressLogger};
 
@@ -9,27 +11,38 @@ use crate::util::{ProgressLocation, ProgressLogger};
 /// profile is longer than a call.
 pub(super) const SLICES: usize = 64;
 
-/// What a function's time is divided by.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Denominator {
-    /// All sampled time: the function's share.
-    Time,
-    /// A number of units of work.
-    Work,
-}
+/// A quantity in each slice of a profile.
+pub(super) type Slices = [f64; SLICES];
 
 /// The time of one function in a profile, in ns.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Observed {
-    /// By slice.
-    pub(super) slices: Vec<f32>,
+    pub(super) slices: Slices,
     pub(super) sum: f64,
     /// The sum of the squares of the runs: the times of successive samples of a thread.
     pub(super) run_squares: f64,
 }
 
+impl Observed {
+    /// Returns what was counted or measured without samples.
+    pub(super) fn exact(slices: Slices) -> Self {
+        Self {
+            slices,
+            sum: slices.iter().sum(),
+            run_squares: 0.0,
+        }
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        let slices = self.slices.iter_mut().zip(&other.slices);
+        slices.for_each(|(slice, other)| *slice += other);
+        self.sum += other.sum;
+        self.run_squares += other.run_squares;
+    }
+}
+
 /// A function's times, by what counts as its own.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct FunctionSlices {
     pub(super) own: Observed,
     pub(super) total: Observed,
@@ -40,13 +53,16 @@ pub(super) struct FunctionSlices {
 pub(super) struct ProfileSlices {
     /// By the number of the tracked function.
     pub(super) functions: Vec<FunctionSlices>,
-    /// All sampled time.
-    pub(super) time: [f64; SLICES],
+    /// The time that the functions share, in ns.
+    pub(super) time: Slices,
+    /// Wall time without pauses, in ns.
+    pub(super) wall: Slices,
+    /// Number of samples.
+    pub(super) samples: Slices,
     /// Units of work.
-    pub(super) work: [f64; SLICES],
+    pub(super) work: Slices,
     /// Sum of the squares of the samples' times.
     pub(super) sample_squares: f64,
-    pub(super) samples: u64,
 }
 
 /// The functions that are compared: for each group, the function's number.
@@ -73,6 +89,7 @@ impl Run {
         }
         self.last = sample;
         self.weight += weight;
+        observed.sum += weight;
     }
 
     fn end(&mut self, observed: &mut Observed) {
@@ -81,70 +98,136 @@ impl Run {
     }
 }
 
-/// Divides the chosen threads of a profile into slices. A unit of work is a marker named
-/// `unit_of_work`, if given.
+/// The wall time that a profile covers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    start_ns: i64,
+    length_ns: i128,
+}
+
+impl Span {
+    /// Returns the time of the session, as far as the buffer kept it; without a session, from the
+    /// first sample of these threads to the last one.
+    pub(super) fn of(profile: &ProfileModel, threads: &[usize]) -> Self {
+        let samples = threads
+            .iter()
+            .map(|&thread| &profile.threads[thread].samples);
+        let sampled = samples.filter(|samples| !samples.is_empty());
+        let time = |(start, end): (i64, i64), of: (i64, i64)| (start.min(of.0), end.max(of.1));
+        let sampled = sampled
+            .map(|samples| {
+                (
+                    samples.get(0).time_ns,
+                    samples.get(samples.len() - 1).time_ns,
+                )
+            })
+            .reduce(time);
+        let (start_ns, end_ns) = profile.meta.session_ns.or(sampled).unwrap_or_default();
+        let kept_ms: Option<f64> = meta_field(profile, "contentEarliestTime");
+        let start_ns = kept_ms.map_or(start_ns, |ms| start_ns.max((ms * 1e6) as i64));
+        let length_ns = i128::from(end_ns) - i128::from(start_ns) + 1;
+        Self {
+            start_ns,
+            length_ns: length_ns.max(1),
+        }
+    }
+
+    pub(super) fn length_s(&self) -> f64 {
+        self.length_ns as f64 / 1e9
+    }
+
+    /// Returns the slice of a time. One before or after the span is in the first or the last slice.
+    fn slice_of(&self, time_ns: i64) -> usize {
+        let passed_ns = i128::from(time_ns) - i128::from(self.start_ns);
+        (passed_ns * SLICES as i128 / self.length_ns).clamp(0, SLICES as i128 - 1) as usize
+    }
+
+    /// Returns the wall time of each slice without pauses, in ns.
+    pub(super) fn wall(&self, profile: &ProfileModel) -> Slices {
+        let pauses = profile
+            .processes
+            .first()
+            .map(PausedRange::all_of)
+            .unwrap_or_default();
+        let begin_ns = |slice: usize| {
+            let passed_ns = self.length_ns * slice as i128 / SLICES as i128;
+            self.start_ns.saturating_add(passed_ns as i64)
+        };
+        std::array::from_fn(|slice| {
+            let (begin_ns, end_ns) = (begin_ns(slice), begin_ns(slice + 1));
+            let paused_ns = pauses.iter().map(|pause| pause.ns_within(begin_ns, end_ns));
+            let paused_ns = paused_ns.fold(0, u64::saturating_add);
+            end_ns.abs_diff(begin_ns).saturating_sub(paused_ns) as f64
+        })
+    }
+}
+
+/// Divides the chosen threads of a profile into slices. CPU time is counted only if the profile has
+/// it. A unit of work is a marker named `unit_of_work`, if given.
 pub(super) fn slice(
-    profile: &ProfileModel,
+    (profile, span): (&ProfileModel, &Span),
     (groups, numbers): (&FunctionGroups<'_>, &GroupNumbers),
     (tracked, tracked_count): (&Tracked, usize),
     (options, unit_of_work): (&ExportOptions, Option<&str>),
     progress: &ProgressLogger,
 ) -> ProfileSlices {
-    let empty = || Observed {
-        slices: vec![0.0; SLICES],
-        ..Observed::default()
-    };
-    let function = || FunctionSlices {
-        own: empty(),
-        total: empty(),
+    let empty = [0.0; SLICES];
+    let function = FunctionSlices {
+        own: Observed::exact(empty),
+        total: Observed::exact(empty),
     };
     let mut slices = ProfileSlices {
-        functions: (0..tracked_count).map(|_| function()).collect(),
-        time: [0.0; SLICES],
-        work: [0.0; SLICES],
+        functions: vec![function; tracked_count],
+        time: empty,
+        wall: span.wall(profile),
+        samples: empty,
+        work: empty,
         sample_squares: 0.0,
-        samples: 0,
     };
-    let threads = options.threads(profile);
-    let of_span = slice_of_time(profile, &threads);
     // The runs of self time, and of total time.
     let mut runs = vec![(Run::default(), Run::default()); tracked_count];
     let mut number = 0;
     let mut places: Vec<(usize, f64)> = Vec::with_capacity(SLICES);
+    let threads = options.threads(profile);
     for (progress, index) in progress.loop_sub_loggers(threads, ProgressLocation::Samples) {
         let thread = &profile.threads[index];
-        let rows = progress.watch(
+        let samples = progress.watch(
             options.rows(profile, thread),
             thread.samples.len(),
             ProgressLocation::Samples,
         );
-        for row in rows {
+        for charged in samples {
             number += 1;
-            let weight = options.weight_ns(profile, &thread.samples, &row) as f64;
-            let count = thread.samples.count(&row.sample);
-            slices.samples = slices.samples.saturating_add(count);
-            slices.sample_squares += weight * weight / count.max(1) as f64;
-            let ticks = row.ticks(&thread.samples);
+            let sample = &charged.sample;
+            let weight = options.weight_ns(profile, &thread.samples, &charged) as f64;
+            let count = thread.samples.count(sample) as f64;
+            slices.sample_squares += weight * weight / count.max(1.0);
             places.clear();
-            places.extend(slices_of_ticks(ticks, &of_span, weight));
-            for &(at, part) in &places {
-                slices.time[at] += part;
+            match charged.index {
+                Some(row) => places.extend(ticks_by_slice(thread.samples.row_ticks(row), span)),
+                None => places.push((span.slice_of(sample.time_ns), 1.0)),
             }
-            let functions = functions_of(profile, (groups, numbers), tracked, &row.sample);
+            let ticks: f64 = places.iter().map(|(_, ticks)| ticks).sum();
+            let add = |value: f64, slices: &mut Slices| {
+                for &(at, part) in &places {
+                    slices[at] += value * part / ticks;
+                }
+            };
+            add(weight, &mut slices.time);
+            add(count, &mut slices.samples);
+            let functions = functions_of(profile, (groups, numbers), tracked, sample);
             for (tracked, is_innermost) in functions {
                 let tracked = tracked as usize;
                 let FunctionSlices { own, total } = &mut slices.functions[tracked];
                 let (own_run, total_run) = &mut runs[tracked];
                 if is_innermost {
                     own_run.add(number, weight, own);
-                    add_parts(&mut own.slices, &places);
-                    own.sum += weight;
+                    add(weight, &mut own.slices);
                 }
                 // A recursive function counts once.
                 if total_run.last != number {
                     total_run.add(number, weight, total);
-                    add_parts(&mut total.slices, &places);
-                    total.sum += weight;
+                    add(weight, &mut total.slices);
                 }
             }
         }
@@ -152,7 +235,7 @@ pub(super) fn slice(
         number += 1;
         if let Some(name) = unit_of_work {
             count_work(profile, thread, name, |time_ns| {
-                slices.work[of_span(time_ns)] += 1.0
+                slices.work[span.slice_of(time_ns)] += 1.0
             });
         }
     }
@@ -163,28 +246,18 @@ pub(super) fn slice(
     slices
 }
 
-/// Returns the slices that a row's ticks lie in, and the part of the row's time that each has.
-fn slices_of_ticks(
-    ticks: RowTicks,
-    of_span: &impl Fn(i64) -> usize,
-    weight: f64,
-) -> impl Iterator<Item = (usize, f64)> {
+/// Returns the slices that a row's ticks lie in, and the number of ticks in each.
+fn ticks_by_slice(ticks: RowTicks, span: &Span) -> impl Iterator<Item = (usize, f64)> {
     let mut next = 0;
     std::iter::from_fn(move || {
         let first = next;
         if first >= ticks.count {
             return None;
         }
-        let at = of_span(ticks.time_ns(first));
-        next = ticks.end_of(first, |time_ns| of_span(time_ns) <= at);
-        Some((at, weight * (next - first) as f64 / ticks.count as f64))
+        let at = span.slice_of(ticks.time_ns(first));
+        next = ticks.end_of(first, |time_ns| span.slice_of(time_ns) <= at);
+        Some((at, (next - first) as f64))
     })
-}
-
-fn add_parts(slices: &mut [f32], parts: &[(usize, f64)]) {
-    for &(at, part) in parts {
-        slices[at] += part as f32;
-    }
 }
 
 /// Returns the compared functions of a sample, and whether each is the innermost one. An
@@ -205,23 +278,6 @@ fn functions_of<'a>(
         let tracked = tracked[group as usize]?;
         Some((tracked, is_innermost))
     })
-}
-
-/// Returns the function from a time to its slice of the time of all samples.
-fn slice_of_time(profile: &ProfileModel, threads: &[usize]) -> impl Fn(i64) -> usize + use<> {
-    let (mut start, mut end) = (i64::MAX, i64::MIN);
-    for &thread in threads {
-        let samples = &profile.threads[thread].samples;
-        if let Some(last) = samples.len().checked_sub(1) {
-            start = start.min(samples.get(0).time_ns);
-            end = end.max(samples.get(last).time_ns);
-        }
-    }
-    move |time_ns| {
-        let span = i128::from(end) - i128::from(start) + 1;
-        let offset = i128::from(time_ns) - i128::from(start);
-        (offset * SLICES as i128 / span.max(1)).clamp(0, SLICES as i128 - 1) as usize
-    }
 }
 
 fn count_work(profile: &ProfileModel, thread: &Thread, name: &str, mut count: impl FnMut(i64)) {
@@ -257,8 +313,9 @@ mod tests {
         let numbers = groups.add(&test.profile, Grouping::ByName);
         let count = groups.len();
         let tracked = (0..count as u32).map(Some).collect();
+        let span = Span::of(&test.profile, &[thread]);
         slice(
-            &test.profile,
+            (&test.profile, &span),
             (&groups, &numbers),
             (&tracked, count),
             (&ExportOptions::default(), None),
@@ -279,7 +336,10 @@ mod tests {
         ];
         let (all, thinned) = (slices_of(&all), slices_of(&thinned));
         assert_eq!(thinned.time, all.time);
-        assert_eq!((thinned.samples, thinned.sample_squares), (1001, 1001e12));
+        assert_eq!(
+            (thinned.samples, thinned.sample_squares),
+            (all.samples, 1001e12)
+        );
         for (thinned, all) in thinned.functions.iter().zip(&all.functions) {
             assert_eq!(thinned.own.slices, all.own.slices);
             assert_eq!(thinned.total.slices, all.total.slices);
@@ -296,7 +356,7 @@ mod tests {
             slices_of(&all),
             slices_of(&[(0, "work", 1), (1, "wait", 9), (10, "work", 1)]),
         );
-        assert_eq!(thinned.samples, 11);
+        assert_eq!(thinned.samples.iter().sum::<f64>(), 11.0);
         assert_eq!(thinned.samples, all.samples);
         assert_eq!(thinned.time, all.time);
         assert_eq!(thinned.sample_squares, all.sample_squares);

@@ -243,7 +243,7 @@ impl<'a> Facts<'a> {
 }
 
 /// Returns a field of Gecko's `meta` that the model has as JSON.
-pub(super) fn meta_field<T: DeserializeOwned>(profile: &ProfileModel, key: &str) -> Option<T> {
+pub(crate) fn meta_field<T: DeserializeOwned>(profile: &ProfileModel, key: &str) -> Option<T> {
     let mut fields = profile.meta.other.iter();
     let (_, json) = fields.find(|(known, _)| known == key)?;
     serde_json::from_str(json).ok()

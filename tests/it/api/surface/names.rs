@@ -84,9 +84,9 @@ const NAMES: &[(&str, &str)] = &[
     ),
     (
         "profile",
-        "ExplainedPart ExplainedStack Explanation Format HotFunction ProfileDiff ProfilerStats \
-         SampleWeight SharedProgress SlowRequest SnapshotOptions Symbolicate ThreadSummary TimeKind \
-         ViewerRange",
+        "DiffOptions ExplainedPart ExplainedStack Explanation Format HotFunction ProfileDiff \
+         ProfilerStats SampleWeight SharedProgress SlowRequest SnapshotOptions Symbolicate \
+         ThreadSummary TimeKind ViewerRange",
     ),
     ("push", "PushCounts PushError PushSettings Pusher profiler_push"),
     (

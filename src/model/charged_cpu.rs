@@ -69,6 +69,7 @@ impl ProfileModel {
     /// Returns whether a sample shows a thread that ran. Without a stack, only its CPU time can.
     fn ran(&self, sample: &Sample) -> bool {
         match sample.stack {
+            Some(Self::RAN_BETWEEN_SAMPLES) => false,
             Some(stack) => sample.cpu_delta_ns != Some(0) && !self.is_idle_stack(stack),
             None => sample.cpu_delta_ns.is_some_and(|ns| ns > 0),
         }
@@ -199,9 +200,9 @@ mod tests {
     use crate::model::ids::{CategoryPair, StackId};
     use crate::model::markers::Markers;
     use crate::model::placeholders::ROOT;
-    use crate::types::RAN_BETWEEN_SAMPLES;
     use crate::model::profile::Category;
     use crate::model::stacks::{Frame, Function, FunctionKind};
+    use crate::types::RAN_BETWEEN_SAMPLES;
 
     const MS: u64 = 1_000_000;
 

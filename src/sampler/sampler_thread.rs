@@ -229,6 +229,8 @@ impl SamplerThread {
         }
         self.counters.find_machine(&self.session);
         self.session.set_may_use_events(self.may_use_events());
+        // A crash file tells whether threads have events.
+        self.session.note_counts(monotonic_now());
         let nice = prepare_sampler_thread(self.session.settings.max_cpu_ppm.is_some());
         self.session.set_sampler_nice(nice);
         let interval_ns = self.interval_ns();

@@ -74,8 +74,9 @@ pub(crate) struct ThreadRegistrationData {
     /// Time of unregistration, in ns; 0 while the thread is registered. Written once, under the
     /// registry lock. Read by any thread.
     unregistered_at: AtomicU64,
-    /// The thread's CPU clock when it unregistered, in ns; 0 if it has not. Written once, by the thread
-    /// itself. Read by any thread.
+    /// The thread's CPU clock when it registered, and when it unregistered, in ns; 0 if it has not.
+    /// Written once, by the thread itself. Read by any thread.
+    cpu_at_begin_ns: AtomicU64,
     cpu_at_end_ns: AtomicU64,
     /// What the running session records of the thread. Written under the `PsLock`. Read by any
     /// thread.
@@ -102,6 +103,7 @@ impl ThreadRegistrationData {
             tid: AtomicI32::new(tid.to_number()),
             announced: AtomicU32::new(0),
             unregistered_at: AtomicU64::new(0),
+            cpu_at_begin_ns: AtomicU64::new(0),
             cpu_at_end_ns: AtomicU64::new(0),
             profiling: AtomicProfilingState::new(),
             has_entries_in: AtomicU64::new(0),
@@ -116,6 +118,8 @@ impl ThreadRegistrationData {
             // A thread that was registered once is not registered again by the same data.
             let _ = self.slot.set(Box::new(Arc::downgrade(slot)));
         }
+        let cpu_ns = current_thread_cpu_ns_in_handler();
+        self.cpu_at_begin_ns.store(cpu_ns, Ordering::Relaxed);
         self.is_registered.store(true, Ordering::Release);
     }
 
@@ -271,6 +275,13 @@ impl UnlockedConstReaderAndAtomicRw<'_> {
         Some(self.0.0.unregistered_at.load(Ordering::Acquire))
             .filter(|&ns| ns != 0)
             .map(TimeStamp)
+    }
+
+    /// Returns the thread's CPU clock when it registered, in ns; `None` if it has not.
+    ///
+    /// Written by the thread itself. Read by any thread. Lock: none.
+    pub(crate) fn cpu_at_begin_ns(&self) -> Option<u64> {
+        Some(self.0.0.cpu_at_begin_ns.load(Ordering::Relaxed)).filter(|&ns| ns != 0)
     }
 
     /// Returns the thread's CPU clock when it unregistered, in ns; `None` if it has not.

@@ -84,7 +84,7 @@ mod tests {
             assert_eq!(NoStack::from_number(number.into()), Some(reason));
             assert!(NoStack::is_text(&reason.text()));
         }
-        let text = NoStack::Blocked(libc::SIGURG).text();
+        let text = NoStack::Blocked(23).text();
         assert_eq!(text, "(no stack: the thread blocks SIGURG)");
         assert!(!NoStack::is_text("(root)") && NoStack::from_number(300).is_none());
     }

@@ -138,7 +138,13 @@ impl StartParams {
         self
     }
 
-    /// Sets the time between two samples of a thread, from 10 µs to 10 s.
+    /// Sets the time between two samples of a thread, from 10 µs to 10 s, on average: the sampler looks
+    /// at a random moment of each interval, so that it is not in step with the program.
+    ///
+    /// A thread that sleeps now and then is sampled on its own CPU time while it runs, with random
+    /// periods of this length on average, by an event of its CPU clock (`perf_event_open`). Where the
+    /// kernel does not allow such events, as in most containers, signals find the threads that run.
+    /// `meta.samplingEngine` of the profile is “task clock” or “signals”.
     #[must_use]
     pub fn interval(mut self, interval: Duration) -> Self {
         self.interval = interval;

@@ -373,13 +373,11 @@ mod tests {
     #[test]
     fn cpu_time_without_stack_is_told_by_reason_the_largest_first() {
         let warning = |blocked_ns| {
+            const SIGURG: i32 = 23;
             let of = |cpu_ns, name: &str| (cpu_ns, names(&[name]));
             let reasons = BTreeMap::from([
-                (NoStack::Blocked(libc::SIGURG), of(blocked_ns, "rdk:main")),
-                (
-                    NoStack::Replaced(libc::SIGURG),
-                    of(2 * blocked_ns, "worker"),
-                ),
+                (NoStack::Blocked(SIGURG), of(blocked_ns, "rdk:main")),
+                (NoStack::Replaced(SIGURG), of(2 * blocked_ns, "worker")),
             ]);
             without_stacks(10_000_000_000, &reasons).map(|warning| warning.text)
         };

@@ -11,5 +11,5 @@ pub(crate) fn next_random(state: &mut u64) -> u64 {
 
 /// Returns a random number below `limit`.
 pub(crate) fn random_below(state: &mut u64, limit: u64) -> u64 {
-    (u128::from(next_random(state)) * u128::from(limit) >> 64) as u64
+    ((u128::from(next_random(state)) * u128::from(limit)) >> 64) as u64
 }

@@ -317,8 +317,8 @@ impl StoredStack {
     }
 
     /// Makes this a stack of a single frame, which says why there is no stack.
-    pub(crate) fn set_no_stack(&mut self, reason: NoStack) {
-        self.set_empty(EventLoopState::Unknown);
+    pub(crate) fn set_no_stack(&mut self, reason: NoStack, event_loop: EventLoopState) {
+        self.set_empty(event_loop);
         self.add_no_stack(reason);
     }
 

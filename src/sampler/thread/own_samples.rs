@@ -19,8 +19,8 @@ use crate::util::random_below;
 
 /// Number of ticks in a row on which a thread is found running, after which it needs no event.
 const TICKS_WITHOUT_SLEEP: u32 = 64;
-/// Captures before the next period is drawn.
-const CAPTURES_OF_PERIOD: u64 = 8;
+/// Captures before the next period is drawn, at a moment at which little is lost, and at any moment.
+const CAPTURES_OF_PERIOD: [u64; 2] = [8, 32];
 /// CPU time without a capture after which the event counts as silent, in periods.
 const SILENT_PERIODS: u64 = 16;
 
@@ -165,10 +165,12 @@ impl OwnSamples {
     }
 
     /// Draws the next period of a thread that sleeps, and whose clock reads `cpu_ns`. What has passed of
-    /// the old period is lost, so the moment is one at which that is little.
+    /// the old period is lost. So the thread has just been sampled then, unless that never happens, because
+    /// its steps are as long as some periods.
     pub(crate) fn draw_period(&mut self, cpu_ns: u64, interval_ns: u64) {
         let passed_ns = cpu_ns.saturating_sub(self.captured_at_ns);
-        if !self.has_event() || self.captures < CAPTURES_OF_PERIOD || passed_ns > interval_ns / 4 {
+        let [soon, late] = CAPTURES_OF_PERIOD.map(|captures| self.captures >= captures);
+        if !(self.has_event() && (late || soon && passed_ns <= interval_ns / 4)) {
             return;
         }
         let period_ns = self.next_period_ns(interval_ns);
@@ -188,11 +190,10 @@ impl OwnSamples {
         }
     }
 
-    /// Writes the captures that have arrived. The thread's clock reads `cpu_ns` now.
+    /// Writes the captures that have arrived, and returns the time of the last one.
     pub(crate) fn collect(
         &mut self,
         samples: &mut SampleRecorder,
-        cpu_ns: Option<u64>,
         context: &mut TickContext<'_>,
     ) -> Option<TimeStamp> {
         let batch = self.batch.as_ref()?;
@@ -203,7 +204,7 @@ impl OwnSamples {
             let header = *view.header();
             last = Some(header.time);
             self.captured_at_ns = self.captured_at_ns.max(header.cpu_ns);
-            write_capture(view, samples, cpu_ns, context);
+            write_capture(view, samples, context);
         }
         last
     }
@@ -212,7 +213,6 @@ impl OwnSamples {
 fn write_capture(
     mut view: CapturedView<'_>,
     samples: &mut SampleRecorder,
-    cpu_ns: Option<u64>,
     context: &mut TickContext<'_>,
 ) {
     let header = *view.header();
@@ -241,6 +241,5 @@ fn write_capture(
         let answered_ns = (header.cpu_ns > 0).then_some(answered_ns);
         samples.write_running(header.time, answered_ns, context);
     }
-    let own_ns = samples.leave_out(header.handler_ns, cpu_ns);
-    SessionCounts::add(&counts.stopped_ns, own_ns);
+    SessionCounts::add(&counts.stopped_ns, header.handler_ns);
 }

@@ -184,21 +184,6 @@ impl SampleRecorder {
         written
     }
 
-    /// Leaves the time of the thread's signal handler out of the thread's next CPU time, and returns
-    /// how much was left out, in ns. The thread's clock reads `cpu_ns` now.
-    ///
-    /// The handler measures its time by the monotonic clock, which also advances while the thread gets
-    /// no processor. So at most the CPU time since the last sample is left out. The time in which the
-    /// kernel delivers the signal and returns from it, 1 to 2 µs, stays in: no clock tells it apart.
-    pub(crate) fn leave_out(&mut self, handler_ns: u64, cpu_ns: Option<u64>) -> u64 {
-        let Some(cpu_ns) = cpu_ns else {
-            return handler_ns;
-        };
-        let own_ns = handler_ns.min(cpu_ns.saturating_sub(self.reported_cpu_ns));
-        self.reported_cpu_ns += own_ns;
-        own_ns
-    }
-
     /// Forgets the ticks that were left out so far: a pause has begun within them.
     pub(crate) fn forget_skipped(&mut self, session: &Session) {
         self.seen_skipped = session.counts.skipped_ticks.load(Ordering::Relaxed);
@@ -221,28 +206,5 @@ impl SampleRecorder {
         if let Some(cpu_ns) = cpu_ns {
             self.reported_cpu_ns = self.reported_cpu_ns.max(cpu_ns.saturating_sub(before_ns));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::state::SessionSettings;
-
-    #[test]
-    fn handler_time_is_left_out_up_to_what_the_thread_ran() {
-        let now = TimeStamp::default();
-        let session = Session::new(SessionSettings::for_tests(), now, now, Vec::new());
-        let features = ThreadProfilingFeatures::CPU_UTILIZATION;
-        let mut recorder = SampleRecorder::new(1, features, 1_000, &session);
-        assert_eq!(recorder.leave_out(30, Some(1_100)), 30);
-        assert_eq!(recorder.reported_cpu_ns, 1_030);
-        // The handler waited for a processor.
-        assert_eq!(recorder.leave_out(4_000, Some(1_100)), 70);
-        assert_eq!(recorder.reported_cpu_ns, 1_100);
-        // The clock cannot be read, or an answer is older than the last sample.
-        assert_eq!(recorder.leave_out(5, None), 5);
-        assert_eq!(recorder.leave_out(5, Some(1_090)), 0);
-        assert_eq!(recorder.reported_cpu_ns, 1_100);
     }
 }

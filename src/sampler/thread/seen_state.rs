@@ -1,4 +1,5 @@
-//! The answer to the question whether a thread is blocked, which decides how it is sampled.
+//! The answers to the questions whether a thread is blocked and how it has run, which decide how it is
+//! sampled.
 
 use crate::platform::BlockedAt;
 
@@ -10,4 +11,13 @@ pub(crate) enum Seen {
     FallingAsleep,
     /// The thread runs or waits for a processor, or the system does not report whether it is blocked.
     NotBlocked,
+}
+
+/// How a thread has run since the sampler last looked at it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ran {
+    /// For all of the time, so it probably still runs.
+    pub(crate) until_now: bool,
+    /// For at least half of the time.
+    pub(crate) mostly: bool,
 }

@@ -45,14 +45,14 @@ mod unanswered;
 
 use std::sync::Arc;
 
-use crate::capture::{FIRST_FOUND_BYTES, FoundStack, SlotHandle, SlotPhase};
+use crate::capture::{EventLoopState, FIRST_FOUND_BYTES, FoundStack, SlotHandle, SlotPhase};
 use crate::platform::{BlockedAt, ThreadProbe, monotonic_now, thread_cpu_ns, thread_exists};
 use crate::sampler::encode::Tick;
 use crate::sampler::thread::frame_pointer_cache::FramePointerCache;
 use crate::sampler::thread::identity::Identity;
 use crate::sampler::thread::own_samples::OwnSamples;
 use crate::sampler::thread::sample_recorder::SampleRecorder;
-use crate::sampler::thread::seen_state::Seen;
+use crate::sampler::thread::seen_state::{Ran, Seen};
 use crate::sampler::thread::signal_mask::SignalMask;
 use crate::sampler::thread::switch_recorder::SwitchRecorder;
 use crate::sampler::thread::thread_state::ThreadState;
@@ -60,7 +60,6 @@ use crate::sampler::tick::TickContext;
 use crate::state::{Session, SessionCounts};
 use crate::threads::OffThreadRef;
 use crate::types::{Features, NoStack, ThreadId, TimeStamp};
-use own_clock::Ran;
 
 /// Time off the processor in which a thread still counts as having run without a break, in ns:
 /// about as long as an interrupt takes.
@@ -155,7 +154,11 @@ impl ThreadSampler {
             && registration.unlocked_const_reader().info().registered_at <= session.started_at;
         let tid = unlocked.tid();
         let seen_cpu_ns = thread_cpu_ns(tid).unwrap_or(0);
-        let cpu_ns = seen_cpu_ns.saturating_sub(unseen_ns);
+        // What a thread has used since it registered during the session belongs to its first sample.
+        let begun_at = registration.unlocked_const_reader().info().registered_at;
+        let at_begin = unlocked.cpu_at_begin_ns();
+        let at_begin = at_begin.filter(|_| !is_found && begun_at > session.started_at);
+        let cpu_ns = at_begin.unwrap_or(seen_cpu_ns.saturating_sub(unseen_ns));
         Self {
             probe: ThreadProbe::new(tid),
             identity: Identity::at_start(&registration, session),
@@ -179,7 +182,7 @@ impl ThreadSampler {
             seen_cpu_ns,
             seen_at: TimeStamp(0),
             known_cpu_ns: seen_cpu_ns,
-            began_cpu_ns: seen_cpu_ns,
+            began_cpu_ns: cpu_ns.min(seen_cpu_ns),
             switches: (session.settings.features)
                 .contains(Features::CONTEXT_SWITCHES)
                 .then(SwitchRecorder::default),
@@ -343,15 +346,8 @@ impl ThreadSampler {
     }
 
     fn sample_without_stack(&mut self, cpu_ns: Option<u64>, context: &mut TickContext<'_>) {
-        let slot = self
-            .registration
-            .unlocked_const_reader_and_atomic_rw()
-            .slot();
-        let event_loop = slot.map(|slot| slot.event_delay().state_in_handler());
-        context
-            .scratch
-            .stack
-            .set_empty(event_loop.unwrap_or_default());
+        let event_loop = self.event_loop();
+        context.scratch.stack.set_empty(event_loop);
         let time = context.tick.time;
         self.samples.write_sample(time, cpu_ns, context);
         self.begin_idle_period(cpu_ns, None, context);
@@ -427,6 +423,14 @@ impl ThreadSampler {
         switches.record(&self.registration, &mut self.probe, cpu_ns, context)
     }
 
+    /// Returns the state of the thread's event loop now.
+    fn event_loop(&self) -> EventLoopState {
+        let thread = self.registration.unlocked_const_reader_and_atomic_rw();
+        let slot = self.slot.clone().or_else(|| thread.slot());
+        let state = slot.map(|slot| slot.event_delay().state_in_handler());
+        state.unwrap_or_default()
+    }
+
     /// Writes the CPU time that the thread has used since its last sample, so that the sum is its clock's.
     fn write_last_cpu_time(&mut self, last: Tick, context: &mut TickContext<'_>) {
         let thread = self.registration.unlocked_const_reader_and_atomic_rw();
@@ -437,7 +441,11 @@ impl ThreadSampler {
         };
         let cpu_ns = cpu_ns.max(self.known_cpu_ns);
         if self.samples.unreported_ns(cpu_ns) >= MIN_LAST_CPU_NS {
-            context.scratch.stack.set_no_stack(NoStack::RanBetween);
+            let event_loop = self.event_loop();
+            match self.slot.is_some() {
+                true => (context.scratch.stack).set_no_stack(NoStack::RanBetween, event_loop),
+                false => context.scratch.stack.set_empty(event_loop),
+            }
             let ended_at = thread.unregistered_at().unwrap_or(last.time);
             self.samples.write_running(ended_at, Some(cpu_ns), context);
         }

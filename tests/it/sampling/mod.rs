@@ -20,6 +20,7 @@ mod machine;
 mod max_cpu;
 mod missed;
 mod not_dumpable;
+mod own_clock;
 mod restarted;
 #[cfg(target_arch = "x86_64")]
 mod same_place;

@@ -8,7 +8,7 @@ use crate::common::{
     work,
 };
 use crate::sampling::places::Place;
-use gekkota::{ProfilerSession, StartParams};
+use gekkota::{AutoProfilerLabel, ProfilerSession, StartParams, gecko_profiler_category};
 
 const THREAD: &str = "unprivileged";
 /// Number of samples to see.
@@ -40,7 +40,9 @@ fn profile_as_nobody() -> String {
         store_cpu(&SAMPLED_CPU_NS);
         // Mostly outside of the kernel, where such an event interrupts a thread.
         WORKING.repeat(|| {
+            let label = AutoProfilerLabel::new("burst", gecko_profiler_category!(Other));
             work(100_000);
+            drop(label);
             store_cpu(&CPU_NS);
             std::thread::sleep(Duration::from_millis(1));
         });
@@ -50,12 +52,7 @@ fn profile_as_nobody() -> String {
     WORKING.wait_for_samples(THREAD, SAMPLES);
     wait_until("the event interrupts the thread", || {
         let read = Read::of_running();
-        let ran = |sample: &&Sample| {
-            sample
-                .stack
-                .iter()
-                .any(|frame| frame.contains("common::work"))
-        };
+        let ran = |sample: &&Sample| sample.stack.iter().any(|frame| frame == "burst");
         let running = read.samples(THREAD).iter().filter(ran).count();
         read.count("threads_with_events") > 0 && running >= SAMPLES
     });

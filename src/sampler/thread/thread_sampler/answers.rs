@@ -14,8 +14,8 @@ use crate::types::Wait;
 const RETURN_TO_SLEEP_NS: u64 = 30_000;
 
 impl ThreadSampler {
-    /// Collects a capture that has arrived, and leaves the handler's time out of the thread's CPU
-    /// times. Keeps the state if none has arrived.
+    /// Collects a capture that has arrived, and counts the handler's time. Keeps the state if none has
+    /// arrived.
     pub(super) fn collect_capture(
         &mut self,
         slot: &SlotHandle,
@@ -23,8 +23,7 @@ impl ThreadSampler {
         context: &mut TickContext<'_>,
     ) {
         if let Some(handler_ns) = self.write_capture(slot, cpu_ns, context) {
-            let own_ns = self.samples.leave_out(handler_ns, cpu_ns);
-            SessionCounts::add(&context.session.counts.stopped_ns, own_ns);
+            SessionCounts::add(&context.session.counts.stopped_ns, handler_ns);
         }
     }
 
@@ -91,6 +90,9 @@ impl ThreadSampler {
             stack.set_wait(at.wait.filter(|_| at.is_place_of(header.registers.pc)));
         } else if waited {
             stack.set_wait(Some(Wait::Processor));
+        } else if is_interrupted_wait(&header.registers) {
+            // The thread fell asleep before the signal arrived.
+            stack.set_wait(Some(Wait::Other));
         }
         drop(view);
 

@@ -6,19 +6,11 @@ use std::sync::Arc;
 use super::{Exited, ThreadSampler};
 use crate::capture::SlotHandle;
 use crate::platform::{monotonic_now, thread_cpu_ns};
+use crate::sampler::thread::seen_state::Ran;
 use crate::sampler::thread::signal_mask::SignalMask;
 use crate::sampler::tick::TickContext;
 use crate::state::SessionCounts;
 use crate::types::TimeStamp;
-
-/// How a thread has run since the sampler last looked at it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Ran {
-    /// For all of the time, so it probably still runs.
-    pub(super) until_now: bool,
-    /// For at least half of the time.
-    pub(super) mostly: bool,
-}
 
 impl ThreadSampler {
     /// Writes the samples that the thread has taken of itself, and before them its answer to a signal.
@@ -66,7 +58,7 @@ impl ThreadSampler {
         {
             self.collect_capture(&slot, cpu_ns, context);
         }
-        self.own.collect(&mut self.samples, cpu_ns, context)
+        self.own.collect(&mut self.samples, context)
     }
 
     /// Starts or ends the event of a thread that has run. Returns whether it has one.

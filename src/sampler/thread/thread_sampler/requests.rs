@@ -72,7 +72,8 @@ impl ThreadSampler {
                 return;
             }
         };
-        context.scratch.stack.set_no_stack(reason);
+        let event_loop = self.event_loop();
+        context.scratch.stack.set_no_stack(reason, event_loop);
         let written = self
             .samples
             .write_sample(context.tick.time, cpu_ns, context);

@@ -1,0 +1,189 @@
+//! CPU time stands where it was used: a thread that works in bursts samples itself, and a thread that
+//! cannot be interrupted says why.
+
+use std::time::Duration;
+
+use nix::sys::signal::SigSet;
+
+use crate::common::{
+    Read, isolated, registered_threads_only, thread_cpu, use_processors, wait_until, work,
+    work_for_cpu,
+};
+use crate::sampling::places::{Place, is_in};
+use gekkota::{AutoProfilerLabel, Profile, ProfilerSession, gecko_profiler_category};
+
+const THREAD: &str = "works in bursts";
+/// Number of samples to see.
+const SAMPLES: usize = 100;
+/// Maximum CPU time that a profile may lack, relative to the thread's own reading of its clock.
+const TOLERANCE: Duration = Duration::from_millis(2);
+
+static WORKING: Place = Place::new("working");
+
+#[inline(never)]
+fn works() {
+    // The profile of a running session has no names.
+    let _label = AutoProfilerLabel::new("burst", gecko_profiler_category!(Other));
+    work_for_cpu(Duration::from_micros(400));
+    std::hint::black_box(1);
+}
+
+/// Returns the CPU time of a function with its callees, and that of the thread, by the reader that
+/// charges CPU time to stacks that ran.
+fn cpu_of(profile: &Profile, function: &str) -> (Duration, Duration) {
+    let threads = profile.summarize();
+    let thread = threads.iter().find(|thread| thread.name == THREAD);
+    let thread = thread.expect("the thread");
+    let found = (thread.functions.iter()).filter(|found| found.name.contains(function));
+    (found.map(|found| found.total_time).sum(), thread.cpu)
+}
+
+#[test]
+fn bursts_have_their_cpu_time_and_not_the_sleeps() {
+    isolated(|| {
+        let session = ProfilerSession::start(registered_threads_only()).expect("start");
+        let thread = std::thread::spawn(|| {
+            gekkota::register_thread(THREAD);
+            let begin = thread_cpu();
+            WORKING.repeat(|| {
+                works();
+                std::thread::sleep(Duration::from_millis(2));
+            });
+            let used = thread_cpu() - begin;
+            gekkota::unregister_thread();
+            used
+        });
+        WORKING.wait_for_thread();
+        wait_until("the thread has samples of its work", || {
+            let samples = Read::of_running().samples(THREAD);
+            samples
+                .iter()
+                .filter(|sample| is_in(sample, "burst"))
+                .count()
+                >= SAMPLES
+        });
+        WORKING.release();
+        let used = thread.join().expect("thread");
+        let profile = session.finish().expect("profile");
+        let read = Read::from_profile(&profile);
+        let (worked, cpu) = cpu_of(&profile, "own_clock::works");
+        let (events, refused) = (
+            read.count("threads_with_events"),
+            read.count("refused_events"),
+        );
+        println!(
+            "{worked:?} of {cpu:?}, {used:?} by the clock; {events} events, {refused} refused"
+        );
+        assert!(events > 0 || refused > 0);
+        assert!(worked.as_secs_f64() >= 0.8 * cpu.as_secs_f64());
+        assert!(cpu + TOLERANCE >= used, "the sum is the clock's");
+    });
+}
+
+#[test]
+fn thread_that_blocks_the_signal_says_so_while_it_runs() {
+    isolated(|| {
+        let session = ProfilerSession::start(registered_threads_only()).expect("start");
+        let thread = std::thread::spawn(|| {
+            SigSet::all().thread_block().expect("a mask");
+            gekkota::register_thread(THREAD);
+            let begin = thread_cpu();
+            WORKING.repeat(|| {
+                works();
+                std::thread::sleep(Duration::from_millis(2));
+            });
+            thread_cpu() - begin
+        });
+        let reason = "(no stack: the thread blocks SIGURG)";
+        WORKING.wait_for_thread();
+        wait_until("the thread has samples that say why", || {
+            let samples = Read::of_running().samples(THREAD);
+            samples
+                .iter()
+                .filter(|sample| is_in(sample, reason))
+                .count()
+                >= SAMPLES
+        });
+        WORKING.release();
+        let used = thread.join().expect("thread");
+        let profile = session.finish().expect("profile");
+        let (blocked, cpu) = cpu_of(&profile, reason);
+        println!("{blocked:?} of {cpu:?}, {used:?} by the clock");
+        assert!(blocked.as_secs_f64() >= 0.8 * cpu.as_secs_f64());
+        let report = profile.summary().to_string();
+        assert!(
+            report.contains("the threads works in bursts block SIGURG"),
+            "{report}"
+        );
+    });
+}
+
+extern "C" fn foreign_handler(_: libc::c_int) {}
+
+#[test]
+fn thread_says_that_a_foreign_handler_replaced_the_profilers() {
+    isolated(|| {
+        let session = ProfilerSession::start(registered_threads_only()).expect("start");
+        let handler = foreign_handler as extern "C" fn(_) as libc::sighandler_t;
+        // SAFETY: the handler has the signature that `signal` requires.
+        assert_ne!(
+            unsafe { libc::signal(libc::SIGURG, handler) },
+            libc::SIG_ERR
+        );
+        let thread = std::thread::spawn(|| {
+            gekkota::register_thread(THREAD);
+            WORKING.work();
+        });
+        let reason = "(no stack: the handler of SIGURG was replaced)";
+        WORKING.wait_for_thread();
+        wait_until("the thread has samples that say why", || {
+            let samples = Read::of_running().samples(THREAD);
+            samples
+                .iter()
+                .filter(|sample| is_in(sample, reason))
+                .count()
+                >= SAMPLES
+        });
+        WORKING.release();
+        thread.join().expect("thread");
+        let report = session.finish().expect("profile").summary().to_string();
+        assert!(report.contains("another handler of SIGURG"), "{report}");
+    });
+}
+
+/// Two threads that share a processor wait for it half of the time.
+#[test]
+fn wait_for_a_processor_is_no_cpu_time() {
+    isolated(|| {
+        use_processors(1);
+        let session = ProfilerSession::start(registered_threads_only()).expect("start");
+        let spawn = |name| {
+            std::thread::spawn(move || {
+                gekkota::register_thread(name);
+                WORKING.repeat(|| _ = work(1_000_000));
+            })
+        };
+        let threads = [spawn(THREAD), spawn("competes")];
+        let idle_rows = || {
+            let read = Read::of_running();
+            let Some(thread) = read
+                .threads()
+                .iter()
+                .find(|thread| thread["name"] == THREAD)
+            else {
+                return 0;
+            };
+            let frames = thread["frameTable"]["data"].as_array().expect("frames");
+            // The sixth subcategory of the first category.
+            let waits = |frame: &&serde_json::Value| frame[6] == 0 && frame[7] == 5;
+            frames.iter().filter(waits).count()
+        };
+        wait_until("a sample shows the wait", || idle_rows() > 0);
+        WORKING.release();
+        WORKING.release();
+        for thread in threads {
+            thread.join().expect("thread");
+        }
+        session.finish().expect("profile");
+    });
+}

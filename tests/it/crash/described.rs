@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Folder, rescued};
-use crate::common::{Read, isolated};
+use crate::common::{Read, isolated, one_loop};
 
 marker_type! {
     struct Wide {
@@ -243,6 +243,8 @@ fn engine_of_the_session_is_kept() {
         for signal in [libc::SIGURG, libc::SIGRTMIN() + 1] {
             let params = StartParams::default().signal(signal).crash_file(&path);
             let session = ProfilerSession::start(params).expect("start");
+            // The sampler has asked the kernel for an event.
+            one_loop();
             let rescued = rescued(&path);
             let usual = Read::from_profile(&session.finish().expect("profile"));
             let [rescued, usual] =

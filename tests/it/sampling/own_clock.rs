@@ -126,10 +126,8 @@ fn thread_says_that_a_foreign_handler_replaced_the_profilers() {
         let session = ProfilerSession::start(registered_threads_only()).expect("start");
         let handler = foreign_handler as extern "C" fn(_) as libc::sighandler_t;
         // SAFETY: the handler has the signature that `signal` requires.
-        assert_ne!(
-            unsafe { libc::signal(libc::SIGURG, handler) },
-            libc::SIG_ERR
-        );
+        let before = unsafe { libc::signal(libc::SIGURG, handler) };
+        assert_ne!(before, libc::SIG_ERR);
         let thread = std::thread::spawn(|| {
             gekkota::register_thread(THREAD);
             WORKING.work();

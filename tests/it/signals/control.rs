@@ -40,7 +40,6 @@ fn role_of_the_child() {
         ("active", _) => gekkota::profiler_is_active().to_string(),
         ("start by", "USR1") => {
             let params = gekkota::StartParams::default().signal(libc::SIGUSR1);
-            let params = params;
             gekkota::profiler_start(params).is_ok().to_string()
         }
         ("control again", _) => {

@@ -71,6 +71,9 @@ pub(crate) struct CaptureSlot {
     /// before the first request; read by its handler. For a thread that has not registered, written
     /// by the sampler: [`ANY_THREAD`] until the bounds of its stack are known.
     thread_pointer: AtomicU64,
+    /// Whether an event of its CPU clock has interrupted the thread that the slot is bound to. Written by the
+    /// sampler; read by the handler.
+    had_event: AtomicBool,
     /// When the pending request was sent, in ns. Written by the sampler; read by the handler.
     requested_at: AtomicU64,
     /// The next slot of a batch, as `slot_batch.rs` says; in the slot that a thread owns, the first one
@@ -115,6 +118,7 @@ impl CaptureSlot {
         let slot = Self {
             state: SlotState::new(),
             thread_pointer: AtomicU64::new(0),
+            had_event: AtomicBool::new(false),
             requested_at: AtomicU64::new(0),
             next_in_batch: AtomicU32::new(0),
             canceled: AtomicU32::new(0),
@@ -232,6 +236,7 @@ impl CaptureSlot {
     pub(crate) fn bind_to_current_thread(&self, bounds: StackBounds) {
         self.event_delay.reset();
         self.canceled.store(0, Ordering::Relaxed);
+        self.had_event.store(false, Ordering::Relaxed);
         // SAFETY: all three belong to the calling thread; bounds come only from the system.
         unsafe { self.bind(thread_pointer(), bounds, open_profiling_stack()) };
     }
@@ -328,6 +333,17 @@ impl CaptureSlot {
     pub(crate) fn repeat_canceled_request(&self) -> Option<u32> {
         let sequence = self.canceled.load(Ordering::Relaxed);
         (sequence != 0 && self.state.repeat_request(sequence)).then_some(sequence)
+    }
+
+    /// Notes that an event of its CPU clock interrupts the thread.
+    pub(crate) fn note_event(&self) {
+        self.had_event.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether a request is pending that the last signal of an event may answer, whose number
+    /// another event has by now.
+    pub(crate) fn takes_old_event_in_handler(&self) -> bool {
+        self.had_event.load(Ordering::Relaxed) && self.phase() == SlotPhase::Requested
     }
 
     /// Notes when the request is sent that is about to be pending.

@@ -235,6 +235,7 @@ impl SlotHandle {
 
     /// Notes that the event with this number interrupts the thread that owns the slot.
     pub(crate) fn set_event(&self, number: i32) {
+        self.slot.note_event();
         if let Some(entry) = usize::try_from(number).ok().and_then(|at| BY_EVENT.get(at)) {
             let known = self.slot.owner() << 16 | u64::from(self.number);
             entry.store(known, Ordering::Release);

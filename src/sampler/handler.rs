@@ -33,7 +33,10 @@ pub(crate) fn capture_in_handler(arrival: &ArrivalInHandler<'_>) -> bool {
         },
         // A stale request is not told from a foreign signal; the foreign one is passed on.
         SignalSource::Unknown => find_slot_of_thread_in_handler(thread_pointer()),
-        SignalSource::Event(number) => find_slot_of_event_in_handler(number),
+        SignalSource::Event(number) => find_slot_of_event_in_handler(number).or_else(|| {
+            let slot = find_slot_of_thread_in_handler(thread_pointer())?;
+            slot.takes_old_event_in_handler().then_some(slot)
+        }),
     };
     let Some(slot) = found else {
         return false;

@@ -22,7 +22,12 @@ pub(crate) fn write_stacks(
     for index in progress.watch(threads.into_iter(), count, ProgressLocation::Samples) {
         let thread = &profile.threads[index];
         let samples = &thread.samples;
-        let last = (!samples.is_empty()).then(|| samples.get(samples.len() - 1));
+        // The sample at a thread's end has no stack.
+        let has_stack = |sample: &Sample| sample.stack != Some(ProfileModel::RAN_BETWEEN_SAMPLES);
+        let last = (0..samples.len())
+            .rev()
+            .map(|index| samples.get(index))
+            .find(has_stack);
         write_head(profile, thread, last, end_ns, &mut out)?;
         let stack = last.and_then(|last| last.stack);
         for (number, (_, frame)) in visible_frames(profile, options, stack).enumerate() {

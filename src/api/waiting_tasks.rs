@@ -3,8 +3,6 @@
 use std::task::Poll;
 
 use crate::api::backend;
-#[cfg(feature = "tracing")]
-use crate::api::context::ProfilerContext;
 
 /// Records where a wrapped future waits, with the feature
 /// [`WAITING_TASKS`](crate::Features::WAITING_TASKS). Ends the wait when it is dropped.
@@ -48,8 +46,8 @@ impl TaskWait {
     /// Begins the wait of a span that the thread exits, unless another thread is in the span.
     /// `context` is that of the span.
     #[cfg(feature = "tracing")]
-    pub(crate) fn exit(&mut self, entered: EnteredWait, context: ProfilerContext) {
-        self.0.exit_span(entered.0, context.words());
+    pub(crate) fn exit(&mut self, entered: EnteredWait, context: backend::ContextWords) {
+        self.0.exit_span(entered.0, context);
     }
 
     /// Ends an entry whose exit will not be noticed.

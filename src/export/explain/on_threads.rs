@@ -9,8 +9,14 @@ use std::collections::BTreeMap;
 
 use crate::export::explain::pieces::{OnThread, State, first_sample_from, last_tick_ns};
 use crate::export::explain::ranges::{TimeRange, merge, outside};
-use crate::export::explain::request::threads;
 use crate::model::{FunctionKind, ProfileModel, Samples, TextId, Thread};
+
+/// Returns the threads with their indices. The track of the tasks that wait is no thread: an interval
+/// of it is the wait of one future, and its rows are no samples.
+pub(super) fn threads(profile: &ProfileModel) -> impl Iterator<Item = (usize, &Thread)> {
+    let threads = profile.threads.iter().enumerate();
+    threads.filter(|(_, thread)| !thread.is_waiting_tasks())
+}
 
 /// A longer time without a sample beside a context counts as this number of intervals.
 const MAX_GAP_INTERVALS: i64 = 10;

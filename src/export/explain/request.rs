@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 
-use crate::export::explain::on_threads::{Exact, by_contexts, by_label, whole};
+use crate::export::explain::on_threads::{Exact, by_contexts, by_label, threads, whole};
 use crate::export::explain::pieces::OnThread;
 use crate::export::explain::ranges::TimeRange;
 use crate::export::explanation::Wanted;
@@ -54,13 +54,6 @@ struct Evidence<'a> {
     contexts: BTreeMap<usize, Vec<TimeRange>>,
     waits: Vec<Wait>,
     longest: Option<Interval<'a>>,
-}
-
-/// Returns the threads with their indices. The track of the tasks that wait is no thread: an interval
-/// of it is the wait of one future, and its rows are no samples.
-pub(super) fn threads(profile: &ProfileModel) -> impl Iterator<Item = (usize, &Thread)> {
-    let threads = profile.threads.iter().enumerate();
-    threads.filter(|(_, thread)| !thread.is_waiting_tasks())
 }
 
 fn not_found(got: &str, expected: &str) -> io::Error {

@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
+use crate::export::explain::on_threads::threads;
 use crate::export::explain::pieces::first_sample_from;
 use crate::export::explain::ranges::{TimeRange, merge, outside, overlap_ns};
-use crate::export::explain::request::{Found, Wait, threads};
+use crate::export::explain::request::{Found, Wait};
 use crate::export::explanation::TimeKind;
 use crate::export::paused_ranges::PausedRange;
 use crate::model::{ProfileModel, StackId};

@@ -32,7 +32,7 @@ pub(crate) fn enter_wait(key: SpanKey, name: &str) -> Option<EnteredWait> {
 /// Begins the wait of a span that the thread exits. `context` is that of the span.
 pub(crate) fn exit_wait(key: SpanKey, entered: EnteredWait, context: ProfilerContext) {
     let is_open = TABLE
-        .with(key, |span| span.wait.exit(entered, context))
+        .with(key, |span| span.wait.exit(entered, context.words()))
         .is_some();
     if !is_open {
         TaskWait::new().abandon(entered);

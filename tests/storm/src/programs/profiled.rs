@@ -6,10 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use gekkota::profile::{SnapshotOptions, Symbolicate};
-use gekkota::{
-    MarkerOptions, ProfilerSession, StartParams, ThreadGuard,
-    gecko_profiler_category,
-};
+use gekkota::{MarkerOptions, ProfilerSession, StartParams, ThreadGuard, gecko_profiler_category};
 
 use crate::control::captured;
 use crate::random::Random;

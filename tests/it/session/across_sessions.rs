@@ -101,6 +101,8 @@ fn signal_pending_at_a_restart_answers_the_new_session() {
         static IS_BLOCKED: AtomicBool = AtomicBool::new(false);
         static UNBLOCK: AtomicBool = AtomicBool::new(false);
         static END: AtomicBool = AtomicBool::new(false);
+        // With a signal of this kind, the thread has no event, whose signal could be the pending one.
+        let signal = libc::SIGRTMIN() + 1;
         let thread = std::thread::spawn(move || {
             let _registered = ThreadGuard::register("blocks");
             // Does not sleep, neither before it blocks the signal nor afterwards: the sampler would
@@ -108,19 +110,19 @@ fn signal_pending_at_a_restart_answers_the_new_session() {
             while !BLOCK.load(Ordering::Acquire) {
                 work(1000);
             }
-            set_blocked(libc::SIGURG, libc::SIG_BLOCK);
+            set_blocked(signal, libc::SIG_BLOCK);
             IS_BLOCKED.store(true, Ordering::Release);
             while !UNBLOCK.load(Ordering::Acquire) {
                 work(1000);
             }
             mark("before unblocking");
-            set_blocked(libc::SIGURG, libc::SIG_UNBLOCK);
+            set_blocked(signal, libc::SIG_UNBLOCK);
             mark("after unblocking");
             while !END.load(Ordering::Acquire) {
                 work(1000);
             }
         });
-        let start = || profiler_start(StartParams::default()).expect("start");
+        let start = || profiler_start(StartParams::default().signal(signal)).expect("start");
         // From then on the request stays pending, because the thread neither answers nor sleeps.
         let wait_until_unanswered = || {
             read_until("the thread has not answered a request", |read| {

@@ -76,6 +76,7 @@ impl IdleThread {
             ready.send(()).expect("the test waits for it");
             // Returns when the sender is dropped.
             assert!(end.recv().is_err());
+            gekkota::unregister_thread();
             thread_cpu() - before
         });
         is_ready.recv().expect("the thread registers");

@@ -418,8 +418,13 @@ fn no_sample_or_marker_lies_within_a_pause() {
         dozes.join().expect("thread");
         let ranges = paused_ranges(&read);
         assert_eq!(ranges.len(), 151);
-        let counted =
-            ["captured_samples", "remote_samples", "same_samples"].map(|name| read.count(name));
+        let counted = [
+            "captured_samples",
+            "remote_samples",
+            "same_samples",
+            "samples_without_stack",
+        ];
+        let counted = counted.map(|name| read.count(name));
         let written = read
             .threads()
             .iter()

@@ -1,7 +1,7 @@
 //! Generated machine code, in memory that belongs to no library, is unwound by its frame pointers
 //! and named.
 
-use crate::common::{self, Read, generated_call, isolated};
+use crate::common::{self, Read, generated_call, isolated, one_loop};
 use crate::sampling::places::Place;
 use gekkota::jit::profiler_register_code_range;
 use gekkota::{ProfilerSession, StartParams};
@@ -62,6 +62,8 @@ fn registered_generated_code_has_its_callers_and_its_name() {
             });
             WORKING.release_after(name, SAMPLES);
             thread.join().expect("thread");
+            // The sampler has read what the thread captured, while the names are as they were.
+            one_loop();
         };
         let range = profiler_register_code_range(memory.as_ptr(), memory.len(), "made (by a test)");
         run("registered");

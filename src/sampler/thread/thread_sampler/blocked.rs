@@ -33,6 +33,8 @@ impl ThreadSampler {
         if let Some(cpu_ns) = cpu_ns {
             self.own.draw_period(cpu_ns, context.interval_ns());
         }
+        // Since the thread's clock was read. What it captures from here on fails the reading below.
+        self.own.collect(&mut self.samples, context);
         if !self.capture_remotely(slot, at, cpu_ns, context) {
             self.request_by_signal(slot, cpu_ns, Some(at), context);
         }

@@ -43,6 +43,8 @@ impl ThreadSampler {
             SessionCounts::add(&counts.unanswered_ticks, 1);
             return;
         };
+        // From here on, the thread answers the request before it fills its other slots.
+        self.own.collect(&mut self.samples, context);
         // The signal of a repeated request is still pending where the thread blocks it.
         if !blocks_signal {
             if blocked_at.is_some() {

@@ -433,6 +433,9 @@ impl ThreadSampler {
 
     /// Writes the CPU time that the thread has used since its last sample, so that the sum is its clock's.
     fn write_last_cpu_time(&mut self, last: Tick, context: &mut TickContext<'_>) {
+        if self.has_no_clock {
+            return;
+        }
         let thread = self.registration.unlocked_const_reader_and_atomic_rw();
         let cpu_ns = match thread.cpu_at_end_ns() {
             // The id of a thread that has ended may belong to another one.

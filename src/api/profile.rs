@@ -305,6 +305,7 @@ impl Profile {
     /// |---|---|
     /// | `skipped_ticks` | scheduled ticks that were left out to keep within [`StartParams::max_cpu_percent`](crate::StartParams::max_cpu_percent()); the samples before them count for them, too |
     /// | `missed_ticks` | scheduled ticks that were dropped because the sampler could not run, or because it left the processor to the application after a long tick |
+    /// | `delayed_ticks` | ticks that came 0.15 ms late or more, because the sampler waited for a processor |
     /// | `ticks_without_memory` | ticks that took no samples, because the system had no memory to record them |
     /// | `unanswered_ticks` | ticks at which a running thread had not answered |
     /// | `truncated_samples` | samples whose stacks lack their older end, marked `(truncated)` |

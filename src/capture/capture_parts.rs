@@ -19,8 +19,8 @@ pub(crate) struct CaptureHeader {
     pub(crate) registers: Registers,
     /// When the thread was interrupted.
     pub(crate) time: TimeStamp,
-    /// The thread's CPU time, in ns; 0 if the handler did not read it. The handler reads it if the
-    /// thread's own timer interrupted the thread, and for a request by signal only where the system
+    /// The thread's CPU time, in ns; 0 if the handler did not read it. The handler reads it if an event
+    /// interrupted the thread, and for a request by signal that is answered late, or where the system
     /// hides whether threads sleep.
     pub(crate) cpu_ns: u64,
     /// How long the handler took from `time` to the end of its copies, in ns; 0 in a remote

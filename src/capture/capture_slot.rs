@@ -74,6 +74,9 @@ pub(crate) struct CaptureSlot {
     /// Whether an event of its CPU clock has interrupted the thread that the slot is bound to. Written by the
     /// sampler; read by the handler.
     had_event: AtomicBool,
+    /// Number of times that an event has interrupted the thread and found no slot for its capture. Written
+    /// by the handler; taken by the sampler.
+    pub(crate) uncaptured: AtomicU32,
     /// When the pending request was sent, in ns. Written by the sampler; read by the handler.
     requested_at: AtomicU64,
     /// The next slot of a batch, as `slot_batch.rs` says; in the slot that a thread owns, the first one
@@ -119,6 +122,7 @@ impl CaptureSlot {
             state: SlotState::new(),
             thread_pointer: AtomicU64::new(0),
             had_event: AtomicBool::new(false),
+            uncaptured: AtomicU32::new(0),
             requested_at: AtomicU64::new(0),
             next_in_batch: AtomicU32::new(0),
             canceled: AtomicU32::new(0),
@@ -247,6 +251,7 @@ impl CaptureSlot {
     pub(crate) fn bind_to_found_thread(&self, other_stack_bytes: usize) {
         self.event_delay.reset();
         self.canceled.store(0, Ordering::Relaxed);
+        self.had_event.store(false, Ordering::Relaxed);
         // SAFETY: no thread has this pointer, no address lies within the bounds, and there is no
         // profiling stack.
         unsafe { self.bind(ANY_THREAD, StackBounds::NONE, std::ptr::null()) };

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::capture::capture_parts::CaptureParts;
 use crate::capture::capture_slot::CaptureSlot;
 use crate::capture::captured_view::CapturedView;
-use crate::capture::slot_pool::{SlotHandle, find_slot_in_handler};
+use crate::capture::slot_pool::{SlotHandle, find_slot_in_handler, forget_events_in_child};
 use crate::capture::slot_state::SlotPhase;
 
 /// Number of slots in a batch.
@@ -65,9 +65,10 @@ impl CaptureSlot {
     }
 }
 
-/// Forgets that slots are in batches. Called in the child of a fork, which has no sampler.
+/// Forgets that slots are in batches. Called in the child of a fork, which has no sampler and no events.
 pub(crate) fn forget_batches_in_child() {
     BATCHED.store(0, Ordering::Relaxed);
+    forget_events_in_child();
 }
 
 /// A link is the number of the slot plus one, or 0 at the end.
@@ -135,6 +136,11 @@ impl SlotBatch {
     /// Returns whether more than half of the slots that all batches may have are in use.
     pub(crate) fn are_many() -> bool {
         BATCHED.load(Ordering::Relaxed) > MAX_BATCHED / 2
+    }
+
+    /// Takes the number of times that the event has found no slot for a capture.
+    pub(crate) fn take_uncaptured(&self) -> u64 {
+        self.own.uncaptured.swap(0, Ordering::Relaxed).into()
     }
 
     /// Gives back the memory of the slots, which keep their requests.

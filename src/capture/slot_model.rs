@@ -67,9 +67,9 @@ impl Slot {
         begun
     }
 
-    /// Runs the handler for a timer of this thread, in the order of `begin_for_in_handler`. Returns the
+    /// Runs the handler for an event of this thread, in the order of `begin_for_in_handler`. Returns the
     /// number of the request that it was admitted for.
-    fn answer_timer(&self, thread: u64) -> Option<u32> {
+    fn answer_event(&self, thread: u64) -> Option<u32> {
         let sequence = self.state.pending_request()?;
         let is_own = self.bound.load(Ordering::Acquire) == thread;
         (is_own && self.answer(sequence)).then_some(sequence)
@@ -192,11 +192,11 @@ fn old_ticket_does_not_answer_new_request() {
 }
 
 #[test]
-fn timer_of_the_old_thread_does_not_answer_for_the_new_one() {
+fn event_of_the_old_thread_does_not_answer_for_the_new_one() {
     explore_model(["before", "the new thread", "none"], || {
         let slot = requested();
-        let old = actor(&slot, |slot| slot.answer_timer(OLD_THREAD));
-        let new = actor(&slot, |slot| slot.answer_timer(NEW_THREAD));
+        let old = actor(&slot, |slot| slot.answer_event(OLD_THREAD));
+        let new = actor(&slot, |slot| slot.answer_event(NEW_THREAD));
         let sampler = actor(&slot, |slot| {
             if slot.state.retire() {
                 slot.bound.store(NEW_THREAD, Ordering::Release);

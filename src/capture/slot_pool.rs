@@ -134,6 +134,12 @@ pub(crate) fn find_slot_of_event_in_handler(number: i32) -> Option<&'static Capt
     (known >> 16 == thread_pointer()).then(|| find_slot_in_handler(known as u16))?
 }
 
+/// Forgets all events. A descriptor of the child may have the number of one.
+pub(crate) fn forget_events_in_child() {
+    let entries = BY_EVENT.iter();
+    entries.for_each(|entry| entry.store(0, Ordering::Relaxed));
+}
+
 /// Returns the entries of [`BY_THREAD`] that may belong to this thread pointer, in probing order.
 fn entries_for_in_handler(thread_pointer: u64) -> impl Iterator<Item = &'static AtomicU64> {
     let first = ((thread_pointer >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize;

@@ -8,7 +8,7 @@
 //! |---|---|---|---|
 //! | idle(n) | requested(n+1) | sampler | it wants a sample; the signal carries n+1 |
 //! | idle(n) | requested(m) | sampler | it repeats the canceled request m, whose signal may still arrive |
-//! | requested(n) | writing(n) | the target thread's handler | a signal arrived that carries n, or that the thread's own timer sent |
+//! | requested(n) | writing(n) | the target thread's handler | a signal arrived that carries n, or that an event of the thread's CPU clock sent |
 //! | idle(n) | writing(n+1) | sampler | the thread is blocked, and the sampler reads its stack itself |
 //! | idle(n) | writing(n+1) | sampler or owner | it returns the memory of a deep stack to the kernel |
 //! | idle(n) | writing(n+1) | any thread that holds the pool's lock | it returns the memory of a slot that stays free |
@@ -154,7 +154,7 @@ impl SlotState {
         }
     }
 
-    /// Moves from requested to writing if this request is pending. A timer's signal carries no number;
+    /// Moves from requested to writing if this request is pending. An event's signal carries no number;
     /// its handler passes that of the request which it has found pending.
     pub(crate) fn begin_in_handler(&self, sequence: u32) -> bool {
         self.transition(sequence, SlotPhase::Requested, SlotPhase::Writing)

@@ -111,7 +111,7 @@ impl<'a> Ticks<'a> {
             Activity::Idle | Activity::Unknown => None,
         };
         let due = self.cpu_ticks.entry(leaf).or_default();
-        *due += ran.min(1.0);
+        *due += ran;
         let is_due = *due >= 0.5;
         if is_due {
             *due -= 1.0;

@@ -42,7 +42,12 @@ pub(crate) fn capture_in_handler(arrival: &ArrivalInHandler<'_>) -> bool {
         return false;
     };
     let of_batch = match arrival.source {
-        SignalSource::Event(_) => slot.requested_of_batch_in_handler(),
+        SignalSource::Event(_) => {
+            let of_batch = slot.requested_of_batch_in_handler();
+            slot.uncaptured
+                .fetch_add(u32::from(of_batch.is_none()), Ordering::Relaxed);
+            of_batch
+        }
         SignalSource::Request(_) | SignalSource::Unknown => None,
     };
     let Some(mut writer) = of_batch.unwrap_or(slot).begin_in_handler(arrival) else {

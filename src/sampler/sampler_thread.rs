@@ -45,6 +45,9 @@ use crate::waiting_tasks::{account_all_waits, account_waits, has_wait_rows};
 /// Interval between two sandbox checks, in ns: a program may sandbox itself at any time. Expired
 /// data is discarded at the same interval.
 const HOUSEKEEPING_INTERVAL_NS: u64 = 1_000_000_000;
+/// Time after which a tick counts as delayed, in ns. Without a wait for a processor, and in a sandbox,
+/// where the kernel may delay timers, a tick is at most some 100 µs late.
+const DELAYED_NS: u64 = 150_000;
 /// Memory for the work of a tick, in bytes: caches that grow, for example. The lists of modules and
 /// threads, which may be long, are made only if there is memory for them. glibc consolidates its
 /// memory whenever 64 KiB or more are freed.
@@ -246,10 +249,9 @@ impl SamplerThread {
             self.tick_before = std::mem::replace(&mut self.tick, tick);
             let counts = &self.session.counts;
             SessionCounts::add(&counts.ticks, 1);
-            SessionCounts::add(
-                &counts.late_ticks,
-                (time.since_ns(schedule.next) > interval_ns / 2).into(),
-            );
+            let late_ns = time.since_ns(schedule.next);
+            SessionCounts::add(&counts.late_ticks, (late_ns > interval_ns / 2).into());
+            SessionCounts::add(&counts.delayed_ticks, (late_ns > DELAYED_NS).into());
             SessionCounts::add(&counts.missed_ticks, left_out.missed);
             SessionCounts::add(&counts.skipped_ticks, left_out.skipped);
             let used_before_ns = counts.sampler_cpu_ns.load(Ordering::Relaxed);

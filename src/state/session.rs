@@ -107,6 +107,8 @@ counts! {
     ticks,
     /// Ticks that began more than half an interval late.
     late_ticks,
+    /// Ticks that came late because the sampler waited for a processor, however little.
+    delayed_ticks,
     /// Ticks of the schedule that were dropped because the sampler could not run, or because it
     /// left the processor to the application after a long tick.
     missed_ticks,

@@ -9,8 +9,6 @@ pub(crate) enum NoStack {
     RanBetween,
     /// The thread must not be interrupted: it is not one of the C library's, for example.
     NotInterruptible,
-    /// The system had no memory for the copy of the stack.
-    NoMemory,
     /// The thread blocks this signal.
     Blocked(i32),
     /// Another handler has taken the place of the profiler's for this signal.
@@ -32,7 +30,6 @@ impl NoStack {
         match self {
             Self::RanBetween => 0,
             Self::NotInterruptible => 1,
-            Self::NoMemory => 2,
             Self::Blocked(signal) => Self::BLOCKED + signal,
             Self::Replaced(signal) => Self::REPLACED + signal,
         }
@@ -42,7 +39,6 @@ impl NoStack {
         Some(match i32::try_from(number).ok()? {
             0 => Self::RanBetween,
             1 => Self::NotInterruptible,
-            2 => Self::NoMemory,
             number @ Self::BLOCKED..Self::REPLACED => Self::Blocked(number - Self::BLOCKED),
             number @ Self::REPLACED..300 => Self::Replaced(number - Self::REPLACED),
             _ => return None,
@@ -54,7 +50,6 @@ impl NoStack {
         match self {
             Self::RanBetween => RAN_BETWEEN_SAMPLES.to_owned(),
             Self::NotInterruptible => format!("{NO_STACK}the thread cannot be interrupted)"),
-            Self::NoMemory => format!("{NO_STACK}no memory)"),
             Self::Blocked(signal) => {
                 format!("{NO_STACK}the thread blocks {})", signal_name(signal))
             }
@@ -78,7 +73,7 @@ mod tests {
     #[test]
     fn reasons_round_trip_and_have_texts() {
         let reasons: Vec<_> = (0..300).filter_map(NoStack::from_number).collect();
-        assert_eq!(reasons.len(), 203);
+        assert_eq!(reasons.len(), 202);
         for reason in reasons {
             let number = reason.to_number().unsigned_abs();
             assert_eq!(NoStack::from_number(number.into()), Some(reason));

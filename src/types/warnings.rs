@@ -65,14 +65,16 @@ fn some_of(names: &[String]) -> String {
 /// Why CPU time of a process may not be in its samples.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Uncovered {
-    /// Names of threads that the filters do not select.
-    pub(crate) unselected: Vec<String>,
-    /// Names of other threads that have no samples.
-    pub(crate) unsampled: Vec<String>,
+    /// Names of threads that the filters do not select, and the CPU time that they have used in all, which
+    /// may be more than in the session.
+    pub(crate) unselected: (Vec<String>, u64),
+    /// Likewise of other threads that have no samples.
+    pub(crate) unsampled: (Vec<String>, u64),
     /// Whether the session samples threads that are not registered.
     pub(crate) samples_unregistered: bool,
-    /// Number of threads that ended before their first sample.
-    pub(crate) too_short: u64,
+    /// Number of threads that ended before their first sample, and the CPU time of those that had
+    /// registered, in ns.
+    pub(crate) too_short: (u64, u64),
     /// Share of the ticks that the sampler missed, in percent.
     pub(crate) missed_percent: u64,
     /// Number of threads whose CPU time the system does not tell.
@@ -95,8 +97,9 @@ pub(crate) fn low_coverage(
     }
     let share = sampled_ns as f64 / process_ns as f64 * 100.0;
     let text = format!(
-        "only {share:.1}% of the process's CPU time is in samples: {}",
-        reasons().text()
+        "only {share:.1}% of the process's CPU time is in samples, and {:.2} s are not: {}",
+        missing_ns as f64 / 1e9,
+        reasons().text(missing_ns)
     );
     Some(Warning {
         // In a short session, the profiler's own work may be most of it.
@@ -106,33 +109,63 @@ pub(crate) fn low_coverage(
 }
 
 impl Uncovered {
-    fn text(&self) -> String {
+    /// Returns the reasons, those with the most CPU time first, and those without a known one last.
+    fn text(&self, missing_ns: u64) -> String {
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let at_most = |ns: u64| format!("at most {:.2} s", seconds(ns.min(missing_ns)));
         let mut texts = Vec::new();
-        if !self.unselected.is_empty() {
-            let names = some_of(&self.unselected);
-            texts.push(format!("the filters do not select the threads {names}"));
+        let (names, ns) = &self.unselected;
+        if !names.is_empty() {
+            let (time, names) = (at_most(*ns), some_of(names));
+            let text = format!("{time}: the filters do not select the threads {names}");
+            texts.push((*ns, text));
         }
-        if !self.unsampled.is_empty() {
-            let names = some_of(&self.unsampled);
-            texts.push(match self.samples_unregistered {
+        let (names, ns) = &self.unsampled;
+        if !names.is_empty() {
+            let (time, names) = (at_most(*ns), some_of(names));
+            let text = match self.samples_unregistered {
                 true => format!(
-                    "the threads {names} have no samples, because the system does not let the \
-                     profiler see them, for example"
+                    "{time}: the threads {names} have no samples, because the system does not let \
+                     the profiler see them, for example"
                 ),
                 false => format!(
-                    "the threads {names} are not registered, and the feature \
+                    "{time}: the threads {names} are not registered, and the feature \
                      nounregisteredsampling leaves them out; omit the feature, or call \
                      gekkota::register_thread on each"
                 ),
-            });
+            };
+            texts.push((*ns, text));
         }
-        if self.too_short > 0 {
-            texts.push(format!(
-                "{} threads ended before their first sample; a thread that calls \
-                 gekkota::register_thread is sampled from its beginning",
-                self.too_short
-            ));
+        let (threads, ns) = self.too_short;
+        if threads > 0 {
+            let time = match ns {
+                0 => String::new(),
+                ns => format!("{:.2} s: ", seconds(ns)),
+            };
+            let text = format!(
+                "{time}{threads} threads ended before their first sample; a thread that calls \
+                 gekkota::register_thread is sampled from its beginning"
+            );
+            texts.push((ns, text));
         }
+        let told_ns = self.unselected.1 + self.unsampled.1 + self.too_short.1;
+        let rest_ns = missing_ns.saturating_sub(told_ns);
+        if rest_ns > missing_ns / 2 {
+            let why = match self.samples_unregistered {
+                true => {
+                    "threads that have ended before they were found, or destructors of threads \
+                     that had unregistered"
+                }
+                false => {
+                    "threads that have ended without having registered; each calls \
+                     gekkota::register_thread when it begins, or omit the feature \
+                     nounregisteredsampling"
+                }
+            };
+            texts.push((rest_ns, format!("{:.2} s: {why}", seconds(rest_ns))));
+        }
+        texts.sort_by_key(|(ns, _)| Reverse(*ns));
+        let mut texts: Vec<String> = texts.into_iter().map(|(_, text)| text).collect();
         if self.missed_percent > 0 {
             texts.push(format!(
                 "the sampler missed {} % of its ticks, because it got no processor; threads that \
@@ -152,22 +185,6 @@ impl Uncovered {
                 "{} samples were dropped, because the buffer had no space or the system no memory",
                 self.dropped_samples
             ));
-        }
-        if texts.is_empty() {
-            texts.push(
-                match self.samples_unregistered {
-                    true => {
-                        "it was used by threads that have ended before they were found, or by \
-                         destructors of threads that had unregistered"
-                    }
-                    false => {
-                        "it was used by threads that have ended without having registered; each \
-                         calls gekkota::register_thread when it begins, or omit the feature \
-                         nounregisteredsampling"
-                    }
-                }
-                .to_owned(),
-            );
         }
         texts.join("; ")
     }
@@ -202,9 +219,7 @@ pub(crate) fn without_stacks(
                 "the threads {names} cannot be interrupted; they are not the C library's, or the \
                  main thread, which has to call gekkota::profiler_init"
             ),
-            NoStack::NoMemory | NoStack::RanBetween => {
-                format!("there was no memory for the stacks of the threads {names}")
-            }
+            NoStack::RanBetween => format!("no sample found the threads {names} running"),
         };
         format!("{seconds:.2} s: {why}")
     });
@@ -220,16 +235,18 @@ pub(crate) fn without_stacks(
 }
 
 /// Warns if many ticks came late or not at all, and threads have no events of their CPU clocks.
-pub(crate) fn late_signals(late: u64, ticks: u64) -> Option<Warning> {
+pub(crate) fn late_signals(late: u64, ticks: u64, threads: &str) -> Option<Warning> {
     let percent = 100 * late / ticks.max(1);
     (ticks >= 10 && percent >= 5).then(|| Warning {
         is_about_load: true,
         ..Warning::new(
             "late ticks",
             format!(
-                "{percent} % of the ticks came late, because the machine was busy, and the system \
-                 refuses events of the threads' CPU clocks (perf_event_open): shares of work that \
-                 takes a few milliseconds or less may be wrong by up to {percent} points"
+                "{percent} % of the ticks came late, because the sampler waited for a processor, and \
+                 {threads} threads have no events of their CPU clocks, because the system refuses \
+                 perf_event_open, the sampling signal is a real-time one, or too many threads work: \
+                 shares of work that takes a few milliseconds or less may be wrong by up to {percent} \
+                 points"
             ),
         )
     })
@@ -249,11 +266,11 @@ pub(crate) fn missed_ticks(missed: u64, wall_ns: u64, interval_ns: u64) -> Optio
     })
 }
 
-/// Warns that the main thread's samples are missing while it runs.
+/// Warns that the main thread's samples have no stacks while it runs.
 pub(crate) fn unregistered_main_thread() -> Warning {
     Warning::new(
         MAIN_THREAD,
-        "the main thread is not registered, so its samples are missing while it runs: create the \
+        "the main thread is not registered, so its samples have no stacks while it runs: create the \
          AutoProfilerInit, or call gekkota::profiler_init, at the beginning of main"
             .to_owned(),
     )
@@ -331,42 +348,53 @@ mod tests {
 
     #[test]
     fn low_coverage_tells_the_reasons_and_the_remedies() {
+        const S: u64 = 1_000_000_000;
         let text = |reasons: Uncovered| {
-            let warning = low_coverage((25, 100, 100), || reasons).expect("a warning");
+            let warning = low_coverage((S, 9 * S, S), || reasons).expect("a warning");
             assert_eq!(warning.name, "coverage");
             warning.text
         };
         let unknown = text(Uncovered::default());
-        assert!(unknown.starts_with("only 25.0% of the process's CPU time is in samples: "));
+        let begin =
+            "only 11.1% of the process's CPU time is in samples, and 8.00 s are not: 8.00 s: ";
+        assert!(unknown.starts_with(begin), "{unknown}");
         assert!(unknown.contains("have ended") && unknown.contains("register_thread"));
         let sampled = |unsampled| Uncovered {
             unsampled,
             samples_unregistered: true,
             ..Uncovered::default()
         };
-        assert!(text(sampled(Vec::new())).contains("before they were found"));
-        assert!(text(sampled(names(&["a"]))).contains("the threads a have no samples"));
+        assert!(text(sampled((Vec::new(), 0))).contains("before they were found"));
+        let one = text(sampled((names(&["a"]), 20 * S)));
+        assert!(
+            one.contains("at most 8.00 s: the threads a have no samples"),
+            "{one}"
+        );
         let many: Vec<String> = (0..10).map(|number| format!("rayon-{number}")).collect();
         let all = text(Uncovered {
-            unselected: names(&["writer"]),
-            unsampled: many,
+            unselected: (names(&["writer"]), S),
+            unsampled: (many, 4 * S),
             samples_unregistered: false,
-            too_short: 5,
+            too_short: (5, 2 * S),
             missed_percent: 6,
             without_clock: 3,
             dropped_samples: 4,
         });
-        for part in [
-            "do not select the threads writer",
+        let parts = [
+            "at most 4.00 s: the threads rayon-0",
             "rayon-7 and 2 more are not registered",
             "omit the feature",
-            "5 threads ended before their first sample",
+            "2.00 s: 5 threads ended before their first sample",
+            "at most 1.00 s: the filters do not select the threads writer",
             "missed 6 % of its ticks",
             "CPU time of 3 threads",
             "4 samples were dropped",
-        ] {
-            assert!(all.contains(part), "{all}");
-        }
+        ];
+        let places: Vec<_> = parts.iter().map(|part| all.find(part)).collect();
+        assert!(
+            places.is_sorted() && places[0].is_some(),
+            "{places:?} in {all}"
+        );
         assert!(!all.contains("have ended"), "{all}");
     }
 
@@ -394,8 +422,8 @@ mod tests {
 
     #[test]
     fn late_ticks_warn_from_a_twentieth_on() {
-        assert!(late_signals(4, 100).is_none() && late_signals(1, 9).is_none());
-        let text = late_signals(23, 100).expect("a warning").text;
+        assert!(late_signals(4, 100, "2").is_none() && late_signals(1, 9, "2").is_none());
+        let text = late_signals(23, 100, "2").expect("a warning").text;
         assert!(
             text.starts_with("23 %") && text.ends_with("by up to 23 points"),
             "{text}"

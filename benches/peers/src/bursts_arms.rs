@@ -58,27 +58,35 @@ pub(crate) const SETTINGS: [Setting; 3] = [
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Profiler {
     Ours,
-    /// In a process that may not open perf events.
+    /// With a signal for which threads have no events.
     OursWithoutEvents,
+    /// In a process with a filter that refuses events.
+    OursInSandbox,
     Pprof,
     Perf,
 }
 
 impl Profiler {
-    pub(crate) const ALL: [Self; 4] =
-        [Self::Ours, Self::OursWithoutEvents, Self::Pprof, Self::Perf];
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Ours,
+        Self::OursWithoutEvents,
+        Self::OursInSandbox,
+        Self::Pprof,
+        Self::Perf,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Ours => "ours",
             Self::OursWithoutEvents => "ours_without_events",
+            Self::OursInSandbox => "ours_in_sandbox",
             Self::Pprof => "pprof",
             Self::Perf => "perf",
         }
     }
 
     pub(crate) fn is_ours(self) -> bool {
-        matches!(self, Self::Ours | Self::OursWithoutEvents)
+        !matches!(self, Self::Pprof | Self::Perf)
     }
 }
 
@@ -267,18 +275,21 @@ pub(crate) fn run_part(arguments: &[String]) -> Fallible<Value> {
     let setting = setting.ok_or("unknown setting")?;
     let span = Duration::from_millis(span_ms.parse()?);
     match profiler.ok_or("unknown profiler")? {
-        Profiler::Ours => run_ours(setting, span),
+        Profiler::Ours => run_ours((setting.params)(), span),
         Profiler::OursWithoutEvents => {
+            run_ours((setting.params)().signal(libc::SIGRTMIN() + 1), span)
+        }
+        Profiler::OursInSandbox => {
             refuse_perf_events()?;
-            run_ours(setting, span)
+            run_ours((setting.params)(), span)
         }
         Profiler::Pprof => run_pprof(setting, span),
         Profiler::Perf => run_bare(span),
     }
 }
 
-fn run_ours(setting: &Setting, span: Duration) -> Fallible<Value> {
-    let session = ProfilerSession::start((setting.params)())?;
+fn run_ours(params: StartParams, span: Duration) -> Fallible<Value> {
+    let session = ProfilerSession::start(params)?;
     let worked = Worked::new(|| register_thread(""), span)?;
     std::thread::sleep(SETTLE);
     let truths = worked.read_clocks()?;

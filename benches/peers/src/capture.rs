@@ -242,7 +242,7 @@ fn run_ours(threads: usize, first: fn(), span: Duration) -> Result<Value, Box<dy
         "late_ticks",
         "missed_ticks",
         "unanswered_ticks",
-        "refused_timers",
+        "refused_events",
         "dropped_samples",
         "unregistered_threads",
     ]

@@ -23,7 +23,7 @@ use gekkota::{ProfilerSession, StartParams, register_thread};
 use crate::busy::BusyThreads;
 use crate::handshake::HandshakeSampler;
 use crate::machine::{self, load_note};
-use crate::profile::{count, engine_of, settle_engine};
+use crate::profile::{count, engine_of};
 use crate::raw::{self, SuspendableThread};
 use crate::report::{Arm, Report};
 use crate::schedule::Schedule;
@@ -41,7 +41,6 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     let (mut ours, mut gecko_style) = (Arm::new("ours"), Arm::new("gecko_style"));
     let mut sleeper = Arm::new("sleeper");
     let mut handshake = HandshakeSampler::new()?;
-    settle_engine()?;
     let mut notes = vec![format!(
         "{BUSY_THREADS} busy threads; {rounds} rounds of {span:?} per arm, interleaved; {}",
         load_note()

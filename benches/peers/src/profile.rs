@@ -113,17 +113,10 @@ pub(crate) fn engine_of(profile: &Profile) -> Result<String, Box<dyn Error>> {
     let engine = json["meta"]["samplingEngine"]
         .as_str()
         .ok_or("the profile has no sampling engine")?;
-    Ok(match count(profile, "refused_timers") {
+    Ok(match count(profile, "refused_events") {
         None | Some(0) => engine.to_owned(),
-        Some(_) => format!("{engine}, after the system refused timers"),
+        Some(_) => format!("{engine}, after the system refused events"),
     })
-}
-
-/// Runs an empty session, so that the profiler finds out which engine is cheaper. It does so only
-/// in the first session of a process.
-pub(crate) fn settle_engine() -> Result<(), Box<dyn Error>> {
-    ProfilerSession::start(StartParams::default())?.finish()?;
-    Ok(())
 }
 
 /// Returns the engine that sessions with these settings use. It is read from the profile of an

@@ -35,7 +35,7 @@ use serde_json::{Value, json};
 
 use crate::busy::SharedWork;
 use crate::machine::{self, load_note};
-use crate::profile::{count, engine_of, settle_engine};
+use crate::profile::{count, engine_of};
 use crate::raw::{self, EmptyHandler};
 use crate::raw_threads::cpu_ns_of;
 use crate::report::{Arm, Report, median};
@@ -284,7 +284,6 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
             (times, handler.answers(), String::new())
         }
         "ours" => {
-            settle_engine()?;
             let session = ProfilerSession::start(
                 StartParams::default().interval(Duration::from_secs(1) / HZ),
             )?;

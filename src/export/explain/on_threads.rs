@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use crate::export::explain::pieces::{OnThread, State, first_sample_from, last_tick_ns};
 use crate::export::explain::ranges::{TimeRange, merge, outside};
+use crate::export::explanation::TimeKind;
 use crate::model::{FunctionKind, ProfileModel, Samples, TextId, Thread};
 
 /// Returns the threads with their indices. The track of the tasks that wait is no thread: an interval
@@ -123,8 +124,11 @@ fn extended(
     // What a thread did after a wait that was not the request's was for the request.
     let ran_ns = |waiting: Option<usize>, ran: Option<usize>, read: Option<usize>| {
         let state = |index: Option<usize>| Some(State::of(profile, &get(index?)?));
-        let is_alone =
-            matches!(state(waiting), Some(State::Waiting(_))) && state(ran) == Some(State::Running);
+        let has_slept = matches!(
+            state(waiting),
+            Some(State::Waiting(kind)) if kind != TimeKind::WaitForProcessor
+        );
+        let is_alone = has_slept && state(ran) == Some(State::Running);
         let cpu_ns = get(read?)?.cpu_delta_ns.filter(|_| is_alone)?;
         i64::try_from(cpu_ns).ok()
     };

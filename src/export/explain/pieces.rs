@@ -91,6 +91,7 @@ impl State {
             "I/O" => TimeKind::Io,
             "Timer" => TimeKind::Sleep,
             "Work" => TimeKind::Work,
+            "Processor" => TimeKind::WaitForProcessor,
             _ => TimeKind::OtherWait,
         })
     }

@@ -295,7 +295,7 @@ fn head(
         .with(SampleFlags::HAS_CPU, sample.cpu_delta_ns.is_some())
         .with(SampleFlags::HAS_EVENT, event.is_some())
         .with(SampleFlags::HAS_MORE, sample.more > 0)
-        .with(SampleFlags::HAS_WEIGHT, sample.weight > 1)
+        .with(SampleFlags::HAS_WEIGHT, sample.weight != 1)
         .with(SampleFlags::HAS_TICK, first_tick.is_some());
     let mut head = EntryHead::new(kind);
     head.number(sample.thread)
@@ -313,7 +313,7 @@ fn head(
     if let Some(tick) = first_tick {
         head.number(tick);
     }
-    if sample.weight > 1 {
+    if sample.weight != 1 {
         head.number(sample.weight.min(MAX_SAMPLE_WEIGHT));
     }
     head

@@ -2,18 +2,19 @@
 //!
 //! An event of the thread's CPU clock interrupts it, so its samples are where it used CPU time, however
 //! busy the machine is: the sampler's own ticks come when another thread gives up a processor. A
-//! thread that never sleeps needs no event. A signal on each tick finds it just as well, and costs it
-//! less.
+//! thread that never sleeps, or hardly ever, needs no event. A signal on each tick finds it just as
+//! well, and costs it less.
 //!
 //! Periods are random, so that a thread that works in steps is not found in the same part of each step.
 
 use std::sync::Arc;
 
-use crate::capture::{CapturedView, SlotBatch, SlotHandle};
+use crate::capture::{CaptureHeader, CapturedView, SlotBatch, SlotHandle};
 use crate::platform::{RefusedClock, TaskClock, current_process_id, thread_exists};
 use crate::sampler::thread::sample_recorder::SampleRecorder;
+use crate::sampler::thread::seen_state::Ran;
 use crate::sampler::tick::{Scratch, TickContext, captured_by, unwind_copy};
-use crate::state::SessionCounts;
+use crate::state::{Session, SessionCounts};
 use crate::types::{ThreadId, TimeStamp};
 use crate::util::random_below;
 
@@ -30,6 +31,7 @@ enum Event {
     #[default]
     None,
     Runs(TaskClock),
+    /// For good.
     Refused,
 }
 
@@ -42,10 +44,14 @@ pub(crate) struct OwnSamples {
     random: u64,
     /// The thread's CPU clock at its last capture, or when the event began.
     captured_at_ns: u64,
-    /// Number of captures since the period was drawn.
-    captures: u64,
-    /// Number of ticks in a row on which the thread was found running.
+    /// Number of the event's signals since the period was drawn.
+    signals: u64,
+    /// Whether some of them have found no slot since the last look.
+    has_overflowed: bool,
+    /// Number of ticks in a row on which the thread was found running nearly always.
     running_ticks: u32,
+    /// Whether the thread counts as one without an event.
+    is_counted: bool,
 }
 
 impl OwnSamples {
@@ -55,8 +61,10 @@ impl OwnSamples {
             batch: None,
             random: seed,
             captured_at_ns: 0,
-            captures: 0,
+            signals: 0,
+            has_overflowed: false,
             running_ticks: 0,
+            is_counted: false,
         }
     }
 
@@ -92,19 +100,25 @@ impl OwnSamples {
         }
     }
 
-    /// Ends the event, and gives the slots back.
+    /// Ends the event, and gives the slots back. Captures in them are lost.
     pub(crate) fn release(&mut self) {
         self.end_event();
         self.batch = None;
     }
 
-    /// Notes whether the thread runs, on a tick. Returns whether it has run on many of them in a row.
-    pub(crate) fn note_running(&mut self, is_running: bool) -> bool {
-        self.running_ticks = match is_running {
+    /// Notes on a tick how the thread has run. Returns whether it sleeps now and then, and needs an
+    /// event: `None` while that is not clear.
+    pub(crate) fn needs_event(&mut self, ran: Ran) -> Option<bool> {
+        let was_running = self.running_ticks > 0;
+        self.running_ticks = match ran.nearly_always {
             true => self.running_ticks.saturating_add(1),
             false => 0,
         };
-        self.running_ticks >= TICKS_WITHOUT_SLEEP
+        if self.running_ticks >= TICKS_WITHOUT_SLEEP {
+            return Some(false);
+        }
+        // Once, another thread may have had the processor.
+        (!ran.mostly || !ran.nearly_always && !was_running).then_some(true)
     }
 
     /// Starts the event, unless there is one. The thread's clock reads `cpu_ns`. Returns false if the
@@ -117,14 +131,16 @@ impl OwnSamples {
         context: &TickContext<'_>,
     ) -> bool {
         if matches!(self.event, Event::None) {
+            let session = context.session;
             if self.batch.is_none() {
                 self.batch = SlotBatch::acquire(slot);
             }
             let Some(batch) = &self.batch else {
+                self.count_as_refused(session);
                 return false;
             };
             batch.request_all();
-            let session = context.session;
+            batch.take_uncaptured();
             let period_ns = self.next_period_ns(context.interval_ns());
             let announce = |number| slot.set_event(number);
             let signal = session.settings.signal;
@@ -135,7 +151,7 @@ impl OwnSamples {
                 }
                 Err(refused) => {
                     if thread_exists(current_process_id(), thread) {
-                        SessionCounts::add(&session.counts.refused_events, 1);
+                        self.count_as_refused(session);
                     }
                     if refused == RefusedClock::Process {
                         session.set_may_use_events(false);
@@ -144,16 +160,24 @@ impl OwnSamples {
                     Event::Refused
                 }
             };
-            (self.captured_at_ns, self.captures) = (cpu_ns, 0);
+            (self.captured_at_ns, self.signals) = (cpu_ns, 0);
         }
         self.has_event()
     }
 
+    fn count_as_refused(&mut self, session: &Session) {
+        let count = u64::from(!std::mem::replace(&mut self.is_counted, true));
+        SessionCounts::add(&session.counts.refused_events, count);
+    }
+
     /// Makes room for further captures. Returns false if the thread has run for long without one: its
     /// event is silent.
-    pub(crate) fn make_room(&self, cpu_ns: u64, interval_ns: u64) -> bool {
+    pub(crate) fn make_room(&mut self, cpu_ns: u64, interval_ns: u64) -> bool {
         if let Some(batch) = &self.batch {
             batch.request_all();
+        }
+        if std::mem::take(&mut self.has_overflowed) {
+            self.captured_at_ns = cpu_ns;
         }
         let silent_ns = cpu_ns.saturating_sub(self.captured_at_ns);
         self.lacks_kernel() || silent_ns <= SILENT_PERIODS.saturating_mul(interval_ns)
@@ -169,7 +193,7 @@ impl OwnSamples {
     /// its steps are as long as some periods.
     pub(crate) fn draw_period(&mut self, cpu_ns: u64, interval_ns: u64) {
         let passed_ns = cpu_ns.saturating_sub(self.captured_at_ns);
-        let [soon, late] = CAPTURES_OF_PERIOD.map(|captures| self.captures >= captures);
+        let [soon, late] = CAPTURES_OF_PERIOD.map(|captures| self.signals >= captures);
         if !(self.has_event() && (late || soon && passed_ns <= interval_ns / 4)) {
             return;
         }
@@ -177,34 +201,41 @@ impl OwnSamples {
         if let Event::Runs(clock) = &self.event {
             clock.set_period(period_ns);
         }
-        self.captures = 0;
+        self.signals = 0;
     }
 
     /// Gives back memory of a thread that has been idle for long, and if many threads have slots, these and
     /// the event, too.
     pub(crate) fn rest(&mut self) {
         match &self.batch {
-            Some(batch) if SlotBatch::are_many() && batch.waiting() == 0 => self.release(),
+            Some(_) if SlotBatch::are_many() && !self.has_captures() => self.release(),
             Some(batch) => batch.release_memory(),
             None => {}
         }
     }
 
-    /// Writes the captures that have arrived, and returns the time of the last one.
+    /// Writes the captures that have arrived, after a call of `begin` with the time of the first one.
+    /// Returns the time of the last one. Captures for which there was no slot count with those nearby.
     pub(crate) fn collect(
         &mut self,
         samples: &mut SampleRecorder,
         context: &mut TickContext<'_>,
+        begin: impl FnOnce(TimeStamp, &mut SampleRecorder, &TickContext<'_>),
     ) -> Option<TimeStamp> {
         let batch = self.batch.as_ref()?;
         let (views, count) = batch.captures();
-        self.captures += count;
+        let mut views = views.peekable();
+        begin(views.peek()?.header().time, samples, context);
+        let uncaptured = batch.take_uncaptured();
+        self.has_overflowed |= uncaptured > 0;
+        self.signals += count + uncaptured;
         let mut last = None;
-        for view in views {
-            let header = *view.header();
-            last = Some(header.time);
-            self.captured_at_ns = self.captured_at_ns.max(header.cpu_ns);
-            write_capture(view, samples, context);
+        for (number, view) in (1..).zip(views) {
+            let CaptureHeader { time, cpu_ns, .. } = *view.header();
+            last = Some(time);
+            self.captured_at_ns = self.captured_at_ns.max(cpu_ns);
+            let weight = 1 + uncaptured * number / count - uncaptured * (number - 1) / count;
+            write_capture(view, weight, samples, context);
         }
         last
     }
@@ -212,6 +243,7 @@ impl OwnSamples {
 
 fn write_capture(
     mut view: CapturedView<'_>,
+    weight: u64,
     samples: &mut SampleRecorder,
     context: &mut TickContext<'_>,
 ) {
@@ -226,7 +258,7 @@ fn write_capture(
     };
     if let Some(count) = lost {
         SessionCounts::add(count, 1);
-        SessionCounts::add(&counts.unanswered_ticks, 1);
+        SessionCounts::add(&counts.unanswered_ticks, weight);
     } else {
         unwind_copy(context, &captured_by(&view));
         let Scratch {
@@ -239,7 +271,7 @@ fn write_capture(
         // The handler has read the clock at its end.
         let answered_ns = header.cpu_ns.saturating_sub(header.handler_ns);
         let answered_ns = (header.cpu_ns > 0).then_some(answered_ns);
-        samples.write_running(header.time, answered_ns, context);
+        samples.write_running(header.time, weight, answered_ns, context);
     }
     SessionCounts::add(&counts.stopped_ns, header.handler_ns);
 }

@@ -58,19 +58,25 @@ impl SampleRecorder {
         self.has_samples
     }
 
-    /// Writes the samples of an idle period up to the tick `last`.
+    /// Writes the samples of an idle period up to the tick `last`, and before `woke`.
     pub(crate) fn write_idle(
         &mut self,
         idle: &mut IdlePeriod,
         last: Tick,
+        woke: Option<TimeStamp>,
         context: &TickContext<'_>,
     ) {
-        let run = idle.take_run(last, context.interval_ns(), context.even_since);
-        let Some(run) = run.and_then(|run| context.unpaused_part(run)) else {
+        let Some(taken) = idle.take_run(last, context.interval_ns(), context.even_since) else {
+            return;
+        };
+        let asleep = woke.map_or(Some(taken), |woke| taken.before(woke));
+        let awake = taken.ticks - asleep.map_or(0, |asleep| asleep.ticks);
+        let Some(run) = asleep.and_then(|run| context.unpaused_part(run)) else {
             return;
         };
         // The run has a sample for each tick that was left out within it.
-        self.seen_skipped = context.skipped_ticks();
+        let skipped = context.skipped_ticks().saturating_sub(awake);
+        self.seen_skipped = self.seen_skipped.max(skipped);
         let written = self.put_run(run, 1, Some(self.reported_cpu_ns), context);
         SessionCounts::add(&context.session.counts.same_samples, written);
     }
@@ -101,17 +107,29 @@ impl SampleRecorder {
         self.write_weighted(SampleRun::single(time), weight, cpu_ns, context)
     }
 
-    /// Writes a sample that the running thread has taken of itself, on its own CPU time. If ticks were left
-    /// out, it takes the place of one of them.
+    /// Writes a sample that the running thread has taken of itself, on its own CPU time. It counts for
+    /// `weight` interruptions. If ticks were left out, it takes the place of as many of them.
     pub(crate) fn write_running(
         &mut self,
         time: TimeStamp,
+        weight: u64,
         cpu_ns: Option<u64>,
         context: &TickContext<'_>,
     ) {
-        self.seen_skipped = context.skipped_ticks().min(self.seen_skipped + 1);
-        let written = self.write_weighted(SampleRun::single(time), 1, cpu_ns, context);
+        self.seen_skipped = context.skipped_ticks().min(self.seen_skipped + weight);
+        let written = self.write_weighted(SampleRun::single(time), weight, cpu_ns, context);
         SessionCounts::add(&context.session.counts.captured_samples, written);
+    }
+
+    /// Writes a row for CPU time alone, with the stack in the scratch memory. It stands for no tick.
+    pub(crate) fn write_cpu_time(
+        &mut self,
+        time: TimeStamp,
+        cpu_ns: u64,
+        context: &TickContext<'_>,
+    ) {
+        let written = self.write_weighted(SampleRun::single(time), 0, Some(cpu_ns), context);
+        SessionCounts::add(&context.session.counts.samples_without_stack, written);
     }
 
     /// Writes a run of samples with the stack in the scratch memory, and returns the number of
@@ -165,7 +183,6 @@ impl SampleRecorder {
         let first = run.first.max(self.last_time);
         self.last_time = run.last.max(first);
         let delta = cpu_ns.map(|cpu_ns| cpu_ns.saturating_sub(self.reported_cpu_ns));
-        self.reported_cpu_ns = self.reported_cpu_ns.max(cpu_ns.unwrap_or(0));
         let sample = SampleTime {
             thread: self.thread,
             time: first,
@@ -180,7 +197,11 @@ impl SampleRecorder {
             context.unwinder.modules().number(),
             &mut self.last_stack,
         );
-        self.has_samples |= written > 0;
+        // The CPU time of a sample that was dropped is the next one's.
+        if written > 0 {
+            self.reported_cpu_ns = self.reported_cpu_ns.max(cpu_ns.unwrap_or(0));
+            self.has_samples = true;
+        }
         written
     }
 

@@ -18,6 +18,8 @@ pub(crate) enum Seen {
 pub(crate) struct Ran {
     /// For all of the time, so it probably still runs.
     pub(crate) until_now: bool,
+    /// For seven eighths of the time or more: its sleeps, if there are any, are short.
+    pub(crate) nearly_always: bool,
     /// For at least half of the time.
     pub(crate) mostly: bool,
 }

@@ -17,6 +17,9 @@ const MAX_CHANGE_NS: u64 = 5_000_000;
 /// for signals, and are not sampled until then.
 const MAX_FIRST_CHANGE_NS: u64 = 200_000;
 
+/// CPU time that the handler takes at most, in ns.
+const HANDLER_NS: u64 = 500_000;
+
 /// What the kernel reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum SeenMask {
@@ -36,8 +39,9 @@ pub(super) enum SignalMask {
     /// The thread was never seen to mask the signal since its last answer.
     #[default]
     Open,
-    /// The thread masks the signal, or waits for it.
-    Masked,
+    /// The thread masks the signal, or waits for it. It was first seen to when its CPU time was this. Once
+    /// is no proof: the kernel also reports the signal as masked while the handler runs.
+    Masked { since_ns: u64 },
     /// The thread perhaps masked the signal earlier, and did not at this time. It is taken to mask it
     /// until its CPU time is larger than this.
     Opening { since: TimeStamp, until_ns: u64 },
@@ -53,16 +57,26 @@ impl SignalMask {
             until_ns: cpu_ns.unwrap_or(0).saturating_add(change_ns),
         };
         *self = match (seen, *self) {
-            (SeenMask::Masked, _) => Self::Masked,
+            (SeenMask::Masked, Self::Masked { .. }) => *self,
+            (SeenMask::Masked, _) => Self::Masked {
+                since_ns: cpu_ns.unwrap_or(0),
+            },
             (SeenMask::Open, _) | (SeenMask::PerhapsOpen, Self::Open) => Self::Open,
             (SeenMask::PerhapsOpen, Self::Unknown) => opening(MAX_FIRST_CHANGE_NS),
-            (SeenMask::PerhapsOpen, Self::Masked) => opening(MAX_CHANGE_NS),
+            (SeenMask::PerhapsOpen, Self::Masked { .. }) => opening(MAX_CHANGE_NS),
             (SeenMask::PerhapsOpen, Self::Opening { since, until_ns }) => {
                 let has_run = cpu_ns.map_or(now > since, |cpu_ns| cpu_ns > until_ns);
                 if has_run { Self::Open } else { *self }
             }
         };
         *self != Self::Open
+    }
+
+    /// Returns whether the thread certainly masks the signal, and not only while the handler runs.
+    pub(super) fn is_masked(self, cpu_ns: Option<u64>) -> bool {
+        let longer_than_handler =
+            |since_ns| cpu_ns.is_none_or(|cpu_ns| cpu_ns > since_ns + HANDLER_NS);
+        matches!(self, Self::Masked { since_ns } if longer_than_handler(since_ns))
     }
 }
 

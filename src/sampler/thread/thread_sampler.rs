@@ -218,11 +218,11 @@ impl ThreadSampler {
         if !self.identity.is_the_same(&self.registration, &self.probe) {
             return Err(Exited);
         }
-        self.follow_registration(context.session);
         if !context.is_handler_in_place {
             self.own.end_event();
         }
         self.collect_own_samples(context)?;
+        self.follow_registration(context.session);
         self.advance(context)
     }
 
@@ -270,6 +270,8 @@ impl ThreadSampler {
             return;
         }
         self.found = None;
+        // Its slots have no labels.
+        self.own.release();
         let records_stacks = session.records_stacks_of(thread.profiling_features());
         if let Some(slot) = registered_slot(&self.registration).filter(|_| records_stacks) {
             self.abandon_request();
@@ -333,6 +335,7 @@ impl ThreadSampler {
         let Some(cpu_ns) = cpu_ns else {
             return Ran {
                 until_now: true,
+                nearly_always: true,
                 mostly: true,
             };
         };
@@ -341,6 +344,7 @@ impl ThreadSampler {
         let elapsed_ns = now.since_ns(std::mem::replace(&mut self.seen_at, now));
         Ran {
             until_now: ran_ns >= elapsed_ns.saturating_sub(SHORT_ABSENCE_NS.max(elapsed_ns / 64)),
+            nearly_always: ran_ns >= elapsed_ns - elapsed_ns / 8,
             mostly: ran_ns >= elapsed_ns / 2,
         }
     }
@@ -450,7 +454,7 @@ impl ThreadSampler {
                 false => context.scratch.stack.set_empty(event_loop),
             }
             let ended_at = thread.unregistered_at().unwrap_or(last.time);
-            self.samples.write_running(ended_at, Some(cpu_ns), context);
+            self.samples.write_cpu_time(ended_at, cpu_ns, context);
         }
     }
 

@@ -343,11 +343,12 @@ impl SampleRows {
         }
     }
 
-    /// Returns the stack and the CPU time of each row, in ns, including the rows that are left out.
-    pub(crate) fn cpu_times(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
+    /// Returns the stack, the CPU time in ns and the weight of each row, including the rows that are left
+    /// out.
+    pub(crate) fn cpu_times(&self) -> impl Iterator<Item = (u32, u64, u64)> + '_ {
         // The repeats of a row are idle.
         let rows = self.unpacked();
-        rows.filter_map(|(row, _)| Some((row.stack, row.cpu_delta_ns?)))
+        rows.filter_map(|(row, _)| Some((row.stack, row.cpu_delta_ns?, row.weight)))
     }
 
     /// Returns the rows that are not left out. `gaps` are those of the session's ticks.

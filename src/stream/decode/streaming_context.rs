@@ -132,7 +132,7 @@ impl RareFields {
             true => entry.number()?,
             false => 1,
         };
-        let is_valid = repeats.count <= MAX_REPEATS && (1..=MAX_SAMPLE_WEIGHT).contains(&weight);
+        let is_valid = repeats.count <= MAX_REPEATS && weight <= MAX_SAMPLE_WEIGHT;
         is_valid.then_some(Self {
             event,
             repeats,

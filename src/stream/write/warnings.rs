@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::counters::PROCESS_CPU;
 use crate::json::JsonWriter;
-use crate::platform::names_of_other_threads;
+use crate::platform::{names_of_other_threads, thread_cpu_ns};
 use crate::stream::decode::{FrameKey, ProcessStreamingContext, ProfileSource};
 use crate::symbols::is_stripped;
 use crate::threads::OffThreadRef;
@@ -97,23 +97,35 @@ struct CpuTimes {
 impl CpuTimes {
     fn of(process: &ProcessStreamingContext) -> Self {
         let frames = process.stacks.frames();
-        let reason = |stack: u32| match frames[process.stacks.stacks()[stack as usize].1 as usize] {
-            FrameKey::NoStack(reason) if reason != NoStack::RanBetween => Some(reason),
+        let innermost = |stack: u32| &frames[process.stacks.stacks()[stack as usize].1 as usize];
+        let reason = |stack| match innermost(stack) {
+            FrameKey::NoStack(reason) if *reason != NoStack::RanBetween => Some(*reason),
             _ => None,
         };
+        let has_run = |stack| !matches!(innermost(stack), FrameKey::Waiting(..));
         let mut times = Self::default();
         for thread in &process.threads {
-            for (stack, cpu_ns) in thread.samples.cpu_times() {
-                times.all_ns = times.all_ns.saturating_add(cpu_ns);
-                let Some(reason) = reason(stack).filter(|_| cpu_ns > 0) else {
-                    continue;
+            // The number of samples that ran, in all and by reason. They share the CPU time.
+            let (mut ran, mut by_reason) = (0, BTreeMap::<NoStack, u64>::new());
+            let mut thread_ns: u64 = 0;
+            for (stack, cpu_ns, weight) in thread.samples.cpu_times() {
+                thread_ns = thread_ns.saturating_add(cpu_ns);
+                let weight = if cpu_ns > 0 && has_run(stack) {
+                    weight
+                } else {
+                    0
                 };
-                let (sum_ns, names) = times.without_stack.entry(reason).or_default();
-                *sum_ns = sum_ns.saturating_add(cpu_ns);
-                let name = thread.thread.unlocked_const_reader_and_atomic_rw().name();
-                if names.last() != Some(&name) {
-                    names.push(name);
+                ran += weight;
+                if let Some(reason) = reason(stack).filter(|_| weight > 0) {
+                    *by_reason.entry(reason).or_default() += weight;
                 }
+            }
+            times.all_ns = times.all_ns.saturating_add(thread_ns);
+            for (reason, samples) in by_reason {
+                let cpu_ns = u128::from(thread_ns) * u128::from(samples) / u128::from(ran);
+                let (sum_ns, names) = times.without_stack.entry(reason).or_default();
+                *sum_ns = sum_ns.saturating_add(cpu_ns as u64);
+                names.push(thread.thread.unlocked_const_reader_and_atomic_rw().name());
             }
         }
         times
@@ -123,9 +135,14 @@ impl CpuTimes {
 /// Warns of ticks that came late where threads have no events of their CPU clocks.
 fn late_ticks(source: &ProfileSource) -> Option<Warning> {
     let count = |name| source.count(name);
-    let is_by_signals = count("threads_with_events") == 0 && count("refused_events") > 0;
-    let (late, missed) = (count("late_ticks"), count("missed_ticks"));
-    late_signals(late + missed, count("ticks") + missed).filter(|_| is_by_signals)
+    let (late, missed) = (count("delayed_ticks"), count("missed_ticks"));
+    // Where the system has refused the first event, no other thread has asked for one.
+    let threads = match (count("threads_with_events"), count("refused_events")) {
+        (_, 0) => return None,
+        (0, _) => "all".to_owned(),
+        (_, refused) => refused.to_string(),
+    };
+    late_signals(late + missed, count("ticks") + missed, &threads)
 }
 
 /// Finds why CPU time may be missing.
@@ -134,25 +151,44 @@ fn uncovered(source: &ProfileSource) -> Uncovered {
     let (missed, ticks) = (source.count("missed_ticks"), source.count("ticks"));
     let filter = ThreadFilter::new(&settings.filters);
     let unselected = source.unselected_threads.iter();
-    let mut unselected: Vec<String> = unselected.map(|(_, name)| name.clone()).collect();
-    let mut unsampled = Vec::new();
-    for (id, name) in other_threads(source) {
-        match filter.selects(&name, id, source.process) {
-            true => unsampled.push(name),
-            false => unselected.push(name),
-        }
+    let unselected = unselected.map(|(id, name)| (*id, name.clone(), false));
+    let others = other_threads(source).into_iter().map(|(id, name)| {
+        let is_selected = filter.selects(&name, id, source.process);
+        (id, name, is_selected)
+    });
+    let mut by_selection = [false, true].map(|_| (Vec::new(), 0));
+    for (id, name, is_selected) in unselected.chain(others) {
+        let (names, cpu_ns) = &mut by_selection[usize::from(is_selected)];
+        names.push(name);
+        // A past process has no clocks.
+        let live = source.past.is_none().then_some(id);
+        *cpu_ns += live.and_then(thread_cpu_ns).unwrap_or(0);
     }
-    for names in [&mut unselected, &mut unsampled] {
+    for (names, _) in &mut by_selection {
         names.sort_unstable();
         names.dedup();
     }
+    let [unselected, unsampled] = by_selection;
+    let short_ns = source.threads.iter().filter_map(|thread| {
+        let thread = thread.unlocked_const_reader_and_atomic_rw();
+        let has_no_sample = !thread.has_entries_in(source.session.generation);
+        let used_ns = thread
+            .cpu_at_end_ns()?
+            .checked_sub(thread.cpu_at_begin_ns()?);
+        used_ns.filter(|_| has_no_sample)
+    });
+    let short_ns: Vec<u64> = short_ns.collect();
+    let too_short = (
+        source.count("unsampled_threads") + short_ns.len() as u64,
+        short_ns.iter().sum(),
+    );
     Uncovered {
         unselected,
         unsampled,
         samples_unregistered: !settings
             .features
             .contains(Features::NO_UNREGISTERED_SAMPLING),
-        too_short: source.count("unsampled_threads"),
+        too_short,
         missed_percent: 100 * missed / (missed + ticks).max(1),
         without_clock: source.count("threads_without_clock"),
         dropped_samples: source.count("dropped_samples"),

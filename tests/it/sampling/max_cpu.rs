@@ -31,8 +31,6 @@ fn samples_count_for_the_ticks_that_are_left_out() {
         let sleeper = Sleeper::start("sleeper");
         let params = StartParams::default()
             .interval(Duration::from_millis(1))
-            // Threads have no events then, whose samples count for themselves alone.
-            .signal(libc::SIGRTMIN() + 1)
             .max_cpu_percent(0.5);
         let session = ProfilerSession::start(params).expect("start");
         let asked = gekkota::profiler_get_start_params().expect("active");

@@ -81,6 +81,39 @@ fn bursts_have_their_cpu_time_and_not_the_sleeps() {
 }
 
 #[test]
+fn captures_without_a_slot_count_with_those_that_have_one() {
+    isolated(|| {
+        // Between two ticks, the event interrupts the thread more often than it has slots.
+        let params = registered_threads_only().max_cpu_percent(0.1);
+        let session = ProfilerSession::start(params).expect("start");
+        let thread = std::thread::spawn(|| {
+            gekkota::register_thread(THREAD);
+            let begin = thread_cpu();
+            for _ in 0..40 {
+                {
+                    let _label = AutoProfilerLabel::new("burst", gecko_profiler_category!(Other));
+                    work_for_cpu(Duration::from_millis(20));
+                }
+                std::thread::sleep(Duration::from_millis(30));
+            }
+            thread_cpu() - begin
+        });
+        let used = thread.join().expect("thread");
+        let read = Read::from_profile(&session.finish().expect("profile"));
+        if read.count("refused_events") > 0 {
+            println!("!!! SKIPPED: the kernel refuses events");
+            return;
+        }
+        let samples = read.samples(THREAD);
+        let working = samples.iter().filter(|sample| is_in(sample, "burst"));
+        let (working, skipped) = (working.count() as u128, read.count("skipped_ticks"));
+        println!("{working} samples of {used:?}, {skipped} ticks left out");
+        assert!(skipped > 0);
+        assert!(working >= used.as_millis() * 7 / 10, "one each millisecond");
+    });
+}
+
+#[test]
 fn thread_that_blocks_the_signal_says_so_while_it_runs() {
     isolated(|| {
         let session = ProfilerSession::start(registered_threads_only()).expect("start");

@@ -26,7 +26,7 @@ impl ThreadSampler {
         context: &mut TickContext<'_>,
     ) {
         if at.awaits_signals {
-            self.signal_mask = SignalMask::Masked;
+            self.signal_mask = SignalMask::Masked { since_ns: 0 };
             // Between two signals, the event would fire, and the thread would receive that one.
             self.own.end_event();
         }
@@ -34,7 +34,7 @@ impl ThreadSampler {
             self.own.draw_period(cpu_ns, context.interval_ns());
         }
         // Since the thread's clock was read. What it captures from here on fails the reading below.
-        self.own.collect(&mut self.samples, context);
+        self.collect_latest(context);
         if !self.capture_remotely(slot, at, cpu_ns, context) {
             self.request_by_signal(slot, cpu_ns, Some(at), context);
         }

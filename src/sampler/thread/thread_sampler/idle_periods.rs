@@ -2,9 +2,11 @@
 
 use super::ThreadSampler;
 use crate::sampler::encode::{IdlePeriod, Tick};
+use crate::sampler::thread::sample_recorder::SampleRecorder;
 use crate::sampler::thread::switch_recorder::SwitchRecorder;
 use crate::sampler::thread::thread_state::ThreadState;
 use crate::sampler::tick::TickContext;
+use crate::types::TimeStamp;
 
 impl ThreadSampler {
     /// Returns whether the thread has not run since its stack was captured.
@@ -41,11 +43,8 @@ impl ThreadSampler {
     /// Ends the idle period of a thread that has run: its last sample is on the previous tick of the
     /// schedule.
     pub(super) fn end_idle_period(&mut self, context: &TickContext<'_>) {
-        self.write_idle_until(context.last_before, context);
-        if let (ThreadState::Idle(idle), Some(switches)) = (&self.state, &mut self.switches) {
-            switches.rest(idle.cpu_ns(), context.tick_before.time);
-        }
-        self.state = ThreadState::Running;
+        let (samples, switches) = (&mut self.samples, self.switches.as_mut());
+        self.state.end_idle(None, samples, switches, context);
     }
 
     /// Writes the pending idle samples up to the previous tick.
@@ -69,7 +68,27 @@ impl ThreadSampler {
 
     pub(super) fn write_idle_until(&mut self, last: Tick, context: &TickContext<'_>) {
         if let ThreadState::Idle(idle) = &mut self.state {
-            self.samples.write_idle(idle, last, context);
+            self.samples.write_idle(idle, last, None, context);
+        }
+    }
+}
+
+impl ThreadState {
+    /// Ends the idle period of a thread that has run, if it is in one. `woke` is a time at which it ran
+    /// again, if one is known.
+    pub(super) fn end_idle(
+        &mut self,
+        woke: Option<TimeStamp>,
+        samples: &mut SampleRecorder,
+        switches: Option<&mut SwitchRecorder>,
+        context: &TickContext<'_>,
+    ) {
+        if let Self::Idle(idle) = self {
+            samples.write_idle(idle, context.last_before, woke, context);
+            if let Some(switches) = switches {
+                switches.rest(idle.cpu_ns(), context.tick_before.time);
+            }
+            *self = Self::Running;
         }
     }
 }

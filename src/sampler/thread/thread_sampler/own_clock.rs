@@ -25,9 +25,6 @@ impl ThreadSampler {
             return Ok(());
         }
         let cpu_ns = self.read_clock(context)?;
-        if self.is_idle() {
-            self.end_idle_period(context);
-        }
         let last = self.write_own_samples(cpu_ns, context);
         if last.is_some_and(|last| monotonic_now().since_ns(last) < context.interval_ns()) {
             self.may_block_signal = false;
@@ -39,9 +36,6 @@ impl ThreadSampler {
     /// Writes the samples that the thread has taken of itself so far, so that a profile includes them.
     pub(crate) fn write_waiting_samples(&mut self, context: &mut TickContext<'_>) {
         if self.own.has_captures() {
-            if self.is_idle() {
-                self.end_idle_period(context);
-            }
             // The thread may have exited, and its id may belong to another one.
             let cpu_ns = thread_cpu_ns(self.tid()).filter(|cpu_ns| *cpu_ns >= self.known_cpu_ns);
             self.write_own_samples(cpu_ns, context);
@@ -58,7 +52,21 @@ impl ThreadSampler {
         {
             self.collect_capture(&slot, cpu_ns, context);
         }
-        self.own.collect(&mut self.samples, context)
+        let Self {
+            own,
+            samples,
+            state,
+            switches,
+            ..
+        } = self;
+        own.collect(samples, context, |first, samples, context| {
+            state.end_idle(Some(first), samples, switches.as_mut(), context);
+        })
+    }
+
+    /// Writes what the thread has captured since its clock was last read.
+    pub(super) fn collect_latest(&mut self, context: &mut TickContext<'_>) {
+        (self.own).collect(&mut self.samples, context, |_, _, _| {});
     }
 
     /// Starts or ends the event of a thread that has run. Returns whether it has one.
@@ -67,15 +75,17 @@ impl ThreadSampler {
         slot: &Arc<SlotHandle>,
         cpu_ns: Option<u64>,
         ran: Ran,
-        context: &TickContext<'_>,
+        context: &mut TickContext<'_>,
     ) -> bool {
         let Some(cpu_ns) = cpu_ns else {
             return false;
         };
         let interval_ns = context.interval_ns();
-        let never_sleeps = self.own.note_running(ran.mostly);
+        let needs_event = self.own.needs_event(ran);
         if self.own.has_event() {
-            if never_sleeps {
+            if needs_event == Some(false) {
+                self.own.end_event();
+                self.collect_latest(context);
                 self.own.release();
             } else if !self.own.make_room(cpu_ns, interval_ns) {
                 SessionCounts::add(&context.session.counts.silent_events, 1);
@@ -93,7 +103,7 @@ impl ThreadSampler {
             && context.session.may_use_events()
             && context.may_request();
         let used_ns = cpu_ns.saturating_sub(self.began_cpu_ns);
-        let is_worthwhile = !ran.mostly && used_ns >= interval_ns / 4;
+        let is_worthwhile = needs_event == Some(true) && used_ns >= interval_ns / 4;
         is_possible
             && is_worthwhile
             && !self.blocks_signal(None, context)

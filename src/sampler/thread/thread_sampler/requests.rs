@@ -7,7 +7,7 @@ use crate::platform::{
 };
 use crate::sampler::fork_gate::may_signal;
 use crate::sampler::thread::pending_request::SignalRequest;
-use crate::sampler::thread::signal_mask::{SeenMask, SignalMask};
+use crate::sampler::thread::signal_mask::SeenMask;
 use crate::sampler::thread::thread_state::ThreadState;
 use crate::sampler::tick::TickContext;
 use crate::state::SessionCounts;
@@ -44,7 +44,7 @@ impl ThreadSampler {
             return;
         };
         // From here on, the thread answers the request before it fills its other slots.
-        self.own.collect(&mut self.samples, context);
+        self.collect_latest(context);
         // The signal of a repeated request is still pending where the thread blocks it.
         if !blocks_signal {
             if blocked_at.is_some() {
@@ -64,15 +64,15 @@ impl ThreadSampler {
     fn sample_uninterrupted(&mut self, cpu_ns: Option<u64>, context: &mut TickContext<'_>) {
         let counts = &context.session.counts;
         let signal = context.session.settings.signal;
-        let reason = match self.signal_mask {
-            _ if !context.is_handler_in_place => NoStack::Replaced(signal),
-            SignalMask::Masked => NoStack::Blocked(signal),
-            SignalMask::Open => NoStack::NotInterruptible,
-            // It may mask the signal.
-            SignalMask::Unknown | SignalMask::Opening { .. } => {
-                SessionCounts::add(&counts.unanswered_ticks, 1);
-                return;
-            }
+        let reason = if !context.is_handler_in_place {
+            NoStack::Replaced(signal)
+        } else if !self.is_interruptible() {
+            NoStack::NotInterruptible
+        } else if self.signal_mask.is_masked(cpu_ns) {
+            NoStack::Blocked(signal)
+        } else {
+            SessionCounts::add(&counts.unanswered_ticks, 1);
+            return;
         };
         let event_loop = self.event_loop();
         context.scratch.stack.set_no_stack(reason, event_loop);
@@ -93,15 +93,7 @@ impl ThreadSampler {
         blocked_at: Option<BlockedAt>,
         context: &TickContext<'_>,
     ) -> bool {
-        let is_main = self.registration.unlocked_const_reader().info().is_main;
-        if is_main && self.found.is_some() {
-            // `std::process::exit` on another thread may unmap the main thread's signal stack, also
-            // while a signal is pending. A main thread that has registered has one of the profiler's.
-            return true;
-        }
-        // Asked again, because a thread of the C library is not known as such when it begins.
-        self.may_run_handler = self.may_run_handler || is_thread_of_c_library(self.tid());
-        if !self.may_run_handler {
+        if !self.is_interruptible() {
             return true;
         }
         if blocked_at.is_some_and(|at| at.awaits_handler) {
@@ -115,6 +107,18 @@ impl ThreadSampler {
             self.own.end_event();
         }
         blocks
+    }
+
+    /// Returns whether a handler may run on the thread.
+    fn is_interruptible(&mut self) -> bool {
+        // `std::process::exit` on another thread may unmap the main thread's signal stack, also while a
+        // signal is pending. A main thread that has registered has one of the profiler's.
+        if self.found.is_some() && self.registration.unlocked_const_reader().info().is_main {
+            return false;
+        }
+        // Asked again, because a thread of the C library is not known as such when it begins.
+        self.may_run_handler = self.may_run_handler || is_thread_of_c_library(self.tid());
+        self.may_run_handler
     }
 
     /// Asks the kernel whether the thread masks the signal. `blocked_at` is where the thread was

@@ -107,16 +107,19 @@ impl SampleRecorder {
         self.write_weighted(SampleRun::single(time), weight, cpu_ns, context)
     }
 
-    /// Writes a sample that the running thread has taken of itself, on its own CPU time. It counts for
-    /// `weight` interruptions. If ticks were left out, it takes the place of as many of them.
+    /// Writes a sample that the running thread has taken of itself, on its own CPU time, and that counts
+    /// for this many interruptions. If ticks were left out, it takes the place of as many of them.
     pub(crate) fn write_running(
         &mut self,
         time: TimeStamp,
-        weight: u64,
+        interruptions: u64,
         cpu_ns: Option<u64>,
         context: &TickContext<'_>,
     ) {
-        self.seen_skipped = context.skipped_ticks().min(self.seen_skipped + weight);
+        let left_out = context.skipped_ticks().saturating_sub(self.seen_skipped);
+        let replaced = interruptions.min(left_out);
+        self.seen_skipped += replaced;
+        let weight = replaced.max(1);
         let written = self.write_weighted(SampleRun::single(time), weight, cpu_ns, context);
         SessionCounts::add(&context.session.counts.captured_samples, written);
     }

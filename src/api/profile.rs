@@ -268,14 +268,16 @@ impl Profile {
     /// The times come from the thread's samples and the CPU times between them, so a wait or a
     /// stack is exact to one interval of the sampler at its begin and at its end. What a blocked
     /// thread waits for is told by its system call and the functions around it. A thread that was
-    /// woken and gets no processor still counts as waiting for what it waited for. Without the
-    /// feature `cpu`, a sample that does not wait counts as one on CPU. With the feature
+    /// woken and gets no processor still counts as waiting for what it waited for, unless a sample
+    /// found that it waited for a processor. Without the feature `cpu`, a sample that does not wait counts as one on CPU. With the feature
     /// `contextswitches`, the kernel tells how much of the time between samples that ran was a wait
     /// for a processor, as a mean over some 300 ms.
     ///
     /// A request on several threads needs a trace id in the contexts of its samples
-    /// ([`context`](crate::context)). Of a suspended task, the stack is the last one before it was
-    /// suspended. A poll that is too short for a sample counts as await.
+    /// ([`context`](crate::context)), or in those of its waits: with the feature
+    /// [`waitingtasks`](crate::Features::WAITING_TASKS), a request that only waited can be explained,
+    /// and the futures tell where it was suspended. Without it, the stack of a suspended request is the
+    /// last one before. A poll that is too short for a sample counts as suspended.
     ///
     /// Cost: resolves all names, as writing does. The result does not keep the profile.
     ///

@@ -7,7 +7,9 @@
 use std::ops::Range;
 
 use crate::model::profile::{ProfileModel, Thread};
-use crate::model::samples::{RowTicks, Sample, Samples};
+#[cfg(any(feature = "formats", feature = "protobuf"))]
+use crate::model::samples::RowTicks;
+use crate::model::samples::{Sample, Samples};
 
 /// Minimum CPU time that is shared out at once, in intervals of the sampler: so many samples that ran
 /// are expected in it, and a few do not say in which proportion the stacks ran.
@@ -22,6 +24,7 @@ pub(crate) struct ChargedSample {
     pub(crate) index: Option<usize>,
 }
 
+#[cfg(any(feature = "formats", feature = "protobuf"))]
 impl ChargedSample {
     /// Returns the ticks of the row. `samples` are those of its thread.
     pub(crate) fn ticks(&self, samples: &Samples) -> RowTicks {

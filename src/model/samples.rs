@@ -154,6 +154,7 @@ pub(crate) struct RowTicks {
 
 impl RowTicks {
     /// Returns one tick.
+    #[cfg(any(feature = "formats", feature = "protobuf"))]
     pub(crate) fn single(time_ns: i64) -> Self {
         Self {
             first_ns: time_ns,

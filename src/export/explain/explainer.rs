@@ -1,6 +1,6 @@
 //! Puts the explanation of a request together.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::model::{ProfileModel, StackId, Thread};
 const UNKNOWN_FUTURE: &str = "(unknown future)";
 
 /// Times in ns, by their places.
-type ByPlace = HashMap<Place, f64>;
+type ByPlace = BTreeMap<Place, f64>;
 
 /// Explains the request that is wanted.
 ///
@@ -74,7 +74,7 @@ fn visit_thread(
 ) {
     let pieces = ThreadPieces::of(profile, thread, on);
     let mut all_ns = 0.0;
-    let mut seen: HashMap<Option<StackId>, f64> = HashMap::new();
+    let mut seen: BTreeMap<Option<StackId>, f64> = BTreeMap::new();
     for on in on {
         pieces.visit(on, &mut |kind, stack, ns| match (kind, stack) {
             (TimeKind::Cpu, stack) => {
@@ -86,9 +86,9 @@ fn visit_thread(
             (kind, stack) => add(kind, Place::Stack(stack), ns),
         });
     }
-    let mut charged: HashMap<Option<StackId>, f64> = HashMap::new();
+    let mut charged: BTreeMap<Option<StackId>, f64> = BTreeMap::new();
     pieces.visit_charged(on, |stack, ns| *charged.entry(stack).or_default() += ns);
-    let between = HashMap::from([(Some(ProfileModel::RAN_BETWEEN_SAMPLES), 1.0)]);
+    let between = BTreeMap::from([(Some(ProfileModel::RAN_BETWEEN_SAMPLES), 1.0)]);
     for shares in [charged, seen, between] {
         let sum: f64 = shares.values().sum();
         if sum > 0.0 {

@@ -16,7 +16,7 @@ const MAX_TICK_INTERVALS: u64 = 10;
 const INSIDE: &str = " \u{2192} ";
 
 /// Where a request's time passed.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Place {
     /// In a stack. The stack of a suspended request is the last one before.
     Stack(Option<StackId>),

@@ -183,17 +183,16 @@ mod tests {
         let deltas = [deltas, deltas, deltas, deltas, rest].concat();
         assert_eq!(samples["threadCPUDelta"], serde_json::json!(deltas));
         assert_eq!(samples["length"], 15);
-        let mut graphs = vec![Format::Svg];
-        #[cfg(feature = "formats")]
-        graphs.extend([
+        let of_feature = [
             Format::CpuProfile,
             Format::JsSelfProfile,
             Format::D3FlameGraph,
             Format::D3FlameGraphMerged,
             Format::ChromeTrace,
             Format::Speedscope,
-        ]);
-        for format in graphs {
+        ];
+        let of_feature = of_feature.into_iter().filter(|_| cfg!(feature = "formats"));
+        for format in [Format::Svg].into_iter().chain(of_feature) {
             let text = written(format);
             let of = |name| text.contains(name);
             let found = [of("work"), of("(ran between samples)"), of(WAIT)];

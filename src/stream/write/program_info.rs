@@ -97,6 +97,15 @@ pub(super) fn write_extra(json: &mut JsonWriter<'_>, source: &ProfileSource, war
             ),
             ("Ticks", Value::Count(count("ticks"))),
             ("Missed ticks", Value::Count(count("missed_ticks"))),
+            ("Delayed ticks", Value::Count(count("delayed_ticks"))),
+            (
+                "Threads sampled on their own CPU time",
+                Value::Count(count("threads_with_events")),
+            ),
+            (
+                "Threads without it, because the system refuses perf_event_open for example",
+                Value::Count(count("refused_events")),
+            ),
             (
                 "Ticks left out to limit the sampler's CPU time",
                 Value::Count(count("skipped_ticks")),

@@ -84,7 +84,7 @@ impl SlotBatch {
     /// Makes a batch for the thread that owns this slot. `None` if the thread has unregistered, if all
     /// batches together have too many slots, or if the system has no memory.
     pub(crate) fn acquire(own: &Arc<SlotHandle>) -> Option<Self> {
-        if BATCHED.load(Ordering::Relaxed) >= MAX_BATCHED {
+        if Self::are_all_used() {
             return None;
         }
         let mut slots = Vec::new();
@@ -131,6 +131,10 @@ impl SlotBatch {
     pub(crate) fn waiting(&self) -> u64 {
         let is_ready = |slot: &&SlotHandle| slot.phase() == SlotPhase::Ready;
         self.slots.iter().filter(is_ready).count() as u64
+    }
+
+    pub(crate) fn are_all_used() -> bool {
+        BATCHED.load(Ordering::Relaxed) >= MAX_BATCHED
     }
 
     /// Returns whether more than half of the slots that all batches may have are in use.

@@ -231,7 +231,7 @@ impl SamplerThread {
             read_through_pipe();
         }
         self.counters.find_machine(&self.session);
-        self.session.set_may_use_events(self.may_use_events());
+        let _event = self.try_event();
         // A crash file tells whether threads have events.
         self.session.note_counts(monotonic_now());
         let nice = prepare_sampler_thread(self.session.settings.max_cpu_ppm.is_some());
@@ -283,14 +283,17 @@ impl SamplerThread {
         });
     }
 
-    /// Returns whether threads may have events of their CPU clocks: tries one on the sampler's thread.
-    fn may_use_events(&self) -> bool {
+    /// Finds out whether threads may have events of their CPU clocks: starts one on the sampler's thread.
+    /// While there is one, others start quickly: the kernel prepares itself for the first and the last
+    /// event of the machine, which takes some tens of milliseconds.
+    fn try_event(&self) -> Option<TaskClock> {
         let settings = &self.session.settings;
         let never_ns = u64::MAX >> 1;
         let tried = TaskClock::start(current_thread_id(), never_ns, settings.signal, |_| ());
-        let is_refused = tried.err() == Some(RefusedClock::Process);
+        let is_refused = tried.as_ref().err() == Some(&RefusedClock::Process);
         SessionCounts::add(&self.session.counts.refused_events, is_refused.into());
-        !is_refused
+        self.session.set_may_use_events(!is_refused);
+        tried.ok()
     }
 
     fn interval_ns(&self) -> u64 {
@@ -712,6 +715,8 @@ impl SamplerThread {
         SessionCounts::add(&session.counts.handler_replacements, is_replaced.into());
         if is_replaced {
             session.log.add("signal handler replaced");
+            // Those of long-idle threads, too, which have no tick of their own.
+            threads.all().for_each(ThreadSampler::end_event);
         }
         let mut context = TickContext {
             session,

@@ -335,8 +335,8 @@ impl StartParams {
     /// they interrupt: an application that ends its own `read` by a signal, with a handler without
     /// `SA_RESTART`, needs another signal for the profiler.
     ///
-    /// With a real-time signal, threads are not sampled on their own CPU time: if its queue is full, the
-    /// kernel would send `SIGIO` for an event of a thread's CPU clock, which ends the process.
+    /// With another signal than `SIGURG`, threads are not sampled on their own CPU time: an event of a
+    /// thread's CPU clock would end the process if the application removed the handler or called `exec`.
     ///
     /// Two copies of the crate in one process may use the same signal. While that of one is pending
     /// for a thread, the kernel drops that of the other, unless it is a real-time signal; so

@@ -244,7 +244,7 @@ pub(crate) fn late_signals(late: u64, ticks: u64, threads: &str) -> Option<Warni
             format!(
                 "{percent} % of the ticks came late, because the sampler waited for a processor, and \
                  {threads} threads have no events of their CPU clocks, because the system refuses \
-                 perf_event_open, the sampling signal is a real-time one, or too many threads work: \
+                 perf_event_open, the sampling signal is not SIGURG, or too many threads work: \
                  shares of work that takes a few milliseconds or less may be wrong by up to {percent} \
                  points"
             ),

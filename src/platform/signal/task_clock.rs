@@ -77,17 +77,24 @@ impl TaskClock {
     ///
     /// # Errors
     /// The kernel refuses, the process is in a sandbox, the calling thread shares the application's
-    /// descriptor table, or the signal is a real-time signal.
+    /// descriptor table, the signal is not `SIGURG`, or the thread has a real-time priority.
     pub(crate) fn start(
         thread: ThreadId,
         period_ns: u64,
         signal: i32,
         announce: impl FnOnce(i32),
     ) -> Result<Self, RefusedClock> {
-        // If a real-time signal finds its queue full, the kernel sends SIGIO instead, whose default
-        // action kills the process.
-        if signal >= libc::SIGRTMIN() || !has_own_descriptors() || !may_make_uncommon_call() {
+        // The application may remove the handler, or call exec, while the event runs. The default
+        // action of another signal ends the process then.
+        if signal != libc::SIGURG || !has_own_descriptors() || !may_make_uncommon_call() {
             return Err(RefusedClock::Process);
+        }
+        // A real-time kernel sends an event's signal from a thread of its own. It reaches a thread of a
+        // higher priority only in its next sleep, and ends that.
+        // SAFETY: accesses no memory.
+        let policy = unsafe { libc::sched_getscheduler(thread.to_number()) };
+        if ![libc::SCHED_OTHER, libc::SCHED_BATCH, libc::SCHED_IDLE].contains(&policy) {
+            return Err(RefusedClock::Thread);
         }
         let start = || {
             let clock = Self::open(thread, period_ns)?;

@@ -106,6 +106,21 @@ impl OwnSamples {
         self.batch = None;
     }
 
+    /// Ends an event whose signals do not arrive, and starts no other one.
+    pub(crate) fn refuse(&mut self) {
+        self.release();
+        self.event = Event::Refused;
+    }
+
+    /// Returns whether there are slots for the thread. Counts it if not.
+    pub(crate) fn may_have_slots(&mut self, session: &Session) -> bool {
+        let may_have = self.batch.is_some() || !SlotBatch::are_all_used();
+        if !may_have {
+            self.count_as_refused(session);
+        }
+        may_have
+    }
+
     /// Notes on a tick how the thread has run. Returns whether it sleeps now and then, and needs an
     /// event: `None` while that is not clear.
     pub(crate) fn needs_event(&mut self, ran: Ran) -> Option<bool> {
@@ -179,8 +194,13 @@ impl OwnSamples {
         if std::mem::take(&mut self.has_overflowed) {
             self.captured_at_ns = cpu_ns;
         }
+        self.lacks_kernel() || !self.is_silent(cpu_ns, interval_ns)
+    }
+
+    /// Returns whether the thread has run for long without a capture. It may have been in the kernel.
+    pub(crate) fn is_silent(&self, cpu_ns: u64, interval_ns: u64) -> bool {
         let silent_ns = cpu_ns.saturating_sub(self.captured_at_ns);
-        self.lacks_kernel() || silent_ns <= SILENT_PERIODS.saturating_mul(interval_ns)
+        silent_ns > SILENT_PERIODS.saturating_mul(interval_ns)
     }
 
     /// Returns a random period, the interval on average.

@@ -62,9 +62,14 @@ impl ThreadSampler {
             && !waited
             && !(self.own.lacks_kernel() && is_after_system_call(&header.registers))
         {
-            // The thread samples itself while it runs.
-            slot.clear_canceled_request();
-            return handler_ns;
+            let interval_ns = context.interval_ns();
+            if !cpu_ns.is_some_and(|cpu_ns| self.own.is_silent(cpu_ns, interval_ns)) {
+                // The thread samples itself while it runs.
+                slot.clear_canceled_request();
+                return handler_ns;
+            }
+            SessionCounts::add(&context.session.counts.silent_events, 1);
+            self.own.refuse();
         }
         if view.enlarge_slot() {
             let count = &context.session.counts.repeated_captures;

@@ -90,8 +90,9 @@ impl ThreadSampler {
             } else if !self.own.make_room(cpu_ns, interval_ns) {
                 SessionCounts::add(&context.session.counts.silent_events, 1);
                 self.may_block_signal = true;
-                if self.blocks_signal(None, context) {
-                    self.own.release();
+                match self.blocks_signal(None, context) {
+                    true => self.own.release(),
+                    false => self.own.refuse(),
                 }
                 return false;
             }
@@ -106,8 +107,13 @@ impl ThreadSampler {
         let is_worthwhile = needs_event == Some(true) && used_ns >= interval_ns / 4;
         is_possible
             && is_worthwhile
+            && self.own.may_have_slots(context.session)
             && !self.blocks_signal(None, context)
             && self.own.ensure_event(self.tid(), slot, cpu_ns, context)
+    }
+
+    pub(crate) fn end_event(&mut self) {
+        self.own.end_event();
     }
 
     /// Gives back memory of a thread that has been idle for long.

@@ -142,6 +142,11 @@ impl SlotBatch {
         BATCHED.load(Ordering::Relaxed) > MAX_BATCHED / 2
     }
 
+    /// Returns how often the event has found no slot for a capture.
+    pub(crate) fn uncaptured(&self) -> u64 {
+        self.own.uncaptured.load(Ordering::Relaxed).into()
+    }
+
     /// Takes the number of times that the event has found no slot for a capture.
     pub(crate) fn take_uncaptured(&self) -> u64 {
         self.own.uncaptured.swap(0, Ordering::Relaxed).into()

@@ -197,10 +197,13 @@ impl OwnSamples {
         self.lacks_kernel() || !self.is_silent(cpu_ns, interval_ns)
     }
 
-    /// Returns whether the thread has run for long without a capture. It may have been in the kernel.
+    /// Returns whether the thread has run for long without a signal of the event. It may have been in the
+    /// kernel.
     pub(crate) fn is_silent(&self, cpu_ns: u64, interval_ns: u64) -> bool {
         let silent_ns = cpu_ns.saturating_sub(self.captured_at_ns);
-        silent_ns > SILENT_PERIODS.saturating_mul(interval_ns)
+        let has_fired = self.has_overflowed
+            || (self.batch.as_ref()).is_some_and(|batch| batch.waiting() + batch.uncaptured() > 0);
+        silent_ns > SILENT_PERIODS.saturating_mul(interval_ns) && !has_fired
     }
 
     /// Returns a random period, the interval on average.

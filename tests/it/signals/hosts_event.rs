@@ -36,7 +36,7 @@ fn run_event(event: i32) {
             thread: libc::gettid(),
         };
         assert_eq!(libc::fcntl(event, SET_OWNER, &raw const own_thread), 0);
-        assert_eq!(libc::fcntl(event, SET_SIGNAL, libc::SIGPROF), 0);
+        assert_eq!(libc::fcntl(event, SET_SIGNAL, libc::SIGURG), 0);
         assert_eq!(
             libc::fcntl(event, libc::F_SETFL, libc::O_ASYNC | libc::O_NONBLOCK),
             0
@@ -85,13 +85,13 @@ fn application_timer_reaches_its_handler_after_session_with_events() {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = application_handler as extern "C" fn(_) as libc::sighandler_t;
             assert_eq!(
-                libc::sigaction(libc::SIGPROF, &action, std::ptr::null_mut()),
+                libc::sigaction(libc::SIGURG, &action, std::ptr::null_mut()),
                 0
             );
         }
         gekkota::register_thread("application");
         run_events();
-        let params = StartParams::default().signal(libc::SIGPROF);
+        let params = StartParams::default().signal(libc::SIGURG);
         let session = ProfilerSession::start(params).expect("start");
         wait_until("the thread is sampled", || {
             work_for_cpu(Duration::from_millis(50));

@@ -91,9 +91,11 @@ impl TaskClock {
         }
         // A real-time kernel sends an event's signal from a thread of its own. It reaches a thread of a
         // higher priority only in its next sleep, and ends that.
+        // musl's function asks nobody.
         // SAFETY: accesses no memory.
-        let policy = unsafe { libc::sched_getscheduler(thread.to_number()) };
-        if ![libc::SCHED_OTHER, libc::SCHED_BATCH, libc::SCHED_IDLE].contains(&policy) {
+        let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, thread.to_number()) };
+        let policy = policy as i32 & !libc::SCHED_RESET_ON_FORK;
+        if [libc::SCHED_FIFO, libc::SCHED_RR, libc::SCHED_DEADLINE].contains(&policy) {
             return Err(RefusedClock::Thread);
         }
         let start = || {

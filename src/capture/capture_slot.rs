@@ -98,7 +98,7 @@ pub(crate) struct CaptureSlot {
     event_delay: EventDelay,
     /// Start of the slot's mapping.
     start: NonNull<u8>,
-    /// The stack area. In the child of a fork the length may be that of an earlier, shorter area.
+    /// The stack area. In the child of a fork the length may be that of a shorter area.
     stack_start: AtomicPtr<u8>,
     stack_bytes: AtomicUsize,
     /// Number of captures since the last deep one, plus 1; 0 when no memory of a deep capture is
@@ -170,15 +170,38 @@ impl CaptureSlot {
     ///   stack area is alive.
     pub(crate) unsafe fn enlarge_stack_area(&self, bytes: usize) -> bool {
         let wanted = bytes.min(MAX_STACK_BYTES);
-        let before = self.stack_capacity();
-        if wanted <= before {
-            return true;
+        // SAFETY: by this function's contract.
+        wanted <= self.stack_capacity()
+            || unsafe { self.replace_stack_area(wanted.next_power_of_two()) }
+    }
+
+    /// Gives back the address space of a large stack area, for a slot without a request. Does nothing
+    /// while a capture is written or read.
+    pub(crate) fn shrink_stack_area(&self) {
+        if self.stack_capacity() > FIRST_STACK_BYTES
+            && let Some(sequence) = self.state.begin_remote()
+        {
+            // SAFETY: *phase owns*: the slot is in writing, by the transition above.
+            unsafe { self.replace_stack_area(FIRST_STACK_BYTES) };
+            self.state.abandon(sequence);
         }
-        let Some(larger) = LazyRegion::reserve(wanted.next_power_of_two()) else {
+    }
+
+    /// Replaces the stack area by an empty one. Returns false if the system has no memory.
+    ///
+    /// # Safety
+    /// As for [`Self::enlarge_stack_area`].
+    unsafe fn replace_stack_area(&self, bytes: usize) -> bool {
+        let before = self.stack_capacity();
+        let Some(other) = LazyRegion::reserve(bytes) else {
             return false;
         };
-        let (start, bytes) = larger.into_parts();
-        let old = self.stack_start.swap(start.as_ptr(), Ordering::Relaxed);
+        let (start, bytes) = other.into_parts();
+        // The child of a fork may see the step between: never a length beyond the area.
+        if bytes < before {
+            self.stack_bytes.store(bytes, Ordering::Release);
+        }
+        let old = self.stack_start.swap(start.as_ptr(), Ordering::Release);
         self.stack_bytes.store(bytes, Ordering::Release);
         if let Some(old) = NonNull::new(old) {
             // SAFETY: *placed*: these were the parts of the stack area, and by this function's

@@ -185,6 +185,8 @@ impl Drop for SlotBatch {
                 .compare_exchange(first, 0, Ordering::AcqRel, Ordering::Relaxed);
         for slot in &self.slots {
             slot.next_in_batch.store(0, Ordering::Release);
+            slot.cancel();
+            slot.shrink_stack_area();
         }
         BATCHED.fetch_sub(BATCH_SLOTS, Ordering::Relaxed);
     }

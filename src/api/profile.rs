@@ -269,8 +269,8 @@ impl Profile {
     /// stack is exact to one interval of the sampler at its begin and at its end. What a blocked
     /// thread waits for is told by its system call and the functions around it. A thread that was
     /// woken and gets no processor still counts as waiting for what it waited for, unless a sample
-    /// found that it waited for a processor. Without the feature `cpu`, a sample that does not wait counts as one on CPU. With the feature
-    /// `contextswitches`, the kernel tells how much of the time between samples that ran was a wait
+    /// found that it waited for a processor. Without the feature `cpu`, a sample that does not wait
+    /// counts as one on CPU. With the feature `contextswitches`, the kernel tells how much of the time between samples that ran was a wait
     /// for a processor, as a mean over some 300 ms.
     ///
     /// A request on several threads needs a trace id in the contexts of its samples

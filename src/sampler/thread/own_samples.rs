@@ -107,8 +107,9 @@ impl OwnSamples {
     }
 
     /// Ends an event whose signals do not arrive, and starts no other one.
-    pub(crate) fn refuse(&mut self) {
+    pub(crate) fn refuse(&mut self, session: &Session) {
         self.release();
+        self.count_as_refused(session);
         self.event = Event::Refused;
     }
 

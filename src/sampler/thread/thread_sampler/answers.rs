@@ -69,7 +69,7 @@ impl ThreadSampler {
                 return handler_ns;
             }
             SessionCounts::add(&context.session.counts.silent_events, 1);
-            self.own.refuse();
+            self.own.refuse(context.session);
         }
         if view.enlarge_slot() {
             let count = &context.session.counts.repeated_captures;

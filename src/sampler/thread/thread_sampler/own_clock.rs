@@ -92,7 +92,7 @@ impl ThreadSampler {
                 self.may_block_signal = true;
                 match self.blocks_signal(None, context) {
                     true => self.own.release(),
-                    false => self.own.refuse(),
+                    false => self.own.refuse(context.session),
                 }
                 return false;
             }

@@ -103,7 +103,7 @@
 //! - `gzip` (default): compresses profiles whose file name ends in `.gz`, and reads debug information
 //!   that is compressed with zlib.
 //! - `formats`: writes the formats of Chrome's DevTools, speedscope and d3-flame-graph.
-//! - `protobuf`: writes profiles for pprof and Perfetto.
+//! - `protobuf`: writes profiles for pprof.
 //! - `cpp`: names C++ functions as in C++, instead of as the linker does.
 //! - `mini_debug_info`: names functions of stripped libraries that contain compressed symbols, as
 //!   those of Fedora do, and reads debug information that is compressed with Zstandard.

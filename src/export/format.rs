@@ -33,8 +33,6 @@ pub enum Format {
     /// Chrome's Trace Event JSON with estimated calls, for DevTools' Performance panel and Perfetto
     /// (`chrome-trace`).
     ChromeTrace,
-    /// Perfetto's own trace (`perfetto`).
-    Perfetto,
     /// speedscope's JSON (`speedscope`).
     Speedscope,
     /// A summary for people and programs (`text`).
@@ -64,7 +62,6 @@ const FORMATS: &[(Format, &str, &[&str])] = &[
     (Format::Collapsed, "collapsed", &["folded", "collapsed"]),
     (Format::Svg, "svg", &["svg"]),
     (Format::ChromeTrace, "chrome-trace", &["trace.json"]),
-    (Format::Perfetto, "perfetto", &["perfetto-trace", "pftrace"]),
     (Format::Speedscope, "speedscope", &["speedscope.json"]),
     (Format::Text, "text", &["txt"]),
     (Format::Stacks, "stacks", &["stacks.txt"]),
@@ -102,7 +99,6 @@ impl Format {
     /// | `.folded`, `.collapsed` | [`Collapsed`](Self::Collapsed) | |
     /// | `.svg` | [`Svg`](Self::Svg) | |
     /// | `.trace.json` | [`ChromeTrace`](Self::ChromeTrace) | `formats` |
-    /// | `.perfetto-trace`, `.pftrace` | [`Perfetto`](Self::Perfetto) | `protobuf` |
     /// | `.speedscope.json` | [`Speedscope`](Self::Speedscope) | `formats` |
     /// | `.txt` | [`Text`](Self::Text) | |
     /// | `.stacks.txt` | [`Stacks`](Self::Stacks) | |
@@ -140,7 +136,7 @@ impl Format {
             | Self::Svg
             | Self::Text
             | Self::Stacks => None,
-            Self::Pprof | Self::Perfetto => Some(("protobuf", cfg!(feature = "protobuf"))),
+            Self::Pprof => Some(("protobuf", cfg!(feature = "protobuf"))),
             Self::CpuProfile
             | Self::JsSelfProfile
             | Self::D3FlameGraph

@@ -10,8 +10,6 @@ use crate::export::write::{
     chrome_trace, cpuprofile, flame_graph, js_self_profile, speedscope, timed_flame_graph,
 };
 use crate::export::write::{collapsed, gecko, processed, stacks, svg};
-#[cfg(feature = "protobuf")]
-use crate::export::write::{perfetto, pprof};
 use crate::model::ProfileModel;
 use crate::util::ProgressLogger;
 
@@ -57,8 +55,6 @@ pub(crate) fn write_profile(
         Format::Speedscope => speedscope::write_speedscope,
         #[cfg(feature = "protobuf")]
         Format::Pprof => pprof::write_pprof,
-        #[cfg(feature = "protobuf")]
-        Format::Perfetto => perfetto::write_perfetto,
         #[cfg(not(all(feature = "formats", feature = "protobuf")))]
         _ => return Err(io::ErrorKind::Unsupported.into()),
     };

@@ -21,8 +21,6 @@ mod marker_intervals;
 #[cfg(feature = "otlp-unstable")]
 mod otlp;
 #[cfg(feature = "protobuf")]
-mod perfetto;
-#[cfg(feature = "protobuf")]
 mod pprof;
 mod processed;
 #[cfg(all(test, feature = "protobuf"))]

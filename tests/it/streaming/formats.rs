@@ -52,7 +52,7 @@ fn missing_feature(format: Format) -> Option<&'static str> {
         | Format::Svg
         | Format::Text
         | Format::Stacks => None,
-        Format::Pprof | Format::Perfetto => (!cfg!(feature = "protobuf")).then_some("`protobuf`"),
+        Format::Pprof => (!cfg!(feature = "protobuf")).then_some("`protobuf`"),
         _ => (!cfg!(feature = "formats")).then_some("`formats`"),
     }
 }
@@ -95,7 +95,7 @@ fn each_format_is_written_and_the_viewers_formats_are_read_back() {
 
         let mut known = Vec::new();
         for format in Format::all() {
-            let is_protobuf = matches!(format, Format::Pprof | Format::Perfetto);
+            let is_protobuf = format == Format::Pprof;
             if let Some(feature) = missing_feature(format) {
                 let error = profile
                     .write(format, &mut Vec::new())

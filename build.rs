@@ -14,31 +14,13 @@ use std::path::Path;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    let var = |name: &str| env::var(name).unwrap_or_default();
-    let linux = var("CARGO_CFG_TARGET_OS") == "linux";
-    let known_registers = matches!(var("CARGO_CFG_TARGET_ARCH").as_str(), "x86_64" | "aarch64");
-    let enabled = env::var_os("CARGO_FEATURE_ENABLED").is_some();
-    let capabilities = [
-        ("has_signal_suspend", linux),
-        ("has_register_capture", linux && known_registers),
-        ("has_cpu_clock", linux),
-        ("has_module_list", linux),
-    ];
-    let all = capabilities.iter().all(|(_, present)| *present);
-    for (name, present) in capabilities
-        .into_iter()
-        .chain([("has_profiler", all && enabled)])
-    {
-        println!("cargo::rustc-check-cfg=cfg({name})");
-        if present {
-            println!("cargo::rustc-cfg={name}");
-        }
-    }
-    let shares_context = env::var_os("CARGO_FEATURE_OTEL_CONTEXT_UNSTABLE").is_some();
-    // The published package has no tests, and Cargo refuses the line without any.
-    if all && shares_context && Path::new("tests/it/main.rs").exists() {
-        // Only for this package's own tests, which read the context from outside. An application
-        // needs such a line in a build script of its own.
-        println!("cargo::rustc-link-arg-tests=-Wl,--export-dynamic-symbol=otel_thread_ctx_v1");
+    println!("cargo::rustc-check-cfg=cfg(has_profiler)");
+    let is = |name: &str, values: &[&str]| {
+        env::var(name).is_ok_and(|value| values.contains(&value.as_str()))
+    };
+    let can_sample = is("CARGO_CFG_TARGET_OS", &["linux"])
+        && is("CARGO_CFG_TARGET_ARCH", &["x86_64", "aarch64"]);
+    if can_sample && env::var_os("CARGO_FEATURE_ENABLED").is_some() {
+        println!("cargo::rustc-cfg=has_profiler");
     }
 }

@@ -121,8 +121,6 @@
 //! - `push-tls`: pushes to addresses that begin with `https://`; includes `push`.
 //! - `otlp-unstable`: pushes OpenTelemetry's profiles to a collector; includes `push`. The format is
 //!   not stable.
-//! - `otel-context-unstable`: profilers outside of the process read the contexts of threads: see
-//!   [`ProfilerContext`](context::ProfilerContext). The format is not stable.
 //! - `backtrace`: converts a `backtrace::Backtrace` into the stack of a marker, on Linux.
 //! - `log`: `ProfilerLogger`, which records `log` records as markers.
 //! - `metrics`: `ProfilerRecorder`, which shows counters, gauges and histograms of `metrics` as tracks.
@@ -130,8 +128,8 @@
 //!
 //! A default build compiles 33 packages. Of the features that are off by default, `cpp` and `log`
 //! add one package each, `http` one, `metrics` 3, `derive` and `tracing` 5, `protobuf` 10,
-//! `mini_debug_info` 11, `push` 13, `push-tls` 11 more, `backtrace`, `formats`,
-//! `otel-context-unstable` and `otlp-unstable` (beside `push`) none.
+//! `mini_debug_info` 11, `push` 13, `push-tls` 11 more, `backtrace`, `formats` and
+//! `otlp-unstable` (beside `push`) none.
 //! `cargo peers weight` measures the CPU time of a build and the size of a program for each.
 
 // `.ci/steps/10-sanitizers` builds with RealtimeSanitizer, which needs this nightly feature.

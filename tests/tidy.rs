@@ -66,7 +66,6 @@ const UNSAFE_FILES: &[&str] = &[
     "platform/clock: fast_clock system_clock",
     "platform/memory: barrier file_mapping guarded_memory mapping memory_pipe shared_mapping",
     "platform/modules: headers image loader needed row",
-    "platform/otel: process_context thread_slot",
     "platform/process_end: exit gate signals",
     "platform/signal: control_pipe fault_handlers handler pipe_end task_clock",
     "platform/socket: calls copies_in_child",

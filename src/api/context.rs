@@ -40,29 +40,7 @@ use crate::util::PolledWith;
 /// it. A sample has the innermost context alone. To keep the ids and labels of the context around
 /// it, take [`ProfilerContext::current`] and add to that.
 ///
-/// # Profilers outside of the process
-///
-/// With the feature `otel-context-unstable`, a profiler outside of the process reads the context of
-/// each thread, as OpenTelemetry's enhancement proposals 4947 and 4719 say (schema
-/// `tlsdesc_v1_dev`). These are in development, so the form may change with each release. The build
-/// of a program must export a symbol: see “Follow a request” in the README.
-///
-/// - The reader sees the innermost context. As the proposal demands, it sees the ids only if the
-///   context has both. It sees no flags of the trace.
-/// - It sees the labels with the first 256 different keys of the process.
-/// - The process publishes the names of keys when it first enters a context. It publishes nothing in
-///   a set-user-id program, nor if an SDK of OpenTelemetry has published a process context before.
-///   An SDK must not publish one afterwards, because a process may have only one.
-/// - The child of a fork publishes its own, if the process had called
-///   [`profiler_init`](crate::profiler_init), or had registered the thread that forks.
-/// - A reader finds nothing in a `cdylib`, whose symbols rustc hides, nor in a static executable with
-///   fixed addresses, which has no dynamic symbols.
-/// - Cost: entering and leaving takes two to three times as long, and some 10 ns more for each label
-///   text that is copied when the thread's labels change. A thread has 0.6 KiB more. The first
-///   context of a process takes some system calls.
-///
-/// Idea: Go's profiler labels, and the thread context of OpenTelemetry's enhancement proposal 4947,
-/// which a profiler outside of the process reads.
+/// Idea: Go's profiler labels.
 #[doc(alias = "labels")]
 #[doc(alias = "trace id")]
 #[doc(alias = "exemplar")]
@@ -156,9 +134,7 @@ impl ProfilerContext {
     /// runtime with several threads refuses such a future. Do not enter a context in a signal
     /// handler.
     ///
-    /// Cost: some 15 loads and stores to enter and to leave, no lock and no allocation. With the
-    /// feature `otel-context-unstable`, the first context of a thread takes a lock, and that of the
-    /// process allocates and makes some system calls, whether or not a session runs.
+    /// Cost: some 15 loads and stores to enter and to leave, no lock and no allocation.
     #[inline(always)]
     pub fn enter(self) -> AutoProfilerContext {
         AutoProfilerContext {

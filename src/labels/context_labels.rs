@@ -5,11 +5,6 @@
 
 use std::collections::HashMap;
 
-#[cfg(feature = "otel-context-unstable")]
-use once_cell::race::OnceBox;
-
-#[cfg(feature = "otel-context-unstable")]
-use crate::labels::context_keys::ContextKeys;
 use crate::labels::thread_context::{MAX_CONTEXT_LABELS, MAX_CONTEXT_TEXT_BYTES};
 use crate::util::{
     Guard, LockRank, NamedMutex, SMALL_TASK_BYTES, allocator_has, cut_at_character,
@@ -37,24 +32,7 @@ pub(crate) struct ContextLabels {
     by_text: HashMap<ContextLabel<'static>, u32>,
     by_number: Vec<ContextLabel<'static>>,
     max_labels: usize,
-    #[cfg(feature = "otel-context-unstable")]
-    keys: ContextKeys,
 }
-
-/// A label as readers outside of the process find it.
-#[cfg(feature = "otel-context-unstable")]
-#[derive(Debug)]
-pub(super) struct SharedLabel {
-    pub(super) key: u8,
-    pub(super) value: &'static str,
-}
-
-/// The labels by number, less one, for threads that copy them without a lock. Takes memory only
-/// where there are labels. `None` inside for a label that readers do not find, because there are
-/// too many keys.
-#[cfg(feature = "otel-context-unstable")]
-static SHARED_LABELS: [OnceBox<Option<SharedLabel>>; MAX_LABELS + MAX_OTHER_LABELS] =
-    [const { OnceBox::new() }; MAX_LABELS + MAX_OTHER_LABELS];
 
 static LABELS: NamedMutex<Option<ContextLabels>> =
     NamedMutex::new("context labels", LockRank::ContextLabels, None);
@@ -76,26 +54,7 @@ pub(crate) fn add_context_label(
     let [key, value] = [key, value].map(|text| cut_at_character(text, MAX_CONTEXT_TEXT_BYTES));
     let mut guard = LABELS.lock();
     let all = guard.get_or_insert_with(|| ContextLabels::empty(MAX_LABELS));
-    let labels = all.add_to(labels, ContextLabel { key, value });
-    #[cfg(feature = "otel-context-unstable")]
-    all.share(labels);
-    labels
-}
-
-/// Returns what readers find of the label with this number, if that can be shared.
-#[cfg(feature = "otel-context-unstable")]
-pub(super) fn shared_label(number: u32) -> Option<&'static SharedLabel> {
-    let index = (number as usize).checked_sub(1)?;
-    SHARED_LABELS.get(index)?.get()?.as_ref()
-}
-
-/// Publishes the names of the labels' keys, unless this process has tried that. Returns whether
-/// readers know them; `None` without memory to try it.
-#[cfg(feature = "otel-context-unstable")]
-pub(super) fn publish_context_keys() -> Option<bool> {
-    let mut guard = LABELS.lock();
-    let all = guard.get_or_insert_with(|| ContextLabels::empty(MAX_LABELS));
-    all.keys.publish()
+    all.add_to(labels, ContextLabel { key, value })
 }
 
 /// Returns the label with this number.
@@ -125,38 +84,11 @@ pub(crate) fn hold_context_labels_for_fork() -> Guard<'static, Option<ContextLab
 }
 
 impl ContextLabels {
-    /// Forgets the parent's publication in the child of a fork, which does not have it.
-    #[cfg(feature = "otel-context-unstable")]
-    pub(crate) fn forget_publication_in_child(&mut self) {
-        self.keys.forget_publication();
-    }
-
     fn empty(max_labels: usize) -> Self {
         Self {
             by_text: HashMap::new(),
             by_number: Vec::new(),
             max_labels,
-            #[cfg(feature = "otel-context-unstable")]
-            keys: ContextKeys::new(),
-        }
-    }
-
-    /// Makes the labels ones that [`shared_label`] finds.
-    #[cfg(feature = "otel-context-unstable")]
-    fn share(&mut self, labels: [u32; MAX_CONTEXT_LABELS]) {
-        for number in labels {
-            let index = (number as usize).wrapping_sub(1);
-            let (Some(label), Some(shared)) = (self.by_number.get(index), SHARED_LABELS.get(index))
-            else {
-                continue;
-            };
-            if shared.get().is_none() && allocator_has(SMALL_TASK_BYTES) {
-                let value = label.value;
-                let label = self.keys.number_of(label.key);
-                let label = label.map(|key| SharedLabel { key, value });
-                // Only the holder of the lock sets it.
-                let _ = shared.set(Box::new(label));
-            }
         }
     }
 

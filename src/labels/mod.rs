@@ -20,9 +20,6 @@
 //! # Read next
 //! `profiling_stack.rs`, `thread_context.rs`, `thread_labels.rs`, then `crate::capture`.
 
-#[cfg(feature = "otel-context-unstable")]
-#[forbid(unsafe_code)]
-mod context_keys;
 #[forbid(unsafe_code)]
 mod context_labels;
 mod growing_array;
@@ -30,9 +27,6 @@ mod profiling_stack;
 mod profiling_stack_frame;
 #[forbid(unsafe_code)]
 mod script_functions;
-#[cfg(feature = "otel-context-unstable")]
-#[forbid(unsafe_code)]
-mod shared_context;
 #[forbid(unsafe_code)]
 mod thread_context;
 mod thread_labels;
@@ -50,8 +44,6 @@ pub(crate) use script_functions::{
     script_function, script_functions_from,
 };
 pub(crate) use thread_context::{ContextWords, MAX_CONTEXT_LABELS};
-#[cfg(feature = "otel-context-unstable")]
-pub(crate) use thread_labels::share_context_again_in_child;
 pub(crate) use thread_labels::{
     close_profiling_stack, current_context, open_profiling_stack, own_profiling_stack, pop_labels,
     push_label, push_label_with_text, push_script_frame, replace_context,

@@ -9,8 +9,6 @@
 
 use crate::labels::profiling_stack::{LabelToken, ProfilingStack};
 use crate::labels::profiling_stack_frame::ScriptLocation;
-#[cfg(feature = "otel-context-unstable")]
-use crate::labels::shared_context::SharedContext;
 use crate::labels::thread_context::ContextWords;
 use crate::types::{FrameFlags, ProfilingCategoryPair};
 
@@ -19,33 +17,12 @@ thread_local! {
     static PROFILING_STACK: ProfilingStack = const { ProfilingStack::new() };
 }
 
-#[cfg(feature = "otel-context-unstable")]
-thread_local! {
-    static SHARED_CONTEXT: SharedContext = const { SharedContext::new() };
-}
-
 /// Returns the calling thread's stack, for use within one function of this file. The closure of
 /// `with` would be too large to be inlined with everything that it calls.
 #[inline(always)]
 fn own<'a>() -> &'a ProfilingStack {
     // SAFETY: *never gone*; neither the type nor the reference can leave its thread.
     unsafe { &*own_profiling_stack() }
-}
-
-/// Returns the calling thread's record for readers outside of the process, for use as that of
-/// [`own`].
-#[cfg(feature = "otel-context-unstable")]
-#[inline(always)]
-fn own_shared<'a>() -> &'a SharedContext {
-    let shared = SHARED_CONTEXT.with(|shared| shared as *const SharedContext);
-    // SAFETY: *never gone*; neither the type nor the reference can leave its thread.
-    unsafe { &*shared }
-}
-
-/// Makes the calling thread show its contexts again, in the child of a fork.
-#[cfg(feature = "otel-context-unstable")]
-pub(crate) fn share_context_again_in_child() {
-    own_shared().publish_again();
 }
 
 /// Pushes a label on the calling thread's stack. This push and those below call the hook of closed
@@ -108,11 +85,7 @@ pub(crate) fn current_context() -> ContextWords {
 /// stacks on a thread that is not registered.
 #[inline(always)]
 pub(crate) fn replace_context(context: ContextWords) -> ContextWords {
-    let before = own().replace_context(context);
-    // Last: the hook may run code of the application that enters and leaves a context.
-    #[cfg(feature = "otel-context-unstable")]
-    own_shared().set(context);
-    before
+    own().replace_context(context)
 }
 
 /// Allocates the memory of the calling thread's stack, and returns the stack's address for the

@@ -43,8 +43,6 @@ mod interrupted_wait;
 mod loader_calls;
 mod memory;
 mod modules;
-#[cfg(feature = "otel-context-unstable")]
-mod otel;
 #[forbid(unsafe_code)]
 mod output;
 mod perf_event;
@@ -107,8 +105,6 @@ pub(crate) use modules::{
     LoaderForkGuard, ModuleChanges, ModuleImage, hold_loader_for_fork, is_in_executable,
     list_modules, module_changes, prepare_to_wait_as_loader_call, watch_loader_calls,
 };
-#[cfg(feature = "otel-context-unstable")]
-pub(crate) use otel::{MAX_PAYLOAD_BYTES, ProcessContext, set_thread_record};
 pub(crate) use output::{
     ExistingFile, SpecialFile, TemporaryFile, follow_links, remove_stale_files,
 };

@@ -13,8 +13,6 @@ use crate::buffer::BufferForkGuard;
 use crate::capture::forget_batches_in_child;
 use crate::counters::{ApplicationCounters, hold_counters_for_fork};
 use crate::event_loop::EventWatches;
-#[cfg(feature = "otel-context-unstable")]
-use crate::labels::share_context_again_in_child;
 use crate::labels::{
     ContextLabels, ScriptFunctions, hold_context_labels_for_fork, hold_script_functions_for_fork,
 };
@@ -142,8 +140,6 @@ fn child() {
     end_allocations_in_child();
     end_waits_in_child();
     forget_batches_in_child();
-    #[cfg(feature = "otel-context-unstable")]
-    share_context_again_in_child();
     disown_callbacks_in_child();
     reset_clock_calibration_in_child();
     forget_own_threads_in_child();
@@ -159,9 +155,6 @@ fn child() {
             crash_facts,
             counters,
             event_watches,
-            #[cfg(feature = "otel-context-unstable")]
-            mut context_labels,
-            #[cfg(not(feature = "otel-context-unstable"))]
             context_labels,
             script_functions,
             code_ranges,
@@ -180,10 +173,6 @@ fn child() {
         EventWatches::keep_only_current_thread(event_watches);
         // These stay valid: the child has the same counters, scripts and generated code.
         drop(counters);
-        #[cfg(feature = "otel-context-unstable")]
-        if let Some(labels) = &mut *context_labels {
-            labels.forget_publication_in_child();
-        }
         drop(context_labels);
         drop(script_functions);
         drop(code_ranges);

@@ -1,16 +1,10 @@
-//! Maps the target to capabilities, so that the code tests for what it needs instead of listing
-//! operating systems.
+//! Decides whether the profiler is built (`has_profiler`), or its empty replacement.
 //!
-//! | cfg | meaning |
-//! |---|---|
-//! | `has_signal_suspend` | a signal with a value can be sent to a thread (`rt_tgsigqueueinfo`), and its handler receives the thread's registers |
-//! | `has_register_capture` | `src/platform` can read the registers from a signal's context |
-//! | `has_cpu_clock` | the CPU time of any thread of the process can be read from its id |
-//! | `has_module_list` | `dl_iterate_phdr` lists the loaded modules and counts loads and unloads |
-//! | `has_profiler` | all of the above, and the feature `enabled`: the profiler is built, instead of its empty replacement |
+//! It is built with the feature `enabled`, on the targets for which `src/platform` can send a signal with
+//! a value to a thread, read the registers from the signal's context, read the CPU time of any thread of
+//! the process, and list the loaded modules.
 
 use std::env;
-use std::path::Path;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

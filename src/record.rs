@@ -23,7 +23,8 @@ use crate::session::{
     register_if_recorded,
 };
 use crate::state::{
-    CorePs, REGISTRATION_HOOKS, RacyFeatures, core_buffer, find_thread, prepare_own_lane, put_entry,
+    CorePs, REGISTRATION_HOOKS, RacyFeatures, choose_marker, core_buffer, find_thread,
+    prepare_own_lane, put_entry,
 };
 use crate::threads::{OnThreadRef, register_current_thread, unregister_current_thread};
 use crate::types::{
@@ -128,7 +129,7 @@ fn add_awake_marker(timing: &MarkerTiming, marker: impl FnOnce(Generation) -> Aw
     put_typed_marker(
         &destination,
         "Awake",
-        ProfilingCategoryPair::Other(None).indices(),
+        ProfilingCategoryPair::Other(None).indices().0,
         timing,
         0,
         &marker,
@@ -231,6 +232,44 @@ fn find_destination(only: Option<Generation>, thread: ThreadId) -> Option<Marker
         session,
         thread,
         now,
+        rarity: None,
+    })
+}
+
+/// Returns the destination of a marker whose stack is to be captured, like [`marker_destination`], or
+/// `None` if the marker is left out.
+pub(crate) fn destination_with_stack(
+    name: &str,
+    timing: &MarkerTiming,
+) -> Option<MarkerDestination> {
+    chosen(&find_destination(None, timing.thread)?, name, timing)
+}
+
+/// Decides whether the limit of markers allows this one, unless that is decided. Returns its
+/// destination, or `None` if it is left out.
+#[inline(always)]
+pub(crate) fn chosen(
+    destination: &MarkerDestination,
+    name: &str,
+    timing: &MarkerTiming,
+) -> Option<MarkerDestination> {
+    let is_whole = matches!(timing.phase, MarkerPhase::Instant | MarkerPhase::Interval);
+    let rarity = match destination.rarity {
+        Some(rarity) => rarity,
+        // The two halves of an interval have to stay together.
+        None if !is_whole => 0,
+        None => {
+            let ns = interval_ns(destination, timing).unwrap_or(0);
+            match is_long_interval(ns) {
+                // The dump that it causes is about it.
+                true => 0,
+                false => choose_marker(name, destination.thread, destination.now, ns)?,
+            }
+        }
+    };
+    Some(MarkerDestination {
+        rarity: Some(rarity),
+        ..*destination
     })
 }
 
@@ -241,9 +280,8 @@ pub(crate) fn destination_time(destination: &MarkerDestination) -> ProfilerTime 
     ProfilerTime::from_monotonic_ns(destination.now.0)
 }
 
-/// Indices of a category and its subcategory. The caller computes them, because they are constants
-/// there if the category is a constant.
-pub(crate) type CategoryIndices = (u8, u8);
+/// Index of a category. The caller computes it, because it is a constant there if the category is one.
+pub(crate) type CategoryIndex = u8;
 
 // The functions `add_*_marker_*` are not inlined, so that they add little code to the application's
 // functions.
@@ -251,7 +289,7 @@ pub(crate) type CategoryIndices = (u8, u8);
 /// Adds a marker for the calling thread and the current time, without a stack, if a session records
 /// it.
 #[inline(never)]
-pub(crate) fn add_untyped_marker_now(name: &str, category: CategoryIndices) {
+pub(crate) fn add_untyped_marker_now(name: &str, category: CategoryIndex) {
     add_marker(None, name, category, &MarkerTiming::instant_now(), || {
         NoPayload
     });
@@ -259,7 +297,7 @@ pub(crate) fn add_untyped_marker_now(name: &str, category: CategoryIndices) {
 
 /// Adds a marker with a text for the calling thread and the current time, without a stack.
 #[inline(never)]
-pub(crate) fn add_text_marker_now(name: &str, category: CategoryIndices, text: &str) {
+pub(crate) fn add_text_marker_now(name: &str, category: CategoryIndex, text: &str) {
     add_marker(None, name, category, &MarkerTiming::instant_now(), || {
         TextPayload(text)
     });
@@ -267,7 +305,7 @@ pub(crate) fn add_text_marker_now(name: &str, category: CategoryIndices, text: &
 
 /// Adds a marker with a typed payload for the calling thread and the current time, without a stack.
 #[inline(never)]
-pub(crate) fn add_typed_marker_now<T>(name: &str, category: CategoryIndices, payload: &T)
+pub(crate) fn add_typed_marker_now<T>(name: &str, category: CategoryIndex, payload: &T)
 where
     T: ProfilerMarker + 'static,
 {
@@ -282,7 +320,7 @@ where
 pub(crate) fn add_untyped_marker_at(
     only: Option<Generation>,
     name: &str,
-    category: CategoryIndices,
+    category: CategoryIndex,
     timing: &MarkerTiming,
 ) {
     add_marker(only, name, category, timing, || NoPayload);
@@ -293,7 +331,7 @@ pub(crate) fn add_untyped_marker_at(
 pub(crate) fn add_text_marker_at(
     only: Option<Generation>,
     name: &str,
-    category: CategoryIndices,
+    category: CategoryIndex,
     timing: &MarkerTiming,
     text: &str,
 ) {
@@ -305,7 +343,7 @@ pub(crate) fn add_text_marker_at(
 pub(crate) fn add_typed_marker_at<T: ProfilerMarker + 'static>(
     only: Option<Generation>,
     name: &str,
-    category: CategoryIndices,
+    category: CategoryIndex,
     timing: &MarkerTiming,
     payload: &T,
 ) {
@@ -316,7 +354,7 @@ pub(crate) fn add_typed_marker_at<T: ProfilerMarker + 'static>(
 fn add_marker<P: NewPayload>(
     only: Option<Generation>,
     name: &str,
-    category: CategoryIndices,
+    category: CategoryIndex,
     timing: &MarkerTiming,
     payload: impl FnOnce() -> P,
 ) {
@@ -339,7 +377,7 @@ fn add_marker<P: NewPayload>(
 pub(crate) fn put_untyped_marker(
     destination: &MarkerDestination,
     name: &str,
-    category: CategoryIndices,
+    category: CategoryIndex,
     timing: &MarkerTiming,
     stack: u64,
 ) {
@@ -359,7 +397,7 @@ pub(crate) fn put_untyped_marker(
 pub(crate) fn put_text_marker(
     destination: &MarkerDestination,
     name: &str,
-    category: CategoryIndices,
+    category: CategoryIndex,
     timing: &MarkerTiming,
     stack: u64,
     text: &str,
@@ -380,7 +418,7 @@ pub(crate) fn put_text_marker(
 pub(crate) fn put_typed_marker<T: ProfilerMarker + 'static>(
     destination: &MarkerDestination,
     name: &str,
-    category: CategoryIndices,
+    category: CategoryIndex,
     timing: &MarkerTiming,
     stack: u64,
     payload: &T,
@@ -401,7 +439,7 @@ pub(crate) fn put_typed_marker<T: ProfilerMarker + 'static>(
 pub(crate) fn put_file_io_marker(
     destination: &MarkerDestination,
     name: &str,
-    category: CategoryIndices,
+    category: CategoryIndex,
     timing: &MarkerTiming,
     stack: u64,
     payload: &BorrowedFileIO<'_>,
@@ -420,13 +458,11 @@ pub(crate) fn put_file_io_marker(
 
 #[inline(always)]
 fn put(destination: &MarkerDestination, marker: &NewMarker<'_>, payload: impl NewPayload) {
-    let entry = MarkerEntry::new(
-        destination,
-        CorePs::process_start().monotonic,
-        marker,
-        payload,
-    );
-    put_entry(destination.session, destination.now, entry);
+    if let Some(chosen) = chosen(destination, marker.name, marker.timing) {
+        let start = CorePs::process_start().monotonic;
+        let entry = MarkerEntry::new(&chosen, start, marker, payload);
+        put_entry(chosen.session, chosen.now, entry);
+    }
     // After the marker is written, so that the dump has it.
     if let Some(ns) = interval_ns(destination, marker.timing)
         && is_long_interval(ns)
@@ -474,8 +510,15 @@ fn dump_for(
     cause: impl FnOnce() -> Cause,
 ) -> Result<WrittenDump, DumpError> {
     dump_with_marker(last, reason, cause, |text| {
-        let category = ProfilingCategoryPair::Profiler(None).indices();
-        add_text_marker_now("Dump", category, text);
+        let timing = MarkerTiming::instant_now();
+        if let Some(destination) = find_destination(None, timing.thread) {
+            let destination = MarkerDestination {
+                rarity: Some(0),
+                ..destination
+            };
+            let category = ProfilingCategoryPair::Profiler(None).indices().0;
+            put_text_marker(&destination, "Dump", category, &timing, 0, text);
+        }
     })
 }
 

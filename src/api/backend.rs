@@ -30,11 +30,12 @@ pub(crate) use crate::pushing::{RunningPush, push, push_of_variables, stop_pushi
 pub(crate) use crate::record::destination_time;
 pub(crate) use crate::record::{
     add_text_marker_at, add_text_marker_now, add_typed_marker_at, add_typed_marker_now,
-    add_untyped_marker_at, add_untyped_marker_now, announce_sleep, dump, heap_snapshot,
-    is_announced_asleep, marker_destination, marker_destination_in, now, put_file_io_marker,
-    put_text_marker, put_typed_marker, put_untyped_marker, record_backtrace, record_own_stack,
-    record_return_addresses, register_thread, running_session, sample_allocation, sample_free,
-    sample_move, session_that_records_markers, stack_pointer, undo_free, unregister_thread,
+    add_untyped_marker_at, add_untyped_marker_now, announce_sleep, chosen, destination_with_stack,
+    dump, heap_snapshot, is_announced_asleep, marker_destination, marker_destination_in, now,
+    put_file_io_marker, put_text_marker, put_typed_marker, put_untyped_marker, record_backtrace,
+    record_own_stack, record_return_addresses, register_thread, running_session, sample_allocation,
+    sample_free, sample_move, session_that_records_markers, stack_pointer, undo_free,
+    unregister_thread,
 };
 pub(crate) use crate::sampler::SampledStack;
 #[cfg(feature = "http")]

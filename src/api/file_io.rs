@@ -78,9 +78,9 @@ impl Drop for AutoProfilerFileIO<'_> {
     fn drop(&mut self) {
         // First: what follows is not part of the operation.
         let end = ProfilerTime::now();
-        if let Some(place) = Place::find(self.session) {
+        let timing = MarkerTiming::interval(self.start, end);
+        if let Some(place) = Place::find(self.session, &timing) {
             let stack = backend::record_own_stack(&place.destination, StackFeatures::FULL);
-            let timing = MarkerTiming::interval(self.start, end);
             place.put(&timing, stack, self.operation, self.source, self.filename);
         }
     }
@@ -114,9 +114,10 @@ pub fn add_file_io_marker<P>(
 ) where
     P: AsRef<Path> + ?Sized,
 {
-    if let Some(place) = session_that_records().and_then(Place::find) {
+    let timing = MarkerTiming::interval(start, end);
+    let place = |session| Place::find(session, &timing);
+    if let Some(place) = session_that_records().and_then(place) {
         let stack = backend::record_own_stack(&place.destination, StackFeatures::FULL);
-        let timing = MarkerTiming::interval(start, end);
         place.put(&timing, stack, operation, source, filename.as_ref());
     }
 }
@@ -150,31 +151,34 @@ struct Place {
 }
 
 impl Place {
-    /// Returns the track, or `None` if this session no longer runs, is paused, or does not record
-    /// the operation.
+    /// Returns the track, or `None` if this session no longer runs, is paused, does not record the
+    /// operation, or leaves it out.
     #[inline(never)]
-    fn find(session: backend::Generation) -> Option<Self> {
+    fn find(session: backend::Generation, timing: &MarkerTiming) -> Option<Self> {
         let features = backend::features_if_active_and_unpaused()?;
         if !features.contains(Features::FILE_IO) && !backend::is_main_thread() {
             return None;
         }
         let of_thread = |thread| backend::marker_destination_in(session, thread);
         if let Some(destination) = of_thread(ThreadId::UNSPECIFIED) {
+            let name = "FileIO";
             return Some(Self {
-                destination,
-                name: "FileIO",
+                destination: backend::chosen(&destination, name, timing)?,
+                name,
                 thread_id: None,
             });
         }
         if !features.contains(Features::FILE_IO_ALL) || backend::is_locked_on_current_thread() {
             return None;
         }
+        let name = match backend::is_thread_registered() {
+            true => "FileIO (non-profiled thread)",
+            false => "FileIO (unregistered thread)",
+        };
+        let destination = of_thread(backend::main_thread_id())?;
         Some(Self {
-            destination: of_thread(backend::main_thread_id())?,
-            name: match backend::is_thread_registered() {
-                true => "FileIO (non-profiled thread)",
-                false => "FileIO (unregistered thread)",
-            },
+            destination: backend::chosen(&destination, name, timing)?,
+            name,
             thread_id: Some(backend::own_thread_id()),
         })
     }
@@ -195,7 +199,7 @@ impl Place {
             filename: Some(&*filename).filter(|filename| !filename.is_empty()),
             thread_id: self.thread_id,
         };
-        let category = ProfilingCategoryPair::Other(None).indices();
+        let category = ProfilingCategoryPair::Other(None).indices().0;
         backend::put_file_io_marker(
             &self.destination,
             self.name,

@@ -75,9 +75,10 @@ impl AutoProfilerInit {
 
 impl Drop for AutoProfilerInit {
     fn drop(&mut self) {
+        let lifetime = self.begun.elapsed();
         stop_serving();
         stop_pushing();
-        backend::shutdown_after(self.begun.elapsed());
+        backend::shutdown_after(lifetime);
     }
 }
 
@@ -173,7 +174,7 @@ pub fn profiler_save_at_exit(path: impl AsRef<Path>) -> Result<(), StartError> {
 /// # Environment
 /// For a bad value, the profiler prints the error and the variable's usage to standard error, and
 /// stays off. An unknown variable that begins with `MOZ_PROFILER_`, and an unknown feature name,
-/// are reported with the nearest known name, and ignored.
+/// are reported with the known name that is like it, if there is one, and ignored.
 ///
 /// A program that runs with more rights than the user who started it, a set-user-id program for
 /// example (`AT_SECURE`), reads no variable: that user chose the values.

@@ -62,18 +62,19 @@ impl Drop for AutoProfilerTextMarker<'_> {
             backend::add_text_marker_at(
                 only,
                 self.name,
-                self.category.indices(),
+                self.category.indices().0,
                 &options.timing,
                 self.text,
             );
         } else if let Some(destination) =
             backend::marker_destination_in(self.session, options.timing.thread)
+                .and_then(|place| backend::chosen(&place, self.name, &options.timing))
         {
             let stack = stack_of(&destination, options.stack);
             backend::put_text_marker(
                 &destination,
                 self.name,
-                self.category.indices(),
+                self.category.indices().0,
                 &options.timing,
                 stack,
                 self.text,
@@ -130,7 +131,7 @@ impl<'a, T: ProfilerMarker + Clone + 'static> Halves<'a, T> {
             backend::put_typed_marker(
                 &destination,
                 self.name,
-                self.category.indices(),
+                self.category.indices().0,
                 &options.timing,
                 stack,
                 &self.payload,

@@ -31,10 +31,19 @@ impl MarkerSession {
         start: ProfilerTime,
         payload: impl FnOnce(ProfilerTime) -> T,
     ) {
-        if let Some(destination) = backend::marker_destination_in(self.0, ThreadId::UNSPECIFIED) {
-            let timing = MarkerTiming::interval_until_now_from(start);
+        let timing = MarkerTiming::interval_until_now_from(start);
+        if let Some(destination) = backend::marker_destination_in(self.0, ThreadId::UNSPECIFIED)
+            .and_then(|place| backend::chosen(&place, name, &timing))
+        {
             let payload = payload(backend::destination_time(&destination));
-            backend::put_typed_marker(&destination, name, category.indices(), &timing, 0, &payload);
+            backend::put_typed_marker(
+                &destination,
+                name,
+                category.indices().0,
+                &timing,
+                0,
+                &payload,
+            );
         }
     }
 }

@@ -26,9 +26,9 @@ impl ProfilerTime {
 pub fn add_untyped_marker(name: &str, category: ProfilingCategoryPair, options: MarkerOptions) {
     if backend::is_active_and_unpaused() {
         // Copied, so that a call while the profiler is inactive stores nothing on the stack.
-        let (category, timing) = (category.indices(), options.timing);
+        let (category, timing) = (category.indices().0, options.timing);
         if options.stack != MarkerStack::NoStack {
-            if let Some(destination) = backend::marker_destination(timing.thread) {
+            if let Some(destination) = backend::destination_with_stack(name, &timing) {
                 let stack = stack_of(&destination, options.stack);
                 backend::put_untyped_marker(&destination, name, category, &timing, stack);
             }
@@ -54,9 +54,9 @@ pub fn add_text_marker(
 ) {
     if backend::is_active_and_unpaused() {
         // Copied, so that a call while the profiler is inactive stores nothing on the stack.
-        let (category, timing) = (category.indices(), options.timing);
+        let (category, timing) = (category.indices().0, options.timing);
         if options.stack != MarkerStack::NoStack {
-            if let Some(destination) = backend::marker_destination(timing.thread) {
+            if let Some(destination) = backend::destination_with_stack(name, &timing) {
                 let stack = stack_of(&destination, options.stack);
                 backend::put_text_marker(&destination, name, category, &timing, stack, text);
             }
@@ -89,10 +89,10 @@ pub fn add_marker<T>(
 {
     if backend::is_active_and_unpaused() {
         // Copied, so that a call while the profiler is inactive stores nothing on the stack.
-        let (category, timing) = (category.indices(), options.timing);
+        let (category, timing) = (category.indices().0, options.timing);
         let payload = payload;
         if options.stack != MarkerStack::NoStack {
-            if let Some(destination) = backend::marker_destination(timing.thread) {
+            if let Some(destination) = backend::destination_with_stack(name, &timing) {
                 let stack = stack_of(&destination, options.stack);
                 backend::put_typed_marker(&destination, name, category, &timing, stack, &payload);
             }

@@ -317,7 +317,7 @@ impl Profile {
     /// | `refused_signals` | requests to threads that the system refused to deliver |
     /// | `refused_events` | threads for which the system refused an event of their CPU clock; signals interrupt them instead |
     /// | `samples_without_stack` | samples of running threads that could not be interrupted, for example because they block the signal; each says why |
-    /// | `handler_replacements` | times that foreign code replaced the signal's handler; while a foreign handler is installed, running threads are not sampled |
+    /// | `handler_replacements` | times that foreign code replaced the signal's handler; while none of `SIGURG`, `SIGPROF` and `SIGSTKFLT` is free of foreign handlers, running threads have no stacks |
     /// | `dropped_samples` | samples that were dropped, because the buffer had no space or the system no memory |
     /// | `lost_waits` | waits of async tasks, or rows of them, that were lost for lack of space |
     /// | `left_out_wait_intervals` | waits of 10 ms or more without an interval of their own, because there were too many |

@@ -305,7 +305,8 @@ pub fn profiler_get_profile() -> Option<Vec<u8>> {
 ///   the user of this process nor to the folder's owner. The kernel has the same rule,
 ///   `fs.protected_symlinks`; the profiler applies it even if that is off. The same holds for
 ///   pipes.
-/// - **Devices and pipes**, `/dev/stdout` for example, are written directly.
+/// - **Devices and pipes**, `/dev/stdout` for example, are written directly. A pipe that nobody reads
+///   for five seconds is an error.
 /// - **Signals.** A write to a pipe without a reader, or beyond the maximum size of a file, is an
 ///   error. It raises no signal (`SIGPIPE`, `SIGXFSZ`), so it does not end the program.
 ///

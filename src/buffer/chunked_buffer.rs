@@ -17,7 +17,7 @@ use crate::buffer::lane::{ChunkSource, Lane, NewEntry, WANTS_LARGEST_CHUNKS};
 use crate::buffer::lanes::Lanes;
 use crate::buffer::manager::{
     BufferStatistics, ChunkManager, DROP_REASONS, Dropped, DroppedEntries, Headroom, MemoryProbe,
-    NoChunk, SessionChunks, Update, UpdateReader,
+    NoChunk, SessionChunks, Update, UpdateReader, capacity_within,
 };
 use crate::types::{Generation, TimeStamp};
 use crate::util::{Guard, LockRank, NamedMutex, holds_any_lock, try_vec};
@@ -582,6 +582,21 @@ impl ChunkedBuffer {
         }
         chunks.manager.discard_excess();
         chunks.follow_manager();
+    }
+
+    /// Limits the chunks to what a system with this much memory left has enough for, and discards the
+    /// oldest ones beyond that. Returns the limit, in bytes.
+    pub(crate) fn follow_memory(&self, left_bytes: u64) -> u64 {
+        let mut state = self.state.lock();
+        let Some(chunks) = &mut state.chunks else {
+            return u64::MAX;
+        };
+        let manager = &mut chunks.manager;
+        let held_bytes = manager.chunk_bytes() as u64;
+        let allowed_bytes = capacity_within(left_bytes.saturating_add(held_bytes));
+        manager.allow(usize::try_from(allowed_bytes).unwrap_or(usize::MAX));
+        manager.discard_excess();
+        allowed_bytes.min(manager.max_total_bytes() as u64)
     }
 
     /// Returns the changes of the chunks since this reader has last asked, folded into one, and the

@@ -63,4 +63,6 @@ pub(crate) use entries::{
     MAX_SAMPLE_WEIGHT, ROOT_NODES, SampleFlags, large_bytes, number_bytes, root_node, unzigzag,
     zigzag,
 };
-pub(crate) use manager::{BufferStatistics, ChunkMetadata, Dropped, Update, UpdateReader};
+pub(crate) use manager::{
+    BufferStatistics, ChunkMetadata, Dropped, Update, UpdateReader, capacity_within,
+};

@@ -23,8 +23,8 @@ pub(crate) struct CaptureHeader {
     /// interrupted the thread, and for a request by signal that is answered late, or where the system
     /// hides whether threads sleep.
     pub(crate) cpu_ns: u64,
-    /// How long the handler took from `time` to the end of its copies, in ns; 0 in a remote
-    /// capture.
+    /// How long the handler took from `time` to the end of its copies, in ns: in CPU time if it read
+    /// that, otherwise in wall-clock time; 0 in a remote capture.
     pub(crate) handler_ns: u64,
     /// State of the thread's event loop at `time`.
     pub(crate) event_loop: EventLoopState,

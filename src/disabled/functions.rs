@@ -553,6 +553,20 @@ pub(crate) fn marker_destination(_: ThreadId) -> Option<MarkerDestination> {
 }
 
 #[inline(always)]
+pub(crate) fn destination_with_stack(_: &str, _: &MarkerTiming) -> Option<MarkerDestination> {
+    None
+}
+
+#[inline(always)]
+pub(crate) fn chosen(
+    destination: &MarkerDestination,
+    _: &str,
+    _: &MarkerTiming,
+) -> Option<MarkerDestination> {
+    match *destination {}
+}
+
+#[inline(always)]
 pub(crate) fn marker_destination_in(session: Generation, _: ThreadId) -> Option<MarkerDestination> {
     match session {}
 }
@@ -572,33 +586,26 @@ pub(crate) fn destination_time(destination: &MarkerDestination) -> ProfilerTime 
 }
 
 #[inline(always)]
-pub(crate) fn add_untyped_marker_now(_: &str, _: (u8, u8)) {}
+pub(crate) fn add_untyped_marker_now(_: &str, _: u8) {}
 
 #[inline(always)]
-pub(crate) fn add_untyped_marker_at(_: Option<Generation>, _: &str, _: (u8, u8), _: &MarkerTiming) {
+pub(crate) fn add_untyped_marker_at(_: Option<Generation>, _: &str, _: u8, _: &MarkerTiming) {}
+
+#[inline(always)]
+pub(crate) fn add_text_marker_now(_: &str, _: u8, _: &str) {}
+
+#[inline(always)]
+pub(crate) fn add_text_marker_at(_: Option<Generation>, _: &str, _: u8, _: &MarkerTiming, _: &str) {
 }
 
 #[inline(always)]
-pub(crate) fn add_text_marker_now(_: &str, _: (u8, u8), _: &str) {}
-
-#[inline(always)]
-pub(crate) fn add_text_marker_at(
-    _: Option<Generation>,
-    _: &str,
-    _: (u8, u8),
-    _: &MarkerTiming,
-    _: &str,
-) {
-}
-
-#[inline(always)]
-pub(crate) fn add_typed_marker_now<T: ProfilerMarker + 'static>(_: &str, _: (u8, u8), _: &T) {}
+pub(crate) fn add_typed_marker_now<T: ProfilerMarker + 'static>(_: &str, _: u8, _: &T) {}
 
 #[inline(always)]
 pub(crate) fn add_typed_marker_at<T: ProfilerMarker + 'static>(
     _: Option<Generation>,
     _: &str,
-    _: (u8, u8),
+    _: u8,
     _: &MarkerTiming,
     _: &T,
 ) {
@@ -607,7 +614,7 @@ pub(crate) fn add_typed_marker_at<T: ProfilerMarker + 'static>(
 pub(crate) fn put_untyped_marker(
     destination: &MarkerDestination,
     _: &str,
-    _: (u8, u8),
+    _: u8,
     _: &MarkerTiming,
     _: u64,
 ) {
@@ -617,7 +624,7 @@ pub(crate) fn put_untyped_marker(
 pub(crate) fn put_text_marker(
     destination: &MarkerDestination,
     _: &str,
-    _: (u8, u8),
+    _: u8,
     _: &MarkerTiming,
     _: u64,
     _: &str,
@@ -628,7 +635,7 @@ pub(crate) fn put_text_marker(
 pub(crate) fn put_file_io_marker(
     destination: &MarkerDestination,
     _: &str,
-    _: (u8, u8),
+    _: u8,
     _: &MarkerTiming,
     _: u64,
     _: &BorrowedFileIO<'_>,
@@ -639,7 +646,7 @@ pub(crate) fn put_file_io_marker(
 pub(crate) fn put_typed_marker<T: ProfilerMarker + 'static>(
     destination: &MarkerDestination,
     _: &str,
-    _: (u8, u8),
+    _: u8,
     _: &MarkerTiming,
     _: u64,
     _: &T,

@@ -79,8 +79,8 @@ impl ThreadTimes {
         }
     }
 
-    /// Returns the group of the label under which each native function spent the most self time. A
-    /// function without a label has none.
+    /// Returns the group of the label under which each native function spent more than half of its self
+    /// time, if there is one.
     pub(crate) fn main_labels(&self) -> HashMap<u32, u32> {
         let mut main: HashMap<u32, (u32, Time)> = HashMap::new();
         for (&(function, label), &time) in &self.labeled {
@@ -90,6 +90,17 @@ impl ThreadTimes {
                 *known = (label, time);
             }
         }
+        let is_most = |function: u32, time: Time| {
+            let own = self
+                .functions
+                .get(&function)
+                .map_or(Time::default(), |time| time.own);
+            match own.ns {
+                0 => time.samples > own.samples / 2,
+                ns => time.ns > ns / 2,
+            }
+        };
+        main.retain(|&function, (_, time)| is_most(function, *time));
         let label = |(function, (label, _)): (u32, (u32, Time))| (function, label);
         main.into_iter().map(label).collect()
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::model::{MarkerPhase, Markers, TextId};
+use crate::model::{FieldValue, Marker, MarkerPhase, Markers, ProfileModel, STANDS_FOR, TextId};
 use crate::util::SharedSort;
 
 /// An interval as its markers tell it.
@@ -81,6 +81,18 @@ impl Iterator for MarkerPairs<'_> {
             start_ns,
             end_ns: None,
         })
+    }
+}
+
+/// Returns how many markers a marker stands for, itself included.
+pub(crate) fn stands_for(profile: &ProfileModel, marker: &Marker<'_>) -> u64 {
+    let fields = marker.payload.map_or(&[][..], |payload| payload.fields);
+    let value = fields
+        .iter()
+        .find(|(key, _)| profile.text(*key) == STANDS_FOR);
+    match value {
+        Some((_, FieldValue::Integer(number))) => u64::try_from(*number).unwrap_or(1).max(1),
+        _ => 1,
     }
 }
 

@@ -31,6 +31,7 @@ impl ChildSession {
             .allocation_interval_bytes(settings.allocation_interval_bytes)
             .active_tab_id(settings.active_tab_id)
             .record_overheads(settings.records_overheads)
+            .max_markers_per_second(settings.max_markers_per_second)
             .children(true);
         params.max_cpu_percent = settings.max_cpu_percent();
         Self {
@@ -46,6 +47,7 @@ impl ChildSession {
             "interval": ns(params.interval),
             // As bits, because the parser of floats is not exact.
             "maxCpuBits": params.max_cpu_percent.map(f64::to_bits),
+            "maxMarkers": params.max_markers_per_second,
             "features": params.features.bits(),
             "filters": params.filters,
             "duration": params.duration.map(ns),
@@ -68,6 +70,7 @@ impl ChildSession {
             .allocation_interval_bytes(fields.number("allocationInterval")?)
             .active_tab_id(fields.number("activeTabId")?)
             .record_overheads(fields.flag("overheads")?)
+            .max_markers_per_second(u32::try_from(fields.number("maxMarkers")?).unwrap_or(u32::MAX))
             .children(true);
         let max_cpu_bits = fields.number_if_any("maxCpuBits")?;
         params.max_cpu_percent = max_cpu_bits.map(f64::from_bits);
@@ -284,6 +287,7 @@ mod tests {
             .features(Features::from_bits(u64::MAX))
             .record_overheads(true)
             .max_cpu_percent(0.07)
+            .max_markers_per_second(u32::MAX)
             .children(true);
         let session = ChildSession {
             params,

@@ -96,7 +96,7 @@ pub(crate) fn scripted_chunks() -> Vec<Vec<u8>> {
             let time = ProfilerTime::from_monotonic_ns;
             let mut timing = MarkerTiming::interval(time(now.0), time(now.0 + 9));
             timing.inner_window_id = index as u64;
-            let category = ProfilingCategoryPair::Network(None).indices();
+            let category = ProfilingCategoryPair::Network(None).indices().0;
             let marker = NewMarker {
                 name: "name",
                 category,
@@ -107,6 +107,7 @@ pub(crate) fn scripted_chunks() -> Vec<Vec<u8>> {
                 session: SESSION,
                 thread,
                 now,
+                rarity: None,
             };
             let payload = Tracing::from_str("tracing");
             let is_put = match index {

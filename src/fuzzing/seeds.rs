@@ -346,7 +346,7 @@ fn work() {
         record::put_text_marker(
             &destination,
             name,
-            category.indices(),
+            category.indices().0,
             &MarkerTiming::instant_now(),
             stack,
             "text",

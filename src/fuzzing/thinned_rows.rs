@@ -131,7 +131,7 @@ fn profile(repeats: Repeats, since_ms: Option<u64>, max_rows: u64) -> ProfileMod
         let time = |ms| ProfilerTime::from_monotonic_ns(at(ms).0);
         let marker = NewMarker {
             name,
-            category: ProfilingCategoryPair::Network(None).indices(),
+            category: ProfilingCategoryPair::Network(None).indices().0,
             timing: &MarkerTiming::interval(time(start_ms), time(end_ms)),
             stack: 0,
         };
@@ -139,6 +139,7 @@ fn profile(repeats: Repeats, since_ms: Option<u64>, max_rows: u64) -> ProfileMod
             session: ChunkedBuffer::TEST_SESSION,
             thread: sleeper,
             now: at(7000),
+            rarity: None,
         };
         let entry = MarkerEntry::new(&destination, PROCESS_START, &marker, TextPayload(name));
         let is_put = markers.put(ChunkedBuffer::TEST_SESSION, at(7000), &entry);

@@ -37,17 +37,10 @@ pub(crate) struct CounterGraph {
 
 impl Counter {
     /// Returns whether the values add up to what a graph shows, and not each for itself.
-    #[cfg(any(feature = "formats", feature = "protobuf"))]
+    #[cfg(feature = "formats")]
     pub(crate) fn is_level(&self) -> bool {
         let is_memory = self.category == "Memory";
         self.graph.map_or(is_memory, |graph| graph.is_level)
-    }
-
-    /// Returns whether the values are bytes.
-    #[cfg(feature = "protobuf")]
-    pub(crate) fn is_bytes(&self) -> bool {
-        let is_memory = self.category == "Memory";
-        is_memory || self.graph.is_some_and(|graph| graph.is_bytes)
     }
 
     /// Returns whether the counter is the CPU time of its process, in a profile of gekkota or of

@@ -2,6 +2,10 @@
 
 use crate::model::ids::{StackId, TextId};
 
+/// Key of the number of markers that a marker stands for, itself included. Only a marker that stands
+/// for others has this field.
+pub(crate) const STANDS_FOR: &str = "standsFor";
+
 /// What a marker says about time. The numbers are Gecko's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]

@@ -46,7 +46,7 @@ pub(crate) use counters::{
     Counter, CounterGraph, CounterSample, PROCESS_CPU_CATEGORY, PROCESS_CPU_NAME,
 };
 pub(crate) use ids::{CategoryPair, FrameId, FunctionId, ModuleId, StackId, TextId};
-pub(crate) use markers::{FieldValue, Marker, MarkerPayload, MarkerPhase, Markers};
+pub(crate) use markers::{FieldValue, Marker, MarkerPayload, MarkerPhase, Markers, STANDS_FOR};
 pub(crate) use placeholders::{
     LABELS_LEFT_OUT, OTHER_STACK, ROOT, TRUNCATED, UNLOADED, is_placeholder, is_whole_stack,
 };

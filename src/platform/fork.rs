@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use once_cell::race::OnceBox;
 
 use crate::platform::identity::note_process;
+use crate::platform::procfs::has_forked;
 use crate::platform::signal::forget_control_pipe_in_child;
-use crate::util::LocksInChild;
+use crate::util::{LocksInChild, is_forked_child, note_forked_child};
 
 /// Functions to run around a `fork`. All three run on the thread that forks.
 #[derive(Clone, Copy, Debug)]
@@ -65,12 +66,22 @@ extern "C" fn child() {
     }
 }
 
+/// Returns whether this process is the child of a fork, and has executed no program since.
+pub(super) fn is_child_of_fork() -> bool {
+    // Before the handlers are installed, a fork runs no hook.
+    if !is_forked_child() && !IS_INSTALLED.load(Ordering::Acquire) && has_forked() {
+        note_forked_child();
+    }
+    is_forked_child()
+}
+
 /// Makes each later fork run the hooks. Only the first call has an effect. `vfork` and
 /// `posix_spawn` do not run hooks.
 pub(crate) fn install_fork_handlers(hooks: ForkHooks) {
     if IS_INSTALLED.load(Ordering::Acquire) {
         return;
     }
+    is_child_of_fork();
     // Fails if another thread is installing the handlers. Its fork or this thread's may come before
     // it has finished, so this thread installs them, too.
     let _ = HOOKS.set(Box::new(hooks));

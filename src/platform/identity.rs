@@ -4,10 +4,13 @@
 //! Runs in the signal handler: [`process_number_in_handler`].
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Instant;
 
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::sched_getcpu;
 use nix::sys::prctl::set_timerslack;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
@@ -134,6 +137,20 @@ pub(crate) fn without_write_signals<T>(write: impl FnOnce() -> io::Result<T>) ->
     answer
 }
 
+/// Waits until the file accepts bytes or reports an error, so that a `write` of at most 4 KiB to a
+/// pipe returns at once. Returns false if that takes until `until`; looks once if that has passed. If
+/// the kernel refuses to wait, returns true.
+pub(crate) fn wait_until_writable(file: BorrowedFd<'_>, until: Instant) -> bool {
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        match poll(&mut [PollFd::new(file, PollFlags::POLLOUT)], left) {
+            Err(Errno::EINTR) => {}
+            answer => return answer != Ok(0),
+        }
+    }
+}
+
 /// Returns whether a signal is pending for the calling thread or for the process.
 fn is_pending(signal: Signal) -> bool {
     let mut pending = *SigSet::empty().as_ref();
@@ -235,6 +252,26 @@ fn set_scheduling(is_gentle: bool) -> Option<i32> {
         }
     }
     Some(own)
+}
+
+/// Gives the calling thread the normal scheduling policy. A thread begins with its creator's, and one of
+/// the profiler must neither run before all of the application's threads nor wait for them all. Best
+/// effort, like [`prepare_sampler_thread`]: to leave `SCHED_IDLE` needs a right.
+pub(crate) fn take_normal_policy() {
+    let normal = libc::SCHED_OTHER;
+    if scheduling().is_some_and(|attributes| attributes.policy != normal as u32) {
+        let (this_thread, no_priority) = (0, 0 as libc::c_int);
+        // Unlike `sched_setattr`, keeps the nice value. musl's function does nothing.
+        // SAFETY: the kernel reads the local: a `sched_param` begins with the priority.
+        unsafe {
+            libc::syscall(
+                libc::SYS_sched_setscheduler,
+                this_thread,
+                normal,
+                &raw const no_priority,
+            )
+        };
+    }
 }
 
 /// Returns whether the calling thread has the usual scheduling class. False in a sandbox, where the

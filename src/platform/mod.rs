@@ -75,6 +75,7 @@ pub(crate) mod system_info;
 #[cfg(test)]
 mod test_library;
 mod thread;
+mod variables;
 
 pub(crate) use arch::{
     GENERAL_REGISTERS, Registers, copy_words_in_handler, current_registers, current_stack_pointer,
@@ -97,9 +98,10 @@ pub(crate) use inherited_file::{PassedFile, take_passed_file};
 pub(crate) use interrupted_wait::{is_after_system_call, is_interrupted_wait};
 pub(crate) use loader_calls::WatchedThread;
 pub(crate) use memory::{
-    CodeBytes, FileMapping, LazyRegion, MemoryPiece, heavy_barrier, is_memory_available,
-    map_memory_file, map_new_file, prepare_heavy_barrier, prepare_heavy_barrier_without_waiting,
-    read_guarded, read_guarded_in_handler, read_own_memory, read_through_pipe,
+    CodeBytes, FileMapping, LazyRegion, MemoryPiece, heavy_barrier, is_mappable,
+    is_memory_available, limits_leave, look_at_memory_limits, map_memory_file, map_new_file,
+    prepare_heavy_barrier, prepare_heavy_barrier_without_waiting, read_guarded,
+    read_guarded_in_handler, read_own_memory, read_through_pipe, was_memory_available,
 };
 pub(crate) use modules::{
     LoaderForkGuard, ModuleChanges, ModuleImage, hold_loader_for_fork, is_in_executable,
@@ -116,8 +118,7 @@ pub(crate) use private_store::PrivateStore;
 pub(crate) use process_end::{
     EndRequest, WaitEnd, begin_save, close_gate, die_by_signal, finish_save, install_exit_handler,
     is_gate_open, is_saving_thread, open_gate, release_end_signals, request_save, serve_gate,
-    set_variable_if_only_thread, signal_survived, take_end_signals, wait_for_request,
-    wait_for_running_save, wait_for_save,
+    signal_survived, take_end_signals, wait_for_request, wait_for_running_save, wait_for_save,
 };
 pub(crate) use procfs::{BlockedAt, process_start_ticks};
 #[cfg(feature = "push-tls")]
@@ -129,7 +130,7 @@ pub(crate) use signal::{
     RefusedClock, Sent, SignalSource, SignalTicket, TaskClock, check_control_signals,
     check_dump_signal, ensure_handler, has_foreign_handler, install_handler,
     keep_out_of_fault_handlers, prepare_control_signals, prepare_handler, release_control_signal,
-    resolve_sampling_signal, send_request, signal_is_queued, take_signals,
+    resolve_sampling_signal, send_request, signal_is_queued, take_free_signal, take_signals,
 };
 #[cfg(all(test, feature = "http"))]
 pub(crate) use socket::socket_pair;
@@ -149,11 +150,13 @@ pub(crate) use system_info::{current_thread_os_name, system_info, usable_process
 #[cfg(test)]
 pub(crate) use test_library::{TestFolder, TestLibrary};
 pub(crate) use thread::{
-    AGE_RESOLUTION_NS, AtThreadExit, OtherThreadsActivity, ProbeResult, ProcessCpuSum,
+    AGE_RESOLUTION_NS, AtThreadExit, OtherThreadsActivity, OwnTable, ProbeResult, ProcessCpuSum,
     ProfilerThread, Receiver, ResidentMemory, Sender, SignalStack, StackBounds, SwitchCounts,
     SwitchResult, TaskList, ThreadExitKey, ThreadProbe, channel, current_stack_bounds,
-    feed_own_descriptors, forget_own_threads_in_child, install_lasting_signal_stack,
-    is_current_thread_own, is_out_of_descriptors, is_own_thread, is_own_thread_beginning,
-    names_of_other_threads, on_own_descriptors, other_threads_activity_by_rusage, read_thread_name,
-    share_jobs, spawn_profiler_thread, use_own_descriptors,
+    feed_own_descriptors, follow_standard_error, forget_own_threads_in_child,
+    install_lasting_signal_stack, is_current_thread_own, is_out_of_descriptors, is_own_thread,
+    is_own_thread_beginning, names_of_other_threads, on_own_descriptors,
+    other_threads_activity_by_rusage, read_thread_name, share_jobs, spawn_profiler_thread,
+    use_own_descriptors, use_own_descriptors_and_standard_error,
 };
+pub(crate) use variables::{set_variable_if_only_thread, variable, variable_names};

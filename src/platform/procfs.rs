@@ -24,7 +24,6 @@ pub(crate) fn own_stat() -> Option<ProcessStat> {
 /// `/proc`.
 pub(crate) fn process_start_ticks(process: ProcessId) -> Option<u64> {
     let path = format!("/proc/{}/stat", process.to_number());
-    let is_zombie = |stat: &[u8]| matches!(stat_field(stat, 3), Some("Z" | "X" | "x"));
     let mut stat = read_bytes(&path);
     if is_zombie(&stat) {
         // The main thread may have ended alone: another thread runs on, or replaces the program by
@@ -39,12 +38,34 @@ pub(crate) fn process_start_ticks(process: ProcessId) -> Option<u64> {
     parse_stat(&stat).map(|stat| stat.start_ticks)
 }
 
+fn is_zombie(stat: &[u8]) -> bool {
+    matches!(stat_field(stat, 3), Some("Z" | "X" | "x"))
+}
+
+/// Returns whether the main thread has ended, and others of the process run on.
+pub(crate) fn has_main_thread_ended() -> bool {
+    is_zombie(&read_bytes("/proc/self/stat"))
+}
+
 /// Returns whether the process has only this thread. Returns false without `/proc`.
 pub(crate) fn is_only_thread() -> bool {
     /// Links of a folder without folders in it.
     const OWN_LINKS: u64 = 2;
     let threads = std::fs::metadata("/proc/self/task").map(|tasks| tasks.nlink());
     threads.is_ok_and(|links| links == OWN_LINKS + 1)
+}
+
+/// Returns whether the process is the child of a fork, and has executed no program since. Returns
+/// false without `/proc`.
+pub(crate) fn has_forked() -> bool {
+    is_forked(&read_bytes("/proc/self/stat")) == Some(true)
+}
+
+fn is_forked(stat: &[u8]) -> Option<bool> {
+    /// The kernel's `PF_FORKNOEXEC`. Every thread begins with it, and the program's main thread loses
+    /// it by `exec`.
+    const FORKED: u32 = 0x40;
+    Some(stat_field(stat, 9)?.parse::<u32>().ok()? & FORKED != 0)
 }
 
 /// Reads the nice value of the calling thread from its `stat` file.

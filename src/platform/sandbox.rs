@@ -24,6 +24,11 @@ use crate::platform::shared_file::read_bytes;
 /// itself, which other threads probably have, too, or the kernel has refused such a call.
 static HANDLER_AVOIDS_CALLS: AtomicBool = AtomicBool::new(false);
 
+const FILTER_MODE: &str = "2";
+/// The mode in which a thread may read, write, return from a handler and end, and not even read the
+/// processor's counter.
+pub(super) const STRICT_MODE: &str = "1";
+
 thread_local! {
     /// Whether the thread is known to have a filter. A filter stays until its thread ends.
     static HAS_FILTER: Cell<bool> = const { Cell::new(false) };
@@ -40,7 +45,10 @@ pub(crate) fn may_make_uncommon_call() -> bool {
     if now.saturating_sub(CHECKED_AT_NS.get()) > MAX_AGE_NS && !HAS_FILTER.get() {
         CHECKED_AT_NS.set(now);
         // First by a file, because fewer filters forbid to open it than to call `prctl`.
-        HAS_FILTER.set(has_filter(&read_bytes("/proc/thread-self/status")));
+        HAS_FILTER.set(has_mode(
+            &read_bytes("/proc/thread-self/status"),
+            FILTER_MODE,
+        ));
     }
     !HAS_FILTER.get() && has_no_filter_in_handler()
 }
@@ -74,11 +82,12 @@ fn has_no_filter_in_handler() -> bool {
     mode <= 0
 }
 
-fn has_filter(status: &[u8]) -> bool {
+/// Returns whether the `status` file is of a thread in this seccomp mode.
+pub(super) fn has_mode(status: &[u8], mode: &str) -> bool {
     let value = status
         .split(|&byte| byte == b'\n')
         .find_map(|line| line.strip_prefix(b"Seccomp:"));
-    value.is_some_and(|value| value.trim_ascii() == b"2")
+    value.is_some_and(|value| value.trim_ascii() == mode.as_bytes())
 }
 
 #[cfg(test)]
@@ -86,9 +95,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn has_filter_reads_the_mode_of_the_thread() {
-        assert!(has_filter(b"Name:\tx\nSeccomp:\t2\nSeccomp_filters:\t1\n"));
-        assert!(!has_filter(b"Name:\tx\nSeccomp:\t0\nSeccomp_filters:\t0\n"));
-        assert!(!has_filter(b""));
+    fn has_mode_reads_the_mode_of_the_thread() {
+        let in_mode = |mode| format!("Name:\tx\nSeccomp:\t{mode}\nSeccomp_filters:\t1\n");
+        for mode in [STRICT_MODE, FILTER_MODE] {
+            assert!(has_mode(in_mode(mode).as_bytes(), mode));
+            assert!(!has_mode(in_mode("0").as_bytes(), mode) && !has_mode(b"", mode));
+        }
     }
 }

@@ -4,9 +4,14 @@
 //! error. So a notice is written only to the file that the stream was when the profiler first ran,
 //! or to one that looks redirected: open only for writing, and not closed on `exec`. Databases and
 //! sockets are open for reading, too.
+//!
+//! The stream's file is shared with the application and other processes, so it stays in blocking
+//! mode. Instead each step waits until the file has space, and writes no more than that holds.
 
 use std::io::{self, IsTerminal};
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
@@ -14,8 +19,14 @@ use nix::sys::stat::{Mode, fstat};
 use nix::unistd::write;
 use once_cell::race::OnceBox;
 
-use crate::platform::identity::without_write_signals;
+use crate::platform::identity::{wait_until_writable, without_write_signals};
 use crate::platform::shared_file::FileIdentity;
+
+/// Maximum number of bytes of one step to a pipe or socket, which has space for them once it has
+/// space at all (`PIPE_BUF`).
+const PIPE_STEP_BYTES: usize = 4096;
+/// Likewise for a terminal, whose buffer grows by this.
+const TERMINAL_STEP_BYTES: usize = 256;
 
 /// A standard stream of the process.
 #[derive(Clone, Copy, Debug)]
@@ -66,12 +77,13 @@ impl StandardStream {
         unsafe { BorrowedFd::borrow_raw(self as i32) }
     }
 
-    fn file(self) -> Option<FileIdentity> {
+    /// Returns the file that the descriptor with the stream's number refers to.
+    pub(super) fn file(self) -> Option<FileIdentity> {
         fstat(self.descriptor()).ok().as_ref().map(FileIdentity::of)
     }
 
     /// Returns whether the descriptor with the stream's number is the stream.
-    fn is_stream(self) -> bool {
+    pub(super) fn is_stream(self) -> bool {
         let [output, error] = first_files();
         let first = match self {
             Self::Output => output,
@@ -106,19 +118,46 @@ pub(crate) fn terminal_columns(stream: StandardStream) -> Option<usize> {
     (answer == 0 && size.ws_col > 0).then_some(size.ws_col.into())
 }
 
-/// Writes `text` to a standard stream, stopping at the first error. Takes no lock and bypasses the
+/// Returns what is written in one step. A terminal replaces a control character by several, so that
+/// is a step of its own.
+fn first_step(text: &[u8], is_terminal: bool) -> &[u8] {
+    if !is_terminal {
+        return &text[..text.len().min(PIPE_STEP_BYTES)];
+    }
+    let is_replaced = |byte: &u8| (b'\x08'..=b'\r').contains(byte);
+    let before = text.iter().position(is_replaced).unwrap_or(text.len());
+    &text[..before.clamp(1, TERMINAL_STEP_BYTES)]
+}
+
+/// Writes `text` to a standard stream, stopping at the first error, or after `max_wait` if the stream
+/// does not accept it all: a full pipe, or a terminal after Ctrl-S. A stream that has not accepted
+/// one text is not waited for again until it has accepted another. Takes no lock and bypasses the
 /// application's own buffer, so the text appears before what is buffered there.
-pub(crate) fn write_to_standard(stream: StandardStream, mut text: &[u8]) {
+///
+/// Not covered: another thread or process may fill the stream between the question and the write.
+pub(crate) fn write_to_standard(stream: StandardStream, mut text: &[u8], max_wait: Duration) {
+    static IS_STUCK: AtomicBool = AtomicBool::new(false);
     if !stream.is_stream() {
         return;
     }
+    let is_terminal = stream.descriptor().is_terminal();
+    let mut until = Instant::now();
+    if !IS_STUCK.load(Ordering::Relaxed) {
+        until += max_wait;
+    }
     while !text.is_empty() {
+        if !wait_until_writable(stream.descriptor(), until) {
+            IS_STUCK.store(true, Ordering::Relaxed);
+            return;
+        }
+        let step = first_step(text, is_terminal);
         // `std::io::stdout` would create the application's buffer.
-        match without_write_signals(|| Ok(write(stream.descriptor(), text)?)) {
+        match without_write_signals(|| Ok(write(stream.descriptor(), step)?)) {
             Ok(0) => return,
             Ok(written) => text = text.get(written..).unwrap_or_default(),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => return,
         }
     }
+    IS_STUCK.store(false, Ordering::Relaxed);
 }

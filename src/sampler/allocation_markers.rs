@@ -63,7 +63,7 @@ pub(crate) fn write_allocation(
 ) {
     let marker = NewMarker {
         name: "Native allocation",
-        category: ProfilingCategoryPair::Other(None).indices(),
+        category: ProfilingCategoryPair::Other(None).indices().0,
         timing: &MarkerTiming::instant_at(ProfilerTime::from_monotonic_ns(event.time.0)),
         stack: event.stack,
     };

@@ -54,18 +54,25 @@ pub(crate) fn capture_in_handler(arrival: &ArrivalInHandler<'_>) -> bool {
         return arrival.source != SignalSource::Unknown;
     };
     let now = monotonic_now();
+    let is_clock_read = of_batch.is_some()
+        || slot.waited_ns_in_handler(now) >= SIGNAL_DELAY_NS
+        || READS_CLOCK.load(Ordering::Relaxed);
+    // Between this and the end, another thread may take the processor. Each reading is a system call.
+    let cpu_ns = is_clock_read.then(current_thread_cpu_ns_in_handler);
     writer.header.time = now;
     writer.header.event_loop = slot.event_delay().state_in_handler();
     writer.copy_stack_in_handler();
     writer.copy_labels_in_handler();
-    if of_batch.is_some()
-        || slot.waited_ns_in_handler(now) >= SIGNAL_DELAY_NS
-        || READS_CLOCK.load(Ordering::Relaxed)
-    {
+    if is_clock_read {
         writer.header.cpu_ns = current_thread_cpu_ns_in_handler();
     }
-    // One more reading of the clock, some 20 ns. A reading of the thread's CPU clock is a system call.
-    writer.header.handler_ns = monotonic_now().since_ns(writer.header.time);
+    writer.header.handler_ns = match cpu_ns {
+        Some(cpu_ns) if cpu_ns > 0 && writer.header.cpu_ns > 0 => {
+            writer.header.cpu_ns.saturating_sub(cpu_ns)
+        }
+        // If it took longer, another thread had the processor.
+        _ => monotonic_now().since_ns(now).min(SIGNAL_DELAY_NS),
+    };
     writer.publish_in_handler();
     true
 }

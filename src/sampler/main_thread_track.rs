@@ -50,7 +50,7 @@ impl<'a> MainThreadTrack<'a> {
         };
         let marker = NewMarker {
             name,
-            category: category.indices(),
+            category: category.indices().0,
             timing,
             stack: 0,
         };
@@ -77,6 +77,7 @@ pub(super) fn put_marker(
         session: session.generation,
         thread,
         now,
+        rarity: None,
     };
     let entry = MarkerEntry::new(&destination, session.process_start, marker, payload);
     lane.put(session.generation, now, &entry);

@@ -9,11 +9,12 @@ use crate::allocations::AllocationEvent;
 use crate::backtrace::has_pending_stacks;
 use crate::buffer::{ChunkedBuffer, LaneHandle};
 use crate::platform::{
-    HandlerCheck, ProfilerThread, RefusedClock, TaskClock, WatchedThread, calibrate_clock,
-    check_sandbox, current_process_id, current_thread_cpu_ns_in_handler, current_thread_id,
-    ensure_handler, monotonic_now, prepare_sampler_thread, prepare_to_wait_as_loader_call,
-    read_through_pipe, sleep_until, spawn_profiler_thread, use_own_descriptors, watch_loader_calls,
-    with_signals_blocked,
+    HandlerCheck, OwnTable, ProfilerThread, RefusedClock, TaskClock, WatchedThread,
+    calibrate_clock, check_sandbox, current_process_id, current_thread_cpu_ns_in_handler,
+    current_thread_id, ensure_handler, follow_standard_error, look_at_memory_limits, monotonic_now,
+    prepare_sampler_thread, prepare_to_wait_as_loader_call, read_through_pipe, sleep_until,
+    spawn_profiler_thread, take_free_signal, use_own_descriptors_and_standard_error,
+    watch_loader_calls, with_signals_blocked,
 };
 use crate::sampler::allocation_markers::write_allocation_events;
 use crate::sampler::allocation_stacks::drop_freed;
@@ -37,7 +38,7 @@ use crate::state::{
     SessionCounts, lasting_facts,
 };
 use crate::threads::{OffThreadRef, unregister};
-use crate::types::{Features, ProcessId, SamplingState, StartError, TimeStamp};
+use crate::types::{Features, ProcessId, SamplingState, StartError, TimeStamp, signal_name};
 use crate::unwind::{Unwinder, drop_old_unregistered_code, keep_unregistered_code};
 use crate::util::{PsLock, allocator_has, try_vec};
 use crate::waiting_tasks::{account_all_waits, account_waits, has_wait_rows};
@@ -150,6 +151,9 @@ fn run_to_end(session: &Session, run: impl FnOnce()) {
     session.stage.set_ended();
 }
 
+/// Time from the first tick to the first event. The end of a shorter session does not wait for it.
+const BEFORE_EVENTS_NS: u64 = 20_000_000;
+
 /// The sampler's loop and its state between ticks.
 struct SamplerThread {
     session: Arc<Session>,
@@ -171,14 +175,20 @@ struct SamplerThread {
     tick_before: Tick,
     /// Time of the ticks in which the system did not tell this thread's CPU time, in ns.
     ticks_ns: u64,
+    /// Whether ticks are left out before the next one, for the sake of CPU time. A profile that is taken
+    /// meanwhile would lack much of what the threads used.
+    leaves_out_ticks: bool,
     even_ticks: EvenTicks,
     pauses: SeenPauses,
     scratch: Scratch,
     last_handler: HandlerCheck,
+    /// The signal to sample with from the next tick on.
+    next_signal: Option<i32>,
     counters: SessionCounters,
     /// Memory for events of allocations; empty between two calls.
     allocation_events: Vec<AllocationEvent>,
     next_housekeeping: TimeStamp,
+    next_look_at_memory: TimeStamp,
     has_logged_lack_of_memory: bool,
     activity: ActivityHint,
     event_probes: EventProbeRecorder,
@@ -210,13 +220,16 @@ impl SamplerThread {
             tick: begin,
             tick_before: begin,
             ticks_ns: 0,
+            leaves_out_ticks: false,
             even_ticks: EvenTicks::new(begin, interval_ns),
             pauses: SeenPauses::default(),
             scratch: Scratch::default(),
             last_handler: HandlerCheck::InPlace,
+            next_signal: None,
             counters,
             allocation_events: Vec::new(),
             next_housekeeping: TimeStamp(0),
+            next_look_at_memory: TimeStamp(0),
             has_logged_lack_of_memory: false,
             activity: ActivityHint::default(),
             event_probes: EventProbeRecorder::default(),
@@ -227,17 +240,21 @@ impl SamplerThread {
 
     fn run(mut self) {
         // Where the system refuses, the thread holds no descriptor for longer than one call.
-        if use_own_descriptors() {
+        if use_own_descriptors_and_standard_error() {
             read_through_pipe();
         }
         self.counters.find_machine(&self.session);
-        let _event = self.try_event();
-        // A crash file tells whether threads have events.
-        self.session.note_counts(monotonic_now());
         let nice = prepare_sampler_thread(self.session.settings.max_cpu_ppm.is_some());
         self.session.set_sampler_nice(nice);
         let interval_ns = self.interval_ns();
-        let mut schedule = Schedule::new(monotonic_now(), interval_ns);
+        let begin = monotonic_now();
+        let mut schedule = Schedule::new(begin, interval_ns);
+        let may_ask = TaskClock::may_ask(self.session.settings.signal);
+        let refused = &self.session.counts.refused_events;
+        SessionCounts::add(refused, (!may_ask).into());
+        // A crash file tells whether threads may have events.
+        self.session.note_counts(begin);
+        let (mut has_tried_events, mut trying) = (!may_ask, None);
         let mut budget = CpuBudget::new(self.session.settings.max_cpu_ppm);
         let mut left_out = LeftOut::default();
         while !self.session.is_stopping() {
@@ -264,9 +281,14 @@ impl SamplerThread {
                 self.session.counts.sampler_cpu_ns.load(Ordering::Relaxed) - used_before_ns;
             self.session.after_sampling.end_loop(tick.number, state);
             let now = monotonic_now();
+            if !has_tried_events && now.since_ns(begin) >= BEFORE_EVENTS_NS {
+                has_tried_events = true;
+                trying = self.try_events();
+            }
             let own_ns = self.own_ns(now.since_ns(time), used_ns > 0);
             let allowed = budget.charge(time, own_ns);
             left_out = schedule.advance(now, used_ns, allowed);
+            self.leaves_out_ticks = left_out.skipped > 0;
             self.sleep_to(schedule.next);
         }
         if self.session.stage.is_detached() {
@@ -281,19 +303,40 @@ impl SamplerThread {
                 thread.end(context.tick, context);
             }
         });
+        // So that many short sessions do not leave many such threads.
+        if let Some(thread) = trying {
+            thread.join();
+        }
     }
 
-    /// Finds out whether threads may have events of their CPU clocks: starts one on the sampler's thread.
-    /// While there is one, others start quickly: the kernel prepares itself for the first and the last
-    /// event of the machine, which takes some tens of milliseconds.
-    fn try_event(&self) -> Option<TaskClock> {
-        let settings = &self.session.settings;
-        let never_ns = u64::MAX >> 1;
-        let tried = TaskClock::start(current_thread_id(), never_ns, settings.signal, |_| ());
-        let is_refused = tried.as_ref().err() == Some(&RefusedClock::Process);
-        SessionCounts::add(&self.session.counts.refused_events, is_refused.into());
-        self.session.set_may_use_events(!is_refused);
-        tried.ok()
+    /// Finds out whether threads may have events of their CPU clocks: starts one on the sampler's thread,
+    /// which lasts as long as its descriptor table. While there is one, others start quickly: for the
+    /// first event of the machine, the kernel prepares itself, which takes some tens of milliseconds.
+    /// So another thread waits for that, and only in a session that lasts. Returns it, if there is one.
+    fn try_events(&self) -> Option<ProfilerThread> {
+        let (session, sampler) = (Arc::clone(&self.session), current_thread_id());
+        let try_one = move || {
+            const NEVER_NS: u64 = u64::MAX >> 1;
+            let tried = TaskClock::start(sampler, NEVER_NS, session.settings.signal, |_| ());
+            let is_refused = tried.as_ref().err() == Some(&RefusedClock::Process);
+            SessionCounts::add(&session.counts.refused_events, is_refused.into());
+            session.set_may_use_events(!is_refused);
+            // For the crash file, as at the session's beginning.
+            if !session.stage.is_detached() {
+                session.note_counts(monotonic_now());
+            }
+            // The kernel closes it with the table.
+            std::mem::forget(tried);
+        };
+        let table = OwnTable::current()?;
+        let body = move || {
+            table.share();
+            try_one();
+        };
+        let spawned = spawn_profiler_thread(c"ProfilerEvents", body);
+        // Without that thread, no thread has an event.
+        SessionCounts::add(&self.session.counts.refused_events, spawned.is_err().into());
+        spawned.ok()
     }
 
     fn interval_ns(&self) -> u64 {
@@ -327,6 +370,12 @@ impl SamplerThread {
     }
 
     fn take_tick(&mut self) -> SamplingState {
+        // Not in the tick that found the signal. The foreign handler that runs then may be interrupted, and
+        // threads have answers to the signal before.
+        if let Some(signal) = self.next_signal.take() {
+            self.session.set_signal(signal);
+            self.threads.all().for_each(ThreadSampler::forget_mask);
+        }
         self.follow_pauses();
         self.follow_missed_ticks();
         if !self.has_memory() {
@@ -341,6 +390,7 @@ impl SamplerThread {
         if self.tick.time >= self.next_housekeeping {
             self.next_housekeeping = self.tick.time.plus_ns(HOUSEKEEPING_INTERVAL_NS);
             check_sandbox();
+            follow_standard_error();
             self.discard_old();
             self.drop_expired();
             self.follow_waiting_tasks();
@@ -398,11 +448,26 @@ impl SamplerThread {
         if !allocator_has(TICK_BYTES) {
             return false;
         }
+        self.follow_memory_limits();
         if !self.has_logged_lack_of_memory && self.buffer.refused_chunks() > 0 {
             self.has_logged_lack_of_memory = true;
             self.session.log.add("no memory for a chunk of the buffer");
         }
         !self.buffer.lacks_memory()
+    }
+
+    /// Looks from time to time how much memory is left, and limits the buffer to a share of it.
+    fn follow_memory_limits(&mut self) {
+        if self.tick.time < self.next_look_at_memory {
+            return;
+        }
+        self.next_look_at_memory = self.tick.time.plus_ns(HOUSEKEEPING_INTERVAL_NS);
+        let capacity_bytes = self.buffer.follow_memory(look_at_memory_limits());
+        let asked_bytes = self.session.asked_capacity_bytes;
+        self.session.counts.withheld_capacity_bytes.fetch_max(
+            asked_bytes.saturating_sub(capacity_bytes),
+            Ordering::Relaxed,
+        );
     }
 
     fn sampling_state(&self) -> SamplingState {
@@ -695,6 +760,7 @@ impl SamplerThread {
             even_ticks,
             pauses,
             last_handler,
+            next_signal,
             ..
         } = self;
         let writer = SampleWriter {
@@ -704,20 +770,31 @@ impl SamplerThread {
             process_start: session.process_start,
             dropped: &session.counts.dropped_samples,
         };
-        let handler = ensure_handler(session.settings.signal);
+        let handler = ensure_handler(session.signal());
         // A foreign handler that stays in place counts as one replacement.
         let is_replaced = match handler {
             HandlerCheck::InPlace => false,
             HandlerCheck::Reinstalled | HandlerCheck::Lost => true,
             HandlerCheck::Foreign => *last_handler != handler,
         };
-        *last_handler = handler;
         SessionCounts::add(&session.counts.handler_replacements, is_replaced.into());
         if is_replaced {
-            session.log.add("signal handler replaced");
+            if handler == HandlerCheck::Foreign {
+                *next_signal = take_free_signal(session.signal());
+            }
+            match *next_signal {
+                Some(signal) => {
+                    let name = signal_name(signal);
+                    session.log.add(format!(
+                        "signal handler replaced, sampling goes on with {name}"
+                    ));
+                }
+                None => session.log.add("signal handler replaced"),
+            }
             // Those of long-idle threads, too, which have no tick of their own.
             threads.all().for_each(ThreadSampler::end_event);
         }
+        *last_handler = handler;
         let mut context = TickContext {
             session,
             process: *process,
@@ -782,10 +859,18 @@ impl SamplerThread {
             self.unregistered.read_all_names(&self.session);
             // Before the stacks, so that each event that the profile has has its stack there.
             self.write_allocation_events();
+            let leaves_out_ticks = self.leaves_out_ticks;
+            if leaves_out_ticks {
+                // Those that began since the last tick.
+                self.refresh_threads(0);
+            }
             self.with_context(|threads, context| {
                 threads.all().for_each(|thread| {
                     thread.write_waiting_samples(context);
                     thread.write_idle_samples(context);
+                    if leaves_out_ticks && !context.pauses.is_paused {
+                        thread.write_cpu_time(context.tick, context);
+                    }
                     thread.record_last_switches(context);
                 });
                 write_pending_stacks(context);

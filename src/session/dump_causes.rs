@@ -80,10 +80,11 @@ fn add_dump_marker(thread: &OffThreadRef, reason: &str) {
         session,
         thread: thread.serial(),
         now,
+        rarity: None,
     };
     let marker = NewMarker {
         name: "Dump",
-        category: ProfilingCategoryPair::Profiler(None).indices(),
+        category: ProfilingCategoryPair::Profiler(None).indices().0,
         timing: &MarkerTiming::instant_now(),
         stack: 0,
     };

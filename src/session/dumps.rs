@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::platform::{
-    Receiver, channel, current_process_id, has_rights_of_another_user, is_current_thread_own,
-    monotonic_now, utc_now,
+    Receiver, channel, current_process_id, is_current_thread_own, monotonic_now, utc_now,
 };
+use crate::session::env::environment;
 use crate::session::long_interval::LongInterval;
 use crate::session::notices;
 use crate::session::running::running_generation;
@@ -90,11 +90,8 @@ fn delay_next(now: TimeStamp, otherwise: Duration) -> u64 {
 pub(super) fn dump_settings() -> DumpSettings {
     let settings = SETTINGS.get(&PsLock::acquire()).clone();
     settings.unwrap_or_else(|| {
-        // The user who started a set-user-id program chose its variables.
-        DumpSettings::in_folder(match has_rights_of_another_user() {
-            true => PathBuf::from("/tmp"),
-            false => std::env::temp_dir(),
-        })
+        let folder = environment::variable("TMPDIR");
+        DumpSettings::in_folder(folder.map_or_else(|| PathBuf::from("/tmp"), PathBuf::from))
     })
 }
 

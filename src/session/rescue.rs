@@ -357,6 +357,7 @@ fn session_settings(fact: &SessionFact) -> SessionSettings {
         capacity_bytes: fact.capacity_bytes,
         interval: Duration::from_nanos(fact.interval_ns),
         max_cpu_ppm: fact.max_cpu_ppm,
+        max_markers_per_second: 0,
         features: Features::from_bits(fact.features),
         filters: fact.filters.clone(),
         signal: fact.signal,

@@ -78,19 +78,19 @@ pub(crate) fn suspend_and_sample(
 }
 
 /// Installs the handler for the running session's signal, or for the one that a session would
-/// choose, and returns the signal's number. During a session, a foreign handler of its signal stays
-/// in place, and another signal is chosen.
+/// choose, and returns the signal's number. During a session, a foreign handler stays in place, and
+/// another signal is chosen.
 fn prepare_signal() -> Result<i32, StartError> {
     let session_signal = {
         let lock = PsLock::acquire();
         ACTIVE_PS
             .get(&lock)
             .as_ref()
-            .map(|active| active.session.settings.signal)
+            .map(|active| active.session.signal())
     };
     let free = session_signal.filter(|&signal| !has_foreign_handler(signal));
     let signal = resolve_sampling_signal(free)?;
-    if free.is_none() && session_signal == Some(signal) {
+    if session_signal.is_some() && has_foreign_handler(signal) {
         return Err(StartError::System {
             action: "send a signal",
             answer: format!(

@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use crate::allocations::{begin_allocations, end_allocations};
 use crate::backtrace::{preallocate_words, reset_lost_stacks};
+use crate::buffer::capacity_within;
 use crate::counters::{
     for_each_application_counter, forget_dropped_counters, keep_dropped_counters,
 };
 use crate::labels::set_closed_stack_hook;
 use crate::platform::{
-    current_process_id, install_handler, is_main_thread, keep_out_of_fault_handlers, monotonic_now,
-    names_of_other_threads, note_standard_streams, prepare_handler, prepare_heavy_barrier,
-    prepare_heavy_barrier_without_waiting, resolve_sampling_signal,
+    current_process_id, install_handler, is_main_thread, keep_out_of_fault_handlers,
+    look_at_memory_limits, monotonic_now, names_of_other_threads, note_standard_streams,
+    prepare_handler, prepare_heavy_barrier, prepare_heavy_barrier_without_waiting,
+    resolve_sampling_signal,
 };
 use crate::sampler::{
     capture_in_handler, forget_allocation_stacks, less_own_chunks, spawn_sampler,
@@ -29,7 +31,7 @@ use crate::session::running::{LIFE_CYCLE, reentrancy_error, running_session};
 use crate::session::turn::wake_waiting_guards;
 use crate::state::{
     ActivePs, CORE_PS, CorePs, Fact, REGISTRATION_HOOKS, RacyFeatures, Session, SessionSettings,
-    UnservedCallbacks, core_buffer,
+    UnservedCallbacks, begin_marker_limit, core_buffer,
 };
 use crate::threads::{ThreadRegistry, register_current_thread};
 use crate::types::{
@@ -109,6 +111,7 @@ fn session_settings(params: &StartParams) -> Result<SessionSettings, StartError>
         capacity_bytes: params.capacity_bytes,
         interval: params.interval,
         max_cpu_ppm: params.max_cpu_percent.map(percent_to_ppm),
+        max_markers_per_second: params.max_markers_per_second,
         features: params.features.adjusted(),
         filters: params.filters.clone(),
         signal,
@@ -197,6 +200,8 @@ impl SessionPlan {
         }
         // Without a lock: another thread may ask the machine.
         self.leave_out_lacking_features();
+        // Without a lock: it reads files.
+        let share_bytes = capacity_within(look_at_memory_limits());
         // Without a lock: both wait for the loader, whose lock another thread of the application
         // may hold while it starts the profiler.
         prepare_handler();
@@ -207,7 +212,8 @@ impl SessionPlan {
         let is_needed = self.settings.crash_file.is_some() || self.settings.has_parent;
         let types = crash_file::known_types(is_needed);
         let mut ended_session = false;
-        let running = self.start_under_lock(unwinder, &types, keeps, &mut ended_session);
+        let running =
+            self.start_under_lock(unwinder, share_bytes, &types, keeps, &mut ended_session);
         match running {
             Ok(StartOutcome::Started(_)) => notify(ProfilingState::Started),
             // A restart does not report `Stopping`, because only a failed restart leaves the
@@ -228,17 +234,24 @@ impl SessionPlan {
                 settings.features = settings.features.without(lack.feature);
             }
         }
-        if self.is_of_parent {
-            let running = &session.settings;
-            settings.capacity_bytes = running.capacity_bytes;
+        let running = &session.settings;
+        // Chosen anew, the signal is that with which the session goes on.
+        if settings.signal == session.signal() {
             settings.signal = running.signal;
         }
-        keeps(session.settings == settings).then_some(StartOutcome::Kept(generation))
+        if self.is_of_parent || settings.capacity_bytes == session.asked_capacity_bytes {
+            settings.capacity_bytes = running.capacity_bytes;
+        }
+        if self.is_of_parent {
+            settings.signal = running.signal;
+        }
+        keeps(*running == settings).then_some(StartOutcome::Kept(generation))
     }
 
     fn start_under_lock(
         self,
         unwinder: Unwinder,
+        share_bytes: u64,
         types: &[Fact],
         keeps: impl Fn(bool) -> bool,
         ended_session: &mut bool,
@@ -254,7 +267,7 @@ impl SessionPlan {
             return Ok(kept);
         }
         let Self {
-            settings,
+            mut settings,
             unavailable_features,
             filter,
             ..
@@ -265,6 +278,8 @@ impl SessionPlan {
         *ended_session = running_session().is_some();
         _cleanup = end_session();
 
+        let asked_capacity_bytes = settings.capacity_bytes;
+        settings.capacity_bytes = asked_capacity_bytes.min(share_bytes);
         let (features, capacity_bytes, interval) = (
             settings.features,
             settings.capacity_bytes,
@@ -282,6 +297,7 @@ impl SessionPlan {
         let process_start = CorePs::process_start().monotonic;
         let mut session = Session::new(settings, process_start, monotonic_now(), counters);
         session.unavailable_features = unavailable_features;
+        session.asked_capacity_bytes = asked_capacity_bytes;
         keep_dropped_counters();
         for_each_application_counter(|counter| {
             let counter = (Arc::clone(counter), counter.read());
@@ -300,6 +316,7 @@ impl SessionPlan {
             .as_ref()
             .map(|facts| Arc::clone(facts.area()));
         let max_chunk_bytes = max_chunk_bytes_of_child(capacity_bytes).unwrap_or(usize::MAX);
+        begin_marker_limit(session.settings.max_markers_per_second);
         core_buffer().begin_session_with(generation, capacity_bytes, max_chunk_bytes, area);
         forget_allocation_stacks();
         // Allocates, which is not to be the application's growth.

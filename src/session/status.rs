@@ -48,6 +48,7 @@ pub(crate) fn start_params() -> Option<StartParams> {
         capacity_bytes: settings.capacity_bytes,
         interval: settings.interval,
         max_cpu_percent: settings.max_cpu_percent(),
+        max_markers_per_second: settings.max_markers_per_second,
         features: settings.features,
         filters: settings.filters,
         signal: Some(settings.signal),

@@ -3,12 +3,14 @@
 use std::cell::{Cell, OnceCell};
 
 use crate::buffer::{ChunkedBuffer, Dropped, Entry, LaneHandle, LaneRef};
-use crate::platform::{heavy_barrier, is_memory_available};
+use crate::platform::{heavy_barrier, was_memory_available};
 use crate::types::{Generation, TimeStamp};
 use crate::util::{SMALL_TASK_BYTES, allocator_has};
 
+/// The threads of the application, which write to it, open no files: the sampler looks how much memory
+/// is left.
 static CORE_BUFFER: ChunkedBuffer =
-    ChunkedBuffer::out_of_session(heavy_barrier, is_memory_available);
+    ChunkedBuffer::out_of_session(heavy_barrier, was_memory_available);
 
 thread_local! {
     /// The lane that this thread writes to. It has no destructor, so access does not check whether

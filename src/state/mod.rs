@@ -32,6 +32,7 @@ mod describe_session;
 mod expiring_list;
 mod kept_shares;
 mod lasting_facts;
+mod marker_limit;
 mod overheads;
 mod pauses;
 mod profiled_threads;
@@ -59,6 +60,7 @@ pub(crate) use describe_session::describe_session;
 pub(crate) use expiring_list::OVERHEAD_BYTES as KEPT_OVERHEAD_BYTES;
 pub(crate) use kept_shares::KeptKind;
 pub(crate) use lasting_facts::lasting_facts;
+pub(crate) use marker_limit::{begin_marker_limit, choose_marker};
 pub(crate) use overheads::OverheadStats;
 #[cfg(test)]
 pub(crate) use overheads::SamplerOverheads;

@@ -32,6 +32,8 @@ pub(crate) struct SessionSettings {
     pub(crate) interval: Duration,
     /// Maximum CPU time of the sampler, in millionths of a processor.
     pub(crate) max_cpu_ppm: Option<u64>,
+    /// Number of markers of a name that are recorded in a second; 0 for no limit.
+    pub(crate) max_markers_per_second: u32,
     pub(crate) features: Features,
     pub(crate) filters: Vec<String>,
     pub(crate) signal: i32,
@@ -71,6 +73,7 @@ impl SessionSettings {
             capacity_bytes: 1 << 20,
             interval: Duration::from_millis(1),
             max_cpu_ppm: None,
+            max_markers_per_second: 0,
             features: Features::default_set(),
             filters: Vec::new(),
             signal: 0,
@@ -103,6 +106,8 @@ macro_rules! counts {
 }
 
 counts! {
+    /// Most bytes of the capacity that the limits of memory have withheld since the start.
+    withheld_capacity_bytes,
     /// Ticks for which the sampler woke.
     ticks,
     /// Ticks that began more than half an interval late.
@@ -160,8 +165,7 @@ counts! {
     samples_without_stack,
     /// Requests that the kernel refused to send.
     refused_signals,
-    /// Number of times that the profiler's handler was found replaced. While a foreign handler
-    /// stays, running threads are not sampled.
+    /// Number of times that the profiler's handler was found replaced.
     handler_replacements,
     /// Threads that exited without unregistering.
     threads_found_dead,
@@ -225,7 +229,10 @@ impl SessionCounts {
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) generation: Generation,
+    /// The capacity is at most a share of the memory that was left at the start.
     pub(crate) settings: SessionSettings,
+    /// The capacity that the caller asked for.
+    pub(crate) asked_capacity_bytes: u64,
     /// The features that the caller asked for and that record nothing here.
     pub(crate) unavailable_features: Vec<UnavailableFeature>,
     pub(crate) process_start: TimeStamp,
@@ -265,6 +272,7 @@ pub(crate) struct Session {
     flushes_done: AtomicU64,
     /// Whether threads may have events of their CPU clocks.
     may_use_events: AtomicBool,
+    signal: AtomicI32,
 }
 
 impl Session {
@@ -275,8 +283,10 @@ impl Session {
         counters: Vec<&'static CounterDescription>,
     ) -> Self {
         let counts_cpu = settings.features.contains(Features::PROCESS_CPU);
+        let signal = AtomicI32::new(settings.signal);
         Self {
             generation: Generation::next(),
+            asked_capacity_bytes: settings.capacity_bytes,
             settings,
             unavailable_features: Vec::new(),
             process_start,
@@ -310,6 +320,7 @@ impl Session {
             flushes_requested: AtomicU64::new(0),
             flushes_done: AtomicU64::new(0),
             may_use_events: AtomicBool::new(false),
+            signal,
         }
     }
 
@@ -337,6 +348,16 @@ impl Session {
 
     pub(crate) fn set_may_use_events(&self, may_use: bool) {
         self.may_use_events.store(may_use, Ordering::Relaxed);
+    }
+
+    /// Returns the sampling signal: that of the settings, or the one with which the session goes on since
+    /// other code has replaced the profiler's handler.
+    pub(crate) fn signal(&self) -> i32 {
+        self.signal.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_signal(&self, signal: i32) {
+        self.signal.store(signal, Ordering::Relaxed);
     }
 
     pub(crate) fn sampler_nice(&self) -> i32 {

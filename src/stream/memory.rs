@@ -8,7 +8,7 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
-use crate::platform::is_memory_available;
+use crate::platform::{is_mappable, limits_leave};
 use crate::util::allocator_has;
 
 /// Memory for the small allocations between two checks, and for the application, in bytes.
@@ -53,7 +53,8 @@ pub(crate) fn check_memory(bytes: usize) -> Result<(), OutOfMemory> {
     let needed_bytes = bytes.saturating_add(MARGIN_BYTES);
     // The allocator may have free memory of its own. It is asked only then, because such a large
     // allocation changes how glibc serves later ones.
-    match is_memory_available(needed_bytes) || allocator_has(needed_bytes) {
+    let is_mappable = || is_mappable(needed_bytes) || allocator_has(needed_bytes);
+    match is_mappable() && limits_leave(needed_bytes) {
         true => Ok(()),
         false => Err(OutOfMemory { needed_bytes }),
     }

@@ -27,7 +27,7 @@ pub struct BufferInfo {
     pub range_start: u64,
     /// Position after the newest byte. The buffer holds `range_end - range_start` bytes.
     pub range_end: u64,
-    /// Capacity of the buffer, in bytes, as requested at start.
+    /// Capacity of the buffer, in bytes, as requested at start, or a share of the memory that was left.
     pub capacity_bytes: u64,
     /// Number of entries written since the session began: samples, runs of repeated samples,
     /// markers, counter values and pauses.

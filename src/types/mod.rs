@@ -155,7 +155,7 @@ pub(crate) use time::TimeStamp;
 pub(crate) use wait::{IDLE_INDEX, Wait};
 #[cfg(has_profiler)]
 pub(crate) use warnings::{
-    BUFFER_MEMORY, PROFILER_SECTION, SAMPLER_CPU, STOP_TIME, Uncovered, Warning, late_signals,
-    low_coverage, missed_ticks, stripped_program, unavailable_features, unmatched_filters,
-    unregistered_main_thread, without_stacks,
+    BUFFER_MEMORY, LackOfMemory, PROFILER_SECTION, SAMPLER_CPU, STOP_TIME, Uncovered, Warning,
+    late_signals, little_memory, low_coverage, missed_ticks, replaced_handler, stripped_program,
+    unavailable_features, unmatched_filters, unregistered_main_thread, without_stacks,
 };

@@ -45,6 +45,9 @@ pub struct StartParams {
     /// Maximum CPU time of the sampler, in percent of a processor; `None` for no limit. See
     /// [`Self::max_cpu_percent`](Self::max_cpu_percent()).
     pub max_cpu_percent: Option<f64>,
+    /// Number of markers of a name that are recorded in a second; 0 for no limit. See
+    /// [`Self::max_markers_per_second`](Self::max_markers_per_second()).
+    pub max_markers_per_second: u32,
     /// The features, which say what to record.
     pub features: Features,
     /// The thread filters; an empty list selects all threads.
@@ -74,6 +77,7 @@ impl Default for StartParams {
             capacity_bytes: 128 << 20,
             interval: Duration::from_millis(1),
             max_cpu_percent: None,
+            max_markers_per_second: 0,
             features: Features::default_set(),
             filters: Vec::new(),
             signal: None,
@@ -95,7 +99,8 @@ impl StartParams {
     }
 
     /// Returns parameters for a program in production that is always profiled: 100 samples of each
-    /// thread a second, and about 1 % of a processor for the sampler at most.
+    /// thread a second, about 1 % of a processor for the sampler at most, and 100 markers a second
+    /// of each name.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -103,11 +108,13 @@ impl StartParams {
     /// let params = StartParams::always_on();
     /// assert_eq!(params.interval, Duration::from_millis(10));
     /// assert_eq!(params.max_cpu_percent, Some(1.0));
+    /// assert_eq!(params.max_markers_per_second, 100);
     /// ```
     pub fn always_on() -> Self {
         Self::default()
             .interval(Duration::from_millis(10))
             .max_cpu_percent(1.0)
+            .max_markers_per_second(100)
     }
 
     /// Sets how many allocated bytes are between two sampled allocations on average, for the
@@ -122,6 +129,9 @@ impl StartParams {
 
     /// Sets the capacity for samples and markers, from 256 KiB to 64 GiB. When the buffer is full,
     /// new data replace the oldest.
+    ///
+    /// A session has at most an eighth of the memory that the limits of the process's cgroups
+    /// (containers), and the machine, leave when it begins, and less while they leave less.
     ///
     /// Each thread that adds markers reserves two chunks of at least 4 KiB each. If the
     /// reservations of all threads exceed the capacity, the buffer grows to their sum.
@@ -181,6 +191,30 @@ impl StartParams {
     #[must_use]
     pub fn max_cpu_percent(mut self, percent: f64) -> Self {
         self.max_cpu_percent = Some(percent);
+        self
+    }
+
+    /// Sets how many markers of a name are recorded in a second, so that a program with many does not
+    /// fill the buffer and the file. 0, the default, means no limit.
+    ///
+    /// If there are more, markers are left out at random. One that is recorded stands for two, four or
+    /// more, counting itself: its field `standsFor` says so in every format, and the sum is right on
+    /// average. The profile's loss `left_out_markers` is the sum of those for which the markers in the
+    /// profile stand. While the number of markers grows quickly, up to twice the limit are recorded.
+    ///
+    /// Intervals of 1, 16 and 256 ms or more have a limit of their own each, so that slow ones are
+    /// not lost among quick ones. An interval that causes a dump is recorded, and so are markers that
+    /// are only the start or the end of an interval, and the profiler's own, except for file
+    /// operations. A record of `log` or `tracing` has the name of its target, so all of a target's
+    /// levels share one limit. Names that differ only after 64 bytes share one limit, and so do a
+    /// few names by chance.
+    ///
+    /// Cost: with a limit, each marker hashes its name, and one that is recorded changes a word that
+    /// all threads share.
+    #[doc(alias = "MOZ_PROFILER_STARTUP_MAX_MARKERS")]
+    #[must_use]
+    pub fn max_markers_per_second(mut self, limit: u32) -> Self {
+        self.max_markers_per_second = limit;
         self
     }
 
@@ -259,10 +293,11 @@ impl StartParams {
     /// `%n` for the process's name and the first `%t` for its type. If the file cannot be created,
     /// the session runs without it, and a notice on standard error says why.
     ///
-    /// The file is as large as the buffer's capacity and about an eighth more, and that space is
-    /// reserved at the start. Once its pages were used, recording into it costs about as much as
-    /// into other memory. The first use of each page is slower, above all on a disk. The kernel
-    /// writes changed pages to the disk from time to time; a file in `/dev/shm` causes no such
+    /// The file is as long as the buffer's capacity and about an eighth more. Only what was recorded
+    /// takes space on the disk, but there must be enough for all at the start. Before Linux 5.14, and
+    /// in a sandbox, all of it is taken then. Once its pages were used, recording into it costs about
+    /// as much as into other memory. The first use of each page is slower, above all on a disk. The
+    /// kernel writes changed pages to the disk from time to time; a file in `/dev/shm` causes no such
     /// work.
     ///
     /// The end of the session removes the file, and so does a saved last profile. A file that a
@@ -316,7 +351,9 @@ impl StartParams {
 
     /// Sets the number of the signal that interrupts a thread to take its stack. Default: the first
     /// of `SIGURG`, `SIGPROF` and `SIGSTKFLT` that has no handler of the application, or `SIGURG`
-    /// if all have one. A profile names the signal in `meta.samplingSignal`.
+    /// if all have one. A profile names the signal in `meta.samplingSignal`. If the application replaces
+    /// the profiler's handler during a session, the session goes on with the next of the three that has
+    /// none; `meta.warnings` says so.
     ///
     /// `SIGURG` comes first because the system ignores it by default, and hardly any application
     /// uses it. Its handler runs on the thread's alternate signal stack, if the thread has one.
@@ -325,10 +362,10 @@ impl StartParams {
     /// Accepted are `SIGPROF`, `SIGVTALRM`, `SIGALRM`, `SIGURG`, `SIGUSR1`, `SIGUSR2`, `SIGIO`,
     /// `SIGPWR`, `SIGSTKFLT` and the real-time signals.
     ///
-    /// An application that chooses another signal and replaces itself by `exec` should stop the
-    /// profiler first. A signal that is pending during `exec` causes its default action in the new
-    /// program: `SIGPROF` ends the program, `SIGURG` is ignored. Spawning other programs is not
-    /// affected.
+    /// An application that chooses another signal, or handles `SIGURG`, and replaces itself by `exec`
+    /// should stop the profiler first. A signal that is pending during `exec` causes its default action
+    /// in the new program: `SIGPROF` ends the program, `SIGURG` is ignored. Spawning other programs is
+    /// not affected.
     ///
     /// A handler of the application that was installed before the profiler's still gets the
     /// application's signals of this number. But the kernel then restarts the system calls that

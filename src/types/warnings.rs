@@ -70,6 +70,8 @@ pub(crate) struct Uncovered {
     pub(crate) unselected: (Vec<String>, u64),
     /// Likewise of other threads that have no samples.
     pub(crate) unsampled: (Vec<String>, u64),
+    /// Whether the session has filters.
+    pub(crate) has_filters: bool,
     /// Whether the session samples threads that are not registered.
     pub(crate) samples_unregistered: bool,
     /// Number of threads that ended before their first sample, and the CPU time of those that had
@@ -162,7 +164,14 @@ impl Uncovered {
                      nounregisteredsampling"
                 }
             };
-            texts.push((rest_ns, format!("{:.2} s: {why}", seconds(rest_ns))));
+            let filtered = match self.has_filters {
+                true => "threads that the filters do not select and that have ended, ",
+                false => "",
+            };
+            texts.push((
+                rest_ns,
+                format!("{:.2} s: {filtered}{why}", seconds(rest_ns)),
+            ));
         }
         texts.sort_by_key(|(ns, _)| Reverse(*ns));
         let mut texts: Vec<String> = texts.into_iter().map(|(_, text)| text).collect();
@@ -232,6 +241,19 @@ pub(crate) fn without_stacks(
             texts.join("; ")
         ),
     ))
+}
+
+/// Warns of a session that went on with another signal.
+pub(crate) fn replaced_handler(signal: i32, signal_now: i32) -> Option<Warning> {
+    (signal != signal_now).then(|| {
+        let text = format!(
+            "another handler of {} replaced the profiler's during the session, which went on with {}, \
+             without events of the threads' CPU clocks; choose another signal with StartParams::signal",
+            signal_name(signal),
+            signal_name(signal_now)
+        );
+        Warning::new("signal", text)
+    })
 }
 
 /// Warns if many ticks came late or not at all, and threads have no events of their CPU clocks.
@@ -313,6 +335,57 @@ pub(crate) fn unavailable_features(features: &[UnavailableFeature]) -> Option<Wa
     })
 }
 
+/// What a profile lacks because there was too little memory.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct LackOfMemory {
+    /// Most of the buffer's capacity that the limits of memory have withheld.
+    pub(crate) withheld_bytes: u64,
+    /// The oldest entries, which newer ones have replaced.
+    pub(crate) recycled_bytes: u64,
+    pub(crate) unrecorded_entries: u64,
+    /// The oldest entries, left out of the file.
+    pub(crate) left_out_bytes: u64,
+    pub(crate) lacks_names: bool,
+}
+
+/// Warns of what a profile lacks because there was too little memory.
+pub(crate) fn little_memory(lack: &LackOfMemory) -> Option<Warning> {
+    let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
+    let mut texts = Vec::new();
+    if lack.withheld_bytes > 0 && lack.recycled_bytes > 0 {
+        texts.push(format!(
+            "the buffer had up to {} less than its capacity, so newer data replaced {} of the oldest",
+            mib(lack.withheld_bytes),
+            mib(lack.recycled_bytes)
+        ));
+    }
+    if lack.unrecorded_entries > 0 {
+        texts.push(format!(
+            "{} entries were not recorded",
+            lack.unrecorded_entries
+        ));
+    }
+    if lack.left_out_bytes > 0 {
+        texts.push(format!(
+            "{} of the oldest data were left out of the profile",
+            mib(lack.left_out_bytes)
+        ));
+    }
+    if lack.lacks_names {
+        texts.push("addresses have no names".to_owned());
+    }
+    (!texts.is_empty()).then(|| {
+        Warning::new(
+            "memory",
+            format!(
+                "the limits of a container, of the process or of the machine left too little \
+                 memory: {}",
+                texts.join("; ")
+            ),
+        )
+    })
+}
+
 /// Warns that the program's own file has no function names.
 pub(crate) fn stripped_program(path: &str) -> Warning {
     Warning::new(
@@ -365,6 +438,13 @@ mod tests {
             ..Uncovered::default()
         };
         assert!(text(sampled((Vec::new(), 0))).contains("before they were found"));
+        assert!(!unknown.contains("filters"), "{unknown}");
+        let filtered = text(Uncovered {
+            has_filters: true,
+            ..Uncovered::default()
+        });
+        let begin = "8.00 s: threads that the filters do not select and that have ended, threads";
+        assert!(filtered.contains(begin), "{filtered}");
         let one = text(sampled((names(&["a"]), 20 * S)));
         assert!(
             one.contains("at most 8.00 s: the threads a have no samples"),
@@ -374,6 +454,7 @@ mod tests {
         let all = text(Uncovered {
             unselected: (names(&["writer"]), S),
             unsampled: (many, 4 * S),
+            has_filters: true,
             samples_unregistered: false,
             too_short: (5, 2 * S),
             missed_percent: 6,
@@ -436,6 +517,27 @@ mod tests {
         assert_eq!(missed_ticks(2, 9, 1), None, "too short");
         assert_eq!(missed_ticks(1, 100, 0), None);
         assert!(missed_ticks(21, 100, 1).is_some());
+    }
+
+    #[test]
+    fn lack_of_memory_is_told_if_something_is_missing() {
+        let withheld = LackOfMemory {
+            withheld_bytes: 3 << 20,
+            ..LackOfMemory::default()
+        };
+        assert_eq!(little_memory(&withheld), None, "nothing is missing");
+        let all = LackOfMemory {
+            recycled_bytes: 512 << 10,
+            unrecorded_entries: 7,
+            left_out_bytes: 1 << 20,
+            lacks_names: true,
+            ..withheld
+        };
+        let text = little_memory(&all).expect("a warning").text;
+        let parts = "up to 3.0 MiB less than its capacity, so newer data replaced 0.5 MiB of the oldest; \
+                     7 entries were not recorded; 1.0 MiB of the oldest data were left out of the \
+                     profile; addresses have no names";
+        assert!(text.ends_with(parts), "{text}");
     }
 
     #[test]

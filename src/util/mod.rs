@@ -71,7 +71,7 @@ pub(crate) use lock::ForkSafe;
 pub(crate) use lock::{
     ExclusiveGuard, Guard, LockRank, LocksInChild, MarkedRank, NamedMutex, NamedRwLock, PsCell,
     PsLock, as_profiler_work, holds_any_lock, holds_rank, is_any_lock_held_on_current_thread,
-    is_forked_child, mark_rank, prepare_to_wait, refuse_calls_of_current_thread,
+    is_forked_child, mark_rank, note_forked_child, prepare_to_wait, refuse_calls_of_current_thread,
 };
 #[cfg(all(test, loom, has_profiler))]
 pub(crate) use loom_model::explore_model;

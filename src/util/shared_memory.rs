@@ -15,6 +15,11 @@ pub(crate) const WORD_BYTES: usize = size_of::<u64>();
 
 /// A mapping, which unmaps the memory when it is dropped.
 pub(crate) trait Mapping: Debug + Send + Sync {
+    /// Makes sure that there is space for stores into these bytes. Returns false if there is none.
+    fn reserve(&self, _position: usize, _bytes: usize) -> bool {
+        true
+    }
+
     /// Gives the memory of bytes that nothing refers to back to the system, if that is possible. They are
     /// zero afterwards, or unchanged.
     fn release(&self, _position: usize, _bytes: usize) {}
@@ -47,6 +52,12 @@ impl SharedMemory {
             bytes,
             mapping,
         }
+    }
+
+    /// Makes sure that there is space for stores into these bytes: a store without space ends the
+    /// process. Returns false if there is none.
+    pub(crate) fn reserve(&self, position: usize, bytes: usize) -> bool {
+        self.mapping.reserve(position, bytes)
     }
 
     /// Gives the memory of these bytes back to the system, if that is possible. Nothing may refer to

@@ -96,7 +96,7 @@ shorthands! {
     pprof_wall(Wall);
     /// Returns the profile for the Firefox Profiler.
     gecko(Gecko);
-    /// Returns an interactive flame graph for browsers.
+    /// Returns an interactive flame graph of the CPU time, for browsers.
     flamegraph_svg(FlameGraph);
     /// Returns a text: where each thread spent its time.
     summary_text(Summary);
@@ -192,7 +192,7 @@ impl Question {
         let format = self.endpoint.format();
         let mut options = SnapshotOptions::usual_for(Some(format));
         options.since = since;
-        if self.endpoint == Endpoint::Cpu {
+        if matches!(self.endpoint, Endpoint::Cpu | Endpoint::FlameGraph) {
             options.weight = SampleWeight::Cpu;
         }
         let mut options = options.to_write_options(format);

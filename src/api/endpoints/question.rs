@@ -18,7 +18,7 @@ pub enum Endpoint {
     Heap,
     /// The whole profile for the Firefox Profiler (`gecko`).
     Gecko,
-    /// An interactive flame graph for browsers (`flamegraph`).
+    /// An interactive flame graph of the CPU time, for browsers (`flamegraph`).
     FlameGraph,
     /// A text: where each thread spent its time (`summary`).
     Summary,
@@ -123,7 +123,7 @@ impl Endpoint {
             Self::Gecko => {
                 "everything, for <a href=\"https://profiler.firefox.com\">the Firefox Profiler</a>"
             }
-            Self::FlameGraph => "a flame graph",
+            Self::FlameGraph => "a flame graph of the CPU time",
             Self::Summary => "the hottest functions of each thread",
             Self::Threads => "the stacks of all threads now",
         }

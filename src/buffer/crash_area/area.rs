@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use crate::buffer::crash_area::facts_log::FactsWriter;
 use crate::buffer::crash_area::layout::{
-    ChunkWord, HeadWord, Layout, MAGIC, OWNER_WORDS, PAGE_BYTES, VERSION,
+    CHUNK_HEAD_BYTES, ChunkWord, HeadWord, Layout, MAGIC, OWNER_WORDS, PAGE_BYTES, VERSION,
 };
 use crate::buffer::crash_area::page_map::PageMap;
 use crate::types::{Generation, TimeStamp};
@@ -178,12 +178,27 @@ impl CrashArea {
         Ok(count * WORD_BYTES)
     }
 
+    /// Reserves the space of a chunk that begins with this page, and of its head.
+    fn reserve_chunk(&self, first: usize, bytes: usize) -> bool {
+        let head = self.layout.chunk_word(first, ChunkWord::Sequence);
+        self.memory.reserve(head, CHUNK_HEAD_BYTES)
+            && self.memory.reserve(self.layout.page(first), bytes)
+    }
+
     /// Takes the memory of a chunk of `bytes`. Returns `None`, and counts it, if the file has no
     /// space for it.
     pub(crate) fn take_piece(self: &Arc<Self>, bytes: usize) -> Option<AreaPiece> {
         let pages = bytes.div_ceil(PAGE_BYTES).next_power_of_two();
         let taken = Some(bytes).filter(|&bytes| bytes > 0 && self.is_own());
-        let Some(first) = taken.and_then(|_| self.pages.take(pages)) else {
+        let first = taken.and_then(|_| {
+            let first = self.pages.take(pages)?;
+            let has_space = self.reserve_chunk(first, bytes);
+            if !has_space {
+                self.pages.give_back(first, pages);
+            }
+            has_space.then_some(first)
+        });
+        let Some(first) = first else {
             self.head(HeadWord::ChunksOutside)
                 .fetch_add(1, Ordering::Relaxed);
             return None;

@@ -60,6 +60,9 @@ impl FactsWriter<'_> {
             return false;
         };
         let position = self.layout.facts(self.half).start + at as usize;
+        if !self.memory.reserve(position, needed) {
+            return false;
+        }
         // A record of an earlier epoch may lie here.
         self.memory.word(position).store(0, Ordering::Release);
         for (index, part) in bytes.chunks(WORD_BYTES).enumerate() {

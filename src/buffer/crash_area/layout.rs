@@ -18,7 +18,7 @@ pub(crate) const CHUNK_HEAD_BYTES: usize = 64;
 /// The first word of each crash file. Written last, so a file without it was never complete.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"gekkota\xc5");
 /// Version of the layout and of the facts.
-pub(crate) const VERSION: u64 = 2;
+pub(crate) const VERSION: u64 = 3;
 
 /// Bounds of one half of the facts, in bytes.
 const FACTS_BYTES: std::ops::RangeInclusive<u64> = (256 << 10)..=(8 << 20);

@@ -21,8 +21,9 @@
 //!         | 1024*4+3:N context              the sample's context, stored as its last frame
 //! context = trace:W trace:W span:W labels:N label:N*
 //!                                           W: eight bytes, little-endian
-//! Marker  = thread:N what:B start:T end:T category:B subcategory:B [stack:N] [window:N]
+//! Marker  = thread:N what:B start:T end:T category:B rarity:B [stack:N] [window:N]
 //!           length:N [type:N] byte* payload
+//!                                           it stands for two to the power of its rarity
 //! payload =                                 empty: a marker without payload
 //!         | byte*                           a text, up to the end of the entry
 //!         | byte* whole:B                   of the application's type with the number `type`

@@ -63,6 +63,8 @@ const MIN_CHUNKS: usize = 4;
 #[derive(Debug)]
 pub(crate) struct ChunkManager {
     max_bytes: usize,
+    /// The limit while the system has too little memory for `max_bytes`.
+    allowed_bytes: usize,
     max_chunk_bytes: usize,
     released: VecDeque<Arc<Chunk>>,
     released_bytes: usize,
@@ -78,6 +80,7 @@ impl ChunkManager {
     pub(crate) fn new(max_bytes: usize) -> Self {
         Self {
             max_bytes,
+            allowed_bytes: max_bytes,
             max_chunk_bytes: MAX_CHUNK_BYTES,
             released: VecDeque::new(),
             released_bytes: 0,
@@ -107,7 +110,7 @@ impl ChunkManager {
 
     fn is_full_with(&self, bytes: usize) -> bool {
         let chunk_bytes = self.chunk_bytes() + bytes;
-        chunk_bytes.saturating_add(self.kept_bytes) > self.max_bytes
+        chunk_bytes.saturating_add(self.kept_bytes) > self.allowed_bytes
     }
 
     /// Sets the size of what the session keeps outside the chunks.
@@ -115,12 +118,18 @@ impl ChunkManager {
         self.kept_bytes = bytes;
     }
 
+    /// Lowers the limit to what the system has memory for, or lifts that again.
+    pub(crate) fn allow(&mut self, bytes: usize) {
+        self.allowed_bytes = bytes.min(self.max_bytes);
+    }
+
     /// Discards the oldest released chunks while the total exceeds the limit.
     pub(crate) fn discard_excess(&mut self) {
         while self.is_full_with(0) && self.discard_oldest().is_some() {}
     }
 
-    /// Returns the limit of the total size, in bytes. The unreleased chunks alone may exceed it.
+    /// Returns the limit of the total size with enough memory, in bytes. The unreleased chunks alone may
+    /// exceed it.
     pub(crate) fn max_total_bytes(&self) -> usize {
         self.max_bytes
     }

@@ -5,6 +5,8 @@
 //! because saving needs memory, too. So a chunk is allocated only if enough memory remains for
 //! both.
 
+use crate::types::CAPACITY_RANGE_BYTES;
+
 /// Asks the system whether it has this many bytes of memory.
 pub(crate) type MemoryProbe = fn(usize) -> bool;
 
@@ -17,6 +19,13 @@ const SAVE_FACTOR: usize = 4;
 const STEP_BYTES: usize = 4 << 20;
 /// Size of the chunks that are refused after a failed probe without another one, in bytes.
 const REFUSED_BYTES: usize = 256 << 10;
+
+/// Returns the capacity, in bytes, for which a system with this much memory left has enough: for a
+/// full buffer, for saving it while a second one fills, and for the application's growth.
+pub(crate) fn capacity_within(left_bytes: u64) -> u64 {
+    const SHARE: u64 = 8;
+    (left_bytes / SHARE).max(*CAPACITY_RANGE_BYTES.start())
+}
 
 /// The memory that is left for chunks.
 #[derive(Debug)]

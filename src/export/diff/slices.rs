@@ -1,6 +1,7 @@
 //! Divides a profile's time into slices, and each function's time with it.
 
 use crate::export::function_groups::{FunctionGroups, GroupNumbers};
+use crate::export::marker_pairs::stands_for;
 use crate::export::options::ExportOptions;
 use crate::export::paused_ranges::PausedRange;
 use crate::export::summary::meta_field;
@@ -234,8 +235,8 @@ pub(super) fn slice(
         // The first sample of the next thread continues no run.
         number += 1;
         if let Some(name) = unit_of_work {
-            count_work(profile, thread, name, |time_ns| {
-                slices.work[span.slice_of(time_ns)] += 1.0
+            count_work(profile, thread, name, |time_ns, number| {
+                slices.work[span.slice_of(time_ns)] += number
             });
         }
     }
@@ -280,14 +281,20 @@ fn functions_of<'a>(
     })
 }
 
-fn count_work(profile: &ProfileModel, thread: &Thread, name: &str, mut count: impl FnMut(i64)) {
+/// Passes the end of each marker of this name to `count`, and for how many markers it stands.
+fn count_work(
+    profile: &ProfileModel,
+    thread: &Thread,
+    name: &str,
+    mut count: impl FnMut(i64, f64),
+) {
     for marker in thread.markers.iter() {
         let is_end = marker.end_ns.is_some() || marker.phase == MarkerPhase::Instant;
         if let Some(time_ns) = marker.end_ns.or(marker.start_ns)
             && is_end
             && profile.text(marker.name) == name
         {
-            count(time_ns);
+            count(time_ns, stands_for(profile, &marker) as f64);
         }
     }
 }
@@ -297,6 +304,7 @@ mod tests {
     use super::*;
     use crate::export::function_groups::Grouping;
     use crate::export::test_profile::TestProfile;
+    use crate::model::{FieldValue, Marker, MarkerPayload, STANDS_FOR};
 
     /// Returns the slices of a profile of these samples: time in ms, function, and weight.
     fn slices_of(samples: &[(i64, &str, i64)]) -> ProfileSlices {
@@ -365,5 +373,32 @@ mod tests {
             assert_eq!(thinned.total.sum, all.total.sum);
             assert_eq!(thinned.own.run_squares, all.own.run_squares);
         }
+    }
+
+    #[test]
+    fn unit_of_work_counts_for_those_that_it_stands_for() {
+        let mut test = TestProfile::new(1_000_000);
+        let thread = test.thread("main");
+        test.interval(thread, "request", 0, 10);
+        let number = (test.profile.intern(STANDS_FOR), FieldValue::Integer(8));
+        let type_name = test.profile.intern("Text");
+        let markers = &mut test.profile.threads[thread].markers;
+        let first = Marker {
+            payload: None,
+            ..markers.get(0)
+        };
+        markers.push(Marker {
+            payload: Some(MarkerPayload {
+                type_name,
+                fields: &[number],
+                stack: None,
+            }),
+            ..first
+        });
+        let mut counted = Vec::new();
+        let count = |time_ns, number| counted.push((time_ns, number));
+        let thread = &test.profile.threads[thread];
+        count_work(&test.profile, thread, "request", count);
+        assert_eq!(counted, [(10, 1.0), (10, 8.0)]);
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::export::function_groups::{FunctionGroup, FunctionGroups, Grouping};
 use crate::export::function_times::{FunctionTime, SelfTime, ThreadTimes, Time, TimeCounter};
-use crate::export::marker_pairs::MarkerPairs;
+use crate::export::marker_pairs::{MarkerPairs, stands_for};
 use crate::export::options::ExportOptions;
 use crate::export::own_code::OwnCrates;
 use crate::export::paused_ranges::PausedRange;
@@ -208,7 +208,7 @@ impl<'a> Facts<'a> {
             if is_of_switches(profile, &first) || is_of_contexts(profile, &first) {
                 continue;
             }
-            self.interval_count += 1;
+            self.interval_count += stands_for(profile, &first);
             self.markers.push(SlowMarker {
                 duration_ns: end_ns.saturating_sub(start_ns).max(0).unsigned_abs(),
                 start_ns,

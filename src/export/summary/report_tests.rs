@@ -120,6 +120,27 @@ fn summary_has_threads_functions_labels_markers_and_losses() {
 }
 
 #[test]
+fn label_is_told_of_a_function_that_is_mostly_in_it() {
+    for (in_label, told) in [(2, ""), (3, "request")] {
+        let mut test = TestProfile::new(1_000_000);
+        test.profile.meta.has_cpu_deltas = true;
+        let busy = test.thread("busy");
+        for number in 0..4 {
+            let label = if number < in_label {
+                "#request"
+            } else {
+                "main"
+            };
+            test.sample(busy, &["main", label, "work"], Some(500_000));
+        }
+        let text = summary(&test, &by_cpu());
+        let row = section(&text, "functions by self time").swap_remove(1);
+        let label = row.get(6).copied().unwrap_or_default();
+        assert_eq!((row[4], label), ("work", told), "{text}");
+    }
+}
+
+#[test]
 fn warnings_and_cost_come_from_the_profiler() {
     let mut test = TestProfile::new(1_000_000);
     test.profile.meta.session_ns = Some((0, 10_000_000));

@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use crate::export::format::Format;
 use crate::export::options::ExportOptions;
 use crate::export::summary::write_text;
+#[cfg(feature = "protobuf")]
+use crate::export::write::pprof;
 #[cfg(feature = "formats")]
 use crate::export::write::{
     chrome_trace, cpuprofile, flame_graph, js_self_profile, speedscope, timed_flame_graph,

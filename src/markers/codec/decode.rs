@@ -6,6 +6,9 @@ use crate::markers::codec::encode::{
 };
 use crate::markers::options::MarkerPhase;
 
+/// Only a damaged buffer has a higher rarity.
+const MAX_RARITY: u8 = 62;
+
 /// The payload of a decoded marker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DecodedPayload<'a> {
@@ -30,6 +33,8 @@ pub(crate) struct DecodedMarker<'a> {
     /// End in ns since the process started; 0 if the phase has no end.
     pub(crate) end_ns: u64,
     pub(crate) category: u8,
+    /// The number of markers that it stands for, itself included: the others were left out.
+    pub(crate) stands_for: u64,
     /// Number of the marker's stack; 0 if it has none.
     pub(crate) stack: u64,
     /// Id of the marker's page; 0 if it has none.
@@ -56,7 +61,7 @@ impl<'a> DecodedMarker<'a> {
         }
         let (start_ns, end_ns) = (entry.large()?, entry.large()?);
         let category = entry.byte()?;
-        let _subcategory = entry.byte()?;
+        let stands_for = 1 << entry.byte()?.min(MAX_RARITY);
         let stack = if flags & HAS_STACK == 0 {
             0
         } else {
@@ -93,6 +98,7 @@ impl<'a> DecodedMarker<'a> {
             start_ns,
             end_ns,
             category,
+            stands_for,
             stack,
             inner_window_id,
             name,
@@ -100,9 +106,10 @@ impl<'a> DecodedMarker<'a> {
         })
     }
 
-    /// Returns whether the marker has user data apart from its payload: a stack or a page.
+    /// Returns whether the marker has user data apart from its payload: a stack, a page, or others
+    /// that it stands for.
     pub(crate) fn has_user_data(&self) -> bool {
-        self.stack != 0 || self.inner_window_id != 0
+        self.stack != 0 || self.inner_window_id != 0 || self.stands_for > 1
     }
 
     /// Returns the latest time that the marker refers to, in ns since the process started.
@@ -146,6 +153,7 @@ mod tests {
             session,
             thread: 3,
             now: TimeStamp(1000),
+            rarity: None,
         };
         let entry = MarkerEntry::new(&destination, TimeStamp(100), marker, *payload);
         assert!(
@@ -165,7 +173,7 @@ mod tests {
     fn new_marker(timing: &MarkerTiming) -> NewMarker<'_> {
         NewMarker {
             name: "name µ",
-            category: ProfilingCategoryPair::Network(None).indices(),
+            category: ProfilingCategoryPair::Network(None).indices().0,
             timing,
             stack: 0,
         }
@@ -213,6 +221,7 @@ mod tests {
                     start_ns,
                     end_ns,
                     category: 6,
+                    stands_for: 1,
                     stack,
                     inner_window_id: window,
                     name: "name µ".as_bytes(),
@@ -251,7 +260,7 @@ mod tests {
                 ] {
                     let time = |ns| ProfilerTime::from_monotonic_ns(process_start.0 + ns);
                     let timing = MarkerTiming::interval(time(start_ns), time(end_ns));
-                    let category = ProfilingCategoryPair::Network(None).indices();
+                    let category = ProfilingCategoryPair::Network(None).indices().0;
                     let marker = NewMarker {
                         name,
                         category,
@@ -262,6 +271,7 @@ mod tests {
                         session: ChunkedBuffer::TEST_SESSION,
                         thread,
                         now: process_start,
+                        rarity: None,
                     };
                     let payload = TypedPayload::new(&tricky).with_number(number);
                     let entry = MarkerEntry::new(&destination, process_start, &marker, payload);

@@ -142,8 +142,8 @@ impl<T: Serialize> NewPayload for TypedPayload<'_, T> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewMarker<'a> {
     pub(crate) name: &'a str,
-    /// Indices of category and subcategory.
-    pub(crate) category: (u8, u8),
+    /// Index of the category.
+    pub(crate) category: u8,
     pub(crate) timing: &'a MarkerTiming,
     /// Number of the marker's stack; 0 if it has none.
     pub(crate) stack: u64,
@@ -158,13 +158,16 @@ pub(crate) struct MarkerDestination {
     pub(crate) thread: u64,
     /// The time used for each time that the caller left unset.
     pub(crate) now: TimeStamp,
+    /// The marker's rarity, if that is decided: it stands for two to the power of that many.
+    pub(crate) rarity: Option<u8>,
 }
 
 /// A marker as an entry of the buffer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MarkerEntry<'a, P> {
     name: &'a str,
-    category: (u8, u8),
+    category: u8,
+    rarity: u8,
     /// Phase, kind of payload, and which optional fields follow.
     flags: u8,
     thread: u64,
@@ -218,6 +221,7 @@ impl<'a, P: NewPayload> MarkerEntry<'a, P> {
         Self {
             name,
             category,
+            rarity: destination.rarity.unwrap_or(0),
             flags,
             thread,
             start_ns,
@@ -247,9 +251,10 @@ impl<'a, P: NewPayload> MarkerEntry<'a, P> {
             start_ns,
             end_ns,
             payload,
+            category,
+            rarity,
             ..
         } = self;
-        let (category, subcategory) = self.category;
         let bytes = |bytes: [u8; 8]| u64::from_le_bytes(bytes);
         let begin = bytes([
             EntryKind::Marker as u8,
@@ -263,8 +268,8 @@ impl<'a, P: NewPayload> MarkerEntry<'a, P> {
         ]);
         let type_number = payload.type_number().unwrap_or(0) as u8;
         let rest = bytes([
-            category,
-            subcategory,
+            *category,
+            *rarity,
             name.len() as u8,
             type_number,
             0,
@@ -305,7 +310,7 @@ impl<'a, P: NewPayload> MarkerEntry<'a, P> {
             payload,
             ..
         } = self;
-        // Kind, flags, category and subcategory take one byte each.
+        // Kind, flags, category and rarity take one byte each.
         4 + number_bytes(thread)
             + large_bytes(start_ns)
             + large_bytes(end_ns)
@@ -332,16 +337,17 @@ impl<'a, P: NewPayload> MarkerEntry<'a, P> {
             stack,
             inner_window_id,
             payload,
+            category,
+            rarity,
             ..
         } = self;
-        let (category, subcategory) = self.category;
         out.byte(EntryKind::Marker as u8);
         out.number(thread);
         out.byte(flags);
         out.large(start_ns);
         out.large(end_ns);
         out.byte(category);
-        out.byte(subcategory);
+        out.byte(rarity);
         if stack != 0 {
             out.number(stack);
         }

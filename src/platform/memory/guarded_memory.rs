@@ -6,17 +6,14 @@
 //!
 //! **Contract of the copies** (cited below):
 //! - *kernel's copy*: an unreadable address ends the copy. The source may change during the copy,
-//!   and is treated as plain bytes.
+//!   and is treated as plain bytes. The target is the caller's.
 
 use std::cell::RefCell;
 use std::fs::OpenOptions;
-use std::io::IoSliceMut;
 use std::mem::ManuallyDrop;
 use std::path::Path;
 
 use nix::errno::Errno;
-use nix::sys::uio::{RemoteIoVec, process_vm_readv};
-use nix::unistd::gettid;
 
 use crate::platform::identity::process_number_in_handler;
 use crate::platform::memory::memory_pipe::{MemoryPiece, MemoryPipe};
@@ -59,25 +56,44 @@ pub(crate) unsafe fn read_guarded_in_handler(piece: MemoryPiece, target: *mut u8
         iov_base: piece.address as *mut libc::c_void,
         iov_len: piece.bytes,
     };
-    let copy_by = |thread| {
-        // SAFETY: *kernel's copy*; by this function's contract.
-        unsafe { libc::process_vm_readv(thread, &local, 1, &remote, 1, 0) }
-    };
+    // SAFETY: by this function's contract.
+    let copy_by = |thread| unsafe { copy_in_handler(thread, local, &[remote]) };
     let mut copied = copy_by(process_number_in_handler());
-    if copied < 0 && Errno::last() == Errno::ESRCH {
+    if copied == Err(Errno::ESRCH) {
         // The main thread has ended. The process's number is its, and it has no memory any more.
-        // SAFETY: async-signal-safe, accesses no memory.
-        copied = copy_by(unsafe { libc::syscall(libc::SYS_gettid) } as libc::pid_t);
+        copied = copy_by(thread_number_in_handler());
     }
-    if copied < 0 && matches!(Errno::last(), Errno::ENOSYS | Errno::EPERM) {
-        return None;
+    match copied {
+        Err(Errno::ENOSYS | Errno::EPERM) => None,
+        // Another error means that the first byte is not readable.
+        copied => Some(copied.unwrap_or_default()),
     }
-    // Another error means that the first byte is not readable.
-    Some(usize::try_from(copied).unwrap_or_default())
 }
 
-/// Calls `process_vm_readv` once, so that its symbol is bound before the handler uses it. Skips the
-/// call in a sandbox, where the handler does not use it.
+/// Calls `process_vm_readv`, without the C library: see [`MemoryPipe`].
+///
+/// # Safety
+/// - `local` is writable, and no other code accesses it during the call.
+unsafe fn copy_in_handler(
+    thread: libc::pid_t,
+    local: libc::iovec,
+    remote: &[libc::iovec],
+) -> nix::Result<usize> {
+    let (call, local, pieces) = (libc::SYS_process_vm_readv, &raw const local, remote.len());
+    let (one, no_flags): (usize, usize) = (1, 0);
+    // SAFETY: *kernel's copy*.
+    let copied =
+        unsafe { libc::syscall(call, thread, local, one, remote.as_ptr(), pieces, no_flags) };
+    usize::try_from(copied).map_err(|_| Errno::last())
+}
+
+fn thread_number_in_handler() -> libc::pid_t {
+    // SAFETY: async-signal-safe, accesses no memory.
+    unsafe { libc::syscall(libc::SYS_gettid) as libc::pid_t }
+}
+
+/// Reads a byte, so that the symbols of a guarded read are bound before the handler uses them. Skips
+/// that in a sandbox, where the handler does not use them.
 pub(crate) fn bind_guarded_reads() {
     if !may_make_uncommon_call() {
         return;
@@ -148,15 +164,20 @@ fn read_by_pipe(pieces: &[MemoryPiece], target: &mut [u8]) -> Option<usize> {
 }
 
 fn read_by_call(pieces: &[MemoryPiece], target: &mut [u8]) -> nix::Result<usize> {
-    let mut remote = [RemoteIoVec { base: 0, len: 0 }; MAX_PIECES];
+    let iovec = |address: u64, bytes| libc::iovec {
+        iov_base: address as *mut libc::c_void,
+        iov_len: bytes,
+    };
+    let mut remote = [iovec(0, 0); MAX_PIECES];
     for (range, piece) in remote.iter_mut().zip(pieces) {
-        *range = RemoteIoVec {
-            base: piece.address as usize,
-            len: piece.bytes,
-        };
+        *range = iovec(piece.address, piece.bytes);
     }
-    let remote = &remote[..pieces.len()];
-    process_vm_readv(gettid(), &mut [IoSliceMut::new(target)], remote)
+    let local = libc::iovec {
+        iov_base: target.as_mut_ptr().cast(),
+        iov_len: target.len(),
+    };
+    // SAFETY: the target is borrowed for the call.
+    unsafe { copy_in_handler(thread_number_in_handler(), local, &remote[..pieces.len()]) }
 }
 
 /// Copies the pieces by reading `/proc/thread-self/mem`, which fewer sandboxes forbid. The file is

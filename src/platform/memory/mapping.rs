@@ -105,14 +105,15 @@ const WRITABLE_PART_BYTES: usize = 256 << 20;
 
 /// Returns whether the process may map `bytes` bytes more, as far as the kernel can tell: within
 /// `RLIMIT_AS`, `RLIMIT_DATA` and the kernel's limit of committed memory. Other threads may use the
-/// memory up at once.
+/// memory up at once. What the process may use of what it has mapped is another question
+/// (`limits.rs`).
 ///
 /// Maps and unmaps that much without touching it, and for that moment it is missing for others. In
 /// a process that locks all its future mappings (`mlockall`), writable memory would be taken at
 /// once, so only `RLIMIT_AS` and `RLIMIT_MEMLOCK` are asked there.
 ///
 /// Cost: four system calls, and one for each further 256 MiB.
-pub(crate) fn is_memory_available(bytes: usize) -> bool {
+pub(crate) fn is_mappable(bytes: usize) -> bool {
     let Some(length) = NonZeroUsize::new(bytes) else {
         return true;
     };
@@ -146,10 +147,10 @@ mod tests {
 
     #[test]
     fn memory_is_available_as_far_as_addresses_are() {
-        assert!(is_memory_available(0));
-        assert!(is_memory_available(1 << 20));
-        assert!(!is_memory_available(usize::MAX >> 1));
-        assert!(!is_memory_available(usize::MAX));
+        assert!(is_mappable(0));
+        assert!(is_mappable(1 << 20));
+        assert!(!is_mappable(usize::MAX >> 1));
+        assert!(!is_mappable(usize::MAX));
     }
 
     #[test]

@@ -2,15 +2,19 @@
 //! unreadable address as an error of `write`. Any sandbox in which a program does something useful
 //! allows `write` and `read`.
 //!
+//! The calls are the kernel's own: AddressSanitizer replaces the C library's functions, and ends the
+//! process if they read another thread's stack.
+//!
 //! **Contract of the copies** (cited below):
 //! - *kernel's copy*: an unreadable address ends the copy. The source may change during the copy,
-//!   and is treated as plain bytes.
+//!   and is treated as plain bytes;
+//! - *own memory*: the kernel writes no more than the slice's length.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use nix::unistd::{pipe2, read};
+use nix::unistd::pipe2;
 
 /// Maximum number of bytes in the pipe, which may be smaller. The kernel keeps two pages for the next
 /// use; more would be allocated each time.
@@ -72,13 +76,22 @@ impl MemoryPipe {
 
     fn write(&self, piece: MemoryPiece) -> Written {
         let from = piece.address as *const libc::c_void;
+        let writer = self.writer.as_raw_fd();
         // SAFETY: *kernel's copy*.
-        let written = unsafe { libc::write(self.writer.as_raw_fd(), from, piece.bytes) };
+        let written = unsafe { libc::syscall(libc::SYS_write, writer, from, piece.bytes) };
         match usize::try_from(written) {
             Ok(bytes) => Written::Bytes(bytes),
             Err(_) if Errno::last() == Errno::EAGAIN => Written::PipeIsFull,
             Err(_) => Written::Bytes(0),
         }
+    }
+
+    /// Reads into `target`, and returns the number of bytes; 0 if the system refuses.
+    fn read(&self, target: &mut [u8]) -> usize {
+        let (reader, bytes) = (self.reader.as_raw_fd(), target.len());
+        // SAFETY: *own memory*.
+        let read = unsafe { libc::syscall(libc::SYS_read, reader, target.as_mut_ptr(), bytes) };
+        usize::try_from(read).unwrap_or_default()
     }
 }
 
@@ -137,8 +150,7 @@ impl Transfer<'_> {
     fn empty(&mut self) {
         while self.in_pipe > 0 {
             let target = std::mem::take(&mut self.target);
-            let count = read(&self.pipe.reader, &mut target[..self.in_pipe]);
-            let count = count.unwrap_or_default();
+            let count = self.pipe.read(&mut target[..self.in_pipe]);
             self.target = &mut target[count..];
             self.in_pipe -= count;
             if count == 0 {

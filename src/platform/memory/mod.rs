@@ -5,6 +5,8 @@ mod barrier;
 mod code_bytes;
 mod file_mapping;
 mod guarded_memory;
+#[forbid(unsafe_code)]
+mod limits;
 mod mapping;
 mod memory_pipe;
 mod shared_mapping;
@@ -17,6 +19,9 @@ pub(crate) use file_mapping::FileMapping;
 pub(crate) use guarded_memory::{
     bind_guarded_reads, read_guarded, read_guarded_in_handler, read_own_memory, read_through_pipe,
 };
-pub(crate) use mapping::{LazyRegion, is_memory_available};
+pub(crate) use limits::{
+    is_memory_available, limits_leave, look_at_memory_limits, was_memory_available,
+};
+pub(crate) use mapping::{LazyRegion, is_mappable};
 pub(crate) use memory_pipe::MemoryPiece;
 pub(crate) use shared_mapping::{map_memory_file, map_new_file};

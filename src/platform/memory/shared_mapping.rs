@@ -2,9 +2,10 @@
 //!
 //! **Contract** (cited below):
 //! - *ours*: the mapping is created here, and is unmapped only when the value is dropped;
-//! - *reserved*: the file system has reserved the space of the file, or the file is in memory, whose
-//!   pages come when they are needed, as those of any other memory do. So a store finds space, except where ARCHITECTURE.md says so. A
-//!   process that truncates the file meanwhile ends this one (`SIGBUS`); only its owner may open it.
+//! - *reserved*: the file system has reserved the space of the bytes before they are stored to, or the
+//!   file is in memory, whose pages come when they are needed, as those of any other memory do. So a
+//!   store finds space, except where ARCHITECTURE.md says so. A process that truncates the file
+//!   meanwhile ends this one (`SIGBUS`); only its owner may open it.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -13,15 +14,35 @@ use std::ptr::NonNull;
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, munmap};
 
 use crate::platform::output::TemporaryFile;
-use crate::util::{Mapping, SharedMemory};
+use crate::platform::sandbox::may_make_uncommon_call;
+use crate::util::{Mapping, SharedMemory, WORD_BYTES};
 
 /// A shared mapping of a file.
 #[derive(Debug)]
 struct SharedMapping {
     start: NonNull<u8>,
     bytes: NonZeroUsize,
-    /// Whether the file is in memory, so that its pages can be given back.
-    is_in_memory: bool,
+    space: Space,
+}
+
+/// When a file's space is reserved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Space {
+    /// Never: the file is in memory, so its pages can be given back.
+    InMemory,
+    /// Before the bytes are stored to.
+    OnDemand,
+    /// From the beginning.
+    All,
+}
+
+impl SharedMapping {
+    /// Returns the address of a range; `None` if it exceeds the mapping.
+    fn part(&self, position: usize, bytes: usize) -> Option<NonNull<u8>> {
+        let end = position.checked_add(bytes)?;
+        // SAFETY: *ours*: the position lies inside the mapping.
+        (end <= self.bytes.get()).then(|| unsafe { self.start.add(position) })
+    }
 }
 
 // SAFETY: *ours*: a mapping belongs to the process, not to a thread.
@@ -30,26 +51,47 @@ unsafe impl Send for SharedMapping {}
 unsafe impl Sync for SharedMapping {}
 
 impl Mapping for SharedMapping {
+    fn reserve(&self, position: usize, bytes: usize) -> bool {
+        /// A multiple of the size of a page on every machine.
+        const STEP_BYTES: usize = 64 << 10;
+        if self.space != Space::OnDemand {
+            return true;
+        }
+        let first = position - position % STEP_BYTES;
+        let bytes = position + bytes - first;
+        self.part(first, bytes).is_some_and(|start| {
+            // SAFETY: *ours*; the call changes no byte. Where a store would end the process, it fails.
+            unsafe { madvise(start.cast(), bytes, MmapAdvise::MADV_POPULATE_WRITE) }.is_ok()
+        })
+    }
+
     fn release(&self, position: usize, bytes: usize) {
-        let is_inside = position
-            .checked_add(bytes)
-            .is_some_and(|end| end <= self.bytes.get());
-        if self.is_in_memory && is_inside {
-            // SAFETY: *ours*, and the range lies in the mapping.
-            let start = unsafe { self.start.add(position) };
+        if self.space == Space::InMemory
+            && let Some(start) = self.part(position, bytes)
+        {
             // SAFETY: the caller says that nothing refers to the bytes, which become zero.
             let _ = unsafe { madvise(start.cast(), bytes, MmapAdvise::MADV_REMOVE) };
         }
     }
 }
 
-/// Reserves the space of an empty file, and maps it. The memory is zeroed.
+/// Maps an empty file, for which the disk has space. The memory is zeroed. [`SharedMemory::reserve`]
+/// reserves the space before the first store; on a kernel before 5.14, and in a sandbox, all of it is
+/// reserved here.
 ///
 /// # Errors
 /// The error of the operating system: the disk may be full, for example.
 pub(crate) fn map_new_file(file: &TemporaryFile, bytes: usize) -> io::Result<SharedMemory> {
+    file.set_length(bytes)?;
+    if may_make_uncommon_call() {
+        file.check_space(bytes)?;
+        let memory = map(file, bytes, Space::OnDemand)?;
+        if memory.reserve(0, WORD_BYTES) {
+            return Ok(memory);
+        }
+    }
     file.reserve(bytes)?;
-    map(file, bytes, false)
+    map(file, bytes, Space::All)
 }
 
 /// Maps an empty file in memory. A page takes memory only once it is written.
@@ -58,10 +100,10 @@ pub(crate) fn map_new_file(file: &TemporaryFile, bytes: usize) -> io::Result<Sha
 /// The error of the operating system.
 pub(crate) fn map_memory_file(file: &TemporaryFile, bytes: usize) -> io::Result<SharedMemory> {
     file.set_length(bytes)?;
-    map(file, bytes, true)
+    map(file, bytes, Space::InMemory)
 }
 
-fn map(file: &TemporaryFile, bytes: usize, is_in_memory: bool) -> io::Result<SharedMemory> {
+fn map(file: &TemporaryFile, bytes: usize, space: Space) -> io::Result<SharedMemory> {
     let length = NonZeroUsize::try_from(bytes).map_err(io::Error::other)?;
     let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
     // SAFETY: a new mapping at an address chosen by the kernel does not affect memory in use.
@@ -75,7 +117,7 @@ fn map(file: &TemporaryFile, bytes: usize, is_in_memory: bool) -> io::Result<Sha
     let mapping = SharedMapping {
         start: start.cast(),
         bytes: length,
-        is_in_memory,
+        space,
     };
     // SAFETY: *mapped*: *ours* and *reserved*, and a mapping begins at a page; *words*: only the
     // result gives out the address.
@@ -119,6 +161,7 @@ mod tests {
         let path = folder.path().join("file");
         let mut file = TemporaryFile::create_for(&path).expect("a file");
         let memory = map_new_file(&file, 8192).expect("a mapping");
+        assert!(memory.reserve(4096, 8) && !memory.reserve(8192, 8));
         file.publish_new(&path).expect("published");
         memory.word(4096).store(u64::MAX, Ordering::Relaxed);
         let content = std::fs::read(&path).expect("the file");

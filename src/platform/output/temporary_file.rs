@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, FallocateFlags, OFlag, fallocate};
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::statvfs::fstatvfs;
 use nix::unistd::linkat;
 
 use crate::platform::identity::without_write_signals;
@@ -203,6 +204,21 @@ impl TemporaryFile {
             let file = self.file.get()?;
             Ok(fallocate(file, FallocateFlags::empty(), 0, length)?)
         })
+    }
+
+    /// Checks that the file system has this much space left, as far as it says.
+    ///
+    /// # Errors
+    /// It does not, or the error of the operating system.
+    pub(crate) fn check_space(&self, bytes: usize) -> io::Result<()> {
+        let system = fstatvfs(self.file.get()?)?;
+        let left = system
+            .blocks_available()
+            .saturating_mul(system.fragment_size());
+        match system.blocks() == 0 || left >= bytes as u64 {
+            true => Ok(()),
+            false => Err(io::ErrorKind::StorageFull.into()),
+        }
     }
 
     /// Makes the file this long, without reserving space.

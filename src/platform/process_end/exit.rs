@@ -1,17 +1,15 @@
-//! The handler that runs on `exit`, and a variable that programs inherit which the process starts.
+//! The handler that runs on `exit`.
 //!
 //! **Contract of the calls** (cited below):
-//! - *stays loaded*: the caller has pinned the library that contains this crate;
-//! - *only thread*: no other thread exists that could read the environment at the same time.
+//! - *stays loaded*: the caller has pinned the library that contains this crate.
 
 use std::cell::Cell;
-use std::ffi::{OsStr, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use once_cell::race::OnceBox;
 
 use crate::platform::pinned_library::pin_own_library;
-use crate::platform::procfs::is_only_thread;
 
 unsafe extern "C" {
     /// The C library's `atexit`. Without a library's handle, the function runs at `exit` only.
@@ -54,15 +52,4 @@ pub(crate) fn install_exit_handler(hook: fn()) {
             unsafe { __cxa_atexit(run_hook, std::ptr::null_mut(), std::ptr::null_mut()) };
         }
     }
-}
-
-/// Sets an environment variable, if the process has only this thread: others could read the
-/// environment at the same time. Returns whether it has.
-pub(crate) fn set_variable_if_only_thread(name: &str, value: &OsStr) -> bool {
-    let is_only = is_only_thread();
-    if is_only {
-        // SAFETY: *only thread*.
-        unsafe { std::env::set_var(name, value) };
-    }
-    is_only
 }

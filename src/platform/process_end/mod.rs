@@ -4,7 +4,7 @@ mod exit;
 mod gate;
 mod signals;
 
-pub(crate) use exit::{install_exit_handler, set_variable_if_only_thread};
+pub(crate) use exit::install_exit_handler;
 pub(crate) use gate::{
     EndRequest, WaitEnd, begin_save, close_gate, finish_save, is_gate_open, is_saving_thread,
     open_gate, request_save, serve_gate, signal_survived, wait_for_request, wait_for_running_save,

@@ -10,8 +10,13 @@
 //! signal, too. One with `SA_NODEFER` need not do that, as that of some WebAssembly runtimes, and keeps
 //! its mask. Not covered: one that unblocks only its own signal before it jumps, as Ruby's does on a
 //! stack overflow. Its thread is not sampled after that.
+//!
+//! The same holds for the application's handlers of signals that the profiler would sample with, had
+//! they none. If both signals are pending, the kernel puts both frames on the stack at once.
 
-use crate::platform::signal::handler::{is_handler, is_same_action, read_action, swap_action};
+use crate::platform::signal::handler::{
+    DEFAULT_SIGNALS, is_handler, is_same_action, read_action, swap_action,
+};
 
 /// The signals of faults.
 const FAULTS: [i32; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE];
@@ -19,20 +24,21 @@ const FAULTS: [i32; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFP
 /// Maximum number of calls while another thread changes the handler.
 const ATTEMPTS: usize = 4;
 
-/// Adds the sampling signal to the signals that the kernel blocks while a handler of faults runs on
-/// an alternate stack. Changes nothing else of the handler, and leaves out what the system refuses.
-/// A handler that is installed later is interrupted. Cost: a system call for each of the four faults,
-/// and another one for each handler.
+/// Adds the sampling signal to the signals that the kernel blocks while a handler of faults, or of
+/// another of [`DEFAULT_SIGNALS`], runs on an alternate stack. Changes nothing else of the handler, and
+/// leaves out what the system refuses. A handler that is installed later is interrupted. Cost: a system
+/// call for each of the seven signals, and another one for each handler.
 pub(crate) fn keep_out_of_fault_handlers(signal: i32) {
-    for fault in FAULTS {
-        if fault != signal {
-            block_in_handler_of(fault, signal);
+    for other in FAULTS.into_iter().chain(DEFAULT_SIGNALS) {
+        if other != signal {
+            keep_out_of_handler(other, signal);
         }
     }
 }
 
-fn block_in_handler_of(fault: i32, signal: i32) {
-    let Ok(mut expected) = read_action(fault) else {
+/// Does the same for the handler of one other signal.
+pub(super) fn keep_out_of_handler(other: i32, signal: i32) {
+    let Ok(mut expected) = read_action(other) else {
         return;
     };
     let Some(mut next) = with_blocked(expected, signal) else {
@@ -40,7 +46,7 @@ fn block_in_handler_of(fault: i32, signal: i32) {
     };
     for _ in 0..ATTEMPTS {
         // SAFETY: another thread or the system has installed this handler.
-        let Ok(replaced) = (unsafe { swap_action(fault, &next) }) else {
+        let Ok(replaced) = (unsafe { swap_action(other, &next) }) else {
             return;
         };
         if is_same_action(&replaced, &expected) {

@@ -436,7 +436,7 @@ pub(crate) unsafe fn call_in_handler(
 /// program is dropped; the others would end that program. Hardly any application uses it: it
 /// reports urgent data of a socket, and only to a process that asked for that. Go's runtime
 /// preempts threads with it for the same reasons.
-const DEFAULT_SIGNALS: [i32; 3] = [libc::SIGURG, libc::SIGPROF, libc::SIGSTKFLT];
+pub(super) const DEFAULT_SIGNALS: [i32; 3] = [libc::SIGURG, libc::SIGPROF, libc::SIGSTKFLT];
 
 /// Returns the sampling signal: `asked`, or the first of [`DEFAULT_SIGNALS`] that has no foreign
 /// handler. If all of them have one, returns the first.
@@ -444,13 +444,15 @@ const DEFAULT_SIGNALS: [i32; 3] = [libc::SIGURG, libc::SIGPROF, libc::SIGSTKFLT]
 /// # Errors
 /// [`StartError::BadValue`] if the signal cannot be used for sampling.
 pub(crate) fn resolve_sampling_signal(asked: Option<i32>) -> Result<i32, StartError> {
-    let automatic = || {
-        let free = DEFAULT_SIGNALS
-            .into_iter()
-            .find(|&signal| !matches!(owner_of(signal), Some(Owner::CopyAbove | Owner::Foreign)));
-        free.unwrap_or(DEFAULT_SIGNALS[0])
-    };
+    let automatic = || free_signal().unwrap_or(DEFAULT_SIGNALS[0]);
     check_signal("signal", asked.unwrap_or_else(automatic))
+}
+
+/// Returns the first of [`DEFAULT_SIGNALS`] that has no foreign handler.
+pub(super) fn free_signal() -> Option<i32> {
+    DEFAULT_SIGNALS
+        .into_iter()
+        .find(|&signal| !matches!(owner_of(signal), Some(Owner::CopyAbove | Owner::Foreign)))
 }
 
 /// Returns whether the signal has a foreign handler that is not known to pass the profiler's

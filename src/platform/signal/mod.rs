@@ -4,6 +4,7 @@
 mod control_pipe;
 mod fault_handlers;
 mod handler;
+mod next_signal;
 #[forbid(unsafe_code)]
 mod other_copy;
 mod pipe_end;
@@ -19,4 +20,5 @@ pub(crate) use handler::{
     has_foreign_handler, install_handler, prepare_handler, read_action, resolve_sampling_signal,
     send_request, signal_is_queued, swap_action,
 };
+pub(crate) use next_signal::take_free_signal;
 pub(crate) use task_clock::{EVENT_NUMBERS, RefusedClock, TaskClock};

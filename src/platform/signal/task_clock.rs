@@ -71,6 +71,13 @@ pub(crate) enum RefusedClock {
 }
 
 impl TaskClock {
+    /// Returns whether the calling thread may ask the kernel for an event that sends this signal.
+    pub(crate) fn may_ask(signal: i32) -> bool {
+        // The application may remove the handler, or call exec, while the event runs. The default
+        // action of another signal ends the process then.
+        signal == libc::SIGURG && has_own_descriptors() && may_make_uncommon_call()
+    }
+
     /// Starts an event that sends `signal` to a thread of this process after each `period_ns` of its
     /// CPU time. Calls `announce` with the number that the signals carry, before the first signal is
     /// sent. Cost: about 60 µs.
@@ -84,9 +91,7 @@ impl TaskClock {
         signal: i32,
         announce: impl FnOnce(i32),
     ) -> Result<Self, RefusedClock> {
-        // The application may remove the handler, or call exec, while the event runs. The default
-        // action of another signal ends the process then.
-        if signal != libc::SIGURG || !has_own_descriptors() || !may_make_uncommon_call() {
+        if !Self::may_ask(signal) {
             return Err(RefusedClock::Process);
         }
         // A real-time kernel sends an event's signal from a thread of its own. It reaches a thread of a

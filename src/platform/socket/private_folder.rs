@@ -15,6 +15,7 @@ use crate::platform::identity::{current_process_id, has_rights_of_another_user};
 use crate::platform::shared_file::SharedFolder;
 use crate::platform::socket::calls::random_bytes;
 use crate::platform::socket::unix_socket::Socket;
+use crate::platform::variables::variable;
 
 const PREFIX: &str = "gekkota-family-";
 /// The socket's name in the folder.
@@ -91,7 +92,7 @@ fn parents() -> Vec<PathBuf> {
     let mut parents = Vec::new();
     // The user who started a set-user-id program has chosen its variables.
     if !has_rights_of_another_user() {
-        let of_variable = |name| std::env::var_os(name).map(PathBuf::from);
+        let of_variable = |name| variable(name).map(PathBuf::from);
         let runtime = of_variable("XDG_RUNTIME_DIR");
         parents.extend(runtime.filter(|folder| is_private_folder(folder)));
         parents.extend(of_variable("TMPDIR"));

@@ -27,8 +27,9 @@ pub(crate) use other_threads_activity::{
 };
 pub(super) use own_descriptors::first_number_to_close;
 pub(crate) use own_descriptors::{
-    feed_own_descriptors, has_own_descriptors, is_out_of_descriptors, on_own_descriptors,
-    use_own_descriptors,
+    OwnTable, feed_own_descriptors, follow_standard_error, has_own_descriptors,
+    is_out_of_descriptors, on_own_descriptors, use_own_descriptors,
+    use_own_descriptors_and_standard_error,
 };
 pub(crate) use own_threads::{
     forget_own_threads_in_child, is_current_thread_own, is_own_thread, is_own_thread_beginning,

@@ -17,7 +17,7 @@
 //!   another one has closed.
 
 use std::cell::Cell;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, IntoRawFd};
@@ -29,10 +29,13 @@ use std::time::Duration;
 
 use nix::fcntl::OFlag;
 use nix::sys::resource::{Resource, getrlimit};
-use nix::unistd::dup;
+use nix::sys::stat::stat;
+use nix::unistd::{dup, dup2_stderr};
 
 use crate::platform::identity::with_signals_blocked;
 use crate::platform::sandbox::may_make_uncommon_call;
+use crate::platform::shared_file::FileIdentity;
+use crate::platform::standard_streams::StandardStream;
 use crate::platform::thread::channel::{Receiver, Sender, channel};
 use crate::platform::thread::profiler_thread::spawn_profiler_thread;
 use crate::util::{SMALL_TASK_BYTES, allocator_has};
@@ -65,6 +68,22 @@ pub(crate) fn has_own_descriptors() -> bool {
     LIMIT.get() > 0
 }
 
+/// A descriptor table of the profiler, for a thread that its user creates.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OwnTable(u64);
+
+impl OwnTable {
+    /// Returns the table of the calling thread; `None` if that is the application's.
+    pub(crate) fn current() -> Option<Self> {
+        Some(Self(LIMIT.get())).filter(|table| table.0 > 0)
+    }
+
+    /// Tells the calling thread that it shares the table: a thread of the table has created it.
+    pub(crate) fn share(self) {
+        LIMIT.set(self.0);
+    }
+}
+
 /// Returns the number from which on the calling thread should close descriptors after use. All of
 /// them, if the thread shares the application's table.
 pub(crate) fn first_number_to_close(most: i32) -> i32 {
@@ -77,6 +96,33 @@ pub(crate) fn first_number_to_close(most: i32) -> i32 {
 /// kernel refuses, beside a message queue of the application, and in a sandbox, which may kill the
 /// process for the call. Cost: about 40 µs, mostly the check for a sandbox.
 pub(crate) fn use_own_descriptors() -> bool {
+    leave_for_own_table(false)
+}
+
+/// Works like [`use_own_descriptors`], but keeps standard error, so that what a sanitizer or a panic
+/// prints is seen. The thread ends soon, or calls [`follow_standard_error`] about once a second: a
+/// reader of the stream waits until all its descriptors are closed.
+pub(crate) fn use_own_descriptors_and_standard_error() -> bool {
+    leave_for_own_table(StandardStream::Error.is_stream())
+}
+
+/// Closes standard error in the calling thread's own table, if the application has closed or replaced
+/// its own. Cost: three system calls, about 3 µs.
+pub(crate) fn follow_standard_error() {
+    let own = StandardStream::Error.file();
+    // Standard output is `/dev/null` there, as standard error is once it is closed.
+    if !has_own_descriptors() || own == StandardStream::Output.file() {
+        return;
+    }
+    let of_application = stat("/proc/self/fd/2").ok();
+    if of_application.as_ref().map(FileIdentity::of) != own
+        && let Ok(null) = open_null()
+    {
+        let _ = dup2_stderr(null);
+    }
+}
+
+fn leave_for_own_table(keeps_error: bool) -> bool {
     if has_own_descriptors() {
         return true;
     }
@@ -86,12 +132,12 @@ pub(crate) fn use_own_descriptors() -> bool {
     let has_left = !(0..COPIED_DESCRIPTORS).any(is_message_queue)
         // The calls since the question took up to some 20 µs.
         && may_make_uncommon_call()
-        && leave_shared_table();
+        && leave_shared_table(keeps_error);
     IS_REFUSED.store(!has_left, Ordering::Relaxed);
     if !has_left {
         return false;
     }
-    open_null_streams();
+    open_null_streams(keeps_error);
     let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(1, |(soft, _)| soft.max(1));
     LIMIT.set(limit);
     true
@@ -196,7 +242,7 @@ fn on_new_thread<T: Send + 'static>(
         if !has_memory() {
             return;
         }
-        use_own_descriptors();
+        use_own_descriptors_and_standard_error();
         if let Some(body) = of_thread.take() {
             send.send(catch_unwind(AssertUnwindSafe(body)));
         }
@@ -332,10 +378,18 @@ impl Write for Feed {
 ///
 /// The kernel nevertheless copies the first [`COPIED_DESCRIPTORS`], and closes the copies. That
 /// flushes a file of the application, and may wait for the server of a network file system.
-fn leave_shared_table() -> bool {
-    let (first, last): (libc::c_uint, libc::c_uint) = (0, libc::c_uint::MAX);
+fn leave_shared_table(keeps_error: bool) -> bool {
+    let error = libc::STDERR_FILENO as libc::c_uint;
+    let first = if keeps_error { error + 1 } else { 0 };
     // SAFETY: *no memory*; *own table*: the call closes the numbers of the new table only.
-    unsafe { libc::syscall(libc::SYS_close_range, first, last, UNSHARE) == 0 }
+    let close = |first: libc::c_uint, last: libc::c_uint, flags: libc::c_uint| unsafe {
+        libc::syscall(libc::SYS_close_range, first, last, flags) == 0
+    };
+    let has_left = close(first, libc::c_uint::MAX, UNSHARE);
+    if has_left && keeps_error {
+        close(0, error - 1, 0);
+    }
+    has_left
 }
 
 /// The kernel's `struct statx`. Not every version of `libc` has it for musl.
@@ -388,22 +442,24 @@ fn is_message_queue(number: libc::c_int) -> bool {
     }
 }
 
-/// Opens `/dev/null` as the three standard streams, for code that uses them by their numbers. A
-/// process without that file has no standard streams on this thread.
-fn open_null_streams() {
-    let null = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(OFlag::O_CLOEXEC.bits())
-        .open("/dev/null");
-    if let Ok(null) = null {
-        let copies = [dup(null.as_fd()), dup(null.as_fd())];
+/// Opens `/dev/null` as the standard streams that are closed, for code that uses them by their
+/// numbers. A process without that file has no standard streams on this thread.
+fn open_null_streams(has_error: bool) {
+    if let Ok(null) = open_null() {
+        let copies = if has_error { 1 } else { 2 };
+        let copies = (0..copies).map(|_| dup(null.as_fd()));
         // They stay open as long as the thread.
-        let _ = null.into_raw_fd();
-        for copy in copies.into_iter().flatten() {
+        for copy in copies.flatten() {
             let _ = copy.into_raw_fd();
         }
+        let _ = null.into_raw_fd();
     }
+}
+
+fn open_null() -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.custom_flags(OFlag::O_CLOEXEC.bits());
+    options.read(true).write(true).open("/dev/null")
 }
 
 #[cfg(test)]

@@ -20,8 +20,22 @@ use std::ffi::{CStr, c_void};
 use std::io;
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::time::Duration;
 
-use crate::platform::thread::own_threads::{BeginningThread, mark_current_thread};
+use nix::sys::signal::SigSet;
+
+use crate::platform::identity::{
+    current_process_id, is_main_thread, take_normal_policy, with_signals_blocked,
+};
+use crate::platform::pinned_library::pin_own_library;
+use crate::platform::procfs::has_main_thread_ended;
+use crate::platform::shared_file::SharedFolder;
+use crate::platform::thread::own_threads::{
+    BeginningThread, is_own_thread, is_own_thread_beginning, mark_current_thread,
+};
+use crate::platform::thread::thread_exit::{AtThreadExit, ThreadExitKey};
+use crate::types::ThreadId;
 
 type Body = Box<dyn FnOnce() + Send>;
 
@@ -29,6 +43,9 @@ type Body = Box<dyn FnOnce() + Send>;
 /// default may be 8 MiB, which `mlockall` would take from memory, or 128 KiB, which is too little
 /// for reading debug information.
 const STACK_BYTES: usize = 2 << 20;
+
+/// Time between two looks at the threads of a process whose main thread has ended.
+const TIME_BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
 struct Start {
     name: &'static CStr,
@@ -53,6 +70,7 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
         beginning,
     } = start;
     let _own_thread = beginning.enter();
+    take_normal_policy();
     // The kernel truncates the name to 15 bytes and a terminator.
     let _ = nix::sys::prctl::set_name(name);
     // A panic that unwinds ends this thread only. A body whose creator must learn of a panic
@@ -69,6 +87,52 @@ pub(crate) fn spawn_profiler_thread(
     name: &'static CStr,
     body: impl FnOnce() + Send + 'static,
 ) -> io::Result<ProfilerThread> {
+    if is_main_thread() {
+        pin_own_library();
+        AT_EXIT.prepare();
+        AT_EXIT.call(&MainThread);
+    }
+    spawn(name, body)
+}
+
+/// Called when the main thread ends and the process does not. The C library ends the process with its
+/// last thread. But threads of the profiler stay, and block the signals that would end it.
+struct MainThread;
+
+static AT_EXIT: ThreadExitKey<MainThread> = ThreadExitKey::new();
+
+impl AtThreadExit for MainThread {
+    fn at_thread_exit(&'static self) {
+        let mask = SigSet::thread_get_mask();
+        let exit_last = move || {
+            while !are_only_own_threads_left() {
+                std::thread::sleep(TIME_BETWEEN_LOOKS);
+            }
+            // As on the main thread, so that a signal ends the process although the save is stuck.
+            let _ = mask.map(|mask| mask.thread_set_mask());
+            std::process::exit(0);
+        };
+        // Without it, only a signal that cannot be blocked ends the process.
+        let _ = with_signals_blocked(|| spawn(c"ProfilerLast", exit_last));
+    }
+}
+
+/// Returns whether the process has no threads but the profiler's. False if the system does not tell.
+fn are_only_own_threads_left() -> bool {
+    let main = current_process_id().to_number();
+    let is_own = |id: i32| match id == main {
+        true => has_main_thread_ended(),
+        false => is_own_thread(ThreadId::from_number(id)),
+    };
+    let Ok(tasks) = SharedFolder::open(Path::new("/proc/self/task")) else {
+        return false;
+    };
+    let ids = tasks.filter_map(|name| name.to_str()?.parse().ok());
+    let ids: Vec<i32> = ids.collect();
+    !ids.is_empty() && !is_own_thread_beginning() && ids.into_iter().all(is_own)
+}
+
+fn spawn(name: &'static CStr, body: impl FnOnce() + Send + 'static) -> io::Result<ProfilerThread> {
     let start = Box::into_raw(Box::new(Start {
         name,
         body: Box::new(body),

@@ -11,6 +11,7 @@ use crate::platform::procfs::{
     parse_blocked_signals, parse_is_runnable, parse_sleeps, parse_stat, parse_switches,
     parse_waited_ns, waits_for_child,
 };
+use crate::platform::sandbox::{STRICT_MODE, has_mode};
 use crate::platform::thread::kept_file::KeptFile;
 use crate::types::{ThreadId, Wait};
 
@@ -175,6 +176,19 @@ impl ThreadProbe {
             _ => None,
         };
         blocked.is_some_and(|blocked| blocked & 1 << (signal - 1) != 0)
+    }
+
+    /// Returns whether the thread is in seccomp's strict mode, in which a handler may read no clock, and
+    /// how often it has left its processor to wait for something; false and `None` if the kernel does
+    /// not say. Called by the same thread as [`probe`](Self::probe). Cost: some 7 µs if the file is open,
+    /// otherwise 12 µs.
+    pub(crate) fn strict_mode_and_sleeps(&mut self) -> (bool, Option<u64>) {
+        let mut text = [0; STATUS_BYTES];
+        let path = || file_of(self.thread, "status");
+        let length = self.status.read(path, &mut text).unwrap_or(0);
+        let text = &text[..length];
+        let sleeps = parse_switches(text).map(|(voluntary, _)| voluntary);
+        (has_mode(text, STRICT_MODE), sleeps)
     }
 
     /// Returns how often the thread has left its processor, and how long it has waited for one. Called

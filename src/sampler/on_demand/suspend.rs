@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::capture::{AcquireSlotError, CaptureParts, SlotHandle, SlotPhase};
 use crate::platform::{
-    Sent, SignalTicket, current_process_id, monotonic_now, send_request, signal_is_queued,
-    sleep_until, thread_exists,
+    Sent, SignalTicket, ThreadProbe, current_process_id, monotonic_now, send_request,
+    signal_is_queued, sleep_until, thread_exists,
 };
 use crate::sampler::fork_gate::may_signal;
 use crate::threads::ThreadRegistry;
@@ -60,6 +60,12 @@ pub(crate) fn suspend_and_capture(
         .unlocked_const_reader()
         .slot()
         .ok_or(SuspendError::NoStack { thread })?;
+    if ThreadProbe::new(thread).strict_mode_and_sleeps().0 {
+        return Err(SuspendError::System {
+            action: "interrupt the thread",
+            answer: "it is in seccomp's strict mode".to_owned(),
+        });
+    }
     let slot = SlotHandle::acquire_additional(&own, parts).map_err(|error| match error {
         AcquireSlotError::Unregistered => SuspendError::NotRegistered { thread },
         AcquireSlotError::OutOfMemory => SuspendError::NoStack { thread },

@@ -18,8 +18,13 @@ use crate::state::{Session, SessionCounts};
 use crate::types::{ThreadId, TimeStamp};
 use crate::util::random_below;
 
-/// Number of ticks in a row on which a thread is found running, after which it needs no event.
+/// Number of ticks in a row on which a thread is found running, or to have not slept, after which it
+/// needs no event.
 const TICKS_WITHOUT_SLEEP: u32 = 64;
+/// Maximum number of ticks between two looks whether a thread without an event sleeps.
+const MAX_TICKS_BETWEEN_LOOKS: u32 = 15;
+/// Maximum number of ticks until a look if a thread that sleeps could have no event.
+const TICKS_WITHOUT_EVENT: u32 = 3;
 /// Captures before the next period is drawn, at a moment at which little is lost, and at any moment.
 const CAPTURES_OF_PERIOD: [u64; 2] = [8, 32];
 /// CPU time without a capture after which the event counts as silent, in periods.
@@ -33,6 +38,17 @@ enum Event {
     Runs(TaskClock),
     /// For good.
     Refused,
+}
+
+/// How often a thread has slept: it may also be absent because it waits for a processor.
+#[derive(Debug, Default)]
+struct SeenSleeps {
+    /// At the last look; `None` before the first one.
+    count: Option<u64>,
+    /// Ticks until the next look.
+    ticks_left: u32,
+    /// Ticks between the last two looks.
+    ticks: u32,
 }
 
 /// The event of a thread, and the captures that it causes.
@@ -50,6 +66,7 @@ pub(crate) struct OwnSamples {
     has_overflowed: bool,
     /// Number of ticks in a row on which the thread was found running nearly always.
     running_ticks: u32,
+    sleeps: SeenSleeps,
     /// Whether the thread counts as one without an event.
     is_counted: bool,
 }
@@ -64,6 +81,7 @@ impl OwnSamples {
             signals: 0,
             has_overflowed: false,
             running_ticks: 0,
+            sleeps: SeenSleeps::default(),
             is_counted: false,
         }
     }
@@ -97,7 +115,13 @@ impl OwnSamples {
     pub(crate) fn end_event(&mut self) {
         if self.has_event() {
             self.event = Event::None;
+            self.look_soon();
         }
+    }
+
+    /// Looks within a few ticks whether the thread sleeps: it did, but has no event.
+    pub(crate) fn look_soon(&mut self) {
+        self.sleeps.ticks_left = self.sleeps.ticks_left.min(TICKS_WITHOUT_EVENT);
     }
 
     /// Ends the event, and gives the slots back. Captures in them are lost.
@@ -134,7 +158,31 @@ impl OwnSamples {
             return Some(false);
         }
         // Once, another thread may have had the processor.
-        (!ran.mostly || !ran.nearly_always && !was_running).then_some(true)
+        (!ran.nearly_always && (!ran.mostly || !was_running)).then_some(true)
+    }
+
+    /// Returns whether it is time to look whether the thread sleeps. Called once on a tick.
+    pub(crate) fn is_time_to_look(&mut self) -> bool {
+        let is_time = self.sleeps.ticks_left == 0;
+        self.sleeps.ticks_left = self.sleeps.ticks_left.saturating_sub(1);
+        is_time
+    }
+
+    /// Returns whether the thread has slept since the last look; `None` if this is the first one. `count`
+    /// is how often it has slept so far, or `None` if the system does not tell.
+    pub(crate) fn look_at_sleeps(&mut self, count: Option<u64>) -> Option<bool> {
+        let sleeps = &mut self.sleeps;
+        let has_slept = match count {
+            None => Some(true),
+            Some(count) => (sleeps.count.replace(count)).map(|before| before != count),
+        };
+        sleeps.ticks = match has_slept {
+            None => 0,
+            Some(true) => TICKS_WITHOUT_SLEEP,
+            Some(false) => (2 * sleeps.ticks + 1).min(MAX_TICKS_BETWEEN_LOOKS),
+        };
+        sleeps.ticks_left = sleeps.ticks;
+        has_slept
     }
 
     /// Starts the event, unless there is one. The thread's clock reads `cpu_ns`. Returns false if the
@@ -159,7 +207,7 @@ impl OwnSamples {
             batch.take_uncaptured();
             let period_ns = self.next_period_ns(context.interval_ns());
             let announce = |number| slot.set_event(number);
-            let signal = session.settings.signal;
+            let signal = session.signal();
             self.event = match TaskClock::start(thread, period_ns, signal, announce) {
                 Ok(clock) => {
                     SessionCounts::add(&session.counts.threads_with_events, 1);
@@ -298,4 +346,51 @@ fn write_capture(
         samples.write_running(header.time, weight, answered_ns, context);
     }
     SessionCounts::add(&counts.stopped_ns, header.handler_ns);
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Returns the ticks, of so many, on which the thread is looked at, and the answers.
+    fn looks(
+        own: &mut OwnSamples,
+        ticks: u32,
+        count: impl Fn(u32) -> Option<u64>,
+    ) -> Vec<(u32, Option<bool>)> {
+        let mut looks = Vec::new();
+        for tick in 0..ticks {
+            if own.is_time_to_look() {
+                looks.push((tick, own.look_at_sleeps(count(tick))));
+            }
+        }
+        looks
+    }
+
+    #[test]
+    fn thread_that_only_waits_for_a_processor_is_looked_at_ever_less() {
+        let own = &mut OwnSamples::new(1);
+        let no = Some(false);
+        let expected = [
+            (0, None),
+            (1, no),
+            (3, no),
+            (7, no),
+            (15, no),
+            (31, no),
+            (47, no),
+        ];
+        assert_eq!(looks(own, 60, |_| Some(5)), expected);
+        // It has slept since then.
+        assert_eq!(looks(own, 60, |_| Some(6)), [(3, Some(true))]);
+        assert_eq!(looks(own, 9, |_| Some(6)), [(8, no)]);
+    }
+
+    #[test]
+    fn thread_counts_as_sleeping_where_the_system_does_not_tell() {
+        assert_eq!(
+            looks(&mut OwnSamples::new(1), 3, |_| None),
+            [(0, Some(true))]
+        );
+    }
 }

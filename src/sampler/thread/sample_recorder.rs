@@ -222,6 +222,12 @@ impl SampleRecorder {
             .saturating_sub(since_then_ns);
     }
 
+    /// Returns the thread's CPU clock at the beginning of the pause, as far as it is known.
+    pub(crate) fn cpu_ns_before_pause(&self) -> u64 {
+        self.reported_cpu_ns
+            .saturating_add(self.ran_before_pause_ns)
+    }
+
     /// Ends a pause, and charges the CPU time used during it to no sample. `cpu_ns` is `None` if
     /// the thread has exited or has no readable clock.
     pub(crate) fn resume(&mut self, cpu_ns: Option<u64>, session: &Session) {

@@ -266,11 +266,12 @@ fn put_switches(
         session: session.generation,
         thread: thread.serial(),
         now: end,
+        rarity: None,
     };
     let time = |at: TimeStamp| ProfilerTime::from_monotonic_ns(at.0);
     let marker = NewMarker {
         name: "Context switches",
-        category: ProfilingCategoryPair::Other(None).indices(),
+        category: ProfilingCategoryPair::Other(None).indices().0,
         timing: &MarkerTiming::interval(time(start), time(end)),
         stack: 0,
     };

@@ -65,7 +65,8 @@ use crate::types::{Features, NoStack, ThreadId, TimeStamp};
 /// about as long as an interrupt takes.
 const SHORT_ABSENCE_NS: u64 = 10_000;
 
-/// Minimum CPU time since a thread's last sample for which it gets another one at its end, in ns.
+/// Minimum CPU time since a thread's last sample for which [`ThreadSampler::write_cpu_time`] writes
+/// another one, in ns.
 const MIN_LAST_CPU_NS: u64 = 10_000;
 
 /// Returns the slot of a thread that has registered, without the requests of an earlier session.
@@ -105,6 +106,11 @@ pub(crate) struct ThreadSampler {
     /// Whether the handler may run on the thread: it has registered, or is known to be one of the C
     /// library's.
     may_run_handler: bool,
+    /// Whether the thread is in seccomp's strict mode, and the CPU time at which it is asked again.
+    is_strict: bool,
+    /// The tick at which it was last asked for that.
+    asked_strict_at_tick: u64,
+    ask_strict_at_ns: u64,
     state: ThreadState,
     probe: ThreadProbe,
     identity: Identity,
@@ -165,6 +171,9 @@ impl ThreadSampler {
             samples: SampleRecorder::new(registration.serial(), features, cpu_ns, session),
             found: is_found.then(FoundStack::new),
             may_run_handler: !is_found,
+            is_strict: false,
+            asked_strict_at_tick: 0,
+            ask_strict_at_ns: 0,
             registration,
             slot: slot.filter(|_| records_stacks),
             state: ThreadState::Running,
@@ -180,7 +189,7 @@ impl ThreadSampler {
             frame_pointers: FramePointerCache::default(),
             own: OwnSamples::new(cpu_ns ^ u64::from(tid.to_number().unsigned_abs()) << 32),
             seen_cpu_ns,
-            seen_at: TimeStamp(0),
+            seen_at: monotonic_now(),
             known_cpu_ns: seen_cpu_ns,
             began_cpu_ns: cpu_ns.min(seen_cpu_ns),
             switches: (session.settings.features)
@@ -306,7 +315,7 @@ impl ThreadSampler {
 
     /// Samples a thread that may have run and has no pending request.
     fn sample(&mut self, cpu_ns: Option<u64>, context: &mut TickContext<'_>) {
-        let ran = self.follow_running(cpu_ns);
+        let ran = self.follow_running(cpu_ns, context.interval_ns());
         let Some(slot) = self.slot.clone() else {
             self.sample_without_stack(cpu_ns, context);
             return;
@@ -321,8 +330,8 @@ impl ThreadSampler {
             Seen::Blocked(at) => self.sample_blocked(&slot, at, cpu_ns, context),
             Seen::FallingAsleep => Self::leave_tick_out(context),
             Seen::NotBlocked => {
-                let is_running = ran.mostly || thread_cpu_ns(self.tid()) > cpu_ns;
-                if !samples_itself || !is_running || self.own.lacks_kernel() {
+                let runs = |tid| ran.mostly || thread_cpu_ns(tid) > cpu_ns;
+                if !samples_itself || self.own.lacks_kernel() || !runs(self.tid()) {
                     self.request_by_signal(&slot, cpu_ns, None, context);
                 }
             }
@@ -331,7 +340,7 @@ impl ThreadSampler {
 
     /// Returns how the thread has run since its clock was last read here. A thread without a readable
     /// clock is taken to run.
-    fn follow_running(&mut self, cpu_ns: Option<u64>) -> Ran {
+    fn follow_running(&mut self, cpu_ns: Option<u64>, interval_ns: u64) -> Ran {
         let Some(cpu_ns) = cpu_ns else {
             return Ran {
                 until_now: true,
@@ -342,9 +351,11 @@ impl ThreadSampler {
         let now = monotonic_now();
         let ran_ns = cpu_ns.saturating_sub(std::mem::replace(&mut self.seen_cpu_ns, cpu_ns));
         let elapsed_ns = now.since_ns(std::mem::replace(&mut self.seen_at, now));
+        let absent_ns = elapsed_ns.saturating_sub(ran_ns);
         Ran {
-            until_now: ran_ns >= elapsed_ns.saturating_sub(SHORT_ABSENCE_NS.max(elapsed_ns / 64)),
-            nearly_always: ran_ns >= elapsed_ns - elapsed_ns / 8,
+            until_now: absent_ns <= SHORT_ABSENCE_NS.max(elapsed_ns / 64),
+            // Of two looks in quick succession, the time that they take is a large part.
+            nearly_always: absent_ns <= elapsed_ns.max(interval_ns) / 8,
             mostly: ran_ns >= elapsed_ns / 2,
         }
     }
@@ -436,7 +447,8 @@ impl ThreadSampler {
     }
 
     /// Writes the CPU time that the thread has used since its last sample, so that the sum is its clock's.
-    fn write_last_cpu_time(&mut self, last: Tick, context: &mut TickContext<'_>) {
+    /// `last` is the last tick.
+    pub(crate) fn write_cpu_time(&mut self, last: Tick, context: &mut TickContext<'_>) {
         if self.has_no_clock {
             return;
         }
@@ -446,8 +458,13 @@ impl ThreadSampler {
             None if thread.unregistered_at().is_none() => thread_cpu_ns(thread.tid()).unwrap_or(0),
             cpu_ns => cpu_ns.unwrap_or(0),
         };
-        let cpu_ns = cpu_ns.max(self.known_cpu_ns);
+        let cpu_ns = match context.pauses.is_paused {
+            true => self.samples.cpu_ns_before_pause(),
+            false => cpu_ns.max(self.known_cpu_ns),
+        };
         if self.samples.unreported_ns(cpu_ns) >= MIN_LAST_CPU_NS {
+            // A thread that was asleep has run since. The next sample captures its stack again.
+            (self.state).end_idle(None, &mut self.samples, self.switches.as_mut(), context);
             let event_loop = self.event_loop();
             match self.slot.is_some() {
                 true => (context.scratch.stack).set_no_stack(NoStack::RanBetween, event_loop),
@@ -467,7 +484,7 @@ impl ThreadSampler {
         self.write_idle_until(last, context);
         self.own.release();
         self.abandon_request();
-        self.write_last_cpu_time(last, context);
+        self.write_cpu_time(last, context);
         if self.samples.has_samples() {
             self.registration
                 .unlocked_const_reader_and_atomic_rw()

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
 use crate::session::env::environment::{
-    hands_out_profiles, has_shutdown_variable, is_switched_on, shutdown_path, wants_report,
-    wants_signals,
+    crash_file, hands_out_profiles, has_shutdown_variable, is_switched_on, shutdown_path,
+    wants_report, wants_signals,
 };
 use crate::session::env::environment_table::{FILTERS, HELP, REPORT, SHUTDOWN, STARTUP};
 use crate::session::family_events::family;
@@ -36,8 +36,8 @@ const SAID: u8 = 2;
 /// Notes that the variables have started the profiler.
 pub(crate) fn note_start() {
     // An empty value is reported by `read`, unless a parent process intends it. Who takes profiles while
-    // the program runs does not expect another one at its end.
-    let is_said = has_shutdown_variable() || hands_out_profiles();
+    // the program runs, or asks for a crash file, does not expect another one at its end.
+    let is_said = has_shutdown_variable() || hands_out_profiles() || crash_file().is_some();
     UNSAVED.store(if is_said { SAID } else { STARTED }, Ordering::Relaxed);
 }
 
@@ -92,16 +92,17 @@ pub(crate) fn forget_start() {
     UNSAVED.store(NOT_STARTED, Ordering::Relaxed);
 }
 
-/// Warns that an `AutoProfilerInit` was dropped so early that its profile is almost empty: probably
-/// it was not bound to a name. Only if the variables or the application ask for a profile.
+/// Warns that an `AutoProfilerInit` was dropped as soon as it was made, which a short program does, and
+/// one that does not bind it to a name. Only if the variables or the application ask for a profile.
 pub(crate) fn notify_if_short_lived(lifetime: Duration) {
-    /// A few samples at the default interval.
-    const SHORT: Duration = Duration::from_millis(5);
+    /// Longer than from a construction to the drop of its value, and shorter than most programs.
+    const SHORT: Duration = Duration::from_micros(10);
     let is_asked = UNSAVED.load(Ordering::Relaxed) != NOT_STARTED || shutdown_path().is_some();
     if lifetime < SHORT && is_asked && RacyFeatures::is_active() {
         notices::notify(&format!(
-            "the AutoProfilerInit was dropped after {lifetime:.0?}, which ended the profile: \
-             `let _ = AutoProfilerInit::new();` drops it at once, expected `let _profiler = …`"
+            "the AutoProfilerInit was dropped after {lifetime:.0?}, which ended the profile; if the \
+             program runs on, expected `let _profiler = AutoProfilerInit::new();`, because `let _ = …` \
+             drops it at once"
         ));
     }
 }

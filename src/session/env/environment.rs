@@ -8,14 +8,14 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::platform::has_rights_of_another_user;
+use crate::platform::{self, has_rights_of_another_user};
 use crate::session::env::environment_table::{
     ACTIVE_TAB_ID, CHILDREN, CRASH_FILE, DUMP_SIGNAL, DURATION, ENTRIES, FEATURES,
-    FEATURES_BITFIELD, FILTERS, GECKO_ONLY, HELP, HTTP, HTTP_TOKEN, INTERVAL, MAX_CPU, NO_BASE,
-    PUSH, PUSH_INTERVAL, PUSH_QUEUE, PUSH_TOKEN, RECORD_OVERHEADS, REPORT, SHUTDOWN, SIGNALS,
-    STARTUP, SYMBOLICATE, UPLOAD_DIR, VARIABLES, Variable, help_text,
+    FEATURES_BITFIELD, FILTERS, GECKO_ONLY, HELP, HTTP, HTTP_TOKEN, INTERVAL, MAX_CPU, MAX_MARKERS,
+    NO_BASE, PUSH, PUSH_INTERVAL, PUSH_QUEUE, PUSH_TOKEN, RECORD_OVERHEADS, REPORT, SHUTDOWN,
+    SIGNALS, STARTUP, SYMBOLICATE, UPLOAD_DIR, VARIABLES, Variable, help_text,
 };
-use crate::session::env::environment_values::{Reading, SettingValues, is_on};
+use crate::session::env::environment_values::{Reading, SettingValues, is_on, nearest_name};
 use crate::session::family_events::{CAPACITY_VARIABLE, FAMILY_VARIABLE, family};
 use crate::session::notices;
 use crate::state::{ACTIVE_PS, SessionSettings};
@@ -42,7 +42,7 @@ pub(crate) fn variable(name: &str) -> Option<OsString> {
     if has_rights_of_another_user() {
         return None;
     }
-    env::var_os(name)
+    platform::variable(name)
 }
 
 /// Returns the names of all variables that the program may read: see [`variable`].
@@ -50,7 +50,7 @@ fn variable_names() -> Vec<OsString> {
     if has_rights_of_another_user() {
         return Vec::new();
     }
-    env::vars_os().map(|(name, _)| name).collect()
+    platform::variable_names()
 }
 
 pub(super) fn raw_value_of(name: &str) -> Option<String> {
@@ -284,12 +284,12 @@ fn warning_about_name(name: &str) -> Option<String> {
     {
         return None;
     }
-    let nearest = VARIABLES
-        .iter()
-        .map(|variable| variable.name)
-        .min_by_key(|known| name_distance(name, known))?;
+    let known = VARIABLES.iter().map(|variable| variable.name);
+    let length = name.len() - PREFIX.len();
+    let nearest = nearest_name(known, length, |known| name_distance(name, known));
+    let question = nearest.map_or(String::new(), |nearest| format!(" did you mean {nearest}?"));
     Some(format!(
-        "unknown variable {name}, ignored; did you mean {nearest}? {HELP}=1 lists all variables"
+        "unknown variable {name}, ignored;{question} {HELP}=1 lists all variables"
     ))
 }
 
@@ -386,7 +386,7 @@ fn values_for_child(
         return vec![(STARTUP.to_owned(), String::new())];
     };
     let values = SettingValues::new(settings);
-    let max_cpu = values.max_cpu;
+    let (max_cpu, max_markers) = (values.max_cpu, values.max_markers);
     let values = [
         values.entries,
         values.duration,
@@ -398,6 +398,7 @@ fn values_for_child(
     let mut pairs = vec![(STARTUP, "1".to_owned())];
     pairs.extend(SET_BY_PARENT.into_iter().zip(values));
     pairs.extend(max_cpu.map(|percent| (MAX_CPU, percent)));
+    pairs.extend(max_markers.map(|limit| (MAX_MARKERS, limit)));
     // The child must not overwrite the parent's file, nor print beside the parent.
     if saves_at_shutdown {
         pairs.push((SHUTDOWN, String::new()));
@@ -541,6 +542,16 @@ mod tests {
     }
 
     #[test]
+    fn maximum_of_markers_is_a_whole_number_and_0_means_no_limit() {
+        for (text, limit) in [("0", 0), (" 100 ", 100), ("4294967295", u32::MAX)] {
+            assert_eq!(params(&[(MAX_MARKERS, text)]).max_markers_per_second, limit);
+        }
+        for bad in ["-1", "1.5", "4294967296", "few"] {
+            assert_refused(MAX_MARKERS, bad);
+        }
+    }
+
+    #[test]
     fn durations_are_seconds_and_0_means_no_limit() {
         assert_eq!(params(&[]).duration, None);
         assert_eq!(
@@ -605,12 +616,18 @@ mod tests {
             ("stackwak", "stackwalk"),
             ("StackWalk", "stackwalk"),
             ("procescpu", "processcpu"),
+            ("defualt", "default"),
+            ("Defaults", "default"),
         ] {
             let warning = warning_of(FEATURES, misspelled);
             let expected = format!(
                 "{FEATURES}: unknown feature {misspelled:?}, ignored; did you mean {nearest:?}? "
             );
             assert!(warning.starts_with(&expected), "{warning}");
+        }
+        for unlike_any in ["nonsense", "x"] {
+            let warning = warning_of(FEATURES, unlike_any);
+            assert!(!warning.contains("did you mean"), "{warning}");
         }
         let warning = warning_of(FEATURES_BITFIELD, "2147483904");
         assert!(warning.contains("0x80000000"), "{warning}");
@@ -683,6 +700,8 @@ mod tests {
             nearest("MOZ_PROFILER_SHUTDOWN_FILE").as_deref(),
             Some(SHUTDOWN)
         );
+        let unlike_any = warning_about_name("MOZ_PROFILER_COLOR").expect("a warning");
+        assert!(!unlike_any.contains("did you mean"), "{unlike_any}");
         assert_eq!(nearest("MOZ_PROFILER_LUL_TEST"), None, "Gecko only");
         assert_eq!(nearest("MOZ_LOG"), None, "another prefix");
     }
@@ -694,6 +713,7 @@ mod tests {
                 capacity_bytes,
                 interval,
                 max_cpu_ppm: duration.map(|_| 123_400),
+                max_markers_per_second: duration.map_or(0, |_| u32::MAX),
                 features: Features::STACK_WALK | Features::CPU,
                 filters: filters.iter().map(ToString::to_string).collect(),
                 signal: 27,
@@ -741,6 +761,7 @@ mod tests {
                         (given.interval, given.duration)
                     );
                     assert_eq!(read.max_cpu_percent, duration.map(|_| 12.34));
+                    assert_eq!(read.max_markers_per_second, given.max_markers_per_second);
                     assert_eq!(
                         (read.features, read.active_tab_id),
                         (given.features, given.active_tab_id)

@@ -18,7 +18,8 @@
 
 use crate::session::env::environment_values::{
     Apply, apply_active_tab_id, apply_duration, apply_entries, apply_features,
-    apply_features_bitfield, apply_filters, apply_interval, apply_max_cpu, startup_features,
+    apply_features_bitfield, apply_filters, apply_interval, apply_max_cpu, apply_max_markers,
+    startup_features,
 };
 use crate::session::lacking_features::lacking_features_of_program;
 use crate::types::{Features, UnavailableFeature};
@@ -72,6 +73,10 @@ variables! {
     MAX_CPU "MOZ_PROFILER_STARTUP_MAX_CPU" "a number of percent of a processor, from 0.01 to 100"
         "Maximum CPU time of the sampler. When it has used more, it leaves out ticks, and the samples \
         before them count for them. Default: no limit." Some(apply_max_cpu);
+    MAX_MARKERS "MOZ_PROFILER_STARTUP_MAX_MARKERS" "a whole number, 0 or above"
+        "Markers of a name that are recorded in a second, about, and up to twice as many when a burst \
+        begins. Of more, some are left out at random, and the others stand for them. Default: 0, which \
+        means no limit." Some(apply_max_markers);
     FEATURES "MOZ_PROFILER_STARTUP_FEATURES"
         "names of features, separated by commas; \"default\" means the default features"
         "What to record. Unknown names are reported and ignored. An empty value records labels, \
@@ -173,16 +178,19 @@ pub(crate) fn help_text() -> String {
         text += &format!("\n{}", variable.usage());
     }
     text += "\nFeatures, with their bits. D: default, S: default for a start by variables, \
-        -: other available feature. d, s, x: like D, S and -, but not available here.\n";
+        -: other. d, s, x: like D, S and -, but this program or machine lacks what they need.\n";
     text + &feature_list(&lacking_features_of_program(Features::available()))
 }
 
-/// Returns a line for each feature, with the reason if the machine lacks it.
+/// Returns a line for each feature that this build records, with the reason if the machine lacks it,
+/// and one line for all others.
 fn feature_list(lacking: &[UnavailableFeature]) -> String {
-    let mut text = String::new();
+    let (mut lines, mut lines_of_lacking) = (String::new(), String::new());
     for (feature, name, description) in Features::described() {
+        if !Features::available().contains(feature) {
+            continue;
+        }
         let lack = lacking.iter().find(|lack| lack.feature == feature);
-        let is_available = Features::available().contains(feature) && lack.is_none();
         let mark = match (
             Features::default_set().contains(feature),
             startup_features().contains(feature),
@@ -190,12 +198,18 @@ fn feature_list(lacking: &[UnavailableFeature]) -> String {
             (true, _) => ['d', 'D'],
             (false, true) => ['s', 'S'],
             (false, false) => ['x', '-'],
-        }[usize::from(is_available)];
-        let reason = lack.map_or(String::new(), |lack| format!(" Not here: {}.", lack.reason));
+        }[usize::from(lack.is_none())];
         let bits = feature.bits();
-        text += &format!("  {mark} {bits:>10} \"{name}\" {description}{reason}\n");
+        let line = format!("  {mark} {bits:>10} \"{name}\" {description}");
+        match lack {
+            None => lines += &format!("{line}\n"),
+            Some(lack) => lines_of_lacking += &format!("{line} Not here: {}.\n", lack.reason),
+        }
     }
-    text
+    let others = Features::ALL.without(Features::available());
+    let others: Vec<&str> = others.names().collect();
+    let others = others.join(", ");
+    format!("{lines}{lines_of_lacking}Features of a browser, which record nothing here: {others}\n")
 }
 
 #[cfg(test)]
@@ -214,17 +228,25 @@ mod tests {
             text.contains("  D        256 \"stackwalk\" native stacks"),
             "{text}"
         );
-        assert!(text.contains("  d          1 \"java\""), "{text}");
         assert!(text.contains("  S         16 \"fileioall\""), "{text}");
-        assert!(text.contains("  s       4096 \"ipcmessages\""), "{text}");
         assert!(
             text.contains("  -       1024 \"nostacksampling\""),
             "{text}"
         );
-        assert!(
-            text.contains("  x       8192 \"audiocallbacktracing\""),
-            "{text}"
-        );
+    }
+
+    #[test]
+    fn features_of_a_browser_are_listed_in_one_line_after_the_others() {
+        let list = feature_list(&[]);
+        let (recorded, others) = list.split_once("Features of a browser").expect(&list);
+        assert_eq!(others.lines().count(), 1, "{list}");
+        let is_listed_as_expected = |(feature, name, _): (Features, &str, _)| {
+            let is_recorded = recorded.contains(&format!(" \"{name}\" "));
+            let is_other = others.split([' ', ',', '\n']).any(|other| other == name);
+            let is_available = Features::available().contains(feature);
+            (is_recorded, is_other) == (is_available, !is_available)
+        };
+        assert!(Features::described().all(is_listed_as_expected), "{list}");
     }
 
     #[test]
@@ -240,7 +262,8 @@ mod tests {
             .collect();
         assert!(
             matches!(&lines[..], [line] if line.starts_with("  x    2097152 \"power\" ")
-                && line.ends_with(" Not here: cannot read x.")),
+                && line.ends_with(" Not here: cannot read x.")
+                && list.find(line) > list.find("  - 17179869184 \"waitingtasks\"")),
             "{list}"
         );
         assert!(feature_list(&[]).contains("  -    2097152 \"power\" "));

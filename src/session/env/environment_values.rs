@@ -1,5 +1,6 @@
 //! Parses and formats the values of environment variables.
 
+use std::str::FromStr;
 use std::time::Duration;
 
 use crate::state::SessionSettings;
@@ -111,6 +112,16 @@ pub(crate) fn apply_max_cpu(reading: &mut Reading, value: &str) -> Result<(), St
     Ok(())
 }
 
+fn whole_number<T: FromStr>(value: &str, limit: &str) -> Result<T, String> {
+    let number = value.trim().parse();
+    number.map_err(|_| format!("not a whole number below {limit}"))
+}
+
+pub(crate) fn apply_max_markers(reading: &mut Reading, value: &str) -> Result<(), String> {
+    reading.params.max_markers_per_second = whole_number(value, "2^32")?;
+    Ok(())
+}
+
 pub(crate) fn apply_duration(reading: &mut Reading, value: &str) -> Result<(), String> {
     let seconds = number(value)?;
     if seconds.is_nan() || seconds < 0.0 {
@@ -138,12 +149,30 @@ pub(crate) fn apply_features(reading: &mut Reading, value: &str) -> Result<(), S
     Ok(())
 }
 
-/// Returns the warning about an unknown feature, with the known name that is nearest to it.
+/// Returns the warning about an unknown feature.
 fn unknown_feature(name: &str) -> String {
     let known = Features::described().map(|(_, known, _)| known);
-    let nearest = known.min_by_key(|known| strsim::osa_distance(&name.to_ascii_lowercase(), known));
-    let nearest = nearest.unwrap_or("default");
-    format!("unknown feature {name:?}, ignored; did you mean {nearest:?}?")
+    let lower = name.to_ascii_lowercase();
+    let distance = |known: &str| strsim::osa_distance(&lower, known);
+    let nearest = nearest_name(known.chain(["default"]), name.len(), distance);
+    let question = nearest.map_or(String::new(), |nearest| {
+        format!(" did you mean {nearest:?}?")
+    });
+    format!("unknown feature {name:?}, ignored;{question}")
+}
+
+/// Returns the name that a word of so many bytes most probably means: the nearest one, if more than half
+/// of the word is right.
+pub(crate) fn nearest_name<'name>(
+    known: impl Iterator<Item = &'name str>,
+    length: usize,
+    distance: impl Fn(&str) -> usize,
+) -> Option<&'name str> {
+    known
+        .map(|name| (distance(name), name))
+        .min_by_key(|(distance, _)| *distance)
+        .filter(|(distance, _)| distance * 2 < length)
+        .map(|(_, name)| name)
 }
 
 pub(crate) fn apply_features_bitfield(reading: &mut Reading, value: &str) -> Result<(), String> {
@@ -179,10 +208,7 @@ pub(crate) fn apply_filters(reading: &mut Reading, value: &str) -> Result<(), St
 }
 
 pub(crate) fn apply_active_tab_id(reading: &mut Reading, value: &str) -> Result<(), String> {
-    reading.params.active_tab_id = value
-        .trim()
-        .parse()
-        .map_err(|_| "not a whole number below 2^64".to_owned())?;
+    reading.params.active_tab_id = whole_number(value, "2^64")?;
     Ok(())
 }
 
@@ -193,6 +219,8 @@ pub(crate) struct SettingValues {
     pub(crate) interval: String,
     /// `None` without a limit.
     pub(crate) max_cpu: Option<String>,
+    /// Likewise.
+    pub(crate) max_markers: Option<String>,
     pub(crate) features_bitfield: String,
     pub(crate) filters: String,
     pub(crate) active_tab_id: String,
@@ -212,6 +240,9 @@ impl SettingValues {
             duration: duration.as_secs_f64().to_string(),
             interval: (settings.interval.as_secs_f64() * 1e3).to_string(),
             max_cpu: (settings.max_cpu_percent()).map(|percent| percent.to_string()),
+            max_markers: Some(settings.max_markers_per_second)
+                .filter(|limit| *limit > 0)
+                .map(|limit| limit.to_string()),
             features_bitfield: settings.features.bits().to_string(),
             filters: filters.collect::<Vec<_>>().join(","),
             active_tab_id: settings.active_tab_id.to_string(),

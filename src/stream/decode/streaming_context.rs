@@ -198,10 +198,13 @@ pub(crate) struct UsedMarkerTypes {
     /// The numbers of the application's types with a marker that has a stack or a window. If such a
     /// marker's payload is left out, its stack and window are kept.
     pub(crate) typed_with_user_data: BTreeSet<u64>,
+    /// Number of markers that were left out, and that others stand for.
+    pub(crate) left_out: u64,
 }
 
 impl UsedMarkerTypes {
     fn add(&mut self, marker: &DecodedMarker<'_>) {
+        self.left_out = self.left_out.saturating_add(marker.stands_for - 1);
         match marker.payload {
             DecodedPayload::None => self.only_user_data |= marker.has_user_data(),
             DecodedPayload::Text(_) => self.texts = true,

@@ -12,7 +12,7 @@ use crate::markers::{DecodedMarker, DecodedPayload, JSONWriter, MarkerPhase, Pay
 use crate::model::{
     Category, Counter, CounterGraph, CounterSample, FieldValue, FunctionKind, Marker,
     MarkerPayload, MarkerPhase as ModelPhase, MarkerSchema, Markers, Meta, Process, ProfileModel,
-    Sample, Samples, StackId, TextId, Thread, WAITING_TASKS, WeightUnit,
+    STANDS_FOR, Sample, Samples, StackId, TextId, Thread, WAITING_TASKS, WeightUnit,
 };
 use crate::stream::decode::{
     ProcessStreamingContext, ProfileSource, ThreadStreamingContext, decode_newest,
@@ -108,7 +108,8 @@ pub(crate) fn build_model(
         stacks,
     };
     let is_symbolicated = symbolicate != Symbolicate::No;
-    let warnings = warnings_about(&source, &process, is_symbolicated);
+    let wants_names = options.names.symbolicate != Symbolicate::No;
+    let warnings = warnings_about(&source, &process, wants_names, has_memory_for_names);
     builder.add_facts(&mut profile, is_symbolicated, &names, &warnings);
     let threads = progress.sub_logger(NAMES_END, 1.0, ProgressLocation::Frames);
     let contexts = process.threads.iter();
@@ -479,6 +480,10 @@ impl ModelBuilder<'_> {
         };
         let has_payload = fields.is_some() || marker.has_user_data();
         let mut fields = fields.unwrap_or_default();
+        if marker.stands_for > 1 {
+            let number = i64::try_from(marker.stands_for).unwrap_or(i64::MAX);
+            fields.push((profile.intern(STANDS_FOR), FieldValue::Integer(number)));
+        }
         if marker.inner_window_id != 0 {
             let id = i64::try_from(marker.inner_window_id).unwrap_or(i64::MAX);
             fields.push((profile.intern("innerWindowID"), FieldValue::Integer(id)));

@@ -11,6 +11,7 @@ use crate::markers::{
     Format, JSONWriter, Location, MarkerSchema, MarkerType, PayloadFailure, WITH_REQUIRED_FIELDS,
     name_for_fields,
 };
+use crate::model::STANDS_FOR;
 use crate::stream::decode::{
     PastProcess, ProcessStreamingContext, ProfileSource, ThreadStreamingContext,
 };
@@ -124,7 +125,27 @@ impl MarkerTypes {
             let schema = MarkerSchema::new(&[Location::MarkerChart, Location::MarkerTable]);
             types.schemas.insert(ONLY_USER_DATA.to_owned(), schema);
         }
+        if used.left_out > 0 {
+            types.add_stands_for();
+        }
         types
+    }
+
+    /// Lets the viewer show for how many others a marker stands.
+    fn add_stands_for(&mut self) {
+        const LABEL: &str = "Stands for markers";
+        for schema in self.schemas.values_mut() {
+            schema.add_key_label_format(STANDS_FOR, LABEL, Format::Integer);
+        }
+        let row = serde_json::json!({"key": STANDS_FOR, "label": LABEL, "format": "integer"});
+        for text in self.described.values_mut() {
+            if let Ok(mut schema) = serde_json::from_str::<serde_json::Value>(text)
+                && let Some(rows) = schema["data"].as_array_mut()
+            {
+                rows.push(row.clone());
+                *text = schema.to_string();
+            }
+        }
     }
 
     /// Finds a type that another process has described.

@@ -44,7 +44,7 @@ pub(crate) fn buffer_counts(source: &ProfileSource) -> [(&'static str, u64); 3] 
 pub(crate) fn buffer_losses(
     source: &ProfileSource,
     process: &ProcessStreamingContext,
-) -> [(&'static str, u64); 13] {
+) -> [(&'static str, u64); 14] {
     let buffer = &source.buffer.statistics;
     [
         // The sum of the four counts that follow: see `DroppedEntries`.
@@ -70,6 +70,8 @@ pub(crate) fn buffer_losses(
         ("left_out_idle_rows", process.left_out_idle_rows),
         // Ticks that the sampler left out to limit its CPU time, and that samples count for.
         ("left_out_ticks", process.left_out_ticks()),
+        // Markers beyond the limit of their name, which others stand for.
+        ("left_out_markers", process.marker_types.left_out),
     ]
 }
 

@@ -6,6 +6,7 @@ use crate::json::{JsonWriter, StringIndex, UniqueStrings};
 use crate::markers::{
     DecodedMarker, DecodedPayload, JSONWriter, MarkerPhase, PayloadFailure, PropertyWriter,
 };
+use crate::model::STANDS_FOR;
 use crate::stream::decode::ProfileSource;
 use crate::stream::decode::{ContextInterval, ProcessStreamingContext, TaskWaitEntry};
 use crate::stream::resolve::ResolvedThread;
@@ -217,14 +218,17 @@ impl MarkerContext<'_> {
         });
     }
 
-    /// Writes the fields that a marker of any type may have: the window, and the stack in the form
-    /// of a thread with one sample.
+    /// Writes the fields that a marker of any type may have: the number of markers that it stands
+    /// for, the window, and the stack in the form of a thread with one sample.
     fn write_user_data(
         &self,
         json: &mut JsonWriter<'_>,
         marker: &DecodedMarker<'_>,
         stack: Option<(u32, u64)>,
     ) {
+        if marker.stands_for > 1 {
+            json.key(STANDS_FOR).unsigned(marker.stands_for);
+        }
         if marker.inner_window_id != 0 {
             json.key("innerWindowID").unsigned(marker.inner_window_id);
         }

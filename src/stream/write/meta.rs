@@ -108,7 +108,7 @@ pub(crate) fn write_meta(
         let engine = if has_events { "task clock" } else { "signals" };
         json.key("samplingEngine").string(engine);
         json.key("samplingSignal")
-            .string(&signal_name(source.session.settings.signal));
+            .string(&signal_name(source.session.signal()));
         json.key("presymbolicated").bool(symbolicated);
         if let Some(past) = &source.past {
             write_rescued(json.key("rescued"), source, past);

@@ -89,7 +89,12 @@ pub(crate) fn stream_gecko_json(
     let types = MarkerTypes::of_profile(source, &process);
     let mut json = JsonWriter::for_job(out, latch);
     let mut unread_files = Vec::new();
-    let warnings = warnings_about(source, &process, names.are_looked_up());
+    let warnings = warnings_about(
+        source,
+        &process,
+        names.symbolicate != Symbolicate::No,
+        names.has_memory,
+    );
     json.object(|json| {
         progress.set_local_progress(ENTRIES_END, ProgressLocation::Libraries);
         write_libs(json.key("libs"), &process.modules);

@@ -9,32 +9,43 @@ use crate::stream::decode::{FrameKey, ProcessStreamingContext, ProfileSource};
 use crate::symbols::is_stripped;
 use crate::threads::OffThreadRef;
 use crate::types::{
-    Features, NoStack, ThreadFilter, ThreadId, Uncovered, Warning, late_signals, low_coverage,
-    missed_ticks, stripped_program, unavailable_features, unmatched_filters,
-    unregistered_main_thread, without_stacks,
+    Features, LackOfMemory, NoStack, ThreadFilter, ThreadId, Uncovered, Warning, late_signals,
+    little_memory, low_coverage, missed_ticks, replaced_handler, stripped_program,
+    unavailable_features, unmatched_filters, unregistered_main_thread, without_stacks,
 };
 
-/// Returns the warnings about a profile. `wants_names` is whether its functions are to have names.
+/// Returns the warnings about a profile. `wants_names` is whether its functions are to have names,
+/// and `has_memory_for_names` whether they can.
 ///
 /// Reads the process's list of threads and the head of the program's file, if that may matter.
 pub(crate) fn warnings_about(
     source: &ProfileSource,
     process: &ProcessStreamingContext,
     wants_names: bool,
+    has_memory_for_names: bool,
 ) -> Vec<Warning> {
     let settings = &source.session.settings;
+    let buffer = &source.buffer.statistics;
     let wall_ns = source.taken_at.since_ns(source.session.started_at);
     let interval_ns = settings.interval.as_nanos() as u64;
     let cpu_times = CpuTimes::of(process);
     let warnings = [
         coverage(source, process, cpu_times.all_ns, wall_ns),
         without_stacks(cpu_times.all_ns, &cpu_times.without_stack),
+        replaced_handler(settings.signal, source.session.signal()),
         late_ticks(source),
         missed_ticks(source.count("missed_ticks"), wall_ns, interval_ns),
         unmatched_filters(&source.unmatched_filters, &names_of_threads(source)),
         has_unregistered_main_thread(source).then(unregistered_main_thread),
         unavailable_features(&source.session.unavailable_features),
-        stripped(process).filter(|_| wants_names),
+        stripped(process).filter(|_| wants_names && has_memory_for_names),
+        little_memory(&LackOfMemory {
+            withheld_bytes: source.count("withheld_capacity_bytes"),
+            recycled_bytes: buffer.recycled_bytes,
+            unrecorded_entries: buffer.dropped.without_memory,
+            left_out_bytes: source.buffer.left_out_bytes,
+            lacks_names: wants_names && !has_memory_for_names,
+        }),
     ];
     warnings.into_iter().flatten().collect()
 }
@@ -136,10 +147,12 @@ impl CpuTimes {
 fn late_ticks(source: &ProfileSource) -> Option<Warning> {
     let count = |name| source.count(name);
     let (late, missed) = (count("delayed_ticks"), count("missed_ticks"));
+    let is_replaced = source.session.signal() != source.session.settings.signal;
     // Where the system has refused the first event, no other thread has asked for one.
     let threads = match (count("threads_with_events"), count("refused_events")) {
         (_, 0) => return None,
         (0, _) => "all".to_owned(),
+        (_, _) if is_replaced => "all".to_owned(),
         (_, refused) => refused.to_string(),
     };
     late_signals(late + missed, count("ticks") + missed, &threads)
@@ -185,6 +198,7 @@ fn uncovered(source: &ProfileSource) -> Uncovered {
     Uncovered {
         unselected,
         unsampled,
+        has_filters: !settings.filters.is_empty(),
         samples_unregistered: !settings
             .features
             .contains(Features::NO_UNREGISTERED_SAMPLING),

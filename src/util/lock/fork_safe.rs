@@ -38,7 +38,7 @@ impl LocksInChild {
     /// - *single thread*: the caller runs in the child of a fork, and no other thread exists until
     ///   the returned value is dropped.
     pub(crate) unsafe fn begin() -> Self {
-        IS_FORKED_CHILD.store(true, Ordering::Relaxed);
+        note_forked_child();
         RENEWS.store(true, Ordering::Relaxed);
         Self(())
     }
@@ -79,6 +79,11 @@ impl<R> ForkSafe<R> {
         }
         renews
     }
+}
+
+/// Lets [`is_forked_child`] return true from now on.
+pub(crate) fn note_forked_child() {
+    IS_FORKED_CHILD.store(true, Ordering::Relaxed);
 }
 
 /// Returns whether this process is the child of a fork. A lock of another library may be held for

@@ -11,7 +11,7 @@ mod ps_lock;
 #[cfg(all(test, has_profiler))]
 pub(crate) use fork_safe::ForkSafe;
 #[cfg(has_profiler)]
-pub(crate) use fork_safe::{LocksInChild, is_forked_child, prepare_to_wait};
+pub(crate) use fork_safe::{LocksInChild, is_forked_child, note_forked_child, prepare_to_wait};
 #[cfg(has_profiler)]
 pub(crate) use named_locks::{
     ExclusiveGuard, Guard, LockRank, MarkedRank, NamedMutex, NamedRwLock, as_profiler_work,

@@ -1,7 +1,7 @@
 //! Where the file is, and what happens if something is there already.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use gekkota::profile::{Format, Symbolicate};
 use gekkota::{Profile, ProfilerSession, StartParams};
@@ -97,6 +97,43 @@ fn session_without_a_usable_path_says_so_and_runs() {
         }
         assert_eq!(fs::read(&other).expect("the file"), b"not a crash file");
         assert_eq!(folder.names(), ["other"]);
+    });
+}
+
+#[test]
+fn file_takes_no_more_of_the_disk_than_what_was_recorded() {
+    /// Blocks of `stat`, in bytes.
+    const BLOCK_BYTES: u64 = 512;
+    isolated(|| {
+        // SAFETY: refers to no memory.
+        let populated =
+            unsafe { libc::madvise(std::ptr::null_mut(), 0, libc::MADV_POPULATE_WRITE) };
+        if populated != 0 {
+            eprintln!("skipped: this kernel reserves no part of a file through its mapping");
+            return;
+        }
+        let folder = Folder::new("sparse");
+        let path = folder.path("file");
+        let params = StartParams::default()
+            .capacity_bytes(256 << 20)
+            .crash_file(&path);
+        let session = ProfilerSession::start(params).expect("a session");
+        let taken = || {
+            let file = fs::metadata(&path).expect("the file");
+            assert!(file.len() > 256 << 20, "{file:?}");
+            file.blocks() * BLOCK_BYTES
+        };
+        mark("recorded");
+        assert!(taken() < 16 << 20, "{}", taken());
+        let text = "x".repeat(1 << 10);
+        let before = taken();
+        (0..32 << 10).for_each(|_| mark(&text));
+        let read = rescued(&path);
+        assert!(read.0.to_string().contains("recorded"));
+        assert!((before + (24 << 20)..before + (64 << 20)).contains(&taken()));
+        assert_eq!(read.0["meta"]["rescued"]["chunksOutsideOfTheFile"], 0);
+        drop(session);
+        assert_eq!(folder.names(), [""; 0]);
     });
 }
 

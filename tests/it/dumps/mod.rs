@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use gekkota::dump::{DumpError, DumpSettings, profiler_dump, profiler_set_dumps};
 use gekkota::{
-    MarkerTiming, Profile, ProfilerSession, ProfilerTime, StartParams, add_text_marker,
-    add_untyped_marker, gecko_profiler_category, register_thread,
+    MarkerOptions, MarkerStack, MarkerTiming, Profile, ProfilerSession, ProfilerTime, StartParams,
+    add_text_marker, add_untyped_marker, gecko_profiler_category, register_thread,
 };
 
 use crate::common::{LONGEST_WAIT, Read, in_forked_child, isolated, wait_until};
@@ -156,6 +156,45 @@ fn dumps_are_as_rare_and_as_few_as_the_settings_say() {
         wait_until("the oldest is removed", || !first.exists());
         assert_eq!(folder.dumps(), [second, third]);
         drop(session);
+    });
+}
+
+#[test]
+fn limit_of_markers_leaves_out_no_interval_that_is_too_long() {
+    isolated(|| {
+        const LONG: usize = 100;
+        let folder = Folder::new();
+        let limit = Duration::from_millis(50);
+        let once = DumpSettings::in_folder(&folder.0).min_interval(Duration::from_secs(3600));
+        profiler_set_dumps(Some(once.on_interval_longer_than(limit))).expect("no limits");
+        let params = StartParams::default().max_markers_per_second(1);
+        let session = ProfilerSession::start(params).expect("starts");
+        register_thread("test");
+        let category = gecko_profiler_category!(Other);
+        let now = ProfilerTime::now();
+        let add = |name: &str, ms: f64, stack: MarkerStack| {
+            let start = now.subtract_microseconds(ms * 1000.0);
+            let timing = MarkerTiming::interval(start, now);
+            let options = MarkerOptions {
+                stack,
+                ..timing.into()
+            };
+            add_untyped_marker(name, category, options);
+        };
+        for _ in 0..LONG {
+            for stack in [MarkerStack::NoStack, MarkerStack::Full] {
+                add("Short", 49.0, stack);
+                add("Long", 51.0, stack);
+            }
+        }
+        folder.wait_for(1);
+        let read = Read::from_profile(&session.finish().expect("a profile"));
+        let count = |name: &str| {
+            let markers = read.markers("test").into_iter();
+            markers.filter(|marker| marker.0 == name).count()
+        };
+        assert_eq!((count("Long"), count("Dump")), (2 * LONG, 1));
+        assert!(count("Short") < LONG, "{}", count("Short"));
     });
 }
 

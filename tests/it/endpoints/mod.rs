@@ -63,7 +63,10 @@ fn each_text_has_the_busy_function() {
             svg = text(flamegraph_svg(SHORT, 500).expect("a flame graph"));
             svg.contains("busy_function")
         });
-        assert!(svg.contains("<svg"));
+        assert!(
+            svg.contains("<svg") && svg.contains(" of CPU time"),
+            "{svg}"
+        );
         wait_until("the summary has the function", || {
             text(summary_text(SHORT, 500).expect("a summary")).contains("busy_function")
         });

@@ -2,6 +2,7 @@
 //! profiler.
 
 mod asked_in_code;
+mod blocked;
 mod exec;
 mod exits;
 mod families;

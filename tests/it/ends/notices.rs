@@ -1,14 +1,25 @@
 //! What a process says about a profile that is lost, or has little in it.
 
+use std::time::Duration;
+
 use super::roles::{End, NOT_MAIN, ONE_THREAD, command, command_of, get_ready, run};
 use crate::common::isolated;
 
-pub(super) const ENDS: &[(&str, End)] = &[("unbound guard", |profiler| {
-    // As `let _ = AutoProfilerInit::new();` does. That of the role was made long ago.
-    drop(profiler);
-    let _ = gekkota::AutoProfilerInit::new();
-    get_ready();
-})];
+pub(super) const ENDS: &[(&str, End)] = &[
+    ("unbound guard", |profiler| {
+        // As `let _ = AutoProfilerInit::new();` does. That of the role was made a moment ago.
+        drop(profiler);
+        for _ in 0..3 {
+            let _ = gekkota::AutoProfilerInit::new();
+        }
+        get_ready();
+    }),
+    ("short life", |profiler| {
+        std::thread::sleep(Duration::from_millis(1));
+        drop(profiler);
+        get_ready();
+    }),
+];
 
 const STARTED: (&str, &str) = ("MOZ_PROFILER_STARTUP", "1");
 
@@ -28,10 +39,18 @@ fn count(notices: &[String], part: &str) -> usize {
 #[test]
 fn guard_that_is_dropped_at_once_is_reported_if_the_variables_started() {
     isolated(|| {
-        let part = "drops it at once, expected `let _profiler = ";
+        let part = "`let _ = …` drops it at once";
         let notices = notices_of("unbound guard", &[STARTED]);
         assert!(count(&notices, part) >= 1, "{notices:?}");
         assert_eq!(notices_of("unbound guard", &[]), [""; 0]);
+    });
+}
+
+#[test]
+fn program_that_takes_a_millisecond_is_not_told_to_bind_the_guard() {
+    isolated(|| {
+        let notices = notices_of("short life", &[STARTED]);
+        assert_eq!(count(&notices, "let _"), 0, "{notices:?}");
     });
 }
 
@@ -58,6 +77,10 @@ fn profile_that_somebody_takes_from_the_running_program_is_not_called_lost() {
         let dumps = ("MOZ_PROFILER_DUMP_SIGNAL", "alrm");
         for end in ["return", "exit", "return without the guard's drop"] {
             let notices = notices_of(end, &[STARTED, dumps]);
+            assert_eq!(count(&notices, "lost"), 0, "{notices:?}");
+            let file = std::env::temp_dir().join("gekkota-notices-%p");
+            let crash_file = ("MOZ_PROFILER_CRASH_FILE", file.to_str().expect("UTF-8"));
+            let notices = notices_of(end, &[STARTED, crash_file]);
             assert_eq!(count(&notices, "lost"), 0, "{notices:?}");
             // The value names no signal, so there will be no dump.
             let notices = notices_of(end, &[STARTED, (dumps.0, "none")]);

@@ -165,14 +165,16 @@ impl Ended {
     }
 }
 
-/// Runs a child. Calls `act` once it is ready.
+/// Runs a child. Calls `act` once it is ready. Standard error is read unless the command leads it
+/// elsewhere.
 pub(super) fn run(command: &mut Command, act: impl FnOnce(&mut Child)) -> Ended {
     let mut child = command.spawn().expect("a child");
     let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
-    let mut errors = child.stderr.take().expect("a pipe");
+    let errors = child.stderr.take();
     let errors = std::thread::spawn(move || {
         let mut text = Vec::new();
-        errors.read_to_end(&mut text).map(|_| text)
+        let read = errors.map(|mut errors| errors.read_to_end(&mut text));
+        read.transpose().map(|_| text)
     });
     let (mut stdout, mut line) = (String::new(), String::new());
     while !line.contains(READY)

@@ -4,3 +4,4 @@ mod before_first_session;
 mod child;
 mod files;
 mod hooks;
+mod locked_environment;

@@ -5,6 +5,7 @@ mod awake;
 mod edges;
 mod file_io;
 mod flow_only;
+mod limit;
 mod many_writers;
 mod schemas;
 mod stacks;

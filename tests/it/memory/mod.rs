@@ -2,6 +2,7 @@
 //! be saved.
 
 mod address_space;
+mod container;
 mod exhausted;
 mod exit_profiles;
 mod helpers;

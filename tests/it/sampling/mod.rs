@@ -28,5 +28,6 @@ mod same_place;
 pub(crate) mod sandbox;
 mod shares;
 mod sleeping;
+mod strict_mode;
 mod unprivileged_events;
 mod waits;

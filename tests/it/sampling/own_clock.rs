@@ -10,7 +10,9 @@ use crate::common::{
     work_for_cpu,
 };
 use crate::sampling::places::{Place, is_in};
-use gekkota::{AutoProfilerLabel, Profile, ProfilerSession, gecko_profiler_category};
+use gekkota::{
+    AutoProfilerLabel, Profile, ProfilerSession, gecko_profiler_category, profiler_pause_sampling,
+};
 
 const THREAD: &str = "works in bursts";
 /// Number of samples to see.
@@ -114,6 +116,33 @@ fn captures_without_a_slot_count_with_those_that_have_one() {
 }
 
 #[test]
+fn profile_has_the_cpu_time_since_the_last_tick_if_ticks_are_left_out() {
+    isolated(|| {
+        // After a tick, the sampler sleeps for hundreds of milliseconds.
+        let params = registered_threads_only().max_cpu_percent(0.01);
+        let session = ProfilerSession::start(params).expect("start");
+        wait_until("ticks are left out", || {
+            Read::of_running().count("skipped_ticks") > 0
+        });
+        let (send, used) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            gekkota::register_thread(THREAD);
+            let begin = thread_cpu();
+            work_for_cpu(Duration::from_millis(30));
+            send.send(thread_cpu() - begin).expect("a receiver");
+            // The thread is still there when the profile is taken.
+            std::thread::park();
+        });
+        let used = used.recv().expect("the thread's clock");
+        let profile = session.finish().expect("profile");
+        thread.thread().unpark();
+        thread.join().expect("thread");
+        let (_, cpu) = cpu_of(&profile, "");
+        assert!(cpu + Duration::from_micros(50) >= used, "{cpu:?}, {used:?}");
+    });
+}
+
+#[test]
 fn thread_that_blocks_the_signal_says_so_while_it_runs() {
     isolated(|| {
         let session = ProfilerSession::start(registered_threads_only()).expect("start");
@@ -158,11 +187,16 @@ fn thread_says_that_a_foreign_handler_replaced_the_profilers() {
     isolated(|| {
         let session = ProfilerSession::start(registered_threads_only()).expect("start");
         let handler = foreign_handler as extern "C" fn(_) as libc::sighandler_t;
-        // SAFETY: the handler has the signature that `signal` requires.
-        let before = unsafe { libc::signal(libc::SIGURG, handler) };
-        assert_ne!(before, libc::SIG_ERR);
+        // The session's last, so that it finds no other signal that is free.
+        for signal in [libc::SIGSTKFLT, libc::SIGPROF, libc::SIGURG] {
+            // SAFETY: the handler has the signature that `signal` requires.
+            let before = unsafe { libc::signal(signal, handler) };
+            assert_ne!(before, libc::SIG_ERR);
+        }
         let thread = std::thread::spawn(|| {
             gekkota::register_thread(THREAD);
+            // Long enough for a warning, however busy the machine is.
+            work_for_cpu(Duration::from_millis(20));
             WORKING.work();
         });
         let reason = "(no stack: the handler of SIGURG was replaced)";
@@ -216,5 +250,22 @@ fn wait_for_a_processor_is_no_cpu_time() {
             thread.join().expect("thread");
         }
         session.finish().expect("profile");
+    });
+}
+
+#[test]
+fn cpu_time_in_a_pause_is_charged_to_nobody_if_the_session_ends_in_it() {
+    isolated(|| {
+        gekkota::register_thread(THREAD);
+        let session = ProfilerSession::start(registered_threads_only()).expect("start");
+        let before = Duration::from_millis(10);
+        work_for_cpu(before);
+        profiler_pause_sampling();
+        let used = thread_cpu();
+        work_for_cpu(10 * before);
+        let profile = session.finish().expect("a profile");
+        let (_, cpu) = cpu_of(&profile, "");
+        println!("{cpu:?} of the {used:?} before the pause");
+        assert!(cpu <= used + before, "{cpu:?}");
     });
 }

@@ -1,5 +1,6 @@
 //! Saving follows a symbolic link only where a stranger cannot have planted it.
 
+use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::symlink;
@@ -186,6 +187,29 @@ fn own_pipe_in_a_sticky_folder_is_written() {
         profiler_save_profile_to_file(&fifo).expect("written");
         Read::from_text(&reader.join().expect("the reader"));
         assert_eq!(sticky.names(), ["p.json"]);
+    });
+}
+
+#[test]
+fn pipe_that_nobody_reads_is_an_error() {
+    isolated(|| {
+        let _session = start();
+        let home = Folder::new("home");
+        let fifo = home.path("p.json");
+        make_fifo(&fifo);
+        let saved = || profiler_save_profile_to_file(&fifo).expect_err("nobody reads");
+        let unopened = saved().to_string();
+        assert!(unopened.contains("got no reader"), "{unopened}");
+        let reader = File::options().read(true).write(true).open(&fifo);
+        let reader = reader.expect("the pipe");
+        // SAFETY: the call accesses no memory of the process.
+        let size = unsafe { libc::fcntl(reader.as_raw_fd(), libc::F_SETPIPE_SZ, 4096) };
+        assert_eq!(size, 4096);
+        let unread = saved().to_string();
+        assert!(
+            unread.contains("got a reader that reads nothing"),
+            "{unread}"
+        );
     });
 }
 

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, mpsc};
 
-use crate::common::{LONGEST_WAIT, isolated};
+use crate::common::{LONGEST_WAIT, Read, isolated, wait_until};
 use gekkota::stack::{
     StackFeatures, StackSample, SuspendError, profiler_suspend_and_sample_thread,
 };
@@ -176,7 +176,11 @@ fn stack_on_demand_leaves_a_foreign_handler_of_the_session_in_place() {
         let foreign = handler_of(libc::SIGURG);
         assert!(stack_of(target.id).expect("a stack").frames().len() > 1);
         assert_eq!(handler_of(libc::SIGURG), foreign);
-        CHOICES.into_iter().for_each(install_host_handler);
+        wait_until("the session goes on with another signal", || {
+            Read::of_running().0["meta"]["samplingSignal"] == "SIGPROF"
+        });
+        // The session's last, so that it finds none that is free.
+        CHOICES.into_iter().rev().for_each(install_host_handler);
         let error = stack_of(target.id)
             .expect_err("no signal is free")
             .to_string();

@@ -1,11 +1,13 @@
 //! The main thread has ended, and the process goes on with its other threads.
 
 use std::io::{Read as _, Write as _};
+use std::time::{Duration, Instant};
 
-use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::{ForkResult, fork};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Pid, fork};
 
-use crate::common::{Read, isolated, wait_until};
+use crate::common::{LONGEST_WAIT, Read, isolated, wait_until};
 use crate::sampling::places::{Place, is_in};
 use gekkota::marker::built_in::FlowMarker;
 use gekkota::{FlowId, MarkerOptions, ProfilerSession, StartParams, gecko_profiler_category};
@@ -54,6 +56,108 @@ fn profile_without_main_thread() -> Result<(), String> {
     } else {
         Err(format!("no names: {:?}", samples.last()))
     }
+}
+
+unsafe extern "C-unwind" {
+    fn pthread_exit(value: *mut libc::c_void) -> !;
+}
+
+/// Runs in a child of `fork`, on its main thread.
+type OnMainThread = fn();
+
+/// Forks on a thread whose stack has no frame that stops `pthread_exit`, runs `body` in the child, and
+/// ends the child's main thread. Returns the child.
+fn child_without_main_thread(body: OnMainThread) -> Pid {
+    extern "C-unwind" fn forks(body: *mut libc::c_void) -> *mut libc::c_void {
+        // SAFETY: glibc lets the child of a program with threads call any function.
+        let child = unsafe { libc::fork() };
+        if child != 0 {
+            return std::ptr::without_provenance_mut(child as usize);
+        }
+        // SAFETY: the pointer is that of a function, which `child_without_main_thread` passes.
+        unsafe { std::mem::transmute::<*mut libc::c_void, OnMainThread>(body)() };
+        // SAFETY: nothing on this stack is to be dropped.
+        unsafe { pthread_exit(std::ptr::null_mut()) }
+    }
+    // SAFETY: the C library calls the function as C, and its forced unwinding may pass through it. The
+    // ids are locals.
+    let child = unsafe {
+        let start = std::mem::transmute::<
+            extern "C-unwind" fn(*mut libc::c_void) -> *mut libc::c_void,
+            extern "C" fn(*mut libc::c_void) -> *mut libc::c_void,
+        >(forks);
+        let mut thread = std::mem::zeroed();
+        let none = std::ptr::null();
+        assert_eq!(
+            libc::pthread_create(&mut thread, none, start, body as *mut libc::c_void),
+            0
+        );
+        let mut child = std::ptr::null_mut();
+        assert_eq!(libc::pthread_join(thread, &mut child), 0);
+        child
+    };
+    Pid::from_raw(child.addr() as i32)
+}
+
+/// Returns how the child ends, and kills it if it does not.
+fn end_of(child: Pid) -> WaitStatus {
+    let end = Instant::now() + LONGEST_WAIT / 4;
+    loop {
+        let status = waitpid(child, Some(WaitPidFlag::WNOHANG)).expect("a child");
+        if status != WaitStatus::StillAlive {
+            return status;
+        }
+        if Instant::now() > end {
+            kill(child, Signal::SIGKILL).expect("a child");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn start_session() {
+    std::mem::forget(ProfilerSession::start(StartParams::default()).expect("start"));
+}
+
+#[test]
+fn process_without_threads_of_its_own_ends() {
+    isolated(|| {
+        let child = child_without_main_thread(start_session);
+        assert_eq!(
+            end_of(child),
+            WaitStatus::Exited(child, 0),
+            "only the profiler is left"
+        );
+
+        let child = child_without_main_thread(|| {
+            start_session();
+            std::thread::spawn(|| {
+                std::thread::sleep(Duration::from_millis(300));
+                // SAFETY: ends the process.
+                unsafe { libc::_exit(7) }
+            });
+        });
+        assert_eq!(
+            end_of(child),
+            WaitStatus::Exited(child, 7),
+            "a thread is left"
+        );
+
+        let child = child_without_main_thread(|| {
+            start_session();
+            std::thread::spawn(|| {
+                loop {
+                    std::thread::park();
+                }
+            });
+        });
+        kill(child, Signal::SIGTERM).expect("a child");
+        let killed = WaitStatus::Signaled(child, Signal::SIGTERM, false);
+        assert_eq!(
+            end_of(child),
+            killed,
+            "a signal is for the thread that is left"
+        );
+    });
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod filters;
 mod gecko_form;
 mod lifetimes;
 mod main_thread_ended;
+mod policies;
 mod registration;
 #[cfg(target_env = "gnu")]
 mod reused_ids;

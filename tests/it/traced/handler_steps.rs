@@ -24,7 +24,6 @@ const LIBRARY: &[&str] = &[
     "memmove",
     "memset",
     "memcmp",
-    "process_vm_readv",
     "pthread_sigmask",
     "sigaddset",
     "signal return",

@@ -83,7 +83,10 @@ impl ThreadSampler {
         let interval_ns = context.interval_ns();
         let needs_event = self.own.needs_event(ran);
         if self.own.has_event() {
-            if needs_event == Some(false) {
+            if needs_event == Some(false)
+                || self.has_slept(context) == Some(false)
+                || self.is_strict(context)
+            {
                 self.own.end_event();
                 self.collect_latest(context);
                 self.own.release();
@@ -105,15 +108,38 @@ impl ThreadSampler {
             && context.may_request();
         let used_ns = cpu_ns.saturating_sub(self.began_cpu_ns);
         let is_worthwhile = needs_event == Some(true) && used_ns >= interval_ns / 4;
-        is_possible
-            && is_worthwhile
-            && self.own.may_have_slots(context.session)
+        if !(is_possible && is_worthwhile && self.has_slept(context) == Some(true)) {
+            return false;
+        }
+        let has_event = self.own.may_have_slots(context.session)
             && !self.blocks_signal(None, context)
-            && self.own.ensure_event(self.tid(), slot, cpu_ns, context)
+            && self.own.ensure_event(self.tid(), slot, cpu_ns, context);
+        if !has_event {
+            self.own.look_soon();
+        }
+        has_event
+    }
+
+    /// Returns whether the thread has slept since the last look: see [`OwnSamples::look_at_sleeps`]. A thread
+    /// may also be absent because it waits for a processor.
+    ///
+    /// [`OwnSamples::look_at_sleeps`]: crate::sampler::thread::own_samples::OwnSamples::look_at_sleeps
+    fn has_slept(&mut self, context: &TickContext<'_>) -> Option<bool> {
+        if !self.own.is_time_to_look() {
+            return None;
+        }
+        let sleeps = self.ask_status(context);
+        self.own.look_at_sleeps(sleeps)
     }
 
     pub(crate) fn end_event(&mut self) {
         self.own.end_event();
+    }
+
+    /// Forgets whether the thread blocks the sampling signal, which is another one from now on.
+    pub(crate) fn forget_mask(&mut self) {
+        self.may_block_signal = true;
+        self.signal_mask = SignalMask::Unknown;
     }
 
     /// Gives back memory of a thread that has been idle for long.

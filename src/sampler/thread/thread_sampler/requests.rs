@@ -13,6 +13,11 @@ use crate::sampler::tick::TickContext;
 use crate::state::SessionCounts;
 use crate::types::NoStack;
 
+/// CPU time in which each signal to a thread is preceded by the question for its seccomp mode, in ns.
+const EARLY_CPU_NS: u64 = 10_000_000;
+/// Intervals of a thread's later CPU time after which it is asked again.
+const INTERVALS_WITHOUT_QUESTION: u64 = 16;
+
 impl ThreadSampler {
     pub(super) fn request_by_signal(
         &mut self,
@@ -63,10 +68,10 @@ impl ThreadSampler {
     /// says why.
     fn sample_uninterrupted(&mut self, cpu_ns: Option<u64>, context: &mut TickContext<'_>) {
         let counts = &context.session.counts;
-        let signal = context.session.settings.signal;
+        let signal = context.session.signal();
         let reason = if !context.is_handler_in_place {
             NoStack::Replaced(signal)
-        } else if !self.is_interruptible() {
+        } else if self.is_strict || !self.is_interruptible() {
             NoStack::NotInterruptible
         } else if self.signal_mask.is_masked(cpu_ns) {
             NoStack::Blocked(signal)
@@ -93,7 +98,8 @@ impl ThreadSampler {
         blocked_at: Option<BlockedAt>,
         context: &TickContext<'_>,
     ) -> bool {
-        if !self.is_interruptible() {
+        if !self.is_interruptible() || self.is_strict(context) {
+            self.own.end_event();
             return true;
         }
         if blocked_at.is_some_and(|at| at.awaits_handler) {
@@ -121,6 +127,35 @@ impl ThreadSampler {
         self.may_run_handler
     }
 
+    /// Returns whether the thread is in seccomp's strict mode, which ends a thread that reads a clock, as
+    /// the handler does. A thread stays in that mode, and usually begins it early. So it is asked each
+    /// time at first, and then once in some intervals, because the question takes 7 µs.
+    pub(super) fn is_strict(&mut self, context: &TickContext<'_>) -> bool {
+        let was_asked = self.asked_strict_at_tick == context.tick.number;
+        if !self.is_strict && !was_asked && self.seen_cpu_ns >= self.ask_strict_at_ns {
+            self.ask_status(context);
+            let used_ns = self.seen_cpu_ns.saturating_sub(self.began_cpu_ns);
+            let most_ns = INTERVALS_WITHOUT_QUESTION.saturating_mul(context.interval_ns());
+            let is_early = used_ns < EARLY_CPU_NS.max(most_ns);
+            self.ask_strict_at_ns = match is_early || self.has_no_clock {
+                true => 0,
+                false => self.seen_cpu_ns.saturating_add(most_ns),
+            };
+        }
+        self.is_strict
+    }
+
+    /// Asks whether the thread is in strict mode. Returns how often it has slept: see
+    /// [`ThreadProbe::strict_mode_and_sleeps`].
+    ///
+    /// [`ThreadProbe::strict_mode_and_sleeps`]: crate::platform::ThreadProbe::strict_mode_and_sleeps
+    pub(super) fn ask_status(&mut self, context: &TickContext<'_>) -> Option<u64> {
+        let (is_strict, sleeps) = self.probe.strict_mode_and_sleeps();
+        self.is_strict |= is_strict;
+        self.asked_strict_at_tick = context.tick.number;
+        sleeps
+    }
+
     /// Asks the kernel whether the thread masks the signal. `blocked_at` is where the thread was
     /// blocked when the caller asked.
     fn see_mask(&mut self, blocked_at: Option<BlockedAt>, context: &TickContext<'_>) -> SeenMask {
@@ -132,7 +167,7 @@ impl ThreadSampler {
         if !self.may_block_signal || answers {
             return SeenMask::Open;
         }
-        if self.probe.blocks(context.session.settings.signal) {
+        if self.probe.blocks(context.session.signal()) {
             return SeenMask::Masked;
         }
         match self.probe.probe() {
@@ -152,7 +187,7 @@ impl ThreadSampler {
             slot: slot.number(),
             sequence,
         };
-        let signal = context.session.settings.signal;
+        let signal = context.session.signal();
         if send_request(context.process, self.tid(), signal, ticket) != Sent::Yes {
             SessionCounts::add(&context.session.counts.refused_signals, 1);
             slot.cancel();

@@ -24,7 +24,9 @@ impl ThreadSampler {
         let runs = match &self.state {
             ThreadState::Idle(_) => return,
             ThreadState::Running => return self.sample(cpu_ns, context),
-            ThreadState::Signaled(_) => self.follow_running(cpu_ns).until_now,
+            ThreadState::Signaled(_) => {
+                self.follow_running(cpu_ns, context.interval_ns()).until_now
+            }
         };
         // A sleeping thread will not answer.
         if let Seen::Blocked(at) = self.look(runs, context)
@@ -49,7 +51,7 @@ impl ThreadSampler {
         let counts = &context.session.counts;
         let interval_ns = context.interval_ns();
         let may_send = context.may_request() && may_signal();
-        let is_queued = signal_is_queued(context.session.settings.signal);
+        let is_queued = signal_is_queued(context.session.signal());
         match &mut self.state {
             ThreadState::Running | ThreadState::Idle(_) => {}
             ThreadState::Signaled(request) => {

@@ -10,6 +10,7 @@
 
 use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Returns the CPU time of a thread of this process, as the thread itself would read it with
 /// `CLOCK_THREAD_CPUTIME_ID`; `None` if there is no such thread.
@@ -138,13 +139,15 @@ impl EndlessCall {
     }
 }
 
-/// Forks a child that exits at once, and waits for it.
-pub(crate) fn fork_and_wait() -> Result<()> {
-    // SAFETY: the child only calls `_exit`, which is async-signal-safe; *own memory*.
+/// Forks a child that calls `body` and exits, and waits for it. If the process has several threads,
+/// `body` calls only what is allowed in the child then.
+pub(crate) fn fork_and_wait(body: impl FnOnce()) -> Result<()> {
+    // SAFETY: `_exit` is async-signal-safe; *own memory*.
     unsafe {
         let child = libc::fork();
         if child == 0 {
-            libc::_exit(0);
+            let failed = catch_unwind(AssertUnwindSafe(body)).is_err();
+            libc::_exit(failed.into());
         }
         if child < 0 {
             return Err(Error::last_os_error());
@@ -205,6 +208,6 @@ mod tests {
 
     #[test]
     fn fork_and_wait_returns() {
-        fork_and_wait().expect("a fork");
+        fork_and_wait(|| ()).expect("a fork");
     }
 }

@@ -175,12 +175,13 @@ fn run_ours(count_of_threads: usize, first: fn()) -> Result<Value, Box<dyn Error
     let found = sampled + count("unsampled_threads");
     let note = format!(
         "{sampled} threads in the profile, {} found and counted as missed, {} not found; {:.2} ms of CPU time each; sampler \
-         {:.1} % of one CPU; {} of {} ticks missed; {} captured and {} remote samples; {:.1} % of their CPU time in \
+         {:.1} % of one CPU, {:.0} µs for each thread; {} of {} ticks missed; {} captured and {} remote samples; {:.1} % of their CPU time in \
          truncated stacks",
         count("unsampled_threads"),
         (count_of_threads as u64).saturating_sub(found),
         cpu_ns / 1e6 / count_of_threads as f64,
         count("sampler_cpu_ns") as f64 * 100.0 / lives.wall_ns as f64,
+        count("sampler_cpu_ns") as f64 / 1e3 / count_of_threads as f64,
         count("missed_ticks"),
         count("ticks"),
         count("captured_samples"),

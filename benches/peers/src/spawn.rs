@@ -10,6 +10,9 @@
 //! from batch to batch. The figure is the median, over the pairs, of the time with a session
 //! divided by the time without: whatever slows the machine for longer than a pair affects both.
 //! pprof-rs is measured in the same way, in a separate process.
+//!
+//! `child_session` and `child_save` are the times, in ms, that a forked child takes for a session of
+//! its own, and for one that it saves. The parent has no session then.
 
 use std::error::Error;
 use std::process::Command;
@@ -29,6 +32,8 @@ const PROGRAM: &str = "/bin/true";
 const TOUCHED_BYTES: usize = 200 << 20;
 const SPAWNS_PER_BATCH: usize = 50;
 const FORKS_PER_BATCH: usize = 10;
+/// Number of children with a session of their own.
+const CHILDREN: usize = 20;
 /// Wait after a profiler's start, until it samples.
 const SETTLE: Duration = Duration::from_millis(10);
 const GOAL: f64 = 1.05;
@@ -36,6 +41,7 @@ const GOAL: f64 = 1.05;
 pub(crate) fn measure(effort: Effort) -> Outcome {
     let (rounds, batches) = if effort.quick { (2, 8) } else { (5, 20) };
     let (mut ours, mut ours_fork) = (Arm::new("ours"), Arm::extra("ours_fork"));
+    let [mut child_session, mut child_save] = ["child_session", "child_save"].map(Arm::extra);
     let (mut pprof, mut pprof_fork) = (Arm::new("pprof"), Arm::extra("pprof_fork"));
     let mut notes = vec![format!(
         "{rounds} rounds of {batches} batches of {SPAWNS_PER_BATCH} spawns and {FORKS_PER_BATCH} forks, with and without a \
@@ -61,6 +67,8 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
             };
             spawn.runs.extend(run["spawn"]["slowdown"].as_f64());
             fork.runs.extend(run["fork"]["slowdown"].as_f64());
+            child_session.runs.extend(run["child_session"].as_f64());
+            child_save.runs.extend(run["child_save"].as_f64());
             let pair = |loop_name: &str| {
                 let number = |column: &str| run[loop_name][column].as_f64().unwrap_or(f64::NAN);
                 format!(
@@ -79,11 +87,11 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         }
     }
     let met = [&ours, &ours_fork].iter().all(|arm| arm.figure() <= GOAL);
-    let measured = [pprof, ours_fork, pprof_fork]
+    let measured = [pprof, ours_fork, pprof_fork, child_session, child_save]
         .into_iter()
         .filter(|arm| !arm.runs.is_empty());
     Ok(Report {
-        unit: "time / time without a profiler, of Command::spawn + wait (`…_fork`: of fork + _exit + waitpid)",
+        unit: "time / time without a profiler, of Command::spawn + wait (`…_fork`: of fork + _exit + waitpid; `child_…`: ms of a child)",
         ours,
         peers: measured.collect(),
         floor: None,
@@ -114,16 +122,38 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
             };
             std::thread::sleep(SETTLE);
             spawns.time(with, SPAWNS_PER_BATCH, spawn_and_wait)?;
-            forks.time(with, FORKS_PER_BATCH, || Ok(fork_and_wait()?))?;
+            forks.time(with, FORKS_PER_BATCH, || Ok(fork_and_wait(|| ())?))?;
             if let Some(running) = running {
                 samples += running.end()?;
             }
         }
     }
     drop(touched);
-    Ok(
-        json!({"spawn": spawns.to_json(), "fork": forks.to_json(), "samples": samples, "engine": engine}),
-    )
+    let mut answer = json!({"spawn": spawns.to_json(), "fork": forks.to_json(), "samples": samples, "engine": engine});
+    if profiler == "ours" {
+        answer["child_session"] = json!(child_ms(false)?);
+        answer["child_save"] = json!(child_ms(true)?);
+    }
+    Ok(answer)
+}
+
+/// Returns how long a forked child takes for a session, in ms, and to save it if `saves`.
+fn child_ms(saves: bool) -> Result<f64, Box<dyn Error>> {
+    let file = std::env::temp_dir().join(format!("spawn-{}.json", std::process::id()));
+    let body = || {
+        let session = ProfilerSession::start(StartParams::default().interval(INTERVAL));
+        let profile = session.expect("a session").finish().expect("a profile");
+        if saves {
+            profile.save(&file).expect("a file");
+        }
+    };
+    let mut children = Batches::default();
+    for _ in 0..CHILDREN {
+        children.time(true, 1, || Ok(fork_and_wait(body)?))?;
+    }
+    // There is none if it does not save.
+    let _ = std::fs::remove_file(&file);
+    Ok(median(&children.with) / 1e3)
 }
 
 /// A running profiler.

@@ -12,8 +12,8 @@
 // viewer's call tree for "JavaScript", and no other of the 40 hottest functions may be there. Idle
 // samples do not count. If several threads have the same name, one of them has to match. Markers
 // that the viewer derives, such as "Jank", count too. longestMs gives the range for the longest
-// marker of a name. Categories are those of samples. Each of the processes has samples. The log of the
-// gathering names those that were left out, and no other process was.
+// marker of a name. Categories are those of samples. Each of the processes has samples: here, idle
+// ones count, too. The log of the gathering names those that were left out, and no other process was.
 
 import { execFile } from "node:child_process";
 import { readFileSync, rmSync } from "node:fs";
@@ -154,9 +154,11 @@ async function checkProfile(file, expect) {
   for (const thread of threads) {
     const at = ["--thread", thread.threadHandle];
     const samples = await ask("thread", "samples", ...at);
+    const withIdle = await ask("thread", "samples", "--include-idle", ...at);
     // On a thread without samples, profiler-cli counts the bytes of its allocations instead.
     const timing = samples.callTreeSummaryStrategy === "timing";
     thread.samples = timing ? samples.categoryBreakdown.totalSamples : 0;
+    thread.samplesWithIdle = timing ? withIdle.categoryBreakdown.totalSamples : 0;
     thread.category = timing ? samples.categoryBreakdown.categories.map((category) => category.name) : [];
     // "thread samples" names at most 50 functions.
     const { functions } = await ask("thread", "functions", "--include-idle", "--limit", "0", ...at);
@@ -205,7 +207,7 @@ async function checkProfile(file, expect) {
   }
 
   for (const wanted of expect.processes ?? []) {
-    const samples = (process) => process.threads.reduce((sum, thread) => sum + thread.samples, 0);
+    const samples = (process) => process.threads.reduce((sum, thread) => sum + thread.samplesWithIdle, 0);
     const ok = processes.some((process) => process.name === wanted && samples(process) > 0);
     const known = processes.map((process) => `${process.name} with ${samples(process)} samples`);
     check(`process ${wanted} with samples`, ok, list(known));

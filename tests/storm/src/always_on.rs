@@ -14,7 +14,7 @@ use gekkota::context::ProfilerContext;
 use gekkota::dump::{DumpError, DumpSettings, profiler_dump, profiler_set_dumps};
 use gekkota::push::{PushError, PushSettings, Pusher, profiler_push};
 
-use crate::crew::Context;
+use crate::crew::{Context, Post};
 use crate::roster::{Role, role};
 use crate::tally::Tally;
 use crate::work::mix;
@@ -89,7 +89,7 @@ pub fn roles() -> &'static [Role] {
 }
 
 /// Starts to push.
-pub fn push() -> Pusher {
+pub fn push(post: &Post) -> Pusher {
     let settings = PushSettings::pyroscope(format!("http://{}", parts().store))
         .interval(Duration::from_millis(300))
         .queue_folder(folder::path().join(QUEUE))
@@ -99,8 +99,9 @@ pub fn push() -> Pusher {
         match gate::with_descriptors(|| profiler_push(settings.clone())) {
             Ok(pusher) => return pusher,
             // The sender of the pusher before may still wait for an answer.
-            Err(PushError::Queue { .. }) if begin.elapsed() < PATIENCE / 10 => {
+            Err(PushError::Queue { .. }) if begin.elapsed() < PATIENCE => {
                 tally::PUSHERS_AGAIN.one();
+                post.beat();
                 std::thread::sleep(Duration::from_millis(20));
             }
             Err(error) => panic!("{error}"),

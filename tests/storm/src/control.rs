@@ -61,7 +61,7 @@ impl Control<'_> {
     /// Returns the profile of the last session.
     fn reign_always_on(&mut self, length: Duration) -> Profile {
         let begin = Instant::now();
-        let pusher = always_on::push();
+        let pusher = always_on::push(self.post);
         while begin.elapsed() < length / 2 {
             start(self.params_always_on());
             tally::SESSIONS.one();
@@ -76,7 +76,7 @@ impl Control<'_> {
         always_on::end_push(pusher);
         gekkota::profiler_stop();
         let session = self.start_beside_clients();
-        let pusher = always_on::push();
+        let pusher = always_on::push(self.post);
         let profile = self.watch_last(session);
         always_on::end_push(pusher);
         profile
@@ -185,16 +185,13 @@ impl Control<'_> {
         tally::SESSIONS.one();
         let start = Instant::now();
         let done = |post: &Arc<Post>| (post.beats(), post.markers());
+        let has_worked = |(post, before): (&Arc<Post>, &(u64, u64))| {
+            // The first marker may have been added just before the session.
+            post.beats() > before.0 + 2 && post.markers() > before.1 + 1
+        };
         // Not from before the start, which can take as long as many steps on a busy machine.
         let before: Vec<_> = self.crew.iter().map(done).collect();
-        // The first marker may have been added just before the session.
-        let all_worked = || {
-            self.crew
-                .iter()
-                .map(done)
-                .zip(&before)
-                .all(|(now, before)| now.0 > before.0 + 2 && now.1 > before.1 + 1)
-        };
+        let all_worked = || self.crew.iter().zip(&before).all(has_worked);
         let enough_samples = || {
             session
                 .snapshot()
@@ -209,6 +206,15 @@ impl Control<'_> {
         while !is_enough() {
             std::thread::sleep(SESSION);
             self.post.beat();
+        }
+        let late = self
+            .crew
+            .iter()
+            .zip(&before)
+            .filter(|one| !has_worked(*one));
+        for (post, _) in late {
+            post.give_up();
+            tally::LATE_WORKERS.one();
         }
         let profile = session.finish().unwrap_or_else(|error| panic!("{error}"));
         count(&profile);

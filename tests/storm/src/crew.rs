@@ -33,6 +33,8 @@ pub struct Post {
     beats: AtomicU64,
     markers: AtomicU64,
     on_duty: AtomicBool,
+    /// Whether the last session ended before the worker had added a marker in it.
+    is_late: AtomicBool,
 }
 
 impl Post {
@@ -44,6 +46,7 @@ impl Post {
             beats: AtomicU64::new(0),
             markers: AtomicU64::new(0),
             on_duty: AtomicBool::new(true),
+            is_late: AtomicBool::new(false),
         });
         POSTS
             .lock()
@@ -67,6 +70,15 @@ impl Post {
 
     pub fn is_on_duty(&self) -> bool {
         self.on_duty.load(Ordering::Relaxed)
+    }
+
+    pub fn is_late(&self) -> bool {
+        self.is_late.load(Ordering::Relaxed)
+    }
+
+    /// Says that the last session did not wait for the worker any longer.
+    pub fn give_up(&self) {
+        self.is_late.store(true, Ordering::Relaxed);
     }
 
     /// Marks the post as vacant.

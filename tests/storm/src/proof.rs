@@ -1,13 +1,14 @@
 //! Reads a profile back and reports what is wrong with it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use gekkota::Profile;
 use gekkota::profile::{Format, SnapshotOptions, Symbolicate};
 use serde_json::Value;
 
 use crate::churn::CHILD;
-use crate::crew::{MARKER, SYSTEM_NAME};
+use crate::crew::{MARKER, Post, SYSTEM_NAME};
 use crate::labels;
 use crate::loops;
 use crate::roster;
@@ -114,7 +115,7 @@ impl Proof {
     }
 
     /// Returns the additional problems with threads that worked for the whole session.
-    pub fn problems_with<'a>(&self, workers: impl Iterator<Item = (&'a str, bool)>) -> Vec<String> {
+    pub fn problems_with(&self, workers: &[Arc<Post>]) -> Vec<String> {
         let mut problems = self.problems();
         let roots = roots();
         let named: HashMap<&str, &Value> = self
@@ -123,7 +124,9 @@ impl Proof {
             .filter_map(|thread| Some((thread["name"].as_str()?, thread)))
             .collect();
         let (mut expected, mut shown) = (0, 0);
-        for (name, shows_root) in workers {
+        for post in workers {
+            let name = post.name.as_str();
+            let shows_root = post.role.is_some_and(|role| role.shows_root);
             let Some(thread) = named.get(name) else {
                 problems.push(format!("{name} is not in the profile"));
                 continue;
@@ -151,7 +154,7 @@ impl Proof {
                     frequent_stack(thread)
                 ));
             }
-            if stacks.markers.is_empty() {
+            if stacks.markers.is_empty() && !post.is_late() {
                 problems.push(format!("{name} has no markers"));
             }
         }

@@ -30,15 +30,7 @@ pub fn run(number: u64, length: Duration) -> Vec<String> {
             profile
         });
     let profile = reign.expect("a thread").join();
-    let workers: Vec<(String, bool)> = crew
-        .posts()
-        .map(|post| {
-            (
-                post.name.clone(),
-                post.role.is_some_and(|role| role.shows_root),
-            )
-        })
-        .collect();
+    let workers: Vec<Arc<Post>> = crew.posts().cloned().collect();
     let mut problems = crew.dismiss();
     // Watched until the profile is read.
     let post = Post::establish(format!("the end of round {number}"), None);
@@ -46,9 +38,7 @@ pub fn run(number: u64, length: Duration) -> Vec<String> {
     match profile {
         Ok(profile) => {
             let proof = proof::read(&profile, Names::Yes);
-            problems.extend(
-                proof.problems_with(workers.iter().map(|(name, shows)| (name.as_str(), *shows))),
-            );
+            problems.extend(proof.problems_with(&workers));
             println!(
                 "round {number}: the last session has {} samples",
                 proof.samples()

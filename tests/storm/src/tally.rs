@@ -128,6 +128,7 @@ tallies! {
     DUMPS_READ "dumps read whole";
     PUSHED "profiles pushed";
     PUSHERS_AGAIN "starts of a pusher before the last one had ended";
+    LATE_WORKERS "workers that the last session of a round did not wait for";
     PUSHES_RETRIED "pushes that failed";
     STORED "profiles in the store";
     REQUESTS "requests with a context";

@@ -81,6 +81,13 @@ const HANDLER_NOTICE: &str = "runs in the signal handler";
 const NOT_IN_HANDLER: &str = "Arc:: Box:: Mutex Rc:: RwLock String Vec thread_local .lock( .with( expect( unwrap( \
     assert! assert_eq! assert_ne! print! println! format! panic! unreachable! vec!";
 
+/// The shipping lines that each folder of `src` may have: code without comments, blank lines, tests and
+/// models. A number only falls. A commit that raises one says why.
+const MOST_LINES: &[(&str, usize)] = &[];
+
+/// How far below its number a folder may be. From there on, the number must fall, too.
+const MOST_UNUSED_LINES: usize = 40;
+
 /// The path of a module or an item from the crate's root.
 type ItemPath = Vec<String>;
 
@@ -124,6 +131,8 @@ struct Source {
     named_files: Vec<(String, ItemPath)>,
     has_unsafe: bool,
     functions: Vec<Function>,
+    /// The numbers of the lines with code that is not only for tests.
+    shipping_lines: BTreeSet<usize>,
 }
 
 fn word(tokens: &[TokenTree], at: usize) -> String {
@@ -181,6 +190,43 @@ fn named_file(attribute: &[TokenTree]) -> Option<String> {
     }
 }
 
+/// Adds the numbers of the lines with code that is not only for tests.
+fn add_shipping_lines(tokens: TokenStream, lines: &mut BTreeSet<usize>) {
+    let tokens: &[TokenTree] = &tokens.into_iter().collect::<Vec<_>>();
+    // The lines of the item that begins here.
+    let (mut of_item, mut is_test) = (BTreeSet::new(), false);
+    for (at, token) in tokens.iter().enumerate() {
+        let (start, end) = (token.span().start().line, token.span().end().line);
+        let is_attribute = matches!(at.checked_sub(1).map(|at| sign(tokens, at)), Some('#'))
+            || at > 1 && sign(tokens, at - 2) == '#' && sign(tokens, at - 1) == '!';
+        match token {
+            TokenTree::Group(group) if is_attribute => {
+                let attribute: Vec<_> = group.stream().into_iter().collect();
+                is_test |= is_test_only(&attribute);
+                // A comment is such an attribute, too.
+                if word(&attribute, 0) != "doc" || sign(&attribute, 1) != '=' {
+                    of_item.extend(start..=end);
+                }
+            }
+            TokenTree::Group(group) => {
+                of_item.extend([start, end]);
+                add_shipping_lines(group.stream(), &mut of_item);
+            }
+            TokenTree::Punct(punct) if punct.as_char() == '#' || is_attribute => {}
+            _ => of_item.extend(start..=end),
+        }
+        if braces(token).is_some() || matches!(sign(tokens, at), ';' | ',') {
+            let ended = std::mem::take(&mut of_item);
+            if !std::mem::take(&mut is_test) {
+                lines.extend(ended);
+            }
+        }
+    }
+    if !is_test {
+        lines.extend(of_item);
+    }
+}
+
 impl Source {
     fn new(path: &str, text: &str) -> Self {
         let inside = path.trim_start_matches("src/").trim_end_matches(".rs");
@@ -190,7 +236,7 @@ impl Source {
     }
 
     fn in_module(path: &str, text: &str, mut module: ItemPath) -> Self {
-        let tokens = text
+        let tokens: TokenStream = text
             .parse()
             .unwrap_or_else(|error| panic!("{path}: {error}"));
         let (path, text) = (path.to_owned(), text.to_owned());
@@ -200,6 +246,7 @@ impl Source {
             module: module.clone(),
             ..Self::default()
         };
+        add_shipping_lines(tokens.clone(), &mut source.shipping_lines);
         source.read(tokens, &mut module, false);
         source
     }
@@ -664,6 +711,38 @@ fn signal_handler_calls_nothing_forbidden() {
     assert_none(&handler_findings(&TREE));
 }
 
+fn lines_by_folder(tree: &Tree) -> BTreeMap<&str, usize> {
+    let mut lines: BTreeMap<&str, usize> = BTreeMap::new();
+    for source in &tree.sources {
+        let mut test_modules = tree.test_modules.iter();
+        if !test_modules.any(|module| source.module.starts_with(module)) {
+            let path = source.path.trim_start_matches("src/");
+            let folder = path.split_once('/').map_or("", |(folder, _)| folder);
+            *lines.entry(folder).or_default() += source.shipping_lines.len();
+        }
+    }
+    lines
+}
+
+#[test]
+fn folders_do_not_grow() {
+    let lines = lines_by_folder(&TREE);
+    println!("{lines:#?}, in all {}", lines.values().sum::<usize>());
+    let most: BTreeMap<_, _> = MOST_LINES.iter().copied().collect();
+    let mut findings = Vec::new();
+    for folder in lines.keys().chain(most.keys()).collect::<BTreeSet<_>>() {
+        let (lines, most) = (lines.get(folder).copied(), most.get(folder).copied());
+        let is_right = matches!((lines, most), (Some(lines), Some(most))
+            if (most.saturating_sub(MOST_UNUSED_LINES)..=most).contains(&lines));
+        if !is_right {
+            findings.push(format!(
+                "src/{folder}: got {lines:?} lines, expected at most {most:?} of `MOST_LINES`, and at most {MOST_UNUSED_LINES} fewer"
+            ));
+        }
+    }
+    assert_none(&findings);
+}
+
 /// Tests of the rules, on small trees.
 mod snippets {
     use super::*;
@@ -783,6 +862,16 @@ mod snippets {
         assert_eq!(findings(head, "pub fn g() {}").len(), 1);
         assert_eq!(findings(head, &c.replace("1", "x . lock()")).len(), 1);
         assert_eq!(handler_findings(&tree(&[("src/a/d.rs", head)])).len(), 1);
+    }
+
+    #[test]
+    fn lines_of_code_that_ships_are_counted() {
+        let text = "//! A.\n\nuse a::b; // C.\n/// D.\n#[e]\nfn f() {\n    // G.\n    g()\n}\n\
+            #[cfg(test)]\nmod tests {\n    fn h() {}\n}\nconst I: &str = \"\nj\";\n";
+        let (one, model) = (("src/a/b.rs", text), ("src/a/model.rs", "fn k() {}"));
+        let door = ("src/a/mod.rs", "mod b; #[cfg(all(test, x))] mod model;");
+        let tree = tree(&[one, model, door]);
+        assert_eq!(lines_by_folder(&tree), BTreeMap::from([("a", 8)]));
     }
 
     #[test]

@@ -4,39 +4,11 @@ mod registers;
 #[cfg_attr(target_arch = "x86_64", path = "registers_x86_64.rs")]
 #[cfg_attr(target_arch = "aarch64", path = "registers_aarch64.rs")]
 mod registers_arch;
+#[cfg(test)]
+mod registers_tests;
 
 pub(crate) use registers::{GENERAL_REGISTERS, Registers};
 pub(crate) use registers_arch::{
     RESULT_REGISTER, SYSTEM_CALL, copy_words_in_handler, current_registers, current_stack_pointer,
     registers_in_handler, thread_pointer,
 };
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn copy_words_copies_exactly_the_requested_words() {
-        let source: Vec<u64> = (1..=60).collect();
-        for length in 0..=source.len() {
-            for from in [0, 1] {
-                let copied = &source[from.min(source.len() - length)..][..length];
-                let mut target = [0u64; 62];
-                // SAFETY: both ranges consist of words, are at least `length` words long, and do
-                // not overlap.
-                unsafe {
-                    copy_words_in_handler(
-                        copied.as_ptr().addr() as u64,
-                        target[1..].as_mut_ptr().cast(),
-                        length * 8,
-                    );
-                }
-                assert_eq!((&target[1..=length], target[0]), (copied, 0));
-                assert!(
-                    target[length + 1..].iter().all(|word| *word == 0),
-                    "{length}"
-                );
-            }
-        }
-    }
-}

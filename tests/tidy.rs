@@ -62,7 +62,7 @@ const UNSAFE_FILES: &[&str] = &[
     "capture: capture_slot captured_view found_stack remote_capture slot_model slot_pool",
     "labels: growing_array profiling_stack profiling_stack_frame profiling_stack_tests thread_labels",
     "platform: fork identity perf_event pinned_library sandbox standard_streams test_library variables",
-    "platform/arch: registers_aarch64 registers_x86_64 thread_registers",
+    "platform/arch: registers_aarch64 registers_tests registers_x86_64",
     "platform/clock: fast_clock system_clock",
     "platform/memory: barrier file_mapping guarded_memory mapping memory_pipe shared_mapping",
     "platform/modules: headers image loader needed row",

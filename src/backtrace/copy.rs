@@ -91,7 +91,7 @@ impl CapturedBacktrace {
         let (frames, texts) = unsafe { (*own_profiling_stack()).contents_in_handler() };
         let label_bytes: usize = frames
             .iter()
-            .map(|frame| Label::bytes_of(frame, texts))
+            .map(|frame| BacktraceLabel::bytes_of(frame, texts))
             .sum();
         let (stack_start, stack_bytes) = match parts {
             BacktraceParts::LabelsAndStack => used_stack(registers.sp, own.bounds),
@@ -115,7 +115,7 @@ impl CapturedBacktrace {
         for frame in frames {
             // SAFETY: this thread pushed the labels, by code that is still running and therefore
             // loaded.
-            let label = unsafe { Label::of(frame, texts) };
+            let label = unsafe { BacktraceLabel::of(frame, texts) };
             let Some((target, remaining)) =
                 std::mem::take(&mut free).split_at_mut_checked(label.bytes())
             else {
@@ -217,7 +217,7 @@ impl CapturedBacktrace {
         let mut rest = &bytes_of(&self.words[RESERVED_WORDS + self.head.stack_words..])
             [..self.head.label_bytes];
         std::iter::from_fn(move || {
-            let (label, after) = Label::read_from(rest)?;
+            let (label, after) = BacktraceLabel::read_from(rest)?;
             rest = after;
             Some(label)
         })
@@ -260,32 +260,21 @@ fn used_stack(sp: u64, bounds: Option<StackBounds>) -> (u64, usize) {
     }
 }
 
-/// A label with its texts. Encodes and decodes labels in the memory of a backtrace.
-struct Label<'a> {
-    stack_address: u64,
-    text: &'a [u8],
-    dynamic: &'a [u8],
-    script: Option<ScriptLocation>,
-    kind: [u8; 3],
-}
-
-impl<'a> Label<'a> {
+impl<'a> BacktraceLabel<'a> {
     /// Returns the label of a frame.
     ///
     /// # Safety
     /// - The frame was pushed on a stack of this process, by code that is still loaded.
     unsafe fn of(frame: &ProfilingStackFrame, texts: &'a [u8]) -> Self {
-        let dynamic = frame.text_of_in_handler(texts);
-        // SAFETY: by this function's contract.
-        let text = unsafe { frame.label_in_handler() };
-        let kind = [frame.category, frame.subcategory, frame.flags.to_byte()];
-        let script = frame.script_location_in_handler();
         Self {
-            stack_address: frame.stack_address,
-            text,
-            dynamic,
-            script,
-            kind,
+            stack_address: StackAddress(frame.stack_address),
+            // SAFETY: by this function's contract.
+            text: unsafe { frame.label_in_handler() },
+            dynamic: frame.text_of_in_handler(texts),
+            script: frame.script_location_in_handler(),
+            category: frame.category,
+            subcategory: frame.subcategory,
+            flags: frame.flags,
         }
     }
 
@@ -299,27 +288,27 @@ impl<'a> Label<'a> {
     }
 
     /// Encodes the label into `target`, which must have the label's encoded size.
-    fn write_to(&self, target: &mut [u8]) {
-        let (address, target) = target.split_at_mut(8);
-        let (text_bytes, target) = target.split_at_mut(4);
-        let (dynamic_bytes, target) = target.split_at_mut(4);
-        let (position, target) = target.split_at_mut(8);
-        let (function, target) = target.split_at_mut(4);
-        let (kind, target) = target.split_at_mut(3);
-        let (text, dynamic) = target.split_at_mut(self.text.len());
-        address.copy_from_slice(&self.stack_address.to_ne_bytes());
-        text_bytes.copy_from_slice(&(self.text.len() as u32).to_ne_bytes());
-        dynamic_bytes.copy_from_slice(&(self.dynamic.len() as u32).to_ne_bytes());
+    fn write_to(&self, mut target: &mut [u8]) {
         let script = self.script.unwrap_or_default();
-        position.copy_from_slice(&script.position.to_ne_bytes());
-        function.copy_from_slice(&script.function.to_ne_bytes());
-        kind.copy_from_slice(&self.kind);
-        text.copy_from_slice(self.text);
-        dynamic.copy_from_slice(self.dynamic);
+        let parts: [&[u8]; 8] = [
+            &self.stack_address.0.to_ne_bytes(),
+            &(self.text.len() as u32).to_ne_bytes(),
+            &(self.dynamic.len() as u32).to_ne_bytes(),
+            &script.position.to_ne_bytes(),
+            &script.function.to_ne_bytes(),
+            &[self.category, self.subcategory, self.flags.to_byte()],
+            self.text,
+            self.dynamic,
+        ];
+        for part in parts {
+            let (of_part, rest) = target.split_at_mut(part.len());
+            of_part.copy_from_slice(part);
+            target = rest;
+        }
     }
 
     /// Decodes the first label of `bytes`, and returns it with the bytes that follow it.
-    fn read_from(bytes: &[u8]) -> Option<(BacktraceLabel<'_>, &[u8])> {
+    fn read_from(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (address, bytes) = bytes.split_first_chunk::<8>()?;
         let (text_bytes, bytes) = bytes.split_first_chunk::<4>()?;
         let (dynamic_bytes, bytes) = bytes.split_first_chunk::<4>()?;
@@ -337,7 +326,7 @@ impl<'a> Label<'a> {
         let script = (script.function() != 0).then_some(script);
         let flags = FrameFlags::from_byte(flags);
         Some((
-            BacktraceLabel {
+            Self {
                 stack_address,
                 text,
                 dynamic,

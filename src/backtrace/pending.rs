@@ -16,7 +16,7 @@
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
-use crate::backtrace::copy::{BacktraceHead, CapturedBacktrace, RESERVED_WORDS};
+use crate::backtrace::copy::{CapturedBacktrace, RESERVED_WORDS};
 use crate::types::{Generation, StackFeatures};
 
 /// Maximum size of all pending stacks, in words: 32 MiB. If the application adds stacks faster than
@@ -37,12 +37,9 @@ pub(crate) struct PendingStack {
 #[derive(Debug)]
 struct Node {
     next: *mut Node,
+    /// The stack, without its memory.
+    pending: PendingStack,
     words: usize,
-    number: u64,
-    session: Generation,
-    features: StackFeatures,
-    is_kept: bool,
-    head: BacktraceHead,
 }
 const _: () =
     assert!(size_of::<Node>() <= RESERVED_WORDS * 8 && align_of::<Node>() <= align_of::<u64>());
@@ -81,16 +78,18 @@ fn add(
         return 0;
     }
     let number = LAST_NUMBER.fetch_add(1, Ordering::Relaxed) + 1;
+    let node_address = Box::into_raw(std::mem::take(&mut backtrace.words)).cast::<Node>();
     let node = Node {
         next: ptr::null_mut(),
+        pending: PendingStack {
+            number,
+            session,
+            features,
+            is_kept,
+            backtrace,
+        },
         words,
-        number,
-        session,
-        features,
-        is_kept,
-        head: backtrace.head,
     };
-    let node_address = Box::into_raw(std::mem::take(&mut backtrace.words)).cast::<Node>();
     // SAFETY: *own memory*: only this thread has the memory until the node is in the list.
     unsafe { node_address.write(node) };
     let mut head = HEAD.load(Ordering::Relaxed);
@@ -136,28 +135,19 @@ pub(crate) fn take_pending_stacks(mut body: impl FnMut(PendingStack)) {
         node = next;
     }
     while !oldest.is_null() {
-        // SAFETY: *all at once*; no field of a node needs to be dropped.
+        // SAFETY: *all at once*; the memory is not read as a node again.
         let Node {
             next,
+            mut pending,
             words,
-            number,
-            session,
-            features,
-            is_kept,
-            head,
         } = unsafe { oldest.read() };
         // SAFETY: *own memory*, and *all at once*.
         let words =
             unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(oldest.cast::<u64>(), words)) };
         oldest = next;
         PENDING_WORDS.fetch_sub(words.len(), Ordering::Relaxed);
-        body(PendingStack {
-            number,
-            session,
-            features,
-            is_kept,
-            backtrace: CapturedBacktrace { head, words },
-        });
+        pending.backtrace.words = words;
+        body(pending);
     }
 }
 

@@ -443,7 +443,7 @@ impl CaptureSlot {
         &self,
         arrival: &ArrivalInHandler<'_>,
     ) -> Option<SlotWriter<'_>> {
-        let registers = registers_in_handler(arrival);
+        let registers = registers_in_handler(arrival.context);
         let sequence = match arrival.source {
             SignalSource::Request(ticket) => Some(ticket.sequence),
             SignalSource::Event(_) | SignalSource::Unknown => None,

@@ -82,7 +82,12 @@ impl SlotState {
     /// Makes a transition that keeps the sequence number; returns false when the slot was in
     /// another state.
     fn transition(&self, sequence: u32, from: SlotPhase, to: SlotPhase) -> bool {
-        let (from, to) = (word(sequence, from), word(sequence, to));
+        self.exchange((sequence, from), (sequence, to))
+    }
+
+    /// Makes a transition; returns false when the slot was in another state.
+    fn exchange(&self, from: (u32, SlotPhase), to: (u32, SlotPhase)) -> bool {
+        let (from, to) = (word(from.0, from.1), word(to.0, to.1));
         self.0
             .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
             .is_ok()
@@ -90,15 +95,11 @@ impl SlotState {
 
     /// Moves from idle to `to` with the next sequence number, which it returns.
     fn leave_idle(&self, to: SlotPhase) -> Option<u32> {
-        let (sequence, SlotPhase::Idle) = self.load() else {
+        let idle @ (sequence, SlotPhase::Idle) = self.load() else {
             return None;
         };
         let next = sequence.wrapping_add(1);
-        let (from, to) = (word(sequence, SlotPhase::Idle), word(next, to));
-        self.0
-            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok()
-            .then_some(next)
+        self.exchange(idle, (next, to)).then_some(next)
     }
 
     /// Moves from idle to requested, and returns the number that the signal must carry.
@@ -109,16 +110,10 @@ impl SlotState {
     /// Moves from idle to requested with the number of an earlier, canceled request. The signal of
     /// that request may still be pending, and the kernel would drop another one.
     pub(crate) fn repeat_request(&self, sequence: u32) -> bool {
-        let (now, SlotPhase::Idle) = self.load() else {
+        let idle @ (_, SlotPhase::Idle) = self.load() else {
             return false;
         };
-        let (from, to) = (
-            word(now, SlotPhase::Idle),
-            word(sequence, SlotPhase::Requested),
-        );
-        self.0
-            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok()
+        self.exchange(idle, (sequence, SlotPhase::Requested))
     }
 
     /// Moves from idle to writing, outside of a handler. Returns the number to publish or to

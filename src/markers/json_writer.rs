@@ -53,6 +53,12 @@ impl<'a> JSONWriter<'a> {
         Self { sink }
     }
 
+    /// Returns what the fields are written to.
+    #[cfg(has_profiler)]
+    pub(crate) fn sink(&mut self) -> &mut dyn PropertySink {
+        self.sink
+    }
+
     fn property(&mut self, name: &str, value: PropertyValue<'_>) {
         self.sink.value(Some(name), value);
     }

@@ -23,6 +23,7 @@
 #[macro_use]
 mod marker_type_macro;
 pub mod built_in;
+#[cfg(has_profiler)]
 mod codec;
 mod flow;
 mod json_writer;

@@ -152,20 +152,15 @@ impl MarkerOptions {
     #[must_use]
     #[inline]
     pub fn with_timing(&self, timing: MarkerTiming) -> Self {
-        Self {
-            timing: timing.with_track_of(&self.timing),
-            stack: self.stack,
-        }
+        let timing = timing.with_track_of(&self.timing);
+        Self { timing, ..*self }
     }
 
     /// Replaces the stack.
     #[must_use]
     #[inline]
     pub fn with_stack(&self, stack: MarkerStack) -> Self {
-        Self {
-            timing: self.timing,
-            stack,
-        }
+        Self { stack, ..*self }
     }
 
     /// Shows the marker on this thread's track; [`ThreadId::UNSPECIFIED`], the default, is the
@@ -178,13 +173,9 @@ impl MarkerOptions {
     #[must_use]
     #[inline]
     pub fn with_thread_id(&self, thread: ThreadId) -> Self {
-        Self {
-            timing: MarkerTiming {
-                thread,
-                ..self.timing
-            },
-            stack: self.stack,
-        }
+        let mut options = *self;
+        options.timing.thread = thread;
+        options
     }
 
     /// Assigns the marker to a page of
@@ -194,13 +185,9 @@ impl MarkerOptions {
     #[must_use]
     #[inline]
     pub fn with_inner_window_id(&self, inner_window_id: u64) -> Self {
-        Self {
-            timing: MarkerTiming {
-                inner_window_id,
-                ..self.timing
-            },
-            stack: self.stack,
-        }
+        let mut options = *self;
+        options.timing.inner_window_id = inner_window_id;
+        options
     }
 }
 

@@ -1,4 +1,6 @@
 //! The C library's `errno`, kept for code that runs inside a function of the application.
+//!
+//! Runs in the signal handler.
 
 use nix::errno::Errno;
 

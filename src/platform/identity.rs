@@ -1,7 +1,7 @@
 //! Process and thread ids, the rights of the program, and thread settings: signal masks and
 //! scheduling.
 //!
-//! Runs in the signal handler: [`process_number_in_handler`].
+//! Runs in the signal handler: [`process_number_in_handler`] and [`current_thread_id`].
 
 use std::io;
 use std::os::fd::BorrowedFd;

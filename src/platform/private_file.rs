@@ -3,10 +3,8 @@
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
 
 use crate::platform::shared_file::{SharedFile, is_regular};
@@ -23,10 +21,7 @@ pub(crate) struct OwnFile {
 /// Returns `None` if the file is missing, belongs to another user, or is not a regular file; a
 /// pipe, for example, would block until a writer opens it.
 pub(crate) fn open_own_file(path: &Path) -> Option<OwnFile> {
-    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-    let mut options = OpenOptions::new();
-    options.read(true).custom_flags(flags.bits());
-    let file = SharedFile::open(&options, path).ok()?;
+    let file = SharedFile::open_no_link(OpenOptions::new().read(true), path).ok()?;
     let status = file.status().ok()?;
     let is_own = is_regular(&status) && status.st_uid == geteuid().as_raw();
     is_own.then_some(OwnFile {

@@ -5,7 +5,6 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
 
 use crate::platform::output::{TemporaryFile, remove_stale_files};
@@ -45,12 +44,10 @@ impl PrivateStore {
         if !is_private_folder(folder) {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(false);
-        options.mode(0o600).custom_flags(flags.bits());
+        options.write(true).create(true).truncate(false).mode(0o600);
         let path = folder.join(LOCK);
-        let lock = SharedFile::open(&options, &path)?.lock();
+        let lock = SharedFile::open_no_link(&mut options, &path)?.lock();
         let lock = lock.ok_or(io::ErrorKind::WouldBlock)?;
         remove_stale_files(&path);
         Ok(Self {

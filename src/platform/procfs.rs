@@ -109,10 +109,7 @@ impl BlockedAt {
 /// followed by the stack pointer and the program counter.
 pub(crate) fn parse_blocked(line: &[u8]) -> Option<BlockedAt> {
     let line_text = std::str::from_utf8(line).ok()?.trim_end();
-    let number = line_text
-        .split(' ')
-        .next()
-        .and_then(|number| number.parse().ok());
+    let number = call_number(line_text);
     let mut fields = line_text.rsplit(' ');
     let mut address = || u64::from_str_radix(fields.next()?.strip_prefix("0x")?, 16).ok();
     let (pc, sp) = (address()?, address()?);
@@ -133,6 +130,11 @@ pub(crate) fn parse_blocked(line: &[u8]) -> Option<BlockedAt> {
         awaits_signals: number == Some(libc::SYS_rt_sigtimedwait),
         wait,
     })
+}
+
+/// Returns the number of the system call that a `syscall` file begins with.
+fn call_number(text: &str) -> Option<libc::c_long> {
+    text.split(' ').next()?.parse().ok()
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -224,19 +226,13 @@ fn is_read_or_write(number: libc::c_long) -> bool {
 /// of file.
 pub(crate) fn may_wait_for_peer(line: &[u8]) -> bool {
     let text = std::str::from_utf8(line).unwrap_or_default();
-    let number = text
-        .split(' ')
-        .next()
-        .and_then(|number| number.parse().ok());
-    number.is_some_and(is_read_or_write)
+    call_number(text).is_some_and(is_read_or_write)
 }
 
 /// Returns whether a `syscall` file says that the thread waits for a child process.
 pub(crate) fn waits_for_child(line: &[u8]) -> bool {
     let text = std::str::from_utf8(line).unwrap_or_default();
-    let number = text.split(' ').next().and_then(|word| word.parse().ok());
-    number
-        .is_some_and(|number: libc::c_long| number == libc::SYS_wait4 || number == libc::SYS_waitid)
+    matches!(call_number(text), Some(libc::SYS_wait4 | libc::SYS_waitid))
 }
 
 /// Parses from a `wchan` file whether the kernel names the function in which the thread sleeps. It names
@@ -257,12 +253,16 @@ pub(crate) fn parse_blocked_signals(text: &[u8]) -> Option<u32> {
     stat_field(text, 32)?.parse().ok()
 }
 
+/// Returns what a `status` file says after this key.
+pub(super) fn status_value<'t>(text: &'t [u8], key: &[u8]) -> Option<&'t str> {
+    let mut lines = text.split(|&byte| byte == b'\n');
+    let value = lines.find_map(|line| line.strip_prefix(key))?;
+    Some(std::str::from_utf8(value).ok()?.trim())
+}
+
 /// Parses from a thread's `status` file which signals it blocks: bit `n - 1` stands for signal `n`.
 pub(crate) fn parse_all_blocked_signals(text: &[u8]) -> Option<u64> {
-    let mut lines = text.split(|&byte| byte == b'\n');
-    let mask = lines.find_map(|line| line.strip_prefix(b"SigBlk:"))?;
-    let mask = std::str::from_utf8(mask).ok()?;
-    u64::from_str_radix(mask.trim(), 16).ok()
+    u64::from_str_radix(status_value(text, b"SigBlk:")?, 16).ok()
 }
 
 /// Parses from a `statm` file how many pages of the process are in RAM.
@@ -284,11 +284,7 @@ pub(crate) fn parse_waited_ns(text: &[u8]) -> Option<u64> {
 /// Parses from a `status` file how often the thread has left its processor to wait for something,
 /// and how often the kernel has taken the processor from it.
 pub(crate) fn parse_switches(text: &[u8]) -> Option<(u64, u64)> {
-    let value = |key: &[u8]| {
-        let mut lines = text.split(|&byte| byte == b'\n');
-        let value = lines.find_map(|line| line.strip_prefix(key))?;
-        std::str::from_utf8(value).ok()?.trim().parse().ok()
-    };
+    let value = |key: &[u8]| status_value(text, key)?.parse().ok();
     let voluntary = value(b"voluntary_ctxt_switches:")?;
     Some((voluntary, value(b"nonvoluntary_ctxt_switches:")?))
 }

@@ -18,6 +18,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::platform::clock::monotonic_now;
+use crate::platform::procfs::status_value;
 use crate::platform::shared_file::read_bytes;
 
 /// Whether the handler makes no uncommon call on any thread: the sampler has found a filter on
@@ -84,10 +85,7 @@ fn has_no_filter_in_handler() -> bool {
 
 /// Returns whether the `status` file is of a thread in this seccomp mode.
 pub(super) fn has_mode(status: &[u8], mode: &str) -> bool {
-    let value = status
-        .split(|&byte| byte == b'\n')
-        .find_map(|line| line.strip_prefix(b"Seccomp:"));
-    value.is_some_and(|value| value.trim_ascii() == mode.as_bytes())
+    status_value(status, b"Seccomp:") == Some(mode)
 }
 
 #[cfg(test)]

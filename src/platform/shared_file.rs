@@ -128,6 +128,13 @@ impl SharedFile {
         Ok(file)
     }
 
+    /// Opens a file, but not through a link. Does not wait for the other end of a pipe, and takes no
+    /// terminal over.
+    pub(super) fn open_no_link(options: &mut OpenOptions, path: &Path) -> io::Result<Self> {
+        let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+        Self::open(options.custom_flags(flags.bits()), path)
+    }
+
     /// Takes over a file that was just opened.
     ///
     /// # Errors

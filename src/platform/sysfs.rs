@@ -31,7 +31,8 @@ pub(super) fn read_attribute(path: &Path) -> io::Result<String> {
     let mut bytes = [0; MAX_BYTES];
     let file = SharedFile::open(OpenOptions::new().read(true), path)?;
     let length = file.read_at(&mut bytes, 0)?;
-    Ok(to_text(&bytes[..length]))
+    let text = String::from_utf8_lossy(bytes[..length].trim_ascii());
+    Ok(text.into_owned())
 }
 
 /// Says why an attribute could not be read.
@@ -60,10 +61,6 @@ pub(super) fn read_number(path: &Path) -> Result<u64, String> {
 fn parse_number(path: &Path, text: &str) -> Result<u64, String> {
     text.parse()
         .map_err(|_| unexpected(path, text, "a number of 0 or above"))
-}
-
-fn to_text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes.trim_ascii()).into_owned()
 }
 
 /// Returns the numbers of a list such as `0-3,8`, in its order, at most `most`. An invalid part is
@@ -101,10 +98,10 @@ impl NumberAttribute {
         let mut bytes = [0; MAX_NUMBER_BYTES];
         let path = || &self.path;
         match self.file.read_below(FIRST_CLOSED, path, &mut bytes) {
-            Ok(length) => match std::str::from_utf8(bytes[..length].trim_ascii()) {
-                Ok(text) => parse_number(&self.path, text),
-                Err(_) => parse_number(&self.path, &to_text(&bytes[..length])),
-            },
+            Ok(length) => {
+                let text = String::from_utf8_lossy(bytes[..length].trim_ascii());
+                parse_number(&self.path, &text)
+            }
             Err(error) => {
                 // The file of a processor that was switched off stays unreadable: the next read
                 // opens the new one.

@@ -158,13 +158,13 @@ fn decompressed(section: CompressedData<'_>) -> object::Result<Bytes<'_>> {
 }
 
 /// Values that are added behind a shared reference, and keep their places.
-struct Store<T> {
+pub(super) struct Store<T> {
     cells: Box<[OnceCell<T>]>,
     used: Cell<usize>,
 }
 
 impl<T> Store<T> {
-    fn with_capacity(capacity: usize) -> Self {
+    pub(super) fn with_capacity(capacity: usize) -> Self {
         Self {
             cells: (0..capacity).map(|_| OnceCell::new()).collect(),
             used: Cell::new(0),
@@ -180,22 +180,10 @@ impl<T> Store<T> {
 }
 
 /// The files of split debug information that were mapped so far.
-pub(super) struct SplitFiles(Store<FileMapping>);
+pub(super) type SplitFiles = Store<FileMapping>;
 
 /// Their sections.
-pub(super) struct SplitSections<'a>(Store<DwarfSections<Bytes<'a>>>);
-
-impl SplitFiles {
-    pub(super) fn with_capacity(capacity: usize) -> Self {
-        Self(Store::with_capacity(capacity))
-    }
-}
-
-impl SplitSections<'_> {
-    pub(super) fn for_files(files: &SplitFiles) -> Self {
-        Self(Store::with_capacity(files.0.cells.len()))
-    }
-}
+pub(super) type SplitSections<'a> = Store<DwarfSections<Bytes<'a>>>;
 
 /// The names in one file.
 pub(super) struct DebugInformation<'s, 'a> {
@@ -334,10 +322,10 @@ impl<'s, 'a> DebugInformation<'s, 'a> {
         }
         path.push(to_path_bytes(load.path.as_ref()?.slice()));
         let mapping = on_own_descriptors(move || FileMapping::open(&path)).ok()?;
-        let mapping = self.split_files.0.add(mapping)?;
+        let mapping = self.split_files.add(mapping)?;
         let object = ObjectFile::parse(&**mapping).ok()?;
         let sections = sections_with_names(&object, SectionId::dwo_name);
-        let sections = self.split_sections.0.add(sections)?;
+        let sections = self.split_sections.add(sections)?;
         let mut dwarf = sections.borrow(|bytes| EndianSlice::new(bytes, NativeEndian));
         let header = dwarf.units().next().ok()??;
         let is_wanted = dwarf.unit(header).ok()?.dwo_id == Some(load.dwo_id);

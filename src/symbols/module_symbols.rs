@@ -23,9 +23,9 @@ impl ModuleSymbols<'_, '_> {
         let parsed = files.files.iter().filter_map(ParsedFile::parse);
         // Each refers to those before it.
         let parsed: Vec<ParsedFile<'_>> = parsed.collect();
-        let split_files =
-            SplitFiles::with_capacity(parsed.iter().map(ParsedFile::max_split_files).sum());
-        let split_sections = SplitSections::for_files(&split_files);
+        let max_split_files = parsed.iter().map(ParsedFile::max_split_files).sum();
+        let split_files = SplitFiles::with_capacity(max_split_files);
+        let split_sections = SplitSections::with_capacity(max_split_files);
         let files = parsed
             .iter()
             .map(|file| DebugInformation::new(file, &split_files, &split_sections));

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use crate::symbols::names::{AddressName, AddressNames, FrameName, SampledAddress};
 use crate::types::Symbolicate;
-use crate::unwind::{LoadedModule, NamedCode};
+use crate::unwind::{LoadedModule, NamedCode, module_at};
 
 /// Names of addresses in modules with a build id, within a budget of memory. Also knows the addresses
 /// that have no name, so that they are not looked up again.
@@ -92,10 +92,8 @@ fn module_of<'a>(
     if generated.find(address).is_some() {
         return None;
     }
-    let after = modules.partition_point(|module| module.image.range.start <= address);
-    let module = &modules[after.checked_sub(1)?];
-    let image = &module.image;
-    (image.range.contains(&address) && !image.build_id.is_empty()).then_some(module)
+    let module = &modules[module_at(modules, address)?];
+    (!module.image.build_id.is_empty()).then_some(module)
 }
 
 /// Returns what is known of an address, with its symbol moved by `distance`.

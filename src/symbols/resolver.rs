@@ -13,7 +13,7 @@ use crate::symbols::module_lookup::{AMPLE_BYTES, ModuleLookup, ModuleNames};
 use crate::symbols::names::{AddressName, AddressNames, FrameName, SampledAddress};
 use crate::symbols::open_modules::OpenModules;
 use crate::types::Symbolicate;
-use crate::unwind::{CallFrames, LoadedModule, NamedCode};
+use crate::unwind::{CallFrames, LoadedModule, NamedCode, module_at};
 use crate::util::{ProgressLocation, ProgressLogger, SharedSort};
 
 /// Name of a signal trampoline without a symbol. The C library's is one, if its file is stripped.
@@ -178,12 +178,7 @@ impl<'a> CodeAddressService<'a> {
         if let Some(code) = self.generated.find(address) {
             return NameSource::Named(FrameName::name_only(&code.name));
         }
-        let after = self
-            .modules
-            .partition_point(|module| module.image.range.start <= address);
-        let index = after.checked_sub(1);
-        let Some(index) = index.filter(|&index| self.modules[index].image.range.contains(&address))
-        else {
+        let Some(index) = module_at(self.modules, address) else {
             return NameSource::Unknown;
         };
         match self.mapped.name_at(address) {

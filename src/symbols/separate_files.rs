@@ -14,20 +14,6 @@ use crate::symbols::object_file::ObjectFile;
 /// Directory in which distributions put debug files.
 const DEBUG_FILES: &str = "/usr/lib/debug";
 
-/// A place where the debug file of a module may be.
-struct Candidate {
-    path: PathBuf,
-    expected: Expected,
-}
-
-/// How the right file is recognized.
-enum Expected {
-    /// It has the build id of the module.
-    BuildId,
-    /// Its content has this CRC32, because the module has no build id.
-    Checksum(u32),
-}
-
 /// Maps the separate debug file of a module, if there is one. `own` is the content of the module's
 /// own file, unless that is missing or does not match the module. Returns the path, too.
 ///
@@ -38,36 +24,18 @@ pub(super) fn find_debug_file(
     build_id: &[u8],
     own: Option<&[u8]>,
 ) -> Option<(FileMapping, PathBuf)> {
-    let by_build_id = path_by_build_id(build_id).map(|path| Candidate {
-        path,
-        expected: Expected::BuildId,
-    });
-    let by_link = own.into_iter().flat_map(|own| {
-        let expected = |checksum| match build_id.is_empty() {
-            true => Expected::Checksum(checksum),
-            false => Expected::BuildId,
+    let open = |path: PathBuf| Some((FileMapping::open(&path).ok()?, path));
+    let has_build_id = |(file, _): &(FileMapping, PathBuf)| build_id_of(file) == Some(build_id);
+    let by_build_id = path_by_build_id(build_id).and_then(open);
+    by_build_id.filter(has_build_id).or_else(|| {
+        let (name, checksum) = debug_link(own?)?;
+        let is_right = |found: &(FileMapping, PathBuf)| match build_id.is_empty() {
+            true => crc32fast::hash(&found.0) == checksum,
+            false => has_build_id(found),
         };
-        let link = debug_link(own);
-        let places = link.map(|(name, checksum)| {
-            let paths = linked_paths(module_path, &name);
-            paths.map(move |path| Candidate {
-                path,
-                expected: expected(checksum),
-            })
-        });
-        places.into_iter().flatten()
-    });
-    by_build_id
-        .into_iter()
-        .chain(by_link)
-        .find_map(|candidate| {
-            let file = FileMapping::open(&candidate.path).ok()?;
-            let is_right = match candidate.expected {
-                Expected::BuildId => build_id_of(&file) == Some(build_id),
-                Expected::Checksum(checksum) => crc32fast::hash(&file) == checksum,
-            };
-            is_right.then_some((file, candidate.path))
-        })
+        let mut found = linked_paths(module_path, &name).filter_map(open);
+        found.find(is_right)
+    })
 }
 
 /// Maps the supplementary file that a file with debug information refers to, if there is one.
@@ -85,14 +53,14 @@ pub(super) fn find_supplementary_file(file: &[u8], path: &Path) -> Option<FileMa
 
 /// Returns the path at which distributions put the debug file of a file with this build id.
 fn path_by_build_id(build_id: &[u8]) -> Option<PathBuf> {
-    let (first, rest) = build_id.split_first()?;
-    let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
-    let folder = Path::new(DEBUG_FILES).join(".build-id");
-    Some(
-        folder
-            .join(format!("{first:02x}"))
-            .join(format!("{rest}.debug")),
-    )
+    let digits = hex_digits(build_id);
+    let (first, rest) = digits.split_at_checked(2)?;
+    Some(Path::new(DEBUG_FILES).join(format!(".build-id/{first}/{rest}.debug")))
+}
+
+/// Returns a build id as it stands in paths and profiles.
+pub(super) fn hex_digits(build_id: &[u8]) -> String {
+    build_id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Returns the file name and the checksum in the section `.gnu_debuglink`.

@@ -8,7 +8,9 @@ use gimli::{AttributeValue, Dwarf, Unit, UnitRef};
 use crate::platform::FileMapping;
 use crate::symbols::debug_information::{ParsedFile, Reader};
 use crate::symbols::module_files::{FileContent, SymbolFile, has_memory_for};
-use crate::symbols::separate_files::{build_id_of, find_debug_file, find_supplementary_file};
+use crate::symbols::separate_files::{
+    build_id_of, find_debug_file, find_supplementary_file, hex_digits,
+};
 
 /// Returns the paths of the sources of a module, as the names of its functions have them. `build_id`
 /// is in hexadecimal digits. Returns `None` if the file is missing or has another build id. Opens
@@ -16,8 +18,7 @@ use crate::symbols::separate_files::{build_id_of, find_debug_file, find_suppleme
 pub(crate) fn source_paths(module: &Path, build_id: &str) -> Option<HashSet<String>> {
     let own = FileMapping::open(module).ok()?;
     let own_id = build_id_of(&own)?.to_vec();
-    let digits: String = own_id.iter().map(|byte| format!("{byte:02x}")).collect();
-    if !digits.eq_ignore_ascii_case(build_id) {
+    if !hex_digits(&own_id).eq_ignore_ascii_case(build_id) {
         return None;
     }
     let debug = find_debug_file(module, &own_id, Some(&own));

@@ -71,21 +71,6 @@ impl OffThreadRef {
         self.unlocked_const_reader().info().serial
     }
 
-    /// Returns the index in the registry's list. Called only by the registry, under its lock.
-    pub(in crate::threads) fn registry_index(&self) -> usize {
-        self.0.registry_index()
-    }
-
-    /// Sets the index in the registry's list. Called only by the registry, under its lock.
-    pub(in crate::threads) fn set_registry_index(&self, index: usize) {
-        self.0.set_registry_index(index);
-    }
-
-    /// Records when the thread was unregistered. Called only by the registry, under its lock.
-    pub(in crate::threads) fn set_unregistered(&self, at: TimeStamp) {
-        self.0.set_unregistered(at);
-    }
-
     /// Records when a thread was found to have ended that has not registered. Called once.
     pub(crate) fn set_found_ended(&self, at: TimeStamp) {
         self.0.set_unregistered(at);

@@ -197,13 +197,19 @@ impl Drop for CurrentThread {
     }
 }
 
+/// Calls `body`, unless the calling thread is exiting or is inside such a call.
+fn with_current(body: impl FnOnce(&mut CurrentThread)) {
+    let _ = CURRENT.try_with(|current| {
+        current
+            .try_borrow_mut()
+            .map(|mut current| body(&mut current))
+    });
+}
+
 /// Registers the calling thread, or increments its number of registrations. Does nothing when it is
 /// called from within itself or from within [`OnThreadRef::with`], for example by an allocator.
 pub(crate) fn register_current_thread(name: &str, hooks: RegistrationHooks) {
-    let _ = CURRENT.try_with(|current| {
-        let Ok(mut current) = current.try_borrow_mut() else {
-            return;
-        };
+    with_current(|current| {
         current.nesting = current.nesting.saturating_add(1);
         current.has_left = false;
         // Without memory the thread stays unregistered, until it is registered again.
@@ -219,10 +225,7 @@ pub(crate) fn register_current_thread(name: &str, hooks: RegistrationHooks) {
 /// has something to record and the application has not registered it. Does nothing where
 /// [`register_current_thread`] does nothing.
 pub(crate) fn register_current_thread_itself(hooks: RegistrationHooks) {
-    let _ = CURRENT.try_with(|current| {
-        let Ok(mut current) = current.try_borrow_mut() else {
-            return;
-        };
+    with_current(|current| {
         if current.registration.is_none() && !current.has_left && has_memory() {
             current.begin(None, hooks);
         }
@@ -246,10 +249,7 @@ fn has_memory() -> bool {
 /// Decrements the number of registrations, and unregisters the thread when that reaches 0. Surplus
 /// calls have no effect.
 pub(crate) fn unregister_current_thread() {
-    let _ = CURRENT.try_with(|current| {
-        let Ok(mut current) = current.try_borrow_mut() else {
-            return;
-        };
+    with_current(|current| {
         if current.nesting > 1 {
             current.nesting -= 1;
         } else if current.nesting == 1 {

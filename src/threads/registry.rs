@@ -37,7 +37,7 @@ impl ThreadRegistry {
     /// Sets the index of a registration in the list. The caller holds the registry's lock.
     fn set_index(registration: &OffThreadRef, index: usize) {
         debug_assert!(REGISTRY.is_locked_exclusive_on_current_thread());
-        registration.set_registry_index(index);
+        registration.data().set_registry_index(index);
     }
 
     pub(crate) fn add(registration: &OffThreadRef) {
@@ -50,7 +50,7 @@ impl ThreadRegistry {
     /// contains it.
     pub(crate) fn remove(registration: &OffThreadRef, now: TimeStamp) -> bool {
         let mut registry = REGISTRY.lock_exclusive();
-        let index = registration.registry_index();
+        let index = registration.data().registry_index();
         if !registry
             .live
             .get(index)
@@ -62,7 +62,7 @@ impl ThreadRegistry {
         if let Some(moved) = registry.live.get(index) {
             Self::set_index(moved, index);
         }
-        registration.set_unregistered(now);
+        registration.data().set_unregistered(now);
         true
     }
 

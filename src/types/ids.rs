@@ -1,4 +1,6 @@
 //! Newtypes for process and thread ids.
+//!
+//! Runs in the signal handler: the conversion from and to a number.
 
 use crate::types::serde_impls::serde_as_inner;
 

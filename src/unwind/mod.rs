@@ -61,6 +61,6 @@ pub(crate) use generated::{
     register_code_range, registered_code, set_new_code_hook, unregister_code_range,
     unregistered_code_bytes,
 };
-pub(crate) use modules::{AddressMeaning, LoadedModule, ModuleTable};
+pub(crate) use modules::{AddressMeaning, LoadedModule, ModuleTable, module_at};
 pub(crate) use native_stack::{Captured, NativeFrame, NativeStack, StackCopy};
 pub(crate) use unwinder::{MAX_FRAMES, Unwinder};

@@ -227,32 +227,22 @@ impl Unwinder {
         };
         while out.frames.len() < MAX_FRAMES {
             let caller = match rule {
-                Rule::FromStackPointer(offsets) if tracked == TrackedRegisters::Pointers => offsets
-                    .follow(registers.sp(), &mut registers, stack, frame.is_pc)
-                    .map(|address| Caller {
-                        address,
-                        is_pc: false,
-                    })
-                    .ok_or(NoCaller::Broken),
+                Rule::FromStackPointer(offsets) if tracked == TrackedRegisters::Pointers => {
+                    let sp = registers.sp();
+                    returned_to(offsets.follow(sp, &mut registers, stack, frame.is_pc))
+                }
                 Rule::FromFramePointer(offsets) if tracked == TrackedRegisters::Pointers => {
-                    registers
-                        .fp()
-                        .ok_or(NoCaller::UnknownRegister)
-                        .and_then(|fp| {
-                            offsets
-                                .follow(fp, &mut registers, stack, frame.is_pc)
-                                .ok_or(NoCaller::Broken)
-                        })
-                        .map(|address| Caller {
-                            address,
-                            is_pc: false,
-                        })
+                    match registers.fp() {
+                        Some(fp) => {
+                            returned_to(offsets.follow(fp, &mut registers, stack, frame.is_pc))
+                        }
+                        None => Err(NoCaller::UnknownRegister),
+                    }
                 }
                 Rule::Root => Err(NoCaller::Root),
-                Rule::Uncovered(shape) => {
-                    self.follow_uncovered(shape, frame, &mut registers, stack)
+                Rule::Uncovered(_) | Rule::Generated => {
+                    self.follow_shape(rule, frame, &mut registers, stack)
                 }
-                Rule::Generated => self.follow_generated(frame, &mut registers, stack),
                 Rule::JumpsToHandler => Err(NoCaller::Broken),
                 _ => self.evaluate(frame, &mut registers, stack),
             };
@@ -277,18 +267,17 @@ impl Unwinder {
     #[inline]
     fn rule_of(&mut self, frame: Caller) -> Option<Rule> {
         match self.rules.get(frame.key()) {
-            Some(Rule::Uncovered(_)) if self.is_generated_in_module(frame) => Some(Rule::Generated),
+            // The application may have generated code into memory of a module itself, even after the
+            // address occurred in a stack.
+            Some(Rule::Uncovered(_)) if self.is_generated(frame, false) => Some(Rule::Generated),
             Some(rule) => Some(rule),
             None => self.make_rule(frame),
         }
     }
 
-    /// Returns whether the application has generated code at this address into memory of a module
-    /// itself. It may do so after the address occurred in a stack.
-    fn is_generated_in_module(&mut self, frame: Caller) -> bool {
-        self.code
-            .find(frame.lookup_address(), false)
-            .is_some_and(|code| code.is_live())
+    /// Returns whether the frame is of generated code. `may_poll` allows reading the perf map.
+    fn is_generated(&mut self, frame: Caller, may_poll: bool) -> bool {
+        self.code.find(frame.lookup_address(), may_poll).is_some()
     }
 
     #[cold]
@@ -296,11 +285,7 @@ impl Unwinder {
         let address = frame.lookup_address();
         let Some(module) = self.modules.find(address) else {
             // Not cached, because generated code changes.
-            return self
-                .code
-                .find(address, true)
-                .is_some_and(|code| code.is_live())
-                .then_some(Rule::Generated);
+            return self.is_generated(frame, true).then_some(Rule::Generated);
         };
         let context = &mut self.context;
         let covered =
@@ -311,11 +296,7 @@ impl Unwinder {
                 rule => Some(rule),
             });
         let rule = covered.unwrap_or_else(|| {
-            if self
-                .code
-                .find(address, false)
-                .is_some_and(|code| code.is_live())
-            {
+            if self.code.find(address, false).is_some() {
                 return Rule::Generated;
             }
             let bounds = bounds_of(module, &mut self.functions);
@@ -352,60 +333,41 @@ impl Unwinder {
         frames.follow(address, frame.is_pc, registers, stack, &mut self.context)
     }
 
-    fn follow_uncovered(
+    /// Follows a frame of code without call frame information.
+    fn follow_shape(
         &mut self,
-        shape: CodeShape,
+        rule: Rule,
         frame: Caller,
         registers: &mut RegisterFile,
         stack: StackCopy<'_>,
     ) -> Result<Caller, NoCaller> {
-        let proof = match shape {
-            CodeShape::Framed { function } => {
-                CallProof::CallTo(frame.address - u64::from(function))
+        let (shape, proof) = match rule {
+            Rule::Uncovered(shape @ CodeShape::Framed { function }) => {
+                let start = frame.address - u64::from(function);
+                (shape, CallProof::CallTo(start))
             }
-            _ => CallProof::AnyCall,
+            Rule::Uncovered(shape) => (shape, CallProof::AnyCall),
+            _ => {
+                let code = self.code.find(frame.lookup_address(), false);
+                let start = code.ok_or(NoCaller::Broken)?.range.start;
+                let shape = shape_in_generated(frame.address, frame.is_pc, start);
+                (shape, CallProof::AnyCall)
+            }
         };
-        self.follow_frame(shape, proof, frame, registers, stack)
-    }
-
-    fn follow_generated(
-        &mut self,
-        frame: Caller,
-        registers: &mut RegisterFile,
-        stack: StackCopy<'_>,
-    ) -> Result<Caller, NoCaller> {
-        let code = self
-            .code
-            .find(frame.lookup_address(), false)
-            .ok_or(NoCaller::Broken)?;
-        let shape = shape_in_generated(frame.address, frame.is_pc, code.range.start);
-        self.follow_frame(shape, CallProof::AnyCall, frame, registers, stack)
-    }
-
-    fn follow_frame(
-        &mut self,
-        shape: CodeShape,
-        proof: CallProof,
-        frame: Caller,
-        registers: &mut RegisterFile,
-        stack: StackCopy<'_>,
-    ) -> Result<Caller, NoCaller> {
         let Self {
             modules,
             code,
             functions,
             ..
         } = self;
-        let is_code = |address| {
-            modules.find(address).is_some()
-                || code.find(address, false).is_some_and(|code| code.is_live())
-        };
+        let is_code =
+            |address| modules.find(address).is_some() || code.find(address, false).is_some();
         let is_linker_owned = |address| {
             modules
                 .find(address)
                 .is_some_and(|module| bounds_of(module, functions).is_linker_owned(address))
         };
-        follow_frame(
+        returned_to(follow_frame(
             shape,
             proof,
             frame.is_pc,
@@ -413,12 +375,7 @@ impl Unwinder {
             stack,
             is_code,
             is_linker_owned,
-        )
-        .map(|address| Caller {
-            address,
-            is_pc: false,
-        })
-        .ok_or(NoCaller::Broken)
+        ))
     }
 }
 
@@ -444,6 +401,15 @@ fn has_saved_registers(
     };
     let calls = direct_callees(&(frame.address..jump)).into_iter();
     calls.filter(is_function).count() >= if frame.is_pc { 3 } else { 2 }
+}
+
+/// Returns the caller with this return address, if it was found.
+fn returned_to(address: Option<u64>) -> Result<Caller, NoCaller> {
+    let address = address.ok_or(NoCaller::Broken)?;
+    Ok(Caller {
+        address,
+        is_pc: false,
+    })
 }
 
 fn innermost_frame(registers: &Registers) -> NativeFrame {

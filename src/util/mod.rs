@@ -29,6 +29,7 @@ mod change_count;
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]
 mod failure_latch;
+#[cfg(has_profiler)]
 mod lock;
 #[cfg(all(test, loom, has_profiler))]
 #[forbid(unsafe_code)]

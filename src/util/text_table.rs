@@ -25,15 +25,8 @@ impl Texts {
     }
 
     fn push(&mut self, text: &str) {
-        self.reserve(text.len());
         self.joined.push_str(text);
         self.ends.push(self.joined.len());
-    }
-
-    /// Makes space for one more text of `bytes`. The list grows only here.
-    fn reserve(&mut self, bytes: usize) {
-        self.joined.reserve(bytes);
-        self.ends.reserve(1);
     }
 }
 

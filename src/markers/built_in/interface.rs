@@ -23,28 +23,23 @@ marker_type! {
     chart_label = "{marker.data.eventType}";
 }
 
-/// A screenshot of a window, valid from this instant until the window's next screenshot.
-///
-/// The viewer draws screenshots in a track of their own. In the profile these markers are named
-/// “CompositorScreenshot”, regardless of the name that the application gave them.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct CompositorScreenshot {
-    /// The image as a URL: `data:image/jpeg;base64,…`. It may be smaller than the window.
-    pub url: CowString,
-    /// Id of the window.
-    pub window_id: u64,
-    /// Width of the window.
-    pub window_width: u32,
-    /// Height of the window.
-    pub window_height: u32,
+payload! {
+    /// A screenshot of a window, valid from this instant until the window's next screenshot.
+    ///
+    /// The viewer draws screenshots in a track of their own. In the profile these markers are named
+    /// “CompositorScreenshot”, regardless of the name that the application gave them.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct CompositorScreenshot {
+        /// The image as a URL: `data:image/jpeg;base64,…`. It may be smaller than the window.
+        pub url: CowString,
+        /// Id of the window.
+        pub window_id: u64,
+        /// Width of the window.
+        pub window_width: u32,
+        /// Height of the window.
+        pub window_height: u32,
+    }
 }
-
-__marker_type_serde!(CompositorScreenshot {
-    url: CowString,
-    window_id: u64,
-    window_width: u32,
-    window_height: u32
-});
 
 impl ProfilerMarker for CompositorScreenshot {
     fn marker_type_name() -> &'static str {

@@ -54,41 +54,32 @@ impl IPCStep {
     }
 }
 
-/// A step in the delivery of a message to another process or another thread.
-///
-/// The viewer merges the steps that share the message's number, its type and the two processes, and
-/// shows them as markers “IPCOut” and “IPCIn”. In the profile these markers are named “IPC”,
-/// regardless of the name that the application gave them.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct IPCMarker {
-    /// Time of this step.
-    pub time: ProfilerTime,
-    /// The other process.
-    pub other_pid: ProcessId,
-    /// Number of the message between the two processes, at most 2⁵³.
-    pub message_seqno: u64,
-    /// Name of the message's type.
-    pub message_type: CowString,
-    /// Role of this process.
-    pub side: IPCSide,
-    /// The step.
-    pub step: IPCStep,
-    /// Whether the sender waits for a reply.
-    pub is_sync: bool,
-    /// The thread that performed the step, if the marker is on another thread's track.
-    pub thread_id: Option<ThreadId>,
+payload! {
+    /// A step in the delivery of a message to another process or another thread.
+    ///
+    /// The viewer merges the steps that share the message's number, its type and the two processes, and
+    /// shows them as markers “IPCOut” and “IPCIn”. In the profile these markers are named “IPC”,
+    /// regardless of the name that the application gave them.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct IPCMarker {
+        /// Time of this step.
+        pub time: ProfilerTime,
+        /// The other process.
+        pub other_pid: ProcessId,
+        /// Number of the message between the two processes, at most 2⁵³.
+        pub message_seqno: u64,
+        /// Name of the message's type.
+        pub message_type: CowString,
+        /// Role of this process.
+        pub side: IPCSide,
+        /// The step.
+        pub step: IPCStep,
+        /// Whether the sender waits for a reply.
+        pub is_sync: bool,
+        /// The thread that performed the step, if the marker is on another thread's track.
+        pub thread_id: Option<ThreadId>,
+    }
 }
-
-__marker_type_serde!(IPCMarker {
-    time: ProfilerTime,
-    other_pid: ProcessId,
-    message_seqno: u64,
-    message_type: CowString,
-    side: IPCSide,
-    step: IPCStep,
-    is_sync: bool,
-    thread_id: Option<ThreadId>
-});
 
 impl ProfilerMarker for IPCMarker {
     fn marker_type_name() -> &'static str {

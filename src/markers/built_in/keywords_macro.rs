@@ -1,4 +1,5 @@
-//! Defines the macro for enums whose values the viewer knows by keywords.
+//! Defines the macros for enums whose values the viewer knows by keywords, and for payloads that
+//! write their fields themselves.
 //!
 //! A field with a fixed set of values has such an enum as its type, because the viewer fails to
 //! load a profile with any other value.
@@ -37,4 +38,16 @@ macro_rules! keywords {
             }
         }
     )+};
+}
+
+/// Defines a struct that is serialized as a tuple of its fields.
+macro_rules! payload {
+    ($(#[$meta:meta])* pub struct $name:ident { $($(#[$doc:meta])* pub $field:ident: $type:ty,)+ }) => {
+        $(#[$meta])*
+        pub struct $name {
+            $($(#[$doc])* pub $field: $type,)+
+        }
+
+        __marker_type_serde!($name { $($field: $type),+ });
+    };
 }

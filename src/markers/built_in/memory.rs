@@ -6,29 +6,24 @@ use crate::markers::profiler_marker::ProfilerMarker;
 use crate::markers::schema::MarkerSchema;
 use crate::types::ThreadId;
 
-/// An allocation or, with a negative size, a deallocation.
-///
-/// If these markers have stacks, the viewer builds call trees of retained, allocated and freed
-/// memory from them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NativeAllocation {
-    /// Size in bytes; negative for a deallocation.
-    pub size: i64,
-    /// Address of the memory.
-    pub memory_address: u64,
-    /// The thread that allocated or freed the memory.
-    pub thread_id: ThreadId,
-    /// Size of the memory itself in bytes, if `size` is an estimate of the bytes that this sample
-    /// stands for; 0 otherwise.
-    pub sampled_size: u64,
+payload! {
+    /// An allocation or, with a negative size, a deallocation.
+    ///
+    /// If these markers have stacks, the viewer builds call trees of retained, allocated and freed
+    /// memory from them.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct NativeAllocation {
+        /// Size in bytes; negative for a deallocation.
+        pub size: i64,
+        /// Address of the memory.
+        pub memory_address: u64,
+        /// The thread that allocated or freed the memory.
+        pub thread_id: ThreadId,
+        /// Size of the memory itself in bytes, if `size` is an estimate of the bytes that this sample
+        /// stands for; 0 otherwise.
+        pub sampled_size: u64,
+    }
 }
-
-__marker_type_serde!(NativeAllocation {
-    size: i64,
-    memory_address: u64,
-    thread_id: ThreadId,
-    sampled_size: u64
-});
 
 impl ProfilerMarker for NativeAllocation {
     fn marker_type_name() -> &'static str {
@@ -49,30 +44,24 @@ impl ProfilerMarker for NativeAllocation {
     }
 }
 
-/// An allocation by a script interpreter. If these markers have stacks, the viewer builds a call
-/// tree from them.
-#[doc(alias = "JsAllocationMarker")]
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct JsAllocation {
-    /// Class of the object: “Function”, for example.
-    pub class_name: CowString,
-    /// The interpreter's type of the object: “JSObject”, for example.
-    pub type_name: CowString,
-    /// Coarse type of the object: “Object” or “String”, for example.
-    pub coarse_type: CowString,
-    /// Size in bytes.
-    pub size: u64,
-    /// Whether the object is in the nursery, where the interpreter allocates young objects.
-    pub in_nursery: bool,
+payload! {
+    /// An allocation by a script interpreter. If these markers have stacks, the viewer builds a call
+    /// tree from them.
+    #[doc(alias = "JsAllocationMarker")]
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct JsAllocation {
+        /// Class of the object: “Function”, for example.
+        pub class_name: CowString,
+        /// The interpreter's type of the object: “JSObject”, for example.
+        pub type_name: CowString,
+        /// Coarse type of the object: “Object” or “String”, for example.
+        pub coarse_type: CowString,
+        /// Size in bytes.
+        pub size: u64,
+        /// Whether the object is in the nursery, where the interpreter allocates young objects.
+        pub in_nursery: bool,
+    }
 }
-
-__marker_type_serde!(JsAllocation {
-    class_name: CowString,
-    type_name: CowString,
-    coarse_type: CowString,
-    size: u64,
-    in_nursery: bool
-});
 
 impl ProfilerMarker for JsAllocation {
     fn marker_type_name() -> &'static str {

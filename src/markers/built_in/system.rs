@@ -91,20 +91,17 @@ marker_type! {
     graph = (waited, Bar, Orange);
 }
 
-/// An interval in which a thread is awake. Its start marker has the core, its end marker the CPU
-/// time used.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Awake {
-    /// CPU time used, in ns; `None` in the start marker.
-    pub cpu_time_ns: Option<u64>,
-    /// Number of the core; `None` in the end marker.
-    pub cpu_id: Option<u32>,
+payload! {
+    /// An interval in which a thread is awake. Its start marker has the core, its end marker the CPU
+    /// time used.
+    #[derive(Clone, Copy, PartialEq, Debug)]
+    pub struct Awake {
+        /// CPU time used, in ns; `None` in the start marker.
+        pub cpu_time_ns: Option<u64>,
+        /// Number of the core; `None` in the end marker.
+        pub cpu_id: Option<u32>,
+    }
 }
-
-__marker_type_serde!(Awake {
-    cpu_time_ns: Option<u64>,
-    cpu_id: Option<u32>
-});
 
 impl ProfilerMarker for Awake {
     fn marker_type_name() -> &'static str {
@@ -144,23 +141,19 @@ marker_type! {
     table_label = "{marker.name} - {marker.data.Count}";
 }
 
-/// The life of a thread that has not registered, on the main thread's track. The feature
-/// `unregisteredthreads` records it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct UnregisteredThreadLifetime {
-    /// The thread's id.
-    pub thread_id: ThreadId,
-    /// The thread's name, as the system has it.
-    pub thread_name: String,
-    /// Why the thread is no longer watched.
-    pub end_event: String,
+payload! {
+    /// The life of a thread that has not registered, on the main thread's track. The feature
+    /// `unregisteredthreads` records it.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct UnregisteredThreadLifetime {
+        /// The thread's id.
+        pub thread_id: ThreadId,
+        /// The thread's name, as the system has it.
+        pub thread_name: String,
+        /// Why the thread is no longer watched.
+        pub end_event: String,
+    }
 }
-
-__marker_type_serde!(UnregisteredThreadLifetime {
-    thread_id: ThreadId,
-    thread_name: String,
-    end_event: String
-});
 
 impl ProfilerMarker for UnregisteredThreadLifetime {
     fn marker_type_name() -> &'static str {
@@ -185,23 +178,19 @@ impl ProfilerMarker for UnregisteredThreadLifetime {
     }
 }
 
-/// The CPU time of a thread that has not registered, on the main thread's track. The feature
-/// `unregisteredthreads` records it.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct UnregisteredThreadCPU {
-    /// The thread's id.
-    pub thread_id: ThreadId,
-    /// CPU time in the marker's interval, in ns.
-    pub cpu_time_ns: u64,
-    /// CPU time divided by the length of the interval.
-    pub utilization: f64,
+payload! {
+    /// The CPU time of a thread that has not registered, on the main thread's track. The feature
+    /// `unregisteredthreads` records it.
+    #[derive(Clone, Copy, PartialEq, Debug)]
+    pub struct UnregisteredThreadCPU {
+        /// The thread's id.
+        pub thread_id: ThreadId,
+        /// CPU time in the marker's interval, in ns.
+        pub cpu_time_ns: u64,
+        /// CPU time divided by the length of the interval.
+        pub utilization: f64,
+    }
 }
-
-__marker_type_serde!(UnregisteredThreadCPU {
-    thread_id: ThreadId,
-    cpu_time_ns: u64,
-    utilization: f64
-});
 
 impl ProfilerMarker for UnregisteredThreadCPU {
     fn marker_type_name() -> &'static str {

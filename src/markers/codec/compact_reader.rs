@@ -1,6 +1,7 @@
 //! Deserializes what `compact_writer.rs` wrote. Other bytes are refused, or read as other values.
 
 use serde::de::{self, DeserializeSeed, IntoDeserializer, Visitor};
+use serde::forward_to_deserialize_any;
 
 use crate::markers::codec::compact_error::{CompactError, CompactResult};
 
@@ -65,9 +66,10 @@ impl<'a> CompactReader<'a> {
 }
 
 macro_rules! values {
-    ($($method:ident = $visit:ident($read:ident),)+) => {$(
+    ($($method:ident($reader:ident) = $visit:ident($value:expr),)+) => {$(
         fn $method<V: Visitor<'a>>(self, visitor: V) -> CompactResult<V::Value> {
-            visitor.$visit(self.$read()?)
+            let $reader = self;
+            visitor.$visit($value)
         }
     )+};
 }
@@ -76,17 +78,28 @@ impl<'a> de::Deserializer<'a> for &mut CompactReader<'a> {
     type Error = CompactError;
 
     values! {
-        deserialize_u8 = visit_u8(byte),
-        deserialize_u16 = visit_u16(number),
-        deserialize_u32 = visit_u32(number),
-        deserialize_u64 = visit_u64(number),
-        deserialize_i16 = visit_i16(signed),
-        deserialize_i32 = visit_i32(signed),
-        deserialize_i64 = visit_i64(signed),
-        deserialize_str = visit_borrowed_str(text),
-        deserialize_string = visit_borrowed_str(text),
-        deserialize_bytes = visit_borrowed_bytes(counted),
-        deserialize_byte_buf = visit_borrowed_bytes(counted),
+        deserialize_u8(reader) = visit_u8(reader.byte()?),
+        deserialize_u16(reader) = visit_u16(reader.number()?),
+        deserialize_u32(reader) = visit_u32(reader.number()?),
+        deserialize_u64(reader) = visit_u64(reader.number()?),
+        deserialize_u128(reader) = visit_u128(u128::from_le_bytes(reader.array()?)),
+        deserialize_i8(reader) = visit_i8(reader.byte()? as i8),
+        deserialize_i16(reader) = visit_i16(reader.signed()?),
+        deserialize_i32(reader) = visit_i32(reader.signed()?),
+        deserialize_i64(reader) = visit_i64(reader.signed()?),
+        deserialize_i128(reader) = visit_i128(i128::from_le_bytes(reader.array()?)),
+        deserialize_f32(reader) = visit_f32(f32::from_le_bytes(reader.array()?)),
+        deserialize_f64(reader) = visit_f64(f64::from_le_bytes(reader.array()?)),
+        deserialize_char(reader) = visit_char(char::from_u32(reader.number()?).ok_or(CompactError)?),
+        deserialize_str(reader) = visit_borrowed_str(reader.text()?),
+        deserialize_string(reader) = visit_borrowed_str(reader.text()?),
+        deserialize_bytes(reader) = visit_borrowed_bytes(reader.counted()?),
+        deserialize_byte_buf(reader) = visit_borrowed_bytes(reader.counted()?),
+    }
+
+    forward_to_deserialize_any! {
+        <V: Visitor<'a>>
+        identifier ignored_any
     }
 
     fn is_human_readable(&self) -> bool {
@@ -104,31 +117,6 @@ impl<'a> de::Deserializer<'a> for &mut CompactReader<'a> {
             1 => visitor.visit_bool(true),
             _ => Err(CompactError),
         }
-    }
-
-    fn deserialize_i8<V: Visitor<'a>>(self, visitor: V) -> CompactResult<V::Value> {
-        visitor.visit_i8(self.byte()? as i8)
-    }
-
-    fn deserialize_i128<V: Visitor<'a>>(self, visitor: V) -> CompactResult<V::Value> {
-        visitor.visit_i128(i128::from_le_bytes(self.array()?))
-    }
-
-    fn deserialize_u128<V: Visitor<'a>>(self, visitor: V) -> CompactResult<V::Value> {
-        visitor.visit_u128(u128::from_le_bytes(self.array()?))
-    }
-
-    fn deserialize_f32<V: Visitor<'a>>(self, visitor: V) -> CompactResult<V::Value> {
-        visitor.visit_f32(f32::from_le_bytes(self.array()?))
-    }
-
-    fn deserialize_f64<V: Visitor<'a>>(self, visitor: V) -> CompactResult<V::Value> {
-        visitor.visit_f64(f64::from_le_bytes(self.array()?))
-    }
-
-    fn deserialize_char<V: Visitor<'a>>(self, visitor: V) -> CompactResult<V::Value> {
-        let number = self.number()?;
-        visitor.visit_char(char::from_u32(number).ok_or(CompactError)?)
     }
 
     fn deserialize_option<V: Visitor<'a>>(self, visitor: V) -> CompactResult<V::Value> {
@@ -202,14 +190,6 @@ impl<'a> de::Deserializer<'a> for &mut CompactReader<'a> {
         visitor: V,
     ) -> CompactResult<V::Value> {
         visitor.visit_enum(self)
-    }
-
-    fn deserialize_identifier<V: Visitor<'a>>(self, _: V) -> CompactResult<V::Value> {
-        Err(CompactError)
-    }
-
-    fn deserialize_ignored_any<V: Visitor<'a>>(self, _: V) -> CompactResult<V::Value> {
-        Err(CompactError)
     }
 }
 

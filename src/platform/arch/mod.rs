@@ -4,11 +4,11 @@ mod registers;
 #[cfg_attr(target_arch = "x86_64", path = "registers_x86_64.rs")]
 #[cfg_attr(target_arch = "aarch64", path = "registers_aarch64.rs")]
 mod registers_arch;
-mod thread_registers;
+#[cfg(test)]
+mod registers_tests;
 
 pub(crate) use registers::{GENERAL_REGISTERS, Registers};
-pub(crate) use registers_arch::{RESULT_REGISTER, SYSTEM_CALL};
-pub(crate) use thread_registers::{
-    copy_words_in_handler, current_registers, current_stack_pointer, registers_in_handler,
-    thread_pointer,
+pub(crate) use registers_arch::{
+    RESULT_REGISTER, SYSTEM_CALL, copy_words_in_handler, current_registers, current_stack_pointer,
+    registers_in_handler, thread_pointer,
 };

@@ -1,6 +1,7 @@
 //! Clocks: monotonic time, CPU time of threads and of the process, and sleeping until a deadline.
 //!
-//! Runs in the signal handler: [`monotonic_now`] and the functions named `…_in_handler`.
+//! Runs in the signal handler: [`monotonic_now`], [`thread_cpu_ns`] and the functions named
+//! `…_in_handler`.
 //! `clock_gettime` is async-signal-safe.
 //!
 //! **Contract of the calls** (cited below):

@@ -15,7 +15,7 @@ use std::path::Path;
 
 use nix::errno::Errno;
 
-use crate::platform::identity::process_number_in_handler;
+use crate::platform::identity::{current_thread_id, process_number_in_handler};
 use crate::platform::memory::memory_pipe::{MemoryPiece, MemoryPipe};
 use crate::platform::sandbox::{
     avoid_calls_in_handler, may_make_uncommon_call, may_make_uncommon_call_in_handler,
@@ -61,7 +61,7 @@ pub(crate) unsafe fn read_guarded_in_handler(piece: MemoryPiece, target: *mut u8
     let mut copied = copy_by(process_number_in_handler());
     if copied == Err(Errno::ESRCH) {
         // The main thread has ended. The process's number is its, and it has no memory any more.
-        copied = copy_by(thread_number_in_handler());
+        copied = copy_by(current_thread_id().to_number());
     }
     match copied {
         Err(Errno::ENOSYS | Errno::EPERM) => None,
@@ -85,11 +85,6 @@ unsafe fn copy_in_handler(
     let copied =
         unsafe { libc::syscall(call, thread, local, one, remote.as_ptr(), pieces, no_flags) };
     usize::try_from(copied).map_err(|_| Errno::last())
-}
-
-fn thread_number_in_handler() -> libc::pid_t {
-    // SAFETY: async-signal-safe, accesses no memory.
-    unsafe { libc::syscall(libc::SYS_gettid) as libc::pid_t }
 }
 
 /// Reads a byte, so that the symbols of a guarded read are bound before the handler uses them. Skips
@@ -177,7 +172,13 @@ fn read_by_call(pieces: &[MemoryPiece], target: &mut [u8]) -> nix::Result<usize>
         iov_len: target.len(),
     };
     // SAFETY: the target is borrowed for the call.
-    unsafe { copy_in_handler(thread_number_in_handler(), local, &remote[..pieces.len()]) }
+    unsafe {
+        copy_in_handler(
+            current_thread_id().to_number(),
+            local,
+            &remote[..pieces.len()],
+        )
+    }
 }
 
 /// Copies the pieces by reading `/proc/thread-self/mem`, which fewer sandboxes forbid. The file is

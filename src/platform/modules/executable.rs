@@ -11,15 +11,8 @@ pub(crate) fn is_in_executable(address: usize) -> bool {
     let mut is_inside = false;
     // The loader lists the executable first.
     visit_modules(&mut |entry| {
-        let base = entry.info.dlpi_addr;
-        let mut segments = entry
-            .headers
-            .iter()
-            .filter(|header| header.p_type == libc::PT_LOAD);
-        is_inside = segments.any(|segment| {
-            let start = base.wrapping_add(segment.p_vaddr);
-            address.wrapping_sub(start) < segment.p_memsz
-        });
+        let mut segments = entry.loaded_segments();
+        is_inside = segments.any(|segment| segment.contains(&address));
         ControlFlow::Break(())
     });
     is_inside

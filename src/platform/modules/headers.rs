@@ -4,6 +4,10 @@
 
 use std::ops::Range;
 
+use object::NativeEndian;
+use object::elf::{ELF_NOTE_GNU, FileHeader64, NT_GNU_BUILD_ID};
+use object::read::elf::{Note, NoteIterator};
+
 use crate::platform::modules::loader::{LoaderEntry, mapped};
 
 /// Addresses of a module's dynamic section and of the strings that it refers to. Both are empty if
@@ -49,7 +53,7 @@ pub(super) fn string_at(strings: &[u8], offset: u64) -> Option<&[u8]> {
 
 // Not in `loader.rs`, which this file imports: the results are types of this file.
 impl LoaderEntry<'_> {
-    fn loaded_segments(&self) -> impl Iterator<Item = Range<u64>> {
+    pub(super) fn loaded_segments(&self) -> impl Iterator<Item = Range<u64>> {
         let bias = self.info.dlpi_addr;
         self.headers
             .iter()
@@ -61,16 +65,9 @@ impl LoaderEntry<'_> {
     }
 
     pub(super) fn loaded_range(&self) -> Range<u64> {
-        let segments = || self.loaded_segments();
-        let start = segments()
-            .map(|segment| segment.start)
-            .min()
-            .unwrap_or_default();
-        start
-            ..segments()
-                .map(|segment| segment.end)
-                .max()
-                .unwrap_or_default()
+        let with =
+            |all: Range<u64>, other: Range<u64>| all.start.min(other.start)..all.end.max(other.end);
+        self.loaded_segments().reduce(with).unwrap_or_default()
     }
 
     /// Returns the location of the dynamic section, and the module's own name if it has one.
@@ -150,23 +147,15 @@ impl LoaderEntry<'_> {
 }
 
 /// Finds the GNU build id among the notes of a segment.
-fn gnu_build_id(mut notes: &[u8]) -> Option<&[u8]> {
-    const BUILD_ID: u32 = 3;
-    while notes.len() >= 12 {
-        let word = |index: usize| {
-            u32::from_le_bytes(notes[index * 4..][..4].try_into().unwrap_or_default())
-        };
-        let (name_bytes, desc_bytes, kind) = (word(0) as usize, word(1) as usize, word(2));
-        let desc = 12usize
-            .checked_add(name_bytes)?
-            .checked_next_multiple_of(4)?;
-        let end = desc.checked_add(desc_bytes)?;
-        if kind == BUILD_ID && notes.get(12..12 + name_bytes)? == b"GNU\0" {
-            return notes.get(desc..end);
-        }
-        notes = notes.get(end.checked_next_multiple_of(4)?..)?;
-    }
-    None
+fn gnu_build_id(notes: &[u8]) -> Option<&[u8]> {
+    /// Alignment of notes, in bytes.
+    const ALIGN: u64 = 4;
+    let notes = NoteIterator::<FileHeader64<NativeEndian>>::new(NativeEndian, ALIGN, notes).ok()?;
+    let is_build_id = |note: &Note<'_, FileHeader64<NativeEndian>>| {
+        note.name() == ELF_NOTE_GNU && note.n_type(NativeEndian) == NT_GNU_BUILD_ID
+    };
+    let mut readable = notes.map_while(Result::ok);
+    Some(readable.find(is_build_id)?.desc())
 }
 
 #[cfg(test)]

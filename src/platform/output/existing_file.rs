@@ -3,11 +3,11 @@
 
 use std::fs::OpenOptions;
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use nix::errno::Errno;
-use nix::fcntl::{FallocateFlags, OFlag, fallocate};
+use nix::fcntl::{FallocateFlags, fallocate};
 
 use crate::platform::identity::without_write_signals;
 use crate::platform::output::copying::copy_all;
@@ -24,11 +24,7 @@ impl ExistingFile {
     /// the user.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         check_owner(path, &std::fs::symlink_metadata(path)?, "file")?;
-        // Without `O_NONBLOCK`, a pipe would block until a reader opens it.
-        let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
-        let mut options = OpenOptions::new();
-        options.write(true).custom_flags(flags.bits());
-        let file = SharedFile::open(&options, path)?;
+        let file = SharedFile::open_no_link(OpenOptions::new().write(true), path)?;
         let metadata = file.get()?.metadata()?;
         if !metadata.is_file() {
             return Err(io::Error::other("got no regular file, expected one"));

@@ -1,10 +1,9 @@
 //! Removes the temporary files of processes that were killed during a save.
 
 use std::fs::{Metadata, OpenOptions};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
 
 use crate::platform::output::copying::is_same_file;
@@ -39,11 +38,10 @@ pub(crate) fn remove_stale_files(path: &Path) {
 fn remove_if_stale(path: &Path, name: TemporaryName) -> Option<()> {
     // Does not even open a file of another user, who may have put it there as a trap.
     is_temporary(&std::fs::symlink_metadata(path).ok()?, name).then_some(())?;
-    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
     // Some network file systems lock only files that are open for writing.
     let mut options = OpenOptions::new();
-    options.read(true).write(true).custom_flags(flags.bits());
-    let locked = SharedFile::open(&options, path).ok()?.lock()?;
+    let file = SharedFile::open_no_link(options.read(true).write(true), path);
+    let locked = file.ok()?.lock()?;
     locked.is_locked().then_some(())?;
     // Under the lock, and again: the process may have filled, published or removed the file.
     let now = locked.get().ok()?.metadata().ok()?;

@@ -166,10 +166,7 @@ impl TemporaryFile {
     /// The error of the operating system, also if another file is at `path`. The old lock stays then,
     /// if the error is not that of the new lock.
     pub(crate) fn lock_without_mapping(&mut self, path: &Path) -> io::Result<()> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true);
-        let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
-        let file = SharedFile::open(options.custom_flags(flags.bits()), path)?;
+        let file = SharedFile::open_no_link(OpenOptions::new().read(true).write(true), path)?;
         if !is_same_file(&self.file.get()?.metadata()?, &file.get()?.metadata()?) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }

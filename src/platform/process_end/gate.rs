@@ -16,7 +16,9 @@
 
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-use crate::platform::clock::monotonic_now;
+use crate::platform::clock::{monotonic_now, thread_cpu_ns};
+use crate::platform::identity::current_thread_id;
+use crate::types::ThreadId;
 
 /// The process whose gate is open; 0 for none. A child of `fork` inherits the number, and has no
 /// server.
@@ -103,29 +105,21 @@ pub(crate) fn close_gate() {
 }
 
 /// Returns whether the gate of this process is open.
-pub(crate) fn is_gate_open() -> bool {
-    is_open_in_handler()
-}
-
-pub(super) fn is_open_in_handler() -> bool {
+pub(crate) fn is_open_in_handler() -> bool {
     OWNER.load(Ordering::SeqCst) == process_in_handler()
 }
 
 /// Returns whether the calling thread is the one that saves, or would save. It must not wait for
 /// the save.
-pub(crate) fn is_saving_thread() -> bool {
-    is_saving_thread_in_handler()
-}
-
-pub(super) fn is_saving_thread_in_handler() -> bool {
-    let own = thread_in_handler();
+pub(crate) fn is_saving_thread_in_handler() -> bool {
+    let own = current_thread_id().to_number();
     let saves = SAVER.load(Ordering::SeqCst) == own && SAVE.load(Ordering::SeqCst) == BEGUN;
     saves || SERVER.load(Ordering::SeqCst) == own
 }
 
 /// Declares the calling thread to be the server.
 pub(crate) fn serve_gate() {
-    SERVER.store(thread_in_handler(), Ordering::SeqCst);
+    SERVER.store(current_thread_id().to_number(), Ordering::SeqCst);
 }
 
 /// Waits for requests, and takes them. The signal and the wish to close stay set.
@@ -140,11 +134,7 @@ pub(crate) fn wait_for_request() -> EndRequest {
 }
 
 /// Asks the server for the save.
-pub(crate) fn request_save() {
-    request_save_in_handler();
-}
-
-pub(super) fn request_save_in_handler() {
+pub(crate) fn request_save_in_handler() {
     REQUESTS.fetch_or(SAVE_REQUEST, Ordering::SeqCst);
     wake_in_handler(&REQUESTS);
 }
@@ -206,7 +196,7 @@ pub(crate) fn begin_save() -> bool {
         .compare_exchange(NOT_BEGUN, BEGUN, Ordering::SeqCst, Ordering::SeqCst)
         .is_ok();
     if begins {
-        SAVER.store(thread_in_handler(), Ordering::SeqCst);
+        SAVER.store(current_thread_id().to_number(), Ordering::SeqCst);
     }
     begins
 }
@@ -227,11 +217,7 @@ pub(crate) fn wait_for_running_save() -> WaitEnd {
 
 /// Waits until the save is done. If a signal is to end the process, waits until it does, unless
 /// `only_save`.
-pub(crate) fn wait_for_save(only_save: bool) -> WaitEnd {
-    wait_for_save_in_handler(only_save)
-}
-
-pub(super) fn wait_for_save_in_handler(only_save: bool) -> WaitEnd {
+pub(crate) fn wait_for_save_in_handler(only_save: bool) -> WaitEnd {
     let mut last_cpu_ns = None;
     let begin_ns = monotonic_now().0;
     let mut since_ns = begin_ns;
@@ -246,7 +232,7 @@ pub(super) fn wait_for_save_in_handler(only_save: bool) -> WaitEnd {
             0 => SERVER.load(Ordering::SeqCst),
             saver => saver,
         };
-        let cpu_ns = thread_cpu_ns_in_handler(saver);
+        let cpu_ns = thread_cpu_ns(ThreadId::from_number(saver));
         let now_ns = monotonic_now().0;
         if cpu_ns.is_some() && cpu_ns != last_cpu_ns {
             (last_cpu_ns, since_ns) = (cpu_ns, now_ns);
@@ -256,19 +242,6 @@ pub(super) fn wait_for_save_in_handler(only_save: bool) -> WaitEnd {
             return WaitEnd::Stuck(signal);
         }
     }
-}
-
-/// Returns the CPU time of a thread, if the kernel tells it.
-fn thread_cpu_ns_in_handler(thread: i32) -> Option<u64> {
-    // The encoding is that of `clock/system_clock.rs`.
-    let clock = (!thread << 3) | 6;
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: *own words*: the kernel writes to a local.
-    let answer = unsafe { libc::clock_gettime(clock, &raw mut time) };
-    (answer == 0).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
 /// Waits until the word is woken, if it has this value. May return early.
@@ -291,9 +264,4 @@ fn wake_in_handler(word: &AtomicU32) {
 fn process_in_handler() -> i32 {
     // SAFETY: async-signal-safe, accesses no memory.
     unsafe { libc::getpid() }
-}
-
-fn thread_in_handler() -> i32 {
-    // SAFETY: async-signal-safe, accesses no memory.
-    unsafe { libc::syscall(libc::SYS_gettid) as i32 }
 }

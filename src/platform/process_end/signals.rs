@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use nix::sys::signal::{SaFlags, SigAction, SigHandler};
 
+use crate::platform::errno::KeptErrno;
 use crate::platform::identity::signals_to_block;
 use crate::platform::process_end::gate::{
     SignalAnswer, WaitEnd, hand_over_signal_in_handler, is_open_in_handler,
@@ -48,10 +49,7 @@ extern "C" fn end_signal_in_handler(
     info: *mut libc::siginfo_t,
     _context: *mut libc::c_void,
 ) {
-    // SAFETY: async-signal-safe; the address is that of the thread's own `errno`.
-    let errno = unsafe { libc::__errno_location() };
-    // SAFETY: the thread's own `errno`.
-    let kept = unsafe { *errno };
+    let _errno = KeptErrno::new();
     // SAFETY: *kernel's arguments*.
     let code = unsafe { (*info).si_code };
     let is_typed = code == FROM_KERNEL;
@@ -65,8 +63,6 @@ extern "C" fn end_signal_in_handler(
             end_by_signal_in_handler(signal, is_typed);
         }
     }
-    // SAFETY: the thread's own `errno`.
-    unsafe { *errno = kept };
 }
 
 fn end_by_signal_in_handler(signal: libc::c_int, is_typed: bool) {
@@ -92,11 +88,7 @@ fn save_before_abort_in_handler() {
 
 /// Ends the process by the signal's default action. Returns only if the kernel spares the process:
 /// the first one of a PID namespace.
-pub(crate) fn die_by_signal(signal: i32) {
-    die_by_in_handler(signal);
-}
-
-fn die_by_in_handler(signal: libc::c_int) {
+pub(crate) fn die_by_in_handler(signal: libc::c_int) {
     // SAFETY: *locals*; async-signal-safe. A zeroed action is the default action.
     unsafe {
         let action: libc::sigaction = std::mem::zeroed();

@@ -166,7 +166,7 @@ pub(super) fn may_begin_thread() -> bool {
 /// does it.
 ///
 /// The mutex belongs to one call, so no code that interrupts the call can wait for it.
-struct Work<F> {
+pub(super) struct Work<F> {
     state: Mutex<WorkState<F>>,
     /// The number of threads that were given up, such as [`NOT_BEGUN`].
     not_begun: &'static AtomicUsize,
@@ -180,10 +180,10 @@ struct WorkState<F> {
 }
 
 /// The new thread's share of the work. It is dropped when the thread begins, or is not created.
-struct WorkOfThread<F>(Arc<Work<F>>);
+pub(super) struct WorkOfThread<F>(Arc<Work<F>>);
 
 impl<F> Work<F> {
-    fn new(not_begun: &'static AtomicUsize, body: F) -> (Arc<Self>, WorkOfThread<F>) {
+    pub(super) fn new(not_begun: &'static AtomicUsize, body: F) -> (Arc<Self>, WorkOfThread<F>) {
         let state = Mutex::new(WorkState {
             body: Some(body),
             has_begun: false,
@@ -199,7 +199,7 @@ impl<F> Work<F> {
 
     /// Takes the work back from the new thread, unless that has taken it. Counts a thread that has
     /// not begun.
-    fn take_back(&self) -> Option<F> {
+    pub(super) fn take_back(&self) -> Option<F> {
         let mut state = self.lock();
         let body = state.body.take();
         if body.is_some() && !state.has_begun {
@@ -212,7 +212,7 @@ impl<F> Work<F> {
 
 impl<F> WorkOfThread<F> {
     /// Takes the work, unless the thread was given up.
-    fn take(self) -> Option<F> {
+    pub(super) fn take(self) -> Option<F> {
         self.0.lock().body.take()
     }
 }

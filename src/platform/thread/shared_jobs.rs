@@ -9,11 +9,13 @@
 //! call, so no code that interrupts the call can wait for it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::platform::identity::{has_usual_scheduling, lower_priority, with_signals_blocked};
-use crate::platform::thread::own_descriptors::{has_memory, may_begin_thread, use_own_descriptors};
+use crate::platform::thread::own_descriptors::{
+    Work, has_memory, may_begin_thread, use_own_descriptors,
+};
 use crate::platform::thread::profiler_thread::spawn_profiler_thread;
 
 /// What is added to the calling thread's nice value for its helpers. The application's threads then
@@ -24,41 +26,6 @@ const HELPER_NICE: i32 = 5;
 
 /// Number of helpers that were given up and have not begun yet. A new one would not begin either.
 static NOT_BEGUN: AtomicUsize = AtomicUsize::new(0);
-
-/// Whether a helper has begun. Only one of the helper and the calling thread changes this.
-#[derive(Debug, Default)]
-struct Stage(AtomicU8);
-
-impl Stage {
-    const WAITED_FOR: u8 = 0;
-    const BEGUN: u8 = 1;
-    const GIVEN_UP: u8 = 2;
-
-    /// Changes the stage on the helper. Returns false if the helper was given up.
-    fn begin(&self) -> bool {
-        let begun = self.change_to(Self::BEGUN);
-        if !begun {
-            NOT_BEGUN.fetch_sub(1, Ordering::Relaxed);
-        }
-        begun
-    }
-
-    /// Changes the stage on the calling thread. Returns false if the helper has begun.
-    fn give_up(&self) -> bool {
-        // First, because the helper may begin at once.
-        NOT_BEGUN.fetch_add(1, Ordering::Relaxed);
-        let given_up = self.change_to(Self::GIVEN_UP);
-        if !given_up {
-            NOT_BEGUN.fetch_sub(1, Ordering::Relaxed);
-        }
-        given_up
-    }
-
-    fn change_to(&self, stage: u8) -> bool {
-        let (before, order) = (Self::WAITED_FOR, Ordering::Relaxed);
-        self.0.compare_exchange(before, stage, order, order).is_ok()
-    }
-}
 
 /// The jobs of one call, and their answers.
 struct Shared<J, A> {
@@ -141,9 +108,8 @@ pub(crate) fn share_jobs<J: Send + 'static, A: Send + 'static>(
     let work = Arc::new(work);
     let threads: Vec<_> = (0..helpers)
         .map_while(|_| {
-            let stage = Arc::new(Stage::default());
-            let (shared, work, of_helper) =
-                (Arc::clone(&shared), Arc::clone(&work), Arc::clone(&stage));
+            let (shared, work) = (Arc::clone(&shared), Arc::clone(&work));
+            let (help, of_helper) = Work::new(&NOT_BEGUN, move || shared.help(&*work));
             let run = move || {
                 let has_memory = has_memory();
                 if has_memory {
@@ -151,12 +117,14 @@ pub(crate) fn share_jobs<J: Send + 'static, A: Send + 'static>(
                     lower_priority(HELPER_NICE);
                 }
                 // The steps so far may wait for the loader.
-                if of_helper.begin() && has_memory {
-                    shared.help(&*work);
+                if let Some(help) = of_helper.take()
+                    && has_memory
+                {
+                    help();
                 }
             };
             let thread = with_signals_blocked(|| spawn_profiler_thread(c"ProfilerNames", run));
-            Some((thread.ok()?, stage))
+            Some((thread.ok()?, help))
         })
         .collect();
     let mut answers = Vec::new();
@@ -164,8 +132,8 @@ pub(crate) fn share_jobs<J: Send + 'static, A: Send + 'static>(
         answers.push(work(job));
     }
     let by_helpers = shared.wait_for_helpers();
-    for (thread, stage) in threads {
-        if !stage.give_up() {
+    for (thread, help) in threads {
+        if help.take_back().is_none() {
             thread.join();
         }
     }
@@ -203,10 +171,13 @@ mod tests {
 
     #[test]
     fn helper_begins_or_is_given_up() {
-        let one_begins = Stage::default();
-        assert!(one_begins.begin() && !one_begins.give_up());
-        let other_is_given_up = Stage::default();
-        assert!(other_is_given_up.give_up() && !other_is_given_up.begin());
+        static GIVEN_UP: AtomicUsize = AtomicUsize::new(0);
+        let given_up = || GIVEN_UP.load(Ordering::Relaxed);
+        let (help, one_begins) = Work::new(&GIVEN_UP, ());
+        assert!(one_begins.take().is_some() && help.take_back().is_none());
+        let (help, other_is_given_up) = Work::new(&GIVEN_UP, ());
+        assert!(help.take_back().is_some() && given_up() == 1);
+        assert!(other_is_given_up.take().is_none() && given_up() == 0);
     }
 
     #[test]

@@ -2,7 +2,6 @@
 //! blocks.
 
 use std::io;
-use std::path::PathBuf;
 
 use crate::platform::clock::age_of_start_ns;
 use crate::platform::identity::{current_process_id, thread_exists};
@@ -76,11 +75,11 @@ pub(crate) enum SwitchResult {
 #[derive(Debug)]
 pub(crate) struct ThreadProbe {
     thread: ThreadId,
-    syscall: KeptFile,
-    wchan: KeptFile,
-    stat: KeptFile,
-    status: KeptFile,
-    schedstat: KeptFile,
+    syscall: ProbedFile,
+    wchan: ProbedFile,
+    stat: ProbedFile,
+    status: ProbedFile,
+    schedstat: ProbedFile,
     /// Whether the thread waited for a child process when it was last blocked, and the kernel named the
     /// function in which it slept.
     waited_for_child: bool,
@@ -92,11 +91,11 @@ impl ThreadProbe {
     pub(crate) fn new(thread: ThreadId) -> Self {
         Self {
             thread,
-            syscall: KeptFile::default(),
-            wchan: KeptFile::default(),
-            stat: KeptFile::default(),
-            status: KeptFile::default(),
-            schedstat: KeptFile::default(),
+            syscall: ProbedFile::new("syscall"),
+            wchan: ProbedFile::new("wchan"),
+            stat: ProbedFile::new("stat"),
+            status: ProbedFile::new("status"),
+            schedstat: ProbedFile::new("schedstat"),
             waited_for_child: false,
             falling_asleep: 0,
         }
@@ -122,12 +121,8 @@ impl ThreadProbe {
         }
         self.falling_asleep = 0;
         let mut text = [0; FILE_BYTES];
-        match self
-            .syscall
-            .read(|| file_of(self.thread, "syscall"), &mut text)
-        {
-            Ok(length) => {
-                let line = &text[..length];
+        match self.syscall.read(self.thread, &mut text) {
+            Ok(line) => {
                 let Some(mut at) = parse_blocked(line) else {
                     return ProbeResult::NotBlocked;
                 };
@@ -151,8 +146,8 @@ impl ThreadProbe {
     /// tell it.
     fn is_off_queue(&mut self) -> bool {
         let mut text = [0; WCHAN_BYTES];
-        let read = self.wchan.read(|| file_of(self.thread, "wchan"), &mut text);
-        read.is_ok_and(|length| names_kernel_function(&text[..length]))
+        let read = self.wchan.read(self.thread, &mut text);
+        read.is_ok_and(names_kernel_function)
     }
 
     /// Returns how long ago the thread started, in ns, up to 10 ms more; `None` if the kernel does not
@@ -160,10 +155,8 @@ impl ThreadProbe {
     pub(crate) fn age_ns(&self) -> Option<u64> {
         let mut text = [0; FILE_BYTES];
         // Asked once, so the file does not stay open.
-        let length = KeptFile::default()
-            .read(|| file_of(self.thread, "stat"), &mut text)
-            .ok()?;
-        age_of_start_ns(parse_stat(&text[..length])?.start_ticks)
+        let stat = ProbedFile::new("stat").read(self.thread, &mut text).ok()?;
+        age_of_start_ns(parse_stat(stat)?.start_ticks)
     }
 
     /// Returns whether the thread blocks this signal; false if the kernel does not say. Called by
@@ -171,8 +164,16 @@ impl ThreadProbe {
     /// 7 µs; some 20 µs for a real-time signal.
     pub(crate) fn blocks(&mut self, signal: i32) -> bool {
         let blocked = match signal {
-            1..FIRST_REAL_TIME => self.blocked_standard_signals().map(u64::from),
-            FIRST_REAL_TIME..=64 => self.blocked_signals(),
+            1..FIRST_REAL_TIME => {
+                let mut text = [0; FILE_BYTES];
+                let stat = self.stat.read(self.thread, &mut text);
+                stat.ok().and_then(parse_blocked_signals).map(u64::from)
+            }
+            FIRST_REAL_TIME..=64 => {
+                let mut text = [0; STATUS_BYTES];
+                let status = self.status.read(self.thread, &mut text);
+                status.ok().and_then(parse_all_blocked_signals)
+            }
             _ => None,
         };
         blocked.is_some_and(|blocked| blocked & 1 << (signal - 1) != 0)
@@ -184,9 +185,7 @@ impl ThreadProbe {
     /// otherwise 12 µs.
     pub(crate) fn strict_mode_and_sleeps(&mut self) -> (bool, Option<u64>) {
         let mut text = [0; STATUS_BYTES];
-        let path = || file_of(self.thread, "status");
-        let length = self.status.read(path, &mut text).unwrap_or(0);
-        let text = &text[..length];
+        let text = self.status.read(self.thread, &mut text).unwrap_or_default();
         let sleeps = parse_switches(text).map(|(voluntary, _)| voluntary);
         (has_mode(text, STRICT_MODE), sleeps)
     }
@@ -196,14 +195,8 @@ impl ThreadProbe {
     /// 50 µs.
     pub(crate) fn switches(&mut self) -> SwitchResult {
         let mut text = [0; STATUS_BYTES];
-        let read = self
-            .status
-            .read(|| file_of(self.thread, "status"), &mut text);
-        let counts = match read {
-            Ok(length) => {
-                let text = &text[..length];
-                parse_switches(text).map(|counts| (counts, parse_is_runnable(text)))
-            }
+        let counts = match self.status.read(self.thread, &mut text) {
+            Ok(text) => parse_switches(text).map(|counts| (counts, parse_is_runnable(text))),
             Err(error) if is_temporary(&error) => return SwitchResult::Missing,
             Err(_) => None,
         };
@@ -214,50 +207,42 @@ impl ThreadProbe {
             };
         };
         let mut text = [0; FILE_BYTES];
-        let read = self
-            .schedstat
-            .read(|| file_of(self.thread, "schedstat"), &mut text);
+        let read = self.schedstat.read(self.thread, &mut text);
         SwitchResult::Counted(SwitchCounts {
             voluntary,
             involuntary,
             is_runnable,
-            waited_ns: read
-                .ok()
-                .and_then(|length| parse_waited_ns(&text[..length])),
+            waited_ns: read.ok().and_then(parse_waited_ns),
         })
     }
 
     /// Returns whether the thread sleeps until something happens that is not the work of a disk.
     fn sleeps(&mut self) -> bool {
         let mut text = [0; FILE_BYTES];
-        let length = self
-            .stat
-            .read(|| file_of(self.thread, "stat"), &mut text)
-            .unwrap_or(0);
-        parse_sleeps(&text[..length]) == Some(true)
-    }
-
-    fn blocked_standard_signals(&mut self) -> Option<u32> {
-        let mut text = [0; FILE_BYTES];
-        let length = self
-            .stat
-            .read(|| file_of(self.thread, "stat"), &mut text)
-            .ok()?;
-        parse_blocked_signals(&text[..length])
-    }
-
-    fn blocked_signals(&mut self) -> Option<u64> {
-        let mut text = [0; STATUS_BYTES];
-        let length = self
-            .status
-            .read(|| file_of(self.thread, "status"), &mut text)
-            .ok()?;
-        parse_all_blocked_signals(&text[..length])
+        let stat = self.stat.read(self.thread, &mut text);
+        stat.is_ok_and(|stat| parse_sleeps(stat) == Some(true))
     }
 }
 
-fn file_of(thread: ThreadId, name: &str) -> PathBuf {
-    PathBuf::from(format!("/proc/self/task/{}/{name}", thread.to_number()))
+/// A file of a thread in `/proc`. It may stay open.
+#[derive(Debug)]
+struct ProbedFile {
+    name: &'static str,
+    file: KeptFile,
+}
+
+impl ProbedFile {
+    fn new(name: &'static str) -> Self {
+        let file = KeptFile::default();
+        Self { name, file }
+    }
+
+    /// Reads the file into `text`, and returns what it says.
+    fn read<'t>(&mut self, thread: ThreadId, text: &'t mut [u8]) -> io::Result<&'t [u8]> {
+        let path = || format!("/proc/self/task/{}/{}", thread.to_number(), self.name);
+        let length = self.file.read(path, text)?;
+        Ok(&text[..length])
+    }
 }
 
 /// Returns whether a file could not be read because the process or the system has too few free

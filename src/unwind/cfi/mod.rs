@@ -2,7 +2,7 @@
 
 mod call_frames;
 #[cfg(all(test, target_arch = "x86_64"))]
-mod framehop_comparison;
+mod framehop_tests;
 mod rule;
 mod rule_cache;
 

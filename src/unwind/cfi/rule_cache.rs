@@ -108,20 +108,9 @@ impl RuleCache {
         let sets = empty_sets(self.sets.len() * 2);
         let before = std::mem::replace(&mut self.sets, sets);
         self.entries = 0;
-        for entry in before
-            .iter()
-            .flat_map(|set| &set.0)
-            .filter(|entry| entry.key != EMPTY.key)
-        {
-            let index = set_of(entry.key, self.sets.len());
-            // The entries of one set go to two new sets, so none of them overflows.
-            if let Some(free) = self.sets[index]
-                .0
-                .iter_mut()
-                .find(|entry| entry.key == EMPTY.key)
-            {
-                *free = *entry;
-                self.entries += 1;
+        for entry in before.iter().flat_map(|set| &set.0) {
+            if entry.key != EMPTY.key {
+                self.put(entry.key, entry.rule);
             }
         }
     }

@@ -9,6 +9,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::util::next_random;
+
 /// A named range of generated code.
 #[derive(Debug)]
 pub(crate) struct GeneratedCode {
@@ -84,11 +86,8 @@ impl Node {
     /// Returns the number by which the tree is balanced: a parent has a greater one than its
     /// children.
     fn priority(&self) -> u64 {
-        // The finalizer of SplitMix64.
-        let mut bits = self.start.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
+        let mut seed = self.start;
+        next_random(&mut seed)
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::platform::ModuleImage;
-use crate::unwind::modules::loaded_module::{LoadedModule, is_same_module};
+use crate::unwind::modules::loaded_module::{LoadedModule, is_same_module, module_at};
 
 /// Maximum number of remembered module lifetimes. Addresses in older ones get no names.
 const MAX_LIFETIMES: usize = 512;
@@ -63,9 +63,7 @@ impl ModuleHistory {
     /// Returns the meaning of an address in a sample that was unwound with module list `list`. The
     /// caller has checked that no module that is loaded now covered the address in that list.
     pub(crate) fn meaning(&self, all: &[LoadedModule], address: u64, list: u64) -> AddressMeaning {
-        let after = all.partition_point(|module| module.image.range.start <= address);
-        let now = after.checked_sub(1).map(|index| &all[index]);
-        let now = now.filter(|now| now.image.range.contains(&address));
+        let now = module_at(all, address).map(|index| &all[index]);
         let was_there = |lifetime: &ModuleLifetime| {
             lifetime.lists.contains(&list) && lifetime.image.range.contains(&address)
         };

@@ -122,14 +122,9 @@ impl ModuleTable {
             };
             self.loaded.push(known.cloned().unwrap_or_else(new));
         }
-        let is_loaded = |old: &PresentModule| {
-            self.loaded
-                .iter()
-                .any(|new| Arc::ptr_eq(&new.image, &old.image))
-        };
         let gone: Vec<PresentModule> = before
             .iter()
-            .filter(|old| !is_loaded(old))
+            .filter(|old| !self.has_loaded(&old.image))
             .cloned()
             .collect();
         if before.is_empty() {
@@ -280,13 +275,15 @@ impl ModuleTable {
         let mut now = self.clone();
         if now.check() && now.refresh() {
             for module in &mut all {
-                module.unloaded |= !now
-                    .loaded
-                    .iter()
-                    .any(|new| Arc::ptr_eq(&new.image, &module.image));
+                module.unloaded |= !now.has_loaded(&module.image);
             }
         }
         all
+    }
+
+    fn has_loaded(&self, image: &Arc<ModuleImage>) -> bool {
+        let mut loaded = self.loaded.iter();
+        loaded.any(|module| Arc::ptr_eq(&module.image, image))
     }
 
     /// Returns the meaning of an address in a sample that was unwound with list `number`, compared

@@ -165,8 +165,16 @@ impl LockInfo {
         Held(bit)
     }
 
-    fn set_owner(&self) {
+    /// Takes the lock by `lock`, for this thread alone.
+    fn own<G>(&self, lock: impl FnOnce() -> G) -> NamedGuard<'_, G> {
+        let held = self.enter();
+        let inner = lock();
         self.owner.store(Self::current_thread(), Ordering::Relaxed);
+        NamedGuard {
+            info: self,
+            inner,
+            _held: held,
+        }
     }
 
     fn clear_owner(&self) {
@@ -215,27 +223,13 @@ impl<T> NamedMutex<T> {
     }
 
     pub(crate) fn lock(&self) -> Guard<'_, T> {
-        let held = self.info.enter();
-        let inner = self.inner.lock();
-        self.info.set_owner();
-        Guard {
-            info: &self.info,
-            inner,
-            _held: held,
-        }
+        self.info.own(|| self.inner.lock())
     }
 
     /// Locks like [`Self::lock`], but waits by polling. For a lock that the application's allocator
     /// takes: the application may be inside `parking_lot`, whose own locks a parking thread takes.
     pub(crate) fn lock_by_polling(&self) -> Guard<'_, T> {
-        let held = self.info.enter();
-        let inner = poll(|| self.inner.try_lock());
-        self.info.set_owner();
-        Guard {
-            info: &self.info,
-            inner,
-            _held: held,
-        }
+        self.info.own(|| poll(|| self.inner.try_lock()))
     }
 
     /// Replaces the value in the child of a fork, whoever held the lock, and leaks the old value.
@@ -258,29 +252,33 @@ impl<T> NamedMutex<T> {
     }
 }
 
-/// Releases a [`NamedMutex`] when dropped.
+/// Releases a lock when dropped.
 #[derive(Debug)]
-pub(crate) struct Guard<'a, T> {
+pub(crate) struct NamedGuard<'a, G> {
     info: &'a LockInfo,
-    inner: MutexGuard<'a, T>,
+    inner: G,
     _held: Held,
 }
 
-impl<T> Deref for Guard<'_, T> {
-    type Target = T;
-    fn deref(&self) -> &T {
+/// Releases a [`NamedMutex`] when dropped.
+pub(crate) type Guard<'a, T> = NamedGuard<'a, MutexGuard<'a, T>>;
+
+impl<G: Deref> Deref for NamedGuard<'_, G> {
+    type Target = G::Target;
+    fn deref(&self) -> &G::Target {
         &self.inner
     }
 }
 
-impl<T> DerefMut for Guard<'_, T> {
-    fn deref_mut(&mut self) -> &mut T {
+impl<G: DerefMut> DerefMut for NamedGuard<'_, G> {
+    fn deref_mut(&mut self) -> &mut G::Target {
         &mut self.inner
     }
 }
 
-impl<T> Drop for Guard<'_, T> {
+impl<G> Drop for NamedGuard<'_, G> {
     fn drop(&mut self) {
+        // Of a shared lock, there is none.
         self.info.clear_owner();
     }
 }
@@ -302,22 +300,19 @@ impl<T> NamedRwLock<T> {
     }
 
     #[doc(alias = "LockShared")]
-    pub(crate) fn lock_shared(&self) -> SharedGuard<'_, T> {
+    pub(crate) fn lock_shared(&self) -> NamedGuard<'_, RwLockReadGuard<'_, T>> {
         let held = self.info.enter();
         let inner = self.inner.read();
-        SharedGuard { inner, _held: held }
-    }
-
-    #[doc(alias = "LockExclusive")]
-    pub(crate) fn lock_exclusive(&self) -> ExclusiveGuard<'_, T> {
-        let held = self.info.enter();
-        let inner = self.inner.write();
-        self.info.set_owner();
-        ExclusiveGuard {
+        NamedGuard {
             info: &self.info,
             inner,
             _held: held,
         }
+    }
+
+    #[doc(alias = "LockExclusive")]
+    pub(crate) fn lock_exclusive(&self) -> ExclusiveGuard<'_, T> {
+        self.info.own(|| self.inner.write())
     }
 
     #[doc(alias = "IsLockedExclusiveOnCurrentThread")]
@@ -326,46 +321,8 @@ impl<T> NamedRwLock<T> {
     }
 }
 
-/// Releases a shared [`NamedRwLock`] when dropped.
-#[derive(Debug)]
-pub(crate) struct SharedGuard<'a, T> {
-    inner: RwLockReadGuard<'a, T>,
-    _held: Held,
-}
-
-impl<T> Deref for SharedGuard<'_, T> {
-    type Target = T;
-    fn deref(&self) -> &T {
-        &self.inner
-    }
-}
-
 /// Releases an exclusively locked [`NamedRwLock`] when dropped.
-#[derive(Debug)]
-pub(crate) struct ExclusiveGuard<'a, T> {
-    info: &'a LockInfo,
-    inner: RwLockWriteGuard<'a, T>,
-    _held: Held,
-}
-
-impl<T> Deref for ExclusiveGuard<'_, T> {
-    type Target = T;
-    fn deref(&self) -> &T {
-        &self.inner
-    }
-}
-
-impl<T> DerefMut for ExclusiveGuard<'_, T> {
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.inner
-    }
-}
-
-impl<T> Drop for ExclusiveGuard<'_, T> {
-    fn drop(&mut self) {
-        self.info.clear_owner();
-    }
-}
+pub(crate) type ExclusiveGuard<'a, T> = NamedGuard<'a, RwLockWriteGuard<'a, T>>;
 
 #[cfg(test)]
 mod tests {

@@ -195,7 +195,7 @@ impl Finder<'_> {
         for (number, of_variants) in self.choices {
             let variants = of_variants.iter().map(|events| {
                 let events = events.as_ref()?;
-                value_of(events, index, name).map_or(Some(Constant::Absent), constant)
+                value_of(events, index, name).map_or(Some(None), constant)
             });
             let table: Option<Vec<Constant>> = variants.collect();
             let table = table.filter(|table| table.iter().any(|other| *other != table[0]));
@@ -237,16 +237,7 @@ fn value_of<'e>(events: &'e [Event], index: usize, name: Option<&String>) -> Opt
 }
 
 fn constant(written: &Written) -> Option<Constant> {
-    Some(match written {
-        Written::Null => Constant::Null,
-        Written::Bool(value) => Constant::Bool(*value),
-        Written::Int(value) => Constant::Int(*value),
-        Written::Uint(value) => Constant::Uint(*value),
-        Written::Float(value) => Constant::Float(*value),
-        Written::Text(text) => Constant::Text(text.clone()),
-        Written::Unique(text) => Constant::Unique(text.clone()),
-        Written::Time(_) => return None,
-    })
+    (!matches!(written, Written::Time(_))).then(|| Some(written.clone()))
 }
 
 /// Returns the path to the innermost list on the way that is not repeated already.

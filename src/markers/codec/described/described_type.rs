@@ -8,7 +8,7 @@ use crate::markers::codec::described::tracer::Step;
 use crate::markers::codec::described::value::{Value, decode_payload};
 use crate::markers::codec::payload::PayloadFailure;
 use crate::markers::flow::FlowId;
-use crate::markers::json_writer::JSONWriter;
+use crate::markers::json_writer::{JSONWriter, PropertySink, PropertyValue};
 use crate::types::ProfilerTime;
 
 /// Number of lines that are carried out for each byte of a payload, and for any.
@@ -48,7 +48,7 @@ impl DescribedType {
         let value = decode_payload(&self.shape, payload).map_err(not_read)?;
         let mut printer = Printer {
             value: &value,
-            json,
+            sink: json.sink(),
             elements: Vec::new(),
             left: LINES + LINES_PER_BYTE * payload.len(),
         };
@@ -56,16 +56,16 @@ impl DescribedType {
     }
 }
 
-struct Printer<'p, 'v, 'w, 'j> {
+struct Printer<'p, 'v, 'w> {
     value: &'v Value<'p>,
-    json: &'w mut JSONWriter<'j>,
+    sink: &'w mut dyn PropertySink,
     /// For each list that is being repeated, the number of the element.
     elements: Vec<usize>,
     /// Number of lines that may still be carried out.
     left: usize,
 }
 
-impl<'p, 'v> Printer<'p, 'v, '_, '_> {
+impl<'p, 'v> Printer<'p, 'v, '_> {
     fn print(&mut self, lines: &[Line]) -> CompactResult<()> {
         let mut rest = lines;
         while let Some((line, after)) = rest.split_first() {
@@ -79,7 +79,9 @@ impl<'p, 'v> Printer<'p, 'v, '_, '_> {
                     is_null_if_absent,
                 } => match self.find(path) {
                     Some(value) => self.show(name.as_deref(), value, form),
-                    None if *is_null_if_absent => self.constant(name.as_deref(), &Constant::Null),
+                    None if *is_null_if_absent => {
+                        self.sink.value(name.as_deref(), PropertyValue::Null);
+                    }
                     None => {}
                 },
                 Line::Constant { name, value } => self.constant(name.as_deref(), value),
@@ -89,20 +91,22 @@ impl<'p, 'v> Printer<'p, 'v, '_, '_> {
                     path,
                 } => {
                     if self.find(path).is_none() {
-                        rest = after_end(after);
+                        (_, rest) = split_at_end(
+                            after,
+                            |line| matches!(line, Line::Start { .. }),
+                            |line| matches!(line, Line::End { .. }),
+                        );
                         continue;
                     }
-                    match (name, is_array) {
-                        (Some(name), true) => self.json.start_array_property(name),
-                        (None, true) => self.json.start_array_element(),
-                        (Some(name), false) => self.json.start_object_property(name),
-                        (None, false) => self.json.start_object_element(),
-                    }
+                    self.sink.start(name.as_deref(), *is_array);
                 }
-                Line::End { is_array: true } => self.json.end_array(),
-                Line::End { is_array: false } => self.json.end_object(),
+                Line::End { is_array } => self.sink.end(*is_array),
                 Line::Each { path } => {
-                    let (body, after) = split_each(after);
+                    let (body, after) = split_at_end(
+                        after,
+                        |line| matches!(line, Line::Each { .. }),
+                        |line| matches!(line, Line::EndEach),
+                    );
                     if let Some(Value::List(elements)) = self.find(path) {
                         for element in 0..elements.len() {
                             self.elements.push(element);
@@ -134,113 +138,49 @@ impl<'p, 'v> Printer<'p, 'v, '_, '_> {
     }
 
     fn constant(&mut self, name: Option<&str>, constant: &Constant) {
-        match constant {
-            Constant::Absent => {}
-            Constant::Null => match name {
-                Some(name) => self.json.null_property(name),
-                None => self.json.null_element(),
-            },
-            Constant::Bool(value) => match name {
-                Some(name) => self.json.bool_property(name, *value),
-                None => self.json.bool_element(*value),
-            },
-            Constant::Int(value) => self.int(name, *value),
-            Constant::Uint(value) => self.uint(name, *value),
-            Constant::Float(value) => self.float(name, *value),
-            Constant::Text(text) => self.text(name, text),
-            Constant::Unique(text) => self.unique(name, text),
-        }
-    }
-
-    fn int(&mut self, name: Option<&str>, value: i64) {
-        match name {
-            Some(name) => self.json.int_property(name, value),
-            None => self.json.int_element(value),
-        }
-    }
-
-    fn uint(&mut self, name: Option<&str>, value: u64) {
-        match name {
-            Some(name) => self.json.uint_property(name, value),
-            None => self.json.uint_element(value),
-        }
-    }
-
-    fn float(&mut self, name: Option<&str>, value: f64) {
-        match name {
-            Some(name) => self.json.float_property(name, value),
-            None => self.json.float_element(value),
-        }
-    }
-
-    fn text(&mut self, name: Option<&str>, text: &str) {
-        match name {
-            Some(name) => self.json.string_property(name, text),
-            None => self.json.string_element(text),
-        }
-    }
-
-    fn unique(&mut self, name: Option<&str>, text: &str) {
-        match name {
-            Some(name) => self.json.unique_string_property(name, text),
-            None => self.json.unique_string_element(text),
+        if let Some(written) = constant {
+            self.sink.value(name, written.as_value());
         }
     }
 
     fn show(&mut self, name: Option<&str>, value: &Value<'_>, form: &Form) {
-        match form {
-            Form::Int | Form::Uint => match value {
-                Value::Signed(value) => self.int(name, *value),
-                Value::Unsigned(value) => self.uint(name, *value),
-                value => {
-                    if let Some(value) = as_float(value) {
-                        self.float(name, value);
-                    }
-                }
-            },
-            Form::Float => {
+        let mut put = |value: PropertyValue<'_>| self.sink.value(name, value);
+        match (form, value) {
+            (Form::Int | Form::Uint, Value::Signed(value)) => put(PropertyValue::Int(*value)),
+            (Form::Int | Form::Uint, Value::Unsigned(value)) => put(PropertyValue::Uint(*value)),
+            (Form::Int | Form::Uint | Form::Float, _) => {
                 if let Some(value) = as_float(value) {
-                    self.float(name, value);
+                    put(PropertyValue::Float(value));
                 }
             }
-            Form::Time => {
-                if let Value::Unsigned(ns) = value {
-                    let time = ProfilerTime::from_monotonic_ns(*ns);
-                    match name {
-                        Some(name) => self.json.time_property(name, time),
-                        None => self.json.time_element(time),
-                    }
-                }
+            (Form::Time, Value::Unsigned(ns)) => {
+                put(PropertyValue::Time(ProfilerTime::from_monotonic_ns(*ns)));
             }
-            Form::Text => self.text(name, &as_text(value)),
-            Form::Unique => self.unique(name, &as_text(value)),
-            Form::Flow => {
-                let flow = match value {
-                    Value::Unsigned(value) => FlowId::from(*value),
-                    Value::Signed(value) => FlowId::from(*value as u64),
+            (Form::Text, _) => put(PropertyValue::String(&as_text(value))),
+            (Form::Unique, _) => put(PropertyValue::UniqueString(&as_text(value))),
+            (Form::Flow, _) => {
+                let id = match value {
+                    Value::Unsigned(id) => *id,
+                    Value::Signed(id) => *id as u64,
                     _ => return,
                 };
-                let digits = flow.to_hex();
-                self.unique(name, std::str::from_utf8(&digits).unwrap_or_default());
+                let digits = FlowId::from(id).to_hex();
+                let digits = std::str::from_utf8(&digits).unwrap_or_default();
+                put(PropertyValue::UniqueString(digits));
             }
-            Form::Duration(units) => {
-                if let Value::Parts(parts) = value
-                    && let [Value::Unsigned(seconds), Value::Unsigned(ns)] = parts[..]
-                {
+            (Form::Duration(units), Value::Parts(parts)) => {
+                if let [Value::Unsigned(seconds), Value::Unsigned(ns)] = parts[..] {
                     let ns = u128::from(seconds) * 1_000_000_000 + u128::from(ns);
-                    self.float(name, ns as f64 / (1e9 / units));
+                    put(PropertyValue::Float(ns as f64 / (1e9 / units)));
                 }
             }
-            Form::Table(table) => {
-                let chosen = match value {
-                    Value::Bool(value) => usize::from(*value),
-                    Value::Variant(variant, _) => *variant as usize,
-                    _ => return,
-                };
-                if let Some(constant) = table.get(chosen) {
-                    self.constant(name, constant);
-                }
+            (Form::Table(table), Value::Bool(chosen)) => {
+                self.constant(name, table.get(usize::from(*chosen)).unwrap_or(&None));
             }
+            (Form::Table(table), Value::Variant(chosen, _)) => {
+                self.constant(name, table.get(*chosen as usize).unwrap_or(&None));
+            }
+            _ => {}
         }
     }
 }
@@ -268,31 +208,16 @@ fn as_text(value: &Value<'_>) -> String {
     }
 }
 
-/// Returns the lines after the end of an array or object that has begun.
-fn after_end(lines: &[Line]) -> &[Line] {
+/// Splits the lines at the end of what has begun before them, which is dropped.
+fn split_at_end(
+    lines: &[Line],
+    begins: impl Fn(&Line) -> bool,
+    ends: impl Fn(&Line) -> bool,
+) -> (&[Line], &[Line]) {
     let mut open = 1usize;
     for (index, line) in lines.iter().enumerate() {
-        match line {
-            Line::Start { .. } => open += 1,
-            Line::End { .. } => open -= 1,
-            _ => {}
-        }
-        if open == 0 {
-            return &lines[index + 1..];
-        }
-    }
-    &[]
-}
-
-/// Splits the lines that an `Each` repeats from those after its end.
-fn split_each(lines: &[Line]) -> (&[Line], &[Line]) {
-    let mut open = 1usize;
-    for (index, line) in lines.iter().enumerate() {
-        match line {
-            Line::Each { .. } => open += 1,
-            Line::EndEach => open -= 1,
-            _ => {}
-        }
+        open += usize::from(begins(line));
+        open -= usize::from(ends(line));
         if open == 0 {
             return (&lines[..index], &lines[index + 1..]);
         }

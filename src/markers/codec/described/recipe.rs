@@ -2,6 +2,7 @@
 //! form.
 
 use crate::buffer::{EntryReader, EntryWriter};
+use crate::markers::codec::described::recorder::Written;
 use crate::markers::codec::described::tracer::Step;
 
 /// Maximum number of lines of a recipe, and of the texts of a table.
@@ -9,19 +10,9 @@ const MAX_LINES: u64 = 1000;
 /// Maximum length of a path.
 const MAX_PATH: u64 = 64;
 
-/// A value that does not depend on the payload, or that a choice selects.
-#[derive(Clone, PartialEq, Debug)]
-pub(super) enum Constant {
-    /// The field is left out.
-    Absent,
-    Null,
-    Bool(bool),
-    Int(i64),
-    Uint(u64),
-    Float(f64),
-    Text(String),
-    Unique(String),
-}
+/// A value that does not depend on the payload, or that a choice selects; `None` if the field is left
+/// out.
+pub(super) type Constant = Option<Written>;
 
 /// The form in which a field shows a value.
 #[derive(Clone, PartialEq, Debug)]
@@ -109,33 +100,33 @@ fn take_path(from: &mut EntryReader<'_>) -> Option<Vec<Step>> {
     (0..length).map(|_| step(from.number()?)).collect()
 }
 
-impl Constant {
-    fn encode(&self, out: &mut EntryWriter) {
-        match self {
-            Self::Absent => _ = out.byte(0),
-            Self::Null => _ = out.byte(1),
-            Self::Bool(value) => _ = out.byte(2).byte((*value).into()),
-            Self::Int(value) => _ = out.byte(3).signed(*value),
-            Self::Uint(value) => _ = out.byte(4).number(*value),
-            Self::Float(value) => _ = out.byte(5).raw(&value.to_le_bytes()),
-            Self::Text(text) => _ = out.byte(6).text(text.as_bytes()),
-            Self::Unique(text) => _ = out.byte(7).text(text.as_bytes()),
-        }
+fn put_constant(out: &mut EntryWriter, constant: &Constant) {
+    match constant {
+        None => _ = out.byte(0),
+        Some(Written::Null) => _ = out.byte(1),
+        Some(Written::Bool(value)) => _ = out.byte(2).byte((*value).into()),
+        Some(Written::Int(value)) => _ = out.byte(3).signed(*value),
+        Some(Written::Uint(value)) => _ = out.byte(4).number(*value),
+        Some(Written::Float(value)) => _ = out.byte(5).raw(&value.to_le_bytes()),
+        Some(Written::Text(text)) => _ = out.byte(6).text(text.as_bytes()),
+        Some(Written::Unique(text)) => _ = out.byte(7).text(text.as_bytes()),
+        Some(Written::Time(ns)) => _ = out.byte(8).number(*ns),
     }
+}
 
-    fn decode(from: &mut EntryReader<'_>) -> Option<Self> {
-        Some(match from.byte()? {
-            0 => Self::Absent,
-            1 => Self::Null,
-            2 => Self::Bool(from.byte()? != 0),
-            3 => Self::Int(from.signed()?),
-            4 => Self::Uint(from.number()?),
-            5 => Self::Float(take_float(from)?),
-            6 => Self::Text(take_text(from)?),
-            7 => Self::Unique(take_text(from)?),
-            _ => return None,
-        })
-    }
+fn take_constant(from: &mut EntryReader<'_>) -> Option<Constant> {
+    Some(Some(match from.byte()? {
+        0 => return Some(None),
+        1 => Written::Null,
+        2 => Written::Bool(from.byte()? != 0),
+        3 => Written::Int(from.signed()?),
+        4 => Written::Uint(from.number()?),
+        5 => Written::Float(take_float(from)?),
+        6 => Written::Text(take_text(from)?),
+        7 => Written::Unique(take_text(from)?),
+        8 => Written::Time(from.number()?),
+        _ => return None,
+    }))
 }
 
 fn take_float(from: &mut EntryReader<'_>) -> Option<f64> {
@@ -156,7 +147,9 @@ impl Form {
             Self::Duration(units) => _ = out.byte(7).raw(&units.to_le_bytes()),
             Self::Table(table) => {
                 out.byte(8).number(table.len() as u64);
-                table.iter().for_each(|constant| constant.encode(out));
+                table
+                    .iter()
+                    .for_each(|constant| put_constant(out, constant));
             }
         }
     }
@@ -173,7 +166,7 @@ impl Form {
             7 => Self::Duration(take_float(from)?),
             8 => {
                 let count = from.number().filter(|count| *count <= MAX_LINES)?;
-                let table: Option<_> = (0..count).map(|_| Constant::decode(from)).collect();
+                let table: Option<_> = (0..count).map(|_| take_constant(from)).collect();
                 Self::Table(table?)
             }
             _ => return None,
@@ -197,7 +190,7 @@ impl Line {
             }
             Self::Constant { name, value } => {
                 put_name(out.byte(1), name.as_ref());
-                value.encode(out);
+                put_constant(out, value);
             }
             Self::Start {
                 name,
@@ -224,7 +217,7 @@ impl Line {
             },
             1 => Self::Constant {
                 name: take_name(from)?,
-                value: Constant::decode(from)?,
+                value: take_constant(from)?,
             },
             2 => Self::Start {
                 name: take_name(from)?,

@@ -1,6 +1,7 @@
 //! Records the fields that a payload writes.
 
 use crate::markers::json_writer::{PropertySink, PropertyValue};
+use crate::types::ProfilerTime;
 
 /// Maximum number of recorded events of one payload.
 const MAX_EVENTS: usize = 256;
@@ -16,6 +17,21 @@ pub(super) enum Written {
     Time(u64),
     Text(String),
     Unique(String),
+}
+
+impl Written {
+    pub(super) fn as_value(&self) -> PropertyValue<'_> {
+        match self {
+            Self::Null => PropertyValue::Null,
+            Self::Bool(value) => PropertyValue::Bool(*value),
+            Self::Int(value) => PropertyValue::Int(*value),
+            Self::Uint(value) => PropertyValue::Uint(*value),
+            Self::Float(value) => PropertyValue::Float(*value),
+            Self::Time(ns) => PropertyValue::Time(ProfilerTime::from_monotonic_ns(*ns)),
+            Self::Text(text) => PropertyValue::String(text),
+            Self::Unique(text) => PropertyValue::UniqueString(text),
+        }
+    }
 }
 
 /// A call that a payload made.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::de::{self, DeserializeSeed, IntoDeserializer, Visitor};
+use serde::forward_to_deserialize_any;
 
 use crate::markers::codec::compact_error::{CompactError, CompactResult};
 use crate::markers::codec::described::shape::{MAX_DEPTH, Shape};
@@ -172,6 +173,8 @@ impl<'de> de::Deserializer<'de> for Traced<'_> {
         deserialize_i128(i128) = visit_i128, I128,
         deserialize_u128(u128) = visit_u128, U128,
     }
+
+    forward_to_deserialize_any! { identifier ignored_any }
 
     fn is_human_readable(&self) -> bool {
         false
@@ -356,14 +359,6 @@ impl<'de> de::Deserializer<'de> for Traced<'_> {
         shapes[chosen] = Some(content);
         *self.shape = Shape::Variants(shapes);
         Ok(value)
-    }
-
-    fn deserialize_identifier<V: Visitor<'de>>(self, _: V) -> CompactResult<V::Value> {
-        Err(CompactError)
-    }
-
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, _: V) -> CompactResult<V::Value> {
-        Err(CompactError)
     }
 }
 

@@ -1,9 +1,9 @@
-//! The neutral model of a profile: what every format is written from.
+//! The neutral model of a profile: what every format but Gecko's is written from.
 //!
 //! # Purpose
 //! Holds a profile whose entries are decoded and whose frames are named: processes, threads,
 //! samples, stacks with inlined functions, markers, counters and modules. `stream` makes it from a
-//! session, and `export` reads it from a file. `export` writes every format from it.
+//! session, and `export` reads it from a file. `export` writes every format but Gecko's from it.
 //!
 //! # Threads and locks
 //! Plain values, without locks.
@@ -28,12 +28,12 @@ mod charged_cpu;
 mod counters;
 mod ids;
 mod markers;
+mod paused_range;
 mod placeholders;
 mod profile;
 mod samples;
 mod stacks;
 mod unique_stacks;
-mod weight_units;
 
 pub(crate) use alike::{MAX_ASLEEP_CPU_NS, MAX_SYSTEM_CALL_BYTES, Shown, show_threads};
 pub(crate) use call_nodes::CallNodes;
@@ -47,6 +47,7 @@ pub(crate) use counters::{
 };
 pub(crate) use ids::{CategoryPair, FrameId, FunctionId, ModuleId, StackId, TextId};
 pub(crate) use markers::{FieldValue, Marker, MarkerPayload, MarkerPhase, Markers, STANDS_FOR};
+pub(crate) use paused_range::PausedRange;
 pub(crate) use placeholders::{
     LABELS_LEFT_OUT, OTHER_STACK, ROOT, TRUNCATED, UNLOADED, is_placeholder, is_whole_stack,
 };
@@ -56,4 +57,3 @@ pub(crate) use profile::{
 pub(crate) use samples::{RowTicks, Sample, Samples, WeightUnit};
 pub(crate) use stacks::{Frame, Function, FunctionKind, NativeSymbol, SourceText};
 pub(crate) use unique_stacks::UniqueStacks;
-pub(crate) use weight_units::WeightUnits;

@@ -46,21 +46,6 @@ const MARKER_FACTOR: usize = 16;
 /// Memory of a row of samples in the model, in bytes.
 const SAMPLE_BYTES: usize = 2 * 24;
 
-/// Fields of Gecko's `meta` that the model has in its own fields, or that differ between formats.
-const MODELED_META: &[&str] = &[
-    "version",
-    "startTime",
-    "profilingStartTime",
-    "profilingEndTime",
-    "categories",
-    "markerSchema",
-    "interval",
-    "product",
-    "sampleUnits",
-    "extensions",
-    "presymbolicated",
-];
-
 /// Makes the model of a profile. The profile's child processes are not part of it.
 ///
 /// Without memory for the whole, leaves out names, or the oldest entries.
@@ -163,10 +148,8 @@ impl ModelBuilder<'_> {
             write_meta(json, source, process, self.types, is_symbolicated, warnings);
         });
         let all: BTreeMap<String, &RawValue> = serde_json::from_str(&meta).unwrap_or_default();
-        let other = all
-            .into_iter()
-            .filter(|(key, _)| !MODELED_META.contains(&key.as_str()))
-            .map(|(key, value)| (key, value.get().to_owned()));
+        let other = all.into_iter();
+        let other = other.map(|(key, value)| (key, value.get().to_owned()));
         profile.meta = Meta {
             product: source.product.clone(),
             start_epoch_ms: source.process_start.epoch_ms,
@@ -206,15 +189,14 @@ impl ModelBuilder<'_> {
             started_ns: Some(0),
             ended_ns: shutdown.then(|| time(source.ns_since_start(source.taken_at))),
             session_start_ns: None,
-            paused_ranges: Some(json_text(|json| process.paused_ranges.write(json))),
-            overhead: Some(json_text(|json| process.overheads.write(json))),
-            pages: Some(json_text(|json| {
+            paused_ranges: process.paused_ranges.all().to_vec(),
+            pages: json_text(|json| {
                 json.array(|json| write_pages(json, &source.pages));
-            })),
-            log: Some(json_text(|json| {
+            }),
+            log: json_text(|json| {
                 let unnamed = names.unnamed_for_memory;
                 write_log(json, source, process, &names.unread_files, unnamed);
-            })),
+            }),
         });
     }
 

@@ -86,7 +86,8 @@ impl Profile {
     /// other formats count samples.
     ///
     /// # Errors
-    /// [`StreamError::Io`], the first error of `out`.
+    /// [`StreamError::Io`]: the first error of `out`, or [`Format::Gecko`] for a profile that was read
+    /// from a file.
     pub fn write(&self, format: Format, out: &mut dyn Write) -> Result<(), StreamError> {
         self.write_with(format, out, &SnapshotOptions::usual_for(Some(format)))
     }
@@ -95,7 +96,8 @@ impl Profile {
     ///
     /// # Errors
     /// [`StreamError::Io`]: the first error of `out`; an option that does not fit, such as a thread
-    /// that the profile does not have; or a format that this build cannot write.
+    /// that the profile does not have; a format that this build cannot write; or [`Format::Gecko`] for
+    /// a profile that was read from a file.
     pub fn write_with(
         &self,
         format: Format,
@@ -111,7 +113,8 @@ impl Profile {
     }
 
     /// Saves the profile to a file, in the format that [`Format::of_path`] finds in its name:
-    /// `flame.svg` becomes a flame graph, `out.json` opens in the Firefox Profiler.
+    /// `flame.svg` becomes a flame graph, `out.json` opens in the Firefox Profiler. A name that stands
+    /// for [`Format::Gecko`] gets [`Format::Processed`] if the profile was read from a file.
     ///
     /// The file is created as by
     /// [`profiler_save_profile_to_file`](crate::api::snapshot::profiler_save_profile_to_file).
@@ -129,7 +132,7 @@ impl Profile {
     }
 
     /// Saves the profile to a file with these options: only the last seconds, for example, or with
-    /// progress reports.
+    /// progress reports. The format is that of [`save`](Self::save).
     ///
     /// # Errors
     /// [`SaveError`] names the file that could not be created or written, and the reason: an ending

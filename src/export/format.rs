@@ -9,7 +9,8 @@ use std::path::Path;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Format {
-    /// Gecko's JSON, version 36, for <https://profiler.firefox.com> and `samply load` (`gecko`).
+    /// Gecko's JSON, version 36, for <https://profiler.firefox.com> and `samply load` (`gecko`). Only
+    /// the data of a session can be written in it, not a profile that was read from a file.
     Gecko,
     /// The Firefox Profiler's own JSON (`processed`). It has files, lines, addresses and inlined
     /// functions together, so that the viewer shows sources and assembly.
@@ -103,7 +104,8 @@ impl Format {
     /// | `.txt` | [`Text`](Self::Text) | |
     /// | `.stacks.txt` | [`Stacks`](Self::Stacks) | |
     ///
-    /// Upper-case letters are like lower-case ones. A further `.gz` means that the file is
+    /// A profile that was read from a file is saved as [`Processed`](Self::Processed) where the name
+    /// stands for [`Gecko`](Self::Gecko). Upper-case letters are like lower-case ones. A further `.gz` means that the file is
     /// compressed.
     pub fn of_path(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();

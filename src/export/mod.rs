@@ -1,9 +1,9 @@
-//! Reads profiles from files, and writes them in every format.
+//! Reads profiles from files, and writes them in every format but Gecko's.
 //!
 //! # Purpose
 //! Reads Gecko's JSON and the Firefox Profiler's own into the model ([`read`]), and writes the model
-//! in each format ([`write`]). Summarizes a profile for people and programs ([`summary`]), and finds
-//! what changed between two profiles ([`diff`]).
+//! in each format but Gecko's ([`write`]). Summarizes a profile for people and programs
+//! ([`summary`]), and finds what changed between two profiles ([`diff`]).
 //!
 //! # Threads and locks
 //! Runs on the caller's thread, without locks.
@@ -40,10 +40,6 @@ mod marker_spans;
 mod options;
 #[cfg(has_profiler)]
 mod own_code;
-#[cfg(has_profiler)]
-mod paused_ranges;
-#[cfg(has_profiler)]
-mod process_times;
 #[cfg(all(has_profiler, feature = "formats"))]
 mod profile_calls;
 #[cfg(all(has_profiler, feature = "formats"))]

@@ -33,8 +33,8 @@ fn count_samples(profile: &ProfileModel) -> usize {
     threads.map(|thread| thread.samples.len()).sum()
 }
 
-/// Reads `input` as a profile. If it is one, writes it in every format, and reads what was written as
-/// Gecko's JSON: it has the same samples.
+/// Reads `input` as a profile. If it is one, writes it in every format, and reads what was written in
+/// the processed one: it has the same samples.
 pub fn check_profile_file(input: &[u8]) {
     let Ok(profile) = read_profile_from(input) else {
         return;
@@ -46,7 +46,7 @@ pub fn check_profile_file(input: &[u8]) {
         if let Err(error) = write_profile(&profile, format, &options, &mut out, &progress) {
             let is_expected = matches!(
                 error.kind(),
-                // The limit, a profile without threads, a format that is not built.
+                // The limit, a profile without threads, a format that is not built, or Gecko's.
                 io::ErrorKind::StorageFull
                     | io::ErrorKind::InvalidInput
                     | io::ErrorKind::Unsupported
@@ -55,7 +55,7 @@ pub fn check_profile_file(input: &[u8]) {
         }
     }
     let mut text = Vec::new();
-    write_profile(&profile, Format::Gecko, &options, &mut text, &progress)
+    write_profile(&profile, Format::Processed, &options, &mut text, &progress)
         .expect("a vector never fails");
     let again = read_profile_from(&*text).expect("a profile that was written");
     assert_eq!(count_samples(&again), count_samples(&profile));

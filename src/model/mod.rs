@@ -1,9 +1,9 @@
-//! The neutral model of a profile: what every format is written from.
+//! The neutral model of a profile: what every format but Gecko's is written from.
 //!
 //! # Purpose
 //! Holds a profile whose entries are decoded and whose frames are named: processes, threads,
 //! samples, stacks with inlined functions, markers, counters and modules. `stream` makes it from a
-//! session, and `export` reads it from a file. `export` writes every format from it.
+//! session, and `export` reads it from a file. `export` writes every format but Gecko's from it.
 //!
 //! # Threads and locks
 //! Plain values, without locks.
@@ -28,13 +28,14 @@ mod charged_cpu;
 mod counters;
 mod ids;
 mod markers;
+mod paused_range;
 mod placeholders;
 mod profile;
 mod samples;
 mod stacks;
 mod unique_stacks;
-mod weight_units;
 
+pub(crate) use crate::types::MarkerPhase;
 pub(crate) use alike::{MAX_ASLEEP_CPU_NS, MAX_SYSTEM_CALL_BYTES, Shown, show_threads};
 pub(crate) use call_nodes::CallNodes;
 #[cfg(feature = "formats")]
@@ -46,7 +47,8 @@ pub(crate) use counters::{
     Counter, CounterGraph, CounterSample, PROCESS_CPU_CATEGORY, PROCESS_CPU_NAME,
 };
 pub(crate) use ids::{CategoryPair, FrameId, FunctionId, ModuleId, StackId, TextId};
-pub(crate) use markers::{FieldValue, Marker, MarkerPayload, MarkerPhase, Markers, STANDS_FOR};
+pub(crate) use markers::{FieldValue, Marker, MarkerPayload, Markers, STANDS_FOR};
+pub(crate) use paused_range::PausedRange;
 pub(crate) use placeholders::{
     LABELS_LEFT_OUT, OTHER_STACK, ROOT, TRUNCATED, UNLOADED, is_placeholder, is_whole_stack,
 };
@@ -56,4 +58,3 @@ pub(crate) use profile::{
 pub(crate) use samples::{RowTicks, Sample, Samples, WeightUnit};
 pub(crate) use stacks::{Frame, Function, FunctionKind, NativeSymbol, SourceText};
 pub(crate) use unique_stacks::UniqueStacks;
-pub(crate) use weight_units::WeightUnits;

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use crate::model::counters::Counter;
 use crate::model::ids::{FrameId, FunctionId, ModuleId, StackId, TextId};
 use crate::model::markers::Markers;
+use crate::model::paused_range::PausedRange;
 use crate::model::placeholders::ROOT;
 use crate::model::samples::{Samples, WeightUnit};
 use crate::model::stacks::{Frame, Function, FunctionKind, NativeSymbol, SourceText};
@@ -49,8 +50,8 @@ pub(crate) struct Meta {
     pub(crate) is_symbolicated: bool,
     /// Whether samples have the CPU time since the thread's previous sample.
     pub(crate) has_cpu_deltas: bool,
-    /// Further fields of Gecko's `meta`: their keys, and their values in JSON. Only `Format::Gecko`
-    /// and the processed format write them.
+    /// The fields of `meta` as the file or the session has them: their keys, and their values in JSON.
+    /// The processed format copies those that the model has no field for.
     pub(crate) other: Vec<(String, String)>,
 }
 
@@ -68,7 +69,7 @@ pub(crate) struct Category {
 #[derive(Clone, Debug)]
 pub(crate) struct MarkerSchema {
     pub(crate) name: String,
-    /// The whole description, as JSON of the Firefox Profiler.
+    /// The whole description, as JSON of the processed format, or of Gecko's.
     pub(crate) json: String,
 }
 
@@ -107,14 +108,11 @@ pub(crate) struct Process {
     pub(crate) ended_ns: Option<i64>,
     /// When the process began to record. `None` for the outermost process, and if its file does not say.
     pub(crate) session_start_ns: Option<i64>,
-    /// Ranges without samples, or without samples and markers, as JSON of Gecko's `pausedRanges`.
-    pub(crate) paused_ranges: Option<String>,
-    /// Gecko's `profilerOverhead`, as JSON, with times relative to the process's start.
-    pub(crate) overhead: Option<String>,
-    /// Gecko's `pages`, as JSON.
-    pub(crate) pages: Option<String>,
-    /// Gecko's `profilingLog`, as JSON.
-    pub(crate) log: Option<String>,
+    pub(crate) paused_ranges: Vec<PausedRange>,
+    /// The array `pages` of both Firefox formats, as JSON. Empty if there is none.
+    pub(crate) pages: String,
+    /// The object `profilingLog` of both Firefox formats, as JSON. Empty if there is none.
+    pub(crate) log: String,
 }
 
 /// A thread of a process.
@@ -261,12 +259,18 @@ impl ProfileModel {
         &self,
         stack: Option<StackId>,
     ) -> impl Iterator<Item = FrameId> + '_ {
-        let mut next = stack;
-        std::iter::from_fn(move || {
-            let (prefix, frame) = self.stack(next?);
-            next = prefix;
-            Some(frame)
-        })
+        let frames = self.stacks.frames_of(stack.map(|stack| stack.0));
+        frames.map(FrameId)
+    }
+
+    /// Returns the stack without the frames at its inner end that `is_left_out` accepts. The outermost
+    /// frame remains.
+    pub(crate) fn without_inner(
+        &self,
+        stack: StackId,
+        is_left_out: impl Fn(&Frame) -> bool,
+    ) -> StackId {
+        StackId(self.stacks.without_inner(stack.0, is_left_out))
     }
 
     pub(crate) fn function_name(&self, id: FunctionId) -> &str {

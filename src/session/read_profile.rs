@@ -41,20 +41,24 @@ impl ReadProfile {
         read_profile_from(stream).map(Self::of_model)
     }
 
-    /// Writes the profile.
+    /// Writes the profile. In Gecko's format, only a session's own data can be written.
     pub(crate) fn write(&self, options: &WriteOptions, out: &mut dyn Write) -> io::Result<()> {
         let progress = &options.stream.progress;
         let export = options.export_of(&self.0);
         write_profile(&self.0, options.format, &export, out, progress)
     }
 
-    /// Writes the profile to a file in the format of the file's name.
+    /// Writes the profile to a file in the format of the file's name: in the processed one if the name
+    /// stands for Gecko's.
     pub(crate) fn save_with(
         &self,
         options: WriteOptions,
         path: &Path,
     ) -> Result<PathBuf, SaveError> {
-        let options = options.for_file(path)?;
+        let mut options = options.for_file(path)?;
+        if options.format == Format::Gecko {
+            options.format = Format::Processed;
+        }
         save_profile(path, |out| self.write(&options, out))
     }
 

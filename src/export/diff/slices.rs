@@ -3,7 +3,6 @@
 use crate::export::function_groups::{FunctionGroups, GroupNumbers};
 use crate::export::marker_pairs::stands_for;
 use crate::export::options::ExportOptions;
-use crate::export::paused_ranges::PausedRange;
 use crate::export::summary::meta_field;
 use crate::model::{FunctionKind, MarkerPhase, ProfileModel, RowTicks, Sample, Thread};
 use crate::util::{ProgressLocation, ProgressLogger};
@@ -145,11 +144,8 @@ impl Span {
 
     /// Returns the wall time of each slice without pauses, in ns.
     pub(super) fn wall(&self, profile: &ProfileModel) -> Slices {
-        let pauses = profile
-            .processes
-            .first()
-            .map(PausedRange::all_of)
-            .unwrap_or_default();
+        let process = profile.processes.first();
+        let pauses = process.map_or(&[][..], |process| &process.paused_ranges);
         let begin_ns = |slice: usize| {
             let passed_ns = self.length_ns * slice as i128 / SLICES as i128;
             self.start_ns.saturating_add(passed_ns as i64)

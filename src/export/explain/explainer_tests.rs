@@ -7,8 +7,8 @@ use crate::export::explain::suspended::unsampled_ns;
 use crate::export::explanation::{ExplainedPart, Explanation, TimeKind, Wanted};
 use crate::export::test_profile::TestProfile;
 use crate::model::{
-    CategoryPair, FieldValue, Frame, Marker, MarkerPayload, MarkerPhase, Sample, TextId,
-    WAITING_TASKS, WeightUnit,
+    CategoryPair, FieldValue, Frame, Marker, MarkerPayload, MarkerPhase, PausedRange, Sample,
+    TextId, WAITING_TASKS, WeightUnit,
 };
 
 const MS: i64 = 1_000_000;
@@ -443,8 +443,11 @@ fn nothing_is_sampled_where_the_profiler_was_absent() {
     assert_eq!(unsampled(&scene, (0, 20)), 0);
     assert_eq!(unsampled(&scene, (10, 60)), 30);
     assert_eq!(unsampled(&scene, (70, 90)), 9);
-    let pause = r#"[{"startTime":60,"endTime":64,"reason":"paused"}]"#;
-    scene.test.profile.processes[0].paused_ranges = Some(pause.to_owned());
+    scene.test.profile.processes[0].paused_ranges = vec![PausedRange {
+        start_ns: Some(60 * MS),
+        end_ns: Some(64 * MS),
+        reason: "paused".into(),
+    }];
     assert_eq!(unsampled(&scene, (10, 70)), 34);
     scene.marker(0, "TracingSpan", "GET /", (10, 60), TRACE);
     let track = scene.track();

@@ -12,7 +12,6 @@ use std::ops::Range;
 
 use crate::export::explain::ranges::{TimeRange, overlap_ns};
 use crate::export::explanation::TimeKind;
-use crate::export::paused_ranges::PausedRange;
 use crate::export::switch_totals::{SwitchTotals, is_of_switches};
 use crate::model::{ProfileModel, Sample, Samples, StackId, Thread, WeightUnit};
 
@@ -39,7 +38,6 @@ pub(super) struct OnThread {
 pub(super) struct ThreadPieces<'a> {
     profile: &'a ProfileModel,
     thread: &'a Thread,
-    pauses: Vec<PausedRange>,
     /// When the request was suspended although the samples before and after show it.
     suspended: Vec<TimeRange>,
     /// The ranges for which the kernel tells how long the thread waited for a processor: start, end,
@@ -105,7 +103,6 @@ impl<'a> ThreadPieces<'a> {
         let mut pieces = Self {
             profile,
             thread,
-            pauses: PausedRange::all_of(profile.process_of(thread)),
             suspended: Vec::new(),
             switches: Vec::new(),
         };
@@ -208,7 +205,7 @@ impl<'a> ThreadPieces<'a> {
         let samples = &self.thread.samples;
         let (before, next) = (&samples.get(index), &samples.get(index + 1));
         let paused_within = |(start_ns, end_ns): TimeRange| {
-            let paused = self.pauses.iter();
+            let paused = self.profile.process_of(self.thread).paused_ranges.iter();
             let paused_ns: u64 = paused.map(|pause| pause.ns_within(start_ns, end_ns)).sum();
             (paused_ns as f64).min((end_ns - start_ns) as f64)
         };

@@ -7,7 +7,6 @@ use crate::export::explain::pieces::first_sample_from;
 use crate::export::explain::ranges::{TimeRange, merge, outside, overlap_ns};
 use crate::export::explain::request::{Found, Wait};
 use crate::export::explanation::TimeKind;
-use crate::export::paused_ranges::PausedRange;
 use crate::model::{ProfileModel, StackId};
 
 /// A longer time between two ticks of all threads, in intervals, was not sampled.
@@ -188,9 +187,9 @@ pub(super) fn unsampled_ns(profile: &ProfileModel, range: TimeRange) -> i64 {
             )
         }));
     }
-    let process = profile.processes.first();
-    let paused = process.map(PausedRange::all_of).unwrap_or_default();
-    let paused = paused.iter().map(|pause| {
+    let process = profile.processes.first().into_iter();
+    let paused = process.flat_map(|process| &process.paused_ranges);
+    let paused = paused.map(|pause| {
         let [start_ns, end_ns] = [
             pause.start_ns.unwrap_or(i64::MIN),
             pause.end_ns.unwrap_or(i64::MAX),

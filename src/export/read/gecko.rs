@@ -10,8 +10,7 @@ use crate::export::read::marker_fields::read_schemas;
 use crate::export::read::meta::{CpuUnit, read_meta};
 use crate::export::read::table::each_row;
 use crate::export::read::value::{Object, Value, to_ns};
-use crate::json::json_text;
-use crate::model::{Counter, CounterSample, Module, ModuleId, Process};
+use crate::model::{Counter, CounterSample, Module, ModuleId, PausedRange, Process};
 use crate::types::{MAX_PROCESS_LEVELS, ReadError};
 use crate::util::SharedSort;
 
@@ -68,8 +67,7 @@ fn read_process(
         started_ns: Some(offset_ns),
         ended_ns,
         session_start_ns,
-        paused_ranges: paused_ranges(profile, offset_ns)?,
-        overhead: json_member(profile, "profilerOverhead"),
+        paused_ranges: read_pauses(profile, offset_ns)?,
         pages: json_member(profile, "pages"),
         log: json_member(profile, "profilingLog"),
         ..Process::default()
@@ -123,37 +121,33 @@ fn read_process(
     })
 }
 
-fn json_member(profile: &Object<'_, '_>, key: &str) -> Option<String> {
-    profile.get(key).map(|value| value.text.to_owned())
+/// Returns the JSON of a member; an empty text if it is missing.
+pub(super) fn json_member(profile: &Object<'_, '_>, key: &str) -> String {
+    profile.get(key).map_or("", |value| value.text).to_owned()
 }
 
-/// Returns the paused ranges with times relative to the profile's start.
-fn paused_ranges(profile: &Object<'_, '_>, offset_ns: i64) -> Result<Option<String>, ReadError> {
-    let Some(list) = profile.get("pausedRanges") else {
-        return Ok(None);
-    };
-    let mut ranges = Vec::new();
-    list.each("an array of paused ranges", |_, range| {
-        let range = range.object("a paused range")?;
-        let time = |key| {
-            let time = range.optional_time_ns(key)?;
-            Ok(time.map(|time| time.saturating_add(offset_ns) as f64 / 1e6))
-        };
-        ranges.push((time("startTime")?, time("endTime")?, range.text("reason")?));
-        Ok(())
-    })?;
-    let json = json_text(|json| {
-        json.array(|json| {
-            for (start_ms, end_ms, reason) in &ranges {
-                json.object(|json| {
-                    json.key("startTime").float(start_ms.unwrap_or(f64::NAN));
-                    json.key("endTime").float(end_ms.unwrap_or(f64::NAN));
-                    json.key("reason").string(reason);
-                });
-            }
-        });
-    });
-    Ok(Some(json))
+/// Reads the pauses of a process that started `offset_ns` after the profile.
+pub(super) fn read_pauses(
+    part: &Object<'_, '_>,
+    offset_ns: i64,
+) -> Result<Vec<PausedRange>, ReadError> {
+    let mut pauses = Vec::new();
+    if let Some(list) = part.get("pausedRanges") {
+        list.each("an array of paused ranges", |_, pause| {
+            let pause = pause.object("a paused range")?;
+            let time = |key| {
+                let time = pause.optional_time_ns(key)?;
+                Ok(time.map(|time| time.saturating_add(offset_ns)))
+            };
+            pauses.push(PausedRange {
+                start_ns: time("startTime")?,
+                end_ns: time("endTime")?,
+                reason: pause.text("reason")?.into(),
+            });
+            Ok(())
+        })?;
+    }
+    Ok(pauses)
 }
 
 /// Adds the modules of a process, and returns them by address.

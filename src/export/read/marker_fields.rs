@@ -2,15 +2,26 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::export::process_times::holds_process_time;
 use crate::export::read::builder::{Cause, ModelBuilder, Strings};
 use crate::export::read::value::{Object, Value, to_ns};
-use crate::json::json_text;
 use crate::model::{FieldValue, Marker, MarkerPayload, MarkerPhase, Markers, ProfileModel, TextId};
 use crate::types::ReadError;
 
 /// Formats of fields that hold the index of a string.
 const INDEX_FORMATS: &[&str] = &["unique-string", "flow-id", "terminating-flow-id"];
+
+/// Fields of Firefox's `Network` markers.
+const NETWORK_TIMES: &[&str] = &[
+    "domainLookupStart",
+    "domainLookupEnd",
+    "connectStart",
+    "tcpConnectEnd",
+    "secureConnectionStart",
+    "connectEnd",
+    "requestStart",
+    "responseStart",
+    "responseEnd",
+];
 
 /// The fields that hold the index of a string, by the marker's type.
 pub(super) type IndexFields = HashMap<String, HashSet<String>>;
@@ -42,39 +53,17 @@ pub(super) fn read_schemas(
                 Ok(())
             })?;
         }
-        builder.add_schema(name, to_gecko_schema(&schema, value.text));
+        builder.add_schema(name, value.text.to_owned());
         Ok(())
     })?;
     Ok(index_fields)
 }
 
-/// Returns the schema in Gecko's form, which has the fields and the description in `data`.
-fn to_gecko_schema(schema: &Object<'_, '_>, text: &str) -> String {
-    if schema.get("data").is_some() {
-        return text.to_owned();
-    }
-    json_text(|json| {
-        json.object(|json| {
-            for (key, value) in schema.members() {
-                if !matches!(key, "fields" | "description" | "data") {
-                    json.key(key).splice(value.text);
-                }
-            }
-            json.key("data").array(|json| {
-                if let Some(description) = schema.get("description") {
-                    json.object(|json| {
-                        json.key("label").string("Description");
-                        json.key("value").splice(description.text);
-                    });
-                }
-                let fields = schema.get("fields").map_or("[]", |fields| fields.text);
-                let fields = fields.trim_start_matches('[').trim_end_matches(']').trim();
-                if !fields.is_empty() {
-                    json.splice(fields);
-                }
-            });
-        });
-    })
+/// Returns whether a marker's field holds a time in ms since its process's start, which the Firefox
+/// Profiler moves to the time of the profile. In the model, such a field has the profile's time.
+fn holds_process_time(type_name: &str, key: &str) -> bool {
+    matches!(key, "startTime" | "endTime")
+        || (type_name == "Network" && NETWORK_TIMES.contains(&key))
 }
 
 /// A marker without its data.

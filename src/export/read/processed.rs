@@ -4,14 +4,13 @@ use std::collections::HashMap;
 
 use crate::export::read::builder::{ModelBuilder, Strings};
 use crate::export::read::columns::{fill_column, required_column};
-use crate::export::read::gecko::{each_samples_table, read_module};
+use crate::export::read::gecko::{each_samples_table, json_member, read_module, read_pauses};
 use crate::export::read::marker_fields::read_schemas;
 use crate::export::read::meta::{CpuUnit, read_meta};
 use crate::export::read::processed_profile::ProcessedProfile;
 use crate::export::read::processed_tables::{SourceFiles, Tables};
 use crate::export::read::processed_thread::{read_thread, read_times};
 use crate::export::read::value::Object;
-use crate::json::json_text;
 use crate::model::{Counter, CounterSample, ModuleId, Process, ProfileModel};
 use crate::types::ReadError;
 use crate::util::SharedSort;
@@ -79,7 +78,12 @@ pub(super) fn read_processed(
         read_thread(builder, &context, &thread, process, strings, tables)
     })?;
     read_counters(builder, &context, profile)?;
-    read_facts(builder, &context, profile)?;
+    if builder.profile.processes.is_empty() {
+        builder.add_process(Process::default());
+    }
+    let first = &mut builder.profile.processes[0];
+    first.pages = json_member(profile, "pages");
+    first.log = json_member(profile, "profilingLog");
     place_modules(&mut builder.profile);
     Ok(())
 }
@@ -117,9 +121,7 @@ fn process_of_thread(
         kind: thread.text("processType")?,
         started_ns: thread.optional_time_ns("processStartupTime")?,
         ended_ns: thread.optional_time_ns("processShutdownTime")?,
-        paused_ranges: thread
-            .get("pausedRanges")
-            .map(|ranges| ranges.text.to_owned()),
+        paused_ranges: read_pauses(thread, 0)?,
         ..Process::default()
     });
     context.processes.insert(pid, index);
@@ -171,64 +173,6 @@ fn read_counters(
             graph: None,
             samples,
         });
-        Ok(())
-    })
-}
-
-/// Reads what the profile has for its processes beside threads and counters.
-fn read_facts(
-    builder: &mut ModelBuilder,
-    context: &ProcessedProfile,
-    profile: &Object<'_, '_>,
-) -> Result<(), ReadError> {
-    if builder.profile.processes.is_empty() {
-        builder.add_process(Process::default());
-    }
-    let processes = &mut builder.profile.processes;
-    processes[0].pages = profile.get("pages").map(|pages| pages.text.to_owned());
-    processes[0].log = profile.get("profilingLog").map(|log| log.text.to_owned());
-    let Some(list) = profile.get("profilerOverhead") else {
-        return Ok(());
-    };
-    list.each("an array of overheads", |_, overhead| {
-        let overhead = overhead.object("the profiler's overhead")?;
-        let process = process_of(context, &overhead)?;
-        let samples = overhead.require("samples", "a table")?;
-        let samples = samples.object("a table")?;
-        let names = [
-            "time",
-            "locking",
-            "expiredMarkerCleaning",
-            "counters",
-            "threads",
-        ];
-        let mut columns = Vec::new();
-        for name in names {
-            columns.push(required_column(&samples, name, |cell| Ok(cell.text))?);
-        }
-        let rows = columns.iter().map(Vec::len).min().unwrap_or(0);
-        let statistics = overhead.get("statistics");
-        processes[process].overhead = Some(json_text(|json| {
-            json.object(|json| {
-                json.key("samples").object(|json| {
-                    json.key("schema").object(|json| {
-                        for (name, number) in names.iter().zip(0..) {
-                            json.key(name).unsigned(number);
-                        }
-                    });
-                    json.key("data").array(|json| {
-                        for row in 0..rows {
-                            json.array(|json| {
-                                columns.iter().for_each(|column| json.splice(column[row]));
-                            });
-                        }
-                    });
-                });
-                if let Some(statistics) = statistics {
-                    json.key("statistics").splice(statistics.text);
-                }
-            });
-        }));
         Ok(())
     })
 }

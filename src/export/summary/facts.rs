@@ -9,7 +9,6 @@ use crate::export::function_times::{FunctionTime, SelfTime, ThreadTimes, Time, T
 use crate::export::marker_pairs::{MarkerPairs, stands_for};
 use crate::export::options::ExportOptions;
 use crate::export::own_code::OwnCrates;
-use crate::export::paused_ranges::PausedRange;
 use crate::export::switch_totals::{SwitchTotals, is_of_contexts, is_of_switches};
 use crate::model::{Counter, FunctionId, FunctionKind, ProfileModel, TextId, Thread};
 use crate::types::{BUFFER_MEMORY, PROFILER_SECTION, SAMPLER_CPU, STOP_TIME};
@@ -86,13 +85,14 @@ pub(super) struct Facts<'a> {
 }
 
 /// Returns the time from a thread's first sample to the end of its last one, without pauses.
-fn lifetime_ns(profile: &ProfileModel, thread: &Thread, pauses: &[PausedRange]) -> u64 {
+fn lifetime_ns(profile: &ProfileModel, thread: &Thread) -> u64 {
     let Some(last) = thread.samples.len().checked_sub(1) else {
         return 0;
     };
     let begin = thread.samples.get(0).time_ns;
     let end = thread.samples.get(last).time_ns;
-    let paused_ns = pauses.iter().map(|pause| pause.ns_within(begin, end));
+    let pauses = profile.process_of(thread).paused_ranges.iter();
+    let paused_ns = pauses.map(|pause| pause.ns_within(begin, end));
     let paused_ns = paused_ns.fold(0, u64::saturating_add);
     let all_ns = end.abs_diff(begin).saturating_add(profile.meta.interval_ns);
     all_ns.saturating_sub(paused_ns)
@@ -148,7 +148,6 @@ impl<'a> Facts<'a> {
             };
             times.functions.iter().map(row).collect()
         };
-        let pauses: Vec<_> = profile.processes.iter().map(PausedRange::all_of).collect();
         let threads = options.threads(profile);
         for (progress, index) in progress.loop_sub_loggers(threads, ProgressLocation::Samples) {
             let thread = &profile.threads[index];
@@ -165,11 +164,7 @@ impl<'a> Facts<'a> {
                 cpu_ns: times.cpu_ns,
                 idle_samples: times.idle_samples,
                 queued_ns: SwitchTotals::of(profile, thread).and_then(|totals| totals.waited_ns),
-                lifetime_ns: lifetime_ns(
-                    profile,
-                    thread,
-                    pauses.get(thread.process).map_or(&[], Vec::as_slice),
-                ),
+                lifetime_ns: lifetime_ns(profile, thread),
                 hottest,
             });
             if let Some(last) = thread.samples.len().checked_sub(1) {

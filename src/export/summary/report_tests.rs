@@ -1,6 +1,7 @@
 use super::*;
 use crate::export::options::SampleWeight;
 use crate::export::test_profile::TestProfile;
+use crate::model::PausedRange;
 
 fn summary(test: &TestProfile, options: &ExportOptions) -> String {
     let mut text = Vec::new();
@@ -225,7 +226,7 @@ fn process_counter_gives_the_cpu_time_of_all_threads() {
 
 #[test]
 fn time_of_missed_ticks_is_off_the_processor_and_that_of_pauses_is_not() {
-    let off_cpu = |paused: Option<&str>| {
+    let off_cpu = |paused: Option<PausedRange>| {
         let mut test = TestProfile::new(1_000_000);
         test.profile.meta.has_cpu_deltas = true;
         let main = test.thread("main");
@@ -238,13 +239,17 @@ fn time_of_missed_ticks_is_off_the_processor_and_that_of_pauses_is_not() {
         for index in 0..8 {
             samples.update(index, |sample| sample.time_ns = index as i64 * 2_000_000);
         }
-        test.profile.processes[0].paused_ranges = paused.map(str::to_owned);
+        test.profile.processes[0].paused_ranges.extend(paused);
         let text = summary(&test, &by_cpu());
         section(&text, "threads")[1][3].to_owned()
     };
     // 15 ms, of which 3.5 ms on the processor.
     assert_eq!(off_cpu(None), "11.5ms");
-    let paused = r#"[{"startTime":4.0,"endTime":8.0,"reason":"sampling paused"}]"#;
+    let paused = PausedRange {
+        start_ns: Some(4_000_000),
+        end_ns: Some(8_000_000),
+        reason: "sampling paused".into(),
+    };
     assert_eq!(off_cpu(Some(paused)), "7.50ms");
 }
 

@@ -11,7 +11,7 @@ use crate::export::write::pprof;
 use crate::export::write::{
     chrome_trace, cpuprofile, flame_graph, js_self_profile, speedscope, timed_flame_graph,
 };
-use crate::export::write::{collapsed, gecko, processed, stacks, svg};
+use crate::export::write::{collapsed, processed, stacks, svg};
 use crate::model::ProfileModel;
 use crate::util::ProgressLogger;
 
@@ -20,7 +20,8 @@ use crate::util::ProgressLogger;
 /// # Errors
 /// The first error of `out`; or [`io::ErrorKind::InvalidInput`] if the options name a thread that
 /// the profile does not have, or if a format for one thread gets none; or
-/// [`io::ErrorKind::Unsupported`] if this build cannot write the format.
+/// [`io::ErrorKind::Unsupported`] if this build cannot write the format, or for Gecko's, which only a
+/// session's own data can be written in.
 pub(crate) fn write_profile(
     profile: &ProfileModel,
     format: Format,
@@ -37,7 +38,10 @@ pub(crate) fn write_profile(
         return Err(io::Error::new(io::ErrorKind::Unsupported, message));
     }
     let write = match format {
-        Format::Gecko => gecko::write_gecko,
+        Format::Gecko => {
+            let message = "got the format gecko for a profile from a file, expected another one, such as processed";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, message));
+        }
         Format::Processed => processed::write_processed,
         Format::Collapsed => collapsed::write_collapsed,
         Format::Svg => svg::write_svg,
@@ -202,15 +206,26 @@ mod tests {
     fn cpu_times_are_the_same_when_a_file_is_read_back() {
         let (profile, options) = (bursts(), ExportOptions::usual_for(Format::Text));
         let plain = ExportOptions::default();
-        for (format, options_of_file) in [
-            (Format::Gecko, &plain),
-            (Format::Processed, &plain),
-            (Format::Processed, &options),
-        ] {
+        for (format, options_of_file) in
+            [(Format::Processed, &plain), (Format::Processed, &options)]
+        {
             let file = written(&profile, format, options_of_file);
             let read = read_profile_from(file.as_bytes()).expect("a profile");
             assert_eq!(written(&read, Format::Collapsed, &options), CPU_OF_BURSTS);
         }
+    }
+
+    #[test]
+    fn gecko_format_of_a_read_profile_is_an_error_that_names_the_processed_one() {
+        let (mut out, options) = (Vec::new(), ExportOptions::default());
+        let progress = ProgressLogger::unwatched();
+        let written = write_profile(&two_threads(), Format::Gecko, &options, &mut out, &progress);
+        let error = written.expect_err("no writer");
+        assert_eq!(
+            error.to_string(),
+            "got the format gecko for a profile from a file, expected another one, such as processed"
+        );
+        assert!(out.is_empty());
     }
 
     #[test]
@@ -221,7 +236,7 @@ mod tests {
             let options = ExportOptions::default();
             let written = write_profile(&two_threads(), format, &options, &mut out, &progress);
             match format.missing_feature() {
-                None => assert!(written.is_ok(), "{}", format.name()),
+                None => assert_eq!(written.is_ok(), format != Format::Gecko, "{format:?}"),
                 Some(feature) => {
                     let error = written.expect_err("a missing feature").to_string();
                     assert!(error.contains(&format!("`{feature}`")), "{error}");

@@ -11,9 +11,6 @@ mod flame_graph;
 mod flame_tree;
 #[cfg(any(feature = "formats", feature = "protobuf"))]
 mod flow_fields;
-mod gecko;
-mod gecko_process;
-mod gecko_thread;
 #[cfg(feature = "formats")]
 mod js_self_profile;
 #[cfg(feature = "protobuf")]
@@ -42,7 +39,5 @@ mod trace_samples;
 mod visible_frames;
 
 pub(crate) use any_format::write_profile;
-#[cfg(test)]
-pub(crate) use gecko::write_gecko;
 #[cfg(feature = "otlp-unstable")]
 pub(crate) use otlp::{OtlpResource, write_otlp};

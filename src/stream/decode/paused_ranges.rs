@@ -2,61 +2,54 @@
 
 use crate::buffer::EntryKind;
 use crate::json::JsonWriter;
+use crate::model::PausedRange;
 use crate::state::OpenPauses;
 use crate::types::TimeStamp;
 
-/// The reason for a pause, as the format names it. The format has no name for a pause of sampling
-/// alone, during which markers are still recorded; `Collecting` is the nearest.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Reason {
-    Paused,
-    Collecting,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct PausedRange {
-    /// Start of the pause, in ns since the process began; `None` where the buffer does not reach
-    /// back to it.
-    start_ns: Option<u64>,
-    /// End of the pause, in ns since the process began; `None` while the pause lasts.
-    end_ns: Option<u64>,
-    is_open: bool,
-    reason: Reason,
-}
+/// The reasons for a pause, as the format names them. It has no name for a pause of sampling alone,
+/// during which markers are still recorded; `collecting` is the nearest.
+const REASONS: [&str; 2] = ["profiler-paused", "collecting"];
+/// Indices of these.
+const PAUSED: usize = 0;
+const COLLECTING: usize = 1;
 
 /// The pauses of a session.
 #[derive(Debug, Default)]
 pub(crate) struct PausedRanges {
+    /// A pause without an end lasts.
     ranges: Vec<PausedRange>,
-    /// Starts of the pauses that no entry has ended so far, by [`Reason`].
-    unended: [Option<u64>; 2],
+    /// Starts of the pauses that no entry has ended so far, by their reason.
+    unended: [Option<i64>; 2],
 }
 
 impl PausedRanges {
     /// Adds an entry of the buffer for the beginning or the end of a pause.
     pub(crate) fn add(&mut self, kind: EntryKind, time_ns: u64) {
         let (reason, begins) = match kind {
-            EntryKind::Pause => (Reason::Paused, true),
-            EntryKind::Resume => (Reason::Paused, false),
-            EntryKind::PauseSampling => (Reason::Collecting, true),
-            EntryKind::ResumeSampling => (Reason::Collecting, false),
+            EntryKind::Pause => (PAUSED, true),
+            EntryKind::Resume => (PAUSED, false),
+            EntryKind::PauseSampling => (COLLECTING, true),
+            EntryKind::ResumeSampling => (COLLECTING, false),
             _ => return,
         };
-        let unended = &mut self.unended[reason as usize];
+        let time_ns = Some(i64::try_from(time_ns).unwrap_or(i64::MAX));
         if begins {
             // If an earlier pause has no end so far, that end is no longer in the buffer: drop the
             // pause.
-            *unended = Some(time_ns);
+            self.unended[reason] = time_ns;
         } else {
             // The beginning may no longer be in the buffer.
-            let start_ns = unended.take();
-            self.ranges.push(PausedRange {
-                start_ns,
-                end_ns: Some(time_ns),
-                is_open: false,
-                reason,
-            });
+            let start_ns = self.unended[reason].take();
+            self.push(start_ns, time_ns, reason);
         }
+    }
+
+    fn push(&mut self, start_ns: Option<i64>, end_ns: Option<i64>, reason: usize) {
+        self.ranges.push(PausedRange {
+            start_ns,
+            end_ns,
+            reason: REASONS[reason].into(),
+        });
     }
 
     /// Adds the pauses that were open when the profile was taken, and drops other pauses without an
@@ -65,17 +58,12 @@ impl PausedRanges {
     pub(crate) fn add_open(&mut self, open: OpenPauses, process_start: TimeStamp) {
         self.unended = [None; 2];
         for (since, reason) in [
-            (open.paused_since, Reason::Paused),
-            (open.sampling_paused_since, Reason::Collecting),
+            (open.paused_since, PAUSED),
+            (open.sampling_paused_since, COLLECTING),
         ] {
             if let Some(since) = since {
-                let start_ns = Some(since.since_ns(process_start));
-                self.ranges.push(PausedRange {
-                    start_ns,
-                    end_ns: None,
-                    is_open: true,
-                    reason,
-                });
+                let start_ns = i64::try_from(since.since_ns(process_start));
+                self.push(Some(start_ns.unwrap_or(i64::MAX)), None, reason);
             }
         }
         // Pauses whose start is lost come first.
@@ -85,16 +73,21 @@ impl PausedRanges {
     /// Removes the pauses that ended before `cut_ns`. A pause that began earlier and ended later
     /// keeps its end and loses its start.
     pub(crate) fn cut(&mut self, cut_ns: u64) {
+        let is_kept = |&time_ns: &i64| time_ns.unsigned_abs() >= cut_ns;
         self.ranges
-            .retain(|range| range.is_open || range.end_ns.is_some_and(|end_ns| end_ns >= cut_ns));
+            .retain(|range| range.end_ns.as_ref().is_none_or(is_kept));
         for range in &mut self.ranges {
-            range.start_ns = range.start_ns.filter(|&start_ns| start_ns >= cut_ns);
+            range.start_ns = range.start_ns.filter(is_kept);
         }
     }
 
+    pub(crate) fn all(&self) -> &[PausedRange] {
+        &self.ranges
+    }
+
     pub(crate) fn write(&self, json: &mut JsonWriter<'_>) {
-        let time = |json: &mut JsonWriter<'_>, time_ns| match time_ns {
-            Some(time_ns) => json.time_ms(time_ns),
+        let time = |json: &mut JsonWriter<'_>, time_ns: Option<i64>| match time_ns {
+            Some(time_ns) => json.time_ms(time_ns.unsigned_abs()),
             None => json.null(),
         };
         json.array(|json| {
@@ -102,10 +95,7 @@ impl PausedRanges {
                 json.object(|json| {
                     time(json.key("startTime"), range.start_ns);
                     time(json.key("endTime"), range.end_ns);
-                    json.key("reason").string(match range.reason {
-                        Reason::Paused => "profiler-paused",
-                        Reason::Collecting => "collecting",
-                    });
+                    json.key("reason").string(&range.reason);
                 });
             }
         });

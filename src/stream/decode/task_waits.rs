@@ -1,6 +1,7 @@
 //! Where async tasks have waited: the rows of their track, and its intervals.
 
-use crate::model::WeightUnits;
+use std::collections::HashMap;
+
 use crate::util::vec_growth_bytes;
 
 const NS_PER_MS: u64 = 1_000_000;
@@ -106,9 +107,13 @@ impl TaskWaits {
     }
 
     fn rows_in(&self, unit_ns: u64) -> impl Iterator<Item = TaskWaitRow> + '_ {
-        let mut units = WeightUnits::new(unit_ns);
+        // What each stack has left of a unit.
+        let mut rests: HashMap<u32, u64> = HashMap::new();
         self.entries.iter().filter_map(move |entry| {
-            let weight = units.take(entry.stack, entry.weight_ns);
+            let rest = rests.entry(entry.stack).or_default();
+            let sum_ns = rest.saturating_add(entry.weight_ns);
+            *rest = sum_ns % unit_ns;
+            let weight = sum_ns / unit_ns;
             (weight > 0).then_some(TaskWaitRow {
                 stack: entry.stack,
                 time_ns: entry.time_ns,

@@ -13,6 +13,7 @@ pub mod counters;
 mod isolated;
 pub mod left_behind;
 pub mod moving_task;
+mod processed;
 pub mod sampled;
 pub mod seccomp;
 pub mod sleepers;

@@ -102,7 +102,7 @@ fn each_sample_has_the_context_in_which_it_was_taken() {
         profile.save(&path).expect("saved");
         let again = Profile::read(&path).expect("read");
         std::fs::remove_file(&path).expect("removed");
-        check_turns(&Read::from_profile(&again));
+        check_turns(&Read::of_file(&again));
         check_pprof(&again);
     });
 }

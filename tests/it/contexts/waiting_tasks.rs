@@ -265,7 +265,7 @@ fn check_formats(profile: &Profile, tasks: &[Measured]) {
         std::fs::write(&path, text(profile, format)).expect("saved");
         let again = Profile::read(&path).expect("read");
         std::fs::remove_file(&path).expect("removed");
-        check(&Read::from_profile(&again), tasks);
+        check(&Read::of_file(&again), tasks);
         assert!(!text(&again, Format::Collapsed).contains("pool.get"));
     }
 }

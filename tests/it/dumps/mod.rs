@@ -57,7 +57,7 @@ fn name(path: &Path) -> &str {
 }
 
 fn read(path: &Path) -> Read {
-    Read::from_profile(&Profile::read(path).expect("a profile"))
+    Read::of_file(&Profile::read(path).expect("a profile"))
 }
 
 fn texts(read: &Read, thread: &str, marker: &str) -> Vec<String> {

@@ -130,8 +130,10 @@ fn each_format_is_written_and_the_viewers_formats_are_read_back() {
         for format in [Format::Gecko, Format::Processed] {
             let read = Profile::read_from(&*written(&profile, format)).expect("a profile");
             assert_eq!(essence(&read.summarize()), threads, "{}", format.name());
-            let again = Profile::read_from(&*written(&read, Format::Gecko)).expect("a profile");
-            assert_eq!(essence(&again.summarize()), threads, "{}", format.name());
+            let again = Profile::read_from(&*written(&read, Format::Processed));
+            let again = again.expect("a profile").summarize();
+            assert_eq!(essence(&again), threads, "{}", format.name());
+            check_format_of_read_profile(&read);
         }
         let summary = profile.summary().to_string();
         assert!(summary.contains("work_to_be_named"), "{summary}");
@@ -139,6 +141,20 @@ fn each_format_is_written_and_the_viewers_formats_are_read_back() {
         let diff = profile.diff(&profile.clone()).expect("samples");
         assert!(!diff.is_regression(), "{diff}");
     });
+}
+
+/// Checks that a profile which was read from a file is not written as Gecko's JSON.
+fn check_format_of_read_profile(read: &Profile) {
+    let mut out = Vec::new();
+    let error = read.write(Format::Gecko, &mut out).expect_err("no writer");
+    let message = "cannot write the profile: got the format gecko for a profile from a file, expected \
+                   another one, such as processed";
+    assert_eq!((error.to_string().as_str(), out.len()), (message, 0));
+    let path = std::env::temp_dir().join(format!("read-{}.json", std::process::id()));
+    read.save(&path).expect("saved");
+    let saved = std::fs::read(&path).expect("a file");
+    std::fs::remove_file(&path).expect("removed");
+    assert_eq!(saved, written(read, Format::Processed));
 }
 
 #[test]

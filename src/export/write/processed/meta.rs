@@ -13,7 +13,7 @@ const VERSION: u64 = 70;
 /// Version of Gecko's format. The viewer does not read it in a processed profile, but requires it.
 const GECKO_VERSION: u64 = 36;
 
-/// Fields that this writer does not take from `Meta::other`: it writes them itself, or they belong
+/// Fields that this writer does not copy from `Meta::other`: it writes them itself, or they belong
 /// to Gecko's format alone.
 const OWN_FIELDS: &[&str] = &[
     "version",
@@ -102,39 +102,43 @@ fn session_range(context: &Context<'_>) -> Option<(i64, i64)> {
     Some((start_ns.min(all.0), end_ns.max(all.1)))
 }
 
-/// Writes the table of browser extensions in columns. `gecko` is the table in Gecko's format.
-fn write_extensions(json: &mut JsonWriter<'_>, gecko: Option<&str>) {
-    let table: Value = gecko
-        .and_then(|gecko| serde_json::from_str(gecko).ok())
+/// Writes the table of browser extensions, which has columns in this format and rows in Gecko's.
+fn write_extensions(json: &mut JsonWriter<'_>, table: Option<&str>) {
+    let table: Value = table
+        .and_then(|table| serde_json::from_str(table).ok())
         .unwrap_or_default();
-    let rows = table["data"].as_array().map_or(&[][..], Vec::as_slice);
+    let cells = |key: &str| -> Vec<&Value> {
+        let at = table["schema"][key].as_u64().unwrap_or(u64::MAX) as usize;
+        let rows = table["data"].as_array().into_iter().flatten();
+        let column = table[key].as_array().into_iter().flatten();
+        column.chain(rows.map(|row| &row[at])).collect()
+    };
+    let columns = ["baseURL", "id", "name"].map(|key| (key, cells(key)));
+    let lengths = columns.iter().map(|(_, cells)| cells.len());
+    let length = lengths.min().unwrap_or(0);
     json.object(|json| {
-        for key in ["baseURL", "id", "name"] {
-            let at = table["schema"][key].as_u64().unwrap_or(u64::MAX) as usize;
-            column(json, key, rows.iter(), |json, row| {
-                json.string(row.get(at).and_then(Value::as_str).unwrap_or(""));
+        for (key, cells) in &columns {
+            column(json, key, cells.iter().take(length), |json, cell| {
+                json.string(cell.as_str().unwrap_or(""));
             });
         }
-        json.key("length").unsigned(rows.len() as u64);
+        json.key("length").unsigned(length as u64);
     });
 }
 
 /// Writes the lists that have an entry for each process, or several.
 pub(super) fn write_process_facts(json: &mut JsonWriter<'_>, profile: &ProfileModel) {
-    let processes = &profile.processes;
+    let processes = profile.processes.iter();
     let pages = processes
-        .iter()
-        .filter_map(|process| process.pages.as_deref());
-    let pages: Vec<&str> = pages.filter_map(|pages| items(pages, '[', ']')).collect();
+        .clone()
+        .filter_map(|process| items(&process.pages, '[', ']'));
+    let pages: Vec<&str> = pages.collect();
     if !pages.is_empty() {
         json.key("pages")
             .array(|json| pages.iter().for_each(|pages| json.splice(pages)));
     }
-    let logs = processes
-        .iter()
-        .filter_map(|process| process.log.as_deref());
     json.key("profilingLog").object(|json| {
-        for entries in logs.filter_map(|log| items(log, '{', '}')) {
+        for entries in processes.filter_map(|process| items(&process.log, '{', '}')) {
             json.splice(entries);
         }
     });

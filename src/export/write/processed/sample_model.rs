@@ -3,7 +3,8 @@
 use crate::model::{
     Category, CategoryPair, Counter, CounterSample, FieldValue, Frame, Function, FunctionKind,
     Marker, MarkerPayload, MarkerPhase, MarkerSchema, Markers, Meta, Module, ModuleId,
-    NativeSymbol, Process, ProfileModel, Sample, Samples, SourceText, StackId, TextId, Thread,
+    NativeSymbol, PausedRange, Process, ProfileModel, Sample, Samples, SourceText, StackId, TextId,
+    Thread,
 };
 
 const MS: i64 = 1_000_000;
@@ -331,11 +332,13 @@ pub(super) fn sample_profile() -> (ProfileModel, Stacks) {
             name: "demo".to_owned(),
             kind: "default".to_owned(),
             started_ns: Some(0),
-            paused_ranges: Some(
-                r#"[{"startTime":1,"endTime":2,"reason":"profiler-paused"}]"#.to_owned(),
-            ),
-            pages: Some("[]".to_owned()),
-            log: Some(r#"{"1000":{"samplerNice":0}}"#.to_owned()),
+            paused_ranges: vec![PausedRange {
+                start_ns: Some(MS),
+                end_ns: Some(2 * MS),
+                reason: "profiler-paused".into(),
+            }],
+            pages: "[]".to_owned(),
+            log: r#"{"1000":{"samplerNice":0}}"#.to_owned(),
             ..Process::default()
         },
         Process {
@@ -343,11 +346,9 @@ pub(super) fn sample_profile() -> (ProfileModel, Stacks) {
             name: "helper".to_owned(),
             started_ns: Some(-2 * MS),
             ended_ns: Some(8 * MS),
-            pages: Some(
-                r#"[{"tabID":1,"innerWindowID":9,"url":"about:x","embedderInnerWindowID":0}]"#
-                    .to_owned(),
-            ),
-            log: Some(r#"{"1001":{}}"#.to_owned()),
+            pages: r#"[{"tabID":1,"innerWindowID":9,"url":"about:x","embedderInnerWindowID":0}]"#
+                .to_owned(),
+            log: r#"{"1001":{}}"#.to_owned(),
             ..Process::default()
         },
     ];

@@ -53,8 +53,15 @@ pub(super) fn write_thread<'a>(
             thread.registered_ns.unwrap_or(started_ns),
         );
         time_ms_or_null(json.key("unregisterTime"), thread.unregistered_ns);
-        let paused = process.paused_ranges.as_deref();
-        json.key("pausedRanges").splice(paused.unwrap_or("[]"));
+        json.key("pausedRanges").array(|json| {
+            for pause in &process.paused_ranges {
+                json.object(|json| {
+                    time_ms_or_null(json.key("startTime"), pause.start_ns);
+                    time_ms_or_null(json.key("endTime"), pause.end_ns);
+                    json.key("reason").string(&pause.reason);
+                });
+            }
+        });
         // Without it, the viewer shows such markers on Firefox's own threads only.
         let mut types = thread.markers.iter().filter_map(|marker| marker.payload);
         if types.any(|payload| schemas.is_in_overview(profile.text(payload.type_name))) {

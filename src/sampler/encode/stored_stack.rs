@@ -3,7 +3,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::backtrace::CapturedBacktrace;
+use crate::backtrace::{BacktraceLabel, CapturedBacktrace};
 use crate::buffer::{EntryWriter, FrameTag, root_node};
 use crate::capture::{CapturedView, EventLoopState};
 use crate::labels::{ContextWords, MAX_CONTEXT_LABELS};
@@ -169,20 +169,21 @@ impl StoredStack {
             .iter()
             .map(|label| -> StackAddress { label.stack_address });
         merge_stacks(&native.frames, addresses, merged);
-        self.add_merged(native, merged, header.labels_left_out, |stack, index| {
+        let label = |index| {
             let label = &labels[index];
-            match label.script() {
-                Some(_) if !has_scripts => {}
-                Some(place) => {
-                    let place = [place.function(), place.line(), place.column()];
-                    stack.add_script_frame(label.flags, place);
-                }
-                None => {
-                    let category = (label.category, label.subcategory);
-                    stack.add_label(label.flags, category, view.texts_of(label));
-                }
+            let (text, dynamic) = view.texts_of(label);
+            BacktraceLabel {
+                stack_address: label.stack_address,
+                text,
+                dynamic,
+                script: label.script(),
+                category: label.category,
+                subcategory: label.subcategory,
+                flags: label.flags,
             }
-        });
+        };
+        let left_out = header.labels_left_out;
+        self.add_merged(native, merged, left_out, has_scripts, label);
         self.add_context(header.context);
     }
 
@@ -197,39 +198,20 @@ impl StoredStack {
         self.set_empty(EventLoopState::Unknown);
         self.is_truncated = native.truncated;
         let labels: Vec<_> = backtrace.labels().collect();
-        merge_stacks(
-            &native.frames,
-            labels.iter().map(|label| label.stack_address),
-            merged,
-        );
-        self.add_merged(
-            native,
-            merged,
-            backtrace.labels_left_out(),
-            |stack, index| {
-                let label = &labels[index];
-                match label.script {
-                    Some(_) if !has_scripts => {}
-                    Some(place) => {
-                        let place = [place.function(), place.line(), place.column()];
-                        stack.add_script_frame(label.flags, place);
-                    }
-                    None => {
-                        let category = (label.category, label.subcategory);
-                        stack.add_label(label.flags, category, (label.text, label.dynamic));
-                    }
-                }
-            },
-        );
+        let addresses = labels.iter().map(|label| label.stack_address);
+        merge_stacks(&native.frames, addresses, merged);
+        let left_out = backtrace.labels_left_out();
+        self.add_merged(native, merged, left_out, has_scripts, |index| labels[index]);
     }
 
-    /// Adds the merged frames. `add_label` adds the label with a given index.
-    fn add_merged(
+    /// Adds the merged frames. `label` returns the label with a given index.
+    fn add_merged<'l>(
         &mut self,
         native: &NativeStack,
         merged: &[MergedFrame],
         labels_left_out: bool,
-        mut add_label: impl FnMut(&mut Self, usize),
+        has_scripts: bool,
+        label: impl Fn(usize) -> BacktraceLabel<'l>,
     ) {
         let left_out_at = labels_left_out.then(|| {
             let last_label = merged
@@ -249,7 +231,20 @@ impl StoredStack {
                         is_innermost: index == 0,
                     });
                 }
-                MergedFrame::Label(index) => add_label(self, index),
+                MergedFrame::Label(index) => {
+                    let label = label(index);
+                    match label.script {
+                        Some(_) if !has_scripts => {}
+                        Some(place) => {
+                            let place = [place.function(), place.line(), place.column()];
+                            self.add_script_frame(label.flags, place);
+                        }
+                        None => {
+                            let category = (label.category, label.subcategory);
+                            self.add_label(label.flags, category, (label.text, label.dynamic));
+                        }
+                    }
+                }
             }
         }
         if left_out_at == Some(merged.len()) {

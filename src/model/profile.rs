@@ -128,6 +128,8 @@ pub(crate) struct Thread {
     pub(crate) is_main: bool,
     pub(crate) registered_ns: Option<i64>,
     pub(crate) unregistered_ns: Option<i64>,
+    /// The stack at which the thread slept, if it slept throughout the profile, at one place.
+    pub(crate) asleep_at: Option<StackId>,
     pub(crate) samples: Samples,
     pub(crate) markers: Markers,
 }

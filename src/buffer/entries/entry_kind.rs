@@ -138,9 +138,6 @@ impl EntryKind {
     }
 }
 
-/// Maximum weight of a sample. A second has fewer ticks at the shortest interval.
-pub(crate) const MAX_SAMPLE_WEIGHT: u64 = 1 << 20;
-
 /// The flags of a sample.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct SampleFlags(u8);
@@ -171,6 +168,12 @@ impl SampleFlags {
 
     pub(crate) const fn has(self, flag: Self) -> bool {
         self.0 & flag.0 != 0
+    }
+
+    pub(crate) const fn has_rare_fields(self) -> bool {
+        self.has(Self(
+            Self::HAS_EVENT.0 | Self::HAS_MORE.0 | Self::HAS_WEIGHT.0,
+        ))
     }
 }
 

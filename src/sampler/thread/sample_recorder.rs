@@ -3,6 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
+use crate::buffer::Repeats;
 use crate::sampler::encode::{IdlePeriod, LastStack, SampleRun, SampleTime, Tick};
 use crate::sampler::tick::TickContext;
 use crate::state::{Session, SessionCounts};
@@ -190,9 +191,11 @@ impl SampleRecorder {
             thread: self.thread,
             time: first,
             cpu_delta_ns: delta.filter(|_| self.records_cpu),
-            more: run.ticks - 1,
-            span_ns: self.last_time.since_ns(first),
-            first_tick: run.uneven_tick(context.even_since),
+            repeats: Repeats {
+                count: run.ticks - 1,
+                span_ns: self.last_time.since_ns(first),
+                first_tick: run.uneven_tick(context.even_since),
+            },
             weight,
         };
         let written = context.writer.write(

@@ -2,10 +2,14 @@
 //! with which `crate::sampler` wrote the chunk.
 
 use crate::buffer::{EntryReader, FrameTag, ROOT_NODES, root_node, unzigzag};
-use crate::labels::ContextWords;
+use crate::labels::{ContextWords, joined_label_text};
 use crate::model::UniqueStacks;
+use crate::stream::decode::contexts::Contexts;
+use crate::stream::decode::source::ProfileSource;
 use crate::symbols::SampledAddress;
-use crate::types::{CodeAddress, FrameFlags, NoStack, Wait};
+use crate::types::{CategoryInfo, CodeAddress, FrameFlags, NoStack, Wait};
+use crate::unwind::{AddressMeaning, LoadedModule};
+use crate::util::TextTable;
 
 /// A sampled frame before it is named.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -43,18 +47,33 @@ pub(crate) enum FrameKey {
 }
 
 /// Resolves the parts of a frame that need information from outside of the chunk.
-pub(crate) trait FrameResolver {
+pub(crate) struct FrameResolver<'a> {
+    pub(super) source: &'a ProfileSource,
+    pub(super) modules: &'a [LoadedModule],
+    pub(super) label_texts: &'a mut TextTable,
+    pub(super) contexts: &'a mut Contexts,
+    pub(super) categories: &'a [&'static CategoryInfo],
+}
+
+impl FrameResolver<'_> {
     /// Returns the key of a native frame that was sampled with the module list `modules`.
-    fn native(&mut self, address: SampledAddress, modules: u64) -> FrameKey;
-
-    /// Returns the number of a label's text, joined from its static and its dynamic part.
-    fn label_text(&mut self, label: &[u8], dynamic: &[u8], flags: FrameFlags) -> u32;
-
-    /// Returns the number of a context in the profile, counted from 1.
-    fn context(&mut self, context: ContextWords) -> u32;
+    fn native(&self, address: SampledAddress, modules: u64) -> FrameKey {
+        let at = address.lookup_address();
+        match self.source.modules.meaning(self.modules, at, modules) {
+            AddressMeaning::Replaced(module) => FrameKey::Replaced(module, address),
+            AddressMeaning::Unknown if self.source.generated_code.find(at).is_none() => {
+                FrameKey::Unknown
+            }
+            AddressMeaning::Same | AddressMeaning::Unknown => FrameKey::Native(address),
+        }
+    }
 
     /// Returns the number of subcategories of a category; 0 for an unknown category.
-    fn subcategories(&self, category: u8) -> usize;
+    fn subcategories(&self, category: u8) -> usize {
+        self.categories
+            .get(usize::from(category))
+            .map_or(0, |category| category.subcategories.len())
+    }
 }
 
 /// What a frame of a chunk is.
@@ -156,7 +175,7 @@ impl ChunkStacks {
     pub(crate) fn read(
         &mut self,
         entry: &mut EntryReader<'_>,
-        resolver: &mut impl FrameResolver,
+        resolver: &mut FrameResolver<'_>,
     ) -> Option<(u32, bool)> {
         let mut node = self.existing_node(entry.number()?)?;
         let new_nodes = entry.number()?;
@@ -223,7 +242,7 @@ impl ChunkStacks {
         &mut self,
         entry: &mut EntryReader<'_>,
         before: u64,
-        resolver: &mut impl FrameResolver,
+        resolver: &mut FrameResolver<'_>,
     ) -> Option<u32> {
         let (tag, rest) = FrameTag::split(entry.number()?);
         let (key, address) = match tag {
@@ -246,13 +265,8 @@ impl ChunkStacks {
                 (FrameKey::NoStack(reason), None)
             }
             FrameTag::Label if rest == FrameTag::CONTEXT => {
-                let number = resolver.context(read_context(entry)?);
-                self.frames.push(ChunkFrame {
-                    kind: ChunkFrameKind::Context(number),
-                    address: None,
-                    index: None,
-                });
-                return u32::try_from(self.frames.len() - 1).ok();
+                let number = resolver.contexts.add(read_context(entry)?);
+                return self.add_frame(ChunkFrameKind::Context(number), None);
             }
             FrameTag::Label if rest >= FrameTag::WAITING => {
                 let wait = u8::try_from(rest - FrameTag::WAITING).ok()?;
@@ -270,8 +284,12 @@ impl ChunkStacks {
             }
             FrameTag::Label => (read_label(u8::try_from(rest).ok()?, entry, resolver)?, None),
         };
+        self.add_frame(ChunkFrameKind::Frame(key), address)
+    }
+
+    fn add_frame(&mut self, kind: ChunkFrameKind, address: Option<u64>) -> Option<u32> {
         self.frames.push(ChunkFrame {
-            kind: ChunkFrameKind::Frame(key),
+            kind,
             address,
             index: None,
         });
@@ -280,11 +298,7 @@ impl ChunkStacks {
 
     /// Returns the index of a node's stack in the profile, and adds the stack if it is new.
     pub(crate) fn stack(&mut self, node: u32, stacks: &mut UniqueStacks<FrameKey>) -> u32 {
-        let known = |at: u32| {
-            at.checked_sub(ROOT_NODES)
-                .map(|index| self.nodes[index as usize].stack)
-        };
-        if let Some(Some(stack)) = known(node) {
+        if let Some(stack) = self.known_stack(node) {
             return stack;
         }
         let mut to_add = std::mem::take(&mut self.to_add);
@@ -358,7 +372,7 @@ fn read_context(entry: &mut EntryReader<'_>) -> Option<ContextWords> {
 fn read_label(
     flags: u8,
     entry: &mut EntryReader<'_>,
-    resolver: &mut impl FrameResolver,
+    resolver: &mut FrameResolver<'_>,
 ) -> Option<FrameKey> {
     let flags = FrameFlags::from_byte(flags);
     if flags.has(FrameFlags::SCRIPT) {
@@ -373,7 +387,8 @@ fn read_label(
     if usize::from(subcategory) >= resolver.subcategories(category) {
         return None;
     }
-    let text = resolver.label_text(entry.text()?, entry.text()?, flags);
+    let text = joined_label_text(entry.text()?, entry.text()?, flags);
+    let text = resolver.label_texts.intern(&text);
     let relevant_for_js = flags.has(FrameFlags::RELEVANT_FOR_JS);
     Some(FrameKey::Label {
         text,

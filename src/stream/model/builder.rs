@@ -271,6 +271,7 @@ impl ModelBuilder<'_> {
             is_main: info.is_main,
             registered_ns: Some(time(self.source.ns_since_start(info.registered_at))),
             unregistered_ns: unregistered.map(|at| time(self.source.ns_since_start(at))),
+            asleep_at: context.asleep_at.map(|stack| self.stacks[stack as usize]),
             samples,
             markers,
         });
@@ -287,6 +288,7 @@ impl ModelBuilder<'_> {
             is_main: true,
             registered_ns: Some(0),
             unregistered_ns: None,
+            asleep_at: None,
             samples: Samples::default(),
             markers: Markers::default(),
         }
@@ -343,6 +345,7 @@ impl ModelBuilder<'_> {
             is_main: false,
             registered_ns: Some(time(self.source.ns_since_start(started))),
             unregistered_ns: None,
+            asleep_at: None,
             samples,
             markers,
         });

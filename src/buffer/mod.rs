@@ -60,8 +60,7 @@ pub(crate) use crash_area::{
 };
 pub(crate) use entries::{
     Entry, EntryCursor, EntryHead, EntryKind, EntryReader, EntryWriter, FrameTag, ROOT_NODES,
-    RareFields, Repeats, SampleFields, TickGap, large_bytes, number_bytes, root_node, unzigzag,
-    zigzag,
+    Repeats, SampleFields, TickGap, large_bytes, number_bytes, root_node, unzigzag, zigzag,
 };
 pub(crate) use manager::{
     BufferStatistics, ChunkMetadata, Dropped, Update, UpdateReader, capacity_within,

@@ -21,4 +21,4 @@ pub(crate) use entry_kind::{EntryKind, FrameTag, ROOT_NODES, root_node};
 pub(crate) use entry_reader::EntryReader;
 pub(crate) use entry_writer::{EntryHead, EntryWriter};
 pub(crate) use leb128::{unzigzag, zigzag};
-pub(crate) use sample_fields::{RareFields, Repeats, SampleFields, TickGap};
+pub(crate) use sample_fields::{Repeats, SampleFields, TickGap};

@@ -1,7 +1,7 @@
 //! A sample before its stack, with its repeats while the thread sleeps, and the gaps between the
 //! sampler's ticks that divide these. The sampler writes them, and the decoder reads them.
 
-use crate::buffer::entries::entry_kind::{EntryKind, SampleFlags};
+use crate::buffer::entries::entry_kind::EntryKind;
 use crate::buffer::entries::entry_reader::EntryReader;
 use crate::buffer::entries::entry_writer::EntryHead;
 
@@ -64,12 +64,6 @@ pub(crate) struct SampleFields {
     pub(crate) distance_ns: i64,
     /// CPU time since the thread's previous sample, if it is recorded.
     pub(crate) cpu_delta_ns: Option<u64>,
-    pub(crate) rare: RareFields,
-}
-
-/// Fields that few samples have.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RareFields {
     /// The state of the thread's event loop, if it has one.
     pub(crate) event: Option<u64>,
     pub(crate) repeats: Repeats,
@@ -77,37 +71,32 @@ pub(crate) struct RareFields {
     pub(crate) weight: u64,
 }
 
-impl Default for RareFields {
-    fn default() -> Self {
-        Self {
-            event: None,
-            repeats: Repeats::default(),
-            weight: 1,
-        }
-    }
-}
+/// Flags that say which fields a sample has.
+const HAS_CPU: u8 = 1;
+const HAS_MORE: u8 = 2;
+const HAS_EVENT: u8 = 4;
+const HAS_WEIGHT: u8 = 8;
+/// Only together with `HAS_MORE`.
+const HAS_TICK: u8 = 16;
+/// The flags of fields that few samples have.
+const RARE: u8 = HAS_MORE | HAS_EVENT | HAS_WEIGHT;
 
 impl SampleFields {
     /// Returns the beginning of an entry of this kind.
     pub(crate) fn entry(&self, kind: EntryKind) -> EntryHead {
-        let RareFields {
-            event,
-            repeats,
-            weight,
-        } = self.rare;
+        let repeats = self.repeats;
         let first_tick = repeats.first_tick.filter(|_| repeats.count > 0);
-        let flags = SampleFlags::default()
-            .with(SampleFlags::HAS_CPU, self.cpu_delta_ns.is_some())
-            .with(SampleFlags::HAS_EVENT, event.is_some())
-            .with(SampleFlags::HAS_MORE, repeats.count > 0)
-            .with(SampleFlags::HAS_WEIGHT, weight != 1)
-            .with(SampleFlags::HAS_TICK, first_tick.is_some());
+        let flags = u8::from(self.cpu_delta_ns.is_some()) * HAS_CPU
+            | u8::from(repeats.count > 0) * HAS_MORE
+            | u8::from(self.event.is_some()) * HAS_EVENT
+            | u8::from(self.weight != 1) * HAS_WEIGHT
+            | u8::from(first_tick.is_some()) * HAS_TICK;
         let mut entry = EntryHead::new(kind);
         entry
             .number(self.thread)
             .signed(self.distance_ns)
-            .byte(flags.to_byte());
-        for number in [self.cpu_delta_ns, event].into_iter().flatten() {
+            .byte(flags);
+        for number in [self.cpu_delta_ns, self.event].into_iter().flatten() {
             entry.number(number);
         }
         if repeats.count > 0 {
@@ -116,8 +105,8 @@ impl SampleFields {
         if let Some(tick) = first_tick {
             entry.number(tick);
         }
-        if weight != 1 {
-            entry.number(weight.min(MAX_SAMPLE_WEIGHT));
+        if self.weight != 1 {
+            entry.number(self.weight.min(MAX_SAMPLE_WEIGHT));
         }
         entry
     }
@@ -125,8 +114,8 @@ impl SampleFields {
     /// Reads the fields of a sample, after the kind of its entry.
     pub(crate) fn read(entry: &mut EntryReader<'_>) -> Option<Self> {
         let (mut fields, flags) = Self::read_frequent(entry)?;
-        if flags.has_rare_fields() {
-            fields.rare = RareFields::read(entry, flags)?;
+        if flags & RARE != 0 {
+            fields.read_rare(entry, flags)?;
         }
         Some(fields)
     }
@@ -135,14 +124,14 @@ impl SampleFields {
     #[inline(always)]
     pub(crate) fn read_plain(entry: &mut EntryReader<'_>) -> Option<Self> {
         let (fields, flags) = Self::read_frequent(entry)?;
-        (!flags.has_rare_fields()).then_some(fields)
+        (flags & RARE == 0).then_some(fields)
     }
 
     #[inline(always)]
-    fn read_frequent(entry: &mut EntryReader<'_>) -> Option<(Self, SampleFlags)> {
+    fn read_frequent(entry: &mut EntryReader<'_>) -> Option<(Self, u8)> {
         let (thread, distance_ns) = (entry.number()?, entry.signed()?);
-        let flags = SampleFlags::from_byte(entry.byte()?);
-        let cpu_delta_ns = if flags.has(SampleFlags::HAS_CPU) {
+        let flags = entry.byte()?;
+        let cpu_delta_ns = if flags & HAS_CPU != 0 {
             Some(entry.number()?)
         } else {
             None
@@ -151,31 +140,28 @@ impl SampleFields {
             thread,
             distance_ns,
             cpu_delta_ns,
-            rare: RareFields::default(),
+            event: None,
+            repeats: Repeats::default(),
+            weight: 1,
         };
         Some((fields, flags))
     }
-}
 
-impl RareFields {
     #[cold]
-    fn read(entry: &mut EntryReader<'_>, flags: SampleFlags) -> Option<Self> {
-        let has_more = flags.has(SampleFlags::HAS_MORE);
-        // `None` for an entry that is too short.
-        let mut number = |is_there| match is_there {
-            true => entry.number().map(Some),
-            false => Some(None),
-        };
-        let fields = Self {
-            event: number(flags.has(SampleFlags::HAS_EVENT))?,
-            repeats: Repeats {
-                count: number(has_more)?.unwrap_or(0),
-                span_ns: number(has_more)?.unwrap_or(0),
-                first_tick: number(has_more && flags.has(SampleFlags::HAS_TICK))?,
-            },
-            weight: number(flags.has(SampleFlags::HAS_WEIGHT))?.unwrap_or(1),
-        };
-        let is_valid = fields.repeats.count <= MAX_REPEATS && fields.weight <= MAX_SAMPLE_WEIGHT;
-        is_valid.then_some(fields)
+    fn read_rare(&mut self, entry: &mut EntryReader<'_>, flags: u8) -> Option<()> {
+        if flags & HAS_EVENT != 0 {
+            self.event = Some(entry.number()?);
+        }
+        if flags & HAS_MORE != 0 {
+            (self.repeats.count, self.repeats.span_ns) = (entry.number()?, entry.number()?);
+            if flags & HAS_TICK != 0 {
+                self.repeats.first_tick = Some(entry.number()?);
+            }
+        }
+        if flags & HAS_WEIGHT != 0 {
+            self.weight = entry.number()?;
+        }
+        let is_valid = self.repeats.count <= MAX_REPEATS && self.weight <= MAX_SAMPLE_WEIGHT;
+        is_valid.then_some(())
     }
 }

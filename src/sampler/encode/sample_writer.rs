@@ -8,8 +8,8 @@ use std::cell::RefCell;
 use std::sync::atomic::AtomicU64;
 
 use crate::buffer::{
-    ChunkNumber, EntryHead, EntryKind, EntryWriter, LaneHandle, RareFields, Repeats, SampleFields,
-    TickGap, zigzag,
+    ChunkNumber, EntryHead, EntryKind, EntryWriter, LaneHandle, Repeats, SampleFields, TickGap,
+    zigzag,
 };
 use crate::capture::EventLoopState;
 use crate::sampler::encode::idle_period::Tick;
@@ -33,7 +33,7 @@ impl LastStack {
     /// last stack has no frames.
     pub(crate) fn try_set(&mut self, stack: &StoredStack) -> bool {
         if self.stack.is_same(stack) {
-            self.stack.set_event_loop(stack.event_loop());
+            self.stack.head.event_loop = stack.head.event_loop;
             return true;
         }
         self.written_in = None;
@@ -113,7 +113,7 @@ impl SampleWriter<'_> {
             true => (EntryKind::Same, None),
             false => (EntryKind::Sample, Some(&last.stack)),
         };
-        let event = match last.stack.event_loop() {
+        let event = match last.stack.head.event_loop {
             EventLoopState::Unknown => None,
             EventLoopState::Idle => Some(0),
             EventLoopState::Running(queued) => {
@@ -124,11 +124,9 @@ impl SampleWriter<'_> {
             thread: sample.thread,
             distance_ns: encoder.dictionary.time_distance(time_ns),
             cpu_delta_ns: sample.cpu_delta_ns,
-            rare: RareFields {
-                event,
-                repeats: sample.repeats,
-                weight: sample.weight,
-            },
+            event,
+            repeats: sample.repeats,
+            weight: sample.weight,
         };
         let is_put = self.put_with_stack(encoder, chunk, &fields.entry(kind), stack);
         if is_put {

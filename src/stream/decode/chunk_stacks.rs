@@ -76,17 +76,12 @@ impl FrameResolver<'_> {
     }
 }
 
-/// What a frame of a chunk is.
-#[derive(Debug)]
-enum ChunkFrameKind {
-    Frame(FrameKey),
-    /// No frame, but the context of the samples that end with it: its number in the profile.
-    Context(u32),
-}
-
 #[derive(Debug)]
 struct ChunkFrame {
-    kind: ChunkFrameKind,
+    /// `None` for the context of the samples that end with it.
+    key: Option<FrameKey>,
+    /// Number of the context in the profile; 0 for a frame.
+    context: u32,
     /// The address of a native frame.
     address: Option<u64>,
     /// Index of the frame in the profile, once a sample uses it.
@@ -183,16 +178,11 @@ impl ChunkStacks {
             let before = self.address_of(node);
             let frame = self.read_frame(entry, before, resolver)?;
             let chunk_frame = self.frames.get(frame as usize)?;
-            let address = chunk_frame.address.unwrap_or(before);
-            let context = match chunk_frame.kind {
-                ChunkFrameKind::Frame(_) => 0,
-                ChunkFrameKind::Context(number) => number,
-            };
             self.nodes.push(Node {
                 below: node,
                 frame,
-                address,
-                context,
+                address: chunk_frame.address.unwrap_or(before),
+                context: chunk_frame.context,
                 stack: None,
             });
             node = u32::try_from(self.nodes.len())
@@ -244,6 +234,10 @@ impl ChunkStacks {
         before: u64,
         resolver: &mut FrameResolver<'_>,
     ) -> Option<u32> {
+        let sampled = |distance, is_return_address| SampledAddress {
+            address: CodeAddress::new(before.wrapping_add(unzigzag(distance) as u64)),
+            is_return_address,
+        };
         let (tag, rest) = FrameTag::split(entry.number()?);
         let (key, address) = match tag {
             FrameTag::Known => {
@@ -251,13 +245,9 @@ impl ChunkStacks {
                 return ((frame as usize) < self.frames.len()).then_some(frame);
             }
             FrameTag::Return | FrameTag::Innermost => {
-                let address = before.wrapping_add(unzigzag(rest) as u64);
-                let is_return_address = tag == FrameTag::Return;
-                let sampled = SampledAddress {
-                    address: CodeAddress::new(address),
-                    is_return_address,
-                };
-                (resolver.native(sampled, self.modules), Some(address))
+                let sampled = sampled(rest, tag == FrameTag::Return);
+                let key = resolver.native(sampled, self.modules);
+                (key, Some(sampled.address.get()))
             }
             FrameTag::Label if rest == FrameTag::LABELS_LEFT_OUT => (FrameKey::LabelsLeftOut, None),
             FrameTag::Label if rest == FrameTag::NO_STACK => {
@@ -266,30 +256,32 @@ impl ChunkStacks {
             }
             FrameTag::Label if rest == FrameTag::CONTEXT => {
                 let number = resolver.contexts.add(read_context(entry)?);
-                return self.add_frame(ChunkFrameKind::Context(number), None);
+                return self.add_frame(None, number, None);
             }
             FrameTag::Label if rest >= FrameTag::WAITING => {
                 let wait = u8::try_from(rest - FrameTag::WAITING).ok()?;
                 let wait = Wait::from_byte(wait)?;
-                let address = before.wrapping_add(unzigzag(entry.number()?) as u64);
-                let sampled = SampledAddress {
-                    address: CodeAddress::new(address),
-                    is_return_address: false,
-                };
+                let sampled = sampled(entry.number()?, false);
                 let key = match resolver.native(sampled, self.modules) {
                     FrameKey::Native(address) => FrameKey::Waiting(address, wait),
                     unloaded => unloaded,
                 };
-                (key, Some(address))
+                (key, Some(sampled.address.get()))
             }
             FrameTag::Label => (read_label(u8::try_from(rest).ok()?, entry, resolver)?, None),
         };
-        self.add_frame(ChunkFrameKind::Frame(key), address)
+        self.add_frame(Some(key), 0, address)
     }
 
-    fn add_frame(&mut self, kind: ChunkFrameKind, address: Option<u64>) -> Option<u32> {
+    fn add_frame(
+        &mut self,
+        key: Option<FrameKey>,
+        context: u32,
+        address: Option<u64>,
+    ) -> Option<u32> {
         self.frames.push(ChunkFrame {
-            kind,
+            key,
+            context,
             address,
             index: None,
         });
@@ -318,7 +310,7 @@ impl ChunkStacks {
             let node = &mut self.nodes[index as usize];
             let frame = &mut self.frames[node.frame as usize];
             // A context adds no frame.
-            if let ChunkFrameKind::Frame(key) = &frame.kind {
+            if let Some(key) = &frame.key {
                 let index = *frame.index.get_or_insert_with(|| stacks.intern_frame(key));
                 stack = stacks.append_frame(Some(stack), index);
             }

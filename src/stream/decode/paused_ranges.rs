@@ -20,6 +20,7 @@ struct PausedRange {
     start_ns: Option<u64>,
     /// End of the pause, in ns since the process began; `None` while the pause lasts.
     end_ns: Option<u64>,
+    is_open: bool,
     reason: Reason,
 }
 
@@ -52,6 +53,7 @@ impl PausedRanges {
             self.ranges.push(PausedRange {
                 start_ns,
                 end_ns: Some(time_ns),
+                is_open: false,
                 reason,
             });
         }
@@ -71,6 +73,7 @@ impl PausedRanges {
                 self.ranges.push(PausedRange {
                     start_ns,
                     end_ns: None,
+                    is_open: true,
                     reason,
                 });
             }
@@ -83,20 +86,22 @@ impl PausedRanges {
     /// keeps its end and loses its start.
     pub(crate) fn cut(&mut self, cut_ns: u64) {
         self.ranges
-            .retain(|range| range.end_ns.is_none_or(|end_ns| end_ns >= cut_ns));
+            .retain(|range| range.is_open || range.end_ns.is_some_and(|end_ns| end_ns >= cut_ns));
         for range in &mut self.ranges {
             range.start_ns = range.start_ns.filter(|&start_ns| start_ns >= cut_ns);
         }
     }
 
     pub(crate) fn write(&self, json: &mut JsonWriter<'_>) {
+        let time = |json: &mut JsonWriter<'_>, time_ns| match time_ns {
+            Some(time_ns) => json.time_ms(time_ns),
+            None => json.null(),
+        };
         json.array(|json| {
             for range in &self.ranges {
                 json.object(|json| {
-                    json.key("startTime")
-                        .or_null(range.start_ns, JsonWriter::time_ms);
-                    json.key("endTime")
-                        .or_null(range.end_ns, JsonWriter::time_ms);
+                    time(json.key("startTime"), range.start_ns);
+                    time(json.key("endTime"), range.end_ns);
                     json.key("reason").string(match range.reason {
                         Reason::Paused => "profiler-paused",
                         Reason::Collecting => "collecting",

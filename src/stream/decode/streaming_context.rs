@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
-use crate::buffer::{Block, EntryKind, EntryReader, RareFields, SampleFields};
+use crate::buffer::{Block, EntryKind, EntryReader, SampleFields};
 use crate::counters::{CounterReading, KnownCounter};
 use crate::markers::{DecodedMarker, DecodedPayload};
 use crate::model::UniqueStacks;
@@ -463,11 +463,7 @@ impl ProcessStreamingContext {
         let fields = SampleFields::read(entry)?;
         let time_ns = stacks.time_ns(fields.distance_ns);
         stacks.set_last_time_ns(time_ns);
-        let RareFields {
-            event,
-            repeats,
-            weight,
-        } = fields.rare;
+        let repeats = fields.repeats;
         let thread = thread_index.get(fields.thread);
         if thread.is_none() {
             let is_after_cut = time_ns.saturating_add(repeats.span_ns) >= self.cut_ns;
@@ -498,8 +494,8 @@ impl ProcessStreamingContext {
             stack: 0,
             time_ns,
             cpu_delta_ns: fields.cpu_delta_ns,
-            event: RowEvent::from_field(event),
-            weight,
+            event: RowEvent::from_field(fields.event),
+            weight: fields.weight,
         };
         if let Some((row, repeats)) = cut_before(row, repeats, self.cut_ns, &self.gaps) {
             // Add the stack only now, when a row uses it.

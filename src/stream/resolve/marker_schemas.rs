@@ -205,12 +205,9 @@ impl MarkerTypes {
 
     /// Writes the elements of `meta.markerSchema`.
     pub(crate) fn write_schemas(&self, json: &mut JsonWriter<'_>) {
-        self.schemas
-            .iter()
-            .for_each(|(name, schema)| schema.write(json, name));
-        self.described
-            .values()
-            .for_each(|schema| json.splice(schema.as_bytes()));
+        for (_, schema) in self.schemas_as_json() {
+            json.splice(schema.as_bytes());
+        }
     }
 }
 

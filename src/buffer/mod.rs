@@ -59,9 +59,8 @@ pub(crate) use crash_area::{
     AreaError, AreaHead, AreaOwner, CrashArea, FoundChunks, FoundFacts, MAX_RECORD_BYTES, ReadAt,
 };
 pub(crate) use entries::{
-    Entry, EntryCursor, EntryHead, EntryKind, EntryReader, EntryWriter, FrameTag,
-    MAX_SAMPLE_WEIGHT, ROOT_NODES, SampleFlags, large_bytes, number_bytes, root_node, unzigzag,
-    zigzag,
+    Entry, EntryCursor, EntryHead, EntryKind, EntryReader, EntryWriter, FrameTag, ROOT_NODES,
+    Repeats, SampleFields, TickGap, large_bytes, number_bytes, root_node, unzigzag, zigzag,
 };
 pub(crate) use manager::{
     BufferStatistics, ChunkMetadata, Dropped, Update, UpdateReader, capacity_within,

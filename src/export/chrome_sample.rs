@@ -30,6 +30,7 @@ pub(crate) fn empty_profile() -> ProfileModel {
         is_main: true,
         registered_ns: None,
         unregistered_ns: None,
+        asleep_at: None,
         samples: Samples::default(),
         markers: Markers::default(),
     });

@@ -69,6 +69,7 @@ impl ProfileBuilder {
             is_main: index == 0,
             registered_ns: None,
             unregistered_ns: None,
+            asleep_at: None,
             samples: Samples::default(),
             markers: Markers::default(),
         });

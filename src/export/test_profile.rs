@@ -63,6 +63,7 @@ impl TestProfile {
             is_main: number == 0,
             registered_ns: None,
             unregistered_ns: None,
+            asleep_at: None,
             samples: Samples::default(),
             markers: Markers::default(),
         });

@@ -297,6 +297,14 @@ impl<'a> JsonWriter<'a> {
         self.write_short(|text| text.extend(b"null"));
     }
 
+    /// Writes a value with one of the other methods, or `null` for `None`.
+    pub(crate) fn or_null<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut Self, T)) {
+        match value {
+            Some(value) => write(self, value),
+            None => self.null(),
+        }
+    }
+
     /// Writes nanoseconds as milliseconds, with up to six decimals and without trailing zeros.
     #[doc(alias = "TimeI64NsElement")]
     #[inline]

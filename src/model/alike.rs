@@ -8,12 +8,6 @@ use std::hash::Hash;
 
 /// Minimum number of threads that are shown as one track.
 const MIN_ALIKE: usize = 64;
-/// Maximum CPU time of a thread that counts as asleep throughout, in ns. A thread uses some when it is
-/// sampled.
-pub(crate) const MAX_ASLEEP_CPU_NS: u64 = 100_000;
-
-/// Maximum size of the instruction that calls the kernel, in bytes.
-pub(crate) const MAX_SYSTEM_CALL_BYTES: u64 = if cfg!(target_arch = "x86_64") { 2 } else { 4 };
 
 /// How a file shows a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -245,6 +245,7 @@ mod tests {
                 is_main: true,
                 registered_ns: None,
                 unregistered_ns: None,
+                asleep_at: None,
                 samples: Samples::default(),
                 markers: Markers::default(),
             };

@@ -36,7 +36,7 @@ mod stacks;
 mod unique_stacks;
 
 pub(crate) use crate::types::MarkerPhase;
-pub(crate) use alike::{MAX_ASLEEP_CPU_NS, MAX_SYSTEM_CALL_BYTES, Shown, show_threads};
+pub(crate) use alike::{Shown, show_threads};
 pub(crate) use call_nodes::CallNodes;
 #[cfg(feature = "formats")]
 pub(crate) use call_nodes::{CallNode, NodeId};

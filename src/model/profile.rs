@@ -106,8 +106,6 @@ pub(crate) struct Process {
     /// Start and end of the process, as far as they are known.
     pub(crate) started_ns: Option<i64>,
     pub(crate) ended_ns: Option<i64>,
-    /// When the process began to record. `None` for the outermost process, and if its file does not say.
-    pub(crate) session_start_ns: Option<i64>,
     pub(crate) paused_ranges: Vec<PausedRange>,
     /// The array `pages` of both Firefox formats, as JSON. Empty if there is none.
     pub(crate) pages: String,
@@ -126,6 +124,8 @@ pub(crate) struct Thread {
     pub(crate) is_main: bool,
     pub(crate) registered_ns: Option<i64>,
     pub(crate) unregistered_ns: Option<i64>,
+    /// The stack at which the thread slept, if it slept throughout the profile, at one place.
+    pub(crate) asleep_at: Option<StackId>,
     pub(crate) samples: Samples,
     pub(crate) markers: Markers,
 }

@@ -18,7 +18,7 @@ use crate::platform::{
 };
 use crate::sampler::allocation_markers::write_allocation_events;
 use crate::sampler::allocation_stacks::drop_freed;
-use crate::sampler::encode::{SampleEncoder, SampleWriter, Tick, TickGap};
+use crate::sampler::encode::{SampleEncoder, SampleWriter, Tick};
 use crate::sampler::session_counters::SessionCounters;
 use crate::sampler::thread::ThreadSampler;
 use crate::sampler::thread::{DueThreads, SwitchReadings, Threads, Woken, find_outlived};
@@ -521,10 +521,8 @@ impl SamplerThread {
             self.even_ticks.restart(tick);
         } else if !self.even_ticks.add(tick) {
             self.with_context(|_, context| {
-                context.writer.add_gap(TickGap {
-                    before: context.last_before.time,
-                    after: context.tick,
-                });
+                let (before, after) = (context.last_before.time, context.tick);
+                context.writer.add_gap(before, after);
             });
         }
     }

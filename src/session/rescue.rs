@@ -29,8 +29,8 @@ use crate::stream::{PastProcess, PastScript, ProfileSource, last_entry_ns};
 use crate::threads::{OffThreadRef, ThreadRegistrationInfo};
 use crate::types::{
     CategoryInfo, CounterUnit, Features, GECKO_CATEGORIES, GraphColor, OTHER_CATEGORY, Page,
-    ProcessId, RescueError, ScriptImplementation, ThreadId, TimeStamp, all_categories,
-    is_known_color,
+    ProcessId, RescueError, ScriptDescription, ScriptImplementation, ThreadId, TimeStamp,
+    all_categories, is_known_color,
 };
 use crate::unwind::{ModuleTable, NamedCode};
 use crate::util::{NumberMap, PsCell, PsLock, SharedProgress};
@@ -336,11 +336,7 @@ fn small(number: u64) -> u32 {
 fn script(fact: &ScriptFact) -> PastScript {
     let subcategory = u8::try_from(fact.subcategory).ok();
     let category = fact.category.and_then(|number| u8::try_from(number).ok());
-    PastScript {
-        name: fact.name.clone(),
-        file: fact.file.clone(),
-        line: small(fact.line),
-        column: small(fact.column),
+    let rest = ScriptDescription {
         implementation: match fact.implementation {
             1 => ScriptImplementation::BaselineInterpreter,
             2 => ScriptImplementation::Baseline,
@@ -349,6 +345,12 @@ fn script(fact: &ScriptFact) -> PastScript {
         },
         category: category.zip(subcategory),
         inner_window_id: fact.inner_window_id,
+        ..ScriptDescription::new("", "", small(fact.line), small(fact.column))
+    };
+    PastScript {
+        name: fact.name.clone(),
+        file: fact.file.clone(),
+        rest,
     }
 }
 

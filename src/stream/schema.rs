@@ -10,3 +10,15 @@ pub(crate) fn write_schema(json: &mut JsonWriter<'_>, columns: &[&str]) {
         }
     });
 }
+
+/// Writes a table: its columns, and its rows.
+pub(crate) fn write_table(
+    json: &mut JsonWriter<'_>,
+    columns: &[&str],
+    rows: impl FnOnce(&mut JsonWriter<'_>),
+) {
+    json.object(|json| {
+        write_schema(json, columns);
+        json.key("data").array(rows);
+    });
+}

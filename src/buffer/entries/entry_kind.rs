@@ -138,42 +138,6 @@ impl EntryKind {
     }
 }
 
-/// Maximum weight of a sample. A second has fewer ticks at the shortest interval.
-pub(crate) const MAX_SAMPLE_WEIGHT: u64 = 1 << 20;
-
-/// The flags of a sample.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct SampleFlags(u8);
-
-impl SampleFlags {
-    /// The thread's CPU time is known.
-    pub(crate) const HAS_CPU: Self = Self(1);
-    /// The sample represents further samples after it.
-    pub(crate) const HAS_MORE: Self = Self(2);
-    /// The thread has an event loop.
-    pub(crate) const HAS_EVENT: Self = Self(4);
-    /// The sample counts for ticks that were left out after it, too.
-    pub(crate) const HAS_WEIGHT: Self = Self(8);
-    /// The number of the sample's tick is known. Only together with `HAS_MORE`.
-    pub(crate) const HAS_TICK: Self = Self(16);
-
-    pub(crate) const fn from_byte(byte: u8) -> Self {
-        Self(byte)
-    }
-
-    pub(crate) const fn to_byte(self) -> u8 {
-        self.0
-    }
-
-    pub(crate) const fn with(self, flag: Self, on: bool) -> Self {
-        if on { Self(self.0 | flag.0) } else { self }
-    }
-
-    pub(crate) const fn has(self, flag: Self) -> bool {
-        self.0 & flag.0 != 0
-    }
-}
-
 /// Meaning of a frame's first number, stored in its lowest two bits. The other bits are the value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FrameTag {

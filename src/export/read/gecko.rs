@@ -59,14 +59,9 @@ fn read_process(
     let index_fields = read_schemas(builder, meta)?;
     let in_profile = |time: Option<i64>| time.map(|time| time.saturating_add(offset_ns));
     let ended_ns = in_profile(meta.optional_time_ns("shutdownTime")?);
-    let session_start_ns = match level {
-        1 => None,
-        _ => in_profile(meta.optional_time_ns("profilingStartTime")?),
-    };
     let process = builder.add_process(Process {
         started_ns: Some(offset_ns),
         ended_ns,
-        session_start_ns,
         paused_ranges: read_pauses(profile, offset_ns)?,
         pages: json_member(profile, "pages"),
         log: json_member(profile, "profilingLog"),

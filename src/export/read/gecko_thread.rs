@@ -28,6 +28,10 @@ pub(super) fn read_thread(
         thread.require("stackTable", "a table")?,
         &mut strings,
     )?;
+    let asleep_at = thread.get("asleepAt");
+    let asleep_at = asleep_at
+        .map(|index| stacks.stack(&mut builder.profile, context, index, Role::Innermost))
+        .transpose()?;
     let samples = thread.require("samples", "a table")?;
     let samples = read_samples(&mut builder.profile, context, &mut stacks, samples)?;
     let markers = thread.require("markers", "a table")?;
@@ -41,6 +45,7 @@ pub(super) fn read_thread(
         is_main: false,
         registered_ns,
         unregistered_ns,
+        asleep_at,
         samples,
         markers,
     });

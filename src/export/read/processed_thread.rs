@@ -40,6 +40,7 @@ pub(super) fn read_thread<'a>(
         is_main,
         registered_ns: thread.optional_time_ns("registerTime")?,
         unregistered_ns: thread.optional_time_ns("unregisterTime")?,
+        asleep_at: None,
         samples,
         markers,
     });

@@ -90,6 +90,7 @@ mod tests {
             is_main: false,
             registered_ns: None,
             unregistered_ns: None,
+            asleep_at: None,
             samples: Samples::default(),
             markers: Markers::default(),
         };

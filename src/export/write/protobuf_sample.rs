@@ -202,6 +202,7 @@ fn thread(name: &str, tid: &str, samples: Samples, markers: Markers) -> Thread {
         is_main: name == "main",
         registered_ns: None,
         unregistered_ns: None,
+        asleep_at: None,
         samples,
         markers,
     }

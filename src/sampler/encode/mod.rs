@@ -13,7 +13,6 @@ mod stored_stack;
 
 pub(crate) use idle_period::{IdlePeriod, SampleRun, Tick};
 pub(crate) use merge::{MergedFrame, merge_stacks};
-pub(crate) use recent_gaps::TickGap;
 pub(crate) use sample_writer::{LastStack, SampleEncoder, SampleTime, SampleWriter};
 #[cfg(any(test, fuzzing))]
 pub(crate) use scripted_samples::{SampleScript, ScriptedSample};

@@ -6,9 +6,7 @@
 
 use std::collections::VecDeque;
 
-use crate::buffer::{ChunkNumber, EntryHead, EntryKind};
-use crate::sampler::encode::idle_period::Tick;
-use crate::types::TimeStamp;
+use crate::buffer::{ChunkNumber, TickGap};
 
 /// Maximum number of gaps: about 1 KiB in each chunk. If a program has more of them within a run,
 /// the oldest ones are unknown in later chunks.
@@ -18,26 +16,6 @@ const MAX_GAPS: usize = 64;
 const MAX_AGE_NS: u64 = 600_000_000_000;
 /// Maximum length of the entry of a gap, in bytes.
 const MAX_ENTRY_BYTES: usize = 32;
-
-/// Two successive ticks that are not evenly spaced with those before them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct TickGap {
-    /// Time of the tick before the gap.
-    pub(crate) before: TimeStamp,
-    /// The tick after it.
-    pub(crate) after: Tick,
-}
-
-impl TickGap {
-    pub(super) fn entry(&self, process_start: TimeStamp) -> EntryHead {
-        let mut entry = EntryHead::new(EntryKind::TickGap);
-        entry
-            .number(self.after.time.since_ns(process_start))
-            .number(self.before.since_ns(process_start))
-            .number(self.after.number);
-        entry
-    }
-}
 
 /// The latest gaps, in order of time.
 #[derive(Debug, Default)]
@@ -53,9 +31,9 @@ impl RecentGaps {
     /// are too many.
     pub(super) fn add(&mut self, gap: TickGap) {
         // During the gap itself, no run was written.
-        let now = gap.before;
+        let earliest_ns = gap.before_ns.saturating_sub(MAX_AGE_NS);
         while self.gaps.len() == MAX_GAPS
-            || (self.gaps.front()).is_some_and(|old| now.since_ns(old.after.time) > MAX_AGE_NS)
+            || (self.gaps.front()).is_some_and(|old| old.time_ns < earliest_ns)
         {
             self.gaps.pop_front();
         }
@@ -92,16 +70,14 @@ mod tests {
 
     fn gap(number: u64, time: u64) -> TickGap {
         TickGap {
-            before: TimeStamp(time - 1),
-            after: Tick {
-                number,
-                time: TimeStamp(time),
-            },
+            time_ns: time,
+            before_ns: time - 1,
+            tick: number,
         }
     }
 
     fn numbers(gaps: &RecentGaps) -> Vec<u64> {
-        gaps.gaps.iter().map(|gap| gap.after.number).collect()
+        gaps.gaps.iter().map(|gap| gap.tick).collect()
     }
 
     #[test]
@@ -111,7 +87,7 @@ mod tests {
         assert_eq!(numbers(&gaps), (137..=200).collect::<Vec<_>>());
         // A gap of an hour does not age the others.
         let mut long = gap(201, 6 * MAX_AGE_NS);
-        long.before = TimeStamp(2001);
+        long.before_ns = 2001;
         gaps.add(long);
         assert_eq!(numbers(&gaps), (138..=201).collect::<Vec<_>>());
         gaps.add(gap(202, 7 * MAX_AGE_NS));
@@ -137,7 +113,7 @@ mod tests {
 
     #[test]
     fn entry_is_no_longer_than_its_maximum() {
-        let entry = gap(u64::MAX, u64::MAX).entry(TimeStamp(0));
-        assert!(EntryHead::bytes(&entry).len() < MAX_ENTRY_BYTES);
+        let entry = gap(u64::MAX, u64::MAX).entry();
+        assert!(entry.bytes().len() < MAX_ENTRY_BYTES);
     }
 }

@@ -8,11 +8,12 @@ use std::cell::RefCell;
 use std::sync::atomic::AtomicU64;
 
 use crate::buffer::{
-    ChunkNumber, EntryHead, EntryKind, EntryWriter, LaneHandle, MAX_SAMPLE_WEIGHT, SampleFlags,
+    ChunkNumber, EntryHead, EntryKind, EntryWriter, LaneHandle, Repeats, SampleFields, TickGap,
     zigzag,
 };
 use crate::capture::EventLoopState;
-use crate::sampler::encode::recent_gaps::{RecentGaps, TickGap};
+use crate::sampler::encode::idle_period::Tick;
+use crate::sampler::encode::recent_gaps::RecentGaps;
 use crate::sampler::encode::stack_dictionary::{DictionaryEpoch, StackDictionary};
 use crate::sampler::encode::stored_stack::StoredStack;
 use crate::state::SessionCounts;
@@ -32,7 +33,7 @@ impl LastStack {
     /// last stack has no frames.
     pub(crate) fn try_set(&mut self, stack: &StoredStack) -> bool {
         if self.stack.is_same(stack) {
-            self.stack.set_event_loop(stack.event_loop());
+            self.stack.head.event_loop = stack.head.event_loop;
             return true;
         }
         self.written_in = None;
@@ -47,13 +48,7 @@ pub(crate) struct SampleTime {
     pub(crate) thread: u64,
     pub(crate) time: TimeStamp,
     pub(crate) cpu_delta_ns: Option<u64>,
-    /// Number of samples that follow with the same stack, and the time from the first sample to the
-    /// last of them.
-    pub(crate) more: u64,
-    pub(crate) span_ns: u64,
-    /// Number of the first sample's tick, if there may be a gap of the ticks before or among the
-    /// samples.
-    pub(crate) first_tick: Option<u64>,
+    pub(crate) repeats: Repeats,
     /// Number of ticks that the first sample counts for: its own, and those left out after it.
     pub(crate) weight: u64,
 }
@@ -88,9 +83,10 @@ impl SampleWriter<'_> {
     /// the module list with which the stack was unwound. Returns the number of samples written; 0
     /// if the buffer has no space.
     pub(crate) fn write(&self, sample: SampleTime, modules: u64, last: &mut LastStack) -> u64 {
-        let samples = sample.more + 1;
+        let samples = sample.repeats.count + 1;
         let mut encoder = self.encoder.borrow_mut();
-        encoder.latest = encoder.latest.max(sample.time.plus_ns(sample.span_ns));
+        let last_time = sample.time.plus_ns(sample.repeats.span_ns);
+        encoder.latest = encoder.latest.max(last_time);
         if self.put_with_retries(&mut encoder, |encoder| {
             self.put(encoder, sample, modules, last)
         }) {
@@ -107,46 +103,37 @@ impl SampleWriter<'_> {
         modules: u64,
         last: &mut LastStack,
     ) -> bool {
-        // `put_with_retries` reads the length of the entry, which must not be that of an earlier sample,
-        // even if the chunk has no space for the modules and the gaps before it.
-        encoder.entry.clear();
+        // Before the dictionary is read: it may begin again.
         let Some(chunk) = self.chunk_with_modules(encoder, modules) else {
             return false;
         };
-        let SampleEncoder {
-            dictionary,
-            entry,
-            latest,
-            ..
-        } = encoder;
+        let epoch = encoder.dictionary.epoch();
         let time_ns = sample.time.since_ns(self.process_start);
-        let is_known = last.written_in == Some(dictionary.epoch());
-        let kind = if is_known {
-            EntryKind::Same
-        } else {
-            EntryKind::Sample
+        let (kind, stack) = match last.written_in == Some(epoch) {
+            true => (EntryKind::Same, None),
+            false => (EntryKind::Sample, Some(&last.stack)),
         };
-        let head = head(
-            kind,
-            sample,
-            dictionary.time_distance(time_ns),
-            last.stack.event_loop(),
-        );
-        if !is_known && !dictionary.write(&last.stack, entry) {
-            return false;
+        let event = match last.stack.head.event_loop {
+            EventLoopState::Unknown => None,
+            EventLoopState::Idle => Some(0),
+            EventLoopState::Running(queued) => {
+                Some(1 + zigzag(sample.time.signed_since_ns(queued)))
+            }
+        };
+        let fields = SampleFields {
+            thread: sample.thread,
+            distance_ns: encoder.dictionary.time_distance(time_ns),
+            cpu_delta_ns: sample.cpu_delta_ns,
+            event,
+            repeats: sample.repeats,
+            weight: sample.weight,
+        };
+        let is_put = self.put_with_stack(encoder, chunk, &fields.entry(kind), stack);
+        if is_put {
+            encoder.dictionary.set_last_time(time_ns);
+            last.written_in = Some(epoch);
         }
-        if self
-            .lane
-            .put_in_chunk(chunk, self.session, *latest, &head.with(entry.bytes()))
-            .is_none()
-        {
-            // The entry was not written, so what it added to the dictionary does not exist.
-            dictionary.forget();
-            return false;
-        }
-        dictionary.set_last_time(time_ns);
-        last.written_in = Some(dictionary.epoch());
-        true
+        is_put
     }
 
     /// Writes the marker stack with this number, which was unwound with this module list. Returns
@@ -210,33 +197,42 @@ impl SampleWriter<'_> {
         modules: u64,
         stack: &StoredStack,
     ) -> bool {
-        encoder.entry.clear();
-        let Some(chunk) = self.chunk_with_modules(encoder, modules) else {
-            return false;
-        };
+        let chunk = self.chunk_with_modules(encoder, modules);
+        chunk.is_some_and(|chunk| self.put_with_stack(encoder, chunk, head, Some(stack)))
+    }
+
+    /// Puts an entry with a stack into the chunk that the dictionary describes.
+    fn put_with_stack(
+        &self,
+        encoder: &mut SampleEncoder,
+        chunk: ChunkNumber,
+        head: &EntryHead,
+        stack: Option<&StoredStack>,
+    ) -> bool {
         let SampleEncoder {
             dictionary,
             entry,
             latest,
             ..
         } = encoder;
-        if !dictionary.write(stack, entry) {
+        if stack.is_some_and(|stack| !dictionary.write(stack, entry)) {
             return false;
         }
-        let is_put = self
-            .lane
-            .put_in_chunk(chunk, self.session, *latest, &head.with(entry.bytes()))
-            .is_some();
-        if !is_put {
+        let entry = head.with(entry.bytes());
+        let put = (self.lane).put_in_chunk(chunk, self.session, *latest, &entry);
+        if put.is_none() {
             // The entry was not written, so what it added to the dictionary does not exist.
             dictionary.forget();
         }
-        is_put
+        put.is_some()
     }
 
-    /// Returns the chunk that the dictionary describes. Restarts the dictionary if it describes no
-    /// chunk or if the module list changed.
+    /// Begins an entry. Returns the chunk that the dictionary describes. Restarts the dictionary if it
+    /// describes no chunk or if the module list changed.
     fn chunk_with_modules(&self, encoder: &mut SampleEncoder, modules: u64) -> Option<ChunkNumber> {
+        // `put_with_retries` reads the length of the entry, which must not be that of an earlier sample,
+        // even if the chunk has no space for the modules and the gaps before it.
+        encoder.entry.clear();
         if let Some(chunk) = encoder.dictionary.chunk(modules) {
             return Some(chunk);
         }
@@ -247,10 +243,14 @@ impl SampleWriter<'_> {
         self.put_gaps(encoder, chunk).then_some(chunk)
     }
 
-    /// Adds a gap between the ticks, for the samples that are written from now on.
-    pub(crate) fn add_gap(&self, gap: TickGap) {
+    /// Adds a gap between two ticks, for the samples that are written from now on.
+    pub(crate) fn add_gap(&self, before: TimeStamp, after: Tick) {
         let mut encoder = self.encoder.borrow_mut();
-        encoder.gaps.add(gap);
+        encoder.gaps.add(TickGap {
+            time_ns: after.time.since_ns(self.process_start),
+            before_ns: before.since_ns(self.process_start),
+            tick: after.number,
+        });
         // Otherwise, the next chunk gets it before its first sample.
         if let Some(chunk) = encoder.dictionary.any_chunk() {
             self.put_gaps(&mut encoder, chunk);
@@ -267,7 +267,7 @@ impl SampleWriter<'_> {
             ..
         } = encoder;
         let all_put = gaps.missing_in(chunk).all(|gap| {
-            let entry = gap.entry(self.process_start);
+            let entry = gap.entry();
             let put = self.lane.put_in_chunk(chunk, self.session, *latest, &entry);
             put.is_some()
         });
@@ -279,51 +279,11 @@ impl SampleWriter<'_> {
     }
 }
 
-fn head(
-    kind: EntryKind,
-    sample: SampleTime,
-    time_distance: i64,
-    event_loop: EventLoopState,
-) -> EntryHead {
-    let event = match event_loop {
-        EventLoopState::Unknown => None,
-        EventLoopState::Idle => Some(0),
-        EventLoopState::Running(queued) => Some(1 + zigzag(sample.time.signed_since_ns(queued))),
-    };
-    let first_tick = sample.first_tick.filter(|_| sample.more > 0);
-    let flags = SampleFlags::default()
-        .with(SampleFlags::HAS_CPU, sample.cpu_delta_ns.is_some())
-        .with(SampleFlags::HAS_EVENT, event.is_some())
-        .with(SampleFlags::HAS_MORE, sample.more > 0)
-        .with(SampleFlags::HAS_WEIGHT, sample.weight != 1)
-        .with(SampleFlags::HAS_TICK, first_tick.is_some());
-    let mut head = EntryHead::new(kind);
-    head.number(sample.thread)
-        .signed(time_distance)
-        .byte(flags.to_byte());
-    if let Some(cpu) = sample.cpu_delta_ns {
-        head.number(cpu);
-    }
-    if let Some(event) = event {
-        head.number(event);
-    }
-    if sample.more > 0 {
-        head.number(sample.more).number(sample.span_ns);
-    }
-    if let Some(tick) = first_tick {
-        head.number(tick);
-    }
-    if sample.weight != 1 {
-        head.number(sample.weight.min(MAX_SAMPLE_WEIGHT));
-    }
-    head
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::buffer::{ChunkEntries, ChunkedBuffer};
-    use crate::sampler::encode::idle_period::{IdlePeriod, Tick};
+    use crate::sampler::encode::idle_period::IdlePeriod;
 
     const SESSION: Generation = ChunkedBuffer::TEST_SESSION;
     const MODULES: u64 = 1;
@@ -361,7 +321,7 @@ mod tests {
 
         fn write(&self, sample: SampleTime, last: &mut LastStack) {
             let written = self.writer().write(sample, MODULES, last);
-            assert_eq!(written, sample.more + 1);
+            assert_eq!(written, sample.repeats.count + 1);
         }
 
         /// Returns the kinds of the entries of each chunk, without those of counters.
@@ -403,9 +363,11 @@ mod tests {
             thread,
             time: first,
             cpu_delta_ns: Some(0),
-            more: ticks - 1,
-            span_ns,
-            first_tick: None,
+            repeats: Repeats {
+                count: ticks - 1,
+                span_ns,
+                first_tick: None,
+            },
             weight: 1,
         }
     }
@@ -461,13 +423,8 @@ mod tests {
         let mut last = sleeping(1);
         let at = |number: u64| TimeStamp(number * 1_000_000);
         let add_gap = |number| {
-            writer.writer().add_gap(TickGap {
-                before: at(number - 1),
-                after: Tick {
-                    number,
-                    time: at(number),
-                },
-            });
+            let time = at(number);
+            (writer.writer()).add_gap(at(number - 1), Tick { number, time });
         };
         // No chunk yet.
         add_gap(10);

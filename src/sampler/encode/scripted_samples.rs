@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 
-use crate::buffer::{ChunkedBuffer, LaneHandle};
+use crate::buffer::{ChunkedBuffer, LaneHandle, Repeats};
 use crate::sampler::encode::sample_writer::{LastStack, SampleEncoder, SampleTime, SampleWriter};
 use crate::sampler::encode::scripted_stack::ScriptedStack;
 use crate::sampler::encode::stored_stack::StoredStack;
@@ -119,9 +119,11 @@ impl<'a> SampleScript<'a> {
             thread,
             time,
             cpu_delta_ns,
-            more,
-            span_ns,
-            first_tick,
+            repeats: Repeats {
+                count: more,
+                span_ns,
+                first_tick,
+            },
             weight,
         };
         let written = self.writer().write(sample, modules, &mut last);

@@ -4,23 +4,15 @@
 //! (`crate::stream::decode::chunk_stacks`). The grammar is in `entry_kind.rs`.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
 
 use crate::buffer::{ChunkNumber, EntryWriter, FrameTag, ROOT_NODES, zigzag};
-use crate::sampler::encode::stored_stack::{StoredFrame, StoredStack};
-use crate::types::Wait;
+use crate::sampler::encode::stored_stack::{NativePlace, StoredFrame, StoredStack};
 use crate::util::{NumberMap, pair_key};
 
 /// Identifies one filling of the dictionary. Numbers from one filling mean nothing in another.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct DictionaryEpoch(u64);
-
-/// A label frame: its number, and the range of its encoding in `label_codes`.
-#[derive(Clone, Copy, Debug)]
-struct KnownLabel {
-    number: u32,
-    start: usize,
-    end: usize,
-}
 
 /// Tables of a chunk. They are reused from chunk to chunk to keep their memory.
 #[derive(Debug, Default)]
@@ -32,8 +24,9 @@ pub(crate) struct StackDictionary {
     /// Time of the previous sample, in ns since the process began.
     last_time_ns: u64,
     native: NumberMap<u32>,
-    /// Labels by the hash of their encoding. If two have the same hash, only the first is known.
-    labels: NumberMap<KnownLabel>,
+    /// Labels by the hash of their encoding: their number, and the range of the encoding in
+    /// `label_codes`. If two have the same hash, only the first is known.
+    labels: NumberMap<(u32, Range<usize>)>,
     label_codes: Vec<u8>,
     frames: u32,
     /// Nodes by their parent node and the number of their frame.
@@ -105,13 +98,11 @@ impl StackDictionary {
         }
         out.number(node.into()).number(rest.len() as u64);
         for &frame in rest {
-            let mut address = self.addresses[node as usize];
-            let before = address;
-            if let StoredFrame::Native { address: own, .. }
-            | StoredFrame::Waiting { address: own, .. } = frame
-            {
-                address = own;
-            }
+            let before = self.addresses[node as usize];
+            let address = match frame {
+                StoredFrame::Native { address, .. } => address,
+                StoredFrame::Label { .. } => before,
+            };
             let number = match self.known(stack, frame) {
                 Some(number) => {
                     out.number(FrameTag::Known.join(number.into()));
@@ -131,7 +122,7 @@ impl StackDictionary {
     /// is no memory.
     fn try_reserve(&mut self, frames: &[StoredFrame], out: &mut EntryWriter) -> bool {
         let label_lengths = frames.iter().filter_map(|frame| match frame {
-            StoredFrame::Native { .. } | StoredFrame::Waiting { .. } => None,
+            StoredFrame::Native { .. } => None,
             StoredFrame::Label { start, end } => Some((end - start) as usize),
         });
         let (labels, code_bytes) = label_lengths.fold((0, 0), |(labels, bytes), length| {
@@ -148,17 +139,13 @@ impl StackDictionary {
 
     fn known(&self, stack: &StoredStack, frame: StoredFrame) -> Option<u32> {
         match frame {
-            StoredFrame::Native {
-                address,
-                is_innermost,
-            } => self.native.get(&native_key(address, is_innermost)).copied(),
-            StoredFrame::Waiting { address, wait } => {
-                self.native.get(&waiting_key(address, wait)).copied()
+            StoredFrame::Native { address, place } => {
+                self.native.get(&native_key(address, place)).copied()
             }
             StoredFrame::Label { start, end } => {
                 let code = stack.label(start, end);
-                let known = self.labels.get(&hash_of(code))?;
-                (self.label_codes[known.start..known.end] == *code).then_some(known.number)
+                let (number, range) = self.labels.get(&hash_of(code))?;
+                (self.label_codes[range.clone()] == *code).then_some(*number)
             }
         }
     }
@@ -174,48 +161,41 @@ impl StackDictionary {
         let number = self.frames;
         self.frames += 1;
         match frame {
-            StoredFrame::Native {
-                address,
-                is_innermost,
-            } => {
-                let tag = if is_innermost {
-                    FrameTag::Innermost
-                } else {
-                    FrameTag::Return
-                };
+            StoredFrame::Native { address, place } => {
+                let distance = zigzag(address.wrapping_sub(before) as i64);
                 // The tag takes two bits. Addresses of programs leave more than two bits unused.
-                out.number(tag.join(zigzag(address.wrapping_sub(before) as i64) & (u64::MAX >> 2)));
-                self.native
-                    .insert(native_key(address, is_innermost), number);
-            }
-            StoredFrame::Waiting { address, wait } => {
-                let tag = FrameTag::WAITING + u64::from(wait.to_byte());
-                out.number(FrameTag::Label.join(tag))
-                    .number(zigzag(address.wrapping_sub(before) as i64));
-                self.native.insert(waiting_key(address, wait), number);
+                let rest = distance & (u64::MAX >> 2);
+                match place {
+                    NativePlace::Return => out.number(FrameTag::Return.join(rest)),
+                    NativePlace::Innermost => out.number(FrameTag::Innermost.join(rest)),
+                    NativePlace::Waiting(wait) => {
+                        let tag = FrameTag::WAITING + u64::from(wait.to_byte());
+                        out.number(FrameTag::Label.join(tag)).number(distance)
+                    }
+                };
+                self.native.insert(native_key(address, place), number);
             }
             StoredFrame::Label { start, end } => {
                 let code = stack.label(start, end);
                 out.raw(code);
                 let start = self.label_codes.len();
                 self.label_codes.extend_from_slice(code);
-                let end = self.label_codes.len();
-                self.labels
-                    .entry(hash_of(code))
-                    .or_insert(KnownLabel { number, start, end });
+                let range = start..self.label_codes.len();
+                self.labels.entry(hash_of(code)).or_insert((number, range));
             }
         }
         number
     }
 }
 
-fn native_key(address: u64, is_innermost: bool) -> u64 {
-    address << 1 | u64::from(is_innermost)
-}
-
-/// Returns the key of a frame that waits. The addresses of programs leave the upper bits unused.
-fn waiting_key(address: u64, wait: Wait) -> u64 {
-    native_key(address, true) | (u64::from(wait.to_byte()) + 1) << 60
+/// Returns the key of a native frame. The addresses of programs leave the upper bits unused.
+fn native_key(address: u64, place: NativePlace) -> u64 {
+    let rest = match place {
+        NativePlace::Return => 0,
+        NativePlace::Innermost => 1,
+        NativePlace::Waiting(wait) => 1 | (u64::from(wait.to_byte()) + 1) << 60,
+    };
+    address << 1 | rest
 }
 
 /// Hashes with the standard library's hasher, because an attacker may choose the application's

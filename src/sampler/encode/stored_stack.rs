@@ -3,7 +3,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::backtrace::CapturedBacktrace;
+use crate::backtrace::{BacktraceLabel, CapturedBacktrace};
 use crate::buffer::{EntryWriter, FrameTag, root_node};
 use crate::capture::{CapturedView, EventLoopState};
 use crate::labels::{ContextWords, MAX_CONTEXT_LABELS};
@@ -14,18 +14,51 @@ use crate::types::{FrameFlags, NoStack, OTHER_CATEGORY, StackAddress, Wait};
 use crate::unwind::NativeStack;
 use crate::waiting_tasks::StackNames;
 
+/// What the address of a native frame is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum NativePlace {
+    /// A return address.
+    Return,
+    /// The thread's program counter.
+    Innermost,
+    /// The thread's program counter in the system call that blocks it.
+    Waiting(Wait),
+}
+
+impl NativePlace {
+    fn new(is_innermost: bool) -> Self {
+        match is_innermost {
+            true => Self::Innermost,
+            false => Self::Return,
+        }
+    }
+}
+
 /// A frame of a stored stack.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum StoredFrame {
     Native {
         address: u64,
-        /// Whether `address` is the thread's program counter rather than a return address.
-        is_innermost: bool,
+        place: NativePlace,
     },
-    /// The thread's program counter in the system call that blocks it.
-    Waiting { address: u64, wait: Wait },
     /// A frame of the label stack, as the range of its encoding in the stack's `labels`.
-    Label { start: u32, end: u32 },
+    Label {
+        start: u32,
+        end: u32,
+    },
+}
+
+/// Facts about a stack as a whole.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct StackHead {
+    pub(crate) is_truncated: bool,
+    pub(crate) is_of_other_stack: bool,
+    /// Whether older frames are missing because the stack was too deep to be copied as a whole.
+    pub(crate) is_too_deep: bool,
+    /// The state of the event loop, which may change while the stack stays the same.
+    pub(crate) event_loop: EventLoopState,
+    /// Whether the last frame is the context.
+    has_context: bool,
 }
 
 /// A stack as it is written to the buffer, oldest frame first, and the state of the thread's event
@@ -35,37 +68,10 @@ pub(crate) struct StoredStack {
     frames: Vec<StoredFrame>,
     /// The encoded labels. `entry_kind.rs` defines the encoding.
     labels: EntryWriter,
-    is_truncated: bool,
-    is_of_other_stack: bool,
-    /// Whether older frames are missing because the stack was too deep to be copied as a whole.
-    is_too_deep: bool,
-    event_loop: EventLoopState,
-    /// Whether the last frame is the context.
-    has_context: bool,
+    pub(crate) head: StackHead,
 }
 
 impl StoredStack {
-    pub(crate) fn is_truncated(&self) -> bool {
-        self.is_truncated
-    }
-
-    pub(crate) fn is_of_other_stack(&self) -> bool {
-        self.is_of_other_stack
-    }
-
-    pub(crate) fn is_too_deep(&self) -> bool {
-        self.is_too_deep
-    }
-
-    pub(crate) fn event_loop(&self) -> EventLoopState {
-        self.event_loop
-    }
-
-    /// Sets the state of the event loop, which may change while the stack stays the same.
-    pub(crate) fn set_event_loop(&mut self, event_loop: EventLoopState) {
-        self.event_loop = event_loop;
-    }
-
     /// Returns the memory of its frames and labels, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         size_of_val(&*self.frames) + self.labels.bytes().len()
@@ -85,7 +91,7 @@ impl StoredStack {
 
     /// Returns the root node below the stack's oldest frame.
     pub(crate) fn root(&self) -> u32 {
-        root_node(self.is_truncated, self.is_of_other_stack)
+        root_node(self.head.is_truncated, self.head.is_of_other_stack)
     }
 
     /// Returns whether both stacks have the same frames and the same root.
@@ -121,13 +127,13 @@ impl StoredStack {
     /// makes this a truncated stack without frames.
     pub(crate) fn try_copy_from(&mut self, other: &Self) -> bool {
         let label_bytes = other.labels.bytes().len();
-        self.set_empty(other.event_loop);
+        self.set_empty(other.head.event_loop);
         let has_memory = self.frames.try_reserve(other.frames.len()).is_ok()
             && self.labels.try_reserve(0, label_bytes);
         if has_memory {
             self.copy_from(other);
         } else {
-            self.is_truncated = true;
+            self.head.is_truncated = true;
         }
         has_memory
     }
@@ -135,20 +141,17 @@ impl StoredStack {
     fn copy_from(&mut self, other: &Self) {
         self.frames.clone_from(&other.frames);
         self.labels.clear().raw(other.labels.bytes());
-        (self.is_truncated, self.is_of_other_stack) = (other.is_truncated, other.is_of_other_stack);
-        self.is_too_deep = other.is_too_deep;
-        self.event_loop = other.event_loop;
-        self.has_context = other.has_context;
+        self.head = other.head;
     }
 
     /// Makes this a stack without frames.
     pub(crate) fn set_empty(&mut self, event_loop: EventLoopState) {
         self.frames.clear();
         self.labels.clear();
-        (self.is_truncated, self.is_of_other_stack) = (false, false);
-        self.is_too_deep = false;
-        self.has_context = false;
-        self.event_loop = event_loop;
+        self.head = StackHead {
+            event_loop,
+            ..StackHead::default()
+        };
     }
 
     /// Stores a stack that the thread's handler captured, merged with its labels, with its script
@@ -162,27 +165,29 @@ impl StoredStack {
     ) {
         let header = view.header();
         self.set_empty(header.event_loop);
-        (self.is_truncated, self.is_of_other_stack) = (native.truncated, header.on_other_stack);
-        self.is_too_deep = native.truncated && header.stack_left_out();
+        self.head.is_truncated = native.truncated;
+        self.head.is_of_other_stack = header.on_other_stack;
+        self.head.is_too_deep = native.truncated && header.stack_left_out();
         let labels: &[_] = view.labels();
         let addresses = labels
             .iter()
             .map(|label| -> StackAddress { label.stack_address });
         merge_stacks(&native.frames, addresses, merged);
-        self.add_merged(native, merged, header.labels_left_out, |stack, index| {
+        let label = |index| {
             let label = &labels[index];
-            match label.script() {
-                Some(_) if !has_scripts => {}
-                Some(place) => {
-                    let place = [place.function(), place.line(), place.column()];
-                    stack.add_script_frame(label.flags, place);
-                }
-                None => {
-                    let category = (label.category, label.subcategory);
-                    stack.add_label(label.flags, category, view.texts_of(label));
-                }
+            let (text, dynamic) = view.texts_of(label);
+            BacktraceLabel {
+                stack_address: label.stack_address,
+                text,
+                dynamic,
+                script: label.script(),
+                category: label.category,
+                subcategory: label.subcategory,
+                flags: label.flags,
             }
-        });
+        };
+        let left_out = header.labels_left_out;
+        self.add_merged(native, merged, left_out, has_scripts, label);
         self.add_context(header.context);
     }
 
@@ -195,41 +200,22 @@ impl StoredStack {
         merged: &mut Vec<MergedFrame>,
     ) {
         self.set_empty(EventLoopState::Unknown);
-        self.is_truncated = native.truncated;
+        self.head.is_truncated = native.truncated;
         let labels: Vec<_> = backtrace.labels().collect();
-        merge_stacks(
-            &native.frames,
-            labels.iter().map(|label| label.stack_address),
-            merged,
-        );
-        self.add_merged(
-            native,
-            merged,
-            backtrace.labels_left_out(),
-            |stack, index| {
-                let label = &labels[index];
-                match label.script {
-                    Some(_) if !has_scripts => {}
-                    Some(place) => {
-                        let place = [place.function(), place.line(), place.column()];
-                        stack.add_script_frame(label.flags, place);
-                    }
-                    None => {
-                        let category = (label.category, label.subcategory);
-                        stack.add_label(label.flags, category, (label.text, label.dynamic));
-                    }
-                }
-            },
-        );
+        let addresses = labels.iter().map(|label| label.stack_address);
+        merge_stacks(&native.frames, addresses, merged);
+        let left_out = backtrace.labels_left_out();
+        self.add_merged(native, merged, left_out, has_scripts, |index| labels[index]);
     }
 
-    /// Adds the merged frames. `add_label` adds the label with a given index.
-    fn add_merged(
+    /// Adds the merged frames. `label` returns the label with a given index.
+    fn add_merged<'l>(
         &mut self,
         native: &NativeStack,
         merged: &[MergedFrame],
         labels_left_out: bool,
-        mut add_label: impl FnMut(&mut Self, usize),
+        has_scripts: bool,
+        label: impl Fn(usize) -> BacktraceLabel<'l>,
     ) {
         let left_out_at = labels_left_out.then(|| {
             let last_label = merged
@@ -244,12 +230,23 @@ impl StoredStack {
             match *frame {
                 MergedFrame::Native(index) => {
                     let address = native.frames[index].address.get();
-                    self.frames.push(StoredFrame::Native {
-                        address,
-                        is_innermost: index == 0,
-                    });
+                    let place = NativePlace::new(index == 0);
+                    self.frames.push(StoredFrame::Native { address, place });
                 }
-                MergedFrame::Label(index) => add_label(self, index),
+                MergedFrame::Label(index) => {
+                    let label = label(index);
+                    match label.script {
+                        Some(_) if !has_scripts => {}
+                        Some(place) => {
+                            let place = [place.function(), place.line(), place.column()];
+                            self.add_script_frame(label.flags, place);
+                        }
+                        None => {
+                            let category = (label.category, label.subcategory);
+                            self.add_label(label.flags, category, (label.text, label.dynamic));
+                        }
+                    }
+                }
             }
         }
         if left_out_at == Some(merged.len()) {
@@ -259,17 +256,13 @@ impl StoredStack {
 
     /// Notes what the thread waits for, which is blocked in a system call.
     pub(crate) fn set_wait(&mut self, wait: Option<Wait>) {
-        let innermost = self
-            .frames
-            .len()
-            .wrapping_sub(1 + usize::from(self.has_context));
-        if let (Some(wait), Some(last)) = (wait, self.frames.get_mut(innermost))
-            && let StoredFrame::Native {
-                address,
-                is_innermost: true,
-            } = *last
+        let after_innermost = usize::from(self.head.has_context);
+        let innermost = self.frames.iter_mut().rev().nth(after_innermost);
+        if let Some(wait) = wait
+            && let Some(StoredFrame::Native { place, .. }) = innermost
+            && *place == NativePlace::Innermost
         {
-            *last = StoredFrame::Waiting { address, wait };
+            *place = NativePlace::Waiting(wait);
         }
     }
 
@@ -306,7 +299,7 @@ impl StoredStack {
         if context.is_none() {
             return;
         }
-        self.has_context = true;
+        self.head.has_context = true;
         self.add_encoded(FrameTag::Label.join(FrameTag::CONTEXT), |code| {
             let ids = [context.trace[0], context.trace[1], context.span];
             code.raw(ids.map(u64::to_le_bytes).as_flattened());
@@ -351,7 +344,7 @@ impl StoredStack {
             .enumerate()
             .map(|(index, &address)| StoredFrame::Native {
                 address,
-                is_innermost: index == innermost,
+                place: NativePlace::new(index == innermost),
             })
             .collect();
         stack
@@ -361,20 +354,20 @@ impl StoredStack {
     #[cfg(any(test, fuzzing))]
     pub(crate) fn set_scripted(&mut self, stack: &ScriptedStack) {
         self.set_empty(stack.event_loop);
-        (self.is_truncated, self.is_of_other_stack) = (stack.is_truncated, stack.is_of_other_stack);
+        self.head.is_truncated = stack.is_truncated;
+        self.head.is_of_other_stack = stack.is_of_other_stack;
         for frame in &stack.frames {
             match *frame {
                 ScriptedFrame::Native {
                     address,
                     is_innermost,
                 } => {
-                    self.frames.push(StoredFrame::Native {
-                        address,
-                        is_innermost,
-                    });
+                    let place = NativePlace::new(is_innermost);
+                    self.frames.push(StoredFrame::Native { address, place });
                 }
                 ScriptedFrame::Waiting { address, wait } => {
-                    self.frames.push(StoredFrame::Waiting { address, wait });
+                    let place = NativePlace::Waiting(wait);
+                    self.frames.push(StoredFrame::Native { address, place });
                 }
                 ScriptedFrame::Label {
                     category,
@@ -408,9 +401,9 @@ mod tests {
         let stack = StoredStack::of_addresses(&[1, 2]);
         let mut other = StoredStack::default();
         other.copy_from(&stack);
-        other.event_loop = EventLoopState::Idle;
+        other.head.event_loop = EventLoopState::Idle;
         assert!(stack.is_same(&other), "the event loop does not matter");
-        other.is_truncated = true;
+        other.head.is_truncated = true;
         assert!(!stack.is_same(&other));
         for addresses in [&[1][..], &[2, 1], &[1, 2, 3]] {
             assert!(!stack.is_same(&StoredStack::of_addresses(addresses)));

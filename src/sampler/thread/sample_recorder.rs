@@ -3,6 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
+use crate::buffer::Repeats;
 use crate::sampler::encode::{IdlePeriod, LastStack, SampleRun, SampleTime, Tick};
 use crate::sampler::tick::TickContext;
 use crate::state::{Session, SessionCounts};
@@ -164,12 +165,11 @@ impl SampleRecorder {
         };
         let written = self.put_run(run, weight, cpu_ns, context);
         let counted = |counts_here| if counts_here { written } else { 0 };
-        SessionCounts::add(&counts.truncated_samples, counted(stack.is_truncated()));
-        SessionCounts::add(&counts.too_deep_samples, counted(stack.is_too_deep()));
-        SessionCounts::add(
-            &counts.samples_on_other_stacks,
-            counted(stack.is_of_other_stack()),
-        );
+        let head = stack.head;
+        SessionCounts::add(&counts.truncated_samples, counted(head.is_truncated));
+        SessionCounts::add(&counts.too_deep_samples, counted(head.is_too_deep));
+        let of_other = counted(head.is_of_other_stack);
+        SessionCounts::add(&counts.samples_on_other_stacks, of_other);
         written
     }
 
@@ -190,9 +190,11 @@ impl SampleRecorder {
             thread: self.thread,
             time: first,
             cpu_delta_ns: delta.filter(|_| self.records_cpu),
-            more: run.ticks - 1,
-            span_ns: self.last_time.since_ns(first),
-            first_tick: run.uneven_tick(context.even_since),
+            repeats: Repeats {
+                count: run.ticks - 1,
+                span_ns: self.last_time.since_ns(first),
+                first_tick: run.uneven_tick(context.even_since),
+            },
             weight,
         };
         let written = context.writer.write(

@@ -2,10 +2,14 @@
 //! with which `crate::sampler` wrote the chunk.
 
 use crate::buffer::{EntryReader, FrameTag, ROOT_NODES, root_node, unzigzag};
-use crate::labels::ContextWords;
+use crate::labels::{ContextWords, joined_label_text};
 use crate::model::UniqueStacks;
+use crate::stream::decode::contexts::Contexts;
+use crate::stream::decode::source::ProfileSource;
 use crate::symbols::SampledAddress;
-use crate::types::{CodeAddress, FrameFlags, NoStack, Wait};
+use crate::types::{CategoryInfo, CodeAddress, FrameFlags, NoStack, Wait};
+use crate::unwind::{AddressMeaning, LoadedModule};
+use crate::util::TextTable;
 
 /// A sampled frame before it is named.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -43,31 +47,41 @@ pub(crate) enum FrameKey {
 }
 
 /// Resolves the parts of a frame that need information from outside of the chunk.
-pub(crate) trait FrameResolver {
-    /// Returns the key of a native frame that was sampled with the module list `modules`.
-    fn native(&mut self, address: SampledAddress, modules: u64) -> FrameKey;
-
-    /// Returns the number of a label's text, joined from its static and its dynamic part.
-    fn label_text(&mut self, label: &[u8], dynamic: &[u8], flags: FrameFlags) -> u32;
-
-    /// Returns the number of a context in the profile, counted from 1.
-    fn context(&mut self, context: ContextWords) -> u32;
-
-    /// Returns the number of subcategories of a category; 0 for an unknown category.
-    fn subcategories(&self, category: u8) -> usize;
+pub(crate) struct FrameResolver<'a> {
+    pub(super) source: &'a ProfileSource,
+    pub(super) modules: &'a [LoadedModule],
+    pub(super) label_texts: &'a mut TextTable,
+    pub(super) contexts: &'a mut Contexts,
+    pub(super) categories: &'a [&'static CategoryInfo],
 }
 
-/// What a frame of a chunk is.
-#[derive(Debug)]
-enum ChunkFrameKind {
-    Frame(FrameKey),
-    /// No frame, but the context of the samples that end with it: its number in the profile.
-    Context(u32),
+impl FrameResolver<'_> {
+    /// Returns the key of a native frame that was sampled with the module list `modules`.
+    fn native(&self, address: SampledAddress, modules: u64) -> FrameKey {
+        let at = address.lookup_address();
+        match self.source.modules.meaning(self.modules, at, modules) {
+            AddressMeaning::Replaced(module) => FrameKey::Replaced(module, address),
+            AddressMeaning::Unknown if self.source.generated_code.find(at).is_none() => {
+                FrameKey::Unknown
+            }
+            AddressMeaning::Same | AddressMeaning::Unknown => FrameKey::Native(address),
+        }
+    }
+
+    /// Returns the number of subcategories of a category; 0 for an unknown category.
+    fn subcategories(&self, category: u8) -> usize {
+        self.categories
+            .get(usize::from(category))
+            .map_or(0, |category| category.subcategories.len())
+    }
 }
 
 #[derive(Debug)]
 struct ChunkFrame {
-    kind: ChunkFrameKind,
+    /// `None` for the context of the samples that end with it.
+    key: Option<FrameKey>,
+    /// Number of the context in the profile; 0 for a frame.
+    context: u32,
     /// The address of a native frame.
     address: Option<u64>,
     /// Index of the frame in the profile, once a sample uses it.
@@ -156,7 +170,7 @@ impl ChunkStacks {
     pub(crate) fn read(
         &mut self,
         entry: &mut EntryReader<'_>,
-        resolver: &mut impl FrameResolver,
+        resolver: &mut FrameResolver<'_>,
     ) -> Option<(u32, bool)> {
         let mut node = self.existing_node(entry.number()?)?;
         let new_nodes = entry.number()?;
@@ -164,16 +178,11 @@ impl ChunkStacks {
             let before = self.address_of(node);
             let frame = self.read_frame(entry, before, resolver)?;
             let chunk_frame = self.frames.get(frame as usize)?;
-            let address = chunk_frame.address.unwrap_or(before);
-            let context = match chunk_frame.kind {
-                ChunkFrameKind::Frame(_) => 0,
-                ChunkFrameKind::Context(number) => number,
-            };
             self.nodes.push(Node {
                 below: node,
                 frame,
-                address,
-                context,
+                address: chunk_frame.address.unwrap_or(before),
+                context: chunk_frame.context,
                 stack: None,
             });
             node = u32::try_from(self.nodes.len())
@@ -223,8 +232,12 @@ impl ChunkStacks {
         &mut self,
         entry: &mut EntryReader<'_>,
         before: u64,
-        resolver: &mut impl FrameResolver,
+        resolver: &mut FrameResolver<'_>,
     ) -> Option<u32> {
+        let sampled = |distance, is_return_address| SampledAddress {
+            address: CodeAddress::new(before.wrapping_add(unzigzag(distance) as u64)),
+            is_return_address,
+        };
         let (tag, rest) = FrameTag::split(entry.number()?);
         let (key, address) = match tag {
             FrameTag::Known => {
@@ -232,13 +245,9 @@ impl ChunkStacks {
                 return ((frame as usize) < self.frames.len()).then_some(frame);
             }
             FrameTag::Return | FrameTag::Innermost => {
-                let address = before.wrapping_add(unzigzag(rest) as u64);
-                let is_return_address = tag == FrameTag::Return;
-                let sampled = SampledAddress {
-                    address: CodeAddress::new(address),
-                    is_return_address,
-                };
-                (resolver.native(sampled, self.modules), Some(address))
+                let sampled = sampled(rest, tag == FrameTag::Return);
+                let key = resolver.native(sampled, self.modules);
+                (key, Some(sampled.address.get()))
             }
             FrameTag::Label if rest == FrameTag::LABELS_LEFT_OUT => (FrameKey::LabelsLeftOut, None),
             FrameTag::Label if rest == FrameTag::NO_STACK => {
@@ -246,32 +255,33 @@ impl ChunkStacks {
                 (FrameKey::NoStack(reason), None)
             }
             FrameTag::Label if rest == FrameTag::CONTEXT => {
-                let number = resolver.context(read_context(entry)?);
-                self.frames.push(ChunkFrame {
-                    kind: ChunkFrameKind::Context(number),
-                    address: None,
-                    index: None,
-                });
-                return u32::try_from(self.frames.len() - 1).ok();
+                let number = resolver.contexts.add(read_context(entry)?);
+                return self.add_frame(None, number, None);
             }
             FrameTag::Label if rest >= FrameTag::WAITING => {
                 let wait = u8::try_from(rest - FrameTag::WAITING).ok()?;
                 let wait = Wait::from_byte(wait)?;
-                let address = before.wrapping_add(unzigzag(entry.number()?) as u64);
-                let sampled = SampledAddress {
-                    address: CodeAddress::new(address),
-                    is_return_address: false,
-                };
+                let sampled = sampled(entry.number()?, false);
                 let key = match resolver.native(sampled, self.modules) {
                     FrameKey::Native(address) => FrameKey::Waiting(address, wait),
                     unloaded => unloaded,
                 };
-                (key, Some(address))
+                (key, Some(sampled.address.get()))
             }
             FrameTag::Label => (read_label(u8::try_from(rest).ok()?, entry, resolver)?, None),
         };
+        self.add_frame(Some(key), 0, address)
+    }
+
+    fn add_frame(
+        &mut self,
+        key: Option<FrameKey>,
+        context: u32,
+        address: Option<u64>,
+    ) -> Option<u32> {
         self.frames.push(ChunkFrame {
-            kind: ChunkFrameKind::Frame(key),
+            key,
+            context,
             address,
             index: None,
         });
@@ -280,11 +290,7 @@ impl ChunkStacks {
 
     /// Returns the index of a node's stack in the profile, and adds the stack if it is new.
     pub(crate) fn stack(&mut self, node: u32, stacks: &mut UniqueStacks<FrameKey>) -> u32 {
-        let known = |at: u32| {
-            at.checked_sub(ROOT_NODES)
-                .map(|index| self.nodes[index as usize].stack)
-        };
-        if let Some(Some(stack)) = known(node) {
+        if let Some(stack) = self.known_stack(node) {
             return stack;
         }
         let mut to_add = std::mem::take(&mut self.to_add);
@@ -304,7 +310,7 @@ impl ChunkStacks {
             let node = &mut self.nodes[index as usize];
             let frame = &mut self.frames[node.frame as usize];
             // A context adds no frame.
-            if let ChunkFrameKind::Frame(key) = &frame.kind {
+            if let Some(key) = &frame.key {
                 let index = *frame.index.get_or_insert_with(|| stacks.intern_frame(key));
                 stack = stacks.append_frame(Some(stack), index);
             }
@@ -358,7 +364,7 @@ fn read_context(entry: &mut EntryReader<'_>) -> Option<ContextWords> {
 fn read_label(
     flags: u8,
     entry: &mut EntryReader<'_>,
-    resolver: &mut impl FrameResolver,
+    resolver: &mut FrameResolver<'_>,
 ) -> Option<FrameKey> {
     let flags = FrameFlags::from_byte(flags);
     if flags.has(FrameFlags::SCRIPT) {
@@ -373,7 +379,8 @@ fn read_label(
     if usize::from(subcategory) >= resolver.subcategories(category) {
         return None;
     }
-    let text = resolver.label_text(entry.text()?, entry.text()?, flags);
+    let text = joined_label_text(entry.text()?, entry.text()?, flags);
+    let text = resolver.label_texts.intern(&text);
     let relevant_for_js = flags.has(FrameFlags::RELEVANT_FOR_JS);
     Some(FrameKey::Label {
         text,

@@ -35,23 +35,13 @@ classes! {
 }
 
 /// Number of entries and bytes by class.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(crate) struct EntryCounts {
     counts: [(u64, u64); NAMES.len()],
     /// Number of entries that could not be read.
     pub(crate) malformed: u64,
     /// Number of samples and markers that belong to no thread of the profile.
     pub(crate) without_thread: u64,
-}
-
-impl Default for EntryCounts {
-    fn default() -> Self {
-        Self {
-            counts: [(0, 0); NAMES.len()],
-            malformed: 0,
-            without_thread: 0,
-        }
-    }
 }
 
 impl EntryCounts {

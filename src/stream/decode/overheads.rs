@@ -9,7 +9,7 @@
 use crate::buffer::{EntryReader, EntryWriter};
 use crate::json::JsonWriter;
 use crate::state::OverheadStats;
-use crate::stream::schema::write_schema;
+use crate::stream::schema::write_table;
 use crate::types::ProfilerStats;
 
 /// The cost of one tick.
@@ -47,104 +47,43 @@ impl Overhead {
     }
 }
 
-/// The sum, the minimum and the maximum of a series of numbers.
-#[derive(Clone, Copy, Debug)]
-struct Spread {
-    count: u64,
-    sum: u64,
-    min: u64,
-    max: u64,
+fn add(stats: &mut ProfilerStats, ns: u64) {
+    let is_first = stats.count == 0;
+    stats.count += 1;
+    stats.sum_ns = stats.sum_ns.saturating_add(ns);
+    stats.min_ns = if is_first { ns } else { stats.min_ns.min(ns) };
+    stats.max_ns = stats.max_ns.max(ns);
 }
 
-impl Default for Spread {
-    fn default() -> Self {
-        Self {
-            count: 0,
-            sum: 0,
-            min: u64::MAX,
-            max: 0,
+/// Writes the statistics in the units in which the viewer shows them: all durations in
+/// microseconds, and the percentage as a fraction. Gecko writes some of them in other units.
+fn write_statistics(json: &mut JsonWriter<'_>, stats: &OverheadStats) {
+    let profiled_ns = stats.intervals.sum_ns as f64;
+    let overhead_ns = stats.overheads.sum_ns as f64;
+    json.object(|json| {
+        json.key("profiledDuration").float(profiled_ns / NS_PER_US);
+        json.key("samplingCount").unsigned(stats.overheads.count);
+        json.key("overheadDurations").float(overhead_ns / NS_PER_US);
+        json.key("overheadPercentage")
+            .float(overhead_ns / profiled_ns);
+        for (name, stats) in [
+            ("Interval", stats.intervals),
+            ("Overhead", stats.overheads),
+            ("Lockings", stats.lockings),
+            ("Cleaning", stats.cleanings),
+            ("Counter", stats.counters),
+            ("Thread", stats.threads),
+        ] {
+            let mean_ns = stats.sum_ns as f64 / stats.count.max(1) as f64;
+            for (prefix, ns) in [
+                ("mean", mean_ns),
+                ("min", stats.min_ns as f64),
+                ("max", stats.max_ns as f64),
+            ] {
+                json.key(&format!("{prefix}{name}")).float(ns / NS_PER_US);
+            }
         }
-    }
-}
-
-impl From<ProfilerStats> for Spread {
-    fn from(stats: ProfilerStats) -> Self {
-        Self {
-            count: stats.count,
-            sum: stats.sum_ns,
-            min: stats.min_ns,
-            max: stats.max_ns,
-        }
-    }
-}
-
-impl Spread {
-    fn add(&mut self, number: u64) {
-        self.count += 1;
-        self.sum = self.sum.saturating_add(number);
-        self.min = self.min.min(number);
-        self.max = self.max.max(number);
-    }
-
-    /// Writes the mean, the minimum and the maximum, in microseconds.
-    fn write(&self, json: &mut JsonWriter<'_>, name: &str) {
-        let mean = self.sum as f64 / self.count.max(1) as f64;
-        let values = [
-            ("mean", mean),
-            ("min", self.min as f64),
-            ("max", self.max as f64),
-        ];
-        for (prefix, ns) in values {
-            json.key(&format!("{prefix}{name}")).float(ns / NS_PER_US);
-        }
-    }
-}
-
-/// Statistics over all ticks.
-#[derive(Clone, Debug, Default)]
-struct OverheadStatistics {
-    /// Time of the last tick.
-    last_ns: Option<u64>,
-    intervals: Spread,
-    overheads: Spread,
-    lockings: Spread,
-    cleanings: Spread,
-    counters: Spread,
-    threads: Spread,
-}
-
-impl OverheadStatistics {
-    fn add(&mut self, overhead: &Overhead) {
-        if let Some(last_ns) = self.last_ns {
-            self.intervals.add(overhead.time_ns.saturating_sub(last_ns));
-        }
-        self.last_ns = self.last_ns.max(Some(overhead.time_ns));
-        self.overheads.add(overhead.sum_ns());
-        self.lockings.add(overhead.locking_ns);
-        self.cleanings.add(overhead.cleaning_ns);
-        self.counters.add(overhead.counters_ns);
-        self.threads.add(overhead.threads_ns);
-    }
-
-    /// Writes the statistics in the units in which the viewer shows them: all durations in
-    /// microseconds, and the percentage as a fraction. Gecko writes some of them in other units.
-    fn write(&self, json: &mut JsonWriter<'_>) {
-        let profiled_ns = self.intervals.sum as f64;
-        json.object(|json| {
-            json.key("profiledDuration").float(profiled_ns / NS_PER_US);
-            json.key("samplingCount").unsigned(self.overheads.count);
-            json.key("overheadDurations")
-                .float(self.overheads.sum as f64 / NS_PER_US);
-            json.key("overheadPercentage")
-                .float(self.overheads.sum as f64 / profiled_ns);
-            self.intervals.write(json, "Interval");
-            self.overheads.write(json, "Overhead");
-            self.lockings.write(json, "Lockings");
-            self.cleanings.write(json, "Cleaning");
-            self.counters.write(json, "Counter");
-            self.threads.write(json, "Thread");
-        });
-    }
+    });
 }
 
 const NS_PER_US: f64 = 1e3;
@@ -157,35 +96,28 @@ const COLUMNS: &[&str] = &[
 ];
 
 /// The cost of each tick, if the session recorded it, and the statistics over all ticks.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Overheads {
     /// The ticks, encoded as in the buffer, but without the kind of the entry.
     rows: EntryWriter,
-    statistics: OverheadStatistics,
+    /// Time of the last tick.
+    last_ns: Option<u64>,
+    statistics: OverheadStats,
 }
 
 impl Overheads {
     /// Returns the statistics of a session, without its ticks.
-    pub(crate) fn of_session(stats: &OverheadStats) -> Self {
-        let statistics = OverheadStatistics {
-            last_ns: None,
-            intervals: stats.intervals.into(),
-            overheads: stats.overheads.into(),
-            lockings: stats.lockings.into(),
-            cleanings: stats.cleanings.into(),
-            counters: stats.counters.into(),
-            threads: stats.threads.into(),
-        };
+    pub(crate) fn of_session(statistics: &OverheadStats) -> Self {
         Self {
-            rows: EntryWriter::default(),
-            statistics,
+            statistics: *statistics,
+            ..Self::default()
         }
     }
 
     /// Adds a tick that the session has recorded. The statistics are then those of such ticks.
     pub(crate) fn add(&mut self, overhead: &Overhead) {
         if self.rows.bytes().is_empty() {
-            self.statistics = OverheadStatistics::default();
+            self.statistics = OverheadStats::default();
         }
         let Overhead {
             time_ns,
@@ -197,40 +129,44 @@ impl Overheads {
         for number in [time_ns, locking_ns, counters_ns, threads_ns, cleaning_ns] {
             self.rows.number(number);
         }
-        self.statistics.add(overhead);
+        let stats = &mut self.statistics;
+        if let Some(last_ns) = self.last_ns {
+            add(&mut stats.intervals, time_ns.saturating_sub(last_ns));
+        }
+        self.last_ns = self.last_ns.max(Some(time_ns));
+        add(&mut stats.overheads, overhead.sum_ns());
+        add(&mut stats.lockings, locking_ns);
+        add(&mut stats.cleanings, cleaning_ns);
+        add(&mut stats.counters, counters_ns);
+        add(&mut stats.threads, threads_ns);
     }
 
     /// Writes the cost of each tick, and the statistics.
     pub(crate) fn write(&self, json: &mut JsonWriter<'_>) {
         json.object(|json| {
-            json.key("samples").object(|json| {
-                write_schema(json, COLUMNS);
-                json.key("data").array(|json| {
-                    let mut rows = EntryReader::new(self.rows.bytes());
-                    while let Some(overhead) = Overhead::read(&mut rows) {
-                        write_row(json, &overhead);
-                    }
-                });
+            write_table(json.key("samples"), COLUMNS, |json| {
+                let mut rows = EntryReader::new(self.rows.bytes());
+                while let Some(overhead) = Overhead::read(&mut rows) {
+                    write_row(json, &overhead);
+                }
             });
             // A single tick has no interval.
             if self.statistics.intervals.count > 0 {
-                self.statistics.write(json.key("statistics"));
+                write_statistics(json.key("statistics"), &self.statistics);
             }
         });
     }
 }
 
 fn write_row(json: &mut JsonWriter<'_>, overhead: &Overhead) {
-    let Overhead {
-        time_ns,
-        locking_ns,
-        counters_ns,
-        threads_ns,
-        cleaning_ns,
-    } = *overhead;
     json.array(|json| {
-        json.time_ms(time_ns);
-        for ns in [locking_ns, cleaning_ns, counters_ns, threads_ns] {
+        json.time_ms(overhead.time_ns);
+        for ns in [
+            overhead.locking_ns,
+            overhead.cleaning_ns,
+            overhead.counters_ns,
+            overhead.threads_ns,
+        ] {
             json.float(ns as f64 / NS_PER_US);
         }
     });
@@ -280,8 +216,8 @@ mod tests {
         );
         assert_eq!(serde_json::Value::from(columns), expected);
 
-        let mut statistics = OverheadStatistics::default();
-        ticks.iter().for_each(|tick| statistics.add(tick));
+        let mut of_ticks = Overheads::default();
+        ticks.iter().for_each(|tick| of_ticks.add(tick));
         let expected = serde_json::json!({
             "profiledDuration": 2500, "samplingCount": 2, "overheadDurations": 12_500, "overheadPercentage": 5,
             "meanInterval": 2500, "minInterval": 2500, "maxInterval": 2500,
@@ -291,7 +227,8 @@ mod tests {
             "meanCounter": 40, "minCounter": 20, "maxCounter": 60,
             "meanThread": 500, "minThread": 300, "maxThread": 700,
         });
-        assert_eq!(written(|json| statistics.write(json)), expected);
+        let statistics = &of_ticks.statistics;
+        assert_eq!(written(|json| write_statistics(json, statistics)), expected);
 
         // The same from a session that has not recorded each tick.
         let stats = SamplerOverheads::default();

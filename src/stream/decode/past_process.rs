@@ -3,19 +3,16 @@
 
 use crate::buffer::{Block, BufferSnapshot, EntryKind};
 use crate::markers::{DecodedMarker, DescribedType};
-use crate::types::{CategoryInfo, ScriptDescription, ScriptImplementation, TimeStamp};
+use crate::types::{CategoryInfo, ScriptDescription, TimeStamp};
 use crate::util::NumberMap;
 
 /// A script function of another process.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct PastScript {
     pub(crate) name: String,
     pub(crate) file: String,
-    pub(crate) line: u32,
-    pub(crate) column: u32,
-    pub(crate) implementation: ScriptImplementation,
-    pub(crate) category: Option<(u8, u8)>,
-    pub(crate) inner_window_id: u64,
+    /// Everything but the texts.
+    pub(crate) rest: ScriptDescription<'static>,
 }
 
 /// A process that has ended.
@@ -46,11 +43,7 @@ impl PastProcess {
         Some(ScriptDescription {
             name: &script.name,
             file: &script.file,
-            line: script.line,
-            column: script.column,
-            implementation: script.implementation,
-            category: script.category,
-            inner_window_id: script.inner_window_id,
+            ..script.rest
         })
     }
 }

@@ -1,9 +1,8 @@
 //! Stores samples and counter values between decoding and printing, in a few bytes each.
 
-use crate::buffer::{EntryReader, EntryWriter, unzigzag, zigzag};
+use crate::buffer::{EntryReader, EntryWriter, Repeats, unzigzag, zigzag};
 use crate::counters::CounterReading;
-use crate::model::MAX_ASLEEP_CPU_NS;
-use crate::stream::decode::tick_gaps::{Repeats, RunTimes, TickGaps};
+use crate::stream::decode::tick_gaps::{RunTimes, TickGaps};
 use crate::util::vec_growth_bytes;
 
 /// The state of the thread's event loop at a sample.
@@ -81,6 +80,17 @@ pub(crate) struct SampleRow {
 }
 
 impl SampleRow {
+    /// Returns a sample without an event, which counts for one tick.
+    fn plain(stack: u32, time_ns: u64, cpu_delta_ns: Option<u64>) -> Self {
+        Self {
+            stack,
+            time_ns,
+            cpu_delta_ns,
+            event: RowEvent::Unknown,
+            weight: 1,
+        }
+    }
+
     /// Returns the repeat of this sample `later_ns` nanoseconds later. The thread has not run in
     /// between.
     pub(super) fn later_by(self, later_ns: u64) -> Self {
@@ -101,6 +111,29 @@ impl SampleRow {
     }
 }
 
+/// A sample and its repeats, with their times.
+struct Run<'a> {
+    sample: SampleRow,
+    times: RunTimes<'a>,
+}
+
+impl<'a> Run<'a> {
+    fn new(sample: SampleRow, repeats: Repeats, gaps: &'a TickGaps) -> Self {
+        let times = RunTimes::new(sample.time_ns, repeats, gaps);
+        Self { sample, times }
+    }
+
+    fn first(&self) -> SampleRow {
+        self.sample.moved_by(self.times.of(0) - self.sample.time_ns)
+    }
+
+    /// Returns the repeat with this number, or a repeat at the time of the sample itself for 0.
+    fn repeat(&self, number: u64) -> SampleRow {
+        let later_ns = self.times.of(number) - self.sample.time_ns;
+        self.sample.later_by(later_ns)
+    }
+}
+
 /// Returns the part of a sample and its repeats that is not earlier than `cut_ns`.
 pub(crate) fn cut_before(
     row: SampleRow,
@@ -111,30 +144,18 @@ pub(crate) fn cut_before(
     if row.time_ns >= cut_ns {
         return Some((row, repeats));
     }
-    let times = RunTimes::new(row.time_ns, repeats, gaps);
-    let first = times.first_from(cut_ns)?;
-    let offset_ns = times.of(first) - row.time_ns;
+    let run = Run::new(row, repeats, gaps);
+    let first = run.times.first_from(cut_ns)?;
     let kept = match first {
-        0 => row.moved_by(offset_ns),
-        _ => row.later_by(offset_ns),
+        0 => run.first(),
+        _ => run.repeat(first),
     };
-    Some((
-        kept,
-        Repeats {
-            count: repeats.count - first,
-            span_ns: repeats.span_ns - offset_ns,
-            first_tick: repeats.first_tick.map(|tick| tick.saturating_add(first)),
-        },
-    ))
-}
-
-/// Returns how many of a run's repeats are kept: number 1, every `stride`-th one after it, and the last
-/// one.
-fn kept_of_run(count: u64, stride: u64) -> u64 {
-    match count {
-        0 => 0,
-        _ => (count - 1).div_ceil(stride) + 1,
-    }
+    let left = Repeats {
+        count: repeats.count - first,
+        span_ns: repeats.span_ns - (kept.time_ns - row.time_ns),
+        first_tick: repeats.first_tick.map(|tick| tick.saturating_add(first)),
+    };
+    Some((kept, left))
 }
 
 /// A sample and its repeats, in the short form that suffices for most samples.
@@ -154,7 +175,7 @@ const RARE: u32 = u32::MAX;
 const MAX_SPACINGS_IN_RUN: u64 = 3;
 
 /// The samples of a thread, in order of time.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct SampleRows {
     packed: Vec<PackedRow>,
     /// For each `RARE` row: time, CPU time, event, weight, and the number, the time span and the first
@@ -182,20 +203,9 @@ enum KeptRows {
     EndsOfSleeps,
 }
 
-impl Default for SampleRows {
+impl Default for KeptRows {
     fn default() -> Self {
-        Self {
-            packed: Vec::new(),
-            rare: EntryWriter::default(),
-            rows: 0,
-            idle_rows: 0,
-            left_out_ticks: 0,
-            least_idle_rows: 0,
-            running_rows: 0,
-            has_running_event: false,
-            last_time_ns: 0,
-            kept: KeptRows::AtStride(1),
-        }
+        Self::AtStride(1)
     }
 }
 
@@ -208,13 +218,7 @@ impl SampleRows {
         let later_ns = time_ns.wrapping_sub(self.last_time_ns);
         let cpu = cpu_delta_ns.map_or(0, |ns| ns.saturating_add(1));
         if later_ns > u32::MAX.into() || cpu >= RARE.into() {
-            let row = SampleRow {
-                stack,
-                time_ns,
-                cpu_delta_ns,
-                event: RowEvent::Unknown,
-                weight: 1,
-            };
+            let row = SampleRow::plain(stack, time_ns, cpu_delta_ns);
             return self.push_rare(row, Repeats::default());
         }
         self.packed.push(PackedRow {
@@ -250,8 +254,7 @@ impl SampleRows {
             later_ns: 0,
             cpu: RARE,
         });
-        let least = kept_of_run(repeats.count, u64::MAX);
-        self.least_idle_rows = self.least_idle_rows.saturating_add(least);
+        self.least_idle_rows = (self.least_idle_rows).saturating_add(repeats.count.min(2));
         self.running_rows += u64::from(row.cpu_delta_ns != Some(0));
         self.has_running_event |= matches!(row.event, RowEvent::Running { .. });
         self.last_time_ns = row.time_ns;
@@ -312,12 +315,7 @@ impl SampleRows {
     pub(crate) fn kept_rows(&self, gaps: &TickGaps) -> u64 {
         match self.kept {
             KeptRows::AtStride(1) => self.rows,
-            KeptRows::AtStride(stride) => self
-                .unpacked()
-                .map(|(_, repeats)| 1 + kept_of_run(repeats.count, stride))
-                .fold(0, u64::saturating_add),
-            // Which entries belong to one sleep depends on the gaps.
-            KeptRows::EndsOfSleeps => self.iter(gaps).count() as u64,
+            _ => self.iter(gaps).count() as u64,
         }
     }
 
@@ -328,6 +326,8 @@ impl SampleRows {
 
     /// Returns whether the thread slept throughout, and has no event loop.
     pub(crate) fn slept(&self) -> bool {
+        /// A thread uses some when it is sampled.
+        const MAX_ASLEEP_CPU_NS: u64 = 100_000;
         let mut cpu_ns = 0u64;
         self.unpacked().all(|(row, _)| {
             cpu_ns = cpu_ns.saturating_add(row.cpu_delta_ns.unwrap_or(u64::MAX));
@@ -413,13 +413,7 @@ impl Iterator for Unpacked<'_> {
         }
         self.time_ns = self.time_ns.wrapping_add(later_ns.into());
         let cpu_delta_ns = cpu.checked_sub(1).map(u64::from);
-        let row = SampleRow {
-            stack,
-            time_ns: self.time_ns,
-            cpu_delta_ns,
-            event: RowEvent::Unknown,
-            weight: 1,
-        };
+        let row = SampleRow::plain(stack, self.time_ns, cpu_delta_ns);
         Some((row, Repeats::default()))
     }
 }
@@ -438,10 +432,7 @@ pub(crate) struct Rows<'a> {
 enum RunCursor<'a> {
     /// The rows of one entry.
     Entry {
-        first: SampleRow,
-        /// Number of all repeats, at least 1.
-        count: u64,
-        times: RunTimes<'a>,
+        run: Run<'a>,
         /// Number of the next repeat to return, from 1 on.
         next: u64,
         stride: u64,
@@ -469,15 +460,9 @@ impl<'a> Rows<'a> {
                 self.run = None;
                 Some(row)
             }
-            RunCursor::Entry {
-                first,
-                count,
-                times,
-                next,
-                stride,
-            } => {
-                let (number, count) = (*next, *count);
-                let row = first.later_by(times.of(number) - first.time_ns);
+            RunCursor::Entry { run, next, stride } => {
+                let (number, count) = (*next, run.times.count());
+                let row = run.repeat(number);
                 if number == count {
                     self.run = None;
                     return Some((row, 1));
@@ -490,51 +475,39 @@ impl<'a> Rows<'a> {
 
     /// Begins a run, and returns its first row.
     #[cold]
-    fn begin_run(&mut self, first: SampleRow, repeats: Repeats, stride: u64) -> SampleRow {
-        let times = RunTimes::new(first.time_ns, repeats, self.gaps);
-        let first = first.moved_by(times.of(0) - first.time_ns);
-        self.run = Some(RunCursor::Entry {
-            first,
-            count: repeats.count,
-            times,
-            next: 1,
-            stride,
-        });
+    fn begin_run(&mut self, sample: SampleRow, repeats: Repeats, stride: u64) -> SampleRow {
+        let run = Run::new(sample, repeats, self.gaps);
+        let first = run.first();
+        let next = 1;
+        self.run = Some(RunCursor::Entry { run, next, stride });
         first
     }
 
     /// Returns the next row of a thread whose sleeps keep their ends only, and its count.
     #[cold]
     fn next_sleep(&mut self) -> Option<(SampleRow, u64)> {
-        let (first, repeats) = self.next.take().or_else(|| self.unpacked.next())?;
-        let times = RunTimes::new(first.time_ns, repeats, self.gaps);
-        let first = first.moved_by(times.of(0) - first.time_ns);
-        self.run = self.ends(first, repeats, times);
-        Some((first, first.weight))
+        let (sample, repeats) = self.next.take().or_else(|| self.unpacked.next())?;
+        let run = Run::new(sample, repeats, self.gaps);
+        self.run = self.ends(&run);
+        Some((run.first(), sample.weight))
     }
 
     /// Returns the ends of a run, with the entries that continue it; `None` if it has no repeats.
-    fn ends(
-        &mut self,
-        row: SampleRow,
-        repeats: Repeats,
-        times: RunTimes<'a>,
-    ) -> Option<RunCursor<'a>> {
-        let at = |number| row.later_by(times.of(number) - row.time_ns);
-        let mut ends = (repeats.count > 0).then(|| (at(1), at(repeats.count)));
-        let mut ticks = repeats.count;
+    fn ends(&mut self, run: &Run<'a>) -> Option<RunCursor<'a>> {
+        let sample = run.sample;
+        let mut ticks = run.times.count();
+        let mut ends = (ticks > 0).then(|| (run.repeat(1), run.repeat(ticks)));
         // That of the last entry that shows it.
-        let mut spacing_ns = times.spacing_ns();
+        let mut spacing_ns = run.times.spacing_ns();
         for (next, repeats) in self.unpacked.by_ref() {
-            let last_ns = ends.map_or(row.time_ns, |(_, last)| last.time_ns);
-            let times = RunTimes::new(next.time_ns, repeats, self.gaps);
-            let at = |number| next.later_by(times.of(number) - next.time_ns);
+            let last_ns = ends.map_or(run.first().time_ns, |(_, last)| last.time_ns);
+            let run = Run::new(next, repeats, self.gaps);
             // In a damaged buffer, time may go back.
-            let apart_ns = times.of(0).checked_sub(last_ns);
-            let is_same = (next.stack, next.event) == (row.stack, RowEvent::Unknown)
-                && row.event == RowEvent::Unknown
+            let apart_ns = run.first().time_ns.checked_sub(last_ns);
+            let is_same = (next.stack, next.event) == (sample.stack, RowEvent::Unknown)
+                && sample.event == RowEvent::Unknown
                 && next.cpu_delta_ns == Some(0);
-            let own_ns = times.spacing_ns();
+            let own_ns = run.times.spacing_ns();
             let max_apart_ns = MAX_SPACINGS_IN_RUN.saturating_mul(spacing_ns.max(own_ns));
             // Nobody knows what the thread did in a pause. A gap within an entry is no pause: the
             // sampler saw that the thread had not run there.
@@ -545,8 +518,8 @@ impl<'a> Rows<'a> {
             if own_ns > 0 {
                 spacing_ns = own_ns;
             }
-            let begin = ends.map_or_else(|| at(0), |(first, _)| first);
-            ends = Some((begin, at(repeats.count)));
+            let begin = ends.map_or_else(|| run.repeat(0), |(first, _)| first);
+            ends = Some((begin, run.repeat(repeats.count)));
             ticks = ticks
                 .saturating_add(next.weight)
                 .saturating_add(repeats.count);
@@ -858,7 +831,9 @@ mod tests {
                     samples.kept_rows(&TickGaps::default()),
                     "{context}"
                 );
-                assert_eq!(rows.len() as u64, 1 + kept_of_run(count, stride));
+                // Number 1, every `stride`-th one after it, and the last one.
+                let kept = count.min(1) + count.saturating_sub(1).div_ceil(stride);
+                assert_eq!(rows.len() as u64, 1 + kept);
                 let ticks: u64 = rows[1..].iter().map(|(_, ticks)| ticks).sum();
                 assert_eq!(ticks, count, "{context}");
                 if count == 0 {

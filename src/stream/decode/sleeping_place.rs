@@ -1,79 +1,43 @@
 //! Where a thread sleeps.
 
-use crate::model::{MAX_SYSTEM_CALL_BYTES, UniqueStacks};
+use std::collections::BTreeSet;
+
+use crate::model::UniqueStacks;
 use crate::stream::decode::chunk_stacks::FrameKey;
 
-/// The place where a thread sleeps: its callers' stack and its innermost frame.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct SleepingPlace {
-    callers: Option<u32>,
-    frame: u32,
-}
+/// Maximum size of the instruction that calls the kernel, in bytes.
+const MAX_SYSTEM_CALL_BYTES: u64 = if cfg!(target_arch = "x86_64") { 2 } else { 4 };
 
-impl SleepingPlace {
-    /// Returns the place that all of a thread's stacks show, if it is one.
-    ///
-    /// A signal that interrupts a system call may find the thread at the instruction that calls the
-    /// kernel, which is to run again. Read from outside, the thread is behind it. These are one
-    /// place, and the result is the latter. It does not depend on the order of the stacks.
-    pub(crate) fn of_all(
-        of_thread: impl Iterator<Item = u32>,
-        stacks: &UniqueStacks<FrameKey>,
-    ) -> Option<Self> {
-        let place = |stack: u32| {
-            let &(callers, frame) = stacks.stacks().get(stack as usize)?;
-            Some(Self { callers, frame })
-        };
-        let (mut lowest, mut highest): (Option<Self>, Option<Self>) = (None, None);
-        for stack in of_thread {
-            let other = place(stack)?;
-            let (low, high) = (lowest.unwrap_or(other), highest.unwrap_or(other));
-            if other == low || other == high {
-                (lowest, highest) = (Some(low), Some(high));
-                continue;
-            }
-            if other.callers != low.callers {
-                return None;
-            }
-            let order = |place: Self| Order::of(stacks.frames().get(place.frame as usize)?);
-            let (at, at_low, at_high) = (order(other)?, order(low)?, order(high)?);
-            // Of equal ones, the reasons to wait differ, so they are two calls.
-            let is_another = at == at_low || at == at_high;
-            if is_another || !at.min(at_low).is_same_call(&at.max(at_high)) {
-                return None;
-            }
-            lowest = Some(if at < at_low { other } else { low });
-            highest = Some(if at > at_high { other } else { high });
-        }
-        highest
+/// Returns the stack of the place that all of a thread's stacks show, if it is one.
+///
+/// A signal that interrupts a system call may find the thread at the instruction that calls the
+/// kernel, which is to run again. Read from outside, the thread is behind it. These are one place,
+/// and the result is the latter. It does not depend on the order of the stacks.
+pub(super) fn sleeping_place(
+    of_thread: impl Iterator<Item = u32>,
+    stacks: &UniqueStacks<FrameKey>,
+) -> Option<u32> {
+    let all: BTreeSet<u32> = of_thread.collect();
+    if all.len() < 2 {
+        return all.first().copied();
     }
-}
-
-/// What tells the frames of one system call apart.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Order {
-    address: u64,
-    /// Whether the reason of the wait is known.
-    is_waiting: bool,
-}
-
-impl Order {
-    fn of(frame: &FrameKey) -> Option<Self> {
-        let (address, is_waiting) = match frame {
-            FrameKey::Native(address) => (address, false),
-            FrameKey::Waiting(address, _) => (address, true),
+    let mut calls = Vec::new();
+    for stack in all {
+        let &(callers, frame) = stacks.stacks().get(stack as usize)?;
+        let call = match stacks.frames().get(frame as usize)? {
+            FrameKey::Native(address) => (address.address.get(), false),
+            FrameKey::Waiting(address, _) => (address.address.get(), true),
             _ => return None,
         };
-        Some(Self {
-            address: address.address.get(),
-            is_waiting,
-        })
+        calls.push((callers, call, stack));
     }
-
-    /// Returns whether both are at or behind the instruction of one system call. `later` is not less.
-    fn is_same_call(&self, later: &Self) -> bool {
-        later.address - self.address <= MAX_SYSTEM_CALL_BYTES
-    }
+    calls.sort_unstable();
+    let (&(callers, first, _), &(of_last, last, place)) = (calls.first()?, calls.last()?);
+    let is_one = callers == of_last
+        && last.0 - first.0 <= MAX_SYSTEM_CALL_BYTES
+        // Same address, different wait reason: two different calls.
+        && calls.windows(2).all(|pair| pair[0].1 != pair[1].1);
+    is_one.then_some(place)
 }
 
 #[cfg(test)]
@@ -101,7 +65,7 @@ mod tests {
         let by_others = stack(200, FrameKey::Native(at(0x7829)));
         let [in_io, in_poll] =
             [Wait::Io, Wait::Timer].map(|wait| stack(100, FrameKey::Waiting(at(0x7829), wait)));
-        let of_all = |all: &[u32]| SleepingPlace::of_all(all.iter().copied(), &stacks);
+        let of_all = |all: &[u32]| sleeping_place(all.iter().copied(), &stacks);
         let place = of_all(&[behind]).expect("a place");
         assert_eq!(of_all(&[before, behind, behind]), Some(place));
         assert_eq!(of_all(&[behind, before]), Some(place));

@@ -3,9 +3,8 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
-use crate::buffer::{Block, EntryKind, EntryReader, MAX_SAMPLE_WEIGHT, SampleFlags};
+use crate::buffer::{Block, EntryKind, EntryReader, SampleFields};
 use crate::counters::{CounterReading, KnownCounter};
-use crate::labels::{ContextWords, joined_label_text};
 use crate::markers::{DecodedMarker, DecodedPayload};
 use crate::model::UniqueStacks;
 use crate::stream::decode::chunk_stacks::{ChunkStacks, FrameKey, FrameResolver};
@@ -16,16 +15,15 @@ use crate::stream::decode::marker_index::MarkerIndex;
 use crate::stream::decode::overheads::{Overhead, Overheads};
 use crate::stream::decode::paused_ranges::PausedRanges;
 use crate::stream::decode::rows::{CounterRows, RowEvent, SampleRow, SampleRows, cut_before};
-use crate::stream::decode::sleeping_place::SleepingPlace;
+use crate::stream::decode::sleeping_place::sleeping_place;
 use crate::stream::decode::source::ProfileSource;
 use crate::stream::decode::task_waits::{TaskWaitEntry, TaskWaits};
 use crate::stream::decode::thread_index::ThreadIndex;
-use crate::stream::decode::tick_gaps::{Repeats, TickGaps};
+use crate::stream::decode::tick_gaps::TickGaps;
 use crate::stream::memory::{OutOfMemory, check_memory};
-use crate::symbols::SampledAddress;
 use crate::threads::OffThreadRef;
-use crate::types::{CategoryInfo, FrameFlags};
-use crate::unwind::{AddressMeaning, LoadedModule};
+use crate::types::CategoryInfo;
+use crate::unwind::LoadedModule;
 use crate::util::{
     NumberMap, ProgressLocation, ProgressLogger, TextTable, map_growth_bytes, vec_growth_bytes,
 };
@@ -43,106 +41,17 @@ pub(crate) struct ThreadStreamingContext {
     pub(crate) probes: EventProbes,
     /// When the thread's samples were in which context.
     pub(crate) contexts: ContextIntervals,
+    /// The stack at which the thread slept, if it slept throughout the profile, at one place.
+    pub(crate) asleep_at: Option<u32>,
 }
-
-/// Maximum number of repeats in one entry. The sampler writes runs often enough to stay below it.
-/// Without this limit, a damaged buffer could claim any number of rows.
-const MAX_REPEATS: u64 = u32::MAX as u64;
 
 /// Size of the entries that are decoded between two checks of the memory, in bytes.
 const STEP_BYTES: usize = 256 << 10;
 /// Memory for decoding entries, as a multiple of their size. Tables that grow are not included.
 const DECODED_FACTOR: usize = 8;
 
-/// The first fields of a sample.
-struct SampleHead {
-    serial: u64,
-    /// Time since the previous sample of the chunk, in ns.
-    distance_ns: i64,
-    flags: SampleFlags,
-    cpu_delta_ns: Option<u64>,
-}
-
-impl SampleHead {
-    #[inline(always)]
-    fn read(entry: &mut EntryReader<'_>) -> Option<Self> {
-        let (serial, distance_ns) = (entry.number()?, entry.signed()?);
-        let flags = SampleFlags::from_byte(entry.byte()?);
-        let cpu_delta_ns = if flags.has(SampleFlags::HAS_CPU) {
-            Some(entry.number()?)
-        } else {
-            None
-        };
-        Some(Self {
-            serial,
-            distance_ns,
-            flags,
-            cpu_delta_ns,
-        })
-    }
-
-    #[inline(always)]
-    fn has_rare_fields(&self) -> bool {
-        self.flags.has(SampleFlags::HAS_EVENT)
-            || self.flags.has(SampleFlags::HAS_MORE)
-            || self.flags.has(SampleFlags::HAS_WEIGHT)
-    }
-}
-
-/// Fields that few samples have.
-#[derive(Clone, Copy)]
-struct RareFields {
-    event: RowEvent,
-    repeats: Repeats,
-    weight: u64,
-}
-
-impl Default for RareFields {
-    fn default() -> Self {
-        Self {
-            event: RowEvent::default(),
-            repeats: Repeats::default(),
-            weight: 1,
-        }
-    }
-}
-
-impl RareFields {
-    /// Reads the fields of an entry that has at least one of them.
-    #[cold]
-    fn read(entry: &mut EntryReader<'_>, flags: SampleFlags) -> Option<Self> {
-        let event = if flags.has(SampleFlags::HAS_EVENT) {
-            Some(entry.number()?)
-        } else {
-            None
-        };
-        let event = RowEvent::from_field(event);
-        let repeats = match flags.has(SampleFlags::HAS_MORE) {
-            true => Repeats {
-                count: entry.number()?,
-                span_ns: entry.number()?,
-                first_tick: match flags.has(SampleFlags::HAS_TICK) {
-                    true => Some(entry.number()?),
-                    false => None,
-                },
-            },
-            false => Repeats::default(),
-        };
-        let weight = match flags.has(SampleFlags::HAS_WEIGHT) {
-            true => entry.number()?,
-            false => 1,
-        };
-        let is_valid = repeats.count <= MAX_REPEATS && weight <= MAX_SAMPLE_WEIGHT;
-        is_valid.then_some(Self {
-            event,
-            repeats,
-            weight,
-        })
-    }
-}
-
 /// The buffer's contents for the process.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ProcessStreamingContext {
     pub(crate) threads: Vec<ThreadStreamingContext>,
     /// The stacks of all threads.
@@ -218,49 +127,6 @@ impl UsedMarkerTypes {
     }
 }
 
-/// Resolves frames with the modules, labels and categories of a profile.
-struct ProfileFrameResolver<'a> {
-    source: &'a ProfileSource,
-    modules: &'a [LoadedModule],
-    label_texts: &'a mut TextTable,
-    contexts: &'a mut Contexts,
-    categories: &'a [&'static CategoryInfo],
-}
-
-impl FrameResolver for ProfileFrameResolver<'_> {
-    fn native(&mut self, address: SampledAddress, modules: u64) -> FrameKey {
-        let at = address.lookup_address();
-        match self.source.modules.meaning(self.modules, at, modules) {
-            AddressMeaning::Replaced(module) => FrameKey::Replaced(module, address),
-            AddressMeaning::Unknown if self.source.generated_code.find(at).is_none() => {
-                FrameKey::Unknown
-            }
-            AddressMeaning::Same | AddressMeaning::Unknown => FrameKey::Native(address),
-        }
-    }
-
-    fn label_text(&mut self, label: &[u8], dynamic: &[u8], flags: FrameFlags) -> u32 {
-        self.label_texts
-            .intern(&joined_label_text(label, dynamic, flags))
-    }
-
-    fn context(&mut self, context: ContextWords) -> u32 {
-        self.contexts.add(context)
-    }
-
-    fn subcategories(&self, category: u8) -> usize {
-        self.categories
-            .get(usize::from(category))
-            .map_or(0, |category| category.subcategories.len())
-    }
-}
-
-/// Entries that lie in the lanes of several threads, collected so that they can be sorted.
-#[derive(Default)]
-struct Unordered {
-    pauses: Vec<(u64, EntryKind)>,
-}
-
 impl ProcessStreamingContext {
     /// Decodes the whole contents of the source.
     ///
@@ -287,25 +153,13 @@ impl ProcessStreamingContext {
             .collect();
         let mut context = Self {
             threads,
-            stacks: UniqueStacks::default(),
-            label_texts: TextTable::default(),
-            contexts: Contexts::default(),
             counters,
             counter_index,
             modules: source.modules.all(),
             categories: source.categories(),
-            marker_types: UsedMarkerTypes::default(),
-            marker_stacks: NumberMap::default(),
-            spoiled_payloads: Cell::new(0),
-            paused_ranges: PausedRanges::default(),
-            spreads_rows: false,
-            task_waits: TaskWaits::default(),
-            gaps: TickGaps::default(),
             overheads: Overheads::of_session(&source.overheads),
             cut_ns: source.cut_ns(),
-            entry_counts: EntryCounts::default(),
-            chunks_with_markers: Vec::new(),
-            left_out_idle_rows: 0,
+            ..Self::default()
         };
         context.read(source, &thread_index, progress)?;
         context
@@ -315,6 +169,9 @@ impl ProcessStreamingContext {
         context
             .threads
             .retain(|context| !context.ended_before_cut(source));
+        for thread in &mut context.threads {
+            thread.asleep_at = thread.find_place_of_sleep(source, &context.stacks);
+        }
         Ok(context)
     }
 
@@ -325,7 +182,8 @@ impl ProcessStreamingContext {
         progress: &ProgressLogger,
     ) -> Result<(), OutOfMemory> {
         let mut stacks = ChunkStacks::default();
-        let mut unordered = Unordered::default();
+        // They lie in the lanes of several threads.
+        let mut pauses = Vec::new();
         let mut checked_bytes = 0;
         let cut_ns = self.cut_ns;
         for (_, chunk) in
@@ -345,7 +203,7 @@ impl ProcessStreamingContext {
                     // Entries that are not new are read for the chunk's stacks alone.
                     self.cut_ns = if block.is_new { cut_ns } else { u64::MAX };
                     let class =
-                        self.read_entry(source, block, thread_index, &mut stacks, &mut unordered)?;
+                        self.read_entry(source, block, thread_index, &mut stacks, &mut pauses)?;
                     self.entry_counts.add(class, bytes);
                     Some(())
                 });
@@ -359,9 +217,8 @@ impl ProcessStreamingContext {
         }
         self.cut_ns = cut_ns;
         self.task_waits.sort();
-        unordered.pauses.sort_by_key(|&(time_ns, _)| time_ns);
-        unordered
-            .pauses
+        pauses.sort_by_key(|&(time_ns, _)| time_ns);
+        pauses
             .into_iter()
             .for_each(|(time_ns, kind)| self.paused_ranges.add(kind, time_ns));
         let sorting_bytes = self
@@ -430,7 +287,7 @@ impl ProcessStreamingContext {
         }: Block<'_>,
         thread_index: &ThreadIndex,
         stacks: &mut ChunkStacks,
-        unordered: &mut Unordered,
+        pauses: &mut Vec<(u64, EntryKind)>,
     ) -> Option<EntryClass> {
         if let Some(class) = self.read_known_sample(entry.clone(), thread_index, stacks) {
             return Some(class);
@@ -466,7 +323,7 @@ impl ProcessStreamingContext {
                     return None;
                 }
                 let (number, time_ns) = (entry.number()?, entry.number()?);
-                let node = self.read_stack(source, entry, stacks)?;
+                let (node, _) = self.read_stack(source, entry, stacks)?;
                 self.marker_stacks
                     .insert(number, (stacks.stack(node, &mut self.stacks), time_ns));
                 Some(EntryClass::Backtrace)
@@ -477,7 +334,7 @@ impl ProcessStreamingContext {
                 }
                 let (time_ns, weight_ns, interval_ns) =
                     (entry.number()?, entry.number()?, entry.number()?);
-                let node = self.read_stack(source, entry, stacks)?;
+                let (node, _) = self.read_stack(source, entry, stacks)?;
                 if time_ns >= self.cut_ns {
                     self.task_waits.push(TaskWaitEntry {
                         stack: stacks.stack(node, &mut self.stacks),
@@ -515,7 +372,7 @@ impl ProcessStreamingContext {
             | EntryKind::Resume
             | EntryKind::PauseSampling
             | EntryKind::ResumeSampling) => {
-                unordered.pauses.push((entry.number()?, kind));
+                pauses.push((entry.number()?, kind));
                 Some(EntryClass::Pause)
             }
             EntryKind::TickGap => {
@@ -532,28 +389,21 @@ impl ProcessStreamingContext {
         }
     }
 
-    /// Reads a stack that belongs to no sample, and returns its node.
+    /// Reads a stack. Returns its node, and whether the entry defines new nodes.
     fn read_stack(
         &mut self,
         source: &ProfileSource,
         entry: &mut EntryReader<'_>,
         stacks: &mut ChunkStacks,
-    ) -> Option<u32> {
-        let Self {
-            modules,
-            label_texts,
-            contexts,
-            categories,
-            ..
-        } = self;
-        let mut resolver = ProfileFrameResolver {
+    ) -> Option<(u32, bool)> {
+        let mut resolver = FrameResolver {
             source,
-            modules,
-            label_texts,
-            contexts,
-            categories,
+            modules: &self.modules,
+            label_texts: &mut self.label_texts,
+            contexts: &mut self.contexts,
+            categories: &self.categories,
         };
-        Some(stacks.read(entry, &mut resolver)?.0)
+        stacks.read(entry, &mut resolver)
     }
 
     /// Reads a sample of the most frequent form: without rare fields, of a thread of the profile,
@@ -573,12 +423,12 @@ impl ProcessStreamingContext {
         if !matches!(kind, EntryKind::Sample | EntryKind::Same) || stacks.is_broken() {
             return None;
         }
-        let head = SampleHead::read(&mut entry)?;
-        let time_ns = stacks.time_ns(head.distance_ns);
-        if head.has_rare_fields() || time_ns < self.cut_ns {
+        let fields = SampleFields::read_plain(&mut entry)?;
+        let time_ns = stacks.time_ns(fields.distance_ns);
+        if time_ns < self.cut_ns {
             return None;
         }
-        let thread = thread_index.get(head.serial)?;
+        let thread = thread_index.get(fields.thread)?;
         let (node, stack, class) = if kind == EntryKind::Same {
             let node = stacks.last_node(thread)?;
             (node, stacks.known_stack(node)?, EntryClass::SameSample)
@@ -592,7 +442,9 @@ impl ProcessStreamingContext {
         thread
             .contexts
             .add_sample(stacks.context(node), time_ns, time_ns);
-        thread.samples.push_plain(stack, time_ns, head.cpu_delta_ns);
+        thread
+            .samples
+            .push_plain(stack, time_ns, fields.cpu_delta_ns);
         Some(class)
     }
 
@@ -608,18 +460,13 @@ impl ProcessStreamingContext {
         if stacks.is_broken() {
             return None;
         }
-        let head = SampleHead::read(entry)?;
-        let time_ns = stacks.time_ns(head.distance_ns);
+        let fields = SampleFields::read(entry)?;
+        let time_ns = stacks.time_ns(fields.distance_ns);
         stacks.set_last_time_ns(time_ns);
-        let rare = match head.has_rare_fields() {
-            true => Some(RareFields::read(entry, head.flags)?),
-            false => None,
-        };
-        let cpu_delta_ns = head.cpu_delta_ns;
-        let thread = thread_index.get(head.serial);
+        let repeats = fields.repeats;
+        let thread = thread_index.get(fields.thread);
         if thread.is_none() {
-            let span_ns = rare.map_or(0, |rare| rare.repeats.span_ns);
-            let is_after_cut = time_ns.saturating_add(span_ns) >= self.cut_ns;
+            let is_after_cut = time_ns.saturating_add(repeats.span_ns) >= self.cut_ns;
             self.entry_counts.without_thread += u64::from(is_after_cut);
         }
         let (node, class) = match kind {
@@ -630,81 +477,36 @@ impl ProcessStreamingContext {
                 };
                 (stacks.last_node(thread)?, EntryClass::SameSample)
             }
-            _ => {
-                let Self {
-                    modules,
-                    label_texts,
-                    contexts,
-                    categories,
-                    ..
-                } = self;
-                let mut resolver = ProfileFrameResolver {
-                    source,
-                    modules,
-                    label_texts,
-                    contexts,
-                    categories,
-                };
-                let (node, has_new_nodes) = stacks.read(entry, &mut resolver)?;
-                (
-                    node,
-                    if has_new_nodes {
-                        EntryClass::Sample
-                    } else {
-                        EntryClass::RepeatedSample
-                    },
-                )
-            }
+            _ => match self.read_stack(source, entry, stacks)? {
+                (node, true) => (node, EntryClass::Sample),
+                (node, false) => (node, EntryClass::RepeatedSample),
+            },
         };
-        if let Some(thread) = thread {
-            stacks.set_last_node(thread, node);
-            let Self {
-                stacks: profile_stacks,
-                threads,
-                cut_ns,
-                gaps,
-                ..
-            } = self;
-            let thread = &mut threads[thread];
-            let rows = &mut thread.samples;
+        let class = match repeats.count {
+            0 => class,
+            _ => EntryClass::Run,
+        };
+        let Some(thread) = thread else {
+            return Some(class);
+        };
+        stacks.set_last_node(thread, node);
+        let row = SampleRow {
+            stack: 0,
+            time_ns,
+            cpu_delta_ns: fields.cpu_delta_ns,
+            event: RowEvent::from_field(fields.event),
+            weight: fields.weight,
+        };
+        if let Some((row, repeats)) = cut_before(row, repeats, self.cut_ns, &self.gaps) {
+            // Add the stack only now, when a row uses it.
+            let stack = stacks.stack(node, &mut self.stacks);
+            let last_ns = row.time_ns.saturating_add(repeats.span_ns);
+            let thread = &mut self.threads[thread];
             let context = stacks.context(node);
-            let RareFields {
-                event,
-                repeats,
-                weight,
-            } = rare.unwrap_or_default();
-            if rare.is_none() && time_ns >= *cut_ns {
-                thread.contexts.add_sample(context, time_ns, time_ns);
-                rows.push_plain(stacks.stack(node, profile_stacks), time_ns, cpu_delta_ns);
-            } else if let Some((row, repeats)) = cut_before(
-                SampleRow {
-                    stack: 0,
-                    time_ns,
-                    cpu_delta_ns,
-                    event,
-                    weight,
-                },
-                repeats,
-                *cut_ns,
-                gaps,
-            ) {
-                let last_ns = row.time_ns.saturating_add(repeats.span_ns);
-                thread.contexts.add_sample(context, row.time_ns, last_ns);
-                // Add the stack only now, when a row uses it.
-                rows.push(
-                    SampleRow {
-                        stack: stacks.stack(node, profile_stacks),
-                        ..row
-                    },
-                    repeats,
-                );
-            }
+            thread.contexts.add_sample(context, row.time_ns, last_ns);
+            thread.samples.push(SampleRow { stack, ..row }, repeats);
         }
-        Some(if rare.is_some_and(|rare| rare.repeats.count > 0) {
-            EntryClass::Run
-        } else {
-            class
-        })
+        Some(class)
     }
 
     /// Returns the number of ticks that were left out and that samples count for.
@@ -790,6 +592,7 @@ impl ThreadStreamingContext {
             markers: MarkerIndex::default(),
             probes: EventProbes::default(),
             contexts: ContextIntervals::default(),
+            asleep_at: None,
         }
     }
 
@@ -805,13 +608,12 @@ impl ThreadStreamingContext {
             .delays(max_probe_gap_ns(interval_ns), source.ns_since_start(end))
     }
 
-    /// Returns where the thread slept if it slept throughout the profile, at one place. `stacks` has
-    /// the stacks of all threads.
-    pub(crate) fn slept_at(
+    /// Returns what [`Self::asleep_at`] is to be. `stacks` has the stacks of all threads.
+    fn find_place_of_sleep(
         &self,
         source: &ProfileSource,
         stacks: &UniqueStacks<FrameKey>,
-    ) -> Option<SleepingPlace> {
+    ) -> Option<u32> {
         let registration = self.thread.unlocked_const_reader_and_atomic_rw();
         let info = registration.info();
         let begin_ns = (source.ns_since_start(source.session.started_at)).max(source.cut_ns());
@@ -823,7 +625,7 @@ impl ThreadStreamingContext {
             && self.contexts.all().is_empty()
             && self.samples.slept();
         match was_there && is_all {
-            true => SleepingPlace::of_all(self.samples.stacks(), stacks),
+            true => sleeping_place(self.samples.stacks(), stacks),
             false => None,
         }
     }

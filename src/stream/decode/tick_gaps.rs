@@ -1,34 +1,10 @@
 //! The times of the repeats of a sample, which are evenly spaced between the gaps of the sampler's ticks.
 
-use crate::buffer::EntryReader;
+use crate::buffer::{EntryReader, Repeats, TickGap};
 use crate::util::vec_growth_bytes;
 
 /// Maximum number of parts between gaps from which the spacing of a run's ticks is found.
 const MAX_PARTS_FOR_SPACING: usize = 64;
-
-/// The repeats of a sample: later samples with the same stack and event, in which the thread used
-/// no CPU time.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Repeats {
-    /// Number of repeats, without the sample itself.
-    pub(crate) count: u64,
-    /// Time from the sample to its last repeat, in ns.
-    pub(crate) span_ns: u64,
-    /// Number of the sample's tick. `None` if no gap lies before the sample or among its repeats, as far
-    /// as the sampler knows.
-    pub(crate) first_tick: Option<u64>,
-}
-
-/// Two successive ticks of the sampler that are not evenly spaced with those before them. Times are in ns since the process began.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct TickGap {
-    /// The time of the tick after the gap.
-    pub(crate) time_ns: u64,
-    /// The time of the tick before the gap.
-    pub(crate) before_ns: u64,
-    /// The number of the tick after the gap.
-    pub(crate) tick: u64,
-}
 
 /// The gaps between the sampler's ticks, in order of time.
 #[derive(Default, Debug)]
@@ -39,11 +15,7 @@ impl TickGaps {
     /// of those before them. A damaged gap that lies too late hides the sound ones after it. Returns
     /// `None` if the entry is malformed.
     pub(crate) fn read(&mut self, entry: &mut EntryReader<'_>) -> Option<()> {
-        let gap = TickGap {
-            time_ns: entry.number()?,
-            before_ns: entry.number()?,
-            tick: entry.number()?,
-        };
+        let gap = TickGap::read(entry)?;
         let is_later = (self.0.last())
             .is_none_or(|known| known.tick < gap.tick && known.time_ns <= gap.before_ns);
         if gap.before_ns <= gap.time_ns && is_later {
@@ -103,6 +75,11 @@ impl<'a> RunTimes<'a> {
             gaps: if are_within { within } else { &[] },
             first_tick: repeats.first_tick.unwrap_or(0),
         }
+    }
+
+    /// Returns the number of repeats, without the sample itself.
+    pub(crate) fn count(&self) -> u64 {
+        self.repeats.count
     }
 
     /// Returns the time of the repeat with this number, or of the sample itself for 0.

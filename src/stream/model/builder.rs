@@ -188,7 +188,6 @@ impl ModelBuilder<'_> {
             kind: source.process_type.clone(),
             started_ns: Some(0),
             ended_ns: shutdown.then(|| time(source.ns_since_start(source.taken_at))),
-            session_start_ns: None,
             paused_ranges: process.paused_ranges.all().to_vec(),
             pages: json_text(|json| {
                 json.array(|json| write_pages(json, &source.pages));
@@ -253,6 +252,7 @@ impl ModelBuilder<'_> {
             is_main: info.is_main,
             registered_ns: Some(time(self.source.ns_since_start(info.registered_at))),
             unregistered_ns: unregistered.map(|at| time(self.source.ns_since_start(at))),
+            asleep_at: context.asleep_at.map(|stack| self.stacks[stack as usize]),
             samples,
             markers,
         });
@@ -269,6 +269,7 @@ impl ModelBuilder<'_> {
             is_main: true,
             registered_ns: Some(0),
             unregistered_ns: None,
+            asleep_at: None,
             samples: Samples::default(),
             markers: Markers::default(),
         }
@@ -325,6 +326,7 @@ impl ModelBuilder<'_> {
             is_main: false,
             registered_ns: Some(time(self.source.ns_since_start(started))),
             unregistered_ns: None,
+            asleep_at: None,
             samples,
             markers,
         });

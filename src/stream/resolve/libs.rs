@@ -24,10 +24,8 @@ pub(crate) fn write_libs(json: &mut JsonWriter<'_>, modules: &[LoadedModule]) {
                 json.key("debugName").string(&name);
                 json.key("debugPath").text_bytes(path);
                 json.key("breakpadId").string(&breakpad_id(&image.build_id));
-                match code_id(&image.build_id) {
-                    Some(id) => json.key("codeId").string(&id),
-                    None => json.key("codeId").null(),
-                }
+                json.key("codeId")
+                    .or_null(code_id(&image.build_id), |json, id| json.string(&id));
                 json.key("arch").string(std::env::consts::ARCH);
             });
         }

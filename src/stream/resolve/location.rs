@@ -1,12 +1,10 @@
 //! Formats frame locations as the viewer parses them.
 
-use std::collections::HashMap;
 use std::path::Path;
 
 use crate::stream::decode::ProfileSource;
-use crate::symbols::{FrameName, SampledAddress};
 use crate::types::{Features, ScriptDescription};
-use crate::unwind::{LoadedModule, ModuleTable, NamedCode};
+use crate::unwind::LoadedModule;
 
 /// Returns the name by which the viewer shows a library. The kernel's suffix ` (deleted)` is
 /// removed. Parentheses are replaced, because the viewer would take one for the end of the name.
@@ -22,26 +20,21 @@ pub(crate) fn library_name(path: &Path) -> String {
 pub(crate) struct Locations<'a> {
     source: &'a ProfileSource,
     modules: &'a [LoadedModule],
-    table: &'a ModuleTable,
-    generated: &'a NamedCode,
     /// Whether code that was compiled from a script is shown as script frames.
     shows_scripts: bool,
-    library_names: HashMap<u64, String>,
+    /// In the order of the modules.
+    library_names: Vec<String>,
 }
 
 impl<'a> Locations<'a> {
     pub(crate) fn new(source: &'a ProfileSource, modules: &'a [LoadedModule]) -> Self {
-        let library_names = modules
-            .iter()
-            .map(|module| (module.image.range.start, library_name(&module.image.path)))
-            .collect();
+        let library_names = modules.iter();
+        let library_names = library_names.map(|module| library_name(&module.image.path));
         Self {
             source,
             modules,
-            table: &source.modules,
-            generated: &source.generated_code,
             shows_scripts: source.session.settings.features.contains(Features::JS),
-            library_names,
+            library_names: library_names.collect(),
         }
     }
 
@@ -52,20 +45,17 @@ impl<'a> Locations<'a> {
 
     /// Returns the script function that the code at an address was compiled from.
     pub(crate) fn script_at(&self, address: u64) -> Option<ScriptDescription<'a>> {
-        let code = self
-            .generated
-            .find(address)
-            .filter(|_| self.shows_scripts)?;
-        self.source.script(code.script?)
+        let code = self.source.generated_code.find(address);
+        self.source
+            .script(code.filter(|_| self.shows_scripts)?.script?)
     }
 
-    fn library_of(&self, address: u64) -> Option<&str> {
-        if self.generated.find(address).is_some() {
-            return Some("[jit]");
+    /// Returns the name of the library that contains an address.
+    pub(crate) fn library_of(&self, address: u64) -> Option<&str> {
+        match self.source.generated_code.find(address) {
+            Some(_) => Some("[jit]"),
+            None => Some(&self.library_names[self.module_at(address)?]),
         }
-        let module = &self.modules[self.module_at(address)?];
-        let name = self.library_names.get(&module.image.range.start);
-        name.map(String::as_str)
     }
 
     /// Returns the index of the module that contains an address.
@@ -78,39 +68,10 @@ impl<'a> Locations<'a> {
         is_inside.then_some(index)
     }
 
-    /// Returns the location of a named function: `name (in library)`.
-    pub(crate) fn named(&self, address: SampledAddress, name: &FrameName) -> String {
-        match self.library_of(address.lookup_address()) {
-            Some(library) => format!("{} (in {library})", name.function),
-            None => name.function.clone(),
-        }
-    }
-
-    /// Returns the location of an address without a name. The viewer reads the address of a
-    /// caller's frame as a return address, which is correct.
-    pub(crate) fn unnamed(&self, address: SampledAddress) -> String {
-        format!("{:#x}", address.address.get())
-    }
-
-    /// Returns the location of a named function in a module whose place another module has taken.
-    pub(crate) fn named_in_replaced(&self, module: usize, name: &FrameName) -> String {
-        match self.table.replaced(module) {
-            Some(module) => format!("{} (in {})", name.function, library_name(&module.path)),
-            None => name.function.clone(),
-        }
-    }
-
-    /// Returns the location of an unnamed address in a module whose place another module has taken.
-    /// The address alone would be looked up in the other module.
-    pub(crate) fn unnamed_in_replaced(&self, module: usize, address: SampledAddress) -> String {
-        let Some(module) = self.table.replaced(module) else {
-            return self.unnamed(address);
-        };
-        let library = library_name(&module.path);
-        format!(
-            "{library}+{:#x} (in {library})",
-            address.lookup_address().wrapping_sub(module.bias)
-        )
+    /// Returns the name of a module whose place another module has taken, and its bias.
+    pub(crate) fn replaced(&self, module: usize) -> Option<(String, u64)> {
+        let image = self.source.modules.replaced(module)?;
+        Some((library_name(&image.path), image.bias))
     }
 }
 

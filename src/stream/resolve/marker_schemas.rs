@@ -92,7 +92,8 @@ impl MarkerTypes {
         let has_contexts = |thread: &ThreadStreamingContext| !thread.contexts.all().is_empty();
         if process.threads.iter().any(has_contexts) {
             let keys = process.contexts.keys(source);
-            let schema = context_schema(keys);
+            let mut schema = in_chart_and_table();
+            add_context_keys(&mut schema, keys);
             types.schemas.insert(SAMPLE_CONTEXT.to_owned(), schema);
         }
         if process.task_waits.intervals().next().is_some() {
@@ -122,7 +123,7 @@ impl MarkerTypes {
             Err(_) => true,
         };
         if used.only_user_data || used.typed_with_user_data.iter().any(may_lose_type) {
-            let schema = MarkerSchema::new(&[Location::MarkerChart, Location::MarkerTable]);
+            let schema = in_chart_and_table();
             types.schemas.insert(ONLY_USER_DATA.to_owned(), schema);
         }
         if used.left_out > 0 {
@@ -204,12 +205,9 @@ impl MarkerTypes {
 
     /// Writes the elements of `meta.markerSchema`.
     pub(crate) fn write_schemas(&self, json: &mut JsonWriter<'_>) {
-        self.schemas
-            .iter()
-            .for_each(|(name, schema)| schema.write(json, name));
-        self.described
-            .values()
-            .for_each(|schema| json.splice(schema.as_bytes()));
+        for (_, schema) in self.schemas_as_json() {
+            json.splice(schema.as_bytes());
+        }
     }
 }
 
@@ -249,16 +247,13 @@ pub(crate) fn name_for_viewer(name: &str, type_name: &str) -> Option<&'static st
     }
 }
 
-/// Returns the schema of the intervals of contexts, whose fields have these keys.
-fn context_schema(keys: Vec<Cow<'static, str>>) -> MarkerSchema {
-    let mut schema = MarkerSchema::new(&[Location::MarkerChart, Location::MarkerTable]);
-    add_context_keys(&mut schema, keys);
-    schema
+fn in_chart_and_table() -> MarkerSchema {
+    MarkerSchema::new(&[Location::MarkerChart, Location::MarkerTable])
 }
 
 /// Returns the schema of the intervals in which tasks wait.
 fn wait_schema(keys: Vec<Cow<'static, str>>) -> MarkerSchema {
-    let mut schema = MarkerSchema::new(&[Location::MarkerChart, Location::MarkerTable]);
+    let mut schema = in_chart_and_table();
     schema
         .set_chart_label("{marker.data.futures}")
         .set_table_label("{marker.name} - {marker.data.futures}")
@@ -286,7 +281,7 @@ pub(crate) const fn waiting_tasks_tid(process: i64) -> i64 {
 
 /// Returns Gecko's schema for text markers.
 fn text_schema() -> MarkerSchema {
-    let mut schema = MarkerSchema::new(&[Location::MarkerChart, Location::MarkerTable]);
+    let mut schema = in_chart_and_table();
     schema
         .set_chart_label("{marker.data.name}")
         .set_table_label("{marker.name} - {marker.data.name}")

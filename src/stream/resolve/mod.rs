@@ -15,4 +15,4 @@ pub(crate) use marker_schemas::{
 };
 pub(crate) use named_stacks::{FrameKind, NamedStacks, UNKNOWN_SCRIPT};
 pub(crate) use profile_names::ProfileNames;
-pub(crate) use resolved_thread::{ResolvedThread, ThreadMaps, is_own_function};
+pub(crate) use resolved_thread::{ResolvedThread, ThreadFrame, ThreadMaps, is_own_function};

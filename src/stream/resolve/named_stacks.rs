@@ -2,13 +2,11 @@
 //! all threads.
 
 use crate::model::{LABELS_LEFT_OUT, OTHER_STACK, ROOT, TRUNCATED, UNLOADED, UniqueStacks};
-use crate::stream::decode::FrameKey;
-use crate::stream::decode::ProcessStreamingContext;
-use crate::stream::decode::ProfileSource;
+use crate::stream::decode::{FrameKey, ProcessStreamingContext, ProfileSource};
 use crate::stream::resolve::location::{Locations, label_location, script_location};
 use crate::stream::resolve::profile_names::ProfileNames;
 use crate::stream::resolve::resolved_thread::is_own_function;
-use crate::symbols::{FrameName, UnreadFile};
+use crate::symbols::{AddressName, FrameName, SampledAddress, UnreadFile};
 use crate::types::{NameOptions, ScriptDescription, ScriptImplementation, Wait};
 use crate::util::{ProgressLogger, TextTable};
 
@@ -20,8 +18,6 @@ pub(crate) const UNKNOWN_SCRIPT: &str = "(unknown script)";
 pub(crate) enum FrameKind {
     /// Not code: the root, or a placeholder for missing frames.
     Structure,
-    /// Placeholder for missing labels and script frames.
-    LabelsLeftOut,
     /// A function, or an address.
     Function,
     /// A function that was inlined into its caller.
@@ -50,6 +46,13 @@ pub(crate) struct NamedFrame {
     pub(crate) kind: FrameKind,
     /// Index of the frame's location.
     pub(crate) location: u32,
+}
+
+impl NamedFrame {
+    fn new((kind, location): (FrameKind, String), locations: &mut TextTable) -> Self {
+        let location = locations.intern(&location);
+        Self { kind, location }
+    }
 }
 
 /// The frames and stacks of all threads, by the names of their frames.
@@ -83,13 +86,8 @@ impl NamedStacks {
         let mut stacks = UniqueStacks::default();
         let mut named = |frame| -> Vec<u32> {
             let frames = named_frame(frame, process, &names, &texts).into_iter();
-            let mut frame = |(kind, text): (FrameKind, String)| NamedFrame {
-                kind,
-                location: locations.intern(&text),
-            };
-            frames
-                .map(|named| stacks.intern_frame(&frame(named)))
-                .collect()
+            let named = frames.map(|frame| NamedFrame::new(frame, &mut locations));
+            named.map(|frame| stacks.intern_frame(&frame)).collect()
         };
         let frames: Vec<_> = process.stacks.frames().iter().map(&mut named).collect();
         let mut map: Vec<u32> = Vec::with_capacity(process.stacks.stacks().len());
@@ -128,20 +126,12 @@ impl NamedStacks {
         let no_names = ProfileNames::default();
         let texts = Locations::new(source, &process.modules);
         let mut locations = TextTable::default();
-        let mut one = |frame| {
+        let frames = process.stacks.frames().iter().filter_map(|frame| {
             let frames = named_frame(frame, process, &no_names, &texts);
-            let mut frame = |(kind, text): (FrameKind, String)| NamedFrame {
-                kind,
-                location: locations.intern(&text),
-            };
-            frames.into_iter().next().map(&mut frame)
-        };
-        let frames = process
-            .stacks
-            .frames()
-            .iter()
-            .filter_map(&mut one)
-            .collect();
+            let one = frames.into_iter().next()?;
+            Some(NamedFrame::new(one, &mut locations))
+        });
+        let frames = frames.collect();
         let stacks = UniqueStacks::complete(frames, process.stacks.stacks().to_vec());
         Self {
             locations,
@@ -229,7 +219,7 @@ fn named_frame(
         FrameKey::OtherStack => one(FrameKind::Structure, OTHER_STACK.to_owned()),
         FrameKey::Truncated => one(FrameKind::Structure, TRUNCATED.to_owned()),
         FrameKey::NoStack(reason) => one(FrameKind::Structure, reason.text()),
-        FrameKey::LabelsLeftOut => one(FrameKind::LabelsLeftOut, LABELS_LEFT_OUT.to_owned()),
+        FrameKey::LabelsLeftOut => one(FrameKind::Structure, LABELS_LEFT_OUT.to_owned()),
         &FrameKey::Label {
             text,
             category,
@@ -275,19 +265,26 @@ fn named_frame(
                 return one(script_kind(&function, place), script_location(&function));
             }
             match names.now(*address) {
-                None => one(FrameKind::Function, locations.unnamed(*address)),
-                Some(names) => functions(&names.functions, |name| locations.named(*address, name)),
+                None => one(FrameKind::Function, unnamed(*address)),
+                Some(names) => functions(names, locations.library_of(address.lookup_address())),
             }
         }
-        FrameKey::Replaced(module, address) => match names.in_replaced(*module, *address) {
-            None => one(
-                FrameKind::Function,
-                locations.unnamed_in_replaced(*module, *address),
-            ),
-            Some(names) => functions(&names.functions, |name| {
-                locations.named_in_replaced(*module, name)
-            }),
-        },
+        FrameKey::Replaced(module, address) => {
+            let image = locations.replaced(*module);
+            match (names.in_replaced(*module, *address), image) {
+                (None, None) => one(FrameKind::Function, unnamed(*address)),
+                (None, Some((library, bias))) => {
+                    // The address alone would be looked up in the module that has taken its place.
+                    let relative = address.lookup_address().wrapping_sub(bias);
+                    let location = format!("{library}+{relative:#x} (in {library})");
+                    one(FrameKind::Function, location)
+                }
+                (Some(names), image) => {
+                    let library = image.as_ref().map(|(library, _)| library.as_str());
+                    functions(names, library)
+                }
+            }
+        }
     }
 }
 
@@ -303,23 +300,26 @@ fn script_kind(description: &ScriptDescription<'_>, (line, column): (u32, u32)) 
     }
 }
 
-/// Returns a frame for each function at an address, outermost first.
-fn functions(
-    names: &[FrameName],
-    locate: impl Fn(&FrameName) -> String,
-) -> Vec<(FrameKind, String)> {
-    let outermost = names.len() - 1;
-    let kind = |index| {
-        if index == outermost {
-            FrameKind::Function
-        } else {
-            FrameKind::Inlined
-        }
+/// Returns the location of an address without a name. The viewer reads the address of a caller's
+/// frame as a return address, which is correct.
+fn unnamed(address: SampledAddress) -> String {
+    format!("{:#x}", address.address.get())
+}
+
+/// Returns a frame for each function at an address, outermost first: `name (in library)`.
+fn functions(names: &AddressName, library: Option<&str>) -> Vec<(FrameKind, String)> {
+    let outermost = names.functions.len() - 1;
+    let named = |(index, FrameName { function, .. }): (usize, &FrameName)| {
+        let kind = match index == outermost {
+            true => FrameKind::Function,
+            false => FrameKind::Inlined,
+        };
+        let location = match library {
+            Some(library) => format!("{function} (in {library})"),
+            None => function.clone(),
+        };
+        (kind, location)
     };
-    names
-        .iter()
-        .enumerate()
-        .rev()
-        .map(|(index, name)| (kind(index), locate(name)))
-        .collect()
+    let frames = names.functions.iter().enumerate().rev();
+    frames.map(named).collect()
 }

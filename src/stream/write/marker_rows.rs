@@ -7,14 +7,14 @@ use crate::markers::{
     DecodedMarker, DecodedPayload, JSONWriter, MarkerPhase, PayloadFailure, PropertyWriter,
 };
 use crate::model::STANDS_FOR;
-use crate::stream::decode::ProfileSource;
-use crate::stream::decode::{ContextInterval, ProcessStreamingContext, TaskWaitEntry};
-use crate::stream::resolve::ResolvedThread;
-use crate::stream::resolve::{
-    CONTEXT_NAME, MarkerTypes, ONLY_USER_DATA, SAMPLE_CONTEXT, TASK_WAIT, TEXT, WAIT_NAME,
-    WAIT_TEXT, name_for_viewer, to_text, type_without_payload,
+use crate::stream::decode::{
+    ContextInterval, ProcessStreamingContext, ProfileSource, TaskWaitEntry,
 };
-use crate::stream::schema::write_schema;
+use crate::stream::resolve::{
+    CONTEXT_NAME, MarkerTypes, ONLY_USER_DATA, ResolvedThread, SAMPLE_CONTEXT, TASK_WAIT, TEXT,
+    WAIT_NAME, WAIT_TEXT, name_for_viewer, to_text, type_without_payload,
+};
+use crate::stream::schema::write_table;
 use crate::types::{IDLE_INDEX, OTHER_CATEGORY};
 use crate::util::run_callback;
 
@@ -51,24 +51,14 @@ impl MarkerContext<'_> {
             DecodedPayload::Text(text) => {
                 let text = thread.strings.intern_cow(to_text(text));
                 let name = intern_name(&mut thread.strings, to_text(marker.name), TEXT);
-                self.write_row(json, name, marker, |json| {
-                    json.object(|json| {
-                        json.key("type").string(TEXT);
-                        json.key("name").unsigned(text.0.into());
-                        self.write_user_data(json, marker, stack);
-                    });
+                self.write_marker(json, marker, name, Some(TEXT), stack, |json| {
+                    json.key("name").unsigned(text.0.into());
                 });
                 None
             }
             DecodedPayload::None => {
-                self.write_without_payload(
-                    json,
-                    to_text(marker.name),
-                    marker,
-                    &mut thread.strings,
-                    stack,
-                    ONLY_USER_DATA,
-                );
+                let name = to_text(marker.name);
+                self.write_without_payload(json, name, marker, thread, stack, ONLY_USER_DATA);
                 None
             }
         };
@@ -77,7 +67,7 @@ impl MarkerContext<'_> {
             spoiled.set(spoiled.get() + 1);
             let name = Cow::Owned(format!("{} ({})", to_text(marker.name), failure.words()));
             let type_name = type_without_payload(type_name);
-            self.write_without_payload(json, name, marker, &mut thread.strings, stack, type_name);
+            self.write_without_payload(json, name, marker, thread, stack, type_name);
         }
     }
 
@@ -89,21 +79,20 @@ impl MarkerContext<'_> {
         thread: &mut ResolvedThread<'a>,
     ) {
         let name = thread.strings.intern_shared(CONTEXT_NAME);
-        let fields = self.process.contexts.fields(self.source, interval.context);
-        json.array(|json| {
-            json.unsigned(name.0.into());
-            json.time_ms(interval.start_ns);
-            json.time_ms(interval.end_ns);
-            json.unsigned(MarkerPhase::Interval as u64);
-            json.unsigned(OTHER_CATEGORY.into());
-            json.object(|json| {
-                json.key("type").string(SAMPLE_CONTEXT);
-                for (key, value) in fields {
-                    let value = thread.strings.intern_cow(value);
-                    json.key(&key).unsigned(value.0.into());
-                }
-            });
-        });
+        let times = (interval.start_ns, interval.end_ns);
+        write_row(
+            json,
+            name,
+            MarkerPhase::Interval,
+            times,
+            OTHER_CATEGORY,
+            |json| {
+                json.object(|json| {
+                    json.key("type").string(SAMPLE_CONTEXT);
+                    self.write_context_fields(json, interval.context, thread);
+                });
+            },
+        );
     }
 
     /// Writes the row of a task's wait.
@@ -118,22 +107,33 @@ impl MarkerContext<'_> {
         thread.stack_of(wait.stack);
         let labels = thread.named.labels_of(wait.stack);
         let text = thread.strings.intern_cow(labels.into());
-        let fields = self.process.contexts.fields(self.source, wait.context);
-        json.array(|json| {
-            json.unsigned(name.0.into());
-            json.time_ms(wait.time_ns.saturating_sub(wait.interval_ns));
-            json.time_ms(wait.time_ns);
-            json.unsigned(MarkerPhase::Interval as u64);
-            json.unsigned(IDLE_INDEX.into());
-            json.object(|json| {
-                json.key("type").string(TASK_WAIT);
-                json.key(WAIT_TEXT).unsigned(text.0.into());
-                for (key, value) in fields {
-                    let value = thread.strings.intern_cow(value);
-                    json.key(&key).unsigned(value.0.into());
-                }
-            });
-        });
+        let times = (wait.time_ns.saturating_sub(wait.interval_ns), wait.time_ns);
+        write_row(
+            json,
+            name,
+            MarkerPhase::Interval,
+            times,
+            IDLE_INDEX,
+            |json| {
+                json.object(|json| {
+                    json.key("type").string(TASK_WAIT);
+                    json.key(WAIT_TEXT).unsigned(text.0.into());
+                    self.write_context_fields(json, wait.context, thread);
+                });
+            },
+        );
+    }
+
+    fn write_context_fields<'a>(
+        &self,
+        json: &mut JsonWriter<'_>,
+        context: u32,
+        thread: &mut ResolvedThread<'a>,
+    ) {
+        for (key, value) in self.process.contexts.fields(self.source, context) {
+            let value = thread.strings.intern_cow(value);
+            json.key(&key).unsigned(value.0.into());
+        }
     }
 
     /// Writes a marker with a payload of the application's type `number`. On failure, writes
@@ -159,16 +159,12 @@ impl MarkerContext<'_> {
         let strings = &mut thread.strings;
         json.attempt(|json| {
             let name_index = intern_name(strings, to_text(marker.name), name);
-            self.write_row(json, name_index, marker, |json| {
-                json.object(|json| {
-                    json.key("type").string(name);
-                    let mut properties = PropertyWriter::new(json, strings, process_start);
-                    run_callback(|| {
-                        answer = known.stream(bytes, &mut JSONWriter::new(&mut properties))
-                    });
-                    properties.finish();
-                    self.write_user_data(json, marker, stack);
+            self.write_marker(json, marker, name_index, Some(name), stack, |json| {
+                let mut properties = PropertyWriter::new(json, strings, process_start);
+                run_callback(|| {
+                    answer = known.stream(bytes, &mut JSONWriter::new(&mut properties))
                 });
+                properties.finish();
             });
             answer.is_ok()
         });
@@ -180,40 +176,35 @@ impl MarkerContext<'_> {
         json: &mut JsonWriter<'_>,
         name: Cow<'a, str>,
         marker: &DecodedMarker<'_>,
-        strings: &mut UniqueStrings<'a>,
+        thread: &mut ResolvedThread<'a>,
         stack: Option<(u32, u64)>,
         type_name: &str,
     ) {
-        let name = intern_name(strings, name, type_name);
-        self.write_row(json, name, marker, |json| {
-            if marker.has_user_data() {
-                json.object(|json| {
-                    json.key("type").string(type_name);
-                    self.write_user_data(json, marker, stack);
-                });
-            }
-        });
+        let name = intern_name(&mut thread.strings, name, type_name);
+        let type_name = marker.has_user_data().then_some(type_name);
+        self.write_marker(json, marker, name, type_name, stack, |_| {});
     }
 
-    fn write_row(
+    /// Writes the row of a marker, with a payload if that has a type.
+    fn write_marker(
         &self,
         json: &mut JsonWriter<'_>,
-        name: StringIndex,
         marker: &DecodedMarker<'_>,
-        write_data: impl FnOnce(&mut JsonWriter<'_>),
+        name: StringIndex,
+        type_name: Option<&str>,
+        stack: Option<(u32, u64)>,
+        write_fields: impl FnOnce(&mut JsonWriter<'_>),
     ) {
-        json.array(|json| {
-            json.unsigned(name.0.into());
-            json.time_ms(marker.start_ns);
-            match marker.phase {
-                // The viewer accepts a start of 0 with a null end, but would take an end of 0 for a
-                // real end.
-                MarkerPhase::Instant | MarkerPhase::IntervalStart => json.null(),
-                MarkerPhase::Interval | MarkerPhase::IntervalEnd => json.time_ms(marker.end_ns),
-            }
-            json.unsigned(marker.phase as u64);
-            json.unsigned(marker.category.into());
-            write_data(json);
+        let times = (marker.start_ns, marker.end_ns);
+        write_row(json, name, marker.phase, times, marker.category, |json| {
+            let Some(type_name) = type_name else {
+                return;
+            };
+            json.object(|json| {
+                json.key("type").string(type_name);
+                write_fields(json);
+                self.write_user_data(json, marker, stack);
+            });
         });
     }
 
@@ -239,26 +230,44 @@ impl MarkerContext<'_> {
             json.key("name").string("SyncProfile");
             json.key("registerTime").null();
             json.key("unregisterTime").null();
-            json.key("pid")
-                .signed(self.source.process.to_number().into());
-            json.key("tid")
-                .signed(self.source.process.to_number().into());
-            json.key("markers").object(|json| {
-                write_schema(json, MARKERS);
-                json.key("data").array(|_| {});
-            });
-            json.key("samples").object(|json| {
-                write_schema(json, &["stack", "time", "eventDelay"]);
-                json.key("data").array(|json| {
-                    json.row(|json| {
-                        json.unsigned(stack.into());
-                        json.time_ms(time_ns);
-                        json.unsigned(0);
-                    });
+            for id in ["pid", "tid"] {
+                json.key(id).signed(self.source.process.to_number().into());
+            }
+            write_table(json.key("markers"), MARKERS, |_| {});
+            let columns = &["stack", "time", "eventDelay"];
+            write_table(json.key("samples"), columns, |json| {
+                json.row(|json| {
+                    json.unsigned(stack.into());
+                    json.time_ms(time_ns);
+                    json.unsigned(0);
                 });
             });
         });
     }
+}
+
+/// Writes a row, which ends with what `write_payload` writes.
+fn write_row(
+    json: &mut JsonWriter<'_>,
+    name: StringIndex,
+    phase: MarkerPhase,
+    (start_ns, end_ns): (u64, u64),
+    category: u8,
+    write_payload: impl FnOnce(&mut JsonWriter<'_>),
+) {
+    json.array(|json| {
+        json.unsigned(name.0.into());
+        json.time_ms(start_ns);
+        match phase {
+            // The viewer accepts a start of 0 with a null end, but would take an end of 0 for a
+            // real end.
+            MarkerPhase::Instant | MarkerPhase::IntervalStart => json.null(),
+            MarkerPhase::Interval | MarkerPhase::IntervalEnd => json.time_ms(end_ns),
+        }
+        json.unsigned(phase as u64);
+        json.unsigned(category.into());
+        write_payload(json);
+    });
 }
 
 /// Returns the index of the name by which the viewer shows a marker.

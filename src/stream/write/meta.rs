@@ -2,8 +2,7 @@
 
 use crate::json::JsonWriter;
 use crate::platform::{on_own_descriptors, system_info};
-use crate::stream::decode::ProcessStreamingContext;
-use crate::stream::decode::{PastProcess, ProfileSource};
+use crate::stream::decode::{PastProcess, ProcessStreamingContext, ProfileSource};
 use crate::stream::resolve::MarkerTypes;
 use crate::stream::write::losses::write_losses;
 use crate::stream::write::program_info::{write_extra, write_version};
@@ -33,15 +32,12 @@ pub(crate) fn write_meta(
             .time_ms(source.ns_since_start(started_at));
         json.key("profilingEndTime")
             .time_ms(source.ns_since_start(ended_at));
-        match source.earliest_ns_after_loss() {
-            Some(ns) => json.key("contentEarliestTime").time_ms(ns),
-            None => json.key("contentEarliestTime").null(),
-        }
-        let shutdown_time = json.key("shutdownTime");
-        match source.is_shutting_down {
-            true => shutdown_time.time_ms(source.ns_since_start(source.taken_at)),
-            false => shutdown_time.null(),
-        }
+        json.key("contentEarliestTime")
+            .or_null(source.earliest_ns_after_loss(), JsonWriter::time_ms);
+        let shutdown = source.is_shutting_down.then_some(source.taken_at);
+        let shutdown_ns = shutdown.map(|time| source.ns_since_start(time));
+        json.key("shutdownTime")
+            .or_null(shutdown_ns, JsonWriter::time_ms);
         write_categories(json.key("categories"), &process.categories);
         json.key("markerSchema")
             .array(|json| types.write_schemas(json));
@@ -122,14 +118,13 @@ pub(crate) fn write_meta(
 /// Writes that the profile was made of a crash file: when the newest entry was recorded, and what the
 /// file lacks.
 fn write_rescued(json: &mut JsonWriter<'_>, source: &ProfileSource, past: &PastProcess) {
-    let time = |json: &mut JsonWriter<'_>, key, time: Option<TimeStamp>| match time {
-        Some(time) => json.key(key).time_ms(source.ns_since_start(time)),
-        None => json.key(key).null(),
-    };
+    let ns = |time: Option<TimeStamp>| time.map(|time| source.ns_since_start(time));
     json.object(|json| {
-        time(json, "lastEntryTime", past.last_entry);
+        json.key("lastEntryTime")
+            .or_null(ns(past.last_entry), JsonWriter::time_ms);
         // The counts of the sampler are those of this time.
-        time(json, "countsTime", past.counted_at);
+        json.key("countsTime")
+            .or_null(ns(past.counted_at), JsonWriter::time_ms);
         json.key("processStillRan").bool(past.is_alive);
         for (name, number) in &past.losses {
             json.key(name).unsigned(*number);

@@ -7,16 +7,12 @@ use crate::json::JsonWriter;
 use crate::model::{Shown, show_threads};
 use crate::state::ChildProfile;
 use crate::stream::children::{Gathering, GatheringLog};
-use crate::stream::decode::ProcessStreamingContext;
-use crate::stream::decode::ProfileSource;
-use crate::stream::decode::ThreadStreamingContext;
-use crate::stream::decode::decode_newest;
+use crate::stream::decode::{
+    ProcessStreamingContext, ProfileSource, ThreadStreamingContext, decode_newest,
+};
 use crate::stream::memory::check_memory;
-use crate::stream::resolve::MarkerTypes;
-use crate::stream::resolve::NamedStacks;
-use crate::stream::resolve::write_libs;
-use crate::stream::resolve::{ResolvedThread, ThreadMaps};
-use crate::stream::schema::write_schema;
+use crate::stream::resolve::{MarkerTypes, NamedStacks, ResolvedThread, ThreadMaps, write_libs};
+use crate::stream::schema::write_table;
 use crate::stream::write::losses::{buffer_counts, buffer_losses};
 use crate::stream::write::marker_rows::MarkerContext;
 use crate::stream::write::meta::write_meta;
@@ -113,13 +109,8 @@ pub(crate) fn stream_gecko_json(
         process.overheads.write(json.key("profilerOverhead"));
         progress.set_local_progress(OVERHEADS_END, ProgressLocation::Counters);
         write_counters(json.key("counters"), source, &process);
-        json.key("sources").object(|json| {
-            write_schema(
-                json,
-                &["id", "filename", "startLine", "startColumn", "sourceMapURL"],
-            );
-            json.key("data").array(|_| {});
-        });
+        let columns = &["id", "filename", "startLine", "startColumn", "sourceMapURL"];
+        write_table(json.key("sources"), columns, |_| {});
         let named = name_frames(json, source, &process, names, options);
         let threads = progress.sub_logger(NAMES_END, THREADS_END, ProgressLocation::Frames);
         json.key("threads")
@@ -261,12 +252,11 @@ fn write_threads(
         context.thread.unlocked_const_reader_and_atomic_rw().name()
     };
     let names: Vec<String> = process.threads.iter().map(name_of).collect();
-    let asleep = process.threads.iter().zip(&names);
-    let asleep = asleep.map(|(context, name)| match options.merges_alike {
-        true => Some((name.as_str(), context.slept_at(source, &process.stacks)?)),
-        false => None,
-    });
-    let shown = show_threads(asleep);
+    let places = process.threads.iter().map(|context| context.asleep_at);
+    let shown = show_threads(names.iter().zip(places).map(|(name, place)| {
+        let place = place.filter(|_| options.merges_alike)?;
+        Some((name.as_str(), place))
+    }));
     let threads = process.threads.iter().zip(names).zip(shown);
     let threads = threads.filter(|(_, shown)| *shown != Shown::ByAnother);
     let threads = threads.map(|((context, name), shown)| (context, shown.name(&name)));
@@ -278,8 +268,9 @@ fn write_threads(
         thread.name() == MAIN_THREAD_NAME
     });
     // The image that replaces this one has the main thread of the process.
+    let mut maps = ThreadMaps::default();
     if !has_main_thread && !source.is_replaced {
-        write_placeholder_main_thread(json, source);
+        write_placeholder_main_thread(json, source, ResolvedThread::new(named, &mut maps));
     }
     let in_order: Vec<_> = main.into_iter().chain(others).collect();
     let markers = MarkerContext {
@@ -287,7 +278,6 @@ fn write_threads(
         process,
         types,
     };
-    let mut maps = ThreadMaps::default();
     let threads = in_order.iter().enumerate();
     let threads = progress.loop_sub_loggers(threads, ProgressLocation::Frames);
     for (progress, (index, (context, name))) in threads {
@@ -304,6 +294,7 @@ fn write_threads(
             json,
             &markers,
             (context, name),
+            !options.merges_alike,
             ResolvedThread::new(named, &mut maps),
             &progress,
         );
@@ -327,16 +318,13 @@ fn write_counters(
                 json.key("name").string(&counter.name);
                 json.key("category").string(&counter.category);
                 json.key("description").string(&counter.description);
-                json.key("samples").object(|json| {
-                    if counter.counts_operations {
-                        write_schema(json, &["time", "count", "number"]);
-                    } else {
-                        write_schema(json, &["time", "count"]);
-                    }
-                    json.key("data").array(|json| {
-                        let rows = source.counter_rows(counter, rows);
-                        write_counter_rows(json, counter.counts_operations, rows);
-                    });
+                let columns: &[_] = match counter.counts_operations {
+                    true => &["time", "count", "number"],
+                    false => &["time", "count"],
+                };
+                write_table(json.key("samples"), columns, |json| {
+                    let rows = source.counter_rows(counter, rows);
+                    write_counter_rows(json, counter.counts_operations, rows);
                 });
             });
         }

@@ -1,17 +1,15 @@
 //! Last part of step 12: the tables of a thread are printed.
 
-use crate::json::{JsonWriter, StringIndex};
+use crate::json::JsonWriter;
 use crate::markers::DecodedMarker;
 use crate::model::WAITING_TASKS;
 use crate::stream::decode::{ProfileSource, SpreadRows, ThreadStreamingContext};
 use crate::stream::memory::check_memory;
-use crate::stream::resolve::FrameKind;
-use crate::stream::resolve::ResolvedThread;
-use crate::stream::resolve::waiting_tasks_tid;
-use crate::stream::schema::write_schema;
+use crate::stream::resolve::{FrameKind, ResolvedThread, ThreadFrame, waiting_tasks_tid};
+use crate::stream::schema::{write_schema, write_table};
 use crate::stream::write::marker_rows::{MARKERS, MarkerContext};
 use crate::threads::MAIN_THREAD_NAME;
-use crate::types::IDLE_INDEX;
+use crate::types::{IDLE_INDEX, TimeStamp};
 use crate::util::{ProgressLocation, ProgressLogger};
 
 /// Progress at the end of each part of a thread, from 0 to 1. The thread's tables are the last
@@ -28,11 +26,13 @@ const CONTEXT_STEP: usize = 4096;
 /// Maximum number of fields of a context.
 const FIELDS_OF_CONTEXT: usize = 6;
 
-/// Writes one element of `threads`: the thread with the name of its track.
+/// Writes one element of `threads`: the thread with the name of its track. If asked, says where the
+/// thread slept throughout, so that the reader can show threads that sleep alike as one track.
 pub(crate) fn write_thread<'a>(
     json: &mut JsonWriter<'_>,
     markers: &MarkerContext<'a>,
     (context, name): (&ThreadStreamingContext, &str),
+    says_where_asleep: bool,
     mut thread: ResolvedThread<'a>,
     progress: &ProgressLogger,
 ) {
@@ -40,18 +40,12 @@ pub(crate) fn write_thread<'a>(
     let registration = context.thread.unlocked_const_reader_and_atomic_rw();
     let info = registration.info();
     json.object(|json| {
-        match source.is_replaced && name == MAIN_THREAD_NAME {
-            true => write_head(json, source, MAIN_THREAD_BEFORE_EXEC),
-            false => write_head(json, source, name),
-        }
-        json.key("registerTime")
-            .time_ms(source.ns_since_start(info.registered_at));
-        match registration.unregistered_at() {
-            Some(time) => json
-                .key("unregisterTime")
-                .time_ms(source.ns_since_start(time)),
-            None => json.key("unregisterTime").null(),
-        }
+        let name = match source.is_replaced && name == MAIN_THREAD_NAME {
+            true => MAIN_THREAD_BEFORE_EXEC,
+            false => name,
+        };
+        let unregistered = registration.unregistered_at();
+        write_head(json, source, name, (info.registered_at, unregistered));
         json.key("samples").object(|json| {
             write_schema(json, SAMPLES);
             let mut probed = (!context.probes.is_empty()).then(|| context.probed_delays(source));
@@ -133,6 +127,9 @@ pub(crate) fn write_thread<'a>(
             });
         });
         progress.set_local_progress(MARKERS_END, ProgressLocation::Tables);
+        if let Some(stack) = context.asleep_at.filter(|_| says_where_asleep) {
+            json.key("asleepAt").unsigned(thread.stack_of(stack).into());
+        }
         let tid = registration.tid().to_number().into();
         write_tables(json, source, tid, thread);
     });
@@ -150,10 +147,12 @@ pub(crate) fn write_waiting_tasks<'a>(
     } = *markers;
     let (unit_ms, rows) = process.task_waits.equal_rows();
     json.object(|json| {
-        write_head(json, source, WAITING_TASKS);
-        json.key("registerTime")
-            .time_ms(source.ns_since_start(source.session.started_at));
-        json.key("unregisterTime").null();
+        write_head(
+            json,
+            source,
+            WAITING_TASKS,
+            (source.session.started_at, None),
+        );
         json.key("samples").object(|json| {
             json.key("weightType").string("tracing-ms");
             write_schema(json, WAIT_ROWS);
@@ -174,16 +173,13 @@ pub(crate) fn write_waiting_tasks<'a>(
                 }
             });
         });
-        json.key("markers").object(|json| {
-            write_schema(json, MARKERS);
-            json.key("data").array(|json| {
-                for interval in process.task_waits.intervals() {
-                    if json.failed() {
-                        return;
-                    }
-                    markers.write_wait(json, interval, &mut thread);
+        write_table(json.key("markers"), MARKERS, |json| {
+            for interval in process.task_waits.intervals() {
+                if json.failed() {
+                    return;
                 }
-            });
+                markers.write_wait(json, interval, &mut thread);
+            }
         });
         let tid = waiting_tasks_tid(source.process.to_number().into());
         write_tables(json, source, tid, thread);
@@ -199,128 +195,81 @@ fn write_tables(
 ) {
     json.key("pid").signed(source.process.to_number().into());
     json.key("tid").signed(tid);
-    json.key("stackTable").object(|json| {
-        write_schema(json, STACK_TABLE);
-        json.key("data").array(|json| {
-            for &(prefix, frame) in thread.stacks() {
-                json.row(|json| {
-                    match prefix {
-                        Some(prefix) => json.unsigned(prefix.into()),
-                        None => json.null(),
-                    }
-                    json.unsigned(frame.into());
-                });
-            }
-        });
+    write_table(json.key("stackTable"), STACK_TABLE, |json| {
+        for &(prefix, frame) in thread.stacks() {
+            json.row(|json| {
+                match prefix {
+                    Some(prefix) => json.unsigned(prefix.into()),
+                    None => json.null(),
+                }
+                json.unsigned(frame.into());
+            });
+        }
     });
-    json.key("frameTable").object(|json| {
-        write_schema(json, FRAME_TABLE);
-        json.key("data").array(|json| {
-            for frame in thread.frames() {
-                json.array(|json| {
-                    json.unsigned(frame.location.0.into());
-                    json.bool(is_relevant_for_js(frame.kind));
-                    json.unsigned(inner_window_id(frame.kind));
-                    match frame.kind {
-                        FrameKind::Structure
-                        | FrameKind::LabelsLeftOut
-                        | FrameKind::Function
-                        | FrameKind::Inlined => {}
-                        FrameKind::Waiting(wait) => {
-                            let category = (IDLE_INDEX, wait.subcategory());
-                            write_frame_tail(json, None, (0, 0), category);
-                        }
-                        FrameKind::Label {
-                            category,
-                            subcategory,
-                            ..
-                        } => {
-                            write_frame_tail(json, None, (0, 0), (category, subcategory));
-                        }
-                        FrameKind::Script {
-                            line,
-                            column,
-                            category,
-                            subcategory,
-                            ..
-                        } => {
-                            let category = (category, subcategory);
-                            let implementation = frame.implementation;
-                            write_frame_tail(json, implementation, (line, column), category);
-                        }
-                    }
-                });
-            }
-        });
+    write_table(json.key("frameTable"), FRAME_TABLE, |json| {
+        for frame in thread.frames() {
+            json.array(|json| write_frame(json, frame));
+        }
     });
     thread.strings.write(json.key("stringTable"));
 }
 
-/// Returns whether the viewer shows the frame in its script view.
-fn is_relevant_for_js(kind: FrameKind) -> bool {
-    matches!(
-        kind,
-        FrameKind::Script { .. }
-            | FrameKind::Label {
-                relevant_for_js: true,
-                ..
-            }
-    )
-}
-
-/// Returns the id of the page that a frame belongs to; 0 if it belongs to none.
-fn inner_window_id(kind: FrameKind) -> u64 {
-    match kind {
-        FrameKind::Script {
-            inner_window_id, ..
-        } => inner_window_id,
-        _ => 0,
-    }
-}
-
-/// Writes the columns of a frame from the implementation on.
-fn write_frame_tail(
-    json: &mut JsonWriter<'_>,
-    implementation: Option<StringIndex>,
-    (line, column): (u32, u32),
-    (category, subcategory): (u8, u8),
-) {
-    match implementation {
-        Some(name) => json.unsigned(name.0.into()),
-        None => json.null(),
-    }
-    for number in [line, column] {
-        match number {
-            0 => json.null(),
-            number => json.unsigned(number.into()),
+/// Writes the columns of a frame. One without a category ends before its implementation.
+fn write_frame(json: &mut JsonWriter<'_>, frame: &ThreadFrame) {
+    let (mut is_relevant_for_js, mut window, mut place) = (false, 0, [0; 2]);
+    let category = match frame.kind {
+        FrameKind::Structure | FrameKind::Function | FrameKind::Inlined => None,
+        FrameKind::Waiting(wait) => Some((IDLE_INDEX, wait.subcategory())),
+        FrameKind::Label {
+            category,
+            subcategory,
+            relevant_for_js,
+        } => {
+            is_relevant_for_js = relevant_for_js;
+            Some((category, subcategory))
         }
+        FrameKind::Script {
+            line,
+            column,
+            category,
+            subcategory,
+            inner_window_id,
+            ..
+        } => {
+            (is_relevant_for_js, window, place) = (true, inner_window_id, [line, column]);
+            Some((category, subcategory))
+        }
+    };
+    json.unsigned(frame.location.0.into());
+    json.bool(is_relevant_for_js);
+    json.unsigned(window);
+    let Some((category, subcategory)) = category else {
+        return;
+    };
+    json.or_null(frame.implementation, |json, name| {
+        json.unsigned(name.0.into());
+    });
+    for number in place {
+        let known = Some(number).filter(|number| *number > 0);
+        json.or_null(known, |json, number| json.unsigned(number.into()));
     }
     json.unsigned(category.into());
     json.unsigned(subcategory.into());
 }
 
 /// Writes an empty main thread. The viewer shows no track and no counters for a process without a
-/// main thread.
-pub(crate) fn write_placeholder_main_thread(json: &mut JsonWriter<'_>, source: &ProfileSource) {
+/// main thread. `thread` has no rows.
+pub(crate) fn write_placeholder_main_thread(
+    json: &mut JsonWriter<'_>,
+    source: &ProfileSource,
+    thread: ResolvedThread<'_>,
+) {
     json.object(|json| {
-        write_head(json, source, MAIN_THREAD_NAME);
-        json.key("registerTime").unsigned(0);
-        json.key("unregisterTime").null();
-        for (table, schema) in [("samples", SAMPLES), ("markers", MARKERS)] {
-            json.key(table).object(|json| {
-                write_schema(json, schema);
-                json.key("data").array(|_| {});
-            });
-        }
-        json.key("pid").signed(source.process.to_number().into());
-        json.key("tid").signed(source.process.to_number().into());
-        for (table, schema) in [("stackTable", STACK_TABLE), ("frameTable", FRAME_TABLE)] {
-            json.key(table).object(|json| {
-                write_schema(json, schema);
-                json.key("data").array(|_| {});
-            });
-        }
-        json.key("stringTable").array(|_| {});
+        let registered = source.process_start.monotonic;
+        write_head(json, source, MAIN_THREAD_NAME, (registered, None));
+        write_table(json.key("samples"), SAMPLES, |_| {});
+        write_table(json.key("markers"), MARKERS, |_| {});
+        write_tables(json, source, source.process.to_number().into(), thread);
     });
 }
 
@@ -342,11 +291,22 @@ const FRAME_TABLE: &[&str] = &[
     "subcategory",
 ];
 
-fn write_head(json: &mut JsonWriter<'_>, source: &ProfileSource, name: &str) {
+/// Writes the thread's name, and when it was registered and unregistered.
+fn write_head(
+    json: &mut JsonWriter<'_>,
+    source: &ProfileSource,
+    name: &str,
+    (registered, unregistered): (TimeStamp, Option<TimeStamp>),
+) {
     json.key("processType").string(&source.process_type);
     json.key("name").string(name);
     json.key("processName").string(&source.process_name);
     if let Some(etld1) = &source.etld1 {
         json.key("eTLD+1").string(etld1);
     }
+    json.key("registerTime")
+        .time_ms(source.ns_since_start(registered));
+    let unregistered_ns = unregistered.map(|time| source.ns_since_start(time));
+    json.key("unregisterTime")
+        .or_null(unregistered_ns, JsonWriter::time_ms);
 }

@@ -364,6 +364,7 @@ pub(super) fn sample_profile() -> (ProfileModel, Stacks) {
         is_main: name != "worker",
         registered_ns: None,
         unregistered_ns: None,
+        asleep_at: None,
         samples,
         markers,
     };

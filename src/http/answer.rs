@@ -2,8 +2,6 @@
 
 use std::fmt::Write;
 
-use crate::http::request::Refusal;
-
 /// An answer for a client.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpAnswer {
@@ -48,12 +46,6 @@ impl HttpAnswer {
         }
         // The address may hold the token, and pages have links to other sites.
         head + "Referrer-Policy: no-referrer\r\nConnection: close\r\n\r\n"
-    }
-}
-
-impl From<Refusal> for HttpAnswer {
-    fn from(refusal: Refusal) -> Self {
-        Self::of_words(refusal.status, &refusal.words)
     }
 }
 

@@ -9,13 +9,27 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
 use crate::http::answer::HttpAnswer;
-use crate::http::messages::{Command, Work};
 use crate::http::request::Asked;
 use crate::platform::{Receiver, Sender};
 use crate::session::notify;
 
 /// An answer that is being prepared. If it is dropped, the client has left.
 pub(crate) type Answering = Pin<Box<dyn Future<Output = HttpAnswer> + Send>>;
+
+/// What the asker does next.
+#[derive(Debug)]
+pub(super) enum Work {
+    Ask {
+        id: u64,
+        asked: Asked,
+    },
+    /// The client has left.
+    Leave(u64),
+    /// An answer may be ready.
+    Wake(u64),
+    /// Nothing more is asked; for which reason, if nothing has asked the server to end.
+    End(Option<&'static str>),
+}
 
 struct WakeUp {
     id: u64,
@@ -28,11 +42,11 @@ impl Wake for WakeUp {
     }
 }
 
-/// Prepares answers until the server has ended.
+/// Prepares answers until it is told that nothing more is asked.
 pub(super) fn run(
     receiver: &Receiver<Work>,
     work: &Arc<Sender<Work>>,
-    commands: &Sender<Command>,
+    answers: &Sender<(u64, HttpAnswer)>,
     answer: fn(Asked) -> Answering,
 ) {
     let mut pending = BTreeMap::new();
@@ -69,6 +83,6 @@ pub(super) fn run(
             Err(_) => HttpAnswer::of_words(500, "cannot answer: the profiler panicked"),
         };
         pending.remove(&id);
-        commands.send(Command::Answered { id, answer });
+        answers.send((id, answer));
     }
 }

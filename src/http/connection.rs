@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::http::access::Access;
 use crate::http::answer::HttpAnswer;
-use crate::http::request::{Asked, Head, MAX_HEAD_BYTES, read_head};
+use crate::http::request::{Asked, MAX_HEAD_BYTES, read_head};
 use crate::platform::{Interest, Socket};
 
 /// Time in which the head of a request must arrive.
@@ -101,17 +101,12 @@ impl Connection {
     /// Goes on, because the socket is ready. Returns what the client asks for, once.
     pub(super) fn go_on(&mut self, access: &Access, now: Instant) -> Option<Asked> {
         match self.stage {
-            Stage::Reading { .. } => self.read(access, now),
-            Stage::Sending { .. } => {
-                self.send(now);
-                None
-            }
-            Stage::Waiting { .. } | Stage::Ending { .. } => {
-                self.ignore();
-                None
-            }
-            Stage::Over => None,
+            Stage::Reading { .. } => return self.read(access, now),
+            Stage::Sending { .. } => self.send(now),
+            Stage::Waiting { .. } | Stage::Ending { .. } => self.ignore(),
+            Stage::Over => {}
         }
+        None
     }
 
     fn read(&mut self, access: &Access, now: Instant) -> Option<Asked> {
@@ -121,24 +116,22 @@ impl Connection {
         let mut part = [0; 2048];
         let room = part.len().min(MAX_HEAD_BYTES.saturating_sub(head.len()));
         match self.socket.receive(&mut part[..room]) {
-            Ok(0) => self.stage = Stage::Over,
-            Ok(count) => head.extend_from_slice(&part[..count]),
+            Ok(count) if count > 0 => head.extend_from_slice(&part[..count]),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
-            Err(_) => self.stage = Stage::Over,
-        }
-        let Stage::Reading { head, .. } = &self.stage else {
-            return None;
-        };
-        match read_head(head, access) {
-            Head::Partial => None,
-            Head::Refused(refusal) => {
-                self.answer(refusal.into(), now);
-                None
+            Ok(_) | Err(_) => {
+                self.stage = Stage::Over;
+                return None;
             }
-            Head::Asked(asked) => {
-                let is_head = asked.is_head;
+        }
+        match read_head(head, access) {
+            Ok(asked) => {
+                let is_head = asked.as_ref()?.is_head;
                 self.stage = Stage::Waiting { is_head };
-                Some(asked)
+                asked
+            }
+            Err(refusal) => {
+                self.answer(refusal, now);
+                None
             }
         }
     }

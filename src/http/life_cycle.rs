@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use crate::http::access::Access;
-use crate::http::asker::{self, Answering};
-use crate::http::messages::{Command, Work};
+use crate::http::answer::HttpAnswer;
+use crate::http::asker::{self, Answering, Work};
 use crate::http::request::Asked;
 use crate::http::server::Server;
 use crate::platform::{
@@ -27,7 +27,7 @@ const MAX_UNTIL_LISTENING: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 struct RunningServer {
     process: ProcessId,
-    commands: Arc<Sender<Command>>,
+    work: Arc<Sender<Work>>,
     threads: [ProfilerThread; 2],
 }
 
@@ -65,34 +65,24 @@ pub(crate) fn serve(address: &str, token: Option<&str>, answer: fn(Asked) -> Ans
 }
 
 fn begin(access: Access, answer: fn(Asked) -> Answering) -> io::Result<RunningServer> {
-    let (commands, receive_commands) = channel();
+    let (answers, receive_answers) = channel();
     let (work, receive_work) = channel();
     let (is_listening, listens) = channel();
-    let (commands, work) = (Arc::new(commands), Arc::new(work));
+    let work = Arc::new(work);
     let run_asker = {
-        let (commands, work) = (Arc::clone(&commands), Arc::clone(&work));
-        move || asker::run(&receive_work, &work, &commands, answer)
-    };
-    let run_server = {
         let work = Arc::clone(&work);
-        move || {
-            // Also if the server panics.
-            let _end = EndOfServer(Arc::clone(&work));
-            use_own_descriptors();
-            run_server(access, receive_commands, work, &is_listening);
-        }
+        move || asker::run(&receive_work, &work, &answers, answer)
     };
-    let spawn_asker = || spawn_profiler_thread(c"ProfilerAsker", run_asker);
-    let asker = with_signals_blocked(spawn_asker)?;
-    let spawn_server = || spawn_profiler_thread(c"ProfilerHttp", run_server);
-    let server = match with_signals_blocked(spawn_server) {
-        Ok(server) => server,
-        Err(error) => {
-            work.send(Work::End(None));
-            asker.join();
-            return Err(error);
-        }
+    let end = EndOfServer(Arc::clone(&work));
+    let run_server = move || {
+        use_own_descriptors();
+        run_server(access, receive_answers, &end, &is_listening);
     };
+    let [server, asker] = with_signals_blocked(|| -> io::Result<_> {
+        let asker = spawn_profiler_thread(c"ProfilerAsker", run_asker)?;
+        // If this fails, the asker is told.
+        Ok([spawn_profiler_thread(c"ProfilerHttp", run_server)?, asker])
+    })?;
     match listens.receive_within(MAX_UNTIL_LISTENING) {
         Some(Ok(bound)) => notify(&format!("serving profiles at http://{bound}/debug/pprof/")),
         Some(Err(error)) => {
@@ -105,12 +95,12 @@ fn begin(access: Access, answer: fn(Asked) -> Answering) -> io::Result<RunningSe
     }
     Ok(RunningServer {
         process: current_process_id(),
-        commands,
+        work,
         threads: [server, asker],
     })
 }
 
-/// Tells the asker to end when it is dropped.
+/// Tells the asker to end when it is dropped, also if the server panics or cannot begin.
 struct EndOfServer(Arc<Sender<Work>>);
 
 impl Drop for EndOfServer {
@@ -121,17 +111,25 @@ impl Drop for EndOfServer {
 
 fn run_server(
     access: Access,
-    commands: Receiver<Command>,
-    work: Arc<Sender<Work>>,
+    answers: Receiver<(u64, HttpAnswer)>,
+    end: &EndOfServer,
     is_listening: &Sender<io::Result<SocketAddr>>,
 ) {
     let bound = ListeningSocket::bind_tcp(access.address);
-    let opened =
-        bound.and_then(|(listener, bound)| Ok((listener, bound, Mailbox::open(commands)?)));
+    let opened = bound.and_then(|(listener, bound)| Ok((listener, bound, Mailbox::open(answers)?)));
     match opened {
         Ok((listener, bound, mailbox)) => {
             is_listening.send(Ok(bound));
-            Server::new(listener, mailbox, access, work).run();
+            let server = Server {
+                listener,
+                mailbox,
+                access,
+                work: Arc::clone(&end.0),
+                connections: Vec::new(),
+                next_id: 0,
+                accepts_from: None,
+            };
+            server.run();
         }
         Err(error) => {
             is_listening.send(Err(error));
@@ -147,11 +145,9 @@ pub(crate) fn stop_serving() {
     let process = current_process_id();
     let is_own = |server: &mut RunningServer| server.process == process;
     let server = SERVER.get_mut(&mut PsLock::acquire()).take_if(is_own);
-    if let Some(RunningServer {
-        commands, threads, ..
-    }) = server
-    {
-        commands.send(Command::End);
+    if let Some(RunningServer { work, threads, .. }) = server {
+        // The end of the asker is that of the server.
+        work.send(Work::End(None));
         // They wait for no other thread.
         threads.into_iter().for_each(ProfilerThread::join);
         SERVED_IN.store(0, Ordering::Release);

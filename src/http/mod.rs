@@ -24,7 +24,7 @@
 //! - A client that leaves is noticed while its answer is prepared.
 //!
 //! # Read next
-//! `access.rs`, `request.rs`, `answer.rs`, `connection.rs`, `messages.rs`, `server.rs`, `asker.rs`,
+//! `access.rs`, `request.rs`, `answer.rs`, `connection.rs`, `server.rs`, `asker.rs`,
 //! `life_cycle.rs`.
 
 mod access;
@@ -32,7 +32,6 @@ mod answer;
 mod asker;
 mod connection;
 mod life_cycle;
-mod messages;
 mod request;
 mod server;
 

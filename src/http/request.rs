@@ -1,6 +1,7 @@
 //! Reads the head of a request, and decides whether it may be answered.
 
 use crate::http::access::{Access, is_local_host};
+use crate::http::answer::HttpAnswer;
 
 /// Maximum size of a request's head, in bytes.
 pub(super) const MAX_HEAD_BYTES: usize = 8 << 10;
@@ -18,37 +19,15 @@ pub(crate) struct Asked {
     pub(crate) token_in_query: Option<String>,
 }
 
-/// An error for the client.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Refusal {
-    pub(super) status: u16,
-    pub(super) words: String,
+fn refuse<T>(status: u16, words: impl AsRef<str>) -> Result<T, HttpAnswer> {
+    Err(HttpAnswer::of_words(status, words.as_ref()))
 }
 
-/// What has arrived of a request.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Head {
-    /// The end is missing.
-    Partial,
-    Refused(Refusal),
-    Asked(Asked),
-}
-
-fn refuse<T>(status: u16, words: impl Into<String>) -> Result<T, Refusal> {
-    let words = words.into();
-    Err(Refusal { status, words })
-}
-
-/// Reads the head of a request.
-pub(super) fn read_head(bytes: &[u8], access: &Access) -> Head {
-    match read(bytes, access) {
-        Ok(Some(asked)) => Head::Asked(asked),
-        Ok(None) => Head::Partial,
-        Err(refusal) => Head::Refused(refusal),
-    }
-}
-
-fn read(bytes: &[u8], access: &Access) -> Result<Option<Asked>, Refusal> {
+/// Reads the head of a request. Returns `None` if its end is missing.
+///
+/// # Errors
+/// The answer for a client that is refused.
+pub(super) fn read_head(bytes: &[u8], access: &Access) -> Result<Option<Asked>, HttpAnswer> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(bytes) {
@@ -111,7 +90,7 @@ fn read(bytes: &[u8], access: &Access) -> Result<Option<Asked>, Refusal> {
 /// Refuses what a browser sends for a page of another site. Such a page cannot read an answer, but
 /// its request would cost the program a session; and by a name of its own that leads to this
 /// machine, it could read it.
-fn check_origin(headers: &Headers<'_>, access: &Access, is_new: bool) -> Result<(), Refusal> {
+fn check_origin(headers: &Headers<'_>, access: &Access, is_new: bool) -> Result<(), HttpAnswer> {
     let host = headers.one("host")?;
     if is_new && host.is_none() {
         return refuse(400, "cannot answer: got no `Host`, expected one");
@@ -124,24 +103,17 @@ fn check_origin(headers: &Headers<'_>, access: &Access, is_new: bool) -> Result<
         );
     }
     let site = headers.one("sec-fetch-site")?.unwrap_or("none");
+    let mut is_foreign = !matches!(site, "none" | "same-origin");
     let own = host.map(|host| format!("http://{host}"));
-    let is_own = |origin: &str| Some(origin) == own.as_deref();
-    let is_foreign = headers.one("origin")?.is_some_and(|origin| !is_own(origin));
-    // An address of a page, or only its origin.
-    let is_own_page = |page: &str| {
-        is_own(
-            page.splitn(4, '/')
-                .take(3)
-                .collect::<Vec<_>>()
-                .join("/")
-                .as_str(),
-        )
+    // The address of a page, or only its origin.
+    let is_own = |page: &str| {
+        let rest = own.as_deref().and_then(|own| page.strip_prefix(own));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
-    let is_foreign = is_foreign
-        || headers
-            .one("referer")?
-            .is_some_and(|page| !is_own_page(page));
-    if !matches!(site, "none" | "same-origin") || is_foreign {
+    for name in ["origin", "referer"] {
+        is_foreign |= headers.one(name)?.is_some_and(|page| !is_own(page));
+    }
+    if is_foreign {
         return refuse(
             403,
             "cannot answer: got a request of another site's page, expected one that the user has \
@@ -156,7 +128,7 @@ struct Headers<'a>(&'a [httparse::Header<'a>]);
 
 impl<'a> Headers<'a> {
     /// Returns the value of a header that may occur once.
-    fn one(&self, name: &str) -> Result<Option<&'a str>, Refusal> {
+    fn one(&self, name: &str) -> Result<Option<&'a str>, HttpAnswer> {
         let mut named = self
             .0
             .iter()
@@ -222,14 +194,19 @@ mod tests {
         }
     }
 
+    fn read(head: &str, access: &Access) -> Option<Asked> {
+        read_head(head.as_bytes(), access).expect("no refusal")
+    }
+
     fn status(head: &str, access: &Access) -> u16 {
         match read_head(head.as_bytes(), access) {
-            Head::Partial => 0,
-            Head::Refused(refusal) => {
-                assert!(refusal.words.contains(", expected "), "{}", refusal.words);
+            Ok(None) => 0,
+            Err(refusal) => {
+                let words = String::from_utf8(refusal.body).expect("UTF-8");
+                assert!(words.contains(", expected "), "{words}");
                 refusal.status
             }
-            Head::Asked(_) => 200,
+            Ok(Some(_)) => 200,
         }
     }
 
@@ -237,19 +214,12 @@ mod tests {
     fn request_is_read_once_it_is_whole() {
         let text = "GET /debug/pprof/?seconds=1 HTTP/1.1\r\nHost: localhost:6060\r\n\r\n";
         for end in 0..text.len() {
-            assert_eq!(
-                read_head(&text.as_bytes()[..end], &local()),
-                Head::Partial,
-                "{end}"
-            );
+            assert_eq!(read(&text[..end], &local()), None, "{end}");
         }
-        let expected = Head::Asked(asked("/debug/pprof/?seconds=1"));
-        assert_eq!(read_head(text.as_bytes(), &local()), expected);
-        let head = text.replace("GET", "HEAD");
-        assert!(matches!(
-            read_head(head.as_bytes(), &local()),
-            Head::Asked(Asked { is_head: true, .. })
-        ));
+        let expected = asked("/debug/pprof/?seconds=1");
+        assert_eq!(read(text, &local()), Some(expected));
+        let head = read(&text.replace("GET", "HEAD"), &local());
+        assert!(head.expect("whole").is_head);
     }
 
     #[test]
@@ -302,6 +272,10 @@ mod tests {
                 200,
             ),
             ("Host: localhost:6060\r\nReferer: http://example.com/", 403),
+            (
+                "Host: localhost:6060\r\nReferer: http://localhost:60601/",
+                403,
+            ),
             ("Host: 0.0.0.0:6060", 403),
             ("Host: localhost:6060\r\nSec-Fetch-Site: same-site", 403),
             ("Host: localhost:6060\r\nSec-Fetch-Site: cross-site", 403),
@@ -331,8 +305,8 @@ mod tests {
         );
         let header = format!("authorization: bearer {TOKEN}\r\n");
         assert_eq!(
-            read_head(get("/a?b=c", &header).as_bytes(), &access),
-            Head::Asked(asked("/a?b=c"))
+            read(&get("/a?b=c", &header), &access),
+            Some(asked("/a?b=c"))
         );
         for (target, rest) in [
             (format!("/a?token={TOKEN}"), "/a"),
@@ -345,10 +319,7 @@ mod tests {
                 token_in_query: Some(TOKEN.to_owned()),
                 ..asked(rest)
             };
-            assert_eq!(
-                read_head(get(&target, "").as_bytes(), &access),
-                Head::Asked(expected)
-            );
+            assert_eq!(read(&get(&target, ""), &access), Some(expected));
         }
     }
 }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::http::access::Access;
 use crate::http::answer::HttpAnswer;
+use crate::http::asker::Work;
 use crate::http::connection::Connection;
-use crate::http::messages::{Command, Work};
 use crate::platform::{Interest, ListeningSocket, Mailbox, Sender, wait_for_sockets};
 
 /// Maximum number of connections at once. A further one gets an error.
@@ -17,35 +17,19 @@ const MAX_CONNECTIONS: usize = 32;
 const PAUSE_AFTER_REFUSAL: Duration = Duration::from_secs(1);
 
 pub(super) struct Server {
-    listener: ListeningSocket,
-    mailbox: Mailbox<Command>,
-    access: Access,
-    work: Arc<Sender<Work>>,
-    connections: Vec<Connection>,
-    next_id: u64,
+    pub(super) listener: ListeningSocket,
+    /// The answers, by the ids of their connections, until the asker has ended.
+    pub(super) mailbox: Mailbox<(u64, HttpAnswer)>,
+    pub(super) access: Access,
+    pub(super) work: Arc<Sender<Work>>,
+    pub(super) connections: Vec<Connection>,
+    pub(super) next_id: u64,
     /// No connection is accepted before.
-    accepts_from: Option<Instant>,
+    pub(super) accepts_from: Option<Instant>,
 }
 
 impl Server {
-    pub(super) fn new(
-        listener: ListeningSocket,
-        mailbox: Mailbox<Command>,
-        access: Access,
-        work: Arc<Sender<Work>>,
-    ) -> Self {
-        Self {
-            listener,
-            mailbox,
-            access,
-            work,
-            connections: Vec::new(),
-            next_id: 0,
-            accepts_from: None,
-        }
-    }
-
-    /// Runs until a command ends it, or until the application has closed its descriptors.
+    /// Runs until the asker has ended, or until the application has closed its descriptors.
     pub(super) fn run(mut self) {
         let reason = loop {
             let Ok(ready) = self.wait() else {
@@ -91,13 +75,10 @@ impl Server {
 
     /// Returns false if the server is to end.
     fn handle_mail(&mut self, now: Instant) -> bool {
-        let Some(commands) = self.mailbox.take() else {
+        let Some(answers) = self.mailbox.take() else {
             return false;
         };
-        for command in commands {
-            let Command::Answered { id, answer } = command else {
-                return false;
-            };
+        for (id, answer) in answers {
             let asking = self.connections.iter_mut().find(|asking| asking.id == id);
             if let Some(asking) = asking {
                 asking.answer(answer, now);

@@ -2,25 +2,19 @@
 
 use std::time::Duration;
 
+use crate::platform::random_bytes;
+
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Doubles the time with each failure, and adds up to a quarter at random, so that the processes of
 /// a fleet do not all come back at the same moment.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub(super) struct BackOff {
     failures: u32,
-    random: u64,
 }
 
 impl BackOff {
-    pub(super) fn new(seed: u64) -> Self {
-        Self {
-            failures: 0,
-            random: seed | 1,
-        }
-    }
-
     pub(super) fn reset(&mut self) {
         self.failures = 0;
     }
@@ -33,10 +27,9 @@ impl BackOff {
         let wait = doubled
             .min(LONGEST)
             .max(asked.unwrap_or_default().min(LONGEST));
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        wait + (wait / 4).mul_f64((self.random % 1024) as f64 / 1024.0)
+        // Without a part at random before the kernel has gathered randomness.
+        let random = random_bytes().map_or(0, u16::from_ne_bytes);
+        wait + (wait / 4).mul_f64(f64::from(random) / 65536.0)
     }
 }
 
@@ -46,7 +39,7 @@ mod tests {
 
     #[test]
     fn time_doubles_to_a_minute_with_a_random_part() {
-        let mut back_off = BackOff::new(7);
+        let mut back_off = BackOff::default();
         for seconds in [1, 2, 4, 8, 16, 32, 60, 60, 60] {
             let least = Duration::from_secs(seconds);
             let wait = back_off.next(None);

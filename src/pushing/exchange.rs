@@ -1,10 +1,11 @@
-//! One request and its answer, without waiting for the server.
+//! One request and its answer.
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::platform::Interest;
+use crate::platform::{Interest, wait_for_sockets};
 use crate::pushing::transport::{Connection, Transport};
 
 /// Maximum size of the head of an answer, in bytes.
@@ -16,22 +17,19 @@ const MAX_HEADERS: usize = 64;
 const MAX_UNTIL_CONNECTED: Duration = Duration::from_secs(5);
 /// Maximum time until the answer is there.
 const MAX_UNTIL_ANSWERED: Duration = Duration::from_secs(30);
+/// Time between two looks at whether the answer is still wanted.
+const STEP: Duration = Duration::from_millis(50);
 
 /// A request that is being sent.
 #[derive(Debug)]
-pub(super) struct Exchange {
+pub(super) struct Exchange<'a> {
     connection: Connection,
-    request: Vec<u8>,
+    request: &'a [u8],
     /// Number of bytes of the request that the connection has taken.
     sent: usize,
     /// Whether the kernel has the whole request.
     is_sent: bool,
     received: Vec<u8>,
-    /// Number of bytes that were received so far.
-    received_bytes: usize,
-    /// An answer whose body is not whole yet, and the length of the body if that is known and not
-    /// too long.
-    answer: Option<(Answer, Option<usize>)>,
     begun: Instant,
     /// Whether the body of an answer that accepts the request is read.
     reads_body: bool,
@@ -48,7 +46,7 @@ pub(super) struct Answer {
     pub(super) body: Vec<u8>,
 }
 
-impl Exchange {
+impl<'a> Exchange<'a> {
     /// Begins to connect. With `reads_body`, the answer has its body.
     ///
     /// # Errors
@@ -56,7 +54,7 @@ impl Exchange {
     pub(super) fn begin(
         transport: &Transport,
         address: SocketAddr,
-        request: Vec<u8>,
+        request: &'a [u8],
         reads_body: bool,
         now: Instant,
     ) -> io::Result<Self> {
@@ -67,8 +65,6 @@ impl Exchange {
             sent: 0,
             is_sent: false,
             received: Vec::new(),
-            received_bytes: 0,
-            answer: None,
             begun: now,
         })
     }
@@ -92,6 +88,22 @@ impl Exchange {
             }
     }
 
+    /// Waits for the answer, and gives up once `is_over`.
+    ///
+    /// # Errors
+    /// Those of [`Exchange::go_on`], and `TimedOut` if it gave up.
+    pub(super) fn finish(&mut self, is_over: &AtomicBool) -> io::Result<Answer> {
+        while !is_over.load(Ordering::Acquire) {
+            let rest = self.until().saturating_duration_since(Instant::now());
+            let ready = wait_for_sockets(&[self.interest()], Some(rest.min(STEP)))?;
+            if let Some(answer) = self.go_on(ready == [true], Instant::now())? {
+                return Ok(answer);
+            }
+        }
+        let answer = self.without_body();
+        answer.ok_or_else(|| io::ErrorKind::TimedOut.into())
+    }
+
     /// Goes on as far as the socket is ready. Returns `None` while there is no answer.
     ///
     /// # Errors
@@ -103,7 +115,7 @@ impl Exchange {
             // The server may have answered before it has closed the connection.
             let received = self.receive();
             if received.is_err()
-                && let Some(answer) = self.take_without_body()
+                && let Some(answer) = self.without_body()
             {
                 return Ok(Some(answer));
             }
@@ -127,14 +139,14 @@ impl Exchange {
         if now < self.until() {
             return Ok(None);
         }
-        let answer = self.take_without_body().map(Some);
+        let answer = self.without_body().map(Some);
         answer.ok_or_else(|| io::Error::new(io::ErrorKind::TimedOut, "no answer in time"))
     }
 
     /// Returns the answer of a server that has accepted the request, and whose body has not arrived.
-    pub(super) fn take_without_body(&mut self) -> Option<Answer> {
-        let (answer, _) = self.answer.take_if(|_| self.is_sent)?;
-        Some(answer)
+    fn without_body(&self) -> Option<Answer> {
+        let answer = read_answer(&self.received, self.reads_body, true);
+        answer.ok().flatten().filter(|_| self.is_sent)
     }
 
     fn send(&mut self) -> io::Result<()> {
@@ -158,8 +170,7 @@ impl Exchange {
         loop {
             match self.connection.receive(&mut part) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(bytes) if self.received_bytes + bytes <= MAX_BYTES => {
-                    self.received_bytes += bytes;
+                Ok(bytes) if self.received.len() + bytes <= MAX_BYTES => {
                     self.received.extend_from_slice(&part[..bytes]);
                 }
                 Ok(_) => {
@@ -169,42 +180,40 @@ impl Exchange {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
                 Err(error) => return Err(error),
             }
-            if let Some(answer) = self.take_answer()? {
-                return Ok(Some(answer));
+            let answer = read_answer(&self.received, self.reads_body, false)?;
+            if answer.is_some() {
+                return Ok(answer);
             }
         }
     }
+}
 
-    /// Returns the answer once its head and its body are whole.
-    fn take_answer(&mut self) -> io::Result<Option<Answer>> {
-        while self.answer.is_none() {
-            let Some(Head {
-                answer,
-                head_bytes,
-                body_bytes,
-            }) = read_head(&self.received)?
-            else {
-                return Ok(None);
-            };
-            self.received.drain(..head_bytes);
-            // Otherwise, an answer before the real one.
-            if answer.status >= 200 {
-                let left = MAX_BYTES - self.received_bytes;
-                let max_bytes = self.received.len() + left;
-                let is_read = self.reads_body && answer.status < 300;
-                let body_bytes = body_bytes.filter(|bytes| is_read && *bytes <= max_bytes);
-                self.answer = Some((answer, body_bytes));
-            }
-        }
-        let Some((answer, body_bytes)) = &mut self.answer else {
+/// Reads an answer. Returns `None` if it is not whole; with `is_end`, only its head must be. With
+/// `reads_body`, an answer that accepts the request has its body.
+fn read_answer(received: &[u8], reads_body: bool, is_end: bool) -> io::Result<Option<Answer>> {
+    let mut rest = received;
+    loop {
+        let Some(Head {
+            mut answer,
+            head_bytes,
+            body_bytes,
+        }) = read_head(rest)?
+        else {
             return Ok(None);
         };
-        let body_bytes = body_bytes.unwrap_or(0);
-        if self.received.len() < body_bytes {
-            return Ok(None);
+        rest = &rest[head_bytes..];
+        // Otherwise, an answer before the real one.
+        if answer.status >= 200 {
+            let is_read = reads_body && answer.status < 300;
+            let max_bytes = MAX_BYTES - (received.len() - rest.len());
+            let body_bytes = body_bytes.filter(|bytes| is_read && *bytes <= max_bytes);
+            match rest.get(..body_bytes.unwrap_or(0)) {
+                Some(body) => answer.body = body.to_vec(),
+                None if is_end => {}
+                None => return Ok(None),
+            }
+            return Ok(Some(answer));
         }
-        answer.body = self.received[..body_bytes].to_vec();
-        Ok(self.answer.take().map(|(answer, _)| answer))
     }
 }
 
@@ -248,7 +257,6 @@ fn read_head(bytes: &[u8]) -> io::Result<Option<Head>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::platform::wait_for_sockets;
 
     fn read(text: &str) -> Option<(u16, Option<u64>)> {
         let head = read_head(text.as_bytes()).expect("HTTP")?;
@@ -269,15 +277,8 @@ mod tests {
             io::Write::write_all(&mut client, bytes.as_bytes()).expect("sent");
         });
         let now = Instant::now();
-        let request = b"request".to_vec();
-        let mut exchange = Exchange::begin(&Transport::Plain, address, request, reads_body, now)
-            .expect("a socket");
-        let answer = loop {
-            wait_for_sockets(&[exchange.interest()], None).expect("ready");
-            if let Some(answer) = exchange.go_on(true, now).transpose() {
-                break answer;
-            }
-        };
+        let exchange = Exchange::begin(&Transport::Plain, address, b"request", reads_body, now);
+        let answer = exchange.expect("a socket").finish(&AtomicBool::new(false));
         server.join().expect("no panic");
         answer
     }

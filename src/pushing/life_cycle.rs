@@ -1,20 +1,23 @@
 //! Begins and ends pushing.
 
 use std::io::ErrorKind;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::platform::{
-    Mailbox, Receiver, Sender, channel, current_process_id, monotonic_now,
-    prepare_to_wait_as_loader_call, random_bytes, spawn_profiler_thread, use_own_descriptors,
-    with_signals_blocked,
+    Receiver, Sender, channel, current_process_id, prepare_to_wait_as_loader_call,
+    spawn_profiler_thread, use_own_descriptors, with_signals_blocked,
 };
+use crate::pushing::back_off::BackOff;
+use crate::pushing::connector::Connector;
 use crate::pushing::cutter::Cutter;
+use crate::pushing::item::Item;
 use crate::pushing::messages::{Command, Job};
 use crate::pushing::progress::Progress;
 use crate::pushing::queue::Queue;
-use crate::pushing::sender::Sender as PushSender;
+use crate::pushing::sender::{Sender as PushSender, Stage};
 use crate::pushing::target::Target;
 use crate::pushing::transport::Transport;
 use crate::session::{
@@ -47,8 +50,6 @@ pub(crate) struct RunningPush {
     /// Closed once the sender and the cutter have ended.
     ended: Receiver<()>,
     is_stopped: AtomicBool,
-    /// Whether [`RunningPush::stop`] has waited for the threads.
-    has_waited: AtomicBool,
 }
 
 /// The pusher of this process.
@@ -77,7 +78,6 @@ pub(crate) fn push(settings: &PushSettings) -> Result<Arc<RunningPush>, PushErro
         commands: Arc::new(commands),
         ended,
         is_stopped: AtomicBool::new(false),
-        has_waited: AtomicBool::new(false),
     });
     if !running.become_only_one() {
         return Err(PushError::AlreadyPushing);
@@ -165,48 +165,46 @@ fn begin(
     let jobs = Arc::new(jobs);
     let progress = Arc::clone(&running.progress);
     let run_sender = {
-        let (jobs, progress) = (Arc::clone(&jobs), Arc::clone(&progress));
-        let server = (target.clone(), transport);
+        let (jobs, progress, target) = (Arc::clone(&jobs), Arc::clone(&progress), target.clone());
         let (folder, max_bytes) = (settings.queue_folder.clone(), settings.queue_bytes);
         move || {
             use_own_descriptors();
-            match Queue::open(folder.as_deref(), max_bytes) {
+            let connector = Connector {
+                target: target.clone(),
+                transport,
+                progress: Arc::clone(&progress),
+            };
+            let opened = open_queue(folder, max_bytes)
+                .and_then(|opened| Ok((opened, begin_to_connect(connector, jobs)?)));
+            match opened {
                 Err(error) => {
-                    let path = folder.unwrap_or_default();
-                    let error = PushError::Queue { path, error };
                     let words = error.to_string();
                     // The caller has not waited for so long.
                     if !is_open.send(Err(error)) {
                         notices.send(words);
                     }
                 }
-                Ok((queue, dropped)) => {
+                Ok(((queue, dropped), items)) => {
                     progress.dropped.add(dropped);
                     progress.waiting.set(queue.len() as u64);
-                    match Mailbox::open(receive_jobs) {
-                        Err(error) => {
-                            let words = format!(
-                                "cannot push profiles: got \"{error}\", expected a thread and a socket"
-                            );
-                            if !is_open.send(Err(PushError::System(error))) {
-                                notices.send(words);
-                            }
-                        }
-                        Ok(mailbox) => {
-                            is_open.send(Ok(()));
-                            drop(is_open);
-                            PushSender::new(
-                                server,
-                                mailbox,
-                                jobs,
-                                queue,
-                                progress,
-                                notices,
-                                seed(),
-                            )
-                            .run();
-                        }
-                    }
+                    is_open.send(Ok(()));
+                    drop(is_open);
+                    let sender = PushSender {
+                        target,
+                        jobs: receive_jobs,
+                        items,
+                        queue,
+                        progress,
+                        stage: Stage::Idle,
+                        back_off: BackOff::default(),
+                        until: None,
+                        is_away_told: false,
+                        refusal_told: None,
+                        #[cfg(feature = "otlp-unstable")]
+                        is_rejection_told: false,
+                        notices,
+                    };
+                    sender.run();
                 }
             }
         }
@@ -273,6 +271,24 @@ fn begin(
     Ok(())
 }
 
+fn open_queue(folder: Option<PathBuf>, max_bytes: u64) -> Result<(Queue, u64), PushError> {
+    Queue::open(folder.as_deref(), max_bytes).map_err(|error| {
+        let path = folder.unwrap_or_default();
+        PushError::Queue { path, error }
+    })
+}
+
+/// Begins the connector, in the descriptor table of the sender. It ends with the channel.
+fn begin_to_connect(
+    connector: Connector,
+    jobs: Arc<Sender<Job>>,
+) -> Result<Sender<Item>, PushError> {
+    let (items, receive_items) = channel();
+    let run = move || connector.run(&receive_items, &jobs);
+    spawn_profiler_thread(c"ProfilerConnect", run).map_err(PushError::System)?;
+    Ok(items)
+}
+
 /// Tells the sender to end when it is dropped, also if the cutter panics.
 struct EndOfCutter(Arc<Sender<Job>>);
 
@@ -280,11 +296,6 @@ impl Drop for EndOfCutter {
     fn drop(&mut self) {
         self.0.send(Job::End(Instant::now() + MAX_UNTIL_SENT));
     }
-}
-
-fn seed() -> u64 {
-    let random = random_bytes::<8>().map(u64::from_ne_bytes);
-    random.unwrap_or_else(|_| monotonic_now().0)
 }
 
 impl RunningPush {
@@ -351,7 +362,7 @@ impl RunningPush {
         }
         if self.is_stopped.swap(true, Ordering::AcqRel) {
             // Another thread stops it, or has done so.
-            if !self.has_waited.load(Ordering::Acquire) {
+            if !self.progress.has_ended.load(Ordering::Acquire) {
                 self.ended.receive_within(MAX_UNTIL_ENDED);
             }
             return;
@@ -360,7 +371,6 @@ impl RunningPush {
         self.ended.receive_within(MAX_UNTIL_ENDED);
         // From now on, another pusher may have the samples.
         self.progress.has_ended.store(true, Ordering::Release);
-        self.has_waited.store(true, Ordering::Release);
         // After the end of the pusher's session, whose last window it passes on.
         remove_state_change_callback(CALLBACK);
         self.forget();

@@ -1,11 +1,10 @@
 //! What the threads of a pusher tell each other.
 
 use std::io;
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use crate::pushing::exchange::Answer;
 use crate::pushing::item::Item;
-use crate::pushing::transport::Transport;
 use crate::session::FrozenWindow;
 use crate::types::StartParams;
 
@@ -22,16 +21,11 @@ pub(super) enum Command {
     End,
 }
 
-/// What a resolver has found.
-pub(super) struct Resolved {
-    pub(super) addresses: Vec<SocketAddr>,
-    pub(super) transport: Transport,
-}
-
 /// What other threads tell the sender.
 pub(super) enum Job {
     Send(Item),
-    Resolved(io::Result<Resolved>),
+    /// What has become of the profile that the connector has.
+    Answered(io::Result<Answer>),
     /// Send what can be sent until this time, and end.
     End(Instant),
 }

@@ -11,11 +11,11 @@
 //! - The *cutter* takes snapshots and writes profiles. It shares the application's descriptor
 //!   table, because it may start a session, and so run the application's callbacks. It prints the
 //!   notices of the sender, whose standard error leads nowhere, until the sender has ended.
-//! - The *sender* owns the queue and the connection, and waits for no server. It has a descriptor
-//!   table of its own where that is possible, and a second thread wakes it there
-//!   (`platform/socket/mailbox.rs`).
-//! - A *resolver* looks up the address of the server and reads the trusted certificates, which may
-//!   take long, and ends.
+//! - The *sender* owns the queue, and waits for no server. It has a descriptor table of its own where
+//!   that is possible.
+//! - The *connector* shares the sender's table. It looks up the address of the server, reads the
+//!   trusted certificates, connects, and waits for the answer, one request at a time. A look-up may
+//!   take long, so nobody waits for the end of this thread.
 //!
 //! # Imports
 //! `export`, `platform`, `session`, `types`, `util`
@@ -31,11 +31,12 @@
 //!
 //! # Read next
 //! `address.rs`, `target.rs`, `item.rs`, `queue.rs`, `tls.rs`, `transport.rs`, `exchange.rs`,
-//! `rejection.rs`, `back_off.rs`, `progress.rs`, `messages.rs`, `sender.rs`, `cutter.rs`,
-//! `life_cycle.rs`.
+//! `rejection.rs`, `back_off.rs`, `progress.rs`, `messages.rs`, `connector.rs`, `sender.rs`,
+//! `cutter.rs`, `life_cycle.rs`.
 
 mod address;
 mod back_off;
+mod connector;
 mod cutter;
 mod exchange;
 mod item;

@@ -19,6 +19,8 @@ pub(super) struct Progress {
     pub(super) handed_over: Count,
     /// Whether no further window may be cut.
     pub(super) has_ended: AtomicBool,
+    /// Whether the connector may wait for the server no longer.
+    pub(super) is_over: AtomicBool,
 }
 
 #[derive(Debug, Default)]

@@ -15,11 +15,11 @@ use crate::session::{WindowFormat, WrittenWindow, service_name};
 use crate::types::{PushError, PushProtocol, PushSecret, PushSettings};
 
 /// What the store is told of the values of a profile: their name, and their unit.
-const VALUES: &[(&str, &str)] = &[
-    ("samples", "samples"),
-    ("wall", "nanoseconds"),
-    ("cpu", "nanoseconds"),
-];
+const VALUES: &str = concat!(
+    r#"{"samples":{"units":"samples","aggregation":"sum","display-name":"samples"},"#,
+    r#""wall":{"units":"nanoseconds","aggregation":"sum","display-name":"wall"},"#,
+    r#""cpu":{"units":"nanoseconds","aggregation":"sum","display-name":"cpu"}}"#,
+);
 
 /// The bytes that a query's value has only with an escape.
 const NOT_IN_QUERY: &AsciiSet = &NON_ALPHANUMERIC
@@ -132,7 +132,6 @@ impl Target {
         );
         let boundary = format!("gekkota-{id}");
         let mut body = Vec::with_capacity(window.content.len() + 1024);
-        let config = value_config();
         for (field, file, kind, content) in [
             (
                 "profile",
@@ -144,7 +143,7 @@ impl Target {
                 "sample_type_config",
                 "sample_type_config.json",
                 "application/json",
-                config.as_bytes(),
+                VALUES.as_bytes(),
             ),
         ] {
             let head = format!(
@@ -249,13 +248,6 @@ fn checked_labels(settings: &PushSettings) -> Result<Vec<(String, String)>, Push
         }
     }
     Ok(settings.labels.clone())
-}
-
-fn value_config() -> String {
-    let values = VALUES.iter().map(|(name, unit)| {
-        format!("\"{name}\":{{\"units\":\"{unit}\",\"aggregation\":\"sum\",\"display-name\":\"{name}\"}}")
-    });
-    format!("{{{}}}", values.collect::<Vec<_>>().join(","))
 }
 
 #[cfg(test)]

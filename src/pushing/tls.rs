@@ -30,7 +30,6 @@ const MAX_TICKETS: usize = 16;
 const MAX_NAMES: usize = 4;
 
 /// Connects to one server by TLS.
-#[derive(Clone)]
 pub(super) struct TlsClient {
     name: ServerName<'static>,
     /// The file with the trusted certificates, if it is not the system's.
@@ -61,28 +60,33 @@ impl TlsClient {
         })
     }
 
+    /// Returns whether the certificates need not be read.
     pub(super) fn is_ready(&self, now: Instant) -> bool {
         self.fresh_until.is_some_and(|until| now < until)
     }
 
-    /// Returns this client with certificates that were just read.
+    /// Reads the certificates, unless they are fresh.
     ///
     /// # Errors
     /// They cannot be read, and there are none of before.
-    pub(super) fn renewed(mut self) -> io::Result<Self> {
-        match read_config(self.file.as_deref()) {
-            Ok(config) => self.config = Some(Arc::new(config)),
-            Err(error) => {
-                // The program may have given up the right to read the file. The server's certificate is
-                // checked again, instead of a ticket.
-                let before = self.config.take().ok_or(error)?;
-                let mut config = ClientConfig::clone(&before);
-                config.resumption = Resumption::in_memory_sessions(MAX_TICKETS);
-                self.config = Some(Arc::new(config));
-            }
+    pub(super) fn renew(&mut self, now: Instant) -> io::Result<()> {
+        if self.is_ready(now) {
+            return Ok(());
         }
-        self.fresh_until = Some(Instant::now() + MAX_AGE);
-        Ok(self)
+        let config = match (read_config(self.file.as_deref()), self.config.as_deref()) {
+            (Ok(config), _) => config,
+            (Err(error), None) => return Err(error),
+            // The program may have given up the right to read the file. The server's certificate is
+            // checked again, instead of a ticket.
+            (Err(_), Some(before)) => {
+                let mut config = before.clone();
+                config.resumption = Resumption::in_memory_sessions(MAX_TICKETS);
+                config
+            }
+        };
+        self.config = Some(Arc::new(config));
+        self.fresh_until = Some(now + MAX_AGE);
+        Ok(())
     }
 
     /// Lets the certificates be read again if TLS has refused the server. Returns whether it has.

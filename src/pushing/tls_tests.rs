@@ -81,9 +81,10 @@ impl Roots {
 
     /// Returns a transport to `https://localhost`, with what it has read.
     fn transport(&self) -> Transport {
-        let transport = self.unread_transport();
-        assert!(!transport.is_ready(Instant::now()));
-        transport.renewed().expect("certificates")
+        let mut transport = self.unread_transport();
+        assert!(!is_ready(&transport, Instant::now()));
+        transport.renew().expect("certificates");
+        transport
     }
 
     fn unread_transport(&self) -> Transport {
@@ -99,7 +100,14 @@ impl Drop for Roots {
     }
 }
 
-fn goes_on(exchange: &mut Exchange) -> io::Result<Answer> {
+fn is_ready(transport: &Transport, now: Instant) -> bool {
+    match transport {
+        Transport::Tls(client) => client.is_ready(now),
+        Transport::Plain => panic!("the address begins with https://"),
+    }
+}
+
+fn goes_on(exchange: &mut Exchange<'_>) -> io::Result<Answer> {
     // However long it takes on a busy machine.
     let now = Instant::now();
     loop {
@@ -127,9 +135,8 @@ fn exchanged<R: Send + 'static>(
     (answer, is_connecting, server.join().expect("no panic"))
 }
 
-fn begin(transport: &Transport, address: SocketAddr, request: &[u8]) -> Exchange {
-    let now = Instant::now();
-    Exchange::begin(transport, address, request.to_vec(), true, now).expect("a socket")
+fn begin<'a>(transport: &Transport, address: SocketAddr, request: &'a [u8]) -> Exchange<'a> {
+    Exchange::begin(transport, address, request, true, Instant::now()).expect("a socket")
 }
 
 /// Reads a request of this length, answers it, and returns it with the rest that the client sends,
@@ -210,9 +217,9 @@ fn certificate_that_is_not_valid_is_refused_with_words() {
         let is_reset = alert.kind() == io::ErrorKind::ConnectionReset;
         assert!(is_reset || alert.to_string().contains("alert"), "{alert}");
         assert!(!transport.note_failure(&io::ErrorKind::TimedOut.into()));
-        assert!(transport.is_ready(Instant::now()));
+        assert!(is_ready(&transport, Instant::now()));
         assert!(transport.note_failure(&error));
-        assert!(!transport.is_ready(Instant::now()), "it is read again");
+        assert!(!is_ready(&transport, Instant::now()), "it is read again");
     }
 }
 
@@ -348,7 +355,7 @@ fn stalled_handshake_ends_like_a_stalled_connection() {
 fn certificates_are_read_once_an_hour_and_kept_if_that_fails() {
     let authority = authority();
     let roots = Roots::new("hour");
-    let missing = roots.unread_transport().renewed().err().expect("no file");
+    let missing = roots.unread_transport().renew().expect_err("no file");
     let path = roots.0.to_str().expect("UTF-8");
     assert!(missing.to_string().contains(path), "{missing}");
     for text in [
@@ -357,11 +364,8 @@ fn certificates_are_read_once_an_hour_and_kept_if_that_fails() {
         "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n",
     ] {
         roots.write(text);
-        let error = roots
-            .unread_transport()
-            .renewed()
-            .err()
-            .expect("no certificate");
+        let error = roots.unread_transport().renew();
+        let error = error.expect_err("no certificate");
         assert!(
             error.to_string().contains("has none in the form of PEM"),
             "{error}"
@@ -371,12 +375,15 @@ fn certificates_are_read_once_an_hour_and_kept_if_that_fails() {
     let (key, pem) = (authority.key().serialize_pem(), authority.pem());
     let damaged = pem.replacen("MII", "!!!", 1).replacen("MI", "!!", 1);
     roots.write(&format!("# words\n{key}{damaged}{pem}"));
-    let transport = roots.transport();
+    let mut transport = roots.transport();
     let (now, hour) = (Instant::now(), Duration::from_secs(3600));
-    assert!(transport.is_ready(now) && !transport.is_ready(now + hour));
+    assert!(is_ready(&transport, now) && !is_ready(&transport, now + hour));
     fs::remove_file(&roots.0).expect("removed");
-    let transport = transport.renewed().expect("those of before");
-    assert!(transport.is_ready(Instant::now()));
+    let Transport::Tls(client) = &mut transport else {
+        panic!("the address begins with https://");
+    };
+    client.renew(now + hour).expect("those of before");
+    assert!(is_ready(&transport, now + hour));
     let config = server_config(params("localhost"), Some(&authority), rustls::ALL_VERSIONS);
     let serve = move |client| serve(tls(&config, client), 7);
     let (answer, ..) = exchanged(&transport, b"request", serve);

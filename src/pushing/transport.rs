@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+#[cfg(feature = "push-tls")]
 use std::time::Instant;
 
 use crate::platform::{Interest, Socket};
@@ -11,7 +12,6 @@ use crate::pushing::tls::{TlsClient, TlsConnection};
 use crate::types::{PushError, PushSettings};
 
 /// Makes connections to a server.
-#[derive(Clone)]
 pub(super) enum Transport {
     Plain,
     #[cfg(feature = "push-tls")]
@@ -35,24 +35,15 @@ impl Transport {
         Ok(Self::Plain)
     }
 
-    /// Returns whether [`Transport::renewed`] is not needed before the next connection.
-    pub(super) fn is_ready(&self, now: Instant) -> bool {
-        match self {
-            Self::Plain => true,
-            #[cfg(feature = "push-tls")]
-            Self::Tls(client) => client.is_ready(now),
-        }
-    }
-
-    /// Returns this transport with what it needs from files, which may wait for a disk.
+    /// Reads what it needs from files, unless that was done not long ago. May wait for a disk.
     ///
     /// # Errors
     /// The trusted certificates cannot be read, and were not read before.
-    pub(super) fn renewed(self) -> io::Result<Self> {
+    pub(super) fn renew(&mut self) -> io::Result<()> {
         match self {
-            Self::Plain => Ok(Self::Plain),
+            Self::Plain => Ok(()),
             #[cfg(feature = "push-tls")]
-            Self::Tls(client) => client.renewed().map(Self::Tls),
+            Self::Tls(client) => client.renew(Instant::now()),
         }
     }
 

@@ -140,8 +140,7 @@ impl WindowCutter {
         let interval = source.session.settings.interval;
         let epoch_ms = source.process_start.epoch_ms;
         let times = [self.from, until].map(|time| source.ns_since_start(time));
-        let options = self.options();
-        let (mut model, had_memory) = frozen.to_own_model(&options, &options.progress)?;
+        let (mut model, had_memory) = frozen.to_own_model(&self.options())?;
         drop(frozen);
         let [from_ns, until_ns] = times;
         let signed = |ns| i64::try_from(ns).unwrap_or(i64::MAX);
@@ -154,14 +153,13 @@ impl WindowCutter {
             is_without_allocations: true,
             ..ExportOptions::default()
         };
-        let progress = &options.progress;
         match format {
             WindowFormat::Pprof => {
-                write_profile(&model, Format::Pprof, &export, &mut text, progress)?;
+                write_profile(&model, Format::Pprof, &export, &mut text)?;
             }
             #[cfg(feature = "otlp-unstable")]
             WindowFormat::Otlp(resource) => {
-                write_otlp(&model, &export, resource, &mut text, progress)?;
+                write_otlp(&model, &export, resource, &mut text)?;
             }
         }
         (self.from, self.seen) = (until, Arc::new(ends));

@@ -67,7 +67,7 @@ impl ModuleLookup {
         let mut unnamed = Vec::new();
         let mut unnamed_for_memory = 0;
         for &address in &self.addresses {
-            self.progress.count_one();
+            self.progress.count(1);
             if !has_ample_memory && !is_memory_available(LOOKUP_BYTES) {
                 unnamed_for_memory += 1;
                 continue;

@@ -34,7 +34,9 @@ use crate::types::{
 };
 use crate::util::{ProgressLocation, ProgressLogger, SharedSort, run_callback};
 
-/// Progress at the end of each part of the job, from 0 to 1.
+/// Progress of a job whose model is complete, from 0 to 1.
+pub(crate) const MODEL_END: f32 = 0.70;
+/// Progress at the end of each part of the model, from 0 to 1.
 const ENTRIES_END: f32 = 0.20;
 const NAMES_END: f32 = 0.70;
 
@@ -72,9 +74,11 @@ const MODELED_META: &[&str] = &[
 pub(crate) fn build_model(
     mut source: ProfileSource,
     options: &StreamOptions,
-    progress: &ProgressLogger,
 ) -> io::Result<(ProfileModel, FoundProblems)> {
     source.since = options.since;
+    let progress = options
+        .progress
+        .sub_logger(0.0, MODEL_END, ProgressLocation::Entries);
     let decoding = progress.sub_logger(0.0, ENTRIES_END, ProgressLocation::Entries);
     let mut process = decode_newest(&mut source, &decoding)?;
     drop(decoding);

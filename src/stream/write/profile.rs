@@ -34,14 +34,8 @@ use crate::util::{FailureLatch, ProgressLocation, ProgressLogger};
 
 /// Progress at the end of each part of the job, from 0 to 1. A job without names skips their part.
 const ENTRIES_END: f32 = 0.15;
-const LIBRARIES_END: f32 = 0.16;
-const META_END: f32 = 0.17;
-const PAGES_END: f32 = 0.18;
-const OVERHEADS_END: f32 = 0.20;
-const COUNTERS_END: f32 = 0.22;
 const NAMES_END: f32 = 0.50;
 const THREADS_END: f32 = 0.96;
-const LOG_END: f32 = 0.97;
 const CHILD_PROFILES_END: f32 = 0.99;
 
 /// Writes a profile in the Gecko format, version 36. All profiles go through this function.
@@ -96,9 +90,8 @@ pub(crate) fn stream_gecko_json(
         names.has_memory,
     );
     json.object(|json| {
-        progress.set_local_progress(ENTRIES_END, ProgressLocation::Libraries);
+        progress.set_local_progress(ENTRIES_END, ProgressLocation::Meta);
         write_libs(json.key("libs"), &process.modules);
-        progress.set_local_progress(LIBRARIES_END, ProgressLocation::Meta);
         write_meta(
             json.key("meta"),
             source,
@@ -107,12 +100,9 @@ pub(crate) fn stream_gecko_json(
             names.are_looked_up(),
             &warnings,
         );
-        progress.set_local_progress(META_END, ProgressLocation::Pages);
         json.key("pages")
             .array(|json| write_pages(json, &source.pages));
-        progress.set_local_progress(PAGES_END, ProgressLocation::Overheads);
         process.overheads.write(json.key("profilerOverhead"));
-        progress.set_local_progress(OVERHEADS_END, ProgressLocation::Counters);
         write_counters(json.key("counters"), source, &process);
         json.key("sources").object(|json| {
             write_schema(
@@ -126,7 +116,6 @@ pub(crate) fn stream_gecko_json(
         json.key("threads")
             .array(|json| write_threads(json, source, &process, &types, &named, options, &threads));
         drop(threads);
-        progress.set_local_progress(THREADS_END, ProgressLocation::Log);
         process.paused_ranges.write(json.key("pausedRanges"));
         unread_files = named.unread_files().to_vec();
         let unnamed = named.unnamed_for_memory();
@@ -137,8 +126,11 @@ pub(crate) fn stream_gecko_json(
             &unread_files,
             unnamed,
         );
-        let children =
-            progress.sub_logger(LOG_END, CHILD_PROFILES_END, ProgressLocation::ChildProfiles);
+        let children = progress.sub_logger(
+            THREADS_END,
+            CHILD_PROFILES_END,
+            ProgressLocation::ChildProfiles,
+        );
         json.key("processes").array(|json| {
             for profile in &source.exit_profiles {
                 splice_child(json, profile);
@@ -236,7 +228,7 @@ fn name_frames(
     json.flush_buffer();
     let progress = options
         .progress
-        .sub_logger(COUNTERS_END, NAMES_END, ProgressLocation::Names);
+        .sub_logger(ENTRIES_END, NAMES_END, ProgressLocation::Names);
     if names.symbolicate == Symbolicate::No || json.failed() {
         NamedStacks::without_names(source, process)
     } else if names.has_memory {

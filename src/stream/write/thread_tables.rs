@@ -14,11 +14,8 @@ use crate::threads::MAIN_THREAD_NAME;
 use crate::types::IDLE_INDEX;
 use crate::util::{ProgressLocation, ProgressLogger};
 
-/// Progress at the end of each part of a thread, from 0 to 1. The thread's tables are the last
-/// part.
-const FRAMES_END: f32 = 0.20;
+/// Progress of a thread whose samples are written, from 0 to 1.
 const SAMPLES_END: f32 = 0.60;
-const MARKERS_END: f32 = 0.90;
 
 /// Size of the markers that are written between two checks of the memory, in bytes. Their texts may
 /// all be new to the thread's table.
@@ -55,7 +52,7 @@ pub(crate) fn write_thread<'a>(
         json.key("samples").object(|json| {
             write_schema(json, SAMPLES);
             let mut probed = (!context.probes.is_empty()).then(|| context.probed_delays(source));
-            let rows = progress.sub_logger(FRAMES_END, SAMPLES_END, ProgressLocation::Samples);
+            let rows = progress.sub_logger(0.0, SAMPLES_END, ProgressLocation::Samples);
             json.key("data").array(|json| {
                 let samples = &context.samples;
                 // The Firefox Profiler ignores the weights of this format.
@@ -88,7 +85,7 @@ pub(crate) fn write_thread<'a>(
         });
         json.key("markers").object(|json| {
             write_schema(json, MARKERS);
-            let rows = progress.sub_logger(SAMPLES_END, MARKERS_END, ProgressLocation::Markers);
+            let rows = progress.sub_logger(SAMPLES_END, 1.0, ProgressLocation::Markers);
             json.key("data").array(|json| {
                 let count = context.markers.len();
                 let mut unchecked_bytes = 0;
@@ -132,7 +129,6 @@ pub(crate) fn write_thread<'a>(
                 }
             });
         });
-        progress.set_local_progress(MARKERS_END, ProgressLocation::Tables);
         let tid = registration.tid().to_number().into();
         write_tables(json, source, tid, thread);
     });

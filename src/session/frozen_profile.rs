@@ -20,8 +20,8 @@ use crate::session::snapshot::FrozenProfile;
 use crate::session::write_options::{WriteOptions, default_options, default_options_for};
 use crate::state::ChildProfile;
 use crate::stream::{
-    FoundProblems, GatherRequest, MODEL_END, OutOfMemory, ProfileSource, StreamOptions,
-    build_model, check_memory, stream_gecko_json,
+    FoundProblems, GatherRequest, MODEL_END, ProfileSource, StreamOptions, build_model,
+    check_memory, is_out_of_memory, stream_gecko_json,
 };
 use crate::threads::OffThreadRef;
 use crate::types::{ProfilerTime, SaveError, TimeStamp};
@@ -341,8 +341,7 @@ impl FrozenProfile {
         loop {
             match save(&self) {
                 Err(SaveError::Io { error, .. })
-                    if OutOfMemory::is_cause_of(&error)
-                        && self.source.buffer.leave_out_older_half() => {}
+                    if is_out_of_memory(&error) && self.source.buffer.leave_out_older_half() => {}
                 saved => return saved,
             }
         }
@@ -371,8 +370,7 @@ impl FrozenProfile {
             match self.write(&options, &mut text) {
                 Ok(()) => return Ok(String::from_utf8_lossy(&text).into_owned()),
                 Err(error)
-                    if OutOfMemory::is_cause_of(&error)
-                        && self.source.buffer.leave_out_older_half() => {}
+                    if is_out_of_memory(&error) && self.source.buffer.leave_out_older_half() => {}
                 Err(error) => return Err(error),
             }
         }

@@ -12,21 +12,17 @@ use crate::buffer::SnapshotEnds;
 use crate::export::{ExportOptions, Format, write_profile};
 #[cfg(feature = "otlp-unstable")]
 use crate::export::{OtlpResource, write_otlp};
-use crate::platform::is_memory_available;
 use crate::session::asked::{SessionClient, join_session};
 use crate::session::env::wants_names;
 use crate::session::frozen_profile::TextInMemory;
 use crate::session::running::running_generation;
 use crate::session::snapshot::{FrozenProfile, freeze_process};
-use crate::stream::StreamOptions;
+use crate::stream::{StreamOptions, check_memory};
 use crate::symbols::OpenModules;
 use crate::types::{DEFAULT_MAX_ROWS, DEFAULT_NAME_CACHE_BYTES};
 use crate::types::{
     Generation, NameOptions, ProfilerTime, StartError, StartParams, Symbolicate, TimeStamp,
 };
-
-/// Memory for the text of a window, in bytes.
-const MIN_BYTES: usize = 1 << 20;
 
 /// Cuts the session into windows, and keeps it running.
 #[derive(Debug)]
@@ -145,9 +141,7 @@ impl WindowCutter {
         let [from_ns, until_ns] = times;
         let signed = |ns| i64::try_from(ns).unwrap_or(i64::MAX);
         model.meta.session_ns = Some((signed(from_ns), signed(until_ns)));
-        if !is_memory_available(model.bytes().max(MIN_BYTES)) {
-            return Err(io::ErrorKind::OutOfMemory.into());
-        }
+        check_memory(model.bytes())?;
         let mut text = TextInMemory(Vec::new());
         let export = ExportOptions {
             is_without_allocations: true,

@@ -24,9 +24,6 @@ pub(super) struct ModuleLookup {
     /// In ascending order, so that each compilation unit is read once.
     pub(super) addresses: Vec<SampledAddress>,
     pub(super) symbolicate: Symbolicate,
-    /// Whether there are [`AMPLE_BYTES`] for this lookup and for each that runs at the same time. If
-    /// each looked for itself, they could find the same memory.
-    pub(super) has_ample_memory: bool,
     /// Counts the addresses that were looked up, for all modules together.
     pub(super) progress: Arc<ProgressCounter>,
 }
@@ -62,7 +59,7 @@ impl ModuleLookup {
         files: &ModuleFiles,
         symbols: &ModuleSymbols<'_, '_>,
     ) -> ModuleNames {
-        let has_ample_memory = self.has_ample_memory || is_memory_available(AMPLE_BYTES);
+        let has_ample_memory = is_memory_available(AMPLE_BYTES);
         let mut names = Vec::new();
         let mut unnamed = Vec::new();
         let mut unnamed_for_memory = 0;

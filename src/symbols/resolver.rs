@@ -113,7 +113,6 @@ impl<'a> CodeAddressService<'a> {
                 module: self.modules[index].clone(),
                 addresses,
                 symbolicate: self.symbolicate,
-                has_ample_memory: helpers > 0,
                 progress: Arc::clone(progress),
             });
         let mut lookups: Vec<ModuleLookup> = lookups.collect();

@@ -4,7 +4,6 @@ use crate::buffer::{EntryReader, EntryWriter, unzigzag, zigzag};
 use crate::counters::CounterReading;
 use crate::model::MAX_ASLEEP_CPU_NS;
 use crate::stream::decode::tick_gaps::{Repeats, RunTimes, TickGaps};
-use crate::util::vec_growth_bytes;
 
 /// The state of the thread's event loop at a sample.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -259,11 +258,6 @@ impl SampleRows {
         self.left_out_ticks = self.left_out_ticks.saturating_add(left_out);
         self.idle_rows = self.idle_rows.saturating_add(repeats.count);
         self.rows = self.rows.saturating_add(repeats.count).saturating_add(1);
-    }
-
-    /// Returns how much memory the rows of `more` bytes of entries take if the tables grow.
-    pub(crate) fn growth_bytes(&self, more: usize) -> usize {
-        vec_growth_bytes(&self.packed, more / 4) + self.rare.growth_bytes(more)
     }
 
     /// Returns the number of all rows, both kept and left out.
@@ -610,11 +604,6 @@ impl CounterRows {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
-    }
-
-    /// Returns how much memory the values of `more` bytes of entries take if the table grows.
-    pub(crate) fn growth_bytes(&self, more: usize) -> usize {
-        self.coded.growth_bytes(more)
     }
 
     /// Returns the times with the growth since the previous row. The first row has the value itself.

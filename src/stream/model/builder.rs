@@ -25,8 +25,7 @@ use crate::stream::resolve::{
     WAIT_NAME, WAIT_TEXT, name_for_viewer, to_text, type_without_payload, waiting_tasks_tid,
 };
 use crate::stream::write::{
-    FoundProblems, MIN_BYTES_FOR_NAMES, StreamOptions, warnings_about, write_log, write_meta,
-    write_pages,
+    FoundProblems, StreamOptions, warnings_about, write_log, write_meta, write_pages,
 };
 use crate::threads::MAIN_THREAD_NAME;
 use crate::types::{
@@ -85,8 +84,7 @@ pub(crate) fn build_model(
     process.thin_sleepers();
     process.thin_idle_rows(options.max_rows);
     let naming = progress.sub_logger(ENTRIES_END, NAMES_END, ProgressLocation::Names);
-    let has_memory_for_names =
-        check_memory(MIN_BYTES_FOR_NAMES + 2 * process.unnamed_bytes()).is_ok();
+    let has_memory_for_names = process.has_memory_for_names();
     let symbolicate = match has_memory_for_names {
         true => options.names.symbolicate,
         false => Symbolicate::No,

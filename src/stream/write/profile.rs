@@ -49,8 +49,8 @@ const CHILD_PROFILES_END: f32 = 0.99;
 /// Returns what the user should know, which the profile says, too.
 ///
 /// # Errors
-/// Returns the first failure of the job: that of `out`, or
-/// [`OutOfMemory`](crate::stream::OutOfMemory) if there is no memory even for a small part.
+/// Returns the first failure of the job: that of `out`, or that there is no memory even for a small
+/// part.
 #[doc(alias = "profiler_stream_json_for_this_process")]
 pub(crate) fn stream_gecko_json(
     mut source: ProfileSource,
@@ -74,21 +74,12 @@ pub(crate) fn stream_gecko_json(
         .retain_chunks(process.chunks_with_markers.iter().copied());
     let source = &source;
     process.thin_idle_rows(options.max_rows);
-    let has_memory_for_names =
-        check_memory(MIN_BYTES_FOR_NAMES + 2 * process.unnamed_bytes()).is_ok();
-    let names = Names {
-        symbolicate: options.names.symbolicate,
-        has_memory: has_memory_for_names,
-    };
+    let has_memory_for_names = process.has_memory_for_names();
+    let wants_names = options.names.symbolicate != Symbolicate::No;
     let types = MarkerTypes::of_profile(source, &process);
     let mut json = JsonWriter::for_job(out, latch);
     let mut unread_files = Vec::new();
-    let warnings = warnings_about(
-        source,
-        &process,
-        names.symbolicate != Symbolicate::No,
-        names.has_memory,
-    );
+    let warnings = warnings_about(source, &process, wants_names, has_memory_for_names);
     json.object(|json| {
         progress.set_local_progress(ENTRIES_END, ProgressLocation::Meta);
         write_libs(json.key("libs"), &process.modules);
@@ -97,7 +88,7 @@ pub(crate) fn stream_gecko_json(
             source,
             &process,
             &types,
-            names.are_looked_up(),
+            wants_names && has_memory_for_names,
             &warnings,
         );
         json.key("pages")
@@ -111,7 +102,7 @@ pub(crate) fn stream_gecko_json(
             );
             json.key("data").array(|_| {});
         });
-        let named = name_frames(json, source, &process, names, options);
+        let named = name_frames(json, source, &process, has_memory_for_names, options);
         let threads = progress.sub_logger(NAMES_END, THREADS_END, ProgressLocation::Frames);
         json.key("threads")
             .array(|json| write_threads(json, source, &process, &types, &named, options, &threads));
@@ -202,39 +193,23 @@ pub(crate) struct FoundProblems {
     pub(crate) left_out_bytes: u64,
 }
 
-/// Memory without which no debug information is read, in bytes.
-pub(crate) const MIN_BYTES_FOR_NAMES: usize = 96 << 20;
-
-/// Whether addresses get names.
-#[derive(Clone, Copy)]
-struct Names {
-    symbolicate: Symbolicate,
-    has_memory: bool,
-}
-
-impl Names {
-    fn are_looked_up(self) -> bool {
-        self.symbolicate != Symbolicate::No && self.has_memory
-    }
-}
-
 fn name_frames(
     json: &mut JsonWriter<'_>,
     source: &ProfileSource,
     process: &ProcessStreamingContext,
-    names: Names,
+    has_memory: bool,
     options: &StreamOptions,
 ) -> NamedStacks {
     json.flush_buffer();
     let progress = options
         .progress
         .sub_logger(ENTRIES_END, NAMES_END, ProgressLocation::Names);
-    if names.symbolicate == Symbolicate::No || json.failed() {
-        NamedStacks::without_names(source, process)
-    } else if names.has_memory {
+    if options.names.symbolicate == Symbolicate::No || json.failed() {
+        NamedStacks::without_names(source, process, 0)
+    } else if has_memory {
         NamedStacks::with_names(source, process, options.names, &progress)
     } else {
-        NamedStacks::without_names_for_memory(source, process)
+        NamedStacks::without_names(source, process, process.count_addresses())
     }
 }
 
@@ -288,7 +263,7 @@ fn write_threads(
         if index % THREADS_BETWEEN_CHECKS == 0
             && let Err(error) = check_memory(ResolvedThread::max_bytes(named))
         {
-            json.fail(error.into());
+            json.fail(error);
         }
         if json.failed() {
             return;

@@ -17,13 +17,21 @@ use crate::util::{ProgressLocation, ProgressLogger};
 /// Progress of a thread whose samples are written, from 0 to 1.
 const SAMPLES_END: f32 = 0.60;
 
-/// Size of the markers that are written between two checks of the memory, in bytes. Their texts may
-/// all be new to the thread's table.
+/// Size of the markers that are written between two checks of the memory, in bytes.
 const MARKER_STEP_BYTES: usize = 256 << 10;
-/// Number of intervals of contexts that are written between two checks of the memory.
+/// Memory of new texts, as a multiple of the markers' size: in a typed payload, many may be short.
+const MARKER_FACTOR: usize = 16;
+/// Number of intervals of contexts that are written between two checks of the memory, and the
+/// memory that their fields may take, in bytes.
 const CONTEXT_STEP: usize = 4096;
-/// Maximum number of fields of a context.
-const FIELDS_OF_CONTEXT: usize = 6;
+const CONTEXT_STEP_BYTES: usize = CONTEXT_STEP * 6 * 96;
+
+/// Fails the job if there is no memory for more texts.
+fn check_texts(json: &mut JsonWriter<'_>, thread: &ResolvedThread<'_>, more_bytes: usize) {
+    if let Err(error) = check_memory(thread.strings.growth_bytes() + more_bytes) {
+        json.fail(error);
+    }
+}
 
 /// Writes one element of `threads`: the thread with the name of its track.
 pub(crate) fn write_thread<'a>(
@@ -91,21 +99,16 @@ pub(crate) fn write_thread<'a>(
                 let mut unchecked_bytes = 0;
                 for block in rows.watch(context.markers.blocks(), count, ProgressLocation::Markers)
                 {
+                    let entry = source.buffer.entry_at(block);
+                    unchecked_bytes += entry.as_ref().map_or(0, |entry| entry.left());
+                    if unchecked_bytes > MARKER_STEP_BYTES {
+                        let step_bytes = std::mem::take(&mut unchecked_bytes);
+                        check_texts(json, &thread, MARKER_FACTOR * step_bytes);
+                    }
                     if json.failed() {
                         return;
                     }
-                    let marker = source.buffer.entry_at(block).and_then(|mut entry| {
-                        // The name, the text, and in a typed payload maybe many short texts.
-                        let strings = 2 + entry.left() / 4;
-                        let growth_bytes = thread.strings.growth_bytes(strings, 2 * entry.left());
-                        unchecked_bytes += entry.left().max(growth_bytes);
-                        if unchecked_bytes > MARKER_STEP_BYTES {
-                            unchecked_bytes = 0;
-                            if let Err(error) = check_memory(growth_bytes) {
-                                json.fail(error.into());
-                                return None;
-                            }
-                        }
+                    let marker = entry.and_then(|mut entry| {
                         entry.kind()?;
                         DecodedMarker::read(&mut entry)
                     });
@@ -114,13 +117,8 @@ pub(crate) fn write_thread<'a>(
                     }
                 }
                 for intervals in context.contexts.all().chunks(CONTEXT_STEP) {
+                    check_texts(json, &thread, CONTEXT_STEP_BYTES);
                     if json.failed() {
-                        return;
-                    }
-                    let strings = FIELDS_OF_CONTEXT * intervals.len();
-                    let growth_bytes = thread.strings.growth_bytes(strings, 32 * strings);
-                    if let Err(error) = check_memory(growth_bytes) {
-                        json.fail(error.into());
                         return;
                     }
                     for interval in intervals {

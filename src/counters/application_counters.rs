@@ -24,7 +24,7 @@ use crate::platform::monotonic_now;
 use crate::types::{CounterParams, Features, TimeStamp};
 use crate::util::{
     Guard, LockRank, NamedMutex, allocator_has, cut_at_character,
-    is_any_lock_held_on_current_thread, vec_growth_bytes,
+    is_any_lock_held_on_current_thread,
 };
 
 /// Maximum number of counters that exist at once. Further ones are not recorded: each costs a few
@@ -347,8 +347,9 @@ impl ApplicationCounters {
         if self.live.len() >= MAX_LIVE {
             self.live.retain(|counter| !counter.is_dropped());
         }
-        let needed_bytes = COUNTER_BYTES + text_bytes + vec_growth_bytes(&self.live, 1);
-        if self.live.len() >= MAX_LIVE || !allocator_has(needed_bytes) {
+        let has_memory =
+            self.live.try_reserve(1).is_ok() && allocator_has(COUNTER_BYTES + text_bytes);
+        if self.live.len() >= MAX_LIVE || !has_memory {
             return None;
         }
         let counter = Arc::new(counter());

@@ -4,12 +4,16 @@
 use std::collections::HashMap;
 #[cfg(has_profiler)]
 use std::io;
+#[cfg(has_profiler)]
+use std::sync::Arc;
 
 use crate::export::format::Format;
 #[cfg(has_profiler)]
 use crate::model::{
     ChargedSample, ChargedSamples, ProfileModel, Samples, SourceText, TextId, Thread, WeightUnit,
 };
+#[cfg(has_profiler)]
+use crate::util::ProgressCounter;
 
 /// What a sample counts for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -64,6 +68,9 @@ pub(crate) struct ExportOptions {
     /// The texts of source files, beside those that the profile has itself.
     #[cfg(has_profiler)]
     pub(crate) sources: HashMap<TextId, SourceText>,
+    /// Counts the rows that a writer has begun to read.
+    #[cfg(has_profiler)]
+    pub(crate) progress: Option<Arc<ProgressCounter>>,
 }
 
 impl ExportOptions {
@@ -177,6 +184,9 @@ impl ExportOptions {
         profile: &'a ProfileModel,
         thread: &'a Thread,
     ) -> ChargedSamples<'a> {
+        if let Some(progress) = &self.progress {
+            progress.count(thread.samples.len());
+        }
         match self.counts_cpu(profile) {
             true => profile.charged_samples(thread),
             false => profile.uncharged_samples(thread),

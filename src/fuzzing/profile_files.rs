@@ -4,7 +4,6 @@ use std::io::{self, Write};
 
 use crate::export::{ExportOptions, Format, read_profile_from, write_profile};
 use crate::model::ProfileModel;
-use crate::util::ProgressLogger;
 
 /// Maximum length of what is written in one format, in bytes.
 const MAX_BYTES: usize = 4 << 20;
@@ -40,10 +39,9 @@ pub fn check_profile_file(input: &[u8]) {
         return;
     };
     let options = ExportOptions::default();
-    let progress = ProgressLogger::unwatched();
     for format in Format::all() {
         let mut out = Limited { left: MAX_BYTES };
-        if let Err(error) = write_profile(&profile, format, &options, &mut out, &progress) {
+        if let Err(error) = write_profile(&profile, format, &options, &mut out) {
             let is_expected = matches!(
                 error.kind(),
                 // The limit, a profile without threads, a format that is not built, or Gecko's.
@@ -55,8 +53,7 @@ pub fn check_profile_file(input: &[u8]) {
         }
     }
     let mut text = Vec::new();
-    write_profile(&profile, Format::Processed, &options, &mut text, &progress)
-        .expect("a vector never fails");
+    write_profile(&profile, Format::Processed, &options, &mut text).expect("a vector never fails");
     let again = read_profile_from(&*text).expect("a profile that was written");
     assert_eq!(count_samples(&again), count_samples(&profile));
 }

@@ -15,7 +15,6 @@ use crate::types::{
     NameOptions, ProfilerTime, ProfilingCategoryPair, Symbolicate, TimeStamp, Wait,
 };
 use crate::unwind::NamedCode;
-use crate::util::ProgressLogger;
 
 const MS: u64 = 1_000_000;
 const SLEEPER: &str = "other";
@@ -156,14 +155,13 @@ fn profile(repeats: Repeats, since_ms: Option<u64>, max_rows: u64) -> ProfileMod
     };
     let since = since_ms.map(|ms| ProfilerTime::from_monotonic_ns(at(ms).0));
     let options = StreamOptions::new(names, since, max_rows, None);
-    let (profile, _) = build_model(source, &options, &ProgressLogger::unwatched()).expect("memory");
+    let (profile, _) = build_model(source, &options).expect("memory");
     profile
 }
 
 fn written(profile: &ProfileModel, format: Format, options: &ExportOptions) -> Vec<u8> {
     let mut out = Vec::new();
-    let progress = ProgressLogger::unwatched();
-    write_profile(profile, format, options, &mut out, &progress).expect("a vector never fails");
+    write_profile(profile, format, options, &mut out).expect("a vector never fails");
     out
 }
 
@@ -280,8 +278,7 @@ fn thinned_profile_has_the_same_differences() {
             let mut options = DiffOptions::default();
             options.export.weight = weight;
             let difference = |profile: &ProfileModel| {
-                let progress = ProgressLogger::unwatched();
-                let found = compare(&other, profile, &options, &progress).expect("profiles");
+                let found = compare(&other, profile, &options).expect("profiles");
                 format!("{found:#?}")
             };
             assert_eq!(difference(&thinned), difference(&whole), "{case}");

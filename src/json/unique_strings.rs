@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::json::writer::JsonWriter;
-use crate::util::{Search, UniqueIndex, string_growth_bytes, vec_growth_bytes};
+use crate::util::{Search, UniqueIndex};
 
 /// The index of a string in its table.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -66,14 +66,6 @@ impl<'a> StringList<'a> {
         self.copy_ends.push(self.copies.len());
     }
 
-    /// Returns how much memory the list takes if it grows by this many strings of `bytes` bytes in
-    /// all.
-    fn growth_bytes(&self, strings: usize, bytes: usize) -> usize {
-        vec_growth_bytes(&self.strings, strings)
-            + string_growth_bytes(&self.copies, bytes)
-            + vec_growth_bytes(&self.copy_ends, strings)
-    }
-
     /// Makes space for one more string, and for `copies` copies of `bytes`. The list grows only
     /// here.
     fn reserve(&mut self, copies: usize, bytes: usize) {
@@ -122,11 +114,12 @@ impl<'a> UniqueStrings<'a> {
         }
     }
 
-    /// Returns how much memory the table takes if it grows by this many strings of `bytes` bytes in
-    /// all; 0 if it has space for them.
-    pub(crate) fn growth_bytes(&self, strings: usize, bytes: usize) -> usize {
-        let Self { index, list } = self;
-        index.growth_bytes(strings) + list.growth_bytes(strings, bytes)
+    /// Returns how much memory the table takes if all its parts double, in bytes. While a part
+    /// grows, its old memory is still in use.
+    pub(crate) fn growth_bytes(&self) -> usize {
+        /// A string, the end of its copy, and its place in the index.
+        const STRING_BYTES: usize = 64;
+        STRING_BYTES * self.list.strings.len() + 2 * self.list.copies.len()
     }
 
     /// Writes the table as an array.

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use crate::labels::thread_context::{MAX_CONTEXT_LABELS, MAX_CONTEXT_TEXT_BYTES};
 use crate::util::{
     Guard, LockRank, NamedMutex, SMALL_TASK_BYTES, allocator_has, cut_at_character,
-    is_any_lock_held_on_current_thread, map_growth_bytes, vec_growth_bytes,
+    is_any_lock_held_on_current_thread,
 };
 
 /// Maximum number of different labels: an application that exceeds it probably takes values from
@@ -122,10 +122,10 @@ impl ContextLabels {
                 ..label
             });
         }
-        let growth_bytes =
-            map_growth_bytes(&self.by_text, 1) + vec_growth_bytes(&self.by_number, 1);
         if count >= self.max_labels + MAX_OTHER_LABELS
-            || !allocator_has(SMALL_TASK_BYTES + growth_bytes)
+            || self.by_text.try_reserve(1).is_err()
+            || self.by_number.try_reserve(1).is_err()
+            || !allocator_has(SMALL_TASK_BYTES)
         {
             return 0;
         }

@@ -8,10 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 
 use crate::types::ScriptDescription;
-use crate::util::{
-    Guard, LockRank, NamedMutex, SMALL_TASK_BYTES, allocator_has, cut_at_character,
-    map_growth_bytes, vec_growth_bytes,
-};
+use crate::util::{Guard, LockRank, NamedMutex, SMALL_TASK_BYTES, allocator_has, cut_at_character};
 
 /// Maximum length of a name or file, in bytes. A longer text is cut at a character boundary.
 const MAX_TEXT_BYTES: usize = 512;
@@ -135,13 +132,6 @@ impl ScriptFunctions {
         }
     }
 
-    /// Returns how much memory the tables take if another function is added, in bytes.
-    fn growth_bytes(&self) -> usize {
-        map_growth_bytes(&self.by_description, 1)
-            + self.files.capacity() * 2 * size_of::<(&str, u8)>()
-            + vec_growth_bytes(&self.by_number, 1)
-    }
-
     fn get_or_add(&mut self, description: ScriptDescription<'_>) -> &'static ScriptFunction {
         if let Some(known) = find(&self.by_description, &description) {
             return known;
@@ -151,7 +141,10 @@ impl ScriptFunctions {
         let bytes = FUNCTION_BYTES + description.name.len() + file_bytes;
         if self.by_number.len() > self.max_functions
             || self.bytes + bytes > self.max_bytes
-            || !allocator_has(SMALL_TASK_BYTES + self.growth_bytes())
+            || self.by_description.try_reserve(1).is_err()
+            || self.files.try_reserve(1).is_err()
+            || self.by_number.try_reserve(1).is_err()
+            || !allocator_has(SMALL_TASK_BYTES)
         {
             return &TOO_MANY;
         }

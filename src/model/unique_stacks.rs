@@ -3,7 +3,7 @@
 
 use std::hash::Hash;
 
-use crate::util::{NumberMap, Search, UniqueIndex, map_growth_bytes, pair_key, vec_growth_bytes};
+use crate::util::{NumberMap, Search, UniqueIndex, pair_key};
 
 /// A table of unique frames and a table of their unique stacks.
 #[derive(Debug)]
@@ -61,14 +61,6 @@ impl<F> UniqueStacks<F> {
             stack = prefix;
         }
         stack
-    }
-
-    /// Returns how much memory `more` frames and stacks take if the tables grow.
-    pub(crate) fn growth_bytes(&self, more: usize) -> usize {
-        self.frame_index.growth_bytes(more)
-            + vec_growth_bytes(&self.frames, more)
-            + map_growth_bytes(&self.stack_indices, more)
-            + vec_growth_bytes(&self.stacks, more)
     }
 }
 

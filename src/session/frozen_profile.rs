@@ -20,15 +20,13 @@ use crate::session::snapshot::FrozenProfile;
 use crate::session::write_options::{WriteOptions, default_options, default_options_for};
 use crate::state::ChildProfile;
 use crate::stream::{
-    FoundProblems, GatherRequest, OutOfMemory, ProfileSource, StreamOptions, build_model,
-    check_memory, stream_gecko_json,
+    FoundProblems, GatherRequest, MODEL_END, ProfileSource, StreamOptions, build_model,
+    check_memory, is_out_of_memory, stream_gecko_json,
 };
 use crate::threads::OffThreadRef;
 use crate::types::{ProfilerTime, SaveError, TimeStamp};
-use crate::util::{FailureLatch, ProgressLocation, ProgressLogger, SharedSort};
+use crate::util::{FailureLatch, SharedSort};
 
-/// Progress of a job for which the model is complete.
-const MODEL_END: f32 = 0.7;
 /// Memory that the profile of a child process may need in the model, as a multiple of its text.
 const CHILD_FACTOR: usize = 4;
 
@@ -160,28 +158,18 @@ impl FrozenProfile {
             notify_of(&found, is_last);
             return Ok(());
         }
-        let building = stream
-            .progress
-            .sub_logger(0.0, MODEL_END, ProgressLocation::Entries);
-        let profile = self.to_model(stream, &building)?;
-        drop((self, building));
-        let writing = stream
-            .progress
-            .sub_logger(MODEL_END, 1.0, ProgressLocation::Tables);
+        let profile = self.to_model(stream)?;
+        drop(self);
         // A writer needs less memory than the model.
         check_memory(profile.bytes())?;
-        let export = options.export_of(&profile);
-        write_profile(&profile, options.format, &export, out, &writing)
+        let export = options.export_of(&profile, MODEL_END);
+        write_profile(&profile, options.format, &export, out)
     }
 
     /// Returns the profile as the model that every other format is written from, with the profiles
     /// of child processes. Of a child's profile that cannot be read to its end, the model has the
     /// part before the error, and a notice says so.
-    fn to_model(
-        &self,
-        options: &StreamOptions,
-        progress: &ProgressLogger,
-    ) -> io::Result<ProfileModel> {
+    fn to_model(&self, options: &StreamOptions) -> io::Result<ProfileModel> {
         self.check_process()?;
         let request = GatherRequest {
             merges_alike: false,
@@ -191,7 +179,7 @@ impl FrozenProfile {
         let mut gathering = running.map(|children| children.gather(&request));
         let mut own = self.clone();
         own.source.children_times = gathering.as_mut().and_then(|gathering| gathering.times());
-        let (mut model, _) = own.to_own_model(options, progress)?;
+        let (mut model, _) = own.to_own_model(options)?;
         drop(own);
         for child in &self.source.exit_profiles {
             add_to_model(&mut model, child)?;
@@ -219,21 +207,16 @@ impl FrozenProfile {
 
     /// Returns the model without the profiles of child processes, and whether there was memory for all
     /// of the buffer.
-    pub(super) fn to_own_model(
-        &self,
-        options: &StreamOptions,
-        progress: &ProgressLogger,
-    ) -> io::Result<(ProfileModel, bool)> {
+    pub(super) fn to_own_model(&self, options: &StreamOptions) -> io::Result<(ProfileModel, bool)> {
         self.check_process()?;
-        let (model, found) = build_model(self.source.clone(), options, progress)?;
+        let (model, found) = build_model(self.source.clone(), options)?;
         notify_of(&found, self.source.is_shutting_down);
         Ok((model, found.left_out_bytes == 0))
     }
 
     /// Returns the profile as if it had been read from a file.
     pub(crate) fn to_read(&self) -> io::Result<ReadProfile> {
-        let options = default_options().stream;
-        let profile = self.to_model(&options, &options.progress)?;
+        let profile = self.to_model(&default_options().stream)?;
         Ok(ReadProfile::of_model(profile))
     }
 
@@ -264,7 +247,7 @@ impl FrozenProfile {
         let mut options = default_options().stream;
         let start_ns = interval.start.0.saturating_sub(BEFORE_INTERVAL_NS);
         options.since = Some(TimeStamp(start_ns));
-        let mut model = own.to_model(&options, &options.progress)?;
+        let mut model = own.to_model(&options)?;
         // The file of the dump begins when its first process did.
         let (started_at, ended_at) = self.source.profiling_times();
         model.meta.session_ns = Some((ns(started_at), ns(ended_at)));
@@ -358,8 +341,7 @@ impl FrozenProfile {
         loop {
             match save(&self) {
                 Err(SaveError::Io { error, .. })
-                    if OutOfMemory::is_cause_of(&error)
-                        && self.source.buffer.leave_out_older_half() => {}
+                    if is_out_of_memory(&error) && self.source.buffer.leave_out_older_half() => {}
                 saved => return saved,
             }
         }
@@ -368,8 +350,7 @@ impl FrozenProfile {
     /// Returns the functions on which each thread of this process spent its time. If there is no
     /// memory for the whole profile, summarizes the newest part, or nothing.
     pub(crate) fn summarize(&self) -> Vec<ThreadSummary> {
-        let options = default_options().stream;
-        let profile = self.to_own_model(&options, &options.progress);
+        let profile = self.to_own_model(&default_options().stream);
         profile.map_or_else(|_| Vec::new(), |(profile, _)| summarize(&profile))
     }
 
@@ -389,8 +370,7 @@ impl FrozenProfile {
             match self.write(&options, &mut text) {
                 Ok(()) => return Ok(String::from_utf8_lossy(&text).into_owned()),
                 Err(error)
-                    if OutOfMemory::is_cause_of(&error)
-                        && self.source.buffer.leave_out_older_half() => {}
+                    if is_out_of_memory(&error) && self.source.buffer.leave_out_older_half() => {}
                 Err(error) => return Err(error),
             }
         }

@@ -15,7 +15,6 @@ use crate::session::env::look_on;
 use crate::session::save::save_profile;
 use crate::session::write_options::{WriteOptions, default_options};
 use crate::types::{ReadError, SaveError};
-use crate::util::ProgressLogger;
 
 /// A profile from a file. Clones share its memory.
 #[derive(Clone)]
@@ -43,9 +42,8 @@ impl ReadProfile {
 
     /// Writes the profile. In Gecko's format, only a session's own data can be written.
     pub(crate) fn write(&self, options: &WriteOptions, out: &mut dyn Write) -> io::Result<()> {
-        let progress = &options.stream.progress;
-        let export = options.export_of(&self.0);
-        write_profile(&self.0, options.format, &export, out, progress)
+        let export = options.export_of(&self.0, 0.0);
+        write_profile(&self.0, options.format, &export, out)
     }
 
     /// Writes the profile to a file in the format of the file's name: in the processed one if the name
@@ -73,7 +71,7 @@ impl ReadProfile {
             unit_of_work: unit_of_work.map(str::to_owned),
             ..DiffOptions::default()
         };
-        compare(&self.0, &after.0, &options, &ProgressLogger::unwatched())
+        compare(&self.0, &after.0, &options)
     }
 
     /// Explains where the time of a request went.

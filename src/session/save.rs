@@ -18,7 +18,7 @@ use crate::platform::{
     follow_links, is_out_of_descriptors, on_own_descriptors, remove_stale_files,
 };
 use crate::state::CorePs;
-use crate::stream::OutOfMemory;
+use crate::stream::is_out_of_memory;
 use crate::types::SaveError;
 
 /// Maximum length of a process's name or type in the name of a file. A name of a file may have 255
@@ -143,11 +143,11 @@ fn save_followed(requested: PathBuf, write: WriteText<'_>) -> Result<PathBuf, Sa
     let mut file = SpecialFile::open(&path).map_err(|error| failed(&path, "open", error))?;
     // A pipe does not give back what it has accepted, so the save is not repeated for lack of
     // memory.
-    let as_text = |error: io::Error| match OutOfMemory::is_cause_of(&error) {
-        true => io::Error::new(error.kind(), error.to_string()),
+    let as_cause = |error: io::Error| match is_out_of_memory(&error) {
+        true => io::Error::new(error.kind(), error),
         false => error,
     };
-    fill(&mut file, &path, write).map_err(|error| failed(&path, "write", as_text(error)))?;
+    fill(&mut file, &path, write).map_err(|error| failed(&path, "write", as_cause(error)))?;
     Ok(path)
 }
 

@@ -12,21 +12,17 @@ use crate::buffer::SnapshotEnds;
 use crate::export::{ExportOptions, Format, write_profile};
 #[cfg(feature = "otlp-unstable")]
 use crate::export::{OtlpResource, write_otlp};
-use crate::platform::is_memory_available;
 use crate::session::asked::{SessionClient, join_session};
 use crate::session::env::wants_names;
 use crate::session::frozen_profile::TextInMemory;
 use crate::session::running::running_generation;
 use crate::session::snapshot::{FrozenProfile, freeze_process};
-use crate::stream::StreamOptions;
+use crate::stream::{StreamOptions, check_memory};
 use crate::symbols::OpenModules;
 use crate::types::{DEFAULT_MAX_ROWS, DEFAULT_NAME_CACHE_BYTES};
 use crate::types::{
     Generation, NameOptions, ProfilerTime, StartError, StartParams, Symbolicate, TimeStamp,
 };
-
-/// Memory for the text of a window, in bytes.
-const MIN_BYTES: usize = 1 << 20;
 
 /// Cuts the session into windows, and keeps it running.
 #[derive(Debug)]
@@ -140,28 +136,24 @@ impl WindowCutter {
         let interval = source.session.settings.interval;
         let epoch_ms = source.process_start.epoch_ms;
         let times = [self.from, until].map(|time| source.ns_since_start(time));
-        let options = self.options();
-        let (mut model, had_memory) = frozen.to_own_model(&options, &options.progress)?;
+        let (mut model, had_memory) = frozen.to_own_model(&self.options())?;
         drop(frozen);
         let [from_ns, until_ns] = times;
         let signed = |ns| i64::try_from(ns).unwrap_or(i64::MAX);
         model.meta.session_ns = Some((signed(from_ns), signed(until_ns)));
-        if !is_memory_available(model.bytes().max(MIN_BYTES)) {
-            return Err(io::ErrorKind::OutOfMemory.into());
-        }
+        check_memory(model.bytes())?;
         let mut text = TextInMemory(Vec::new());
         let export = ExportOptions {
             is_without_allocations: true,
             ..ExportOptions::default()
         };
-        let progress = &options.progress;
         match format {
             WindowFormat::Pprof => {
-                write_profile(&model, Format::Pprof, &export, &mut text, progress)?;
+                write_profile(&model, Format::Pprof, &export, &mut text)?;
             }
             #[cfg(feature = "otlp-unstable")]
             WindowFormat::Otlp(resource) => {
-                write_otlp(&model, &export, resource, &mut text, progress)?;
+                write_otlp(&model, &export, resource, &mut text)?;
             }
         }
         (self.from, self.seen) = (until, Arc::new(ends));

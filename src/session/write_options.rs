@@ -1,6 +1,7 @@
 //! How a profile is written.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::export::{ExportOptions, Format};
 use crate::model::ProfileModel;
@@ -9,6 +10,7 @@ use crate::session::env::wants_names;
 use crate::session::save::{expand_path, is_compressed};
 use crate::stream::StreamOptions;
 use crate::types::{SaveError, Symbolicate};
+use crate::util::ProgressLocation;
 
 /// How a profile is written.
 #[derive(Debug)]
@@ -51,9 +53,18 @@ pub(crate) fn default_options_for(path: &Path) -> Result<WriteOptions, SaveError
 
 impl WriteOptions {
     /// Returns what a writer needs to write this profile, with the texts of source files if they
-    /// are wanted.
-    pub(super) fn export_of(&self, profile: &ProfileModel) -> ExportOptions {
+    /// are wanted. `done` is the progress so far.
+    pub(super) fn export_of(&self, profile: &ProfileModel, done: f32) -> ExportOptions {
         let mut export = self.export.clone();
+        let rows: usize = profile.threads.iter().map(|one| one.samples.len()).sum();
+        // A writer reads them once or twice.
+        let writing = self
+            .stream
+            .progress
+            .sub_logger(done, 1.0, ProgressLocation::Samples);
+        export.progress = Some(Arc::new(
+            writing.counter(2 * rows, ProgressLocation::Samples),
+        ));
         if self.format == Format::Processed && export.max_source_bytes > 0 {
             export.sources = read_sources(profile, export.max_source_bytes);
         }

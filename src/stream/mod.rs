@@ -40,6 +40,6 @@ pub(crate) use children::{FrozenChildren, GatherRequest, Gathering, GatheringLog
 pub(crate) use decode::{PastProcess, PastScript, ProfileSource, last_entry_ns};
 #[cfg(any(test, fuzzing))]
 pub(crate) use decode::{PlainSample, PlainSamples, RowEvent, max_wait_rows};
-pub(crate) use memory::{OutOfMemory, check_memory};
-pub(crate) use model::build_model;
+pub(crate) use memory::{check_memory, is_out_of_memory};
+pub(crate) use model::{MODEL_END, build_model};
 pub(crate) use write::{FoundProblems, StreamOptions, stream_gecko_json};

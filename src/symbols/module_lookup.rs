@@ -24,9 +24,6 @@ pub(super) struct ModuleLookup {
     /// In ascending order, so that each compilation unit is read once.
     pub(super) addresses: Vec<SampledAddress>,
     pub(super) symbolicate: Symbolicate,
-    /// Whether there are [`AMPLE_BYTES`] for this lookup and for each that runs at the same time. If
-    /// each looked for itself, they could find the same memory.
-    pub(super) has_ample_memory: bool,
     /// Counts the addresses that were looked up, for all modules together.
     pub(super) progress: Arc<ProgressCounter>,
 }
@@ -62,12 +59,12 @@ impl ModuleLookup {
         files: &ModuleFiles,
         symbols: &ModuleSymbols<'_, '_>,
     ) -> ModuleNames {
-        let has_ample_memory = self.has_ample_memory || is_memory_available(AMPLE_BYTES);
+        let has_ample_memory = is_memory_available(AMPLE_BYTES);
         let mut names = Vec::new();
         let mut unnamed = Vec::new();
         let mut unnamed_for_memory = 0;
         for &address in &self.addresses {
-            self.progress.count_one();
+            self.progress.count(1);
             if !has_ample_memory && !is_memory_available(LOOKUP_BYTES) {
                 unnamed_for_memory += 1;
                 continue;

@@ -14,7 +14,7 @@ use crate::symbols::names::{AddressName, AddressNames, FrameName, SampledAddress
 use crate::symbols::open_modules::OpenModules;
 use crate::types::Symbolicate;
 use crate::unwind::{CallFrames, LoadedModule, NamedCode, module_at};
-use crate::util::{ProgressLocation, ProgressLogger, SharedSort};
+use crate::util::{ProgressCounter, ProgressLocation, ProgressLogger, SharedSort};
 
 /// Name of a signal trampoline without a symbol. The C library's is one, if its file is stripped.
 const SIGNAL_TRAMPOLINE: &str = "signal trampoline";
@@ -83,14 +83,15 @@ impl<'a> CodeAddressService<'a> {
     /// Reads the debug information of every module concerned, each module once, and frees its
     /// memory. Cost: some ms to some seconds.
     pub(crate) fn resolve(&self, addresses: Vec<SampledAddress>) -> AddressNames {
-        self.resolve_with_progress(addresses, &ProgressLogger::unwatched())
+        let progress = ProgressLogger::unwatched().counter(0, ProgressLocation::Names);
+        self.resolve_with_progress(addresses, &Arc::new(progress))
     }
 
     /// Resolves addresses like [`Self::resolve`], and reports the progress.
     pub(crate) fn resolve_with_progress(
         &self,
         mut addresses: Vec<SampledAddress>,
-        progress: &ProgressLogger,
+        progress: &Arc<ProgressCounter>,
     ) -> AddressNames {
         addresses.sort_unstable();
         addresses.dedup();
@@ -105,8 +106,6 @@ impl<'a> CodeAddressService<'a> {
                 NameSource::ModuleFile(index) => by_module.entry(index).or_default().push(address),
             }
         }
-        let count = by_module.values().map(Vec::len).sum();
-        let progress = Arc::new(progress.counter(count, ProgressLocation::Names));
         let helpers = self.helpers_for(by_module.len());
         let lookups = by_module
             .into_iter()
@@ -114,8 +113,7 @@ impl<'a> CodeAddressService<'a> {
                 module: self.modules[index].clone(),
                 addresses,
                 symbolicate: self.symbolicate,
-                has_ample_memory: helpers > 0,
-                progress: Arc::clone(&progress),
+                progress: Arc::clone(progress),
             });
         let mut lookups: Vec<ModuleLookup> = lookups.collect();
         // The longest first, so that no thread begins one when the others are done.

@@ -77,10 +77,7 @@ pub(crate) use lock::{
 #[cfg(all(test, loom, has_profiler))]
 pub(crate) use loom_model::explore_model;
 #[cfg(has_profiler)]
-pub(crate) use memory::{
-    SMALL_TASK_BYTES, allocator_has, map_growth_bytes, string_growth_bytes, try_vec,
-    vec_growth_bytes,
-};
+pub(crate) use memory::{SMALL_TASK_BYTES, allocator_has, try_vec};
 #[cfg(has_profiler)]
 pub(crate) use number_map::{NumberMap, pair_key};
 pub(crate) use polled_with::PolledWith;

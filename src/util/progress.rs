@@ -10,35 +10,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) enum ProgressLocation {
     NotBegun,
     Entries,
-    Libraries,
     Meta,
-    Pages,
-    Overheads,
-    Counters,
     Names,
     Frames,
     Samples,
     Markers,
-    Tables,
-    Log,
     ChildProfiles,
     Done,
 }
 
-const LOCATIONS: [(ProgressLocation, &str); 15] = [
+const LOCATIONS: [(ProgressLocation, &str); 9] = [
     (ProgressLocation::NotBegun, "not begun"),
     (ProgressLocation::Entries, "reading the buffer"),
-    (ProgressLocation::Libraries, "libs"),
     (ProgressLocation::Meta, "meta"),
-    (ProgressLocation::Pages, "pages"),
-    (ProgressLocation::Overheads, "profilerOverhead"),
-    (ProgressLocation::Counters, "counters"),
     (ProgressLocation::Names, "naming addresses"),
     (ProgressLocation::Frames, "a thread's frames"),
     (ProgressLocation::Samples, "a thread's samples"),
     (ProgressLocation::Markers, "a thread's markers"),
-    (ProgressLocation::Tables, "a thread's tables"),
-    (ProgressLocation::Log, "profilingLog"),
     (ProgressLocation::ChildProfiles, "processes"),
     (ProgressLocation::Done, "done"),
 ];
@@ -211,7 +199,8 @@ impl ProgressLogger {
         count: usize,
         location: ProgressLocation,
     ) -> impl Iterator<Item = I::Item> {
-        let step = report_interval(count);
+        // Often enough for a progress bar, at negligible cost.
+        let step = count / 128 + 1;
         let count = count.max(1);
         let (mut until_next, mut seen) = (0, 0);
         items.inspect(move |_| {
@@ -225,15 +214,7 @@ impl ProgressLogger {
     }
 }
 
-/// Returns the number of items between two reports: often enough for a progress bar, at negligible
-/// cost.
-#[cfg(has_profiler)]
-fn report_interval(count: usize) -> usize {
-    count / 128 + 1
-}
-
-/// Counts the items that are done, on any thread, and reports the progress about 128 times. Dropping
-/// the counter marks the share as done.
+/// Counts the items that are done, on any thread. Dropping the counter marks the share as done.
 #[cfg(has_profiler)]
 #[derive(Debug)]
 pub(crate) struct ProgressCounter {
@@ -245,14 +226,12 @@ pub(crate) struct ProgressCounter {
 
 #[cfg(has_profiler)]
 impl ProgressCounter {
-    /// Counts one item.
-    pub(crate) fn count_one(&self) {
-        let done = self.done.fetch_add(1, Ordering::Relaxed);
-        if done.is_multiple_of(report_interval(self.count)) {
-            let proportion = done as f32 / self.count.max(1) as f32;
-            self.logger
-                .set_local_progress(proportion.min(1.0), self.location);
-        }
+    /// Reports the items that are done, and counts the next ones.
+    pub(crate) fn count(&self, items: usize) {
+        let done = self.done.fetch_add(items, Ordering::Relaxed);
+        let proportion = done as f32 / self.count.max(1) as f32;
+        self.logger
+            .set_local_progress(proportion.min(1.0), self.location);
     }
 }
 
@@ -353,11 +332,11 @@ mod tests {
         let counter = counter.counter(4, ProgressLocation::Names);
         for seen in [0.0, 0.125, 0.25, 0.375] {
             std::thread::scope(|scope| {
-                scope.spawn(|| counter.count_one());
+                scope.spawn(|| counter.count(1));
             });
             assert_at(&progress, seen, "naming addresses");
         }
-        counter.count_one();
+        counter.count(1);
         assert_at(&progress, 0.5, "naming addresses");
     }
 
@@ -380,9 +359,9 @@ mod tests {
             0
         );
         drop(list);
-        let rows = job.sub_logger(0.8, 1.0, ProgressLocation::Tables);
+        let rows = job.sub_logger(0.8, 1.0, ProgressLocation::Markers);
         let mut last = progress.proportion();
-        for row in rows.watch(0..1024, 1024, ProgressLocation::Tables) {
+        for row in rows.watch(0..1024, 1024, ProgressLocation::Markers) {
             assert!(
                 progress.proportion() >= last && progress.proportion() < 1.0,
                 "at {row}"

@@ -1,6 +1,5 @@
 //! A table of unique texts.
 
-use crate::util::memory::{string_growth_bytes, vec_growth_bytes};
 use crate::util::unique_index::{Search, UniqueIndex};
 
 /// The texts, one after another, in the order in which they were first added.
@@ -44,14 +43,6 @@ impl TextTable {
                 number
             }
         }
-    }
-
-    /// Returns how much memory `more` texts of `bytes` bytes together take if the tables grow.
-    pub(crate) fn growth_bytes(&self, more: usize, bytes: usize) -> usize {
-        let Self { index, texts } = self;
-        index.growth_bytes(more)
-            + string_growth_bytes(&texts.joined, bytes)
-            + vec_growth_bytes(&texts.ends, more)
     }
 
     /// Returns the text with this number, or an empty text for an unknown number.

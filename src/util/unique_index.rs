@@ -120,18 +120,9 @@ impl UniqueIndex {
         })
     }
 
-    /// Returns how much memory the table takes if it grows by `more` elements, in bytes; 0 if it
-    /// has space for them. While it grows, its old memory is still in use.
-    pub(crate) fn growth_bytes(&self, more: usize) -> usize {
-        let needed = self.used.saturating_add(more);
-        let mut length = self.slots.len();
-        while needed >= length / 4 * 3 {
-            length = length.saturating_mul(2).max(FIRST_SLOTS);
-        }
-        match length == self.slots.len() {
-            true => 0,
-            false => (length + length / 2).saturating_mul(size_of::<Slot>()),
-        }
+    #[cfg(test)]
+    pub(crate) fn slots(&self) -> usize {
+        self.slots.len()
     }
 
     #[inline]

@@ -3,7 +3,6 @@
 use crate::buffer::entries::entry::{Entry, EntryCursor};
 use crate::buffer::entries::entry_kind::EntryKind;
 use crate::buffer::entries::leb128;
-use crate::util::vec_growth_bytes;
 
 /// Any number of fields, in a vector that is reused from entry to entry.
 #[derive(Debug, Default)]
@@ -54,11 +53,6 @@ impl EntryWriter {
     pub(crate) fn try_reserve(&mut self, numbers: usize, bytes: usize) -> bool {
         let more = numbers * leb128::MAX_BYTES + bytes;
         self.bytes.try_reserve(more).is_ok()
-    }
-
-    /// Returns how much memory the vector takes if it grows by `more` bytes.
-    pub(crate) fn growth_bytes(&self, more: usize) -> usize {
-        vec_growth_bytes(&self.bytes, more)
     }
 }
 

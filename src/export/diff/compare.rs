@@ -13,7 +13,6 @@ use crate::export::function_groups::{FunctionGroup, FunctionGroups, GroupNumbers
 use crate::export::function_times::{SelfTime, ThreadTimes, TimeCounter};
 use crate::export::options::{ExportOptions, SampleWeight};
 use crate::model::ProfileModel;
-use crate::util::{ProgressLocation, ProgressLogger};
 
 /// Minimum share of the time a second, in both profiles together, of a function that is compared.
 /// Rarer functions would only widen the bands of the others.
@@ -45,7 +44,6 @@ pub(crate) fn compare(
     before: &ProfileModel,
     after: &ProfileModel,
     options: &DiffOptions,
-    progress: &ProgressLogger,
 ) -> io::Result<Diff> {
     let mut groups = FunctionGroups::default();
     let numbers = [before, after].map(|profile| groups.add(profile, Grouping::AcrossBuilds));
@@ -58,13 +56,12 @@ pub(crate) fn compare(
     let (tracked, names) = tracked(profiles, groups, (&numbers, &spans), &export);
     let unit_of_work = options.unit_of_work.as_deref();
     let mut sides = Vec::new();
-    for (progress, side) in progress.loop_sub_loggers(0..2, ProgressLocation::Samples) {
+    for side in 0..2 {
         sides.push(slice(
             (profiles[side], &spans[side]),
             (groups, &numbers[side]),
             (&tracked, names.len()),
             (&export, unit_of_work),
-            &progress,
         ));
     }
     let bases = [

@@ -6,7 +6,6 @@ use crate::export::options::{ExportOptions, SampleWeight};
 use crate::export::summary::time_text;
 use crate::export::test_profile::TestProfile;
 use crate::model::{ProfileModel, StackId};
-use crate::util::ProgressLogger;
 
 const FUNCTIONS: usize = 40;
 const SAMPLES: usize = 10_000;
@@ -164,7 +163,7 @@ impl Recording {
 }
 
 fn diff_of(before: &ProfileModel, after: &ProfileModel, options: &DiffOptions) -> Diff {
-    compare(before, after, options, &ProgressLogger::unwatched()).expect("both have samples")
+    compare(before, after, options).expect("both have samples")
 }
 
 fn per_request() -> DiffOptions {
@@ -399,7 +398,7 @@ fn add_work(profile: &mut ProfileModel, units: i64) {
 fn time_per_unit_of_work_shows_what_shares_hide() {
     let (mut before, mut after) = changed(1.0);
     let options = per_request();
-    let error = compare(&before, &after, &options, &ProgressLogger::unwatched());
+    let error = compare(&before, &after, &options);
     let error = error.expect_err("no work").to_string();
     assert_eq!(
         error,
@@ -466,12 +465,7 @@ fn weights_are_cpu_times_only_if_both_profiles_have_them() {
 fn profile_without_time_is_an_error() {
     let (before, _) = changed(1.0);
     let empty = TestProfile::new(1).profile;
-    let error = compare(
-        &before,
-        &empty,
-        &DiffOptions::default(),
-        &ProgressLogger::unwatched(),
-    );
+    let error = compare(&before, &empty, &DiffOptions::default());
     assert_eq!(
         error.expect_err("no samples").to_string(),
         "cannot compare profiles: got no sampled time in the second one, expected some"

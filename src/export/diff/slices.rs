@@ -5,7 +5,6 @@ use crate::export::marker_pairs::stands_for;
 use crate::export::options::ExportOptions;
 use crate::export::summary::meta_field;
 use crate::model::{FunctionKind, MarkerPhase, ProfileModel, RowTicks, Sample, Thread};
-use crate::util::{ProgressLocation, ProgressLogger};
 
 /// Number of slices. Enough to estimate an error to 10 %, and few enough that a slice of a short
 /// profile is longer than a call.
@@ -166,7 +165,6 @@ pub(super) fn slice(
     (groups, numbers): (&FunctionGroups<'_>, &GroupNumbers),
     (tracked, tracked_count): (&Tracked, usize),
     (options, unit_of_work): (&ExportOptions, Option<&str>),
-    progress: &ProgressLogger,
 ) -> ProfileSlices {
     let empty = [0.0; SLICES];
     let function = FunctionSlices {
@@ -185,15 +183,9 @@ pub(super) fn slice(
     let mut runs = vec![(Run::default(), Run::default()); tracked_count];
     let mut number = 0;
     let mut places: Vec<(usize, f64)> = Vec::with_capacity(SLICES);
-    let threads = options.threads(profile);
-    for (progress, index) in progress.loop_sub_loggers(threads, ProgressLocation::Samples) {
+    for index in options.threads(profile) {
         let thread = &profile.threads[index];
-        let samples = progress.watch(
-            options.rows(profile, thread),
-            thread.samples.len(),
-            ProgressLocation::Samples,
-        );
-        for charged in samples {
+        for charged in options.rows(profile, thread) {
             number += 1;
             let sample = &charged.sample;
             let weight = options.weight_ns(profile, &thread.samples, &charged) as f64;
@@ -323,7 +315,6 @@ mod tests {
             (&groups, &numbers),
             (&tracked, count),
             (&ExportOptions::default(), None),
-            &ProgressLogger::unwatched(),
         )
     }
 

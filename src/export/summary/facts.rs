@@ -12,7 +12,7 @@ use crate::export::own_code::OwnCrates;
 use crate::export::switch_totals::{SwitchTotals, is_of_contexts, is_of_switches};
 use crate::model::{Counter, FunctionId, FunctionKind, ProfileModel, TextId, Thread};
 use crate::types::{BUFFER_MEMORY, PROFILER_SECTION, SAMPLER_CPU, STOP_TIME};
-use crate::util::{ProgressLocation, ProgressLogger, SharedSort};
+use crate::util::SharedSort;
 use serde::de::DeserializeOwned;
 
 /// Number of marker intervals that are kept between two selections of the slowest ones.
@@ -120,7 +120,6 @@ impl<'a> Facts<'a> {
         profile: &'a ProfileModel,
         options: &ExportOptions,
         (hottest_count, marker_count): (usize, usize),
-        progress: &ProgressLogger,
     ) -> Self {
         let mut facts = Self {
             losses: losses(profile),
@@ -148,11 +147,9 @@ impl<'a> Facts<'a> {
             };
             times.functions.iter().map(row).collect()
         };
-        let threads = options.threads(profile);
-        for (progress, index) in progress.loop_sub_loggers(threads, ProgressLocation::Samples) {
+        for index in options.threads(profile) {
             let thread = &profile.threads[index];
             let times = counter.count(thread);
-            progress.set_local_progress(0.7, ProgressLocation::Markers);
             let mut hottest = rows(&times);
             hottest.retain(|row| row.group.kind == FunctionKind::Native);
             sort_by_time(&mut hottest, |time| time.own);

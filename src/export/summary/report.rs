@@ -21,7 +21,6 @@ use crate::export::summary::text_columns::{
 };
 use crate::model::{FunctionKind, ProfileModel};
 use crate::types::{Uncovered, low_coverage, missed_ticks};
-use crate::util::ProgressLogger;
 
 /// Maximum length of a plain text: 2,000 tokens of a language model, at four bytes a token.
 pub(crate) const MAX_BYTES: usize = 8_000;
@@ -38,10 +37,9 @@ pub(crate) fn write_text(
     profile: &ProfileModel,
     options: &ExportOptions,
     out: &mut dyn Write,
-    progress: &ProgressLogger,
 ) -> io::Result<()> {
     let limits = (MAX_FUNCTIONS_OF_THREAD, MAX_OTHERS);
-    let facts = Facts::collect(profile, options, limits, progress);
+    let facts = Facts::collect(profile, options, limits);
     out.write_all(text(profile, options, &facts).as_bytes())?;
     out.flush()
 }

@@ -5,13 +5,7 @@ use crate::model::PausedRange;
 
 fn summary(test: &TestProfile, options: &ExportOptions) -> String {
     let mut text = Vec::new();
-    write_text(
-        &test.profile,
-        options,
-        &mut text,
-        &ProgressLogger::unwatched(),
-    )
-    .expect("a vector never fails");
+    write_text(&test.profile, options, &mut text).expect("a vector never fails");
     String::from_utf8(text).expect("UTF-8")
 }
 

@@ -13,7 +13,6 @@ use crate::export::write::{
 };
 use crate::export::write::{collapsed, processed, stacks, svg};
 use crate::model::ProfileModel;
-use crate::util::ProgressLogger;
 
 /// Writes a profile in a format.
 ///
@@ -27,7 +26,6 @@ pub(crate) fn write_profile(
     format: Format,
     options: &ExportOptions,
     out: &mut dyn Write,
-    progress: &ProgressLogger,
 ) -> io::Result<()> {
     options.check_thread(profile)?;
     if let Some(feature) = format.missing_feature() {
@@ -64,7 +62,7 @@ pub(crate) fn write_profile(
         #[cfg(not(all(feature = "formats", feature = "protobuf")))]
         _ => return Err(io::ErrorKind::Unsupported.into()),
     };
-    write(profile, options, out, progress)
+    write(profile, options, out)
 }
 
 #[cfg(test)]
@@ -75,8 +73,7 @@ mod tests {
 
     fn written(profile: &ProfileModel, format: Format, options: &ExportOptions) -> String {
         let mut out = Vec::new();
-        let progress = ProgressLogger::unwatched();
-        write_profile(profile, format, options, &mut out, &progress).expect("a vector takes all");
+        write_profile(profile, format, options, &mut out).expect("a vector takes all");
         String::from_utf8_lossy(&out).into_owned()
     }
 
@@ -93,8 +90,7 @@ mod tests {
         };
         for format in Format::all() {
             let mut out = Vec::new();
-            let progress = ProgressLogger::unwatched();
-            let result = write_profile(&two_threads(), format, &options, &mut out, &progress);
+            let result = write_profile(&two_threads(), format, &options, &mut out);
             let message = "got the thread \"other\", expected the name or id of one of the profile's \
                  threads: main, worker";
             assert_eq!(result.expect_err("no thread").to_string(), message);
@@ -232,9 +228,8 @@ mod tests {
     fn format_of_a_missing_feature_is_an_error_that_names_the_feature() {
         for format in Format::all() {
             let mut out = Vec::new();
-            let progress = ProgressLogger::unwatched();
             let options = ExportOptions::default();
-            let written = write_profile(&two_threads(), format, &options, &mut out, &progress);
+            let written = write_profile(&two_threads(), format, &options, &mut out);
             match format.missing_feature() {
                 None => assert_eq!(written.is_ok(), format != Format::Gecko, "{format:?}"),
                 Some(feature) => {

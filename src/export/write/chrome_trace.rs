@@ -24,7 +24,7 @@ use crate::export::write::trace_markers::MarkerEvents;
 use crate::export::write::trace_samples::write_samples;
 use crate::json::JsonWriter;
 use crate::model::{Counter, ProfileModel, Thread};
-use crate::util::{FailureLatch, ProgressLocation, ProgressLogger};
+use crate::util::FailureLatch;
 
 /// Writes the threads that the options choose, and the counters.
 ///
@@ -34,7 +34,6 @@ pub(crate) fn write_chrome_trace(
     profile: &ProfileModel,
     options: &ExportOptions,
     out: &mut dyn io::Write,
-    progress: &ProgressLogger,
 ) -> io::Result<()> {
     let threads = options.threads(profile);
     let mut ids = Ids::default();
@@ -79,11 +78,9 @@ pub(crate) fn write_chrome_trace(
             for counter in &profile.counters {
                 write_counter(json, counter, trace.clock, pids[counter.process]);
             }
-            let numbered = tids.into_iter().zip(threads);
-            let location = ProgressLocation::Samples;
-            for (progress, (tid, index)) in progress.loop_sub_loggers(numbered, location) {
+            for (tid, index) in tids.into_iter().zip(threads) {
                 let thread = &profile.threads[index];
-                trace.write_thread(json, thread, (pids[thread.process], tid), &progress);
+                trace.write_thread(json, thread, (pids[thread.process], tid));
             }
             trace.flows.write(json);
         });
@@ -155,7 +152,6 @@ impl<'a> Trace<'a> {
         json: &mut JsonWriter<'_>,
         thread: &'a Thread,
         (pid, tid): (u64, u64),
-        progress: &ProgressLogger,
     ) {
         let (profile, options, clock) = (self.profile, self.options, self.clock);
         let mut range = TickRange::default();
@@ -176,9 +172,7 @@ impl<'a> Trace<'a> {
             flows: &mut self.flows,
         };
         let mut nodes = ProfileNodes::new(profile, options);
-        let half = progress.sub_logger(0.0, 0.5, ProgressLocation::Samples);
         let ticks = Ticks::new(profile, thread, options);
-        let ticks = half.watch(ticks, thread.samples.len(), ProgressLocation::Samples);
         visit_calls(
             &mut nodes,
             ticks,
@@ -214,9 +208,7 @@ impl<'a> Trace<'a> {
         if range.count > 0 {
             let track = (pid, self.ids.make());
             self.name_track(json, &format!("{} (samples)", thread.name), track);
-            let half = progress.sub_logger(0.5, 1.0, ProgressLocation::Samples);
             let ticks = Ticks::new(profile, thread, options);
-            let ticks = half.watch(ticks, thread.samples.len(), ProgressLocation::Samples);
             let start_us = clock.us(range.first_ns);
             let nodes = ProfileNodes::new(profile, options);
             write_samples(json, profile, nodes, ticks, (clock, start_us), track);

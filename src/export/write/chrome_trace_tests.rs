@@ -7,8 +7,7 @@ use crate::export::chrome_sample::{busy_profile, empty_profile, push_sample};
 
 fn events(profile: &ProfileModel) -> Vec<Value> {
     let mut out = Vec::new();
-    let progress = ProgressLogger::unwatched();
-    write_chrome_trace(profile, &ExportOptions::default(), &mut out, &progress).expect("written");
+    write_chrome_trace(profile, &ExportOptions::default(), &mut out).expect("written");
     let file: Value = serde_json::from_slice(&out).expect("JSON");
     file["traceEvents"].as_array().expect("a list").clone()
 }

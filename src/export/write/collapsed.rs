@@ -5,7 +5,6 @@ use std::io::{self, BufWriter, Write};
 use crate::export::options::ExportOptions;
 use crate::export::write::flame_tree::{FlameTree, UNNAMED};
 use crate::model::ProfileModel;
-use crate::util::{ProgressLocation, ProgressLogger};
 
 /// Writes lines of the form `thread;outer function;inner function COUNT`, in a stable order.
 ///
@@ -16,19 +15,13 @@ pub(crate) fn write_collapsed(
     profile: &ProfileModel,
     options: &ExportOptions,
     out: &mut dyn Write,
-    progress: &ProgressLogger,
 ) -> io::Result<()> {
-    let tree = {
-        let progress = progress.sub_logger(0.0, 0.7, ProgressLocation::Samples);
-        FlameTree::of(profile, options, &progress)
-    };
-    let progress = progress.sub_logger(0.7, 1.0, ProgressLocation::Tables);
+    let tree = FlameTree::of(profile, options);
     let mut out = BufWriter::new(out);
     let mut path = String::new();
     // The end of each depth's name in the path.
     let mut ends: Vec<usize> = Vec::new();
-    let nodes = tree.nodes();
-    for node in progress.watch(nodes.iter(), nodes.len(), ProgressLocation::Tables) {
+    for node in tree.nodes() {
         ends.truncate(node.depth);
         path.truncate(ends.last().copied().unwrap_or(0));
         if node.depth > 0 {
@@ -71,8 +64,7 @@ mod tests {
 
     fn collapsed(profile: &ProfileModel, options: &ExportOptions) -> String {
         let mut out = Vec::new();
-        write_collapsed(profile, options, &mut out, &ProgressLogger::unwatched())
-            .expect("a vector takes all");
+        write_collapsed(profile, options, &mut out).expect("a vector takes all");
         String::from_utf8(out).expect("lines are UTF-8")
     }
 

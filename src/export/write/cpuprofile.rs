@@ -12,7 +12,7 @@ use crate::export::profile_nodes::{
 use crate::export::ticks::{Activity, MicroClock, TickRange, Ticks};
 use crate::json::JsonWriter;
 use crate::model::{NodeId, ProfileModel, Thread};
-use crate::util::{FailureLatch, NumberMap, ProgressLocation, ProgressLogger, pair_key};
+use crate::util::{FailureLatch, NumberMap, pair_key};
 
 /// Writes the busiest thread of those that the options choose.
 ///
@@ -22,13 +22,11 @@ pub(crate) fn write_cpuprofile(
     profile: &ProfileModel,
     options: &ExportOptions,
     out: &mut dyn io::Write,
-    progress: &ProgressLogger,
 ) -> io::Result<()> {
     let thread = options.one_thread(profile, "a .cpuprofile")?;
     let ticks = || Ticks::new(profile, thread, options);
-    let watch = |from, to| progress.sub_logger(from, to, ProgressLocation::Samples);
     let mut nodes = ProfileNodes::new(profile, options);
-    let hits = Hits::count(profile, thread, options, &mut nodes, &watch(0.0, 0.4));
+    let hits = Hits::count(profile, thread, options, &mut nodes);
     let clock = MicroClock::new(hits.range.first_ns);
 
     let mut json = JsonWriter::for_job(out, FailureLatch::fallible());
@@ -39,17 +37,14 @@ pub(crate) fn write_cpuprofile(
         json.key("startTime").signed(start_us);
         json.key("endTime")
             .signed(clock.us(hits.range.end_ns(profile)));
-        let count = hits.range.count as usize;
         json.key("samples").array(|json| {
-            let (progress, location) = (watch(0.4, 0.7), ProgressLocation::Samples);
-            for tick in progress.watch(ticks(), count, location) {
+            for tick in ticks() {
                 json.unsigned(nodes.id_of(tick.activity).into());
             }
         });
         json.key("timeDeltas").array(|json| {
-            let (progress, location) = (watch(0.7, 1.0), ProgressLocation::Samples);
             let mut previous_us = start_us;
-            for tick in progress.watch(ticks(), count, location) {
+            for tick in ticks() {
                 let time_us = clock.us(tick.time_ns);
                 json.signed(time_us - previous_us);
                 previous_us = time_us;
@@ -74,12 +69,10 @@ impl Hits {
         thread: &Thread,
         options: &ExportOptions,
         nodes: &mut ProfileNodes<'_>,
-        progress: &ProgressLogger,
     ) -> Self {
         let (mut range, mut by_node) = (TickRange::default(), Vec::new());
         let mut lines: NumberMap<u64> = NumberMap::default();
-        let ticks = Ticks::new(profile, thread, options);
-        for tick in progress.watch(ticks, thread.samples.len(), ProgressLocation::Samples) {
+        for tick in Ticks::new(profile, thread, options) {
             range.add(&tick);
             let id = nodes.id_of(tick.activity);
             if by_node.len() <= id as usize {

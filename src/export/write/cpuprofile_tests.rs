@@ -7,7 +7,7 @@ use crate::export::chrome_sample::{busy_profile, empty_profile, push_sample, sel
 
 fn written(profile: &ProfileModel, options: &ExportOptions) -> Value {
     let mut out = Vec::new();
-    write_cpuprofile(profile, options, &mut out, &ProgressLogger::unwatched()).expect("written");
+    write_cpuprofile(profile, options, &mut out).expect("written");
     serde_json::from_slice(&out).expect("JSON")
 }
 

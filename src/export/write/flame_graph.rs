@@ -6,7 +6,7 @@ use crate::export::options::ExportOptions;
 use crate::export::write::flame_tree::FlameTree;
 use crate::json::JsonWriter;
 use crate::model::ProfileModel;
-use crate::util::{FailureLatch, ProgressLocation, ProgressLogger};
+use crate::util::FailureLatch;
 
 /// Writes `{"name", "value", "children"}`, with the threads below the root.
 ///
@@ -18,13 +18,8 @@ pub(crate) fn write_flame_graph(
     profile: &ProfileModel,
     options: &ExportOptions,
     out: &mut dyn Write,
-    progress: &ProgressLogger,
 ) -> io::Result<()> {
-    let tree = {
-        let progress = progress.sub_logger(0.0, 0.7, ProgressLocation::Samples);
-        FlameTree::of(profile, options, &progress)
-    };
-    let progress = progress.sub_logger(0.7, 1.0, ProgressLocation::Tables);
+    let tree = FlameTree::of(profile, options);
     let mut writer = JsonWriter::for_job(out, FailureLatch::fallible());
     let root = match profile.meta.product.as_str() {
         "" => "all",
@@ -32,8 +27,7 @@ pub(crate) fn write_flame_graph(
     };
     open_node(&mut writer, root, tree.total());
     let mut open_nodes = 0;
-    let nodes = tree.nodes();
-    for node in progress.watch(nodes.iter(), nodes.len(), ProgressLocation::Tables) {
+    for node in tree.nodes() {
         close_nodes(&mut writer, open_nodes - node.depth);
         open_node(&mut writer, tree.name(node.label), node.total);
         open_nodes = node.depth + 1;
@@ -68,14 +62,8 @@ mod tests {
     #[test]
     fn flame_graph_nests_functions_with_their_total_samples() {
         let mut out = Vec::new();
-        let progress = ProgressLogger::unwatched();
-        write_flame_graph(
-            &two_threads(),
-            &ExportOptions::default(),
-            &mut out,
-            &progress,
-        )
-        .expect("a vector takes all");
+        write_flame_graph(&two_threads(), &ExportOptions::default(), &mut out)
+            .expect("a vector takes all");
         let node = |name: &str, value: u64, children: &[serde_json::Value]| serde_json::json!({"name": name, "value": value, "children": children});
         let parse = node("parse", 3, &[node("alloc", 1, &[])]);
         let run = node("run", 6, &[parse, node("wait", 3, &[])]);
@@ -88,9 +76,8 @@ mod tests {
     #[test]
     fn flame_graph_of_no_samples_is_a_root() {
         let mut out = Vec::new();
-        let progress = ProgressLogger::unwatched();
         let profile = ProfileModel::default();
-        write_flame_graph(&profile, &ExportOptions::default(), &mut out, &progress)
+        write_flame_graph(&profile, &ExportOptions::default(), &mut out)
             .expect("a vector takes all");
         assert_eq!(out, br#"{"name":"all","value":0,"children":[]}"#);
     }

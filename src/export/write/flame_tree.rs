@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use crate::export::options::ExportOptions;
 use crate::export::run_loops::is_run_loop;
 use crate::model::{CallNodes, ChargedSample, FunctionId, ProfileModel, Thread, WeightUnit};
-use crate::util::{NumberMap, ProgressLocation, ProgressLogger, SharedSort, pair_key};
+use crate::util::{NumberMap, SharedSort, pair_key};
 
 /// Replacement for an empty name.
 pub(crate) const UNNAMED: &str = "(unnamed)";
@@ -59,18 +59,12 @@ pub(crate) struct FlameTree<'a> {
 impl<'a> FlameTree<'a> {
     /// Returns the tree of the threads that the options choose. Threads of the same name share a
     /// node.
-    pub(crate) fn of(
-        profile: &'a ProfileModel,
-        options: &ExportOptions,
-        progress: &ProgressLogger,
-    ) -> Self {
+    pub(crate) fn of(profile: &'a ProfileModel, options: &ExportOptions) -> Self {
         let threads = options.threads(profile);
         let unit = unit_of(profile, options, &threads);
         let mut builder = Builder::default();
-        let threads = progress.loop_sub_loggers(threads, ProgressLocation::Samples);
-        for (progress, index) in threads {
-            let thread = &profile.threads[index];
-            builder.add_thread(profile, options, unit, thread, &progress);
+        for index in threads {
+            builder.add_thread(profile, options, unit, &profile.threads[index]);
         }
         Self {
             nodes: builder.to_nodes(profile, unit),
@@ -170,7 +164,6 @@ impl Builder {
         options: &ExportOptions,
         unit: FlameUnit,
         thread: &Thread,
-        progress: &ProgressLogger,
     ) {
         let thread_draft = self.thread_draft(&thread_label(profile, thread));
         let calls = CallNodes::of(profile, thread);
@@ -185,8 +178,7 @@ impl Builder {
             };
             drafts.push(draft);
         }
-        let rows = options.rows(profile, thread);
-        for row in progress.watch(rows, thread.samples.len(), ProgressLocation::Samples) {
+        for row in options.rows(profile, thread) {
             let node = row.sample.stack.and_then(|stack| calls.node_of(stack));
             let draft = node.map_or(thread_draft, |id| drafts[id.0 as usize]);
             let own = &mut self.drafts[draft as usize].own;

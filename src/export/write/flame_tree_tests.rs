@@ -3,7 +3,7 @@ use crate::export::options::SampleWeight;
 use crate::export::sample_profile::{ProfileBuilder, two_threads};
 
 fn tree<'a>(profile: &'a ProfileModel, options: &ExportOptions) -> FlameTree<'a> {
-    FlameTree::of(profile, options, &ProgressLogger::unwatched())
+    FlameTree::of(profile, options)
 }
 
 fn rows<'a>(tree: &'a FlameTree<'_>) -> Vec<(usize, &'a str, u64, u64)> {

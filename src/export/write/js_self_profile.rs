@@ -11,7 +11,7 @@ use crate::export::profile_nodes::ProfileNodes;
 use crate::export::ticks::Ticks;
 use crate::json::JsonWriter;
 use crate::model::{FunctionId, ProfileModel, TextId, UniqueStacks};
-use crate::util::{FailureLatch, NumberMap, ProgressLocation, ProgressLogger};
+use crate::util::{FailureLatch, NumberMap};
 
 /// A function, as the format shows it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -52,17 +52,11 @@ pub(crate) fn write_js_self_profile(
     profile: &ProfileModel,
     options: &ExportOptions,
     out: &mut dyn io::Write,
-    progress: &ProgressLogger,
 ) -> io::Result<()> {
     let thread = options.one_thread(profile, "a JS Self-Profiling trace")?;
-    let ticks = |from, to| {
-        let progress = progress.sub_logger(from, to, ProgressLocation::Samples);
-        let (ticks, count) = (Ticks::new(profile, thread, options), thread.samples.len());
-        (progress, ticks, count)
-    };
+    let ticks = || Ticks::new(profile, thread, options);
     let mut nodes = ProfileNodes::new(profile, options);
-    let (watched, all, count) = ticks(0.0, 0.4);
-    for tick in watched.watch(all, count, ProgressLocation::Samples) {
+    for tick in ticks() {
         nodes.id_of(tick.activity);
     }
     let mut stacks = UniqueStacks::default();
@@ -80,8 +74,7 @@ pub(crate) fn write_js_self_profile(
     json.object(|json| {
         write_frames_and_resources(json, profile, stacks.frames());
         json.key("samples").array(|json| {
-            let (watched, all, count) = ticks(0.4, 1.0);
-            for tick in watched.watch(all, count, ProgressLocation::Samples) {
+            for tick in ticks() {
                 json.object(|json| {
                     if let Some(node) = nodes.node_of(tick.activity) {
                         let stack = stack_of_node[node.0 as usize];

@@ -3,9 +3,7 @@ use crate::export::chrome_sample::{busy_profile, empty_profile, push_sample, sel
 
 fn written(profile: &ProfileModel) -> String {
     let mut out = Vec::new();
-    let progress = ProgressLogger::unwatched();
-    write_js_self_profile(profile, &ExportOptions::default(), &mut out, &progress)
-        .expect("written");
+    write_js_self_profile(profile, &ExportOptions::default(), &mut out).expect("written");
     String::from_utf8(out).expect("text")
 }
 

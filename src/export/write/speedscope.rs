@@ -9,7 +9,7 @@ use crate::json::JsonWriter;
 use crate::model::{
     CallNodes, ChargedSample, FunctionId, NodeId, ProfileModel, Samples, Thread, WeightUnit,
 };
-use crate::util::{FailureLatch, ProgressLocation, ProgressLogger};
+use crate::util::FailureLatch;
 
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
 
@@ -22,7 +22,6 @@ pub(crate) fn write_speedscope(
     profile: &ProfileModel,
     options: &ExportOptions,
     out: &mut dyn Write,
-    progress: &ProgressLogger,
 ) -> io::Result<()> {
     let threads = options.threads(profile);
     let mut writer = JsonWriter::for_job(out, FailureLatch::fallible());
@@ -38,16 +37,9 @@ pub(crate) fn write_speedscope(
         .unsigned(active.unwrap_or(0) as u64);
     writer.key("profiles").open(true);
     let mut frames = FrameTable::new(profile.functions().len());
-    for (progress, index) in progress.loop_sub_loggers(threads, ProgressLocation::Samples) {
+    for index in threads {
         let thread = &profile.threads[index];
-        write_thread(
-            &mut writer,
-            profile,
-            options,
-            thread,
-            &mut frames,
-            &progress,
-        );
+        write_thread(&mut writer, profile, options, thread, &mut frames);
     }
     writer.close(true);
     writer.key("shared").object(|writer| {
@@ -117,13 +109,8 @@ fn write_thread(
     options: &ExportOptions,
     thread: &Thread,
     frames: &mut FrameTable,
-    progress: &ProgressLogger,
 ) {
-    let calls = {
-        let progress = progress.sub_logger(0.0, 0.3, ProgressLocation::Frames);
-        progress.set_local_progress(0.0, ProgressLocation::Frames);
-        CallNodes::of(profile, thread)
-    };
+    let calls = CallNodes::of(profile, thread);
     let unit = Unit::of(profile, options, thread);
     writer.open(false);
     writer.key("type").string("sampled");
@@ -152,9 +139,7 @@ fn write_thread(
         weight: 0,
     };
     let samples = &thread.samples;
-    let progress = progress.sub_logger(0.3, 1.0, ProgressLocation::Samples);
-    let rows = options.rows(profile, thread);
-    for row in progress.watch(rows, samples.len(), ProgressLocation::Samples) {
+    for row in options.rows(profile, thread) {
         let node = row.sample.stack.and_then(|stack| calls.node_of(stack));
         let weight = unit.weight(profile, options, samples, &row);
         if node == run.node {

@@ -6,8 +6,7 @@ use crate::export::sample_profile::{ProfileBuilder, two_threads};
 
 fn written(profile: &ProfileModel, options: &ExportOptions) -> Value {
     let mut out = Vec::new();
-    write_speedscope(profile, options, &mut out, &ProgressLogger::unwatched())
-        .expect("a vector takes all");
+    write_speedscope(profile, options, &mut out).expect("a vector takes all");
     serde_json::from_slice(&out).expect("the output is JSON")
 }
 

@@ -5,7 +5,6 @@ use std::io::{self, BufWriter, Write};
 use crate::export::options::ExportOptions;
 use crate::export::write::visible_frames::visible_frames;
 use crate::model::{Frame, FunctionKind, ProfileModel, Sample, Thread};
-use crate::util::{ProgressLocation, ProgressLogger};
 
 /// Writes a paragraph for each thread: what it was doing at its last sample, and its stack, the
 /// innermost function first. A label is in brackets.
@@ -13,13 +12,10 @@ pub(crate) fn write_stacks(
     profile: &ProfileModel,
     options: &ExportOptions,
     out: &mut dyn Write,
-    progress: &ProgressLogger,
 ) -> io::Result<()> {
     let mut out = BufWriter::new(out);
     let end_ns = profile.meta.session_ns.map(|(_, end)| end);
-    let threads = options.threads(profile);
-    let count = threads.len();
-    for index in progress.watch(threads.into_iter(), count, ProgressLocation::Samples) {
+    for index in options.threads(profile) {
         let thread = &profile.threads[index];
         let samples = &thread.samples;
         // The sample at a thread's end has no stack.
@@ -119,13 +115,8 @@ mod tests {
         builder.sample(other, 0, &["run", "work"]);
         builder.thread("third");
         let mut out = Vec::new();
-        write_stacks(
-            &builder.profile,
-            &ExportOptions::default(),
-            &mut out,
-            &ProgressLogger::unwatched(),
-        )
-        .expect("a vector takes all");
+        write_stacks(&builder.profile, &ExportOptions::default(), &mut out)
+            .expect("a vector takes all");
         let text = String::from_utf8(out).expect("UTF-8");
         let paragraphs: Vec<_> = text.split("\n\n").collect();
         assert!(paragraphs[0].contains("\"main\": waiting"), "{text}");

@@ -8,7 +8,7 @@ use crate::export::profile_nodes::{FIXED_NODES, ProfileNodes, ROOT, id_of_call};
 use crate::export::ticks::{MicroClock, Ticks};
 use crate::json::JsonWriter;
 use crate::model::{FunctionId, NodeId, ProfileModel};
-use crate::util::{FailureLatch, ProgressLocation, ProgressLogger};
+use crate::util::FailureLatch;
 
 /// Writes the busiest thread of those that the options choose.
 ///
@@ -24,7 +24,6 @@ pub(crate) fn write_timed_flame_graph(
     profile: &ProfileModel,
     options: &ExportOptions,
     out: &mut dyn Write,
-    progress: &ProgressLogger,
 ) -> io::Result<()> {
     let thread = options.one_thread(profile, "a flame graph by time")?;
     let mut graph = TimedGraph {
@@ -37,8 +36,7 @@ pub(crate) fn write_timed_flame_graph(
     let mut clock = None;
     // The last node, its time so far, and the end of that time.
     let mut run: Option<(u32, i64, i64)> = None;
-    let (count, location) = (thread.samples.len(), ProgressLocation::Samples);
-    for tick in progress.watch(ticks, count, location) {
+    for tick in ticks {
         let id = graph.nodes.id_of(tick.activity);
         let now_us = clock
             .get_or_insert_with(|| MicroClock::new(tick.time_ns))

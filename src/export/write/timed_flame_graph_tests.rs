@@ -6,8 +6,7 @@ use crate::model::NodeId;
 
 fn written(profile: &ProfileModel, options: &ExportOptions) -> Value {
     let mut out = Vec::new();
-    write_timed_flame_graph(profile, options, &mut out, &ProgressLogger::unwatched())
-        .expect("a thread is chosen");
+    write_timed_flame_graph(profile, options, &mut out).expect("a thread is chosen");
     serde_json::from_slice(&out).expect("the output is JSON")
 }
 
@@ -81,14 +80,8 @@ fn timed_graph_of_no_samples_is_a_root() {
 
 #[test]
 fn timed_graph_without_threads_is_an_error() {
-    let progress = ProgressLogger::unwatched();
     let profile = ProfileModel::default();
-    let result = write_timed_flame_graph(
-        &profile,
-        &ExportOptions::default(),
-        &mut Vec::new(),
-        &progress,
-    );
+    let result = write_timed_flame_graph(&profile, &ExportOptions::default(), &mut Vec::new());
     assert_eq!(
         result.map_err(|error| error.kind()),
         Err(io::ErrorKind::InvalidInput)

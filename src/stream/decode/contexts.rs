@@ -5,7 +5,6 @@ use std::collections::{BTreeSet, HashMap};
 
 use crate::labels::{ContextWords, context_label};
 use crate::stream::decode::source::ProfileSource;
-use crate::util::{map_growth_bytes, vec_growth_bytes};
 
 /// Keys of the fields that are not labels.
 const TRACE_ID: &str = "trace_id";
@@ -45,12 +44,6 @@ impl Contexts {
             self.all.push(context);
         }
         number
-    }
-
-    /// Returns how much memory the contexts of `more` bytes of entries take if the tables grow.
-    pub(crate) fn growth_bytes(&self, more: usize) -> usize {
-        let contexts = more / 24;
-        map_growth_bytes(&self.numbers, contexts) + vec_growth_bytes(&self.all, contexts)
     }
 
     /// Returns the fields of the context with this number.
@@ -160,11 +153,6 @@ impl ContextIntervals {
 
     pub(crate) fn all(&self) -> &[ContextInterval] {
         &self.all
-    }
-
-    /// Returns how much memory the intervals of `more` bytes of entries take if the table grows.
-    pub(crate) fn growth_bytes(&self, more: usize) -> usize {
-        vec_growth_bytes(&self.all, more / 4)
     }
 }
 

@@ -2,8 +2,6 @@
 
 use std::collections::VecDeque;
 
-use crate::util::vec_growth_bytes;
-
 /// Usual time from an answer to the next probe, in ns. The session's interval applies if it is
 /// longer. A delayed watcher sends the next probe later.
 const PROBE_INTERVAL_NS: u64 = 16_000_000;
@@ -36,11 +34,6 @@ impl EventProbes {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
-    }
-
-    /// Returns how much memory the probes of `more` bytes of entries take if the table grows.
-    pub(crate) fn growth_bytes(&self, more: usize) -> usize {
-        vec_growth_bytes(&self.0, more / 8)
     }
 
     /// Returns a function that maps ascending times to event delays. The delay is the time for

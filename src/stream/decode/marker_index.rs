@@ -42,20 +42,6 @@ impl MarkerIndex {
         self.count
     }
 
-    /// Returns how much memory the index takes if it grows by `more` bytes.
-    pub(crate) fn growth_bytes(&self, more: usize) -> usize {
-        self.encoded.growth_bytes(more)
-    }
-
-    /// Returns how much memory [`Self::sort`] takes: the decoded markers, and a new index that
-    /// grows.
-    pub(crate) fn sorting_bytes(&self) -> usize {
-        match self.is_unsorted {
-            true => self.count * size_of::<(u64, BlockIndex)>() + 4 * self.encoded.bytes().len(),
-            false => 0,
-        }
-    }
-
     pub(crate) fn blocks(&self) -> impl Iterator<Item = BlockIndex> {
         self.markers().map(|(_, block)| block)
     }

@@ -3,7 +3,6 @@
 use crate::buffer::{EntryReader, EntryWriter, Repeats, unzigzag, zigzag};
 use crate::counters::CounterReading;
 use crate::stream::decode::tick_gaps::{RunTimes, TickGaps};
-use crate::util::vec_growth_bytes;
 
 /// The state of the thread's event loop at a sample.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -262,11 +261,6 @@ impl SampleRows {
         self.left_out_ticks = self.left_out_ticks.saturating_add(left_out);
         self.idle_rows = self.idle_rows.saturating_add(repeats.count);
         self.rows = self.rows.saturating_add(repeats.count).saturating_add(1);
-    }
-
-    /// Returns how much memory the rows of `more` bytes of entries take if the tables grow.
-    pub(crate) fn growth_bytes(&self, more: usize) -> usize {
-        vec_growth_bytes(&self.packed, more / 4) + self.rare.growth_bytes(more)
     }
 
     /// Returns the number of all rows, both kept and left out.
@@ -583,11 +577,6 @@ impl CounterRows {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
-    }
-
-    /// Returns how much memory the values of `more` bytes of entries take if the table grows.
-    pub(crate) fn growth_bytes(&self, more: usize) -> usize {
-        self.coded.growth_bytes(more)
     }
 
     /// Returns the times with the growth since the previous row. The first row has the value itself.

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::io;
 
 use crate::buffer::{Block, EntryKind, EntryReader, SampleFields};
 use crate::counters::{CounterReading, KnownCounter};
@@ -20,13 +21,11 @@ use crate::stream::decode::source::ProfileSource;
 use crate::stream::decode::task_waits::{TaskWaitEntry, TaskWaits};
 use crate::stream::decode::thread_index::ThreadIndex;
 use crate::stream::decode::tick_gaps::TickGaps;
-use crate::stream::memory::{OutOfMemory, check_memory};
+use crate::stream::memory::check_memory;
 use crate::threads::OffThreadRef;
 use crate::types::CategoryInfo;
 use crate::unwind::LoadedModule;
-use crate::util::{
-    NumberMap, ProgressLocation, ProgressLogger, TextTable, map_growth_bytes, vec_growth_bytes,
-};
+use crate::util::{NumberMap, ProgressLocation, ProgressLogger, TextTable};
 
 /// The buffer's contents for one thread.
 #[derive(Debug)]
@@ -47,7 +46,7 @@ pub(crate) struct ThreadStreamingContext {
 
 /// Size of the entries that are decoded between two checks of the memory, in bytes.
 const STEP_BYTES: usize = 256 << 10;
-/// Memory for decoding entries, as a multiple of their size. Tables that grow are not included.
+/// Memory for decoding entries, as a multiple of their size. Tables that double are not included.
 const DECODED_FACTOR: usize = 8;
 
 /// The buffer's contents for the process.
@@ -132,10 +131,7 @@ impl ProcessStreamingContext {
     ///
     /// # Errors
     /// There is no memory for them.
-    pub(crate) fn decode(
-        source: &ProfileSource,
-        progress: &ProgressLogger,
-    ) -> Result<Self, OutOfMemory> {
+    pub(crate) fn decode(source: &ProfileSource, progress: &ProgressLogger) -> io::Result<Self> {
         let threads: Vec<_> = source
             .threads
             .iter()
@@ -180,7 +176,7 @@ impl ProcessStreamingContext {
         source: &ProfileSource,
         thread_index: &ThreadIndex,
         progress: &ProgressLogger,
-    ) -> Result<(), OutOfMemory> {
+    ) -> io::Result<()> {
         let mut stacks = ChunkStacks::default();
         // They lie in the lanes of several threads.
         let mut pauses = Vec::new();
@@ -195,7 +191,7 @@ impl ProcessStreamingContext {
                 let entry_bytes = block.as_ref().map_or(0, |block| block.entry.left());
                 if entry_bytes > checked_bytes {
                     checked_bytes = entry_bytes.max(STEP_BYTES);
-                    check_memory(self.growth_bytes(checked_bytes))?;
+                    check_memory(self.unnamed_bytes() + DECODED_FACTOR * checked_bytes)?;
                 }
                 checked_bytes -= entry_bytes;
                 let read = block.ok().and_then(|block| {
@@ -221,40 +217,11 @@ impl ProcessStreamingContext {
         pauses
             .into_iter()
             .for_each(|(time_ns, kind)| self.paused_ranges.add(kind, time_ns));
-        let sorting_bytes = self
-            .threads
-            .iter()
-            .map(|thread| thread.markers.sorting_bytes());
-        check_memory(sorting_bytes.max().unwrap_or_default())?;
         self.threads.iter_mut().for_each(|thread| {
             thread.markers.sort();
             thread.probes.sort();
         });
         Ok(())
-    }
-
-    /// Returns how much memory decoding `more` bytes of entries takes.
-    fn growth_bytes(&self, more: usize) -> usize {
-        let of_threads = self.threads.iter().map(|thread| {
-            thread.samples.growth_bytes(more)
-                + thread.markers.growth_bytes(more)
-                + thread.probes.growth_bytes(more)
-                + thread.contexts.growth_bytes(more)
-        });
-        let of_counters = self
-            .counters
-            .iter()
-            .map(|(_, rows)| rows.growth_bytes(more));
-        // A frame and a stack have at least two bytes, a text has four.
-        of_threads.chain(of_counters).sum::<usize>()
-            + self.stacks.growth_bytes(more / 2)
-            + self.label_texts.growth_bytes(more / 4, more)
-            + self.contexts.growth_bytes(more)
-            + self.task_waits.growth_bytes(more)
-            + self.gaps.growth_bytes(more)
-            + map_growth_bytes(&self.marker_stacks, more / 8)
-            + vec_growth_bytes(&self.chunks_with_markers, more)
-            + DECODED_FACTOR * more
     }
 
     /// Returns how much memory the profile's tables of frames and stacks take if its addresses stay
@@ -263,6 +230,13 @@ impl ProcessStreamingContext {
         const FRAME_BYTES: usize = 256;
         const STACK_BYTES: usize = 48;
         FRAME_BYTES * self.stacks.frames().len() + STACK_BYTES * self.stacks.stacks().len()
+    }
+
+    /// Returns whether there is memory to look up names, which add as much to the tables.
+    pub(crate) fn has_memory_for_names(&self) -> bool {
+        /// Memory without which no debug information is read, in bytes.
+        const MIN_BYTES: usize = 96 << 20;
+        check_memory(MIN_BYTES + 2 * self.unnamed_bytes()).is_ok()
     }
 
     /// Returns the number of addresses in the profile's stacks.

@@ -2,8 +2,6 @@
 
 use std::collections::HashMap;
 
-use crate::util::vec_growth_bytes;
-
 const NS_PER_MS: u64 = 1_000_000;
 
 /// What one entry says.
@@ -65,11 +63,6 @@ impl TaskWaits {
 
     pub(super) fn sort(&mut self) {
         self.entries.sort_by_key(|entry| entry.time_ns);
-    }
-
-    /// Returns how much memory the entries in `more` bytes of the buffer take.
-    pub(super) fn growth_bytes(&self, more: usize) -> usize {
-        vec_growth_bytes(&self.entries, more / 6)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

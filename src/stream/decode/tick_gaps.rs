@@ -1,7 +1,6 @@
 //! The times of the repeats of a sample, which are evenly spaced between the gaps of the sampler's ticks.
 
 use crate::buffer::{EntryReader, Repeats, TickGap};
-use crate::util::vec_growth_bytes;
 
 /// Maximum number of parts between gaps from which the spacing of a run's ticks is found.
 const MAX_PARTS_FOR_SPACING: usize = 64;
@@ -22,12 +21,6 @@ impl TickGaps {
             self.0.push(gap);
         }
         Some(())
-    }
-
-    /// Returns how much memory the gaps of `more` bytes of entries take if the table grows.
-    pub(crate) fn growth_bytes(&self, more: usize) -> usize {
-        // An entry has its length, its kind and three numbers, each of a byte at least.
-        vec_growth_bytes(&self.0, more / 5)
     }
 
     /// Returns the gaps before or within the samples of `more` ticks after the tick `first`.

@@ -25,8 +25,7 @@ use crate::stream::resolve::{
     WAIT_NAME, WAIT_TEXT, name_for_viewer, to_text, type_without_payload, waiting_tasks_tid,
 };
 use crate::stream::write::{
-    FoundProblems, MIN_BYTES_FOR_NAMES, StreamOptions, warnings_about, write_log, write_meta,
-    write_pages,
+    FoundProblems, StreamOptions, warnings_about, write_log, write_meta, write_pages,
 };
 use crate::threads::MAIN_THREAD_NAME;
 use crate::types::{
@@ -34,7 +33,9 @@ use crate::types::{
 };
 use crate::util::{ProgressLocation, ProgressLogger, SharedSort, run_callback};
 
-/// Progress at the end of each part of the job, from 0 to 1.
+/// Progress of a job whose model is complete, from 0 to 1.
+pub(crate) const MODEL_END: f32 = 0.70;
+/// Progress at the end of each part of the model, from 0 to 1.
 const ENTRIES_END: f32 = 0.20;
 const NAMES_END: f32 = 0.70;
 
@@ -57,17 +58,18 @@ const SAMPLE_BYTES: usize = 2 * 24;
 pub(crate) fn build_model(
     mut source: ProfileSource,
     options: &StreamOptions,
-    progress: &ProgressLogger,
 ) -> io::Result<(ProfileModel, FoundProblems)> {
     source.since = options.since;
+    let progress = options
+        .progress
+        .sub_logger(0.0, MODEL_END, ProgressLocation::Entries);
     let decoding = progress.sub_logger(0.0, ENTRIES_END, ProgressLocation::Entries);
     let mut process = decode_newest(&mut source, &decoding)?;
     drop(decoding);
     process.thin_sleepers();
     process.thin_idle_rows(options.max_rows);
     let naming = progress.sub_logger(ENTRIES_END, NAMES_END, ProgressLocation::Names);
-    let has_memory_for_names =
-        check_memory(MIN_BYTES_FOR_NAMES + 2 * process.unnamed_bytes()).is_ok();
+    let has_memory_for_names = process.has_memory_for_names();
     let symbolicate = match has_memory_for_names {
         true => options.names.symbolicate,
         false => Symbolicate::No,

@@ -4,4 +4,4 @@ mod builder;
 mod frames;
 mod marker_fields;
 
-pub(crate) use builder::build_model;
+pub(crate) use builder::{MODEL_END, build_model};

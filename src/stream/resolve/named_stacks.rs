@@ -121,8 +121,13 @@ impl NamedStacks {
         }
     }
 
-    /// Leaves addresses unnamed. Every frame and every stack keeps its index.
-    pub(crate) fn without_names(source: &ProfileSource, process: &ProcessStreamingContext) -> Self {
+    /// Leaves addresses unnamed, so many of them for lack of memory. Every frame and every stack keeps
+    /// its index.
+    pub(crate) fn without_names(
+        source: &ProfileSource,
+        process: &ProcessStreamingContext,
+        unnamed_for_memory: u64,
+    ) -> Self {
         let no_names = ProfileNames::default();
         let texts = Locations::new(source, &process.modules);
         let mut locations = TextTable::default();
@@ -138,24 +143,13 @@ impl NamedStacks {
             stacks,
             map: None,
             unread_files: Vec::new(),
-            unnamed_for_memory: 0,
+            unnamed_for_memory,
         }
     }
 
     /// Returns the files of modules that provided no names.
     pub(crate) fn unread_files(&self) -> &[UnreadFile] {
         &self.unread_files
-    }
-
-    /// Leaves addresses unnamed because there is no memory to look them up, and counts them.
-    pub(crate) fn without_names_for_memory(
-        source: &ProfileSource,
-        process: &ProcessStreamingContext,
-    ) -> Self {
-        Self {
-            unnamed_for_memory: process.count_addresses(),
-            ..Self::without_names(source, process)
-        }
     }
 
     /// Returns the number of addresses that got no name because there was no memory to look them

@@ -16,7 +16,6 @@ use crate::types::NameOptions;
 use crate::unwind::{LoadedModule, NamedCode};
 use crate::util::{ProgressLocation, ProgressLogger};
 
-const CURRENT_NAMES_END: f32 = 0.90;
 /// Maximum number of threads that look up names, if the caller does not say it. Each needs memory
 /// for a module, and few programs have more than four large ones.
 const MAX_DEFAULT_THREADS: usize = 4;
@@ -74,8 +73,6 @@ impl ProfileNames {
             }
         }
         let modules = source.modules.all_as_of_now();
-        // Few addresses lie in replaced modules.
-        let current_progress = progress.sub_logger(0.0, CURRENT_NAMES_END, ProgressLocation::Names);
         let symbolicate = options.symbolicate;
         let max_threads = options.max_threads.unwrap_or_else(default_threads);
         let service = CodeAddressService::new(&modules, &source.generated_code, symbolicate)
@@ -86,7 +83,9 @@ impl ProfileNames {
         source.session.with_names(|cache| {
             cache.take_known(&modules, generated, symbolicate, &mut addresses, &mut known);
         });
-        let mut now = service.resolve_with_progress(addresses.clone(), &current_progress);
+        let count = addresses.len() + in_replaced.values().map(Vec::len).sum::<usize>();
+        let progress = Arc::new(progress.counter(count, ProgressLocation::Names));
+        let mut now = service.resolve_with_progress(addresses.clone(), &progress);
         let incomplete = service.take_incomplete();
         let found = FoundNames {
             addresses: &addresses,
@@ -104,12 +103,8 @@ impl ProfileNames {
         now.extend(known);
         let mut unread_files = service.take_unread_files();
         let mut unnamed_for_memory = service.unnamed_for_memory();
-        drop(current_progress);
-        let replaced_progress =
-            progress.sub_logger(CURRENT_NAMES_END, 1.0, ProgressLocation::Names);
         let no_code = NamedCode::default();
-        let in_replaced = replaced_progress.loop_sub_loggers(in_replaced, ProgressLocation::Names);
-        let replaced = in_replaced.filter_map(|(progress, (number, addresses))| {
+        let replaced = in_replaced.into_iter().filter_map(|(number, addresses)| {
             let image = Arc::clone(source.modules.replaced(number)?);
             let modules = [LoadedModule {
                 image,

@@ -13,5 +13,5 @@ mod warnings;
 pub(crate) use meta::write_meta;
 pub(crate) use options::StreamOptions;
 pub(crate) use pages::write_pages;
-pub(crate) use profile::{FoundProblems, MIN_BYTES_FOR_NAMES, stream_gecko_json, write_log};
+pub(crate) use profile::{FoundProblems, stream_gecko_json, write_log};
 pub(crate) use warnings::warnings_about;

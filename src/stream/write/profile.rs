@@ -29,14 +29,8 @@ use crate::util::{FailureLatch, ProgressLocation, ProgressLogger};
 
 /// Progress at the end of each part of the job, from 0 to 1. A job without names skips their part.
 const ENTRIES_END: f32 = 0.15;
-const LIBRARIES_END: f32 = 0.16;
-const META_END: f32 = 0.17;
-const PAGES_END: f32 = 0.18;
-const OVERHEADS_END: f32 = 0.20;
-const COUNTERS_END: f32 = 0.22;
 const NAMES_END: f32 = 0.50;
 const THREADS_END: f32 = 0.96;
-const LOG_END: f32 = 0.97;
 const CHILD_PROFILES_END: f32 = 0.99;
 
 /// Writes a profile in the Gecko format, version 36. All profiles go through this function.
@@ -50,8 +44,8 @@ const CHILD_PROFILES_END: f32 = 0.99;
 /// Returns what the user should know, which the profile says, too.
 ///
 /// # Errors
-/// Returns the first failure of the job: that of `out`, or
-/// [`OutOfMemory`](crate::stream::OutOfMemory) if there is no memory even for a small part.
+/// Returns the first failure of the job: that of `out`, or that there is no memory even for a small
+/// part.
 #[doc(alias = "profiler_stream_json_for_this_process")]
 pub(crate) fn stream_gecko_json(
     mut source: ProfileSource,
@@ -75,48 +69,34 @@ pub(crate) fn stream_gecko_json(
         .retain_chunks(process.chunks_with_markers.iter().copied());
     let source = &source;
     process.thin_idle_rows(options.max_rows);
-    let has_memory_for_names =
-        check_memory(MIN_BYTES_FOR_NAMES + 2 * process.unnamed_bytes()).is_ok();
-    let names = Names {
-        symbolicate: options.names.symbolicate,
-        has_memory: has_memory_for_names,
-    };
+    let has_memory_for_names = process.has_memory_for_names();
+    let wants_names = options.names.symbolicate != Symbolicate::No;
     let types = MarkerTypes::of_profile(source, &process);
     let mut json = JsonWriter::for_job(out, latch);
     let mut unread_files = Vec::new();
-    let warnings = warnings_about(
-        source,
-        &process,
-        names.symbolicate != Symbolicate::No,
-        names.has_memory,
-    );
+    let warnings = warnings_about(source, &process, wants_names, has_memory_for_names);
     json.object(|json| {
-        progress.set_local_progress(ENTRIES_END, ProgressLocation::Libraries);
+        progress.set_local_progress(ENTRIES_END, ProgressLocation::Meta);
         write_libs(json.key("libs"), &process.modules);
-        progress.set_local_progress(LIBRARIES_END, ProgressLocation::Meta);
         write_meta(
             json.key("meta"),
             source,
             &process,
             &types,
-            names.are_looked_up(),
+            wants_names && has_memory_for_names,
             &warnings,
         );
-        progress.set_local_progress(META_END, ProgressLocation::Pages);
         json.key("pages")
             .array(|json| write_pages(json, &source.pages));
-        progress.set_local_progress(PAGES_END, ProgressLocation::Overheads);
         process.overheads.write(json.key("profilerOverhead"));
-        progress.set_local_progress(OVERHEADS_END, ProgressLocation::Counters);
         write_counters(json.key("counters"), source, &process);
         let columns = &["id", "filename", "startLine", "startColumn", "sourceMapURL"];
         write_table(json.key("sources"), columns, |_| {});
-        let named = name_frames(json, source, &process, names, options);
+        let named = name_frames(json, source, &process, has_memory_for_names, options);
         let threads = progress.sub_logger(NAMES_END, THREADS_END, ProgressLocation::Frames);
         json.key("threads")
             .array(|json| write_threads(json, source, &process, &types, &named, options, &threads));
         drop(threads);
-        progress.set_local_progress(THREADS_END, ProgressLocation::Log);
         process.paused_ranges.write(json.key("pausedRanges"));
         unread_files = named.unread_files().to_vec();
         let unnamed = named.unnamed_for_memory();
@@ -127,8 +107,11 @@ pub(crate) fn stream_gecko_json(
             &unread_files,
             unnamed,
         );
-        let children =
-            progress.sub_logger(LOG_END, CHILD_PROFILES_END, ProgressLocation::ChildProfiles);
+        let children = progress.sub_logger(
+            THREADS_END,
+            CHILD_PROFILES_END,
+            ProgressLocation::ChildProfiles,
+        );
         json.key("processes").array(|json| {
             for profile in &source.exit_profiles {
                 splice_child(json, profile);
@@ -200,39 +183,23 @@ pub(crate) struct FoundProblems {
     pub(crate) left_out_bytes: u64,
 }
 
-/// Memory without which no debug information is read, in bytes.
-pub(crate) const MIN_BYTES_FOR_NAMES: usize = 96 << 20;
-
-/// Whether addresses get names.
-#[derive(Clone, Copy)]
-struct Names {
-    symbolicate: Symbolicate,
-    has_memory: bool,
-}
-
-impl Names {
-    fn are_looked_up(self) -> bool {
-        self.symbolicate != Symbolicate::No && self.has_memory
-    }
-}
-
 fn name_frames(
     json: &mut JsonWriter<'_>,
     source: &ProfileSource,
     process: &ProcessStreamingContext,
-    names: Names,
+    has_memory: bool,
     options: &StreamOptions,
 ) -> NamedStacks {
     json.flush_buffer();
     let progress = options
         .progress
-        .sub_logger(COUNTERS_END, NAMES_END, ProgressLocation::Names);
-    if names.symbolicate == Symbolicate::No || json.failed() {
-        NamedStacks::without_names(source, process)
-    } else if names.has_memory {
+        .sub_logger(ENTRIES_END, NAMES_END, ProgressLocation::Names);
+    if options.names.symbolicate == Symbolicate::No || json.failed() {
+        NamedStacks::without_names(source, process, 0)
+    } else if has_memory {
         NamedStacks::with_names(source, process, options.names, &progress)
     } else {
-        NamedStacks::without_names_for_memory(source, process)
+        NamedStacks::without_names(source, process, process.count_addresses())
     }
 }
 
@@ -285,7 +252,7 @@ fn write_threads(
         if index % THREADS_BETWEEN_CHECKS == 0
             && let Err(error) = check_memory(ResolvedThread::max_bytes(named))
         {
-            json.fail(error.into());
+            json.fail(error);
         }
         if json.failed() {
             return;

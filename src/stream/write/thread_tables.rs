@@ -12,19 +12,24 @@ use crate::threads::MAIN_THREAD_NAME;
 use crate::types::{IDLE_INDEX, TimeStamp};
 use crate::util::{ProgressLocation, ProgressLogger};
 
-/// Progress at the end of each part of a thread, from 0 to 1. The thread's tables are the last
-/// part.
-const FRAMES_END: f32 = 0.20;
+/// Progress of a thread whose samples are written, from 0 to 1.
 const SAMPLES_END: f32 = 0.60;
-const MARKERS_END: f32 = 0.90;
 
-/// Size of the markers that are written between two checks of the memory, in bytes. Their texts may
-/// all be new to the thread's table.
+/// Size of the markers that are written between two checks of the memory, in bytes.
 const MARKER_STEP_BYTES: usize = 256 << 10;
-/// Number of intervals of contexts that are written between two checks of the memory.
+/// Memory of new texts, as a multiple of the markers' size: in a typed payload, many may be short.
+const MARKER_FACTOR: usize = 16;
+/// Number of intervals of contexts that are written between two checks of the memory, and the
+/// memory that their fields may take, in bytes.
 const CONTEXT_STEP: usize = 4096;
-/// Maximum number of fields of a context.
-const FIELDS_OF_CONTEXT: usize = 6;
+const CONTEXT_STEP_BYTES: usize = CONTEXT_STEP * 6 * 96;
+
+/// Fails the job if there is no memory for more texts.
+fn check_texts(json: &mut JsonWriter<'_>, thread: &ResolvedThread<'_>, more_bytes: usize) {
+    if let Err(error) = check_memory(thread.strings.growth_bytes() + more_bytes) {
+        json.fail(error);
+    }
+}
 
 /// Writes one element of `threads`: the thread with the name of its track. If asked, says where the
 /// thread slept throughout, so that the reader can show threads that sleep alike as one track.
@@ -49,7 +54,7 @@ pub(crate) fn write_thread<'a>(
         json.key("samples").object(|json| {
             write_schema(json, SAMPLES);
             let mut probed = (!context.probes.is_empty()).then(|| context.probed_delays(source));
-            let rows = progress.sub_logger(FRAMES_END, SAMPLES_END, ProgressLocation::Samples);
+            let rows = progress.sub_logger(0.0, SAMPLES_END, ProgressLocation::Samples);
             json.key("data").array(|json| {
                 let samples = &context.samples;
                 // The Firefox Profiler ignores the weights of this format.
@@ -82,27 +87,22 @@ pub(crate) fn write_thread<'a>(
         });
         json.key("markers").object(|json| {
             write_schema(json, MARKERS);
-            let rows = progress.sub_logger(SAMPLES_END, MARKERS_END, ProgressLocation::Markers);
+            let rows = progress.sub_logger(SAMPLES_END, 1.0, ProgressLocation::Markers);
             json.key("data").array(|json| {
                 let count = context.markers.len();
                 let mut unchecked_bytes = 0;
                 for block in rows.watch(context.markers.blocks(), count, ProgressLocation::Markers)
                 {
+                    let entry = source.buffer.entry_at(block);
+                    unchecked_bytes += entry.as_ref().map_or(0, |entry| entry.left());
+                    if unchecked_bytes > MARKER_STEP_BYTES {
+                        let step_bytes = std::mem::take(&mut unchecked_bytes);
+                        check_texts(json, &thread, MARKER_FACTOR * step_bytes);
+                    }
                     if json.failed() {
                         return;
                     }
-                    let marker = source.buffer.entry_at(block).and_then(|mut entry| {
-                        // The name, the text, and in a typed payload maybe many short texts.
-                        let strings = 2 + entry.left() / 4;
-                        let growth_bytes = thread.strings.growth_bytes(strings, 2 * entry.left());
-                        unchecked_bytes += entry.left().max(growth_bytes);
-                        if unchecked_bytes > MARKER_STEP_BYTES {
-                            unchecked_bytes = 0;
-                            if let Err(error) = check_memory(growth_bytes) {
-                                json.fail(error.into());
-                                return None;
-                            }
-                        }
+                    let marker = entry.and_then(|mut entry| {
                         entry.kind()?;
                         DecodedMarker::read(&mut entry)
                     });
@@ -111,13 +111,8 @@ pub(crate) fn write_thread<'a>(
                     }
                 }
                 for intervals in context.contexts.all().chunks(CONTEXT_STEP) {
+                    check_texts(json, &thread, CONTEXT_STEP_BYTES);
                     if json.failed() {
-                        return;
-                    }
-                    let strings = FIELDS_OF_CONTEXT * intervals.len();
-                    let growth_bytes = thread.strings.growth_bytes(strings, 32 * strings);
-                    if let Err(error) = check_memory(growth_bytes) {
-                        json.fail(error.into());
                         return;
                     }
                     for interval in intervals {
@@ -126,7 +121,6 @@ pub(crate) fn write_thread<'a>(
                 }
             });
         });
-        progress.set_local_progress(MARKERS_END, ProgressLocation::Tables);
         if let Some(stack) = context.asleep_at.filter(|_| says_where_asleep) {
             json.key("asleepAt").unsigned(thread.stack_of(stack).into());
         }

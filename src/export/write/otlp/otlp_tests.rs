@@ -8,16 +8,15 @@ use crate::export::options::ExportOptions;
 use crate::export::write::pprof;
 use crate::export::write::protobuf_sample::{INTERVAL_NS, sample_profile};
 use crate::model::{FieldValue, Marker, MarkerPayload, MarkerPhase, Markers, ProfileModel};
-use crate::util::ProgressLogger;
 
 fn written(profile: &ProfileModel) -> ExportRequest {
     let resource = OtlpResource {
         attributes: vec![("service.name".to_owned(), "shop".to_owned())],
         id: 7,
     };
-    let (options, progress) = (ExportOptions::default(), ProgressLogger::unwatched());
+    let options = ExportOptions::default();
     let mut bytes = Vec::new();
-    write_otlp(profile, &options, &resource, &mut bytes, &progress).expect("written");
+    write_otlp(profile, &options, &resource, &mut bytes).expect("written");
     ExportRequest::decode(&*bytes).expect("a request")
 }
 
@@ -145,8 +144,8 @@ fn request_follows_the_rules_of_the_format() {
 fn each_value_has_a_profile_with_the_same_sums_as_in_pprof() {
     let profile = sample_profile();
     let request = written(&profile);
-    let (options, progress) = (ExportOptions::default(), ProgressLogger::unwatched());
-    let expected = pprof::to_message(&profile, &options, &progress).expect("a message");
+    let options = ExportOptions::default();
+    let expected = pprof::to_message(&profile, &options).expect("a message");
     let names: Vec<_> = request
         .profiles()
         .iter()

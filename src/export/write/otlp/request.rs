@@ -13,7 +13,6 @@ use super::messages::{
 use crate::export::options::ExportOptions;
 use crate::export::write::pprof;
 use crate::model::ProfileModel;
-use crate::util::ProgressLogger;
 
 /// The key of a mapping's build id, by OpenTelemetry's conventions.
 const BUILD_ID: &str = "process.executable.build_id.gnu";
@@ -35,9 +34,8 @@ pub(crate) fn write_otlp(
     options: &ExportOptions,
     resource: &OtlpResource,
     out: &mut dyn Write,
-    progress: &ProgressLogger,
 ) -> io::Result<()> {
-    let pprof = pprof::to_message(profile, options, progress)?;
+    let pprof = pprof::to_message(profile, options)?;
     let request = Builder::new(&pprof).request(resource);
     out.write_all(&request.encode_to_vec())
 }

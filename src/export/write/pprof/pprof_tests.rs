@@ -12,11 +12,10 @@ use crate::export::write::protobuf_sample::{INTERVAL_NS, TUPLE_METHOD, sample_pr
 use crate::model::{
     FieldValue, Marker, MarkerPayload, MarkerPhase, Markers, ProfileModel, TextId, WeightUnit,
 };
-use crate::util::ProgressLogger;
 
 fn written(profile: &ProfileModel, options: &ExportOptions) -> Profile {
     let mut bytes = Vec::new();
-    write_pprof(profile, options, &mut bytes, &ProgressLogger::unwatched()).expect("written");
+    write_pprof(profile, options, &mut bytes).expect("written");
     let mut plain = Vec::new();
     GzDecoder::new(&*bytes)
         .read_to_end(&mut plain)

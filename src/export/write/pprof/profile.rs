@@ -11,7 +11,7 @@ use crate::export::write::pprof::heap::{HEAP_VALUES, HeapValues, heap_rows};
 use crate::export::write::pprof::messages::{self, Label};
 use crate::export::write::pprof::tables::Tables;
 use crate::model::{ProfileModel, StackId, Thread, WeightUnit, even_share};
-use crate::util::{NumberMap, ProgressLocation, ProgressLogger, pair_key};
+use crate::util::{NumberMap, pair_key};
 
 /// Which values samples have beside the number of samples and the wall time.
 #[derive(Clone, Copy)]
@@ -39,14 +39,13 @@ pub(crate) fn write_pprof(
     profile: &ProfileModel,
     options: &ExportOptions,
     out: &mut dyn Write,
-    progress: &ProgressLogger,
 ) -> io::Result<()> {
     if options.is_compressed_later {
-        return write_plain(profile, options, out, progress);
+        return write_plain(profile, options, out);
     }
     // The fastest level, as Go's own writer has it.
     let mut compressed = GzEncoder::new(&mut *out, Compression::fast());
-    write_plain(profile, options, &mut compressed, progress)?;
+    write_plain(profile, options, &mut compressed)?;
     compressed.finish()?.flush()
 }
 
@@ -55,10 +54,9 @@ pub(crate) fn write_pprof(
 pub(in crate::export::write) fn to_message(
     profile: &ProfileModel,
     options: &ExportOptions,
-    progress: &ProgressLogger,
 ) -> io::Result<messages::Profile> {
     let mut bytes = Vec::new();
-    write_plain(profile, options, &mut bytes, progress)?;
+    write_plain(profile, options, &mut bytes)?;
     prost::Message::decode(&*bytes).map_err(io::Error::other)
 }
 
@@ -66,7 +64,6 @@ fn write_plain(
     profile: &ProfileModel,
     options: &ExportOptions,
     out: &mut dyn Write,
-    progress: &ProgressLogger,
 ) -> io::Result<()> {
     let mut tables = Tables::new(profile, out);
     let threads = options.threads(profile);
@@ -90,10 +87,9 @@ fn write_plain(
     };
     write_head(profile, options, &mut tables, kinds, &threads);
     let mut contexts = Contexts::new(profile);
-    let threads: Vec<_> = threads.into_iter().zip(heap).collect();
-    for (progress, (index, heap)) in progress.loop_sub_loggers(threads, ProgressLocation::Samples) {
+    for (index, heap) in threads.into_iter().zip(heap) {
         let thread = &profile.threads[index];
-        let rows = merge_samples(profile, thread, &mut contexts, &progress);
+        let rows = merge_samples(profile, thread, &mut contexts);
         let labels = thread_labels(profile, thread, &mut tables);
         for ((stack, context), values) in rows {
             let sample = messages::Sample {
@@ -177,19 +173,12 @@ fn write_head(
 type Row = ((Option<StackId>, u32), Values);
 
 /// Merges the samples with the same stack and context, in the order of their first samples.
-fn merge_samples(
-    profile: &ProfileModel,
-    thread: &Thread,
-    contexts: &mut Contexts<'_>,
-    progress: &ProgressLogger,
-) -> Vec<Row> {
+fn merge_samples(profile: &ProfileModel, thread: &Thread, contexts: &mut Contexts<'_>) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     let mut known = NumberMap::default();
     let mut of_thread = contexts.of_thread(thread);
     let samples = &thread.samples;
-    let count = samples.len();
-    let all = profile.charged_samples(thread);
-    for charged in progress.watch(all, count, ProgressLocation::Samples) {
+    for charged in profile.charged_samples(thread) {
         let sample = charged.sample;
         let stack = sample.stack.map_or(0, |stack| stack.0 + 1);
         let mut add = |context, weight: i64, cpu_ns: u64| {

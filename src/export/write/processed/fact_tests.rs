@@ -7,7 +7,6 @@ use super::tests::{names, sample_file, string, written};
 use super::*;
 use crate::export::options::ExportOptions;
 use crate::model::ProfileModel;
-use crate::util::ProgressLogger;
 
 #[test]
 fn session_range_includes_all_samples() {
@@ -207,8 +206,7 @@ fn counters_describe_themselves() {
 fn meta_has_each_field_once_and_in_the_form_of_this_format() {
     let (profile, _) = sample_profile();
     let mut out = Vec::new();
-    let progress = ProgressLogger::unwatched();
-    write_processed(&profile, &ExportOptions::default(), &mut out, &progress).expect("written");
+    write_processed(&profile, &ExportOptions::default(), &mut out).expect("written");
     let text = String::from_utf8(out).expect("UTF-8");
     assert_eq!(text.matches("\"extensions\":").count(), 1);
     let meta = &serde_json::from_str::<Value>(&text).expect("JSON")["meta"];

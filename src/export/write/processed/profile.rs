@@ -6,13 +6,10 @@ use crate::export::options::ExportOptions;
 use crate::export::write::processed::{counters, meta, tables, threads};
 use crate::json::JsonWriter;
 use crate::model::ProfileModel;
-use crate::util::{FailureLatch, ProgressLocation, ProgressLogger};
+use crate::util::FailureLatch;
 
 use crate::export::write::processed::context::Context;
 use crate::export::write::processed::strings::Strings;
-
-/// Progress at the end of `threads`, from 0 to 1. The shared tables are the rest.
-const THREADS_END: f32 = 0.80;
 
 /// Writes a profile in the processed format.
 ///
@@ -22,31 +19,24 @@ pub(crate) fn write_processed(
     profile: &ProfileModel,
     options: &ExportOptions,
     out: &mut dyn Write,
-    progress: &ProgressLogger,
 ) -> io::Result<()> {
     let context = Context::new(profile, options);
     let mut strings = Strings::new(profile);
     let mut json = JsonWriter::for_job(out, FailureLatch::fallible());
     json.object(|json| {
-        progress.set_local_progress(0.0, ProgressLocation::Meta);
         meta::write_meta(json.key("meta"), &context);
         context.libs.write(json.key("libs"), profile);
         meta::write_process_facts(json, profile);
         counters::write_counters(json.key("counters"), &context);
-        let share = progress.sub_logger(0.0, THREADS_END, ProgressLocation::Frames);
         json.key("threads").array(|json| {
-            let threads = context.threads.iter();
-            for (progress, &index) in share.loop_sub_loggers(threads, ProgressLocation::Samples) {
+            for &index in &context.threads {
                 if json.failed() {
                     return;
                 }
-                progress.set_local_progress(0.0, ProgressLocation::Samples);
                 threads::write_thread(json, &context, &mut strings, index);
             }
         });
-        drop(share);
         json.key("shared").object(|json| {
-            progress.set_local_progress(THREADS_END, ProgressLocation::Tables);
             tables::write_stack_table(json.key("stackTable"), &context);
             tables::write_frame_table(json.key("frameTable"), &context);
             tables::write_functions(json, &context, &mut strings);

@@ -8,12 +8,10 @@ use crate::export::options::ExportOptions;
 use crate::export::options::SampleWeight;
 use crate::model::ProfileModel;
 use crate::model::WeightUnit;
-use crate::util::ProgressLogger;
 
 pub(super) fn written(profile: &ProfileModel, options: &ExportOptions) -> Value {
     let mut out = Vec::new();
-    let progress = ProgressLogger::unwatched();
-    write_processed(profile, options, &mut out, &progress).expect("a vector never fails");
+    write_processed(profile, options, &mut out).expect("a vector never fails");
     serde_json::from_slice(&out).expect("JSON")
 }
 
@@ -304,7 +302,6 @@ fn failure_of_the_output_is_returned() {
         &sample_profile().0,
         &ExportOptions::default(),
         &mut full.as_mut_slice(),
-        &ProgressLogger::unwatched(),
     );
     assert_eq!(
         failure.map_err(|failure| failure.kind()),

@@ -154,7 +154,6 @@ mod tests {
     use super::*;
     use crate::export::options::ExportOptions;
     use crate::export::sample_profile::ProfileBuilder;
-    use crate::util::ProgressLogger;
 
     #[test]
     fn hues_convert_to_colors() {
@@ -177,8 +176,7 @@ mod tests {
         }
         builder.module = None;
         builder.sample(thread, 100, &["[vdso]"]);
-        let progress = ProgressLogger::unwatched();
-        let tree = FlameTree::of(&builder.profile, &ExportOptions::default(), &progress);
+        let tree = FlameTree::of(&builder.profile, &ExportOptions::default());
         let palette = Palette::of(&builder.profile, &tree);
         let names: Vec<_> = palette.legend().map(|(_, name)| name).collect();
         // All samples of `work` count for the first library.

@@ -61,13 +61,11 @@ mod tests {
     use super::*;
     use crate::export::options::ExportOptions;
     use crate::export::sample_profile::{ProfileBuilder, two_threads};
-    use crate::util::ProgressLogger;
 
     #[test]
     fn boxes_lie_below_their_caller_from_left_to_right() {
         let profile = two_threads();
-        let progress = ProgressLogger::unwatched();
-        let tree = FlameTree::of(&profile, &ExportOptions::default(), &progress);
+        let tree = FlameTree::of(&profile, &ExportOptions::default());
         let layout = Layout::of(&tree, 900.0);
         let starts: Vec<_> = layout.boxes.iter().map(|at| at.start).collect();
         // main, run, parse, alloc, wait, worker, wait.
@@ -84,8 +82,7 @@ mod tests {
             builder.sample(thread, time_ms, &["run"]);
         }
         builder.sample(thread, 2000, &["rare", "rarer"]);
-        let progress = ProgressLogger::unwatched();
-        let tree = FlameTree::of(&builder.profile, &ExportOptions::default(), &progress);
+        let tree = FlameTree::of(&builder.profile, &ExportOptions::default());
         let layout = Layout::of(&tree, 200.0);
         assert_eq!((layout.boxes.len(), layout.hidden_count), (2, 2));
         assert_eq!(layout.row_count, 2);

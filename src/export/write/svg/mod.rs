@@ -17,7 +17,6 @@ use crate::export::write::svg::text::{
     Escaped, cut_to_width, format_count, format_duration, format_share,
 };
 use crate::model::ProfileModel;
-use crate::util::{ProgressLocation, ProgressLogger};
 
 const STYLE: &str = include_str!("flame_graph.css");
 const SCRIPT: &str = include_str!("flame_graph.js");
@@ -38,13 +37,8 @@ pub(crate) fn write_svg(
     profile: &ProfileModel,
     options: &ExportOptions,
     out: &mut dyn Write,
-    progress: &ProgressLogger,
 ) -> io::Result<()> {
-    let tree = {
-        let progress = progress.sub_logger(0.0, 0.7, ProgressLocation::Samples);
-        FlameTree::of(profile, options, &progress)
-    };
-    let progress = progress.sub_logger(0.7, 1.0, ProgressLocation::Tables);
+    let tree = FlameTree::of(profile, options);
     let graph = Graph {
         profile,
         layout: Layout::of(&tree, WIDTH_PX - 2.0 * MARGIN_PX),
@@ -54,8 +48,7 @@ pub(crate) fn write_svg(
     };
     let mut out = BufWriter::new(out);
     graph.write_head(&mut out)?;
-    let boxes = &graph.layout.boxes;
-    for flame_box in progress.watch(boxes.iter(), boxes.len(), ProgressLocation::Tables) {
+    for flame_box in &graph.layout.boxes {
         graph.write_box(&mut out, flame_box)?;
     }
     graph.write_foot(&mut out)?;

@@ -4,8 +4,7 @@ use crate::export::sample_profile::{ProfileBuilder, two_threads};
 
 fn written(profile: &ProfileModel, options: &ExportOptions) -> String {
     let mut out = Vec::new();
-    write_svg(profile, options, &mut out, &ProgressLogger::unwatched())
-        .expect("a vector takes all");
+    write_svg(profile, options, &mut out).expect("a vector takes all");
     String::from_utf8(out).expect("SVG is UTF-8")
 }
 

@@ -93,15 +93,13 @@ impl<T> Copy for TypedPayload<'_, T> {}
 impl<'a, T: ProfilerMarker + 'static> TypedPayload<'a, T> {
     #[inline(always)]
     pub(crate) fn new(payload: &'a T) -> Self {
-        Self {
-            payload,
-            number: MarkerType::number_of::<T>().into(),
-        }
+        Self::borrowed::<T>(payload)
     }
 }
 
 impl<'a, T: Serialize> TypedPayload<'a, T> {
     /// Creates a payload of type `M` from borrowed data, which must be serialized as an `M` is.
+    #[inline(always)]
     pub(crate) fn borrowed<M: ProfilerMarker + 'static>(payload: &'a T) -> Self {
         Self {
             payload,

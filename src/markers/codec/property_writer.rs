@@ -48,13 +48,10 @@ impl<'w, 'j, 's> PropertyWriter<'w, 'j, 's> {
         match name {
             _ if self.dropped > 0 => false,
             _ if is_in_array => true,
-            // Only fields of the outermost object can collide with the viewer's.
-            Some(name) if self.open.is_empty() => {
-                self.json.key(data_key(name));
-                true
-            }
             Some(name) => {
-                self.json.key(name);
+                // Only fields of the outermost object can collide with the viewer's.
+                let is_field = self.open.is_empty();
+                self.json.key(if is_field { data_key(name) } else { name });
                 true
             }
             None => false,

@@ -250,21 +250,17 @@ impl MarkerSchema {
     /// A second graph is drawn on top of the first. The graphs omit a marker that lacks one of
     /// their fields.
     pub fn add_chart(&mut self, key: &str, graph: GraphType) -> &mut Self {
-        self.graphs.push(Graph {
-            key: key.to_owned(),
-            kind: graph,
-            color: None,
-        });
-        self
+        self.add_graph(key, graph, None)
     }
 
     /// Adds a graph, like [`Self::add_chart`], in this color.
     pub fn add_chart_color(&mut self, key: &str, graph: GraphType, color: GraphColor) -> &mut Self {
-        self.graphs.push(Graph {
-            key: key.to_owned(),
-            kind: graph,
-            color: Some(color),
-        });
+        self.add_graph(key, graph, Some(color))
+    }
+
+    fn add_graph(&mut self, key: &str, kind: GraphType, color: Option<GraphColor>) -> &mut Self {
+        let key = key.to_owned();
+        self.graphs.push(Graph { key, kind, color });
         self
     }
 }

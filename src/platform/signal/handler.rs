@@ -603,10 +603,6 @@ unsafe fn change_action(
         })
 }
 
-fn is_ours(action: &libc::sigaction) -> bool {
-    is_our_handler(action.sa_sigaction)
-}
-
 fn is_our_handler(address: usize) -> bool {
     HANDLERS.iter().any(|&handler| handler as usize == address)
 }
@@ -698,7 +694,7 @@ fn set_handler(signal: i32) -> Result<(), StartError> {
     // SAFETY: the handler has the signature that `SA_SIGINFO` requires, and keeps its contract.
     let replaced = unsafe { swap_action(signal, &action.into()) }?;
     // Another thread installed the replaced handler after `read_action`.
-    if replaced.sa_sigaction != current.sa_sigaction && !is_ours(&replaced) {
+    if replaced.sa_sigaction != current.sa_sigaction && !is_our_handler(replaced.sa_sigaction) {
         levels[level].store(intern_action(replaced), Ordering::Release);
     }
     Ok(())

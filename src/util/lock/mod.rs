@@ -9,7 +9,7 @@ mod ps_lock;
 pub(crate) use fork_safe::ForkSafe;
 pub(crate) use fork_safe::{LocksInChild, is_forked_child, note_forked_child, prepare_to_wait};
 pub(crate) use named_locks::{
-    ExclusiveGuard, Guard, LockRank, MarkedRank, NamedMutex, NamedRwLock, as_profiler_work,
+    ExclusiveGuard, Guard, Held as MarkedRank, LockRank, NamedMutex, NamedRwLock, as_profiler_work,
     holds_any_lock, holds_rank, is_any_lock_held_on_current_thread, mark_rank,
     refuse_calls_of_current_thread,
 };

@@ -85,18 +85,14 @@ pub(crate) fn holds_rank(rank: LockRank) -> bool {
 }
 
 /// Makes [`holds_rank`] return true on this thread until the result is dropped, without a lock.
-pub(crate) fn mark_rank(rank: LockRank) -> MarkedRank {
-    let bit = 1 << rank as u8;
-    let before = HELD_RANKS.with(|held| held.replace(held.get() | bit));
-    MarkedRank {
-        _held: Held(bit & !before),
-    }
+pub(crate) fn mark_rank(rank: LockRank) -> Held {
+    mark_bit(1 << rank as u8)
 }
 
-/// See [`mark_rank`].
-#[derive(Debug)]
-pub(crate) struct MarkedRank {
-    _held: Held,
+/// Sets a bit of [`HELD_RANKS`] until the result is dropped, if it is not set already.
+fn mark_bit(bit: u16) -> Held {
+    let before = HELD_RANKS.with(|held| held.replace(held.get() | bit));
+    Held(bit & !before)
 }
 
 /// Makes [`is_any_lock_held_on_current_thread`] return true on this thread from now on, so that the
@@ -118,8 +114,7 @@ const OWN_WORK: u16 = 1 << 15;
 /// If the allocator then calls the profiler, the call is refused, as it would be under a lock.
 /// This prevents recursion.
 pub(crate) fn as_profiler_work<T>(body: impl FnOnce() -> T) -> T {
-    let before = HELD_RANKS.with(|held| held.replace(held.get() | OWN_WORK)) & OWN_WORK;
-    let _held = Held(OWN_WORK & !before);
+    let _held = mark_bit(OWN_WORK);
     compiler_fence(Ordering::SeqCst);
     body()
 }
@@ -197,7 +192,7 @@ impl LockInfo {
 ///
 /// A signal handler of the application that runs in between sees the lock as held.
 #[derive(Debug)]
-struct Held(u16);
+pub(crate) struct Held(u16);
 
 impl Drop for Held {
     fn drop(&mut self) {

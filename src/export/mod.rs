@@ -37,11 +37,15 @@ mod function_times;
 mod marker_pairs;
 #[cfg(all(has_profiler, feature = "formats"))]
 mod marker_spans;
+#[cfg(has_profiler)]
+mod meta_fields;
 mod options;
 #[cfg(has_profiler)]
 mod own_code;
 #[cfg(has_profiler)]
 mod paused_ranges;
+#[cfg(has_profiler)]
+mod payloads;
 #[cfg(has_profiler)]
 mod process_times;
 #[cfg(all(has_profiler, feature = "formats"))]
@@ -54,6 +58,8 @@ mod read;
 mod run_loops;
 #[cfg(all(test, has_profiler))]
 mod sample_profile;
+#[cfg(has_profiler)]
+mod sampled_range;
 #[cfg(has_profiler)]
 mod summary;
 #[cfg(has_profiler)]

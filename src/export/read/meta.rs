@@ -1,31 +1,15 @@
 //! Reads what both Firefox formats have in `meta`.
 
+use crate::export::meta_fields::MODELED_FIELDS;
 use crate::export::read::builder::ModelBuilder;
+use crate::export::read::table::to_gecko_table;
 use crate::export::read::value::Object;
-use crate::json::json_text;
 use crate::model::Meta;
 use crate::types::ReadError;
 
 /// Maximum length of the interval between two samples, in ms. So the interval in ns fits into 64
 /// bits many times.
 const MAX_INTERVAL_MS: f64 = 1e9;
-
-/// Fields that the model has in its own fields, or that depend on the format.
-const MODELED: &[&str] = &[
-    "version",
-    "preprocessedProfileVersion",
-    "startTime",
-    "profilingStartTime",
-    "profilingEndTime",
-    "shutdownTime",
-    "categories",
-    "markerSchema",
-    "interval",
-    "product",
-    "sampleUnits",
-    "presymbolicated",
-    "symbolicated",
-];
 
 /// The CPU time of samples, as the profile gives it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,12 +63,12 @@ pub(super) fn read_meta(
     };
     let mut other = Vec::new();
     for (key, value) in meta.members() {
-        if MODELED.contains(&key) {
+        if MODELED_FIELDS.contains(&key) {
             continue;
         }
         let json = match key {
             "extensions" if is_processed && value.is_object() => {
-                to_gecko_extensions(&value.object("a table")?)
+                to_gecko_table(&value.object("a table")?, &["id", "name", "baseURL"])
             }
             _ => value.text.to_owned(),
         };
@@ -100,35 +84,4 @@ pub(super) fn read_meta(
         other,
     };
     Ok(())
-}
-
-/// Returns the table of extensions as Gecko writes it, from its columns.
-fn to_gecko_extensions(table: &Object<'_, '_>) -> String {
-    let names = ["id", "name", "baseURL"];
-    let columns = names.map(|name| {
-        let mut column = Vec::new();
-        let cells = table.get(name);
-        // A table that is no table has no rows.
-        let _ = cells.map(|cells| {
-            cells.each("a column", |_, cell| {
-                column.push(cell.text);
-                Ok(())
-            })
-        });
-        column
-    });
-    json_text(|json| {
-        json.object(|json| {
-            json.key("schema").object(|json| {
-                for (name, number) in names.iter().zip(0..) {
-                    json.key(name).unsigned(number);
-                }
-            });
-            json.key("data").array(|json| {
-                for row in 0..columns.iter().map(Vec::len).min().unwrap_or(0) {
-                    json.array(|json| columns.iter().for_each(|column| json.splice(column[row])));
-                }
-            });
-        });
-    })
 }

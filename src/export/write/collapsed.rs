@@ -27,7 +27,7 @@ pub(crate) fn write_collapsed(
     let mut path = String::new();
     // The end of each depth's name in the path.
     let mut ends: Vec<usize> = Vec::new();
-    let nodes = tree.nodes();
+    let nodes = &tree.nodes;
     for node in progress.watch(nodes.iter(), nodes.len(), ProgressLocation::Tables) {
         ends.truncate(node.depth);
         path.truncate(ends.last().copied().unwrap_or(0));

@@ -32,7 +32,7 @@ pub(crate) fn write_flame_graph(
     };
     open_node(&mut writer, root, tree.total());
     let mut open_nodes = 0;
-    let nodes = tree.nodes();
+    let nodes = &tree.nodes;
     for node in progress.watch(nodes.iter(), nodes.len(), ProgressLocation::Tables) {
         close_nodes(&mut writer, open_nodes - node.depth);
         open_node(&mut writer, tree.name(node.label), node.total);

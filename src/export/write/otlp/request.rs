@@ -149,7 +149,7 @@ impl<'a> Builder<'a> {
             }
             let locations = sample.location_id.iter().map(|id| self.location(*id));
             let location_indices = locations.collect();
-            let stack_index = self.tables.stack(Stack { location_indices });
+            let stack_index = self.tables.stacks.index(Stack { location_indices });
             let (attribute_indices, link_index) = self.labels(&sample.label);
             let identity = (stack_index, attribute_indices.clone(), link_index);
             let row = *known.entry(identity).or_insert_with(|| {
@@ -180,7 +180,7 @@ impl<'a> Builder<'a> {
             .zip(span)
             .filter(|(trace, span)| *trace != 0 && *span != 0);
         let link = ids.map_or(0, |(trace, span)| {
-            self.tables.link(Link {
+            self.tables.links.index(Link {
                 trace_id: trace.to_be_bytes().to_vec(),
                 span_id: span.to_be_bytes().to_vec(),
             })
@@ -220,7 +220,7 @@ impl<'a> Builder<'a> {
             });
             let lines = lines.collect();
             let mapping_index = self.mapping(location.mapping_id);
-            self.tables.location(Location {
+            self.tables.locations.index(Location {
                 mapping_index,
                 address: location.address,
                 lines,
@@ -238,7 +238,7 @@ impl<'a> Builder<'a> {
                 filename_strindex: self.indexed_text(function.filename),
                 start_line: function.start_line,
             };
-            self.tables.function(message)
+            self.tables.functions.index(message)
         })
     }
 
@@ -256,7 +256,7 @@ impl<'a> Builder<'a> {
                 filename_strindex: self.indexed_text(mapping.filename),
                 attribute_indices: attribute.into_iter().collect(),
             };
-            self.tables.mapping(message)
+            self.tables.mappings.index(message)
         })
     }
 }

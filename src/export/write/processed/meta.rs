@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::export::meta_fields::MODELED_FIELDS;
+use crate::export::sampled_range::sampled_range;
 use crate::export::write::processed::columns::{column, time_ms};
 use crate::export::write::processed::context::Context;
 use crate::json::JsonWriter;
@@ -13,26 +15,9 @@ const VERSION: u64 = 70;
 /// Version of Gecko's format. The viewer does not read it in a processed profile, but requires it.
 const GECKO_VERSION: u64 = 36;
 
-/// Fields that this writer does not take from `Meta::other`: it writes them itself, or they belong
-/// to Gecko's format alone.
-const OWN_FIELDS: &[&str] = &[
-    "version",
-    "preprocessedProfileVersion",
-    "startTime",
-    "interval",
-    "product",
-    "categories",
-    "markerSchema",
-    "sampleUnits",
-    "symbolicated",
-    "presymbolicated",
-    "profilingStartTime",
-    "profilingEndTime",
-    "shutdownTime",
-    "extensions",
-    "debug",
-    "importedFrom",
-];
+/// Further fields that this writer does not take from `Meta::other`: it writes them itself, or they
+/// belong to Gecko's format alone.
+const OWN_FIELDS: &[&str] = &["extensions", "debug", "importedFrom"];
 
 /// Fields that the viewer requires, with the values that this writer uses if the model has none.
 const REQUIRED_FIELDS: &[(&str, &str)] = &[("processType", "0"), ("stackwalk", "1")];
@@ -75,8 +60,9 @@ pub(super) fn write_meta(json: &mut JsonWriter<'_>, context: &Context<'_>) {
             // Searchfox has the code of Firefox only.
             json.key("sourceCodeIsNotOnSearchfox").bool(true);
         }
+        let is_own = |key| MODELED_FIELDS.contains(&key) || OWN_FIELDS.contains(&key);
         for (key, value) in &meta.other {
-            if !OWN_FIELDS.contains(&key.as_str()) {
+            if !is_own(key.as_str()) {
                 json.key(key).splice(value);
             }
         }
@@ -92,14 +78,9 @@ fn session_range(context: &Context<'_>) -> Option<(i64, i64)> {
     let interval_ns = i64::try_from(meta.interval_ns.max(1)).unwrap_or(i64::MAX);
     let threads = context.threads.iter();
     let samples = threads.map(|&index| &context.profile.threads[index].samples);
-    let ranges = samples
-        .filter(|samples| !samples.is_empty())
-        .map(|samples| {
-            let last = samples.get(samples.len() - 1).time_ns;
-            (samples.get(0).time_ns, last.saturating_add(interval_ns))
-        });
-    let all = ranges.reduce(|(first, last), range| (first.min(range.0), last.max(range.1)))?;
-    Some((start_ns.min(all.0), end_ns.max(all.1)))
+    let (first_ns, last_ns) = sampled_range(samples)?;
+    let last_ns = last_ns.saturating_add(interval_ns);
+    Some((start_ns.min(first_ns), end_ns.max(last_ns)))
 }
 
 /// Writes the table of browser extensions in columns. `gecko` is the table in Gecko's format.

@@ -187,18 +187,11 @@ impl Profile {
     ///
     /// Cost: resolves all names, as writing does. The result does not keep the profile.
     pub fn summary(&self) -> impl fmt::Display + use<> {
-        let read = match &self.source {
-            Source::Session(frozen) => frozen.to_read(),
-            Source::File(read) => read.to_read(),
-        };
-        match read.and_then(|read| read.texts()) {
-            Ok((plain, of_terminal)) => Summary { plain, of_terminal },
-            // The reader of the summary learns it there.
-            Err(error) => Summary {
-                plain: StreamError::Io(error).to_string(),
-                of_terminal: None,
-            },
-        }
+        let texts = |read: backend::ReadProfile| read.texts().map_err(StreamError::Io);
+        // The reader of the summary learns of an error there.
+        let failed = |error: StreamError| (error.to_string(), None);
+        let (plain, of_terminal) = self.to_read().and_then(texts).unwrap_or_else(failed);
+        Summary { plain, of_terminal }
     }
 
     /// Compares this profile with a later one of the same program, by the CPU time of each function a

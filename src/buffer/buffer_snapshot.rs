@@ -7,7 +7,7 @@ use crate::buffer::chunks::BlockIndex;
 use crate::buffer::chunks::{Chunk, ChunkNumber};
 use crate::buffer::entries::EntryReader;
 use crate::buffer::entries::leb128;
-use crate::buffer::manager::{BufferStatistics, SAVE_FACTOR, Update};
+use crate::buffer::manager::{BufferStatistics, ChunkMemory, SAVE_FACTOR, Update};
 use crate::types::{Generation, TimeStamp};
 use crate::util::try_vec;
 
@@ -37,17 +37,6 @@ impl SnapshotEnds {
     }
 }
 
-/// Memory of all chunks, as reported by the chunk manager.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ChunkMemory {
-    /// Size of the chunks that are being written or will be written next.
-    pub(crate) unreleased_bytes: u64,
-    /// Size of the chunks that are complete.
-    pub(crate) released_bytes: u64,
-    /// Time at which the oldest complete chunk was done.
-    pub(crate) oldest_done: Option<TimeStamp>,
-}
-
 /// Error for a block that is empty or exceeds its chunk. The rest of the chunk cannot be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct MalformedBlock;
@@ -60,16 +49,7 @@ impl BufferSnapshot {
         statistics: BufferStatistics,
     ) -> Self {
         let chunk_memory = match update {
-            Update::Changed {
-                unreleased_bytes,
-                released_bytes,
-                oldest_done,
-                ..
-            } => ChunkMemory {
-                unreleased_bytes,
-                released_bytes,
-                oldest_done,
-            },
+            Update::Changed { memory, .. } => memory,
             Update::None | Update::Final => ChunkMemory::default(),
         };
         Self {
@@ -119,14 +99,9 @@ impl BufferSnapshot {
             range_start += bytes.len() as u64;
             shared.push((chunk, bytes.len()));
         }
-        let released_bytes = range_start - 1;
-        let update = Update::Changed {
-            unreleased_bytes: 0,
-            released_bytes,
-            oldest_done: None,
-            newly_released: Vec::new(),
-        };
-        Some(Self::new(shared, complete_since, update, statistics))
+        let mut snapshot = Self::new(shared, complete_since, Update::None, statistics);
+        snapshot.chunk_memory.released_bytes = range_start - 1;
+        Some(snapshot)
     }
 
     pub(crate) fn chunk_memory(&self) -> ChunkMemory {

@@ -29,22 +29,11 @@ impl FloatValues {
     /// Adds to the number. Ignores what would not give a finite number.
     #[inline]
     pub(crate) fn add(&self, number: f64) {
-        let mut before = self.value.load(Ordering::Relaxed);
-        loop {
+        let add = |before| {
             let sum = f64::from_bits(before) + number;
-            if !sum.is_finite() {
-                return;
-            }
-            match self.value.compare_exchange_weak(
-                before,
-                sum.to_bits(),
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => return,
-                Err(changed) => before = changed,
-            }
-        }
+            sum.is_finite().then(|| sum.to_bits())
+        };
+        let _ = (self.value).fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 
     /// Adds to the number what a few operations add together.

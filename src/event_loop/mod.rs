@@ -19,9 +19,7 @@
 //! # Read next
 //! `probe.rs`, `watch.rs`, then `session/event_watcher.rs`.
 
-#[forbid(unsafe_code)]
 mod probe;
-#[forbid(unsafe_code)]
 mod watch;
 
 pub(crate) use probe::{ProbeToken, ProbedLoop};

@@ -50,20 +50,13 @@ pub(crate) struct UnrecordedProbe {
 
 impl ProbedLoop {
     pub(crate) fn new(thread: OffThreadRef) -> Self {
-        let [
-            posted_ns,
-            answered_ns,
-            recorded_ns,
-            noticed_ns,
-            longest_wait_ns,
-        ] = [const { AtomicU64::new(0) }; 5];
         Self {
             thread,
-            posted_ns,
-            answered_ns,
-            recorded_ns,
-            noticed_ns,
-            longest_wait_ns,
+            posted_ns: AtomicU64::new(0),
+            answered_ns: AtomicU64::new(0),
+            recorded_ns: AtomicU64::new(0),
+            noticed_ns: AtomicU64::new(0),
+            longest_wait_ns: AtomicU64::new(0),
             has_ended: AtomicBool::new(false),
         }
     }

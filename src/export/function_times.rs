@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::export::function_groups::{FunctionGroups, GroupNumbers, Grouping};
 use crate::export::options::{ExportOptions, SampleWeight};
-use crate::export::run_loops::runtime_frames_end;
+use crate::export::run_loops::folded_runtime;
 use crate::export::switch_totals::SwitchTotals;
 use crate::export::thread_summary::{HotFunction, ThreadSummary};
 use crate::model::{
@@ -167,9 +167,7 @@ impl<'a> TimeCounter<'a> {
         let (mut native_done, mut script_done, mut label_done) = (false, false, false);
         let (mut innermost_function, mut innermost_label) = (None, None);
         let mut is_truncated = None;
-        let runtime = self.options.folds_runtime;
-        let runtime = runtime.then(|| runtime_frames_end(self.profile, stack));
-        let runtime = runtime.flatten().map(|(runtime, _)| runtime);
+        let runtime = folded_runtime(self.profile, self.options.folds_runtime, Some(stack));
         let mut is_in_runtime = false;
         let mut next = Some(stack);
         while let Some(current) = next {

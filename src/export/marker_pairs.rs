@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use crate::export::payloads::field;
 use crate::model::{FieldValue, Marker, MarkerPhase, Markers, ProfileModel, STANDS_FOR, TextId};
 use crate::util::SharedSort;
 
@@ -86,12 +87,8 @@ impl Iterator for MarkerPairs<'_> {
 
 /// Returns how many markers a marker stands for, itself included.
 pub(crate) fn stands_for(profile: &ProfileModel, marker: &Marker<'_>) -> u64 {
-    let fields = marker.payload.map_or(&[][..], |payload| payload.fields);
-    let value = fields
-        .iter()
-        .find(|(key, _)| profile.text(*key) == STANDS_FOR);
-    match value {
-        Some((_, FieldValue::Integer(number))) => u64::try_from(*number).unwrap_or(1).max(1),
+    match field(profile, marker, STANDS_FOR) {
+        Some(FieldValue::Integer(number)) => u64::try_from(number).unwrap_or(1).max(1),
         _ => 1,
     }
 }

@@ -37,9 +37,12 @@ mod function_times;
 mod marker_pairs;
 #[cfg(all(has_profiler, feature = "formats"))]
 mod marker_spans;
+#[cfg(has_profiler)]
 mod options;
 #[cfg(has_profiler)]
 mod own_code;
+#[cfg(has_profiler)]
+mod payloads;
 #[cfg(all(has_profiler, feature = "formats"))]
 mod profile_calls;
 #[cfg(all(has_profiler, feature = "formats"))]
@@ -50,6 +53,8 @@ mod read;
 mod run_loops;
 #[cfg(all(test, has_profiler))]
 mod sample_profile;
+#[cfg(has_profiler)]
+mod sampled_range;
 #[cfg(has_profiler)]
 mod summary;
 #[cfg(has_profiler)]

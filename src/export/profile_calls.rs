@@ -77,7 +77,7 @@ pub(crate) fn visit_calls(
             Event::SpanEnd(_) => estimate.end_span(now_us),
             Event::Sample(tick) => {
                 let top = nodes.node_of(tick.activity);
-                estimate.take_sample(nodes.calls(), top, now_us);
+                estimate.take_sample(&nodes.calls, top, now_us);
             }
         }
     }

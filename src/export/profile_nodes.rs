@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::export::options::ExportOptions;
-use crate::export::run_loops::runtime_frames_end;
+use crate::export::run_loops::folded_runtime;
 use crate::export::ticks::Activity;
 use crate::json::JsonWriter;
 use crate::model::{CallNode, CallNodes, FunctionId, NodeId, ProfileModel, StackId};
@@ -43,7 +43,7 @@ pub(crate) fn parent_id(node: &CallNode) -> u32 {
 pub(crate) struct ProfileNodes<'a> {
     profile: &'a ProfileModel,
     folds_runtime: bool,
-    calls: CallNodes,
+    pub(crate) calls: CallNodes,
     /// The id of each stack's node; 0 if the stack was not looked up.
     ids: Vec<u32>,
     /// The ids of scripts, by URL.
@@ -75,13 +75,8 @@ impl<'a> ProfileNodes<'a> {
 
     #[cold]
     fn add(&mut self, stack: StackId) -> u32 {
-        let end = match self.folds_runtime {
-            true => runtime_frames_end(self.profile, stack),
-            false => None,
-        };
-        let node = self
-            .calls
-            .add_inside(self.profile, stack, end.map(|(stack, _)| stack));
+        let end = folded_runtime(self.profile, self.folds_runtime, Some(stack));
+        let node = self.calls.add_inside(self.profile, stack, end);
         let id = node.map_or(PROGRAM, id_of_call);
         self.ids[stack.0 as usize] = id;
         id
@@ -90,10 +85,6 @@ impl<'a> ProfileNodes<'a> {
     /// Returns the call node for a tick; `None` if the tick shows no function.
     pub(crate) fn node_of(&mut self, activity: Activity) -> Option<NodeId> {
         self.id_of(activity).checked_sub(FIRST_CALL).map(NodeId)
-    }
-
-    pub(crate) fn calls(&self) -> &CallNodes {
-        &self.calls
     }
 
     /// Writes the `callFrame` of a node that is not a function.

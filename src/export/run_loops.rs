@@ -1,6 +1,6 @@
 //! The frames of a thread's runtime, which are the same in all its samples.
 
-use crate::model::{FrameId, FunctionId, FunctionKind, ProfileModel, StackId};
+use crate::model::{FunctionId, FunctionKind, ProfileModel, StackId};
 
 /// Functions that run a thread's own code. All frames outside of them are the same for each sample.
 const RUN_LOOPS: &[&str] = &[
@@ -21,20 +21,19 @@ pub(crate) fn is_run_loop(profile: &ProfileModel, function: FunctionId) -> bool 
     function.kind == FunctionKind::Native && RUN_LOOPS.iter().any(is_named)
 }
 
-/// Returns the innermost frame of a stack that belongs to the runtime, with the stack that ends in
-/// it. The frames up to it are the same in all samples of a thread, and say nothing of its work.
-/// `None` if the stack has no such frame.
-pub(crate) fn runtime_frames_end(
+/// Returns the part of a stack that is left out if the runtime is folded: the stack that ends in the
+/// innermost frame of the runtime. The frames up to it are the same in all samples of a thread, and say
+/// nothing of its work.
+pub(crate) fn folded_runtime(
     profile: &ProfileModel,
-    stack: StackId,
-) -> Option<(StackId, FrameId)> {
-    let mut next = Some(stack);
-    while let Some(stack) = next {
-        let (prefix, frame) = profile.stack(stack);
-        if is_run_loop(profile, profile.frame(frame).function) {
-            return Some((stack, frame));
-        }
-        next = prefix;
-    }
-    None
+    folds_runtime: bool,
+    stack: Option<StackId>,
+) -> Option<StackId> {
+    let stack = stack.filter(|_| folds_runtime);
+    let mut stacks = std::iter::successors(stack, |stack| profile.stack(*stack).0);
+    let ends_in_run_loop = |stack: &StackId| {
+        let (_, frame) = profile.stack(*stack);
+        is_run_loop(profile, profile.frame(frame).function)
+    };
+    stacks.find(ends_in_run_loop)
 }

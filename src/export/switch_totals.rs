@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
+use crate::export::payloads::is_of_type;
 use crate::model::{FieldValue, Marker, ProfileModel, Thread};
 
 /// The markers have their times in ms.
 const NS_PER_MS: f64 = 1e6;
-
-/// The type of the markers.
-const TYPE: &str = "ContextSwitches";
 
 /// Sums over the markers of one thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -68,18 +66,12 @@ impl SwitchTotals {
 
 /// Returns whether a marker is one of these.
 pub(super) fn is_of_switches(profile: &ProfileModel, marker: &Marker<'_>) -> bool {
-    let of_type = |type_name| profile.text(type_name) == TYPE;
-    marker
-        .payload
-        .is_some_and(|payload| of_type(payload.type_name))
+    is_of_type(profile, marker, "ContextSwitches")
 }
 
 /// Returns whether a marker is the interval in which samples had one context.
 pub(super) fn is_of_contexts(profile: &ProfileModel, marker: &Marker<'_>) -> bool {
-    let is_of_contexts = |type_name| profile.text(type_name) == "SampleContext";
-    marker
-        .payload
-        .is_some_and(|payload| is_of_contexts(payload.type_name))
+    is_of_type(profile, marker, "SampleContext")
 }
 
 #[cfg(test)]

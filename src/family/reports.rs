@@ -33,10 +33,8 @@ impl ChunkReport {
     /// Returns what an update says.
     pub(crate) fn of(update: Update) -> Self {
         let Update::Changed {
-            unreleased_bytes,
-            oldest_done,
+            memory,
             newly_released,
-            ..
         } = update
         else {
             return Self::default();
@@ -44,8 +42,8 @@ impl ChunkReport {
         let pair = |ChunkMetadata { done_at, bytes }| (done_at, bytes);
         Self {
             is_whole: false,
-            unreleased_bytes,
-            oldest_done,
+            unreleased_bytes: memory.unreleased_bytes,
+            oldest_done: memory.oldest_done,
             newly_released: newly_released.into_iter().map(pair).collect(),
         }
     }

@@ -65,6 +65,7 @@ impl Samples {
 
     /// Changes the sample with this index. Panics if there is none. The times must remain in order
     /// once all changes are made.
+    #[cfg(test)]
     pub(crate) fn update(&mut self, index: usize, change: impl FnOnce(&mut Sample)) {
         let mut sample = self.get(index);
         change(&mut sample);

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use crate::platform::monotonic_now;
 use crate::state::child_profile::ChildProfile;
@@ -164,12 +165,9 @@ impl ActivePs {
         let now = monotonic_now();
         let mut expired = self.take_expired(now, lock);
         let bytes = (size_of::<Page>() + page.url.capacity()) as u64;
-        let mut ended = self.ended_pages.borrow_mut();
-        let lost = ended.keep(page, bytes, core_buffer().range().end, now);
-        drop(ended);
-        SessionCounts::add(&self.session.counts.dropped_ended_pages, lost.len() as u64);
+        let dropped = &self.session.counts.dropped_ended_pages;
+        let lost = self.keep(&self.ended_pages, (page, bytes), now, dropped);
         expired.pages.extend(lost);
-        self.report_kept_bytes();
         expired
     }
 
@@ -184,16 +182,25 @@ impl ActivePs {
     pub(crate) fn keep_exit_profile(&self, profile: ChildProfile, lock: &PsLock) -> Expired {
         let now = monotonic_now();
         let mut expired = self.take_expired(now, lock);
-        let buffer_end = core_buffer().range().end;
-        let mut kept = self.exit_profiles.borrow_mut();
         let bytes = profile.bytes();
-        let lost = kept.keep(profile, bytes, buffer_end, now);
-        drop(kept);
         let dropped = &self.session.counts.dropped_exit_profiles;
-        SessionCounts::add(dropped, lost.len() as u64);
+        let lost = self.keep(&self.exit_profiles, (profile, bytes), now, dropped);
         expired.exit_profiles.extend(lost);
-        self.report_kept_bytes();
         expired
+    }
+
+    fn keep<T>(
+        &self,
+        list: &RefCell<ExpiringList<T>>,
+        (data, bytes): (T, u64),
+        now: TimeStamp,
+        dropped: &AtomicU64,
+    ) -> Vec<T> {
+        let buffer_end = core_buffer().range().end;
+        let lost = list.borrow_mut().keep(data, bytes, buffer_end, now);
+        SessionCounts::add(dropped, lost.len() as u64);
+        self.report_kept_bytes();
+        lost
     }
 
     /// Tells the buffer how much the session keeps outside the chunks.

@@ -84,10 +84,7 @@ struct Queue {
 
 impl AfterSampling {
     pub(crate) fn new() -> Self {
-        let queue = Queue {
-            callbacks: VecDeque::new(),
-            is_closed: false,
-        };
+        let queue = Queue::default();
         Self {
             queue: NamedMutex::new("after-sampling callbacks", LockRank::SessionData, queue),
             runner: Arc::new(CallbackRunner::new()),

@@ -49,26 +49,21 @@ impl DurationStats {
 }
 
 /// Durations of the sampler's loops and of their parts. `BufferInfo` documents each.
-#[derive(Debug, Default)]
-pub(crate) struct SamplerOverheads {
-    pub(crate) intervals: DurationStats,
-    pub(crate) overheads: DurationStats,
-    pub(crate) lockings: DurationStats,
-    pub(crate) cleanings: DurationStats,
-    pub(crate) counters: DurationStats,
-    pub(crate) threads: DurationStats,
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Overheads<T> {
+    pub(crate) intervals: T,
+    pub(crate) overheads: T,
+    pub(crate) lockings: T,
+    pub(crate) cleanings: T,
+    pub(crate) counters: T,
+    pub(crate) threads: T,
 }
 
+/// The durations while the session runs.
+pub(crate) type SamplerOverheads = Overheads<DurationStats>;
+
 /// The statistics of [`SamplerOverheads`] at one moment.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct OverheadStats {
-    pub(crate) intervals: ProfilerStats,
-    pub(crate) overheads: ProfilerStats,
-    pub(crate) lockings: ProfilerStats,
-    pub(crate) cleanings: ProfilerStats,
-    pub(crate) counters: ProfilerStats,
-    pub(crate) threads: ProfilerStats,
-}
+pub(crate) type OverheadStats = Overheads<ProfilerStats>;
 
 impl SamplerOverheads {
     pub(crate) fn read(&self) -> OverheadStats {

@@ -22,8 +22,7 @@ pub(crate) struct Pauses {
 
 #[derive(Debug, Default)]
 struct PauseState {
-    paused_since: Option<TimeStamp>,
-    sampling_paused_since: Option<TimeStamp>,
+    kinds: OpenPauses,
     /// Start of the current pause of sampling, of either kind.
     open: Option<TimeStamp>,
     /// Start of the first pause since the sampler last read the state.
@@ -57,25 +56,17 @@ pub(crate) struct OpenPauses {
 }
 
 impl OpenPauses {
-    fn since(&self, kind: PauseKind) -> Option<TimeStamp> {
+    fn since(&mut self, kind: PauseKind) -> &mut Option<TimeStamp> {
         match kind {
-            PauseKind::All => self.paused_since,
-            PauseKind::Sampling => self.sampling_paused_since,
+            PauseKind::All => &mut self.paused_since,
+            PauseKind::Sampling => &mut self.sampling_paused_since,
         }
     }
 }
 
 impl Pauses {
-    pub(crate) const fn new(records_cpu: bool) -> Self {
-        let state = PauseState {
-            paused_since: None,
-            sampling_paused_since: None,
-            open: None,
-            earliest: None,
-            resumed_at: TimeStamp(0),
-            cpu_at_begin_ns: 0,
-            cpu_in_pauses_ns: 0,
-        };
+    pub(crate) fn new(records_cpu: bool) -> Self {
+        let state = PauseState::default();
         let state = NamedMutex::new("pauses", LockRank::SessionData, state);
         Self {
             records_cpu,
@@ -142,11 +133,7 @@ impl Pauses {
 
     /// Returns the start of each pause in progress.
     pub(crate) fn open(&self) -> OpenPauses {
-        let state = self.state.lock();
-        OpenPauses {
-            paused_since: state.paused_since,
-            sampling_paused_since: state.sampling_paused_since,
-        }
+        self.state.lock().kinds
     }
 
     /// Returns the pauses as of now if they have changed since `seen`. Called by the sampler.
@@ -195,12 +182,9 @@ enum Effect {
 
 impl PauseState {
     fn set(&mut self, kind: PauseKind, paused: bool, now: TimeStamp) -> Effect {
-        let since = paused.then_some(now);
-        match kind {
-            PauseKind::All => self.paused_since = since,
-            PauseKind::Sampling => self.sampling_paused_since = since,
-        }
-        let is_paused = self.paused_since.is_some() || self.sampling_paused_since.is_some();
+        *self.kinds.since(kind) = paused.then_some(now);
+        let kinds = self.kinds;
+        let is_paused = kinds.paused_since.or(kinds.sampling_paused_since).is_some();
         match (self.open.is_some(), is_paused) {
             (false, true) => {
                 self.open = Some(now);

@@ -24,11 +24,8 @@ pub(crate) struct LoggedEvents {
 }
 
 impl SessionLog {
-    pub(crate) const fn new() -> Self {
-        let events = LoggedEvents {
-            events: VecDeque::new(),
-            dropped: 0,
-        };
+    pub(crate) fn new() -> Self {
+        let events = LoggedEvents::default();
         Self(NamedMutex::new(
             "session log",
             LockRank::SessionData,

@@ -134,34 +134,24 @@ pub(super) fn remove(number: u64) -> Option<EndedPoll> {
 /// Counts a future that the poll with this number leaves pending. Returns whether there is such a
 /// poll of this session.
 pub(super) fn add_pending(number: u64, session: u32) -> bool {
-    CHAIN.with(|chain| {
-        let position = chain.position(number);
-        let slot = position.and_then(|position| chain.polls.get(position));
-        let Some(slot) = slot.filter(|slot| slot.get().session == session) else {
-            return false;
-        };
-        let poll = slot.get();
-        slot.set(Poll {
-            pending: poll.pending.saturating_add(1),
-            ..poll
-        });
-        true
-    })
+    let more = |poll: Poll| (poll.session == session).then(|| poll.pending.saturating_add(1));
+    change_pending(number, more).is_some()
 }
 
 /// Takes back a count of [`add_pending`], if that poll is still in progress: the future was polled
 /// again, or dropped, before it ended.
 pub(super) fn remove_pending(number: u64) {
+    change_pending(number, |poll| Some(poll.pending.saturating_sub(1)));
+}
+
+fn change_pending(number: u64, change: impl FnOnce(Poll) -> Option<u32>) -> Option<()> {
     CHAIN.with(|chain| {
-        if let Some(position) = chain.position(number) {
-            let slot = &chain.polls[position];
-            let poll = slot.get();
-            slot.set(Poll {
-                pending: poll.pending.saturating_sub(1),
-                ..poll
-            });
-        }
-    });
+        let slot = &chain.polls[chain.position(number)?];
+        let poll = slot.get();
+        let pending = change(poll)?;
+        slot.set(Poll { pending, ..poll });
+        Some(())
+    })
 }
 
 #[cfg(test)]

@@ -24,15 +24,10 @@
 //! # Read next
 //! `task_wait.rs`, `waits.rs`, then `crate::sampler`'s `waiting_tasks.rs`.
 
-#[forbid(unsafe_code)]
 mod chain;
-#[forbid(unsafe_code)]
 mod recorded_waits;
-#[forbid(unsafe_code)]
 mod stacks;
-#[forbid(unsafe_code)]
 mod task_wait;
-#[forbid(unsafe_code)]
 mod waits;
 
 pub(crate) use recorded_waits::{

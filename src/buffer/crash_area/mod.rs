@@ -20,15 +20,10 @@
 //! # Read next
 //! `layout.rs`, `area.rs`, `facts_log.rs`, `read.rs`.
 
-#[forbid(unsafe_code)]
 mod area;
-#[forbid(unsafe_code)]
 mod facts_log;
-#[forbid(unsafe_code)]
 mod layout;
-#[forbid(unsafe_code)]
 mod page_map;
-#[forbid(unsafe_code)]
 mod read;
 
 pub(crate) use area::{AreaOwner, AreaPiece, CrashArea};

@@ -1,17 +1,11 @@
 //! Entries: the unit that a chunk holds, its kinds, and how it is written and read.
 
-#[forbid(unsafe_code)]
 mod entry;
-#[forbid(unsafe_code)]
 mod entry_kind;
-#[forbid(unsafe_code)]
 mod entry_reader;
-#[forbid(unsafe_code)]
 mod entry_writer;
-#[forbid(unsafe_code)]
 pub(crate) mod leb128;
 #[cfg(all(test, not(loom)))]
-#[forbid(unsafe_code)]
 mod round_trip_tests;
 #[forbid(unsafe_code)]
 mod sample_fields;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::buffer::chunks::{Chunk, FreshChunk};
-use crate::buffer::manager::update::{ChunkMetadata, Update};
+use crate::buffer::manager::update::{ChunkMemory, ChunkMetadata, Update};
 use crate::types::TimeStamp;
 
 /// Answer of a manager to a request for a chunk.
@@ -246,9 +246,11 @@ impl ChunkManager {
         newly_released.retain(|chunk| oldest_done.is_some_and(|oldest| chunk.done_at >= oldest));
         newly_released.sort_by_key(|chunk| chunk.done_at);
         Update::Changed {
-            unreleased_bytes: self.unreleased_bytes as u64,
-            released_bytes: self.released_bytes as u64,
-            oldest_done,
+            memory: ChunkMemory {
+                unreleased_bytes: self.unreleased_bytes as u64,
+                released_bytes: self.released_bytes as u64,
+                oldest_done,
+            },
             newly_released,
         }
     }
@@ -424,9 +426,11 @@ mod tests {
             bytes: 10,
         };
         let expected = Update::Changed {
-            unreleased_bytes: 10,
-            released_bytes: 10,
-            oldest_done: Some(TimeStamp(1)),
+            memory: ChunkMemory {
+                unreleased_bytes: 10,
+                released_bytes: 10,
+                oldest_done: Some(TimeStamp(1)),
+            },
             newly_released: vec![released(1)],
         };
         assert_eq!(
@@ -439,9 +443,11 @@ mod tests {
         manager.release(filled(10, 3, 3));
         manager.destroy_chunks_at_or_before(TimeStamp(2));
         let expected = Update::Changed {
-            unreleased_bytes: 0,
-            released_bytes: 10,
-            oldest_done: Some(TimeStamp(3)),
+            memory: ChunkMemory {
+                unreleased_bytes: 0,
+                released_bytes: 10,
+                oldest_done: Some(TimeStamp(3)),
+            },
             newly_released: vec![released(3)],
         };
         assert_eq!(manager.take_update(), expected);

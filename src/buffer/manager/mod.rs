@@ -1,12 +1,8 @@
 //! Supplies chunks, and decides which ones are recycled.
 
-#[forbid(unsafe_code)]
 mod chunk_manager;
-#[forbid(unsafe_code)]
 mod headroom;
-#[forbid(unsafe_code)]
 mod session_chunks;
-#[forbid(unsafe_code)]
 mod update;
 
 pub(crate) use chunk_manager::ChunkManager;
@@ -14,4 +10,4 @@ pub(crate) use headroom::{Headroom, MemoryProbe, SAVE_FACTOR, capacity_within};
 pub(crate) use session_chunks::{
     BufferStatistics, DROP_REASONS, Dropped, DroppedEntries, NoChunk, SessionChunks,
 };
-pub(crate) use update::{ChunkMetadata, Update, UpdateReader};
+pub(crate) use update::{ChunkMemory, ChunkMetadata, Update, UpdateReader};

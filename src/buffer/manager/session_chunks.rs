@@ -365,13 +365,13 @@ impl SessionChunks {
     }
 
     /// Returns all chunks that hold an entry.
-    fn filled(&self) -> impl Iterator<Item = &Arc<Chunk>> {
+    fn all(&self) -> impl Iterator<Item = &Arc<Chunk>> {
         let unreleased = self.unreleased.iter().map(|unreleased| &unreleased.chunk);
-        self.manager
-            .released()
-            .iter()
-            .chain(unreleased)
-            .filter(|chunk| chunk.committed() > 0)
+        self.manager.released().iter().chain(unreleased)
+    }
+
+    fn filled(&self) -> impl Iterator<Item = &Arc<Chunk>> {
+        self.all().filter(|chunk| chunk.committed() > 0)
     }
 
     /// Returns all chunks that hold an entry, in the order in which they were begun, each with its
@@ -382,14 +382,7 @@ impl SessionChunks {
     /// exception is an entry of a signal handler that interrupted the writer. It has a chunk of its
     /// own, and may be in the result although an older entry of the writer is missing.
     pub(crate) fn share(&self) -> Vec<(Arc<Chunk>, usize)> {
-        let unreleased = self.unreleased.iter().map(|unreleased| &unreleased.chunk);
-        let mut chunks: Vec<_> = self
-            .manager
-            .released()
-            .iter()
-            .chain(unreleased)
-            .cloned()
-            .collect();
+        let mut chunks: Vec<_> = self.all().cloned().collect();
         chunks.sort_by_key(|chunk| chunk.range_start);
         let newest_first = chunks
             .into_iter()

@@ -9,6 +9,17 @@ pub(crate) struct ChunkMetadata {
     pub(crate) bytes: u64,
 }
 
+/// Memory of all chunks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct ChunkMemory {
+    /// Size of the chunks that are being written or will be written next.
+    pub(crate) unreleased_bytes: u64,
+    /// Size of the chunks that are complete.
+    pub(crate) released_bytes: u64,
+    /// Time at which the oldest complete chunk was done.
+    pub(crate) oldest_done: Option<TimeStamp>,
+}
+
 /// Report of a manager about its chunks. Successive updates of one manager can be folded into one
 /// equivalent update.
 #[doc(alias = "ProfileBufferControlledChunkManager::Update")]
@@ -18,10 +29,7 @@ pub(crate) enum Update {
     #[default]
     None,
     Changed {
-        unreleased_bytes: u64,
-        released_bytes: u64,
-        /// Time at which the oldest released chunk was done.
-        oldest_done: Option<TimeStamp>,
+        memory: ChunkMemory,
         /// Chunks released since the previous update and not discarded yet, oldest first.
         newly_released: Vec<ChunkMetadata>,
     },
@@ -49,23 +57,20 @@ impl Update {
             (_, Self::None) | (Self::Final, _) => {}
             (
                 Self::Changed {
-                    unreleased_bytes,
-                    released_bytes,
-                    oldest_done,
+                    memory,
                     newly_released,
                 },
                 Self::Changed {
-                    unreleased_bytes: unreleased_now,
-                    released_bytes: released_now,
-                    oldest_done: oldest_now,
+                    memory: now,
                     newly_released: newer,
                 },
             ) => {
-                (*unreleased_bytes, *released_bytes, *oldest_done) =
-                    (unreleased_now, released_now, oldest_now);
+                *memory = now;
                 // Chunks older than the oldest one have been discarded since.
-                newly_released
-                    .retain(|chunk| oldest_now.is_some_and(|oldest| chunk.done_at >= oldest));
+                newly_released.retain(|chunk| {
+                    now.oldest_done
+                        .is_some_and(|oldest| chunk.done_at >= oldest)
+                });
                 // If there is no memory, the update lacks these chunks.
                 if newly_released.try_reserve(newer.len()).is_ok() {
                     newly_released.extend(newer);
@@ -82,9 +87,11 @@ mod tests {
 
     fn changed(unreleased: u64, released: u64, oldest: u64, newly: &[(u64, u64)]) -> Update {
         Update::Changed {
-            unreleased_bytes: unreleased,
-            released_bytes: released,
-            oldest_done: (oldest > 0).then_some(TimeStamp(oldest)),
+            memory: ChunkMemory {
+                unreleased_bytes: unreleased,
+                released_bytes: released,
+                oldest_done: (oldest > 0).then_some(TimeStamp(oldest)),
+            },
             newly_released: newly
                 .iter()
                 .map(|&(done, bytes)| ChunkMetadata {

@@ -3,6 +3,7 @@
 use crate::export::function_groups::{FunctionGroups, GroupNumbers};
 use crate::export::marker_pairs::stands_for;
 use crate::export::options::ExportOptions;
+use crate::export::sampled_range::sampled_range;
 use crate::export::summary::meta_field;
 use crate::model::{FunctionKind, MarkerPhase, ProfileModel, RowTicks, Sample, Thread};
 
@@ -111,16 +112,7 @@ impl Span {
         let samples = threads
             .iter()
             .map(|&thread| &profile.threads[thread].samples);
-        let sampled = samples.filter(|samples| !samples.is_empty());
-        let time = |(start, end): (i64, i64), of: (i64, i64)| (start.min(of.0), end.max(of.1));
-        let sampled = sampled
-            .map(|samples| {
-                (
-                    samples.get(0).time_ns,
-                    samples.get(samples.len() - 1).time_ns,
-                )
-            })
-            .reduce(time);
+        let sampled = sampled_range(samples);
         let (start_ns, end_ns) = profile.meta.session_ns.or(sampled).unwrap_or_default();
         let kept_ms: Option<f64> = meta_field(profile, "contentEarliestTime");
         let start_ns = kept_ms.map_or(start_ns, |ms| start_ns.max((ms * 1e6) as i64));

@@ -8,6 +8,7 @@ use crate::export::explain::pieces::OnThread;
 use crate::export::explain::ranges::TimeRange;
 use crate::export::explanation::Wanted;
 use crate::export::marker_pairs::MarkerPairs;
+use crate::export::payloads::{field, is_of_type};
 use crate::export::switch_totals::{is_of_contexts, is_of_switches};
 use crate::model::{FieldValue, Marker, ProfileModel, TextId, Thread};
 
@@ -329,15 +330,7 @@ fn hull(one: TimeRange, other: TimeRange) -> TimeRange {
 }
 
 fn is_span(profile: &ProfileModel, marker: &Marker<'_>) -> bool {
-    let type_name = marker.payload.map(|payload| payload.type_name);
-    type_name.is_some_and(|name| profile.text(name) == "TracingSpan")
-}
-
-/// Returns the value of a marker's field.
-fn field(profile: &ProfileModel, marker: &Marker<'_>, key: &str) -> Option<FieldValue> {
-    let mut fields = marker.payload?.fields.iter();
-    let field = fields.find(|(name, _)| profile.text(*name) == key)?;
-    Some(field.1)
+    is_of_type(profile, marker, "TracingSpan")
 }
 
 fn text_of<'a>(profile: &'a ProfileModel, marker: &Marker<'_>, key: &str) -> Option<&'a str> {

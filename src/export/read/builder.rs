@@ -87,16 +87,16 @@ impl ModelBuilder {
         };
         let is_first = self.profile.categories.is_empty();
         let mut known = Vec::new();
-        list.each("an array of categories", |_, value| {
+        for value in list.elements("an array of categories")? {
             let category = value.object("a category")?;
             let name = category.text("name")?;
             let color = category.text("color")?;
             let mut subcategories = Vec::new();
-            if let Some(names) = category.get("subcategories") {
-                names.each("an array of names", |_, name| {
-                    subcategories.push(name.string("the name of a subcategory")?.into_owned());
-                    Ok(())
-                })?;
+            for name in category
+                .list("subcategories")
+                .elements("an array of names")?
+            {
+                subcategories.push(name.string("the name of a subcategory")?.into_owned());
             }
             if subcategories.is_empty() {
                 subcategories.push(OTHER.to_owned());
@@ -140,8 +140,7 @@ impl ModelBuilder {
                 category: index,
                 subcategories: at,
             });
-            Ok(())
-        })?;
+        }
         Ok(Some(known))
     }
 
@@ -252,11 +251,10 @@ pub(super) struct Strings<'a> {
 
 impl<'a> Strings<'a> {
     pub(super) fn read(list: Value<'a, '_>) -> Result<Self, ReadError> {
-        let mut texts = Vec::new();
-        list.each("an array of texts", |_, text| {
-            texts.push(text.string("a text")?);
-            Ok(())
-        })?;
+        let texts = list.elements("an array of texts")?;
+        let texts: Vec<_> = texts
+            .map(|text| text.string("a text"))
+            .collect::<Result<_, _>>()?;
         let ids = vec![None; texts.len()];
         Ok(Self { texts, ids })
     }

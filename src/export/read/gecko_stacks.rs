@@ -1,10 +1,10 @@
 //! Reads the frames and stacks of a Gecko thread.
 
 use crate::export::read::builder::{ModelBuilder, Strings, category_pair};
-use crate::export::read::gecko_process::GeckoProcess;
+use crate::export::read::context::Context;
 use crate::export::read::location::Location;
 use crate::export::read::table::{TableRow, each_row};
-use crate::export::read::value::Value;
+use crate::export::read::value::{Object, Value};
 use crate::model::{
     Frame, FrameId, Function, FunctionKind, ModuleId, ProfileModel, StackId, is_placeholder,
 };
@@ -36,14 +36,6 @@ struct GeckoFrame {
     ids: [Option<FrameId>; 2],
 }
 
-const LOCATION: usize = 0;
-const RELEVANT_FOR_JS: usize = 1;
-const INNER_WINDOW_ID: usize = 2;
-const IMPLEMENTATION: usize = 3;
-const LINE: usize = 4;
-const COLUMN: usize = 5;
-const CATEGORY: usize = 6;
-const SUBCATEGORY: usize = 7;
 const FRAME_COLUMNS: &[&str] = &[
     "location",
     "relevantForJS",
@@ -58,27 +50,38 @@ const FRAME_COLUMNS: &[&str] = &[
 impl GeckoStacks {
     pub(super) fn read<'a>(
         builder: &mut ModelBuilder,
-        context: &GeckoProcess,
-        frame_table: Value<'a, '_>,
-        stack_table: Value<'a, '_>,
+        context: &Context,
+        thread: &Object<'a, '_>,
         strings: &mut Strings<'a>,
     ) -> Result<Self, ReadError> {
+        let table = |key| thread.require(key, "a table")?.object("a table");
         let mut frames = Vec::new();
-        each_row(frame_table, FRAME_COLUMNS, 1, |_, row| {
-            frames.push(read_frame(builder, context, row, strings)?);
-            Ok(())
-        })?;
+        each_row(
+            context.form,
+            &table("frameTable")?,
+            (FRAME_COLUMNS, 1),
+            |_, row| {
+                frames.push(read_frame(builder, context, row, strings)?);
+                Ok(())
+            },
+        )?;
         let mut stacks = Vec::new();
-        each_row(stack_table, &["prefix", "frame"], 2, |index, row| {
-            let prefix = row.get(0).map(|prefix| {
-                let prefix = prefix.index(index, "an earlier stack index");
-                prefix.map(|prefix| prefix as u32)
-            });
-            let frame = row.require(1, "a frame index")?;
-            let frame = frame.index(frames.len(), "a frame index")?;
-            stacks.push((prefix.transpose()?, frame as u32));
-            Ok(())
-        })?;
+        let columns = (&["prefix", "frame"][..], 2);
+        each_row(
+            context.form,
+            &table("stackTable")?,
+            columns,
+            |index, row| {
+                let prefix = row.get("prefix").map(|prefix| {
+                    let prefix = prefix.index(index, "an earlier stack index");
+                    prefix.map(|prefix| prefix as u32)
+                });
+                let frame = row.require("frame", "a frame index")?;
+                let frame = frame.index(frames.len(), "a frame index")?;
+                stacks.push((prefix.transpose()?, frame as u32));
+                Ok(())
+            },
+        )?;
         Ok(Self {
             innermost: vec![None; stacks.len()],
             callers: vec![None; stacks.len()],
@@ -91,7 +94,7 @@ impl GeckoStacks {
     pub(super) fn stack(
         &mut self,
         profile: &mut ProfileModel,
-        context: &GeckoProcess,
+        context: &Context,
         index: Value<'_, '_>,
         role: Role,
     ) -> Result<StackId, ReadError> {
@@ -111,12 +114,7 @@ impl GeckoStacks {
     }
 
     /// Returns the model's stack for one that ends in a call.
-    fn caller(
-        &mut self,
-        profile: &mut ProfileModel,
-        context: &GeckoProcess,
-        index: usize,
-    ) -> StackId {
+    fn caller(&mut self, profile: &mut ProfileModel, context: &Context, index: usize) -> StackId {
         let mut missing = Vec::new();
         let mut next = Some(index);
         let mut stack = loop {
@@ -140,32 +138,32 @@ impl GeckoStacks {
 
 fn read_frame<'a>(
     builder: &mut ModelBuilder,
-    context: &GeckoProcess,
+    context: &Context,
     row: &TableRow<'a, '_>,
     strings: &mut Strings<'a>,
 ) -> Result<GeckoFrame, ReadError> {
-    let number = |column| -> Result<Option<u32>, ReadError> {
-        let number = row.get(column);
-        let number = number.map(|number| number.unsigned("a number from 0 on"));
-        Ok(number
-            .transpose()?
-            .and_then(|number| u32::try_from(number).ok())
-            .filter(|number| *number > 0))
+    let position = |column| {
+        let position = row.get(column).map(|position| position.position());
+        position.transpose().map(Option::flatten)
     };
-    let (line, column) = (number(LINE)?, number(COLUMN)?);
+    let (line, column) = (position("line")?, position("column")?);
     let is_relevant_for_js = row
-        .get(RELEVANT_FOR_JS)
+        .get("relevantForJS")
         .map_or(Ok(false), |value| value.bool())?;
-    let inner_window_id = match row.get(INNER_WINDOW_ID) {
+    let inner_window_id = match row.get("innerWindowID") {
         Some(id) => id.unsigned("the id of a page")?,
         None => 0,
     };
-    let implementation = match row.get(IMPLEMENTATION) {
+    let implementation = match row.get("implementation") {
         Some(name) => Some(strings.id(&mut builder.profile, name)?),
         None => None,
     };
-    let category = category_pair(&context.categories, row.get(CATEGORY), row.get(SUBCATEGORY))?;
-    let location = row.require(LOCATION, "a string index")?;
+    let category = category_pair(
+        &context.categories,
+        row.get("category"),
+        row.get("subcategory"),
+    )?;
+    let location = row.require("location", "a string index")?;
     let location = Location::parse(strings.get(location)?);
     let mut own_line = None;
     let mut address = None;
@@ -236,7 +234,7 @@ fn read_frame<'a>(
 }
 
 impl GeckoFrame {
-    fn id(&mut self, profile: &mut ProfileModel, context: &GeckoProcess, role: Role) -> FrameId {
+    fn id(&mut self, profile: &mut ProfileModel, context: &Context, role: Role) -> FrameId {
         if let Some(known) = self.ids[role as usize] {
             return known;
         }
@@ -267,14 +265,14 @@ impl GeckoFrame {
     }
 }
 
-fn module_at(profile: &ProfileModel, context: &GeckoProcess, address: u64) -> Option<ModuleId> {
+fn module_at(profile: &ProfileModel, context: &Context, address: u64) -> Option<ModuleId> {
     let modules = &context.modules;
     let after = modules.partition_point(|&module| profile.module(module).start <= address);
     let module = *modules.get(after.checked_sub(1)?)?;
     (address < profile.module(module).end).then_some(module)
 }
 
-fn module_by_name(builder: &mut ModelBuilder, context: &GeckoProcess, name: &str) -> ModuleId {
+fn module_by_name(builder: &mut ModelBuilder, context: &Context, name: &str) -> ModuleId {
     let known = context.module_names.get(name).copied();
     known.unwrap_or_else(|| builder.unplaced_module(context.process, name))
 }

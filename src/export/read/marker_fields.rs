@@ -32,30 +32,25 @@ pub(super) fn read_schemas(
     meta: &Object<'_, '_>,
 ) -> Result<IndexFields, ReadError> {
     let mut index_fields = IndexFields::new();
-    let Some(list) = meta.get("markerSchema") else {
-        return Ok(index_fields);
-    };
-    list.each("an array of marker schemas", |_, value| {
+    let list = meta.list("markerSchema");
+    for value in list.elements("an array of marker schemas")? {
         let schema = value.object("a marker schema")?;
         let name = schema.require("name", "the name of the type")?;
         let name = name.string("the name of the type")?.into_owned();
-        let fields = schema.get("data").or_else(|| schema.get("fields"));
-        if let Some(fields) = fields {
-            fields.each("an array of fields", |_, field| {
-                let field = field.object("a field")?;
-                // The format of a table is an object.
-                let format = field.get("format").filter(Value::is_text);
-                let format = format.map(|format| format.string("a format")).transpose()?;
-                if format.is_some_and(|format| INDEX_FORMATS.contains(&&*format)) {
-                    let keys = index_fields.entry(name.clone()).or_default();
-                    keys.insert(field.text("key")?);
-                }
-                Ok(())
-            })?;
+        let is_gecko = schema.get("data").is_some();
+        let fields = schema.list(if is_gecko { "data" } else { "fields" });
+        for field in fields.elements("an array of fields")? {
+            let field = field.object("a field")?;
+            // The format of a table is an object.
+            let format = field.get("format").filter(Value::is_text);
+            let format = format.map(|format| format.string("a format")).transpose()?;
+            if format.is_some_and(|format| INDEX_FORMATS.contains(&&*format)) {
+                let keys = index_fields.entry(name.clone()).or_default();
+                keys.insert(field.text("key")?);
+            }
         }
         builder.add_schema(name, value.text.to_owned());
-        Ok(())
-    })?;
+    }
     Ok(index_fields)
 }
 

@@ -1,20 +1,19 @@
 //! Readers of profiles.
 
 mod builder;
-mod columns;
+mod context;
 mod gecko;
-mod gecko_process;
 mod gecko_stacks;
 mod gecko_thread;
 mod location;
 mod marker_fields;
 mod meta;
 mod processed;
-mod processed_profile;
 mod processed_tables;
 mod processed_thread;
 mod source;
 mod table;
+mod thread;
 mod value;
 
 pub(crate) use source::{add_child, read_profile_file, read_profile_from};

@@ -1,19 +1,15 @@
 //! Reads the processed format of the Firefox Profiler.
 
-use std::collections::HashMap;
-
 use crate::export::read::builder::{ModelBuilder, Strings};
-use crate::export::read::columns::{fill_column, required_column};
-use crate::export::read::gecko::{each_samples_table, json_member, read_module, read_pauses};
-use crate::export::read::marker_fields::read_schemas;
-use crate::export::read::meta::{CpuUnit, read_meta};
-use crate::export::read::processed_profile::ProcessedProfile;
+use crate::export::read::context::Context;
+use crate::export::read::gecko::read_pauses;
+use crate::export::read::meta::read_meta;
 use crate::export::read::processed_tables::{SourceFiles, Tables};
-use crate::export::read::processed_thread::{read_thread, read_times};
+use crate::export::read::processed_thread::read_processed_thread;
+use crate::export::read::table::Form;
 use crate::export::read::value::Object;
-use crate::model::{Counter, CounterSample, ModuleId, Process, ProfileModel};
+use crate::model::{Process, ProfileModel};
 use crate::types::ReadError;
-use crate::util::SharedSort;
 
 /// The modules' invented addresses begin here, and each begins at a multiple of a page.
 const FIRST_ADDRESS: u64 = 1 << 32;
@@ -25,15 +21,8 @@ pub(super) fn read_processed(
     meta: &Object<'_, '_>,
 ) -> Result<(), ReadError> {
     read_meta(builder, meta, true)?;
-    let modules = read_modules(builder, profile)?;
     let has_shared_modules = profile.get("libs").is_some();
-    let mut context = ProcessedProfile {
-        categories: builder.read_categories(meta)?,
-        index_fields: read_schemas(builder, meta)?,
-        cpu_unit: CpuUnit::of(meta)?,
-        modules,
-        processes: HashMap::new(),
-    };
+    let mut context = Context::read(builder, (Form::Processed, 0, 0), (profile, meta))?;
     let shared = profile.get("shared");
     let shared = shared.map(|shared| shared.object("the shared tables"));
     let shared = shared.transpose()?;
@@ -45,13 +34,13 @@ pub(super) fn read_processed(
         && let Some(list) = shared.get("stringArray")
     {
         let strings = strings.insert(Strings::read(list)?);
-        files = SourceFiles::read(builder, shared, strings)?;
+        files = SourceFiles::read(builder, &context, shared, strings)?;
         if shared.get("stackTable").is_some() {
             tables = Some(Tables::read(builder, &context, shared, strings, &files)?);
         }
     }
     let threads = profile.require("threads", "an array of threads")?;
-    threads.each("an array of threads", |_, thread| {
+    for thread in threads.elements("an array of threads")? {
         let thread = thread.object("a thread")?;
         let mut own_strings;
         let strings = match &mut strings {
@@ -64,7 +53,7 @@ pub(super) fn read_processed(
         };
         // Before version 41, each thread had its own libraries.
         if !has_shared_modules {
-            context.modules = read_modules(builder, &thread)?;
+            context.read_modules(builder, &thread)?;
         }
         let own_tables;
         let tables = match &tables {
@@ -74,107 +63,50 @@ pub(super) fn read_processed(
                 &own_tables
             }
         };
-        let process = process_of_thread(builder, &mut context, &thread)?;
-        read_thread(builder, &context, &thread, process, strings, tables)
-    })?;
-    read_counters(builder, &context, profile)?;
+        let process = process_of_thread(builder, &context, &thread)?;
+        read_processed_thread(builder, &context, &thread, process, strings, tables)?;
+    }
+    let pids = builder.profile.processes.iter();
+    let pids: Vec<_> = pids.map(|process| process.pid.clone()).collect();
+    let process_of = |part: &Object<'_, '_>| Ok(position_of_pid(&pids, part)?.unwrap_or(0));
+    context.read_counters(builder, profile, process_of)?;
     if builder.profile.processes.is_empty() {
         builder.add_process(Process::default());
     }
     let first = &mut builder.profile.processes[0];
-    first.pages = json_member(profile, "pages");
-    first.log = json_member(profile, "profilingLog");
+    first.pages = profile.json("pages");
+    first.log = profile.json("profilingLog");
     place_modules(&mut builder.profile);
     Ok(())
-}
-
-/// Adds the libraries of a profile, or of a thread.
-fn read_modules(
-    builder: &mut ModelBuilder,
-    part: &Object<'_, '_>,
-) -> Result<Vec<ModuleId>, ReadError> {
-    let mut modules = Vec::new();
-    if let Some(libs) = part.get("libs") {
-        libs.each("an array of libraries", |_, lib| {
-            let module = read_module(&lib.object("a library")?, 0, false)?;
-            modules.push(builder.add_module(module));
-            Ok(())
-        })?;
-    }
-    Ok(modules)
 }
 
 /// Returns the index of the thread's process, and adds the process if it is new.
 fn process_of_thread(
     builder: &mut ModelBuilder,
-    context: &mut ProcessedProfile,
+    context: &Context,
     thread: &Object<'_, '_>,
 ) -> Result<usize, ReadError> {
     let pid = thread.get("pid").map(|pid| pid.id()).transpose()?;
-    let pid = pid.unwrap_or_default().into_owned();
-    if let Some(&known) = context.processes.get(&pid) {
+    let pid = pid.unwrap_or_default();
+    let mut known = builder.profile.processes.iter();
+    if let Some(known) = known.position(|known| known.pid == pid) {
         return Ok(known);
     }
-    let index = builder.add_process(Process {
-        pid: pid.clone(),
+    Ok(builder.add_process(Process {
+        pid: pid.into_owned(),
         name: thread.text("processName")?,
         kind: thread.text("processType")?,
         started_ns: thread.optional_time_ns("processStartupTime")?,
         ended_ns: thread.optional_time_ns("processShutdownTime")?,
-        paused_ranges: read_pauses(thread, 0)?,
+        paused_ranges: read_pauses(context, thread)?,
         ..Process::default()
-    });
-    context.processes.insert(pid, index);
-    Ok(index)
+    }))
 }
 
 /// Returns the index of the process that a part of the profile belongs to.
-fn process_of(context: &ProcessedProfile, part: &Object<'_, '_>) -> Result<usize, ReadError> {
+fn position_of_pid(pids: &[String], part: &Object<'_, '_>) -> Result<Option<usize>, ReadError> {
     let pid = part.get("pid").map(|pid| pid.id()).transpose()?;
-    let process = pid.and_then(|pid| context.processes.get(&*pid));
-    Ok(process.copied().unwrap_or(0))
-}
-
-fn read_counters(
-    builder: &mut ModelBuilder,
-    context: &ProcessedProfile,
-    profile: &Object<'_, '_>,
-) -> Result<(), ReadError> {
-    let Some(list) = profile.get("counters") else {
-        return Ok(());
-    };
-    list.each("an array of counters", |_, counter| {
-        let counter = counter.object("a counter")?;
-        let mut samples = Vec::new();
-        each_samples_table(&counter, |table| {
-            let table = table.object("a table")?;
-            let first = samples.len();
-            let deltas = required_column(&table, "count", |delta| delta.count("a number"))?;
-            samples.extend(deltas.into_iter().map(|delta| CounterSample {
-                time_ns: 0,
-                delta,
-                operations: None,
-            }));
-            let samples = &mut samples[first..];
-            read_times(&table, samples.len(), |row, time_ns| {
-                samples[row].time_ns = time_ns;
-            })?;
-            fill_column(&table, "number", samples, |sample, number| {
-                sample.operations = Some(number.count("a number")? as u64);
-                Ok(())
-            })
-        })?;
-        samples.shared_sort_by_key(|sample| sample.time_ns);
-        builder.profile.counters.push(Counter {
-            process: process_of(context, &counter)?,
-            name: counter.text("name")?,
-            category: counter.text("category")?,
-            description: counter.text("description")?,
-            graph: None,
-            samples,
-        });
-        Ok(())
-    })
+    Ok(pid.and_then(|pid| pids.iter().position(|known| *known == pid)))
 }
 
 /// Gives each module a range of addresses that holds all of its frames. The format has addresses

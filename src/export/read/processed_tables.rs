@@ -1,12 +1,12 @@
 //! Reads the tables of frames and stacks of the processed format.
 
 use crate::export::read::builder::{ModelBuilder, Strings, category_pair};
-use crate::export::read::columns::{fill_column, for_rows, required_column};
-use crate::export::read::processed_profile::ProcessedProfile;
+use crate::export::read::context::Context;
+use crate::export::read::table::{TableRow, each_row};
 use crate::export::read::value::{Object, Value};
 use crate::model::{
-    CategoryPair, Frame, FrameId, Function, FunctionKind, ModuleId, NativeSymbol, SourceText,
-    StackId, TextId, is_placeholder,
+    Frame, FrameId, Function, FunctionKind, ModuleId, NativeSymbol, SourceText, StackId, TextId,
+    is_placeholder,
 };
 use crate::types::ReadError;
 
@@ -29,7 +29,7 @@ struct Resource {
     module: Option<ModuleId>,
 }
 
-#[derive(Clone)]
+/// A function before it is known whether its frames have addresses.
 struct Func {
     name: TextId,
     is_js: bool,
@@ -40,23 +40,11 @@ struct Func {
     column: Option<u32>,
 }
 
-struct FrameRow {
-    func: u32,
-    address: Option<u64>,
-    inline_depth: u16,
-    native_symbol: Option<u32>,
-    module: Option<ModuleId>,
-    category: Option<CategoryPair>,
-    line: Option<u32>,
-    column: Option<u32>,
-    inner_window_id: u64,
-    implementation: Option<TextId>,
-}
-
 impl SourceFiles {
     /// Reads the paths of the sources, and adds their contents to the model.
     pub(super) fn read<'a>(
         builder: &mut ModelBuilder,
+        context: &Context,
         shared: &Object<'a, '_>,
         strings: &mut Strings<'a>,
     ) -> Result<Self, ReadError> {
@@ -65,11 +53,15 @@ impl SourceFiles {
         };
         let sources = sources.object("a table")?;
         let profile = &mut builder.profile;
-        let mut paths = required_column(&sources, "filename", |name| strings.id(profile, name))?;
-        let contents = &mut builder.profile.sources;
-        fill_column(&sources, "content", &mut paths, |path, content| {
-            let text = content.string("the content of a source file")?;
-            contents.insert(*path, SourceText(text.into_owned()));
+        let mut paths = Vec::new();
+        let columns = (&["filename", "content"][..], 1);
+        each_row(context.form, &sources, columns, |_, row| {
+            let path = strings.id(profile, row.require("filename", "a string index")?)?;
+            if let Some(content) = row.get("content") {
+                let text = content.string("the content of a source file")?;
+                profile.sources.insert(path, SourceText(text.into_owned()));
+            }
+            paths.push(path);
             Ok(())
         })?;
         Ok(Self(paths))
@@ -78,66 +70,57 @@ impl SourceFiles {
 
 /// Returns an index of a list; `None` for −1, which stands for no element in some columns.
 fn optional_index(
-    value: Value<'_, '_>,
+    value: Option<Value<'_, '_>>,
     length: usize,
     noun: &str,
 ) -> Result<Option<usize>, ReadError> {
-    match value.text {
-        "-1" => Ok(None),
-        _ => value.index(length, noun).map(Some),
-    }
+    let value = value.filter(|value| value.text != "-1");
+    value.map(|value| value.index(length, noun)).transpose()
 }
 
-/// Returns a line or a column; `None` if it is unknown.
-fn position(value: Value<'_, '_>) -> Result<Option<u32>, ReadError> {
-    let number = value.unsigned("a number from 0 on")?;
-    Ok(u32::try_from(number).ok().filter(|number| *number > 0))
+/// Returns a line or a column.
+fn position(row: &TableRow<'_, '_>, column: &str) -> Result<Option<u32>, ReadError> {
+    let position = row.get(column).map(|position| position.position());
+    position.transpose().map(Option::flatten)
 }
 
 impl Tables {
     /// Reads the tables of a thread, or those of all threads.
     pub(super) fn read<'a>(
         builder: &mut ModelBuilder,
-        context: &ProcessedProfile,
+        context: &Context,
         tables: &Object<'a, '_>,
         strings: &mut Strings<'a>,
         files: &SourceFiles,
     ) -> Result<Self, ReadError> {
         let funcs = read_funcs(builder, context, tables, strings, files)?;
         let symbols = read_symbols(builder, context, tables, strings)?;
-        let rows = read_frames(builder, context, tables, strings, funcs.len(), &symbols)?;
-        let frames = rows.iter().map(|row| add_frame(builder, &funcs, row));
-        let frames = frames.collect::<Vec<_>>();
-        drop(rows);
-        let stack_table = tables.require("stackTable", "a table")?;
-        let stack_table = stack_table.object("a table")?;
-        let stack_frames = required_column(&stack_table, "frame", |frame| {
-            frame.index(frames.len(), "a frame index")
-        })?;
-        let mut prefixes: Vec<Option<u32>> = vec![None; stack_frames.len()];
+        let frames = read_frames(builder, context, tables, strings, &funcs, &symbols)?;
+        let table = tables.require("stackTable", "a table")?;
+        let table = table.object("a table")?;
         // Since version 66, a prefix is a distance; 0 for none.
-        let has_distances = stack_table.get("prefixOffset").is_some();
-        let column = match has_distances {
+        let has_distances = table.get("prefixOffset").is_some();
+        let prefix = match has_distances {
             true => "prefixOffset",
             false => "prefix",
         };
-        stack_table.require(column, "a column, which is an array")?;
-        for_rows(&stack_table, column, stack_frames.len(), |row, value| {
-            prefixes[row] = match has_distances {
-                true => match value.index(row + 1, "the distance of an earlier stack")? {
-                    0 => None,
-                    distance => Some((row - distance) as u32),
-                },
-                false => optional_index(value, row, "an earlier stack index")?
-                    .map(|prefix| prefix as u32),
+        let mut stacks: Vec<StackId> = Vec::new();
+        let columns = (&["frame", prefix][..], 2);
+        each_row(context.form, &table, columns, |index, row| {
+            let frame = row.require("frame", "a frame index")?;
+            let frame = frames[frame.index(frames.len(), "a frame index")?];
+            let prefix = match row.get(prefix) {
+                Some(distance) if has_distances => {
+                    let expected = "the distance of an earlier stack";
+                    let distance = distance.index(index + 1, expected)?;
+                    (distance > 0).then(|| index - distance)
+                }
+                prefix => optional_index(prefix, index, "an earlier stack index")?,
             };
+            let prefix = prefix.map(|prefix| stacks[prefix]);
+            stacks.push(builder.profile.append_frame(prefix, frame));
             Ok(())
         })?;
-        let mut stacks: Vec<StackId> = Vec::with_capacity(stack_frames.len());
-        for (frame, prefix) in stack_frames.into_iter().zip(prefixes) {
-            let prefix = prefix.map(|prefix| stacks[prefix as usize]);
-            stacks.push(builder.profile.append_frame(prefix, frames[frame]));
-        }
         Ok(Self { stacks })
     }
 
@@ -150,91 +133,83 @@ impl Tables {
 
 fn read_resources<'a>(
     builder: &mut ModelBuilder,
-    context: &ProcessedProfile,
+    context: &Context,
     tables: &Object<'a, '_>,
     strings: &mut Strings<'a>,
 ) -> Result<Vec<Resource>, ReadError> {
+    let mut resources = Vec::new();
     let Some(table) = tables.get("resourceTable") else {
-        return Ok(Vec::new());
+        return Ok(resources);
     };
-    let table = table.object("a table")?;
-    let profile = &mut builder.profile;
-    let mut resources = required_column(&table, "name", |name| {
-        let name = match name.text {
-            // Before version 41, some resources had no name.
-            "-1" | "null" => profile.intern(""),
-            _ => strings.id(profile, name)?,
-        };
-        Ok(Resource {
-            name,
-            is_library: false,
-            module: None,
-        })
-    })?;
-    fill_column(&table, "type", &mut resources, |resource, kind| {
-        resource.is_library = kind.unsigned("the type of a resource")? == LIBRARY_RESOURCE;
-        Ok(())
-    })?;
-    fill_column(&table, "lib", &mut resources, |resource, lib| {
-        let modules = &context.modules;
-        let lib = optional_index(lib, modules.len(), "a library index")?;
-        resource.module = lib.map(|lib| modules[lib]);
-        Ok(())
-    })?;
+    let modules = &context.modules;
+    let columns = (&["name", "type", "lib"][..], 1);
+    each_row(
+        context.form,
+        &table.object("a table")?,
+        columns,
+        |_, row| {
+            let kind = row
+                .get("type")
+                .map(|kind| kind.unsigned("the type of a resource"));
+            let lib = optional_index(row.get("lib"), modules.len(), "a library index")?;
+            resources.push(Resource {
+                name: match row.get("name") {
+                    Some(name) if name.text != "-1" => strings.id(&mut builder.profile, name)?,
+                    // Before version 41, some resources had no name.
+                    _ => builder.profile.intern(""),
+                },
+                is_library: kind.transpose()? == Some(LIBRARY_RESOURCE),
+                module: lib.map(|lib| modules[lib]),
+            });
+            Ok(())
+        },
+    )?;
     Ok(resources)
 }
 
 fn read_funcs<'a>(
     builder: &mut ModelBuilder,
-    context: &ProcessedProfile,
+    context: &Context,
     tables: &Object<'a, '_>,
     strings: &mut Strings<'a>,
     files: &SourceFiles,
 ) -> Result<Vec<Func>, ReadError> {
+    let columns = [
+        "name",
+        "isJS",
+        "relevantForJS",
+        "resource",
+        "fileName",
+        "source",
+        "lineNumber",
+        "columnNumber",
+    ];
     let resources = read_resources(builder, context, tables, strings)?;
-    let table = tables.require("funcTable", "a table")?;
-    let table = table.object("a table")?;
+    let table = tables.require("funcTable", "a table")?.object("a table")?;
     let profile = &mut builder.profile;
-    let mut funcs = required_column(&table, "name", |name| {
-        Ok(Func {
-            name: strings.id(profile, name)?,
-            is_js: false,
-            is_relevant_for_js: false,
-            resource: None,
-            file: None,
-            line: None,
-            column: None,
-        })
-    })?;
-    let rows = &mut funcs;
-    fill_column(&table, "isJS", rows, |func, value| {
-        func.is_js = value.bool()?;
-        Ok(())
-    })?;
-    fill_column(&table, "relevantForJS", rows, |func, value| {
-        func.is_relevant_for_js = value.bool()?;
-        Ok(())
-    })?;
-    fill_column(&table, "resource", rows, |func, index| {
-        let index = optional_index(index, resources.len(), "a resource index")?;
-        func.resource = index.map(|index| resources[index]);
-        Ok(())
-    })?;
-    fill_column(&table, "fileName", rows, |func, name| {
-        func.file = Some(strings.id(profile, name)?);
-        Ok(())
-    })?;
-    fill_column(&table, "source", rows, |func, index| {
-        let index = optional_index(index, files.0.len(), "a source index")?;
-        func.file = index.map(|index| files.0[index]);
-        Ok(())
-    })?;
-    fill_column(&table, "lineNumber", rows, |func, line| {
-        func.line = position(line)?;
-        Ok(())
-    })?;
-    fill_column(&table, "columnNumber", rows, |func, column| {
-        func.column = position(column)?;
+    let mut funcs = Vec::new();
+    each_row(context.form, &table, (&columns, 1), |_, row| {
+        let flag = |column| row.get(column).map_or(Ok(false), |flag| flag.bool());
+        let resource = row.get("resource");
+        let resource = optional_index(resource, resources.len(), "a resource index")?;
+        let name = row.require("name", "a string index")?;
+        let name = strings.id(profile, name)?;
+        let file = match (row.get("source"), row.get("fileName")) {
+            (None, Some(name)) => Some(strings.id(profile, name)?),
+            (source, _) => {
+                let source = optional_index(source, files.0.len(), "a source index")?;
+                source.map(|source| files.0[source])
+            }
+        };
+        funcs.push(Func {
+            name,
+            is_js: flag("isJS")?,
+            is_relevant_for_js: flag("relevantForJS")?,
+            resource: resource.map(|index| resources[index]),
+            file,
+            line: position(row, "line")?,
+            column: position(row, "column")?,
+        });
         Ok(())
     })?;
     Ok(funcs)
@@ -243,166 +218,140 @@ fn read_funcs<'a>(
 /// Adds the native symbols to the model, and returns the model's index of each.
 fn read_symbols<'a>(
     builder: &mut ModelBuilder,
-    context: &ProcessedProfile,
+    context: &Context,
     tables: &Object<'a, '_>,
     strings: &mut Strings<'a>,
 ) -> Result<Vec<u32>, ReadError> {
+    let mut symbols = Vec::new();
     let Some(table) = tables.get("nativeSymbols") else {
-        return Ok(Vec::new());
+        return Ok(symbols);
     };
-    let table = table.object("a table")?;
     let modules = &context.modules;
-    let libs = required_column(&table, "libIndex", |lib| {
-        let lib = lib.index(modules.len(), "a library index")?;
-        Ok(modules[lib])
-    })?;
-    let profile = &mut builder.profile;
-    let mut symbols: Vec<_> = libs
-        .into_iter()
-        .map(|module| NativeSymbol {
-            module,
-            address: 0,
-            size: None,
-            name: TextId::default(),
-        })
-        .collect();
-    fill_column(&table, "address", &mut symbols, |symbol, address| {
-        symbol.address = address.unsigned("an address relative to the library")?;
-        Ok(())
-    })?;
-    fill_column(&table, "functionSize", &mut symbols, |symbol, size| {
-        symbol.size = Some(size.unsigned("the size of a function in bytes")?);
-        Ok(())
-    })?;
-    let unnamed = profile.intern("");
-    symbols.iter_mut().for_each(|symbol| symbol.name = unnamed);
-    fill_column(&table, "name", &mut symbols, |symbol, name| {
-        symbol.name = strings.id(profile, name)?;
-        Ok(())
-    })?;
-    Ok(symbols
-        .into_iter()
-        .map(|symbol| builder.native_symbol(symbol))
-        .collect())
+    let columns = (&["libIndex", "address", "functionSize", "name"][..], 1);
+    each_row(
+        context.form,
+        &table.object("a table")?,
+        columns,
+        |_, row| {
+            let lib = row.require("libIndex", "a library index")?;
+            let lib = lib.index(modules.len(), "a library index")?;
+            let address = row.get("address");
+            let address = address.map(|at| at.unsigned("an address relative to the library"));
+            let size = row.get("functionSize");
+            let size = size.map(|size| size.unsigned("the size of a function in bytes"));
+            let symbol = NativeSymbol {
+                module: modules[lib],
+                address: address.transpose()?.unwrap_or(0),
+                size: size.transpose()?,
+                name: match row.get("name") {
+                    Some(name) => strings.id(&mut builder.profile, name)?,
+                    None => builder.profile.intern(""),
+                },
+            };
+            symbols.push(builder.native_symbol(symbol));
+            Ok(())
+        },
+    )?;
+    Ok(symbols)
 }
 
+/// Adds the frames to the model.
 fn read_frames<'a>(
     builder: &mut ModelBuilder,
-    context: &ProcessedProfile,
+    context: &Context,
     tables: &Object<'a, '_>,
     strings: &mut Strings<'a>,
-    funcs: usize,
+    funcs: &[Func],
     symbols: &[u32],
-) -> Result<Vec<FrameRow>, ReadError> {
-    let table = tables.require("frameTable", "a table")?;
-    let table = table.object("a table")?;
-    let mut rows = required_column(&table, "func", |func| {
-        Ok(FrameRow {
-            func: func.index(funcs, "a function index")? as u32,
-            address: None,
-            inline_depth: 0,
-            native_symbol: None,
-            module: None,
-            category: None,
-            line: None,
-            column: None,
-            inner_window_id: 0,
-            implementation: None,
-        })
-    })?;
-    let rows_mut = &mut rows;
-    fill_column(&table, "address", rows_mut, |row, address| {
-        row.address = match address.text {
-            "-1" => None,
-            _ => Some(address.unsigned("an address relative to the library, or -1")?),
-        };
-        Ok(())
-    })?;
-    fill_column(&table, "inlineDepth", rows_mut, |row, depth| {
-        row.inline_depth = depth.index(usize::from(u16::MAX) + 1, "an inline depth")? as u16;
-        Ok(())
-    })?;
-    fill_column(&table, "nativeSymbol", rows_mut, |row, index| {
-        let index = optional_index(index, symbols.len(), "a native symbol index")?;
-        row.native_symbol = index.map(|index| symbols[index]);
-        Ok(())
-    })?;
+) -> Result<Vec<FrameId>, ReadError> {
+    let columns = [
+        "func",
+        "address",
+        "inlineDepth",
+        "nativeSymbol",
+        "lib",
+        "category",
+        "subcategory",
+        "line",
+        "column",
+        "innerWindowID",
+        "implementation",
+    ];
+    let table = tables.require("frameTable", "a table")?.object("a table")?;
     let modules = &context.modules;
-    fill_column(&table, "lib", rows_mut, |row, lib| {
-        let lib = optional_index(lib, modules.len(), "a library index")?;
-        row.module = lib.map(|lib| modules[lib]);
+    let mut frames = Vec::new();
+    each_row(context.form, &table, (&columns, 1), |_, row| {
+        let func = row.require("func", "a function index")?;
+        let func = &funcs[func.index(funcs.len(), "a function index")?];
+        let address = row.get("address").filter(|address| address.text != "-1");
+        let expected = "an address relative to the library, or -1";
+        let address = address
+            .map(|address| address.unsigned(expected))
+            .transpose()?;
+        let depth = row.get("inlineDepth");
+        let depth = depth.map(|at| at.index(usize::from(u16::MAX) + 1, "an inline depth"));
+        let symbol = row.get("nativeSymbol");
+        let symbol = optional_index(symbol, symbols.len(), "a native symbol index")?;
+        let lib = optional_index(row.get("lib"), modules.len(), "a library index")?;
+        let window = row.get("innerWindowID");
+        let window = window.map(|window| window.unsigned("the id of a page"));
+        let implementation = row.get("implementation");
+        let implementation = implementation.map(|name| strings.id(&mut builder.profile, name));
+        let function = function_of_frame(
+            builder,
+            func,
+            lib.map(|lib| modules[lib]),
+            address.is_some() || symbol.is_some(),
+        );
+        let frame = Frame {
+            function: builder.profile.intern_function(function),
+            address,
+            inline_depth: depth.transpose()?.unwrap_or(0) as u16,
+            native_symbol: symbol.map(|symbol| symbols[symbol]),
+            line: position(row, "line")?,
+            column: position(row, "column")?,
+            category: category_pair(
+                &context.categories,
+                row.get("category"),
+                row.get("subcategory"),
+            )?,
+            inner_window_id: window.transpose()?.unwrap_or(0),
+            implementation: implementation.transpose()?,
+        };
+        frames.push(builder.profile.intern_frame(&frame));
         Ok(())
     })?;
-    fill_column(&table, "category", rows_mut, |row, category| {
-        row.category = category_pair(&context.categories, Some(category), None)?;
-        Ok(())
-    })?;
-    let mut categories = Vec::new();
-    if let Some(column) = table.get("category") {
-        column.each("a column", |_, category| {
-            categories.push(category.text);
-            Ok(())
-        })?;
-    }
-    for_rows(&table, "subcategory", rows_mut.len(), |index, own| {
-        if rows_mut[index].category.is_some() {
-            let category = Value {
-                text: categories[index],
-                place: own.place,
-            };
-            rows_mut[index].category =
-                category_pair(&context.categories, Some(category), Some(own))?;
-        }
-        Ok(())
-    })?;
-    fill_column(&table, "line", rows_mut, |row, line| {
-        row.line = position(line)?;
-        Ok(())
-    })?;
-    fill_column(&table, "column", rows_mut, |row, column| {
-        row.column = position(column)?;
-        Ok(())
-    })?;
-    fill_column(&table, "innerWindowID", rows_mut, |row, id| {
-        row.inner_window_id = id.unsigned("the id of a page")?;
-        Ok(())
-    })?;
-    // Before version 54.
-    let profile = &mut builder.profile;
-    fill_column(&table, "implementation", rows_mut, |row, name| {
-        row.implementation = Some(strings.id(profile, name)?);
-        Ok(())
-    })?;
-    Ok(rows)
+    Ok(frames)
 }
 
-fn add_frame(builder: &mut ModelBuilder, funcs: &[Func], row: &FrameRow) -> FrameId {
-    let func = &funcs[row.func as usize];
+/// Returns the function of a frame that may lie in a module, and may have an address or a symbol.
+fn function_of_frame(
+    builder: &mut ModelBuilder,
+    func: &Func,
+    module: Option<ModuleId>,
+    is_at_address: bool,
+) -> Function {
     let library = func.resource.filter(|resource| resource.is_library);
-    let module = match func.is_js {
-        true => None,
-        false => row.module.or(library.and_then(|library| library.module)),
-    };
-    // Before version 70, and in imported profiles, a library may have no more than a name.
     let module = match library {
-        Some(library) if module.is_none() && !func.is_js => {
+        _ if func.is_js => None,
+        _ if module.is_some() => module,
+        // Before version 70, and in imported profiles, a library may have no more than a name.
+        Some(library) => Some(library.module.unwrap_or_else(|| {
             let name = builder.profile.text(library.name).to_owned();
-            Some(builder.unplaced_module(0, &name))
-        }
-        _ => module,
+            builder.unplaced_module(0, &name)
+        })),
+        None => None,
     };
-    let is_native = module.is_some() || row.address.is_some() || row.native_symbol.is_some();
     let kind = if func.is_js {
         FunctionKind::Script
-    } else if is_native {
+    } else if module.is_some() || is_at_address {
         FunctionKind::Native
     } else if is_placeholder(builder.profile.text(func.name)) {
         FunctionKind::Structure
     } else {
         FunctionKind::Label
     };
-    let profile = &mut builder.profile;
-    let function = profile.intern_function(Function {
+    Function {
         name: func.name,
         kind,
         module,
@@ -410,16 +359,5 @@ fn add_frame(builder: &mut ModelBuilder, funcs: &[Func], row: &FrameRow) -> Fram
         line: func.line,
         column: func.column,
         is_relevant_for_js: func.is_relevant_for_js,
-    });
-    profile.intern_frame(&Frame {
-        function,
-        address: row.address,
-        inline_depth: row.inline_depth,
-        native_symbol: row.native_symbol,
-        line: row.line,
-        column: row.column,
-        category: row.category,
-        inner_window_id: row.inner_window_id,
-        implementation: row.implementation,
-    })
+    }
 }

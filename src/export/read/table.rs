@@ -1,25 +1,59 @@
-//! Gecko's tables: a schema that numbers the columns, and rows that may be cut short.
+//! Tables of both formats. Gecko's have a schema that numbers the columns, and rows that may be cut
+//! short. Those of the processed format are objects of columns, which may be cut short, too.
 
-use crate::export::read::value::{Row, Value};
+use crate::export::read::value::{Object, Place, Value, to_ns};
 use crate::types::ReadError;
 
-/// A row of a table whose columns the reader has found by their names.
+/// What a column must be.
+const COLUMN: &str = "a column, which is an array";
+
+/// How a format writes tables.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Form {
+    Gecko,
+    Processed,
+}
+
+/// A row of a table.
 pub(super) struct TableRow<'a, 'p> {
-    row: &'p Row<'a, 'p>,
-    /// The place of each column in the row.
-    columns: &'p [Option<usize>],
+    /// The columns that the reader uses.
     names: &'p [&'static str],
+    /// In the order of the names.
+    cells: &'p [Option<&'a str>],
+    places: CellPlaces<'p>,
+    /// The time, in a table that may have the differences of times.
+    time_ns: Option<i64>,
+}
+
+enum CellPlaces<'p> {
+    /// The place of the row, and the number of each column.
+    InRow(Place<'p>, &'p [Option<usize>]),
+    /// The places of the columns, and the number of the row.
+    InColumns(&'p [Place<'p>], usize),
 }
 
 /// Calls `each` for the rows of a table, with their numbers. `names` are the columns that the reader
-/// uses; it finds the first `required` of them in every table.
+/// uses; it finds the first `required` of them in every table. The first one is as long as the table.
 pub(super) fn each_row<'a>(
-    table: Value<'a, '_>,
-    names: &[&'static str],
-    required: usize,
+    form: Form,
+    table: &Object<'a, '_>,
+    (names, required): (&[&'static str], usize),
     mut each: impl FnMut(usize, &TableRow<'a, '_>) -> Result<(), ReadError>,
 ) -> Result<(), ReadError> {
-    let table = table.object("a table")?;
+    match form {
+        Form::Gecko => gecko_rows(table, (names, required), &mut each),
+        Form::Processed => processed_rows(table, (names, required), &mut each),
+    }
+}
+
+/// Takes a row and its number.
+type Each<'a, 'e> = dyn FnMut(usize, &TableRow<'a, '_>) -> Result<(), ReadError> + 'e;
+
+fn gecko_rows<'a>(
+    table: &Object<'a, '_>,
+    (names, required): (&[&'static str], usize),
+    each: &mut Each<'a, '_>,
+) -> Result<(), ReadError> {
     let schema = table.require("schema", "the numbers of the columns by their names")?;
     let schema = schema.object("the numbers of the columns by their names")?;
     let mut columns = Vec::new();
@@ -33,35 +67,131 @@ pub(super) fn each_row<'a>(
         columns.push(number.transpose()?);
     }
     let data = table.require("data", "an array of rows")?;
-    data.rows("an array of rows", |index, row| {
+    let (mut row_cells, mut cells) = (Vec::new(), Vec::new());
+    for (index, row) in data.elements("an array of rows")?.enumerate() {
+        row_cells.clear();
+        row_cells.extend(row.elements("a row of a table")?.map(|cell| cell.text));
+        cells.clear();
+        cells.extend(columns.iter().map(|at| row_cells.get((*at)?).copied()));
         let row = TableRow {
-            row,
-            columns: &columns,
             names,
+            cells: &cells,
+            places: CellPlaces::InRow(row.place, &columns),
+            time_ns: None,
         };
-        each(index, &row)
-    })
+        each(index, &row)?;
+    }
+    Ok(())
+}
+
+fn processed_rows<'a>(
+    table: &Object<'a, '_>,
+    (names, required): (&[&'static str], usize),
+    each: &mut Each<'a, '_>,
+) -> Result<(), ReadError> {
+    let is_required = |index: usize| index < required && names[index] != "time";
+    let mut columns = Vec::new();
+    for (index, name) in names.iter().enumerate() {
+        columns.push(match is_required(index) {
+            true => table.require(name, COLUMN)?,
+            false => table.list(name),
+        });
+    }
+    let length = columns[0].elements(COLUMN)?.count();
+    let times = match names.contains(&"time") {
+        true => times(table, length)?,
+        false => Vec::new(),
+    };
+    let places: Vec<_> = columns.iter().map(|column| column.place).collect();
+    let mut elements = Vec::new();
+    for column in &columns {
+        elements.push(column.elements(COLUMN)?);
+    }
+    let mut cells = Vec::new();
+    for index in 0..length {
+        cells.clear();
+        let row = elements.iter_mut().map(Iterator::next);
+        cells.extend(row.map(|cell| cell.map(|cell| cell.text)));
+        let row = TableRow {
+            names,
+            cells: &cells,
+            places: CellPlaces::InColumns(&places, index),
+            time_ns: times.get(index).copied(),
+        };
+        each(index, &row)?;
+    }
+    let mut longer = elements.iter_mut().filter_map(Iterator::next);
+    longer
+        .next()
+        .map_or(Ok(()), |cell| Err(too_long(&cell, length)))
+}
+
+fn too_long(cell: &Value<'_, '_>, length: usize) -> ReadError {
+    cell.error(format_args!(
+        "at most {length} rows, as in the other columns"
+    ))
+}
+
+/// Returns the time of each row of a table, which has times or the differences of times.
+fn times(table: &Object<'_, '_>, length: usize) -> Result<Vec<i64>, ReadError> {
+    let known = table.get("time");
+    let has_times = known.is_some();
+    let column = known.map_or_else(
+        || table.require("timeDeltas", "a column of times, or \"time\""),
+        Ok,
+    )?;
+    let (mut times, mut now_ms) = (Vec::new(), 0.0);
+    for (row, cell) in column.elements(COLUMN)?.enumerate() {
+        if row >= length {
+            return Err(too_long(&cell, length));
+        }
+        if has_times && !cell.is_null() {
+            times.push(cell.time_ns()?);
+        } else if !cell.is_null() {
+            now_ms += cell.number("a difference of times in ms")?;
+            let expected = "a difference that leads to a time within 30 years of the start";
+            times.push(to_ns(now_ms).ok_or_else(|| cell.error(expected))?);
+        }
+    }
+    match times.len() {
+        count if count == length => Ok(times),
+        count => Err(table.place.error(
+            format_args!("{count} times"),
+            format_args!("{length}, as in the other columns"),
+        )),
+    }
 }
 
 impl<'a> TableRow<'a, '_> {
-    /// Returns the cell in a column, by the column's index in the names; `None` if it is missing or
-    /// null.
-    pub(super) fn get(&self, column: usize) -> Option<Value<'a, '_>> {
-        self.row.get(self.columns[column])
+    fn place(&self, column: usize) -> Place<'_> {
+        match &self.places {
+            CellPlaces::InRow(row, columns) => row.index(columns[column].unwrap_or(0)),
+            CellPlaces::InColumns(columns, row) => columns[column].index(*row),
+        }
+    }
+
+    /// Returns the cell in a column; `None` if it is missing or null.
+    pub(super) fn get(&self, name: &str) -> Option<Value<'a, '_>> {
+        let column = self.names.iter().position(|known| *known == name)?;
+        let (text, place) = (self.cells[column]?, self.place(column));
+        Some(Value { text, place }).filter(|value| !value.is_null())
     }
 
     /// Returns a cell that every row has.
-    pub(super) fn require(
-        &self,
-        column: usize,
-        expected: &str,
-    ) -> Result<Value<'a, '_>, ReadError> {
-        match self.columns[column] {
-            Some(place) => self.row.require(place, expected),
-            None => {
-                let got = format!("no column {:?}", self.names[column]);
-                Err(self.row.place.error(got, expected))
-            }
+    pub(super) fn require(&self, name: &str, expected: &str) -> Result<Value<'a, '_>, ReadError> {
+        self.get(name).ok_or_else(|| {
+            let column = self.names.iter().position(|known| *known == name);
+            let column = column.unwrap_or_default();
+            let got = self.cells[column].unwrap_or("nothing");
+            self.place(column).error(got, expected)
+        })
+    }
+
+    /// Returns the time of the row.
+    pub(super) fn time_ns(&self) -> Result<i64, ReadError> {
+        match self.time_ns {
+            Some(time_ns) => Ok(time_ns),
+            None => self.require("time", "a time in ms")?.time_ns(),
         }
     }
 }

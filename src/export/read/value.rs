@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, Visitor};
 use serde_json::value::RawValue;
 
 use crate::types::ReadError;
@@ -60,7 +60,7 @@ impl Place<'_> {
         }
     }
 
-    fn index(&self, index: usize) -> Place<'_> {
+    pub(super) fn index(&self, index: usize) -> Place<'_> {
         Place {
             outer: Some(self),
             step: Step::Index(index),
@@ -90,12 +90,6 @@ pub(super) struct Value<'a, 'p> {
 /// The members of an object.
 pub(super) struct Object<'a, 'p> {
     members: Vec<(Cow<'a, str>, &'a str)>,
-    pub(super) place: Place<'p>,
-}
-
-/// The values of an array of fixed columns. The array may be cut short.
-pub(super) struct Row<'a, 'p> {
-    pub(super) cells: &'p [&'a str],
     pub(super) place: Place<'p>,
 }
 
@@ -139,70 +133,32 @@ impl<'a, 'p> Value<'a, 'p> {
     }
 
     pub(super) fn object(&self, expected: &str) -> Result<Object<'a, 'p>, ReadError> {
-        if !self.is_object() {
-            return Err(self.error(expected));
-        }
+        let rest = self.text.strip_prefix('{');
+        let mut rest = rest.ok_or_else(|| self.error(expected))?;
         let mut members = Vec::new();
-        serde_json::Deserializer::from_str(self.text)
-            .deserialize_map(Members(&mut members))
-            .map_err(|error| self.place.error(error, expected))?;
+        while let Some(key) = next_part(&mut rest) {
+            let value = next_part(&mut rest).unwrap_or_default();
+            members.push((unquoted(key).unwrap_or_default(), value));
+        }
         Ok(Object {
             members,
             place: self.place,
         })
     }
 
-    /// Calls `each` for each element of an array, with its index.
-    pub(super) fn each(
-        &self,
+    /// Returns the elements of an array.
+    pub(super) fn elements<'s>(
+        &'s self,
         expected: &str,
-        mut each: impl FnMut(usize, Value<'a, '_>) -> Result<(), ReadError>,
-    ) -> Result<(), ReadError> {
-        self.each_dyn(expected, &mut each)
-    }
-
-    /// [`Self::each`], compiled once for all callers.
-    fn each_dyn(
-        &self,
-        expected: &str,
-        each: &mut dyn FnMut(usize, Value<'a, '_>) -> Result<(), ReadError>,
-    ) -> Result<(), ReadError> {
-        if !self.text.starts_with('[') {
-            return Err(self.error(expected));
-        }
-        let mut failure = None;
-        let place = self.place;
-        let elements = Elements(|index, text| {
-            let place = place.index(index);
-            let read = each(index, Value { text, place });
-            read.map_err(|error| failure = Some(error)).is_ok()
-        });
-        let read = serde_json::Deserializer::from_str(self.text).deserialize_seq(elements);
-        match failure {
-            Some(failure) => Err(failure),
-            None => read.map_err(|error| self.place.error(error, expected)),
-        }
-    }
-
-    /// Calls `each` for each element of an array of rows.
-    pub(super) fn rows(
-        &self,
-        expected: &str,
-        mut each: impl FnMut(usize, &Row<'a, '_>) -> Result<(), ReadError>,
-    ) -> Result<(), ReadError> {
-        let mut cells = Vec::new();
-        self.each(expected, |index, row| {
-            cells.clear();
-            row.each("a row of a table", |_, cell| {
-                cells.push(cell.text);
-                Ok(())
-            })?;
-            let row = Row {
-                cells: &cells,
-                place: row.place,
-            };
-            each(index, &row)
-        })
+    ) -> Result<impl Iterator<Item = Value<'a, 's>> + use<'a, 'p, 's>, ReadError> {
+        let rest = self.text.strip_prefix('[');
+        let mut rest = rest.ok_or_else(|| self.error(expected))?;
+        let mut indices = 0..;
+        Ok(std::iter::from_fn(move || {
+            let text = next_part(&mut rest)?;
+            let place = self.place.index(indices.next()?);
+            Some(Value { text, place })
+        }))
     }
 
     pub(super) fn number(&self, expected: &str) -> Result<f64, ReadError> {
@@ -263,16 +219,14 @@ impl<'a, 'p> Value<'a, 'p> {
         }
     }
 
+    /// Returns a line or a column; `None` if it is unknown.
+    pub(super) fn position(&self) -> Result<Option<u32>, ReadError> {
+        let number = self.unsigned("a number from 0 on")?;
+        Ok(u32::try_from(number).ok().filter(|number| *number > 0))
+    }
+
     pub(super) fn string(&self, expected: &str) -> Result<Cow<'a, str>, ReadError> {
-        let quoted = self.text.strip_prefix('"');
-        let quoted = quoted.and_then(|text| text.strip_suffix('"'));
-        match quoted {
-            None => Err(self.error(expected)),
-            Some(plain) if !plain.contains('\\') => Ok(Cow::Borrowed(plain)),
-            Some(_) => serde_json::Deserializer::from_str(self.text)
-                .deserialize_bytes(Unescaped)
-                .map_err(|_| self.error(expected)),
-        }
+        unquoted(self.text).ok_or_else(|| self.error(expected))
     }
 
     /// Returns a text, or a number as a text: the form of process ids and thread ids.
@@ -300,6 +254,13 @@ impl<'a> Object<'a, '_> {
             .filter(|value| !value.is_null())
     }
 
+    /// Returns a list; an empty one if it is missing.
+    pub(super) fn list<'s>(&'s self, key: &'s str) -> Value<'a, 's> {
+        let place = self.place.key(key);
+        let empty = Value { text: "[]", place };
+        self.get(key).unwrap_or(empty)
+    }
+
     pub(super) fn require<'s>(
         &'s self,
         key: &'s str,
@@ -324,83 +285,55 @@ impl<'a> Object<'a, '_> {
         })
     }
 
+    /// Returns the JSON of a member.
+    pub(super) fn json(&self, key: &str) -> String {
+        self.get(key).map_or("", |value| value.text).to_owned()
+    }
+
     pub(super) fn optional_time_ns(&self, key: &str) -> Result<Option<i64>, ReadError> {
         self.get(key).map(|value| value.time_ns()).transpose()
     }
 }
 
-impl<'a> Row<'a, '_> {
-    /// Returns the cell of a column; `None` if the column or the cell is missing, or the cell is
-    /// null.
-    pub(super) fn get(&self, column: Option<usize>) -> Option<Value<'a, '_>> {
-        let column = column?;
-        let text = self.cells.get(column)?;
-        let place = self.place.index(column);
-        Some(Value { text, place }).filter(|value| !value.is_null())
-    }
-
-    /// Returns the cell of a column that every row has.
-    pub(super) fn require(
-        &self,
-        column: usize,
-        expected: &str,
-    ) -> Result<Value<'a, '_>, ReadError> {
-        let got = match self.cells.get(column) {
-            Some(_) => "null",
-            None => "nothing",
-        };
-        let cell = self.get(Some(column));
-        cell.ok_or_else(|| self.place.index(column).error(got, expected))
-    }
+/// Takes the next element of an array, or the next key or value of an object, from the text behind its
+/// opening bracket. The text must be valid JSON.
+fn next_part<'a>(rest: &mut &'a str) -> Option<&'a str> {
+    let (part, after) = rest.split_at(part_length(rest));
+    // Without the comma, the colon or the closing bracket.
+    *rest = after.get(1..).unwrap_or_default();
+    Some(part.trim_ascii()).filter(|part| !part.is_empty())
 }
 
-/// Collects the members of an object.
-struct Members<'m, 'a>(&'m mut Vec<(Cow<'a, str>, &'a str)>);
-
-impl<'de> Visitor<'de> for Members<'_, 'de> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        // Keys are read as they are written, because serde copies every `Cow`.
-        while let Some((key, value)) = map.next_entry::<Key<'de>, &'de RawValue>()? {
-            self.0.push((key.0, value.get()));
-        }
-        Ok(())
-    }
-}
-
-struct Key<'a>(Cow<'a, str>);
-
-impl<'de> serde::Deserialize<'de> for Key<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // As bytes, because a key may have half of a surrogate pair, too.
-        deserializer.deserialize_bytes(Unescaped).map(Key)
-    }
-}
-
-/// Calls a function for each element of an array, until it returns false.
-struct Elements<F>(F);
-
-impl<'de, F: FnMut(usize, &'de str) -> bool> Visitor<'de> for Elements<F> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an array")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(mut self, mut elements: A) -> Result<(), A::Error> {
-        let mut index = 0;
-        while let Some(value) = elements.next_element::<&'de RawValue>()? {
-            if !(self.0)(index, value.get()) {
-                return Err(A::Error::custom("stopped"));
+fn part_length(text: &str) -> usize {
+    let mut depth = 0_usize;
+    let mut bytes = text.bytes().enumerate();
+    while let Some((at, byte)) = bytes.next() {
+        match byte {
+            b'"' => {
+                while let Some((_, byte)) = bytes.next().filter(|(_, byte)| *byte != b'"') {
+                    if byte == b'\\' {
+                        bytes.next();
+                    }
+                }
             }
-            index += 1;
+            b'[' | b'{' => depth += 1,
+            b',' | b':' | b']' | b'}' if depth == 0 => return at,
+            b']' | b'}' => depth -= 1,
+            _ => {}
         }
-        Ok(())
+    }
+    text.len()
+}
+
+/// Returns a text without its quotes and escapes; `None` if it is no text.
+fn unquoted(text: &str) -> Option<Cow<'_, str>> {
+    let plain = text.strip_prefix('"')?.strip_suffix('"')?;
+    match plain.contains('\\') {
+        false => Some(Cow::Borrowed(plain)),
+        // As bytes, because a text may have half of a surrogate pair.
+        true => serde_json::Deserializer::from_str(text)
+            .deserialize_bytes(Unescaped)
+            .ok(),
     }
 }
 

@@ -31,6 +31,14 @@ pub(super) struct Section {
 }
 
 impl Section {
+    fn new(title: &'static str, columns: Columns, all: usize) -> Self {
+        Self {
+            title,
+            columns,
+            all,
+        }
+    }
+
     pub(super) fn lines(&self, layout: Layout) -> String {
         let title = match layout.look {
             Look::Plain => format!("# {}", self.title),
@@ -91,12 +99,7 @@ pub(super) fn threads(profile: &ProfileModel, facts: &Facts<'_>) -> Section {
         cells.push(thread_name(profile, row.thread));
         columns.push(cells);
     }
-    let (title, all) = ("threads", facts.threads.len());
-    Section {
-        title,
-        columns,
-        all,
-    }
+    Section::new("threads", columns, facts.threads.len())
 }
 
 fn share(part: Time, all: Time) -> f64 {
@@ -178,12 +181,7 @@ fn chosen_functions(
             cut_middle(label.as_deref().unwrap_or_default(), MAX_SHORT_CHARS),
         ]);
     }
-    let all = rows.len();
-    Section {
-        title,
-        columns,
-        all,
-    }
+    Section::new(title, columns, rows.len())
 }
 
 /// Returns the hottest functions of the busiest threads. Left out for a single thread, whose
@@ -214,12 +212,7 @@ pub(super) fn functions_by_thread(profile: &ProfileModel, facts: &Facts<'_>) -> 
             }
         }
     }
-    let title = "functions by thread and self time";
-    Section {
-        title,
-        columns,
-        all,
-    }
+    Section::new("functions by thread and self time", columns, all)
 }
 
 pub(super) fn markers(profile: &ProfileModel, facts: &Facts<'_>) -> Section {
@@ -238,12 +231,7 @@ pub(super) fn markers(profile: &ProfileModel, facts: &Facts<'_>) -> Section {
             thread_name(profile, marker.thread),
         ]);
     }
-    let (title, all) = ("slowest markers", facts.interval_count as usize);
-    Section {
-        title,
-        columns,
-        all,
-    }
+    Section::new("slowest markers", columns, facts.interval_count as usize)
 }
 
 pub(super) fn losses(facts: &Facts<'_>) -> Section {
@@ -269,9 +257,5 @@ pub(super) fn losses(facts: &Facts<'_>) -> Section {
     for (count, text) in rows.into_iter().take(MAX_FUNCTIONS) {
         columns.push(vec![count.to_string(), text]);
     }
-    Section {
-        title: "losses",
-        columns,
-        all,
-    }
+    Section::new("losses", columns, all)
 }

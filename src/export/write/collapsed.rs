@@ -21,7 +21,7 @@ pub(crate) fn write_collapsed(
     let mut path = String::new();
     // The end of each depth's name in the path.
     let mut ends: Vec<usize> = Vec::new();
-    for node in tree.nodes() {
+    for node in &tree.nodes {
         ends.truncate(node.depth);
         path.truncate(ends.last().copied().unwrap_or(0));
         if node.depth > 0 {

@@ -139,9 +139,9 @@ fn write_nodes(json: &mut JsonWriter<'_>, nodes: &mut ProfileNodes<'_>, hits: &H
                 write_rest(json, id);
             });
         }
-        for index in 0..nodes.calls().nodes().len() as u32 {
+        for index in 0..nodes.calls.nodes().len() as u32 {
             let node = NodeId(index);
-            let function = nodes.calls().get(node).function;
+            let function = nodes.calls.get(node).function;
             json.object(|json| {
                 json.key("id").unsigned(id_of_call(node).into());
                 nodes.write_frame(json, function);
@@ -161,7 +161,7 @@ struct Children {
 
 impl Children {
     fn of(nodes: &ProfileNodes<'_>) -> Self {
-        let calls = nodes.calls().nodes();
+        let calls = nodes.calls.nodes();
         let fixed = FIXED_NODES.len() + 1;
         let mut children = Self {
             first: vec![0; calls.len() + fixed],

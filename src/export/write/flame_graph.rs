@@ -27,7 +27,7 @@ pub(crate) fn write_flame_graph(
     };
     open_node(&mut writer, root, tree.total());
     let mut open_nodes = 0;
-    for node in tree.nodes() {
+    for node in &tree.nodes {
         close_nodes(&mut writer, open_nodes - node.depth);
         open_node(&mut writer, tree.name(node.label), node.total);
         open_nodes = node.depth + 1;

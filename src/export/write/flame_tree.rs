@@ -52,8 +52,8 @@ pub(crate) enum FlameUnit {
 pub(crate) struct FlameTree<'a> {
     profile: &'a ProfileModel,
     thread_names: Vec<String>,
-    unit: FlameUnit,
-    nodes: Vec<FlameNode>,
+    pub(crate) unit: FlameUnit,
+    pub(crate) nodes: Vec<FlameNode>,
 }
 
 impl<'a> FlameTree<'a> {
@@ -72,14 +72,6 @@ impl<'a> FlameTree<'a> {
             thread_names: builder.thread_names,
             unit,
         }
-    }
-
-    pub(crate) fn nodes(&self) -> &[FlameNode] {
-        &self.nodes
-    }
-
-    pub(crate) fn unit(&self) -> FlameUnit {
-        self.unit
     }
 
     pub(crate) fn name(&self, label: FlameLabel) -> &str {

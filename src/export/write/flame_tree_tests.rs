@@ -8,7 +8,7 @@ fn tree<'a>(profile: &'a ProfileModel, options: &ExportOptions) -> FlameTree<'a>
 
 fn rows<'a>(tree: &'a FlameTree<'_>) -> Vec<(usize, &'a str, u64, u64)> {
     let row = |node: &FlameNode| (node.depth, tree.name(node.label), node.own, node.total);
-    tree.nodes().iter().map(row).collect()
+    tree.nodes.iter().map(row).collect()
 }
 
 #[test]
@@ -25,7 +25,7 @@ fn nodes_have_their_own_and_total_samples() {
         (1, "wait", 2, 2),
     ];
     assert_eq!(rows(&tree), expected);
-    assert_eq!((tree.total(), tree.unit()), (9, FlameUnit::Samples));
+    assert_eq!((tree.total(), tree.unit), (9, FlameUnit::Samples));
 }
 
 #[test]
@@ -70,9 +70,9 @@ fn cpu_counts_of_all_and_of_each_function_are_within_one_of_the_exact_time() {
         ..ExportOptions::default()
     };
     let tree = tree(&builder.profile, &options);
-    assert_eq!(tree.unit(), FlameUnit::CpuIntervals(1_000_000));
+    assert_eq!(tree.unit, FlameUnit::CpuIntervals(1_000_000));
     let own = |name: &str| -> u64 {
-        let nodes = tree.nodes().iter();
+        let nodes = tree.nodes.iter();
         let nodes = nodes.filter(|node| tree.name(node.label) == name);
         nodes.map(|node| node.own).sum()
     };
@@ -98,6 +98,6 @@ fn deep_stack_needs_no_deep_recursion() {
     let thread = builder.thread("main");
     builder.sample(thread, 0, &vec!["recurse"; 100_000]);
     let tree = tree(&builder.profile, &ExportOptions::default());
-    assert_eq!(tree.nodes().len(), 100_001);
-    assert!(tree.nodes().iter().all(|node| node.total == 1));
+    assert_eq!(tree.nodes.len(), 100_001);
+    assert!(tree.nodes.iter().all(|node| node.total == 1));
 }

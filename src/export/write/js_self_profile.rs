@@ -61,8 +61,8 @@ pub(crate) fn write_js_self_profile(
     }
     let mut stacks = UniqueStacks::default();
     let mut frame_of_function: NumberMap<u32> = NumberMap::default();
-    let mut stack_of_node: Vec<u32> = Vec::with_capacity(nodes.calls().nodes().len());
-    for node in nodes.calls().nodes() {
+    let mut stack_of_node: Vec<u32> = Vec::with_capacity(nodes.calls.nodes().len());
+    for node in nodes.calls.nodes() {
         let frame = *frame_of_function
             .entry(node.function.0.into())
             .or_insert_with(|| stacks.intern_frame(&JsFrame::new(profile, node.function)));

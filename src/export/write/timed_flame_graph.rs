@@ -83,7 +83,7 @@ impl TimedGraph<'_, '_> {
     /// Adds a run of samples of one node.
     fn add(&mut self, id: u32, time_us: i64) {
         let call = call_of_id(id);
-        let callers = self.nodes.calls().path(call).map(id_of_call);
+        let callers = self.nodes.calls.path(call).map(id_of_call);
         let mut path: Vec<u32> = callers.collect();
         if call.is_none() {
             path.push(id);
@@ -112,7 +112,7 @@ impl TimedGraph<'_, '_> {
             writer,
             open,
         } = self;
-        let function = call_of_id(id).map(|call| nodes.calls().get(call).function);
+        let function = call_of_id(id).map(|call| nodes.calls.get(call).function);
         let fixed = FIXED_NODES.iter().find(|(fixed, _)| *fixed == id);
         let name = match function {
             Some(function) => profile.function_name(function),

@@ -1,11 +1,12 @@
 //! The markers of a thread as events of a trace.
 
 use crate::export::marker_spans::MarkerSpan;
+use crate::export::payloads::write_value;
 use crate::export::ticks::MicroClock;
 use crate::export::write::trace_events::{MARKER_CATEGORY, write_track};
 use crate::export::write::trace_flows::Flows;
 use crate::json::JsonWriter;
-use crate::model::{FieldValue, Marker, MarkerPhase, ProfileModel, TextId, Thread};
+use crate::model::{Marker, MarkerPhase, ProfileModel, Thread};
 
 /// Writes markers of a thread to one track.
 pub(super) struct MarkerEvents<'a, 'b> {
@@ -161,24 +162,11 @@ impl<'a> MarkerEvents<'a, '_> {
         json.key("type")
             .string(self.profile.text(payload.type_name));
         if !payload.fields.is_empty() {
-            json.key("data")
-                .object(|json| self.write_fields(json, payload.fields));
-        }
-    }
-
-    fn write_fields(&self, json: &mut JsonWriter<'_>, fields: &[(TextId, FieldValue)]) {
-        for (key, value) in fields {
-            json.key(self.profile.text(*key));
-            match *value {
-                FieldValue::Null => json.null(),
-                FieldValue::Bool(value) => json.bool(value),
-                FieldValue::Integer(value) => json.signed(value),
-                FieldValue::Number(value) => json.float(value),
-                FieldValue::Text(text) | FieldValue::UniqueText(text) => {
-                    json.string(self.profile.text(text));
+            json.key("data").object(|json| {
+                for (key, value) in payload.fields {
+                    write_value(json.key(self.profile.text(*key)), self.profile, *value);
                 }
-                FieldValue::Json(text) => json.splice(self.profile.text(text)),
-            }
+            });
         }
     }
 }

@@ -83,9 +83,9 @@ fn write_fixed_nodes(json: &mut JsonWriter<'_>) {
 
 /// Writes the nodes after the first `written` ones. A parent is never written after its children.
 fn write_new_nodes(json: &mut JsonWriter<'_>, nodes: &mut ProfileNodes<'_>, written: &mut u32) {
-    while (*written as usize) < nodes.calls().nodes().len() {
+    while (*written as usize) < nodes.calls.nodes().len() {
         let node = NodeId(*written);
-        let call = nodes.calls().get(node).clone();
+        let call = nodes.calls.get(node).clone();
         json.object(|json| {
             json.key("id").unsigned(id_of_call(node).into());
             json.key("parent").unsigned(parent_id(&call).into());

@@ -1,7 +1,7 @@
 //! The frames of a stack that formats of single frames show.
 
 use crate::export::options::ExportOptions;
-use crate::export::run_loops::runtime_frames_end;
+use crate::export::run_loops::folded_runtime;
 use crate::model::{FrameId, ProfileModel, StackId};
 
 /// Returns the frames of a stack, the innermost one first, each with the stack that ends in it. The
@@ -12,17 +12,8 @@ pub(crate) fn visible_frames<'a>(
     options: &ExportOptions,
     stack: Option<StackId>,
 ) -> impl Iterator<Item = (StackId, FrameId)> + 'a {
-    frames_inside(profile, stack, folded_runtime(profile, options, stack))
-}
-
-/// Returns the part of a stack that the options leave out.
-pub(crate) fn folded_runtime(
-    profile: &ProfileModel,
-    options: &ExportOptions,
-    stack: Option<StackId>,
-) -> Option<StackId> {
-    let folded = stack.filter(|_| options.folds_runtime)?;
-    runtime_frames_end(profile, folded).map(|(runtime, _)| runtime)
+    let runtime = folded_runtime(profile, options.folds_runtime, stack);
+    frames_inside(profile, stack, runtime)
 }
 
 /// Returns the frames of a stack as [`visible_frames`] does. `runtime` is the part of the stack, or of

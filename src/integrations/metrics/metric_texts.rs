@@ -55,23 +55,18 @@ impl TrackScale {
             unit: CounterUnit::Number,
             has_fractions: false,
         };
+        let with_fractions = |suffix| Self {
+            has_fractions: true,
+            ..in_unit(1, suffix)
+        };
         let bytes = |parts_of_one| Self {
             unit: CounterUnit::Bytes,
             ..in_unit(parts_of_one, "")
         };
         match unit {
-            None | Some(Unit::Count) => Self {
-                has_fractions: true,
-                ..in_unit(1, "")
-            },
-            Some(Unit::CountPerSecond) => Self {
-                has_fractions: true,
-                ..in_unit(1, " (/s)")
-            },
-            Some(Unit::Percent) => Self {
-                has_fractions: true,
-                ..in_unit(1, " (%)")
-            },
+            None | Some(Unit::Count) => with_fractions(""),
+            Some(Unit::CountPerSecond) => with_fractions(" (/s)"),
+            Some(Unit::Percent) => with_fractions(" (%)"),
             Some(Unit::Seconds) => in_unit(1_000_000_000, " (ns)"),
             Some(Unit::Milliseconds) => in_unit(1_000_000, " (ns)"),
             Some(Unit::Microseconds) => in_unit(1_000, " (ns)"),

@@ -157,18 +157,12 @@ impl Visit for FieldValues {
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        if let Some(id) = Id::of(field, value) {
-            return self.record_debug(field, &id);
-        }
-        self.put_number(field, NATURAL, value);
+        self.record_u128(field, value.into());
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        if let Some(id) = Id::of(field, value) {
-            return self.record_debug(field, &id);
-        }
         match u64::try_from(value) {
-            Ok(value) => self.put_number(field, NATURAL, value),
+            Ok(value) => self.record_u64(field, value),
             Err(_) => self.put_number(field, NEGATIVE, !value as u64),
         }
     }
@@ -178,7 +172,7 @@ impl Visit for FieldValues {
             return self.record_debug(field, &id);
         }
         match u64::try_from(value) {
-            Ok(value) => self.record_u64(field, value),
+            Ok(value) => self.put_number(field, NATURAL, value),
             Err(_) => self.record_debug(field, &value),
         }
     }
@@ -216,13 +210,12 @@ struct Id {
 
 impl Id {
     /// Returns `None` if the field has another name, or the value is negative.
-    fn of(field: &Field, value: impl TryInto<u128>) -> Option<Self> {
+    fn of(field: &Field, value: u128) -> Option<Self> {
         let digits = match field.name() {
             TRACE_ID => 32,
             SPAN_ID => 16,
             _ => return None,
         };
-        let value = value.try_into().ok()?;
         Some(Self { value, digits })
     }
 }

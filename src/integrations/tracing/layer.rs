@@ -19,15 +19,12 @@ use crate::integrations::tracing::entered_spans::{
 };
 use crate::integrations::tracing::event_marker::TracingEvent;
 use crate::integrations::tracing::field_values::FieldValues;
-use crate::integrations::tracing::open_spans;
-use crate::integrations::tracing::open_spans::{OpenSpan, forget_layer, with_span};
+use crate::integrations::tracing::open_spans::{OPEN_SPANS, OpenSpan};
 use crate::integrations::tracing::span_context::{ContextOf, context_of, note_ids, note_later_ids};
 use crate::integrations::tracing::span_flow::SpanFlow;
 use crate::integrations::tracing::span_marker::TracingSpan;
 use crate::integrations::tracing::span_table::SpanKey;
-use crate::integrations::tracing::span_wait::{
-    abandon_wait, close_wait, enter_wait, exit_wait, forget_waits,
-};
+use crate::integrations::tracing::span_wait::{SPAN_WAITS, abandon_wait, enter_wait, exit_wait};
 use crate::markers::{MarkerOptions, MarkerStack};
 use crate::types::{ProfilerTime, ProfilingCategoryPair};
 
@@ -236,7 +233,7 @@ impl ProfilerLayer {
         let mut values = FieldValues::new();
         attributes.record(&mut values);
         let flow = SpanFlow::new();
-        open_spans::insert(OpenSpan {
+        OPEN_SPANS.insert(OpenSpan {
             key,
             session,
             start,
@@ -266,7 +263,7 @@ impl ProfilerLayer {
     /// Returns the flow of a span, if the span is recorded.
     #[inline]
     fn flow_of(&self, id: &Id) -> Option<SpanFlow> {
-        with_span(self.key(id), |span| span.flow)
+        OPEN_SPANS.with(self.key(id), |span| span.flow)
     }
 
     /// Returns the flow of the span that contains a span or an event: the explicit parent, or the
@@ -314,8 +311,8 @@ impl Default for ProfilerLayer {
 /// Removes the layer's open spans, because the layer is not notified of their end.
 impl Drop for ProfilerLayer {
     fn drop(&mut self) {
-        forget_layer(self.number);
-        forget_waits(self.number);
+        OPEN_SPANS.forget_layer(self.number);
+        SPAN_WAITS.forget_layer(self.number);
     }
 }
 
@@ -346,14 +343,14 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ProfilerLayer {
         }
         let mut newer = FieldValues::new();
         values.record(&mut newer);
-        with_span(key, |span| span.values.replace(&newer));
+        OPEN_SPANS.with(key, |span| span.values.replace(&newer));
     }
 
     fn on_follows_from(&self, id: &Id, follows: &Id, _: Context<'_, S>) {
         if profiler_is_active()
             && let Some(follows) = self.flow_of(follows)
         {
-            with_span(self.key(id), |span| span.follows = Some(follows));
+            OPEN_SPANS.with(self.key(id), |span| span.follows = Some(follows));
         }
     }
 
@@ -375,7 +372,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ProfilerLayer {
         let key = self.key(id);
         let (metadata, flow) = match newest(key) {
             Some(newest) => (Some(newest.metadata), newest.flow),
-            None => match with_span(key, |span| (span.metadata, span.flow)) {
+            None => match OPEN_SPANS.with(key, |span| (span.metadata, span.flow)) {
                 Some((metadata, flow)) => (Some(metadata), Some(flow)),
                 None if self.has_labels => (context.metadata(id), None),
                 None => (None, None),
@@ -423,7 +420,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ProfilerLayer {
             exit_wait(key, entered, of_flow.unwrap_or(in_span));
         }
         if left.flow.is_some() {
-            with_span(key, |span| {
+            OPEN_SPANS.with(key, |span| {
                 let busy = |before| before + left.busy.unwrap_or_default();
                 span.busy = span.busy.map(busy);
                 span.trace_id = in_span.trace_id();
@@ -436,8 +433,8 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ProfilerLayer {
     #[inline(never)]
     fn on_close(&self, id: Id, _: Context<'_, S>) {
         let key = self.key(&id);
-        close_wait(key);
-        if let Some(span) = open_spans::remove(key) {
+        _ = SPAN_WAITS.remove(key);
+        if let Some(span) = OPEN_SPANS.remove(key) {
             let (session, start, name) = (span.session, span.start, span.metadata.name());
             session.add_interval_until_now(name, self.category, start, |end| {
                 TracingSpan::new(span, end)

@@ -34,30 +34,7 @@ impl OfSpan for OpenSpan {
     }
 }
 
-static TABLE: SpanTable<OpenSpan> = SpanTable::new();
-
-/// Adds a span at its start.
-#[inline]
-pub(crate) fn insert(span: OpenSpan) {
-    TABLE.insert(span);
-}
-
-/// Runs `body` on a span; returns `None` if the span is not recorded.
-#[inline]
-pub(crate) fn with_span<T>(key: SpanKey, body: impl FnOnce(&mut OpenSpan) -> T) -> Option<T> {
-    TABLE.with(key, body)
-}
-
-/// Removes a span at its end.
-#[inline]
-pub(crate) fn remove(key: SpanKey) -> Option<OpenSpan> {
-    TABLE.remove(key)
-}
-
-/// Removes the spans of a dropped layer, which is not notified of their end.
-pub(crate) fn forget_layer(layer: u32) {
-    TABLE.forget_layer(layer);
-}
+pub(crate) static OPEN_SPANS: SpanTable<OpenSpan> = SpanTable::new();
 
 #[cfg(all(test, has_profiler))]
 mod tests {
@@ -66,7 +43,7 @@ mod tests {
 
     fn open(layer: u32, id: u64) -> SpanKey {
         let key = SpanKey { layer, id };
-        insert(OpenSpan {
+        OPEN_SPANS.insert(OpenSpan {
             key,
             session: MarkerSession::for_test(),
             start: ProfilerTime::now(),
@@ -91,32 +68,35 @@ mod tests {
         let of_other_layer = open(LAYER - 1, 1);
         let flows: Vec<_> = keys
             .iter()
-            .map(|key| with_span(*key, |span| span.flow).expect("open"))
+            .map(|key| OPEN_SPANS.with(*key, |span| span.flow).expect("open"))
             .collect();
         for (key, flow) in keys.iter().zip(&flows).step_by(2) {
             assert_eq!(
-                remove(*key).map(|span| (span.key, span.flow)),
+                OPEN_SPANS.remove(*key).map(|span| (span.key, span.flow)),
                 Some((*key, *flow))
             );
-            assert!(remove(*key).is_none() && with_span(*key, |_| ()).is_none());
+            assert!(OPEN_SPANS.remove(*key).is_none() && OPEN_SPANS.with(*key, |_| ()).is_none());
         }
-        assert!(with_span(keys[1], |span| span.flow) == Some(flows[1]));
-        forget_layer(LAYER);
-        assert!(keys.iter().all(|key| with_span(*key, |_| ()).is_none()));
-        assert!(remove(of_other_layer).is_some());
+        assert!(OPEN_SPANS.with(keys[1], |span| span.flow) == Some(flows[1]));
+        OPEN_SPANS.forget_layer(LAYER);
+        assert!(
+            keys.iter()
+                .all(|key| OPEN_SPANS.with(*key, |_| ()).is_none())
+        );
+        assert!(OPEN_SPANS.remove(of_other_layer).is_some());
     }
 
     #[test]
     fn nested_use_of_a_slot_finds_no_span() {
         let key = open(u32::MAX - 2, 1);
-        with_span(key, |_| {
+        OPEN_SPANS.with(key, |_| {
             assert!(
-                with_span(key, |_| ()).is_none(),
+                OPEN_SPANS.with(key, |_| ()).is_none(),
                 "nested use, as by the application's allocator"
             )
         });
-        let panics = || with_span(key, |_| panic!("on purpose"));
+        let panics = || OPEN_SPANS.with(key, |_| panic!("on purpose"));
         assert!(std::panic::catch_unwind(panics).is_err());
-        assert!(remove(key).is_some());
+        assert!(OPEN_SPANS.remove(key).is_some());
     }
 }

@@ -52,7 +52,7 @@ struct SeenSleeps {
 }
 
 /// The event of a thread, and the captures that it causes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct OwnSamples {
     event: Event,
     batch: Option<SlotBatch>,
@@ -74,15 +74,8 @@ pub(crate) struct OwnSamples {
 impl OwnSamples {
     pub(crate) fn new(seed: u64) -> Self {
         Self {
-            event: Event::None,
-            batch: None,
             random: seed,
-            captured_at_ns: 0,
-            signals: 0,
-            has_overflowed: false,
-            running_ticks: 0,
-            sleeps: SeenSleeps::default(),
-            is_counted: false,
+            ..Self::default()
         }
     }
 

@@ -12,8 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::markers::built_in::ContextSwitches;
-use crate::markers::{MarkerDestination, MarkerEntry, MarkerTiming, NewMarker, TypedPayload};
+use crate::markers::{MarkerTiming, NewMarker, TypedPayload};
 use crate::platform::{SwitchCounts, SwitchResult, ThreadProbe, monotonic_now};
+use crate::sampler::main_thread_track::put_marker;
 use crate::sampler::tick::TickContext;
 use crate::threads::OffThreadRef;
 use crate::types::{ProfilerTime, ProfilingCategoryPair, ThreadProfilingFeatures, TimeStamp};
@@ -262,12 +263,6 @@ fn put_switches(
     if reader.begin_entry(ThreadProfilingFeatures::MARKERS) != Some(session.generation) {
         return;
     }
-    let destination = MarkerDestination {
-        session: session.generation,
-        thread: thread.serial(),
-        now: end,
-        rarity: None,
-    };
     let time = |at: TimeStamp| ProfilerTime::from_monotonic_ns(at.0);
     let marker = NewMarker {
         name: "Context switches",
@@ -276,9 +271,13 @@ fn put_switches(
         stack: 0,
     };
     let payload = TypedPayload::new(switches);
-    let entry = MarkerEntry::new(&destination, session.process_start, &marker, payload);
-    let lane = context.writer.lane;
-    lane.put(session.generation, end, &entry);
+    put_marker(
+        session,
+        context.writer.lane,
+        (thread.serial(), end),
+        &marker,
+        payload,
+    );
 }
 
 #[cfg(test)]

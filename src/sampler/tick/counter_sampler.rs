@@ -27,6 +27,16 @@ pub(crate) struct CounterWriter<'a> {
     lane: &'a LaneHandle<'static>,
 }
 
+impl CounterRow {
+    pub(super) fn without_operations(id: u64, time: TimeStamp, count: i64) -> Self {
+        let reading = CounterReading {
+            count,
+            operations: 0,
+        };
+        Self { id, time, reading }
+    }
+}
+
 impl<'a> CounterWriter<'a> {
     pub(crate) fn of(session: &'a Session, lane: &'a LaneHandle<'static>) -> Self {
         Self { session, lane }
@@ -34,15 +44,7 @@ impl<'a> CounterWriter<'a> {
 
     /// Writes a value of one of this crate's counters.
     pub(crate) fn value(&mut self, counter: &CounterDescription, time: TimeStamp, count: i64) {
-        let reading = CounterReading {
-            count,
-            operations: 0,
-        };
-        self.row(&CounterRow {
-            id: counter.id,
-            time,
-            reading,
-        });
+        self.row(&CounterRow::without_operations(counter.id, time, count));
     }
 
     pub(crate) fn row(&mut self, row: &CounterRow) {

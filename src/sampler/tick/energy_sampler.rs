@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use crate::counters::{CounterReading, energy_descriptions};
+use crate::counters::energy_descriptions;
 use crate::platform::{EnergyCounter, find_energy_counters};
 use crate::sampler::tick::counter_sampler::CounterRow;
 use crate::state::Session;
@@ -109,14 +109,7 @@ impl SampledEnergy {
             return;
         }
         self.written = Some(value);
-        put(CounterRow {
-            id: self.id,
-            time: now,
-            reading: CounterReading {
-                count: value,
-                operations: 0,
-            },
-        });
+        put(CounterRow::without_operations(self.id, now, value));
     }
 }
 

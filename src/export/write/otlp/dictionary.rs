@@ -8,7 +8,7 @@ use super::messages::{
 };
 
 /// A table, and the place of each element.
-struct Table<T> {
+pub(super) struct Table<T> {
     elements: Vec<T>,
     places: HashMap<T, i32>,
 }
@@ -22,7 +22,7 @@ impl<T: Clone + Default + Eq + Hash> Table<T> {
     }
 
     /// Returns the index of an element, and adds it if it is new.
-    fn index(&mut self, element: T) -> i32 {
+    pub(super) fn index(&mut self, element: T) -> i32 {
         let Self { elements, places } = self;
         *places.entry(element).or_insert_with_key(|element| {
             elements.push(element.clone());
@@ -35,11 +35,11 @@ impl<T: Clone + Default + Eq + Hash> Table<T> {
 pub(super) struct Tables {
     texts: Table<String>,
     attributes: Table<Attribute>,
-    links: Table<Link>,
-    mappings: Table<Mapping>,
-    functions: Table<Function>,
-    locations: Table<Location>,
-    stacks: Table<Stack>,
+    pub(super) links: Table<Link>,
+    pub(super) mappings: Table<Mapping>,
+    pub(super) functions: Table<Function>,
+    pub(super) locations: Table<Location>,
+    pub(super) stacks: Table<Stack>,
 }
 
 impl Tables {
@@ -66,26 +66,6 @@ impl Tables {
             key_strindex,
             value,
         })
-    }
-
-    pub(super) fn link(&mut self, link: Link) -> i32 {
-        self.links.index(link)
-    }
-
-    pub(super) fn mapping(&mut self, mapping: Mapping) -> i32 {
-        self.mappings.index(mapping)
-    }
-
-    pub(super) fn function(&mut self, function: Function) -> i32 {
-        self.functions.index(function)
-    }
-
-    pub(super) fn location(&mut self, location: Location) -> i32 {
-        self.locations.index(location)
-    }
-
-    pub(super) fn stack(&mut self, stack: Stack) -> i32 {
-        self.stacks.index(stack)
     }
 
     pub(super) fn into_dictionary(self) -> Dictionary {

@@ -147,7 +147,7 @@ impl<'a> Builder<'a> {
             }
             let locations = sample.location_id.iter().map(|id| self.location(*id));
             let location_indices = locations.collect();
-            let stack_index = self.tables.stack(Stack { location_indices });
+            let stack_index = self.tables.stacks.index(Stack { location_indices });
             let (attribute_indices, link_index) = self.labels(&sample.label);
             let identity = (stack_index, attribute_indices.clone(), link_index);
             let row = *known.entry(identity).or_insert_with(|| {
@@ -178,7 +178,7 @@ impl<'a> Builder<'a> {
             .zip(span)
             .filter(|(trace, span)| *trace != 0 && *span != 0);
         let link = ids.map_or(0, |(trace, span)| {
-            self.tables.link(Link {
+            self.tables.links.index(Link {
                 trace_id: trace.to_be_bytes().to_vec(),
                 span_id: span.to_be_bytes().to_vec(),
             })
@@ -218,7 +218,7 @@ impl<'a> Builder<'a> {
             });
             let lines = lines.collect();
             let mapping_index = self.mapping(location.mapping_id);
-            self.tables.location(Location {
+            self.tables.locations.index(Location {
                 mapping_index,
                 address: location.address,
                 lines,
@@ -236,7 +236,7 @@ impl<'a> Builder<'a> {
                 filename_strindex: self.indexed_text(function.filename),
                 start_line: function.start_line,
             };
-            self.tables.function(message)
+            self.tables.functions.index(message)
         })
     }
 
@@ -254,7 +254,7 @@ impl<'a> Builder<'a> {
                 filename_strindex: self.indexed_text(mapping.filename),
                 attribute_indices: attribute.into_iter().collect(),
             };
-            self.tables.mapping(message)
+            self.tables.mappings.index(message)
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::export::switch_totals::is_of_contexts;
 use crate::export::write::flow_fields::FlowFields;
 use crate::export::write::marker_intervals::{MarkerInterval, marker_intervals};
 use crate::model::{FieldValue, ProfileModel, TextId, Thread};
@@ -13,9 +14,6 @@ const MAX_FIELDS: usize = 8;
 const MAX_VALUES: usize = 128;
 /// Of the intervals that contain a sample, only this many that began last are looked at.
 const MAX_OPEN: usize = 32;
-
-/// The type of the intervals of contexts. Their fields become labels with the fields' own keys.
-const SAMPLE_CONTEXT: &str = "SampleContext";
 
 /// A field of a marker type: the type's name, and the field's key.
 pub(super) type Field = (TextId, TextId);
@@ -78,12 +76,6 @@ impl<'a> Contexts<'a> {
             own: None,
             current: 0,
         }
-    }
-
-    /// Returns whether an interval is that of a context which the application has set.
-    fn is_own(&self, thread: &Thread, interval: &MarkerInterval) -> bool {
-        let payload = thread.markers.get(interval.first).payload;
-        payload.is_some_and(|payload| self.profile.text(payload.type_name) == SAMPLE_CONTEXT)
     }
 
     /// Returns the number of the context that these intervals give. The application has asked for
@@ -157,7 +149,9 @@ impl ThreadContexts<'_> {
                 continue;
             }
             has_changed = true;
-            if contexts.is_own(self.thread, &interval) {
+            let marker = self.thread.markers.get(interval.first);
+            // Its fields become labels with the fields' own keys.
+            if is_of_contexts(contexts.profile, &marker) {
                 self.own = Some(interval);
                 continue;
             }

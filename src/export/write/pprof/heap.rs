@@ -4,6 +4,7 @@
 //! what is in use is what was allocated, less what was freed. A free whose allocation is not in the
 //! profile counts for nothing.
 
+use crate::export::payloads::{field, is_of_type};
 use crate::model::{FieldValue, Marker, ProfileModel, StackId};
 use crate::util::{NumberMap, SharedSort};
 
@@ -70,18 +71,13 @@ struct Event {
 
 impl Event {
     fn of(profile: &ProfileModel, marker: &Marker<'_>) -> Option<Self> {
-        let payload = marker.payload?;
-        if profile.text(payload.type_name) != "Native allocation" {
+        if !is_of_type(profile, marker, "Native allocation") {
             return None;
         }
-        let field = |key: &str| {
-            let mut fields = payload.fields.iter();
-            let found = fields.find(|(known, _)| profile.text(*known) == key)?;
-            match found.1 {
-                FieldValue::Integer(number) => Some(number),
-                FieldValue::Number(number) => Some(number as i64),
-                _ => None,
-            }
+        let field = |key| match field(profile, marker, key)? {
+            FieldValue::Integer(number) => Some(number),
+            FieldValue::Number(number) => Some(number as i64),
+            _ => None,
         };
         let bytes = field("size")?;
         let sampled = field("sampledSize").filter(|size| *size > 0);
@@ -91,7 +87,7 @@ impl Event {
             address: field("memoryAddress").unwrap_or(0).cast_unsigned(),
             bytes,
             objects,
-            stack: payload.stack.map(|(stack, _)| stack),
+            stack: marker.payload?.stack.map(|(stack, _)| stack),
         })
     }
 }

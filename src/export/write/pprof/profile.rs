@@ -6,6 +6,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use crate::export::options::ExportOptions;
+use crate::export::sampled_range::sampled_range;
 use crate::export::write::pprof::contexts::{Context, Contexts};
 use crate::export::write::pprof::heap::{HEAP_VALUES, HeapValues, heap_rows};
 use crate::export::write::pprof::messages::{self, Label};
@@ -150,18 +151,11 @@ fn write_head(
         true => tables.value_type("cpu", "nanoseconds"),
         false => tables.value_type("space", "bytes"),
     };
-    let (start_ns, end_ns) = profile.meta.session_ns.unwrap_or_else(|| {
-        let samples = threads.iter().map(|index| &profile.threads[*index].samples);
-        let samples = samples.filter(|samples| !samples.is_empty());
-        let ranges = samples.map(|samples| {
-            let last = samples.get(samples.len() - 1);
-            (samples.get(0).time_ns, last.time_ns)
-        });
-        let whole = ranges.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
-        whole.unwrap_or_default()
-    });
+    let samples = threads.iter().map(|index| &profile.threads[*index].samples);
+    let session = profile.meta.session_ns.or_else(|| sampled_range(samples));
+    let (start_ns, end_ns) = session.unwrap_or_default();
     let first_value = options.first_value.map_or(0, |name| tables.text(name));
-    let head = tables.part();
+    let head = &mut tables.part;
     head.default_sample_type = first_value;
     head.sample_type = types;
     head.time_nanos = ((profile.meta.start_epoch_ms * 1e6) as i64).saturating_add(start_ns);

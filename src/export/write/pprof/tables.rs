@@ -9,7 +9,8 @@ use prost::Message;
 use super::messages::{Function, Line, Location, Mapping, Profile, Sample, ValueType};
 use crate::export::options::ExportOptions;
 use crate::export::own_code::main_module;
-use crate::export::write::visible_frames::{folded_runtime, frames_inside};
+use crate::export::run_loops::folded_runtime;
+use crate::export::write::visible_frames::frames_inside;
 use crate::model::{
     FrameId, FunctionId, FunctionKind, Module, ModuleId, ProfileModel, StackId, TextId,
 };
@@ -24,7 +25,7 @@ pub(super) struct Tables<'a> {
     profile: &'a ProfileModel,
     out: &'a mut dyn Write,
     /// What is not written yet.
-    part: Profile,
+    pub(super) part: Profile,
     encoded: Vec<u8>,
     texts: TextTable,
     text_count: u32,
@@ -106,11 +107,6 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// Gives access to the fields that a profile has once.
-    pub(super) fn part(&mut self) -> &mut Profile {
-        &mut self.part
-    }
-
     /// Returns the ids of a stack's locations, the innermost first.
     pub(super) fn stack(&mut self, options: &ExportOptions, stack: Option<StackId>) -> Vec<u64> {
         let profile = self.profile;
@@ -120,7 +116,8 @@ impl<'a> Tables<'a> {
         let mut next = stack;
         while let Some(current) = next {
             let place = self.places[current.0 as usize].unwrap_or_else(|| {
-                let runtime = runtime.get_or_init(|| folded_runtime(profile, options, stack));
+                let folded = || folded_runtime(profile, options.folds_runtime, stack);
+                let runtime = runtime.get_or_init(folded);
                 self.place(current, *runtime)
             });
             self.places[current.0 as usize] = Some(place);

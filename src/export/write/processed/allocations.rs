@@ -1,11 +1,15 @@
 //! The tables of allocations. Gecko's format has them as markers of two types; this format has a
 //! table of each type in the thread, which the viewer shows as call trees of memory.
 
+use crate::export::payloads::{field, write_value};
 use crate::export::write::processed::columns::{column, number_or_null, time_ms};
 use crate::export::write::processed::context::Context;
 use crate::json::JsonWriter;
 use crate::model::{FieldValue, Marker, Markers, ProfileModel, Thread};
 use crate::util::SharedSort;
+
+/// The column that only native allocations have.
+const ADDRESS: &str = "memoryAddress";
 
 /// The markers of a thread by the table that they belong to, each in the order of their times.
 pub(super) struct MarkerRows {
@@ -44,90 +48,51 @@ impl MarkerRows {
     }
 }
 
-pub(super) fn write_js_allocations(
+/// Writes the table of the markers in these rows, if there are any. `keys` are the fields that are
+/// columns of the same name.
+pub(super) fn write_allocations(
     json: &mut JsonWriter<'_>,
     context: &Context<'_>,
     thread: &Thread,
     rows: &[u32],
+    (name, keys): (&str, &[&str]),
 ) {
     if rows.is_empty() {
         return;
     }
-    json.key("jsAllocations").object(|json| {
-        for key in ["className", "typeName", "coarseType", "inNursery"] {
-            write_field(json, context, thread, rows, (key, key));
-        }
-        write_common_columns(json, context, thread, rows);
-    });
-}
-
-pub(super) fn write_native_allocations(
-    json: &mut JsonWriter<'_>,
-    context: &Context<'_>,
-    thread: &Thread,
-    rows: &[u32],
-) {
-    if rows.is_empty() {
-        return;
-    }
-    json.key("nativeAllocations").object(|json| {
+    json.key(name).object(|json| {
         let markers = || rows.iter().map(|&row| thread.markers.get(row as usize));
-        let has_address = |marker: Marker<'_>| field(context, &marker, "memoryAddress").is_some();
-        // Only with addresses can the viewer pair allocations with deallocations.
-        if markers().all(has_address) {
-            for key in ["memoryAddress", "threadId"] {
-                write_field(json, context, thread, rows, (key, key));
-            }
+        // Only with addresses can the viewer pair native allocations with deallocations.
+        let has_address = |marker: Marker<'_>| field(context.profile, &marker, ADDRESS).is_some();
+        let is_paired = !keys.contains(&ADDRESS) || markers().all(has_address);
+        for key in keys.iter().filter(|_| is_paired) {
+            write_field(json, context, markers(), (key, key));
         }
-        write_common_columns(json, context, thread, rows);
+        column(json, "time", markers(), |json, marker| {
+            time_ms(json, marker.start_ns.or(marker.end_ns).unwrap_or(0));
+        });
+        column(json, "stack", markers(), |json, marker| {
+            let stack = marker.payload.and_then(|payload| payload.stack);
+            number_or_null(json, stack.map(|(stack, _)| context.rows.stack(stack)));
+        });
+        write_field(json, context, markers(), ("weight", "size"));
+        json.key("weightType").string("bytes");
+        json.key("length").unsigned(rows.len() as u64);
     });
-}
-
-fn write_common_columns(
-    json: &mut JsonWriter<'_>,
-    context: &Context<'_>,
-    thread: &Thread,
-    rows: &[u32],
-) {
-    let markers = || rows.iter().map(|&row| thread.markers.get(row as usize));
-    column(json, "time", markers(), |json, marker| {
-        time_ms(json, marker.start_ns.or(marker.end_ns).unwrap_or(0));
-    });
-    column(json, "stack", markers(), |json, marker| {
-        let stack = marker.payload.and_then(|payload| payload.stack);
-        number_or_null(json, stack.map(|(stack, _)| context.rows.stack(stack)));
-    });
-    write_field(json, context, thread, rows, ("weight", "size"));
-    json.key("weightType").string("bytes");
-    json.key("length").unsigned(rows.len() as u64);
-}
-
-fn field(context: &Context<'_>, marker: &Marker<'_>, key: &str) -> Option<FieldValue> {
-    let mut fields = marker.payload?.fields.iter();
-    let found = fields.find(|(known, _)| context.profile.text(*known) == key);
-    found.map(|(_, value)| *value)
 }
 
 /// Writes the column `name` with the values of the field `key`. A missing value is 0, as the column
 /// has numbers in all rows that a profiler writes.
-fn write_field(
+fn write_field<'m>(
     json: &mut JsonWriter<'_>,
     context: &Context<'_>,
-    thread: &Thread,
-    rows: &[u32],
+    markers: impl Iterator<Item = Marker<'m>>,
     (name, key): (&str, &str),
 ) {
-    let markers = rows.iter().map(|&row| thread.markers.get(row as usize));
     column(json, name, markers, |json, marker| {
-        match field(context, &marker, key) {
-            Some(FieldValue::Bool(value)) => json.bool(value),
-            Some(FieldValue::Integer(value)) => json.signed(value),
-            Some(FieldValue::Number(value)) => json.float(value),
-            Some(FieldValue::Text(text) | FieldValue::UniqueText(text)) => {
-                json.string(context.profile.text(text));
-            }
-            Some(FieldValue::Json(text)) => json.splice(context.profile.text(text)),
+        match field(context.profile, &marker, key) {
             Some(FieldValue::Null) | None => json.unsigned(0),
+            Some(value) => write_value(json, context.profile, value),
         }
     });
 }

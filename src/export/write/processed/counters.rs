@@ -65,12 +65,17 @@ fn write_samples(json: &mut JsonWriter<'_>, counter: &Counter) {
     column(json, "count", samples(), |json, sample| {
         json.float(sample.delta)
     });
-    if samples().any(|sample| sample.operations.is_some()) {
+    if has_operations(counter) {
         column(json, "number", samples(), |json, sample| {
             json.unsigned(sample.operations.unwrap_or(0));
         });
     }
     json.key("length").unsigned(counter.samples.len() as u64);
+}
+
+fn has_operations(counter: &Counter) -> bool {
+    let mut samples = counter.samples.iter();
+    samples.any(|sample| sample.operations.is_some())
 }
 
 impl<'a> Display<'a> {
@@ -91,7 +96,7 @@ impl<'a> Display<'a> {
             marker_location: None,
             sort_weight: 50,
             label: &counter.name,
-            tooltip_rows: json!([value("count", "number", None, &counter.name)]),
+            tooltip_rows: json!([value("count", "number", &counter.name)]),
         };
         match counter.category.as_str() {
             "Bandwidth" => Self {
@@ -99,7 +104,7 @@ impl<'a> Display<'a> {
                 color: "blue",
                 sort_weight: 10,
                 label: or_name("Bandwidth"),
-                tooltip_rows: bandwidth_rows(),
+                tooltip_rows: rows(BANDWIDTH_ROWS),
                 ..plain
             },
             "Memory" => Self {
@@ -109,19 +114,19 @@ impl<'a> Display<'a> {
                 marker_location: Some("timeline-memory"),
                 sort_weight: 20,
                 label: or_name("Memory"),
-                tooltip_rows: memory_rows(),
+                tooltip_rows: rows(MEMORY_ROWS),
             },
             "power" => Self {
                 unit: "pWh",
                 sort_weight: 30,
-                tooltip_rows: power_rows(),
+                tooltip_rows: rows(POWER_ROWS),
                 ..plain
             },
             _ if counter.is_process_cpu() => Self {
                 unit: "percent",
                 sort_weight: 40,
                 label: PROCESS_CPU_NAME,
-                tooltip_rows: json!([value("cpu-ratio", "percent", Some("cpu"), "CPU")]),
+                tooltip_rows: rows(CPU_ROWS),
                 ..plain
             },
             _ => match counter.graph {
@@ -137,33 +142,21 @@ impl<'a> Display<'a> {
             true => ("bytes", "bytes"),
             false => ("", "number"),
         };
-        let mut rows = match graph.is_level {
-            true => vec![value(
+        let (graph_type, source, label) = match graph.is_level {
+            true => (
+                "line-accumulated",
                 "accumulated",
-                format,
-                None,
                 "above the lowest value in this range",
-            )],
-            false => vec![value("count", format, None, "since the previous sample")],
+            ),
+            false => ("line-rate", "count", "since the previous sample"),
         };
-        if counter
-            .samples
-            .iter()
-            .any(|sample| sample.operations.is_some())
-        {
-            rows.push(value(
-                "sample-number",
-                "number",
-                None,
-                "operations since the previous sample",
-            ));
+        let mut rows = vec![value(source, format, label)];
+        if has_operations(counter) {
+            let label = "operations since the previous sample";
+            rows.push(value("sample-number", "number", label));
         }
         Self {
-            graph_type: if graph.is_level {
-                "line-accumulated"
-            } else {
-                "line-rate"
-            },
+            graph_type,
             unit,
             color: graph.color,
             tooltip_rows: rows.into(),
@@ -186,115 +179,56 @@ impl<'a> Display<'a> {
     }
 }
 
-/// Returns a row of a tooltip. The viewer translates a label with a key.
-fn value(source: &str, unit: &str, key: Option<&str>, label: &str) -> Value {
-    let mut row = json!({
-        "type": "value",
-        "source": source,
-        "format": { "unit": unit },
-        "label": label,
-    });
-    if let Some(key) = key {
-        row["labelKey"] = key.into();
-    }
-    row
+/// Returns a row of a tooltip.
+fn value(source: &str, unit: &str, label: &str) -> Value {
+    json!({"type": "value", "source": source, "format": {"unit": unit}, "label": label})
 }
 
-/// Adds to the format of a row, or to the row itself.
-fn with(mut row: Value, format: Value, needs_selection: bool) -> Value {
-    if let (Some(known), Value::Object(more)) = (row["format"].as_object_mut(), format) {
-        known.extend(more);
-    }
-    if needs_selection {
-        row["requiresPreviewSelection"] = true.into();
-    }
-    row
-}
+/// The tooltip of Gecko's counter of the network. The viewer translates a label with a key.
+const BANDWIDTH_ROWS: &str = r#"[
+    {"type": "value", "source": "rate", "format": {"unit": "bytes-per-second", "co2": "per-byte"},
+     "labelKey": "bandwidth-speed", "label": "Transfer speed for this sample"},
+    {"type": "value", "source": "sample-number", "format": {"unit": "number"},
+     "labelKey": "bandwidth-operations",
+     "label": "read/write operations since the previous sample"},
+    {"type": "separator"},
+    {"type": "value", "source": "accumulated", "format": {"unit": "bytes", "co2": "per-byte"},
+     "labelKey": "bandwidth-cumulative", "label": "Data transferred up to this time"},
+    {"type": "value", "source": "count-range", "format": {"unit": "bytes", "co2": "per-byte"},
+     "labelKey": "bandwidth-total-graph", "label": "Data transferred in the visible range"},
+    {"type": "value", "source": "selection-total", "format": {"unit": "bytes", "co2": "per-byte"},
+     "labelKey": "bandwidth-total-selection",
+     "label": "Data transferred in the current selection", "requiresPreviewSelection": true}]"#;
 
-fn bandwidth_rows() -> Value {
-    let row = |source, unit, key, label| {
-        with(
-            value(source, unit, Some(key), label),
-            json!({"co2": "per-byte"}),
-            false,
-        )
-    };
-    let selection = value(
-        "selection-total",
-        "bytes",
-        Some("bandwidth-total-selection"),
-        "Data transferred in the current selection",
-    );
-    json!([
-        row("rate", "bytes-per-second", "bandwidth-speed", "Transfer speed for this sample"),
-        value(
-            "sample-number",
-            "number",
-            Some("bandwidth-operations"),
-            "read/write operations since the previous sample",
-        ),
-        {"type": "separator"},
-        row("accumulated", "bytes", "bandwidth-cumulative", "Data transferred up to this time"),
-        row("count-range", "bytes", "bandwidth-total-graph", "Data transferred in the visible range"),
-        with(selection, json!({"co2": "per-byte"}), true),
-    ])
-}
+const MEMORY_ROWS: &str = r#"[
+    {"type": "value", "source": "accumulated", "format": {"unit": "bytes"},
+     "labelKey": "memory-relative", "label": "relative memory at this time"},
+    {"type": "value", "source": "count-range", "format": {"unit": "bytes"},
+     "labelKey": "memory-range", "label": "memory range in graph"},
+    {"type": "value", "source": "sample-number", "format": {"unit": "number"},
+     "labelKey": "memory-operations",
+     "label": "allocations and deallocations since the previous sample"}]"#;
 
-fn memory_rows() -> Value {
-    let row = |source, unit, key, label| value(source, unit, Some(key), label);
-    json!([
-        row(
-            "accumulated",
-            "bytes",
-            "memory-relative",
-            "relative memory at this time"
-        ),
-        row(
-            "count-range",
-            "bytes",
-            "memory-range",
-            "memory range in graph"
-        ),
-        row(
-            "sample-number",
-            "number",
-            "memory-operations",
-            "allocations and deallocations since the previous sample",
-        ),
-    ])
-}
+const POWER_ROWS: &str = r#"[
+    {"type": "value", "source": "count",
+     "format": {"unit": "number", "co2": "per-watthour", "scale": "power"},
+     "labelKey": "power", "label": "Power"},
+    {"type": "value", "source": "selection-total",
+     "format": {"unit": "number", "co2": "per-watthour", "scale": "energy"},
+     "labelKey": "power-energy-preview", "label": "Energy used in the current selection",
+     "requiresPreviewSelection": true},
+    {"type": "value", "source": "selection-rate",
+     "format": {"unit": "number", "co2": "per-watthour", "scale": "power"},
+     "labelKey": "power-average-preview", "label": "Average power in the current selection",
+     "requiresPreviewSelection": true},
+    {"type": "value", "source": "committed-range-total",
+     "format": {"unit": "number", "co2": "per-watthour", "scale": "energy"},
+     "labelKey": "power-energy-range", "label": "Energy used in the visible range"}]"#;
 
-fn power_rows() -> Value {
-    let row = |source, scale, key, label, needs_selection| {
-        let format = json!({"co2": "per-watthour", "scale": scale});
-        with(
-            value(source, "number", Some(key), label),
-            format,
-            needs_selection,
-        )
-    };
-    json!([
-        row("count", "power", "power", "Power", false),
-        row(
-            "selection-total",
-            "energy",
-            "power-energy-preview",
-            "Energy used in the current selection",
-            true,
-        ),
-        row(
-            "selection-rate",
-            "power",
-            "power-average-preview",
-            "Average power in the current selection",
-            true,
-        ),
-        row(
-            "committed-range-total",
-            "energy",
-            "power-energy-range",
-            "Energy used in the visible range",
-            false,
-        ),
-    ])
+const CPU_ROWS: &str = r#"[{"type": "value", "source": "cpu-ratio", "format": {"unit": "percent"},
+     "labelKey": "cpu", "label": "CPU"}]"#;
+
+/// Returns rows that are written as JSON here.
+fn rows(json: &str) -> Value {
+    serde_json::from_str(json).unwrap_or_default()
 }

@@ -1,5 +1,6 @@
 //! The table of a thread's markers.
 
+use crate::export::payloads::write_value;
 use crate::export::write::processed::columns::{column, time_ms, time_ms_or_null, write_tid};
 use crate::export::write::processed::context::Context;
 use crate::export::write::processed::firefox_payloads::converted_field;
@@ -59,21 +60,17 @@ fn write_payload<'a>(
             let key = profile.text(*key);
             json.key(key);
             match *value {
-                FieldValue::Null => json.null(),
-                FieldValue::Bool(value) => json.bool(value),
-                FieldValue::Number(value) => json.float(value),
-                FieldValue::Text(text) => json.string(profile.text(text)),
                 FieldValue::UniqueText(text) => json.unsigned(strings.text(text)),
                 FieldValue::Integer(value) if (type_name, key) == ("IPC", "otherPid") => {
                     // Process ids are texts in this format.
                     json.string(&value.to_string());
                 }
-                FieldValue::Integer(value) => json.signed(value),
                 FieldValue::Json(text) => match converted_field(type_name, key, profile.text(text))
                 {
                     Some(converted) => json.splice(converted),
                     None => json.splice(profile.text(text)),
                 },
+                value => write_value(json, profile, value),
             }
         }
         if let Some((stack, time_ns)) = payload.stack {

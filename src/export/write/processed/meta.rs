@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::export::sampled_range::sampled_range;
 use crate::export::write::processed::columns::{column, time_ms};
 use crate::export::write::processed::context::Context;
 use crate::json::JsonWriter;
@@ -92,14 +93,9 @@ fn session_range(context: &Context<'_>) -> Option<(i64, i64)> {
     let interval_ns = i64::try_from(meta.interval_ns.max(1)).unwrap_or(i64::MAX);
     let threads = context.threads.iter();
     let samples = threads.map(|&index| &context.profile.threads[index].samples);
-    let ranges = samples
-        .filter(|samples| !samples.is_empty())
-        .map(|samples| {
-            let last = samples.get(samples.len() - 1).time_ns;
-            (samples.get(0).time_ns, last.saturating_add(interval_ns))
-        });
-    let all = ranges.reduce(|(first, last), range| (first.min(range.0), last.max(range.1)))?;
-    Some((start_ns.min(all.0), end_ns.max(all.1)))
+    let (first_ns, last_ns) = sampled_range(samples)?;
+    let last_ns = last_ns.saturating_add(interval_ns);
+    Some((start_ns.min(first_ns), end_ns.max(last_ns)))
 }
 
 /// Writes the table of browser extensions, which has columns in this format and rows in Gecko's.

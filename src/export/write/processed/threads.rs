@@ -2,9 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use crate::export::write::processed::allocations::{
-    MarkerRows, write_js_allocations, write_native_allocations,
-};
+use crate::export::write::processed::allocations::{MarkerRows, write_allocations};
 use crate::export::write::processed::columns::{
     column, number_or_null, time_deltas, time_ms, time_ms_or_null, write_tid,
 };
@@ -74,8 +72,11 @@ pub(super) fn write_thread<'a>(
         json.key("markers").object(|json| {
             write_markers(json, context, strings, thread, &rows.markers);
         });
-        write_js_allocations(json, context, thread, &rows.js_allocations);
-        write_native_allocations(json, context, thread, &rows.native_allocations);
+        let js = &["className", "typeName", "coarseType", "inNursery"];
+        let js = ("jsAllocations", &js[..]);
+        write_allocations(json, context, thread, &rows.js_allocations, js);
+        let native = ("nativeAllocations", &["memoryAddress", "threadId"][..]);
+        write_allocations(json, context, thread, &rows.native_allocations, native);
     });
 }
 

@@ -38,7 +38,7 @@ impl<'a> Palette<'a> {
     pub(crate) fn of(profile: &'a ProfileModel, tree: &FlameTree<'_>) -> Self {
         let mut is_shown = vec![false; profile.functions().len()];
         let mut of_modules: Vec<Option<u64>> = vec![None; profile.modules.len()];
-        for node in tree.nodes() {
+        for node in &tree.nodes {
             let FlameLabel::Function(function) = node.label else {
                 continue;
             };
@@ -192,7 +192,7 @@ mod tests {
         ];
         assert_eq!(names, expected);
         let color = |index: usize| {
-            let label = tree.nodes()[index].label;
+            let label = tree.nodes[index].label;
             palette.color(label, tree.name(label))
         };
         assert_eq!(color(1), color(1));

@@ -33,7 +33,7 @@ impl Layout {
         };
         // Where the next box of each depth begins.
         let mut starts = vec![0_u64];
-        for (index, node) in tree.nodes().iter().enumerate() {
+        for (index, node) in tree.nodes.iter().enumerate() {
             starts.truncate(node.depth + 1);
             let start = starts[node.depth];
             starts[node.depth] = start.saturating_add(node.total);

@@ -121,7 +121,7 @@ impl Graph<'_> {
 
     /// Returns the threads, the number of samples, and the interval.
     fn subtitle(&self) -> String {
-        let threads = self.tree.nodes().iter().filter(|node| node.depth == 0);
+        let threads = self.tree.nodes.iter().filter(|node| node.depth == 0);
         let names: Vec<_> = threads.map(|node| self.tree.name(node.label)).collect();
         let mut subtitle = match names.as_slice() {
             [] => "no threads".to_owned(),
@@ -143,7 +143,7 @@ impl Graph<'_> {
     }
 
     fn format_value(&self, value: u64) -> String {
-        match self.tree.unit() {
+        match self.tree.unit {
             FlameUnit::Samples if value == 1 => "1 sample".to_owned(),
             FlameUnit::Samples => format!("{} samples", format_count(value)),
             FlameUnit::CpuIntervals(interval_ns) => {
@@ -156,7 +156,7 @@ impl Graph<'_> {
     }
 
     fn write_box(&self, out: &mut dyn Write, flame_box: &FlameBox) -> io::Result<()> {
-        let node = &self.tree.nodes()[flame_box.node];
+        let node = &self.tree.nodes[flame_box.node];
         let name = self.tree.name(node.label);
         let FlameBox { start, .. } = *flame_box;
         let (left, width) = self.layout.place(flame_box, node.total);
@@ -182,7 +182,7 @@ impl Graph<'_> {
 
     /// Returns the name, samples, shares and library of a box, in lines.
     fn tooltip(&self, name: &str, flame_box: &FlameBox) -> String {
-        let node = &self.tree.nodes()[flame_box.node];
+        let node = &self.tree.nodes[flame_box.node];
         let total = self.format_value(node.total);
         let share = format_share(node.total, self.total);
         let mut tooltip = format!("{}\n{total}, {share}", Escaped(name));

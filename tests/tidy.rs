@@ -35,7 +35,7 @@ const LAYERS: &[&[&str]] = &[
 ];
 
 /// Folders that may import only from the listed ones, not from all lower layers.
-const NARROW_FOLDERS: &[(&str, &[&str])] = &[("disabled", &["types", "util", "export", "markers"])];
+const NARROW_FOLDERS: &[(&str, &[&str])] = &[("disabled", &["types", "util", "markers"])];
 
 /// Forbidden imports, although they go to a lower layer.
 const FORBIDDEN: &[(&str, &str)] = &[

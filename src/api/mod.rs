@@ -51,7 +51,6 @@ mod labels;
 mod life_cycle;
 #[forbid(unsafe_code)]
 mod marker_guards;
-#[cfg(feature = "tracing")]
 #[forbid(unsafe_code)]
 mod marker_session;
 #[forbid(unsafe_code)]
@@ -100,7 +99,6 @@ pub use counters::{
     profiler_count_bandwidth_bytes,
 };
 pub use dump::{ProfilerDump, profiler_dump, profiler_set_dumps};
-#[cfg(has_profiler)]
 pub use early_start::start_early;
 pub use endpoints::{
     AskFuture, Endpoint, EndpointAnswer, EndpointError, EndpointLimits, Question, answer,
@@ -120,7 +118,6 @@ pub use life_cycle::{
 pub use marker_guards::{
     AutoProfilerFlowMarker, AutoProfilerMarker, AutoProfilerTextMarker, AutoProfilerTracingMarker,
 };
-#[cfg(feature = "tracing")]
 pub(crate) use marker_session::MarkerSession;
 pub use markers::{
     add_marker, add_text_marker, add_untyped_marker, records_flows,
@@ -171,12 +168,10 @@ pub use threads::{
     unregister_thread,
 };
 pub use waiting_tasks::TaskWait;
-#[cfg(feature = "tracing")]
 pub(crate) use waiting_tasks::{EnteredWait, records_waits};
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]
 mod backend;
 #[cfg(not(has_profiler))]
 use crate::disabled as backend;
-#[cfg(feature = "metrics")]
 pub(crate) use backend::{FloatValues, OwnedCounter, ScaledFloat, may_list_counters};

@@ -1,7 +1,6 @@
 //! Progress of a long job, which other threads read.
 
 use std::sync::Arc;
-#[cfg(has_profiler)]
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -95,7 +94,6 @@ impl SharedProgress {
     }
 
     /// Resets the progress at the beginning of a job.
-    #[cfg(has_profiler)]
     pub(crate) fn begin(&self) {
         self.word.store(0, Ordering::Release);
     }
@@ -120,7 +118,6 @@ impl Eq for SharedProgress {}
 ///
 /// The code that works on the share reports its own progress, from 0 to 1. The logger maps that to
 /// the share's part of the whole job. Dropping the logger marks the share as done.
-#[cfg(has_profiler)]
 #[derive(Debug)]
 pub(crate) struct ProgressLogger {
     /// `None` if the progress is not watched.
@@ -130,7 +127,6 @@ pub(crate) struct ProgressLogger {
     end_location: ProgressLocation,
 }
 
-#[cfg(has_profiler)]
 impl ProgressLogger {
     /// Begins a job and returns its logger.
     pub(crate) fn for_job(shared: Option<&SharedProgress>) -> Self {
@@ -227,14 +223,12 @@ impl ProgressLogger {
 
 /// Returns the number of items between two reports: often enough for a progress bar, at negligible
 /// cost.
-#[cfg(has_profiler)]
 fn report_interval(count: usize) -> usize {
     count / 128 + 1
 }
 
 /// Counts the items that are done, on any thread, and reports the progress about 128 times. Dropping
 /// the counter marks the share as done.
-#[cfg(has_profiler)]
 #[derive(Debug)]
 pub(crate) struct ProgressCounter {
     logger: ProgressLogger,
@@ -243,7 +237,6 @@ pub(crate) struct ProgressCounter {
     done: AtomicUsize,
 }
 
-#[cfg(has_profiler)]
 impl ProgressCounter {
     /// Counts one item.
     pub(crate) fn count_one(&self) {
@@ -256,14 +249,13 @@ impl ProgressCounter {
     }
 }
 
-#[cfg(has_profiler)]
 impl Drop for ProgressLogger {
     fn drop(&mut self) {
         self.set_local_progress(1.0, self.end_location);
     }
 }
 
-#[cfg(all(test, has_profiler))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

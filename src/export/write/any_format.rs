@@ -2,17 +2,11 @@
 
 use std::io::{self, Write};
 
-use crate::export::format::Format;
-use crate::export::options::ExportOptions;
+use crate::export::options::{ExportOptions, Writer};
 use crate::export::summary::write_text;
-#[cfg(feature = "protobuf")]
-use crate::export::write::pprof;
-#[cfg(feature = "formats")]
-use crate::export::write::{
-    chrome_trace, cpuprofile, flame_graph, js_self_profile, speedscope, timed_flame_graph,
-};
 use crate::export::write::{collapsed, gecko, processed, stacks, svg};
 use crate::model::ProfileModel;
+use crate::types::Format;
 use crate::util::ProgressLogger;
 
 /// Writes a profile in a format.
@@ -36,31 +30,25 @@ pub(crate) fn write_profile(
         );
         return Err(io::Error::new(io::ErrorKind::Unsupported, message));
     }
-    let write = match format {
+    let write = writer_of(format).ok_or(io::ErrorKind::Unsupported)?;
+    write(profile, options, out, progress)
+}
+
+fn writer_of(format: Format) -> Option<Writer> {
+    Some(match format {
         Format::Gecko => gecko::write_gecko,
         Format::Processed => processed::write_processed,
         Format::Collapsed => collapsed::write_collapsed,
         Format::Svg => svg::write_svg,
         Format::Text => write_text,
         Format::Stacks => stacks::write_stacks,
-        #[cfg(feature = "formats")]
-        Format::CpuProfile => cpuprofile::write_cpuprofile,
-        #[cfg(feature = "formats")]
-        Format::JsSelfProfile => js_self_profile::write_js_self_profile,
-        #[cfg(feature = "formats")]
-        Format::D3FlameGraph => timed_flame_graph::write_timed_flame_graph,
-        #[cfg(feature = "formats")]
-        Format::D3FlameGraphMerged => flame_graph::write_flame_graph,
-        #[cfg(feature = "formats")]
-        Format::ChromeTrace => chrome_trace::write_chrome_trace,
-        #[cfg(feature = "formats")]
-        Format::Speedscope => speedscope::write_speedscope,
         #[cfg(feature = "protobuf")]
-        Format::Pprof => pprof::write_pprof,
-        #[cfg(not(all(feature = "formats", feature = "protobuf")))]
-        _ => return Err(io::ErrorKind::Unsupported.into()),
-    };
-    write(profile, options, out, progress)
+        Format::Pprof => crate::export::write::pprof::write_pprof,
+        #[cfg(feature = "formats")]
+        _ => return crate::export::write::formats::writer_of(format),
+        #[cfg(not(feature = "formats"))]
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

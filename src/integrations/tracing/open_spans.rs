@@ -59,7 +59,7 @@ pub(crate) fn forget_layer(layer: u32) {
     TABLE.forget_layer(layer);
 }
 
-#[cfg(all(test, has_profiler))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::integrations::tracing::span_table::SLOTS;

@@ -1,22 +1,16 @@
 //! Locks with a name, an owner and a place in the lock order.
 
-#[cfg(has_profiler)]
 mod fork_safe;
-#[cfg(has_profiler)]
 #[forbid(unsafe_code)]
 mod named_locks;
-#[cfg(has_profiler)]
 mod ps_lock;
 
-#[cfg(all(test, has_profiler))]
+#[cfg(test)]
 pub(crate) use fork_safe::ForkSafe;
-#[cfg(has_profiler)]
 pub(crate) use fork_safe::{LocksInChild, is_forked_child, note_forked_child, prepare_to_wait};
-#[cfg(has_profiler)]
 pub(crate) use named_locks::{
     ExclusiveGuard, Guard, LockRank, MarkedRank, NamedMutex, NamedRwLock, as_profiler_work,
     holds_any_lock, holds_rank, is_any_lock_held_on_current_thread, mark_rank,
     refuse_calls_of_current_thread,
 };
-#[cfg(has_profiler)]
 pub(crate) use ps_lock::{PsCell, PsLock};

@@ -11,11 +11,11 @@
 //!
 //! # Example
 //!
-#![cfg_attr(has_profiler, doc = "```")]
-#![cfg_attr(not(has_profiler), doc = "```no_run")]
+//! ```
 //! use gekkota::{MarkerTiming, ProfilerTime, StartParams};
 //!
 //! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! #   if gekkota::Features::available() == gekkota::Features::NONE { return Ok(()); }
 //!     // Registers the main thread, and reads the MOZ_PROFILER_* variables.
 //!     let _profiler = gekkota::AutoProfilerInit::new();
 //!     gekkota::profiler_start(StartParams::default())?;
@@ -137,6 +137,22 @@
 // A library does not print to the application's terminal. Only `session/notices.rs` does, without
 // these macros.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+// CI looks for dead code in a build with all features. In others, code is left out only if it needs a
+// dependency, or if its size counts.
+#![cfg_attr(
+    not(all(
+        has_profiler,
+        feature = "formats",
+        feature = "http",
+        feature = "log",
+        feature = "metrics",
+        feature = "otlp-unstable",
+        feature = "push-tls",
+        feature = "tracing",
+        feature = "unwind_benchmark"
+    )),
+    allow(dead_code, unused_imports, reason = "the code of a feature")
+)]
 
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]
@@ -157,6 +173,7 @@ mod disabled;
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]
 mod event_loop;
+#[cfg(has_profiler)]
 #[forbid(unsafe_code)]
 mod export;
 #[cfg(has_profiler)]
@@ -210,6 +227,7 @@ mod symbols;
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]
 mod threads;
+#[forbid(unsafe_code)]
 mod types;
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]
@@ -296,12 +314,12 @@ pub use api::{
 #[doc(alias = "AUTO_PROFILER_LABEL_CATEGORY_PAIR")]
 #[cfg(feature = "attributes")]
 pub use gekkota_attributes::gecko_profiler_fn_label;
-#[cfg(feature = "tracing")]
-pub use integrations::ProfilerLayer;
 #[cfg(feature = "log")]
-pub use integrations::ProfilerLogger;
+pub use integrations::log::ProfilerLogger;
 #[cfg(feature = "metrics")]
-pub use integrations::ProfilerRecorder;
+pub use integrations::metrics::ProfilerRecorder;
+#[cfg(feature = "tracing")]
+pub use integrations::tracing::ProfilerLayer;
 pub use markers::{FlowId, MarkerOptions, MarkerStack, MarkerTiming, ProfilerMarker};
 pub use types::{
     BufferInfo, ControlSignals, Features, ProfilerTime, ProfilingCategoryPair, ReadError,
@@ -451,7 +469,7 @@ pub mod process {
 /// Formats, options, progress reports and summaries of a [`Profile`].
 pub mod profile {
     pub use crate::api::{DiffOptions, ProfileDiff, SnapshotOptions};
-    pub use crate::export::{
+    pub use crate::types::{
         ExplainedPart, ExplainedStack, Explanation, Format, HotFunction, SampleWeight, SlowRequest,
         ThreadSummary, TimeKind, ViewerRange,
     };
@@ -506,19 +524,15 @@ pub mod thread {
 /// Items that the exported macros and the attribute expand to. Not part of the public API.
 #[doc(hidden)]
 pub mod __private {
-    #[cfg(has_profiler)]
-    pub use crate::api::start_early;
     pub use crate::api::{
         TaskWait, records_flows, records_markers_of_current_thread, register_polling_thread,
-        would_record,
+        start_early, would_record,
     };
-    #[cfg(all(has_profiler, feature = "unwind_benchmark"))]
-    pub use crate::sampler::repeat_unwinding;
-    #[cfg(all(has_profiler, feature = "unwind_benchmark"))]
-    pub use crate::symbols::resolve_addresses;
     pub use crate::types::{CategoryDefinition, place_among};
     pub use crate::util::ShortText;
     pub use crate::{__gecko_profiler_label as gecko_profiler_label, auto_profiler_label};
+    #[cfg(all(has_profiler, feature = "unwind_benchmark"))]
+    pub use crate::{sampler::repeat_unwinding, symbols::resolve_addresses};
     #[cfg(feature = "serde")]
     pub use serde;
 }

@@ -11,8 +11,8 @@ use std::time::Duration;
 use crate::backtrace::{BacktraceParts, add_pending_stack, count_lost_stack};
 use crate::buffer::Dropped;
 use crate::markers::{
-    Awake, BorrowedFileIO, FileIO, MarkerEntry, MarkerPhase, MarkerTiming, NewMarker, NewPayload,
-    NoPayload, ProfilerMarker, TextPayload, TypedPayload,
+    Awake, BorrowedFileIO, FileIO, MarkerDestination, MarkerEntry, MarkerPhase, MarkerTiming,
+    NewMarker, NewPayload, NoPayload, ProfilerMarker, TextPayload, TypedPayload,
 };
 use crate::platform::{
     current_processor, current_stack_pointer, current_thread_cpu_ns_in_handler, monotonic_now,
@@ -34,7 +34,6 @@ use crate::types::{
 use crate::util::is_any_lock_held_on_current_thread;
 
 use crate::backtrace::CapturedBacktrace;
-pub(crate) use crate::markers::MarkerDestination;
 pub(crate) use allocations::{sample_allocation, sample_free, sample_move, undo_free};
 pub(crate) use heap_snapshot::heap_snapshot;
 
@@ -126,14 +125,13 @@ fn add_awake_marker_end() {
 fn add_awake_marker(timing: &MarkerTiming, marker: impl FnOnce(Generation) -> Awake) -> Option<()> {
     let destination = find_destination(None, timing.thread)?;
     let marker = marker(destination.session);
-    put_typed_marker(
-        &destination,
-        "Awake",
-        ProfilingCategoryPair::Other(None).indices().0,
+    let new = NewMarker {
+        name: "Awake",
+        category: ProfilingCategoryPair::Other(None).indices().0,
         timing,
-        0,
-        &marker,
-    );
+        stack: 0,
+    };
+    (&marker).put(&destination, &new);
     Some(())
 }
 
@@ -275,183 +273,100 @@ pub(crate) fn chosen(
 
 /// Returns the time that was read when the destination was found: the end of an interval that ends
 /// now.
-#[cfg(feature = "tracing")]
 pub(crate) fn destination_time(destination: &MarkerDestination) -> ProfilerTime {
     ProfilerTime::from_monotonic_ns(destination.now.0)
 }
 
-/// Index of a category. The caller computes it, because it is a constant there if the category is one.
-pub(crate) type CategoryIndex = u8;
+/// The payload of a marker, as the API passes it: a text or none, or a typed payload.
+///
+/// The first two functions are not inlined, so that they add little code to the application's
+/// functions. Those for texts are compiled once.
+pub(crate) trait MarkerPayload: Copy {
+    /// Adds a marker for the calling thread and the current time, without a stack, if a session
+    /// records it. The caller computes the index of the category, because it is a constant there if
+    /// the category is one.
+    fn add_now(self, name: &str, category: u8);
 
-// The functions `add_*_marker_*` are not inlined, so that they add little code to the application's
-// functions.
+    /// Adds a marker for any thread and time, if a session records it. With `only`, adds it only to
+    /// that session.
+    fn add(self, only: Option<Generation>, marker: &NewMarker<'_>);
 
-/// Adds a marker for the calling thread and the current time, without a stack, if a session records
-/// it.
-#[inline(never)]
-pub(crate) fn add_untyped_marker_now(name: &str, category: CategoryIndex) {
-    add_marker(None, name, category, &MarkerTiming::instant_now(), || {
-        NoPayload
-    });
+    /// Adds a marker at a destination returned by [`marker_destination`].
+    fn put(self, destination: &MarkerDestination, marker: &NewMarker<'_>);
 }
 
-/// Adds a marker with a text for the calling thread and the current time, without a stack.
-#[inline(never)]
-pub(crate) fn add_text_marker_now(name: &str, category: CategoryIndex, text: &str) {
-    add_marker(None, name, category, &MarkerTiming::instant_now(), || {
-        TextPayload(text)
-    });
-}
+impl MarkerPayload for Option<&str> {
+    #[inline(never)]
+    fn add_now(self, name: &str, category: u8) {
+        match self {
+            Some(text) => add_now(name, category, || TextPayload(text)),
+            None => add_now(name, category, || NoPayload),
+        }
+    }
 
-/// Adds a marker with a typed payload for the calling thread and the current time, without a stack.
-#[inline(never)]
-pub(crate) fn add_typed_marker_now<T>(name: &str, category: CategoryIndex, payload: &T)
-where
-    T: ProfilerMarker + 'static,
-{
-    add_marker(None, name, category, &MarkerTiming::instant_now(), || {
-        TypedPayload::new(payload)
-    });
-}
+    #[inline(never)]
+    fn add(self, only: Option<Generation>, marker: &NewMarker<'_>) {
+        match self {
+            Some(text) => add(only, marker, || TextPayload(text)),
+            None => add(only, marker, || NoPayload),
+        }
+    }
 
-/// Adds a marker for any thread and time, without a stack, if a session records it. With `only`,
-/// adds it only to that session.
-#[inline(never)]
-pub(crate) fn add_untyped_marker_at(
-    only: Option<Generation>,
-    name: &str,
-    category: CategoryIndex,
-    timing: &MarkerTiming,
-) {
-    add_marker(only, name, category, timing, || NoPayload);
-}
-
-/// Adds a marker with a text for any thread and time: see [`add_untyped_marker_at`].
-#[inline(never)]
-pub(crate) fn add_text_marker_at(
-    only: Option<Generation>,
-    name: &str,
-    category: CategoryIndex,
-    timing: &MarkerTiming,
-    text: &str,
-) {
-    add_marker(only, name, category, timing, || TextPayload(text));
-}
-
-/// Adds a marker with a typed payload for any thread and time: see [`add_untyped_marker_at`].
-#[inline(never)]
-pub(crate) fn add_typed_marker_at<T: ProfilerMarker + 'static>(
-    only: Option<Generation>,
-    name: &str,
-    category: CategoryIndex,
-    timing: &MarkerTiming,
-    payload: &T,
-) {
-    add_marker(only, name, category, timing, || TypedPayload::new(payload));
-}
-
-#[inline(always)]
-fn add_marker<P: NewPayload>(
-    only: Option<Generation>,
-    name: &str,
-    category: CategoryIndex,
-    timing: &MarkerTiming,
-    payload: impl FnOnce() -> P,
-) {
-    if let Some(destination) = find_destination(only, timing.thread) {
-        put(
-            &destination,
-            &NewMarker {
-                name,
-                category,
-                timing,
-                stack: 0,
-            },
-            payload(),
-        );
+    fn put(self, destination: &MarkerDestination, marker: &NewMarker<'_>) {
+        match self {
+            Some(text) => put(destination, marker, TextPayload(text)),
+            None => put(destination, marker, NoPayload),
+        }
     }
 }
 
-/// Adds a marker at a destination returned by [`marker_destination`]. `stack` is the number of its
-/// stack, or 0 for none.
-pub(crate) fn put_untyped_marker(
-    destination: &MarkerDestination,
-    name: &str,
-    category: CategoryIndex,
-    timing: &MarkerTiming,
-    stack: u64,
-) {
-    put(
-        destination,
-        &NewMarker {
-            name,
-            category,
-            timing,
-            stack,
-        },
-        NoPayload,
-    );
+impl<T: ProfilerMarker + 'static> MarkerPayload for &T {
+    #[inline(never)]
+    fn add_now(self, name: &str, category: u8) {
+        add_now(name, category, || TypedPayload::new(self));
+    }
+
+    #[inline(never)]
+    fn add(self, only: Option<Generation>, marker: &NewMarker<'_>) {
+        add(only, marker, || TypedPayload::new(self));
+    }
+
+    fn put(self, destination: &MarkerDestination, marker: &NewMarker<'_>) {
+        put(destination, marker, TypedPayload::new(self));
+    }
 }
 
-/// Adds a marker with a text: see [`put_untyped_marker`].
-pub(crate) fn put_text_marker(
-    destination: &MarkerDestination,
-    name: &str,
-    category: CategoryIndex,
-    timing: &MarkerTiming,
-    stack: u64,
-    text: &str,
-) {
-    put(
-        destination,
-        &NewMarker {
-            name,
-            category,
-            timing,
-            stack,
-        },
-        TextPayload(text),
-    );
+#[inline(always)]
+fn add_now<P: NewPayload>(name: &str, category: u8, payload: impl FnOnce() -> P) {
+    let marker = NewMarker {
+        name,
+        category,
+        timing: &MarkerTiming::instant_now(),
+        stack: 0,
+    };
+    add(None, &marker, payload);
 }
 
-/// Adds a marker with a typed payload: see [`put_untyped_marker`].
-pub(crate) fn put_typed_marker<T: ProfilerMarker + 'static>(
-    destination: &MarkerDestination,
-    name: &str,
-    category: CategoryIndex,
-    timing: &MarkerTiming,
-    stack: u64,
-    payload: &T,
+#[inline(always)]
+fn add<P: NewPayload>(
+    only: Option<Generation>,
+    marker: &NewMarker<'_>,
+    payload: impl FnOnce() -> P,
 ) {
-    put(
-        destination,
-        &NewMarker {
-            name,
-            category,
-            timing,
-            stack,
-        },
-        TypedPayload::new(payload),
-    );
+    if let Some(destination) = find_destination(only, marker.timing.thread) {
+        put(&destination, marker, payload());
+    }
 }
 
-/// Adds the marker of a file operation: see [`put_untyped_marker`].
+/// Adds the marker of a file operation: see [`MarkerPayload::put`].
 pub(crate) fn put_file_io_marker(
     destination: &MarkerDestination,
-    name: &str,
-    category: CategoryIndex,
-    timing: &MarkerTiming,
-    stack: u64,
+    marker: &NewMarker<'_>,
     payload: &BorrowedFileIO<'_>,
 ) {
     put(
         destination,
-        &NewMarker {
-            name,
-            category,
-            timing,
-            stack,
-        },
+        marker,
         TypedPayload::borrowed::<FileIO>(payload),
     );
 }
@@ -516,8 +431,13 @@ fn dump_for(
                 rarity: Some(0),
                 ..destination
             };
-            let category = ProfilingCategoryPair::Profiler(None).indices().0;
-            put_text_marker(&destination, "Dump", category, &timing, 0, text);
+            let marker = NewMarker {
+                name: "Dump",
+                category: ProfilingCategoryPair::Profiler(None).indices().0,
+                timing: &timing,
+                stack: 0,
+            };
+            Some(text).put(&destination, &marker);
         }
     })
 }

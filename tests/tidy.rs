@@ -13,7 +13,8 @@ use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 /// The folders of `src`, lowest layer first. A file imports from its own folder and from lower
 /// layers.
 const LAYERS: &[&[&str]] = &[
-    &["types", "util"],
+    &["util"],
+    &["types"],
     &["platform", "json", "buffer", "model"],
     &[
         "labels",
@@ -35,7 +36,7 @@ const LAYERS: &[&[&str]] = &[
 ];
 
 /// Folders that may import only from the listed ones, not from all lower layers.
-const NARROW_FOLDERS: &[(&str, &[&str])] = &[("disabled", &["types", "util", "export", "markers"])];
+const NARROW_FOLDERS: &[(&str, &[&str])] = &[("disabled", &["types", "util", "markers"])];
 
 /// Forbidden imports, although they go to a lower layer.
 const FORBIDDEN: &[(&str, &str)] = &[

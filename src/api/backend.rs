@@ -6,7 +6,6 @@ pub(crate) use crate::allocations::{
     AllocationModes, modes as allocation_modes, on_allocated, on_free,
 };
 pub(crate) use crate::backtrace::CapturedBacktrace;
-#[cfg(feature = "metrics")]
 pub(crate) use crate::counters::{FloatValues, ScaledFloat, may_list_counters};
 pub(crate) use crate::counters::{OwnedCounter, StaticCounter};
 pub(crate) use crate::event_loop::ProbeToken;
@@ -18,31 +17,27 @@ pub(crate) use crate::family::{
 #[cfg(feature = "http")]
 pub(crate) use crate::http::{Answering, Asked, HttpAnswer, serve, stop_serving};
 pub(crate) use crate::labels::{
-    ContextWords, LabelToken, ScriptFunction, add_context_label, current_context, pop_labels,
-    push_label, push_label_with_text, push_script_frame, register_script_function, replace_context,
+    LabelToken, ScriptFunction, add_context_label, current_context, pop_labels, push_label,
+    push_label_with_text, push_script_frame, register_script_function, replace_context,
     set_script_frame_position,
 };
-pub(crate) use crate::markers::MarkerDestination;
 pub(crate) use crate::platform::{SignalStack, is_main_thread, main_thread_id};
 #[cfg(feature = "push")]
 pub(crate) use crate::pushing::{RunningPush, push, push_of_variables, stop_pushing};
-#[cfg(feature = "tracing")]
 pub(crate) use crate::record::destination_time;
 pub(crate) use crate::record::{
-    add_text_marker_at, add_text_marker_now, add_typed_marker_at, add_typed_marker_now,
-    add_untyped_marker_at, add_untyped_marker_now, announce_sleep, chosen, destination_with_stack,
-    dump, heap_snapshot, is_announced_asleep, marker_destination, marker_destination_in, now,
-    put_file_io_marker, put_text_marker, put_typed_marker, put_untyped_marker, record_backtrace,
-    record_own_stack, record_return_addresses, register_thread, running_session, sample_allocation,
-    sample_free, sample_move, session_that_records_markers, stack_pointer, undo_free,
-    unregister_thread,
+    MarkerPayload, announce_sleep, chosen, destination_with_stack, dump, heap_snapshot,
+    is_announced_asleep, marker_destination, marker_destination_in, now, put_file_io_marker,
+    record_backtrace, record_own_stack, record_return_addresses, register_thread, running_session,
+    sample_allocation, sample_free, sample_move, session_that_records_markers, stack_pointer,
+    undo_free, unregister_thread,
 };
 pub(crate) use crate::sampler::SampledStack;
 #[cfg(feature = "http")]
 pub(crate) use crate::session::http_variables;
 pub(crate) use crate::session::{
     EventToken, EventWatchToken, ExecHandover, FrozenProfile, ReadProfile, SessionClient,
-    WhileOtherRuns, WriteOptions, WrittenDump, add_state_change_callback, begin_event, buffer_info,
+    WriteOptions, WrittenDump, add_state_change_callback, begin_event, buffer_info,
     callback_after_sampling, capture_backtrace, clear_all_pages, control_by_signals,
     default_options, dumps_at_panic, end_event, end_guarded_session, env_vars_for_child_process,
     features_if_active, features_if_active_and_unpaused, freeze, is_active, is_active_and_unpaused,
@@ -55,7 +50,6 @@ pub(crate) use crate::session::{
     watch_event_loop,
 };
 pub(crate) use crate::stream::StreamOptions;
-pub(crate) use crate::types::Generation;
 pub(crate) use crate::unwind::{CodeRangeToken, register_code_range, unregister_code_range};
 pub(crate) use crate::util::is_any_lock_held_on_current_thread as is_locked_on_current_thread;
 pub(crate) use crate::waiting_tasks::{BegunPoll, TaskWait, are_waits_recorded};

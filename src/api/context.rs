@@ -8,7 +8,7 @@ use std::task::Context;
 use crate::api::backend;
 use crate::api::thread_pools::register_polling_thread;
 use crate::api::waiting_tasks::TaskWait;
-use crate::types::LabelOfOneThread;
+use crate::types::{ContextWords, LabelOfOneThread};
 use crate::util::PolledWith;
 
 /// What a thread works on: the ids of a trace and a span, and up to four labels.
@@ -45,12 +45,12 @@ use crate::util::PolledWith;
 #[doc(alias = "trace id")]
 #[doc(alias = "exemplar")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub struct ProfilerContext(backend::ContextWords);
+pub struct ProfilerContext(ContextWords);
 
 impl ProfilerContext {
     /// Returns a context without ids and labels. Entering it hides the context around it.
     pub const fn new() -> Self {
-        Self(backend::ContextWords::NONE)
+        Self(ContextWords::NONE)
     }
 
     /// Returns the context of the calling thread.
@@ -113,13 +113,11 @@ impl ProfilerContext {
         *self == Self::new()
     }
 
-    #[cfg(feature = "tracing")]
-    pub(crate) fn words(self) -> backend::ContextWords {
+    pub(crate) fn words(self) -> ContextWords {
         self.0
     }
 
     /// Makes this the context of the calling thread, and returns the one before.
-    #[cfg(feature = "tracing")]
     pub(crate) fn replace_current(self) -> Self {
         Self(backend::replace_context(self.0))
     }
@@ -148,7 +146,7 @@ impl ProfilerContext {
 #[derive(Debug)]
 #[must_use = "the thread leaves the context when this is dropped"]
 pub struct AutoProfilerContext {
-    before: backend::ContextWords,
+    before: ContextWords,
     of_one_thread: LabelOfOneThread,
 }
 

@@ -100,7 +100,6 @@ macro_rules! __start_in_constructor {
 }
 
 /// Starts the profiler before `main`, in a function that the loader has called.
-#[cfg(has_profiler)]
 pub fn start_early(constructor: extern "C" fn()) {
     crate::api::backend::start_early(constructor as usize);
 }

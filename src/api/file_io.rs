@@ -12,8 +12,10 @@
 use std::path::Path;
 
 use crate::api::backend;
-use crate::markers::{BorrowedFileIO, MarkerTiming};
-use crate::types::{Features, ProfilerTime, ProfilingCategoryPair, StackFeatures, ThreadId};
+use crate::markers::{BorrowedFileIO, MarkerDestination, MarkerTiming, NewMarker};
+use crate::types::{
+    Features, Generation, ProfilerTime, ProfilingCategoryPair, StackFeatures, ThreadId,
+};
 
 /// Records a file operation from its construction until it is dropped.
 ///
@@ -43,7 +45,7 @@ pub struct AutoProfilerFileIO<'a> {
     source: &'a str,
     filename: &'a Path,
     start: ProfilerTime,
-    session: backend::Generation,
+    session: Generation,
 }
 
 impl<'a> AutoProfilerFileIO<'a> {
@@ -124,7 +126,7 @@ pub fn add_file_io_marker<P>(
 
 /// Returns the session if it records file operations of the calling thread, paused or not.
 #[inline(always)]
-fn session_that_records() -> Option<backend::Generation> {
+fn session_that_records() -> Option<Generation> {
     // Each of the other features implies this one.
     match backend::features_if_active() {
         Some(features) if features.contains(Features::MAIN_THREAD_IO) => session_with(features),
@@ -133,7 +135,7 @@ fn session_that_records() -> Option<backend::Generation> {
 }
 
 #[inline(never)]
-fn session_with(features: Features) -> Option<backend::Generation> {
+fn session_with(features: Features) -> Option<Generation> {
     match features.contains(Features::FILE_IO) || backend::is_main_thread() {
         true => backend::running_session(),
         false => None,
@@ -143,7 +145,7 @@ fn session_with(features: Features) -> Option<backend::Generation> {
 /// The track that shows an operation of the calling thread.
 #[derive(Debug)]
 struct Place {
-    destination: backend::MarkerDestination,
+    destination: MarkerDestination,
     /// The marker's name, which says whether the track is another thread's, as in Gecko.
     name: &'static str,
     /// The calling thread, if the track is another thread's.
@@ -154,7 +156,7 @@ impl Place {
     /// Returns the track, or `None` if this session no longer runs, is paused, does not record the
     /// operation, or leaves it out.
     #[inline(never)]
-    fn find(session: backend::Generation, timing: &MarkerTiming) -> Option<Self> {
+    fn find(session: Generation, timing: &MarkerTiming) -> Option<Self> {
         let features = backend::features_if_active_and_unpaused()?;
         if !features.contains(Features::FILE_IO) && !backend::is_main_thread() {
             return None;
@@ -199,19 +201,17 @@ impl Place {
             filename: Some(&*filename).filter(|filename| !filename.is_empty()),
             thread_id: self.thread_id,
         };
-        let category = ProfilingCategoryPair::Other(None).indices().0;
-        backend::put_file_io_marker(
-            &self.destination,
-            self.name,
-            category,
+        let marker = NewMarker {
+            name: self.name,
+            category: ProfilingCategoryPair::Other(None).indices().0,
             timing,
             stack,
-            &payload,
-        );
+        };
+        backend::put_file_io_marker(&self.destination, &marker, &payload);
     }
 }
 
-#[cfg(all(test, has_profiler))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

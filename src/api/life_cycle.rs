@@ -203,7 +203,7 @@ fn stop_pushing() {
 /// Begins to serve profiles over HTTP, if a variable asks for it.
 fn serve_if_asked() {
     #[cfg(all(has_profiler, feature = "http"))]
-    crate::api::endpoints::serve_if_asked();
+    crate::api::endpoints::server::serve_if_asked();
 }
 
 /// Ends the server first: its clients' sessions end with the profiler.

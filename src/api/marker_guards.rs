@@ -1,10 +1,10 @@
 //! Guards that add a marker for the duration of a scope.
 
-use crate::api::backend;
+use crate::api::backend::{self, MarkerPayload};
 use crate::api::markers::stack_of;
 use crate::markers::{CowString, FlowStackMarker, StackMarker, Tracing};
-use crate::markers::{MarkerOptions, MarkerStack, MarkerTiming, ProfilerMarker};
-use crate::types::{ProfilerTime, ProfilingCategoryPair};
+use crate::markers::{MarkerOptions, MarkerStack, MarkerTiming, NewMarker, ProfilerMarker};
+use crate::types::{Generation, ProfilerTime, ProfilingCategoryPair};
 
 /// Adds one interval marker with a text when it is dropped. The interval begins at construction.
 ///
@@ -20,7 +20,7 @@ pub struct AutoProfilerTextMarker<'a> {
     options: MarkerOptions,
     text: &'a str,
     start: ProfilerTime,
-    session: backend::Generation,
+    session: Generation,
 }
 
 impl<'a> AutoProfilerTextMarker<'a> {
@@ -57,28 +57,20 @@ impl Drop for AutoProfilerTextMarker<'_> {
         let options = self
             .options
             .with_timing(MarkerTiming::interval_until_now_from(self.start));
+        let mut marker = NewMarker {
+            name: self.name,
+            category: self.category.indices().0,
+            timing: &options.timing,
+            stack: 0,
+        };
         if options.stack == MarkerStack::NoStack {
-            let only = Some(self.session);
-            backend::add_text_marker_at(
-                only,
-                self.name,
-                self.category.indices().0,
-                &options.timing,
-                self.text,
-            );
+            Some(self.text).add(Some(self.session), &marker);
         } else if let Some(destination) =
             backend::marker_destination_in(self.session, options.timing.thread)
                 .and_then(|place| backend::chosen(&place, self.name, &options.timing))
         {
-            let stack = stack_of(&destination, options.stack);
-            backend::put_text_marker(
-                &destination,
-                self.name,
-                self.category.indices().0,
-                &options.timing,
-                stack,
-                self.text,
-            );
+            marker.stack = stack_of(&destination, options.stack);
+            Some(self.text).put(&destination, &marker);
         }
     }
 }
@@ -90,7 +82,7 @@ struct Halves<'a, T: ProfilerMarker + Clone + 'static> {
     category: ProfilingCategoryPair,
     options: MarkerOptions,
     payload: T,
-    session: backend::Generation,
+    session: Generation,
 }
 
 impl<'a, T: ProfilerMarker + Clone + 'static> Halves<'a, T> {
@@ -127,15 +119,13 @@ impl<'a, T: ProfilerMarker + Clone + 'static> Halves<'a, T> {
         if let Some(destination) =
             backend::marker_destination_in(self.session, options.timing.thread)
         {
-            let stack = stack_of(&destination, options.stack);
-            backend::put_typed_marker(
-                &destination,
-                self.name,
-                self.category.indices().0,
-                &options.timing,
-                stack,
-                &self.payload,
-            );
+            let marker = NewMarker {
+                name: self.name,
+                category: self.category.indices().0,
+                timing: &options.timing,
+                stack: stack_of(&destination, options.stack),
+            };
+            (&self.payload).put(&destination, &marker);
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Interval markers that begin in one place and end in another, possibly on another thread.
 
-use crate::api::backend;
-use crate::markers::{MarkerTiming, ProfilerMarker};
-use crate::types::{ProfilerTime, ProfilingCategoryPair, ThreadId};
+use crate::api::backend::{self, MarkerPayload};
+use crate::markers::{MarkerTiming, NewMarker, ProfilerMarker};
+use crate::types::{Generation, ProfilerTime, ProfilingCategoryPair, ThreadId};
 
 /// A session that recorded the markers of a thread at the time of construction.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct MarkerSession(backend::Generation);
+pub(crate) struct MarkerSession(Generation);
 
 impl MarkerSession {
     /// Returns the session that records markers of the calling thread, paused or not. Cost: one
@@ -16,7 +16,7 @@ impl MarkerSession {
         backend::session_that_records_markers(ThreadId::UNSPECIFIED).map(Self)
     }
 
-    #[cfg(all(test, has_profiler))]
+    #[cfg(test)]
     pub(crate) fn for_test() -> Self {
         Self(crate::types::Generation::next())
     }
@@ -36,14 +36,13 @@ impl MarkerSession {
             .and_then(|place| backend::chosen(&place, name, &timing))
         {
             let payload = payload(backend::destination_time(&destination));
-            backend::put_typed_marker(
-                &destination,
+            let marker = NewMarker {
                 name,
-                category.indices().0,
-                &timing,
-                0,
-                &payload,
-            );
+                category: category.indices().0,
+                timing: &timing,
+                stack: 0,
+            };
+            (&payload).put(&destination, &marker);
         }
     }
 }

@@ -1,7 +1,10 @@
 //! Functions that add markers.
 
-use crate::api::backend;
-use crate::markers::{MarkerBacktrace, MarkerOptions, MarkerStack, MarkerTiming, ProfilerMarker};
+use crate::api::backend::{self, MarkerPayload};
+use crate::markers::{
+    MarkerBacktrace, MarkerDestination, MarkerOptions, MarkerStack, MarkerTiming, NewMarker,
+    ProfilerMarker,
+};
 use crate::types::{Features, ProfilerTime, ProfilingCategoryPair, StackFeatures};
 
 impl ProfilerTime {
@@ -25,18 +28,7 @@ impl ProfilerTime {
 #[inline(always)]
 pub fn add_untyped_marker(name: &str, category: ProfilingCategoryPair, options: MarkerOptions) {
     if backend::is_active_and_unpaused() {
-        // Copied, so that a call while the profiler is inactive stores nothing on the stack.
-        let (category, timing) = (category.indices().0, options.timing);
-        if options.stack != MarkerStack::NoStack {
-            if let Some(destination) = backend::destination_with_stack(name, &timing) {
-                let stack = stack_of(&destination, options.stack);
-                backend::put_untyped_marker(&destination, name, category, &timing, stack);
-            }
-        } else if timing == MarkerTiming::instant_now() {
-            backend::add_untyped_marker_now(name, category);
-        } else {
-            backend::add_untyped_marker_at(None, name, category, &timing);
-        }
+        add(name, category, options, None);
     }
 }
 
@@ -53,18 +45,7 @@ pub fn add_text_marker(
     text: &str,
 ) {
     if backend::is_active_and_unpaused() {
-        // Copied, so that a call while the profiler is inactive stores nothing on the stack.
-        let (category, timing) = (category.indices().0, options.timing);
-        if options.stack != MarkerStack::NoStack {
-            if let Some(destination) = backend::destination_with_stack(name, &timing) {
-                let stack = stack_of(&destination, options.stack);
-                backend::put_text_marker(&destination, name, category, &timing, stack, text);
-            }
-        } else if timing == MarkerTiming::instant_now() {
-            backend::add_text_marker_now(name, category, text);
-        } else {
-            backend::add_text_marker_at(None, name, category, &timing, text);
-        }
+        add(name, category, options, Some(text));
     }
 }
 
@@ -88,26 +69,43 @@ pub fn add_marker<T>(
     T: ProfilerMarker + 'static,
 {
     if backend::is_active_and_unpaused() {
-        // Copied, so that a call while the profiler is inactive stores nothing on the stack.
-        let (category, timing) = (category.indices().0, options.timing);
+        // Moved, so that a call while the profiler is inactive stores nothing on the stack.
         let payload = payload;
-        if options.stack != MarkerStack::NoStack {
-            if let Some(destination) = backend::destination_with_stack(name, &timing) {
-                let stack = stack_of(&destination, options.stack);
-                backend::put_typed_marker(&destination, name, category, &timing, stack, &payload);
-            }
-        } else if timing == MarkerTiming::instant_now() {
-            backend::add_typed_marker_now(name, category, &payload);
-        } else {
-            backend::add_typed_marker_at(None, name, category, &timing, &payload);
+        add(name, category, options, &payload);
+    }
+}
+
+#[inline(always)]
+fn add(
+    name: &str,
+    category: ProfilingCategoryPair,
+    options: MarkerOptions,
+    payload: impl MarkerPayload,
+) {
+    // Copied, so that a call while the profiler is inactive stores nothing on the stack.
+    let (category, timing) = (category.indices().0, options.timing);
+    let mut marker = NewMarker {
+        name,
+        category,
+        timing: &timing,
+        stack: 0,
+    };
+    if options.stack != MarkerStack::NoStack {
+        if let Some(destination) = backend::destination_with_stack(name, &timing) {
+            marker.stack = stack_of(&destination, options.stack);
+            payload.put(&destination, &marker);
         }
+    } else if timing == MarkerTiming::instant_now() {
+        payload.add_now(name, category);
+    } else {
+        payload.add(None, &marker);
     }
 }
 
 /// Captures a marker's stack if `stack` requests that, and returns the stack's number, or 0 for
 /// none. Inlined into the application's function, so that the stack begins there.
 #[inline(always)]
-pub(super) fn stack_of(destination: &backend::MarkerDestination, stack: MarkerStack) -> u64 {
+pub(super) fn stack_of(destination: &MarkerDestination, stack: MarkerStack) -> u64 {
     match stack {
         MarkerStack::NoStack => 0,
         MarkerStack::Full => backend::record_own_stack(destination, StackFeatures::FULL),

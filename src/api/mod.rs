@@ -42,7 +42,6 @@ mod label_text;
 mod labels;
 mod life_cycle;
 mod marker_guards;
-#[cfg(feature = "tracing")]
 mod marker_session;
 mod markers;
 mod memory;
@@ -68,7 +67,6 @@ pub use code::*;
 pub use context::*;
 pub use counters::*;
 pub use dump::*;
-#[cfg(has_profiler)]
 pub use early_start::start_early;
 pub use endpoints::*;
 pub use event_delay::*;
@@ -77,7 +75,6 @@ pub use label_text::*;
 pub use labels::*;
 pub use life_cycle::*;
 pub use marker_guards::*;
-#[cfg(feature = "tracing")]
 pub(crate) use marker_session::MarkerSession;
 pub use markers::*;
 pub use memory::*;
@@ -96,11 +93,9 @@ pub use status::*;
 pub use thread_pools::*;
 pub use threads::*;
 pub use waiting_tasks::TaskWait;
-#[cfg(feature = "tracing")]
 pub(crate) use waiting_tasks::{EnteredWait, records_waits};
 #[cfg(has_profiler)]
 mod backend;
 #[cfg(not(has_profiler))]
 use crate::disabled as backend;
-#[cfg(feature = "metrics")]
 pub(crate) use backend::{FloatValues, OwnedCounter, ScaledFloat, may_list_counters};

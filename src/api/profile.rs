@@ -6,8 +6,9 @@ use std::path::Path;
 
 use crate::api::backend;
 use crate::api::snapshot::SnapshotOptions;
-use crate::export::{Explanation, Format, SlowRequest, ThreadSummary};
-use crate::types::{ReadError, RescueError, SaveError, StreamError};
+use crate::types::{
+    Explanation, Format, ReadError, RescueError, SaveError, SlowRequest, StreamError, ThreadSummary,
+};
 
 /// The data of a session at one moment, or a profile that was read from a file.
 ///

@@ -12,14 +12,14 @@ const SOURCE: &str = "ProfiledFile";
 
 /// A [`File`], or another reader or writer, whose operations become `FileIO` markers with stacks.
 ///
-#[cfg_attr(has_profiler, doc = "```")]
-#[cfg_attr(not(has_profiler), doc = "```no_run")]
+/// ```
 /// use std::io::{BufReader, Read, Write};
 ///
 /// use gekkota::file_io::ProfiledFile;
 /// use gekkota::{Features, ProfilerSession, StartParams};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # if Features::available() == Features::NONE { return Ok(()); }
 /// # let path = std::env::temp_dir().join(format!("profiled-{}.txt", std::process::id()));
 /// let features = Features::default_set() | Features::FILE_IO;
 /// let session = ProfilerSession::start(StartParams::default().features(features))?;

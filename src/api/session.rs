@@ -4,7 +4,7 @@ use std::panic::Location;
 
 use crate::api::backend;
 use crate::api::profile::Profile;
-use crate::types::{StartError, StartParams, StreamError};
+use crate::types::{Generation, StartError, StartParams, StreamError, WhileOtherRuns};
 
 /// A running session. Dropping it stops the profiler, unless another call has started a new session
 /// since.
@@ -47,8 +47,7 @@ use crate::types::{StartError, StartParams, StreamError};
 /// that run beside it. Give the test's threads names of their own, and let the session record only
 /// these:
 ///
-#[cfg_attr(has_profiler, doc = "```")]
-#[cfg_attr(not(has_profiler), doc = "```no_run")]
+/// ```
 /// use gekkota::{ProfilerSession, StartParams, ThreadGuard};
 ///
 /// # fn parse(text: &str) -> usize { text.len() }
@@ -62,8 +61,10 @@ use crate::types::{StartError, StartParams, StreamError};
 ///     let profile = session.finish().expect("nothing else calls profiler_start here");
 ///     assert!(profile.summarize().len() <= 1);
 /// }
+/// # if gekkota::Features::available() != gekkota::Features::NONE {
 /// # parse_calls_the_lexer();
 /// # parse_calls_the_lexer();
+/// # }
 /// ```
 ///
 /// Neither the number of samples nor their shares are the same in two runs, so a test should not
@@ -76,7 +77,7 @@ use crate::types::{StartError, StartParams, StreamError};
 #[derive(Debug)]
 #[must_use = "the profiler stops when this is dropped"]
 pub struct ProfilerSession {
-    generation: backend::Generation,
+    generation: Generation,
     /// The profile that [`finish`](Self::finish) took.
     finished: Option<Box<backend::FrozenProfile>>,
 }
@@ -90,7 +91,7 @@ impl ProfilerSession {
     /// [`StartError::SessionRuns`].
     #[track_caller]
     pub fn start(params: StartParams) -> Result<Self, StartError> {
-        Self::start_at(params, Location::caller(), backend::WhileOtherRuns::Fail)
+        Self::start_at(params, Location::caller(), WhileOtherRuns::Fail)
     }
 
     /// Starts a session as [`start`](Self::start) does, after waiting until no session of another
@@ -107,13 +108,13 @@ impl ProfilerSession {
     /// never end.
     #[track_caller]
     pub fn start_in_turn(params: StartParams) -> Result<Self, StartError> {
-        Self::start_at(params, Location::caller(), backend::WhileOtherRuns::Wait)
+        Self::start_at(params, Location::caller(), WhileOtherRuns::Wait)
     }
 
     fn start_at(
         params: StartParams,
         place: &'static Location<'static>,
-        while_other_runs: backend::WhileOtherRuns,
+        while_other_runs: WhileOtherRuns,
     ) -> Result<Self, StartError> {
         let generation = backend::start_guarded(&params, place, while_other_runs)?;
         Ok(Self {

@@ -5,10 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::api::backend;
-use crate::export::{ExportOptions, Format, SampleWeight};
 use crate::types::{
-    DEFAULT_CHILD_TIMEOUT, DEFAULT_MAX_ROWS, DEFAULT_NAME_CACHE_BYTES, NameOptions, ProfilerTime,
-    SaveError, StreamError, Symbolicate,
+    DEFAULT_CHILD_TIMEOUT, DEFAULT_MAX_ROWS, DEFAULT_NAME_CACHE_BYTES, ExportOptions, Format,
+    NameOptions, ProfilerTime, SampleWeight, SaveError, StreamError, Symbolicate,
 };
 use crate::util::SharedProgress;
 

@@ -17,7 +17,7 @@ use crate::api::threads::{ThreadGuard, register_thread};
 /// Cost: a check on a registered thread, and on another one that of
 /// [`register_thread`](crate::register_thread).
 pub fn register_thread_once(name: &str) {
-    if !cfg!(has_profiler) || backend::is_thread_registered() {
+    if backend::is_thread_registered() {
         return;
     }
     if name.is_empty() {
@@ -122,7 +122,7 @@ pub fn start_hook(name: impl Into<String>) -> impl Fn() + Clone + Send + Sync + 
     let name: Arc<str> = name.into().into();
     let registered = Arc::new(AtomicUsize::new(0));
     move || {
-        if !cfg!(has_profiler) || backend::is_thread_registered() {
+        if backend::is_thread_registered() {
             return;
         }
         if name.is_empty() {

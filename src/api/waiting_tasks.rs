@@ -3,6 +3,7 @@
 use std::task::Poll;
 
 use crate::api::backend;
+use crate::types::ContextWords;
 
 /// Records where a wrapped future waits, with the feature
 /// [`WAITING_TASKS`](crate::Features::WAITING_TASKS). Ends the wait when it is dropped.
@@ -25,12 +26,10 @@ impl Drop for PollGuard<'_> {
 }
 
 /// The entry into a span whose future's waits a session records.
-#[cfg(feature = "tracing")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EnteredWait(backend::BegunPoll);
 
 /// Returns whether a session records waits: one relaxed load.
-#[cfg(feature = "tracing")]
 #[inline(always)]
 pub(crate) fn records_waits() -> bool {
     backend::are_waits_recorded()
@@ -38,20 +37,17 @@ pub(crate) fn records_waits() -> bool {
 
 impl TaskWait {
     /// Ends the wait of a span that the thread enters. Returns `None` if the entry is not recorded.
-    #[cfg(feature = "tracing")]
     pub(crate) fn enter(&mut self, name: &str, span: u64) -> Option<EnteredWait> {
         self.0.begin_poll(Some((name, "")), span).map(EnteredWait)
     }
 
     /// Begins the wait of a span that the thread exits, unless another thread is in the span.
     /// `context` is that of the span.
-    #[cfg(feature = "tracing")]
-    pub(crate) fn exit(&mut self, entered: EnteredWait, context: backend::ContextWords) {
+    pub(crate) fn exit(&mut self, entered: EnteredWait, context: ContextWords) {
         self.0.exit_span(entered.0, context);
     }
 
     /// Ends an entry whose exit will not be noticed.
-    #[cfg(feature = "tracing")]
     pub(crate) fn abandon(&mut self, entered: EnteredWait) {
         self.0.abandon_poll(entered.0);
     }

@@ -64,7 +64,6 @@ impl BufferSnapshot {
     }
 
     /// Returns where the chunks end, for [`Self::mark_seen`] of a later snapshot of the session.
-    #[cfg(feature = "push")]
     pub(crate) fn ends(&self) -> SnapshotEnds {
         let chunks = self.chunks.iter();
         SnapshotEnds(
@@ -76,7 +75,6 @@ impl BufferSnapshot {
 
     /// Marks the entries that an earlier snapshot had: they are not [new](Block::is_new). Leaves out
     /// the chunks that have no new ones.
-    #[cfg(feature = "push")]
     pub(crate) fn mark_seen(&mut self, seen: Arc<SnapshotEnds>) {
         self.chunks
             .retain(|(chunk, committed)| seen.of(chunk) < *committed);

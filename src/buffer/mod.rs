@@ -46,7 +46,6 @@ mod manager;
 
 #[cfg(test)]
 pub(crate) use buffer_snapshot::ChunkEntries;
-#[cfg(feature = "push")]
 pub(crate) use buffer_snapshot::SnapshotEnds;
 pub(crate) use buffer_snapshot::{Block, BufferSnapshot};
 pub(crate) use chunked_buffer::{BufferForkGuard, ChunkedBuffer, LaneHandle, LaneRef};

@@ -18,7 +18,6 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use crate::counters::description::{
     CounterDescription, CounterKind, CounterReading, next_counter_id,
 };
-#[cfg(feature = "metrics")]
 use crate::counters::float_values::ScaledFloat;
 use crate::platform::monotonic_now;
 use crate::types::{CounterParams, Features, TimeStamp};
@@ -83,7 +82,6 @@ enum ValuesPlace {
     Static(&'static CounterValues),
     Own(CounterValues),
     /// In a number with a fraction, which several counters may show.
-    #[cfg(feature = "metrics")]
     Scaled(ScaledFloat),
 }
 
@@ -117,7 +115,6 @@ impl ApplicationCounter {
         match &self.values {
             ValuesPlace::Static(values) => Some(values),
             ValuesPlace::Own(values) => Some(values),
-            #[cfg(feature = "metrics")]
             ValuesPlace::Scaled(_) => None,
         }
     }
@@ -126,7 +123,6 @@ impl ApplicationCounter {
         match &self.values {
             ValuesPlace::Static(values) => values.read(),
             ValuesPlace::Own(values) => values.read(),
-            #[cfg(feature = "metrics")]
             ValuesPlace::Scaled(scaled) => scaled.read(),
         }
     }
@@ -234,7 +230,6 @@ impl OwnedCounter {
 
     /// Creates a counter that shows a number with a fraction. Changes go to that number, not to the
     /// counter.
-    #[cfg(feature = "metrics")]
     pub(crate) fn of_float(params: &CounterParams<&str>, scaled: ScaledFloat) -> Self {
         Self::with_place(params, ValuesPlace::Scaled(scaled))
     }
@@ -262,7 +257,6 @@ impl OwnedCounter {
     }
 
     /// Whether the counter is in the list, so that sessions record it.
-    #[cfg(feature = "metrics")]
     pub(crate) fn is_listed(&self) -> bool {
         self.0.is_ok()
     }
@@ -416,7 +410,6 @@ fn forget_dropped(keeps_ended: bool) {
 }
 
 /// Whether a counter that the calling thread makes now would be listed, if there is space.
-#[cfg(feature = "metrics")]
 pub(crate) fn may_list_counters() -> bool {
     !is_any_lock_held_on_current_thread()
 }

@@ -21,13 +21,11 @@ mod allocated_memory;
 mod application_counters;
 mod description;
 mod energy;
-#[cfg(feature = "metrics")]
 mod float_values;
 mod process_cpu;
 mod resident_memory;
 
 pub(crate) use allocated_memory::ALLOCATED_MEMORY;
-#[cfg(feature = "metrics")]
 pub(crate) use application_counters::may_list_counters;
 pub(crate) use application_counters::{
     ApplicationCounter, ApplicationCounters, KnownCounter, OwnedCounter, StaticCounter,
@@ -36,7 +34,6 @@ pub(crate) use application_counters::{
 };
 pub(crate) use description::{CounterDescription, CounterKind, CounterReading};
 pub(crate) use energy::energy_descriptions;
-#[cfg(feature = "metrics")]
 pub(crate) use float_values::{FloatValues, ScaledFloat};
 pub(crate) use process_cpu::{PROCESS_CPU, sample_process_cpu_ns};
 pub(crate) use resident_memory::RESIDENT_MEMORY;

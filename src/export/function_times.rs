@@ -8,10 +8,10 @@ use crate::export::function_groups::{FunctionGroups, GroupNumbers, Grouping};
 use crate::export::options::{ExportOptions, SampleWeight};
 use crate::export::run_loops::folded_runtime;
 use crate::export::switch_totals::SwitchTotals;
-use crate::export::thread_summary::{HotFunction, ThreadSummary};
 use crate::model::{
     FunctionKind, LABELS_LEFT_OUT, ProfileModel, StackId, TRUNCATED, Thread, is_whole_stack,
 };
+use crate::types::{HotFunction, ThreadSummary};
 use crate::util::SharedSort;
 
 /// Which function gets the self time of a sample in an inlined function.

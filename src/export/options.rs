@@ -1,94 +1,13 @@
-//! What a writer writes of a profile, and how it counts.
+//! What the options of a writer mean for a profile.
 
-#[cfg(has_profiler)]
-use std::collections::HashMap;
-#[cfg(has_profiler)]
-use std::io;
-#[cfg(has_profiler)]
-use std::sync::Arc;
+use std::io::{self, Write};
 
-use crate::export::format::Format;
-#[cfg(has_profiler)]
-use crate::model::{
-    ChargedSample, ChargedSamples, ProfileModel, Samples, SourceText, TextId, Thread, WeightUnit,
-};
-#[cfg(has_profiler)]
-use crate::util::ProgressCounter;
+use crate::model::{ChargedSample, ChargedSamples, ProfileModel, Samples, Thread, WeightUnit};
+pub(crate) use crate::types::{ExportOptions, Look, SampleWeight};
 
-/// What a sample counts for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum SampleWeight {
-    /// Each sample counts for one interval, whether the thread ran or waited.
-    #[default]
-    Samples,
-    /// A sample counts for its part of the thread's CPU time, which the samples share in which the
-    /// thread ran. In a profile without CPU times, it counts for one interval.
-    Cpu,
-}
+/// Writes a profile in one format.
+pub(super) type Writer = fn(&ProfileModel, &ExportOptions, &mut dyn Write) -> io::Result<()>;
 
-/// Where a text is read.
-#[cfg_attr(
-    not(has_profiler),
-    expect(dead_code, reason = "this build writes no text")
-)]
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Look {
-    /// In a file or by a program: without colors, and with names as long as they are.
-    #[default]
-    Plain,
-    /// In a terminal that has this many columns.
-    Terminal { columns: usize, has_colors: bool },
-}
-
-/// Options of the writers.
-#[cfg_attr(
-    not(has_profiler),
-    expect(dead_code, reason = "this build writes no profile")
-)]
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ExportOptions {
-    /// Name or id of the thread to write. `None` for all threads. A format for one thread then gets
-    /// the thread that used the most CPU time, or that has the most samples.
-    pub(crate) thread: Option<String>,
-    pub(crate) weight: SampleWeight,
-    /// Whether the outermost frames that belong to the runtime of Rust or of Tokio are left out:
-    /// see `run_loops.rs`.
-    pub(crate) folds_runtime: bool,
-    /// Whether the output is compressed by the caller, so that a format that is always compressed
-    /// is written without its own compression.
-    pub(crate) is_compressed_later: bool,
-    /// Whether pprof gets the samples of threads only, and not those of allocations.
-    pub(crate) is_without_allocations: bool,
-    /// Name of the value that readers of pprof show first. `None` for the last one.
-    pub(crate) first_value: Option<&'static str>,
-    /// The look of a text; other formats have none.
-    pub(crate) look: Look,
-    /// Maximum size of the source files in the output, in bytes.
-    pub(crate) max_source_bytes: usize,
-    /// The texts of source files, beside those that the profile has itself.
-    #[cfg(has_profiler)]
-    pub(crate) sources: HashMap<TextId, SourceText>,
-    /// Counts the rows that a writer has begun to read.
-    #[cfg(has_profiler)]
-    pub(crate) progress: Option<Arc<ProgressCounter>>,
-}
-
-impl ExportOptions {
-    /// Returns the options with which a format is written by default. The summary is there to show
-    /// the program's work, so it counts CPU time and leaves out the runtime's frames.
-    pub(crate) fn usual_for(format: Format) -> Self {
-        match format {
-            Format::Text => Self {
-                weight: SampleWeight::Cpu,
-                folds_runtime: true,
-                ..Self::default()
-            },
-            _ => Self::default(),
-        }
-    }
-}
-
-#[cfg(has_profiler)]
 impl ExportOptions {
     fn chooses(&self, thread: &Thread) -> bool {
         let wanted = self.thread.as_ref();
@@ -142,7 +61,6 @@ impl ExportOptions {
 
     /// Returns the index of the thread that a format for one thread gets; `None` if no thread is
     /// chosen.
-    #[cfg(feature = "formats")]
     pub(crate) fn busiest_thread(&self, profile: &ProfileModel) -> Option<usize> {
         let used = |index: &usize| {
             let samples = &profile.threads[*index].samples;
@@ -159,7 +77,6 @@ impl ExportOptions {
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidInput`] if there is none. `format` is the format's name.
-    #[cfg(feature = "formats")]
     pub(crate) fn one_thread<'a>(
         &self,
         profile: &'a ProfileModel,

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::buffer::{Update, UpdateReader};
-use crate::export::Format;
 use crate::family::awaited_sampling::AwaitedSampling;
 use crate::family::executor::{Answer, Executor, GatherState, Task, gecko_options};
 use crate::family::folded_chunks::{ToTell, take_folded_chunks, want_folded_chunks};
@@ -26,7 +25,7 @@ use crate::session::{FrozenProfile, watch_ends_for_parent};
 use crate::state::{CorePs, core_buffer};
 use crate::stream::StreamOptions;
 use crate::types::{
-    DEFAULT_MAX_ROWS, DEFAULT_NAME_CACHE_BYTES, NameOptions, ProcessId, Symbolicate,
+    DEFAULT_MAX_ROWS, DEFAULT_NAME_CACHE_BYTES, Format, NameOptions, ProcessId, Symbolicate,
 };
 use crate::util::{PsCell, PsLock, SharedProgress};
 

@@ -6,7 +6,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::export::{ExportOptions, Format};
 use crate::family::link::{ChildControl, PartWriter, SendJob, TextOf};
 use crate::family::messages::WHOLE;
 use crate::family::orders::{ChildSession, GatherOrder, NumberedOrder, Order};
@@ -20,7 +19,10 @@ use crate::session::{
     running_generation, start, stop, stop_generation,
 };
 use crate::stream::StreamOptions;
-use crate::types::{DEFAULT_NAME_CACHE_BYTES, Generation, NameOptions, ProfilerTime, StartError};
+use crate::types::{
+    DEFAULT_NAME_CACHE_BYTES, ExportOptions, Format, Generation, NameOptions, ProfilerTime,
+    StartError,
+};
 use crate::util::SharedProgress;
 
 /// Maximum number of snapshots that are held for the parent.

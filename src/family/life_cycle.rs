@@ -19,10 +19,10 @@ use crate::family::parent::{
 use crate::markers::scope_addresses_to_process;
 use crate::platform::{current_process_id, is_private_folder, is_socket_open};
 use crate::session::{
-    self, FAMILY_VARIABLE, Family, SessionEvent, WhileOtherRuns, environment, set_family,
-    set_freeze_children, set_hand_over, watch_exit,
+    self, FAMILY_VARIABLE, Family, SessionEvent, environment, set_family, set_freeze_children,
+    set_hand_over, watch_exit,
 };
-use crate::types::{Generation, StartError, StartParams};
+use crate::types::{Generation, StartError, StartParams, WhileOtherRuns};
 use crate::util::{PsLock, is_any_lock_held_on_current_thread};
 
 /// The family of this process.

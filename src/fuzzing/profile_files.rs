@@ -2,8 +2,9 @@
 
 use std::io::{self, Write};
 
-use crate::export::{ExportOptions, Format, read_profile_from, write_profile};
+use crate::export::{read_profile_from, write_profile};
 use crate::model::ProfileModel;
+use crate::types::{ExportOptions, Format};
 
 /// Maximum length of what is written in one format, in bytes.
 const MAX_BYTES: usize = 4 << 20;

@@ -11,7 +11,8 @@ use crate::fuzzing::decoder::DecoderCase;
 use crate::fuzzing::family_messages::TOKEN;
 use crate::fuzzing::inputs::{decoded, random_bytes, scripted_chunks};
 use crate::fuzzing::scripted_source::{PROCESS_START, SERIALS};
-use crate::markers::{MarkerTiming, MarkerType, Tracing};
+use crate::markers::{MarkerTiming, MarkerType, NewMarker, Tracing};
+use crate::record::MarkerPayload;
 use crate::session;
 use crate::state::{
     CategoryFact, CodeFact, CounterFact, Fact, FactBytes, ModuleFact, PageFact, ProcessFact,
@@ -343,14 +344,13 @@ fn work() {
         let destination =
             record::marker_destination(ThreadId::UNSPECIFIED).expect("it is recorded");
         let stack = record::record_own_stack(&destination, stack);
-        record::put_text_marker(
-            &destination,
+        let marker = NewMarker {
             name,
-            category.indices().0,
-            &MarkerTiming::instant_now(),
+            category: category.indices().0,
+            timing: &MarkerTiming::instant_now(),
             stack,
-            "text",
-        );
+        };
+        Some("text").put(&destination, &marker);
     };
     add("begun", StackFeatures::FULL);
     let end = Instant::now() + Duration::from_millis(40);

@@ -2,9 +2,7 @@
 
 use crate::buffer::{BufferSnapshot, ChunkedBuffer};
 use crate::capture::EventLoopState;
-use crate::export::{
-    DiffOptions, ExportOptions, Format, SampleWeight, Wanted, compare, explain, write_profile,
-};
+use crate::export::{DiffOptions, compare, explain, write_profile};
 use crate::fuzzing::samples::context;
 use crate::fuzzing::scripted_source::{PROCESS_START, SERIALS, scripted_source};
 use crate::markers::{MarkerDestination, MarkerEntry, MarkerTiming, NewMarker, TextPayload};
@@ -12,7 +10,8 @@ use crate::model::{ProfileModel, Samples};
 use crate::sampler::{SampleScript, ScriptedFrame, ScriptedSample, ScriptedStack};
 use crate::stream::{StreamOptions, build_model};
 use crate::types::{
-    NameOptions, ProfilerTime, ProfilingCategoryPair, Symbolicate, TimeStamp, Wait,
+    ExportOptions, Format, NameOptions, ProfilerTime, ProfilingCategoryPair, SampleWeight,
+    Symbolicate, TimeStamp, Wait, Wanted,
 };
 use crate::unwind::NamedCode;
 

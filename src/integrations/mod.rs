@@ -25,21 +25,13 @@
 //! `application_text.rs`, `logger.rs`; `layer.rs`, `entered_spans.rs`, `open_spans.rs`,
 //! `field_values.rs`; `recorder.rs`, `registry.rs`, `tracks.rs`.
 
-#[cfg(any(feature = "log", feature = "tracing"))]
 mod application_text;
-#[cfg(any(feature = "metrics", feature = "tracing"))]
 mod bounded_wait;
-mod log;
-mod metrics;
-#[cfg(any(feature = "log", feature = "tracing"))]
-mod pooled_bytes;
-mod tracing;
-#[cfg(any(feature = "log", feature = "tracing"))]
-mod viewer_log;
-
 #[cfg(feature = "log")]
-pub use log::ProfilerLogger;
+pub(crate) mod log;
 #[cfg(feature = "metrics")]
-pub use metrics::ProfilerRecorder;
+pub(crate) mod metrics;
+mod pooled_bytes;
 #[cfg(feature = "tracing")]
-pub use tracing::ProfilerLayer;
+pub(crate) mod tracing;
+mod viewer_log;

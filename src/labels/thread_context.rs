@@ -8,37 +8,15 @@
 
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
-/// Maximum number of labels of a context.
-pub(crate) const MAX_CONTEXT_LABELS: usize = 4;
+pub(crate) use crate::types::{ContextWords, MAX_CONTEXT_LABELS};
+
 /// Maximum length of a label's key or value, in bytes. A longer text is cut at a character
 /// boundary.
 pub(super) const MAX_CONTEXT_TEXT_BYTES: usize = 128;
 /// Number of words of a context: two of the trace's id, one of the span's, and two with the labels.
 const WORDS: usize = 5;
 
-/// A context: the ids of a trace and a span, and labels. All zero if there is none.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub(crate) struct ContextWords {
-    /// The id of the trace, its upper half first; 0 if it is not known.
-    pub(crate) trace: [u64; 2],
-    /// The id of the span; 0 if it is not known.
-    pub(crate) span: u64,
-    /// The numbers of the labels (`context_labels.rs`), each 0 for no label.
-    pub(crate) labels: [u32; MAX_CONTEXT_LABELS],
-}
-
 impl ContextWords {
-    /// A context that says nothing.
-    pub(crate) const NONE: Self = Self {
-        trace: [0; 2],
-        span: 0,
-        labels: [0; MAX_CONTEXT_LABELS],
-    };
-
-    pub(crate) fn is_none(&self) -> bool {
-        *self == Self::NONE
-    }
-
     #[inline(always)]
     pub(super) const fn to_words(self) -> [u64; WORDS] {
         let [a, b, c, d] = self.labels;

@@ -27,7 +27,6 @@ static SCOPE: AtomicU64 = AtomicU64::new(0);
 
 /// Makes the flow ids of addresses distinct from those of other processes. `process` is the id of
 /// this process.
-#[cfg(has_profiler)]
 pub(crate) fn scope_addresses_to_process(process: u32) {
     // An odd factor: distinct processes have distinct products, spread over all bits.
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -35,7 +34,6 @@ pub(crate) fn scope_addresses_to_process(process: u32) {
 }
 
 impl FlowId {
-    #[cfg(feature = "tracing")]
     pub(crate) const fn number(self) -> u64 {
         self.0
     }

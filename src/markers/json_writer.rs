@@ -11,10 +11,6 @@ pub(crate) trait PropertySink {
 }
 
 /// The value of a field, or an element of an array.
-#[cfg_attr(
-    not(has_profiler),
-    allow(dead_code, reason = "the disabled profiler reads no fields")
-)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PropertyValue<'v> {
     Null,
@@ -48,7 +44,6 @@ impl std::fmt::Debug for JSONWriter<'_> {
 }
 
 impl<'a> JSONWriter<'a> {
-    #[cfg(has_profiler)]
     pub(crate) fn new(sink: &'a mut dyn PropertySink) -> Self {
         Self { sink }
     }

@@ -213,5 +213,4 @@ macro_rules! __marker_type_serde {
     ($name:ident { $($field:ident: $type:ty),* }) => {};
 }
 
-#[cfg(any(feature = "log", feature = "tracing"))]
 pub(crate) use __marker_type_serde as serde_as_tuple;

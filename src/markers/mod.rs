@@ -32,30 +32,23 @@ mod options;
 mod profiler_marker;
 mod schema;
 
-#[cfg(has_profiler)]
 pub(crate) use crate::types::MarkerPhase;
-#[cfg(any(feature = "log", feature = "tracing"))]
 pub(crate) use built_in::Log;
-#[cfg(has_profiler)]
 pub(crate) use built_in::{Awake, FileIO};
 pub(crate) use built_in::{BorrowedFileIO, CowString, FlowStackMarker, StackMarker, Tracing};
 #[cfg(has_profiler)]
 pub(crate) use codec::{
-    DecodedMarker, DecodedPayload, DescribedType, MarkerDestination, MarkerEntry, MarkerType,
-    NewMarker, NewPayload, NoPayload, PayloadFailure, PropertyWriter, TextPayload, TypedPayload,
-    set_new_type_hook,
+    DecodedMarker, DecodedPayload, DescribedType, MarkerEntry, MarkerType, NewPayload, NoPayload,
+    PayloadFailure, PropertyWriter, TextPayload, TypedPayload, set_new_type_hook,
 };
 pub use flow::FlowId;
-#[cfg(has_profiler)]
 pub(crate) use flow::scope_addresses_to_process;
 pub use json_writer::JSONWriter;
-#[cfg(has_profiler)]
 pub(crate) use json_writer::{PropertySink, PropertyValue};
 pub use marker_field::MarkerField;
-#[cfg(any(feature = "log", feature = "tracing"))]
 pub(crate) use marker_type_macro::serde_as_tuple;
 pub use options::{MarkerBacktrace, MarkerOptions, MarkerStack, MarkerTiming};
+pub(crate) use options::{MarkerDestination, NewMarker};
 pub use profiler_marker::ProfilerMarker;
 pub use schema::{Format, GraphColor, GraphType, Location, MarkerSchema, PayloadFlags, Searchable};
-#[cfg(has_profiler)]
 pub(crate) use schema::{WITH_REQUIRED_FIELDS, data_key, name_for_fields};

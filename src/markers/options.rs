@@ -1,6 +1,6 @@
 //! A marker's options besides its name and category: timing, track and stack.
 
-use crate::types::{MarkerPhase, ProfilerTime, ThreadId};
+use crate::types::{Generation, MarkerPhase, ProfilerTime, ThreadId, TimeStamp};
 
 /// When a marker happened. The default is the instant at which it is added.
 ///
@@ -199,6 +199,30 @@ impl From<MarkerStack> for MarkerOptions {
             ..Self::default()
         }
     }
+}
+
+/// A marker that is being added, without its payload.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewMarker<'a> {
+    pub(crate) name: &'a str,
+    /// Index of the category.
+    pub(crate) category: u8,
+    pub(crate) timing: &'a MarkerTiming,
+    /// Number of the marker's stack; 0 if it has none.
+    pub(crate) stack: u64,
+}
+
+/// The session and thread that a marker is recorded for, and the time at which they were
+/// determined.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MarkerDestination {
+    pub(crate) session: Generation,
+    /// Registration number of the thread whose track shows the marker.
+    pub(crate) thread: u64,
+    /// The time used for each time that the caller left unset.
+    pub(crate) now: TimeStamp,
+    /// The marker's rarity, if that is decided: it stands for two to the power of that many.
+    pub(crate) rarity: Option<u8>,
 }
 
 #[cfg(test)]

@@ -51,13 +51,11 @@ mod pinned_library;
 mod power;
 #[forbid(unsafe_code)]
 mod private_file;
-#[cfg(feature = "push")]
 #[forbid(unsafe_code)]
 mod private_store;
 mod process_end;
 #[forbid(unsafe_code)]
 mod procfs;
-#[cfg(feature = "push-tls")]
 #[forbid(unsafe_code)]
 mod root_certificates;
 mod sandbox;
@@ -113,7 +111,6 @@ pub(crate) use output::{
 pub(crate) use pinned_library::pin_own_library;
 pub(crate) use power::{EnergyCounter, EnergyDomain, find_energy_counters};
 pub(crate) use private_file::{OwnFile, open_own_file, read_exe_path, to_path_bytes};
-#[cfg(feature = "push")]
 pub(crate) use private_store::PrivateStore;
 pub(crate) use process_end::{
     EndRequest, WaitEnd, begin_save, close_gate, die_by_signal, finish_save, install_exit_handler,
@@ -121,7 +118,6 @@ pub(crate) use process_end::{
     signal_survived, take_end_signals, wait_for_request, wait_for_running_save, wait_for_save,
 };
 pub(crate) use procfs::{BlockedAt, process_start_ticks};
-#[cfg(feature = "push-tls")]
 pub(crate) use root_certificates::read_root_certificates;
 pub(crate) use sandbox::check_sandbox;
 pub(crate) use shared_file::{FileDescriptor, SharedFile};
@@ -132,7 +128,7 @@ pub(crate) use signal::{
     keep_out_of_fault_handlers, prepare_control_signals, prepare_handler, release_control_signal,
     resolve_sampling_signal, send_request, signal_is_queued, take_free_signal, take_signals,
 };
-#[cfg(all(test, feature = "http"))]
+#[cfg(test)]
 pub(crate) use socket::socket_pair;
 pub(crate) use socket::{
     Interest, ListeningSocket, Mailbox, PrivateFolder, Socket, close_sockets_in_child,

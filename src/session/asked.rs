@@ -125,7 +125,6 @@ impl SessionClient {
 
     /// Lets no one join the session from here on, if no one else wants it: it ends when the client
     /// leaves. Returns false if others want it.
-    #[cfg(feature = "push")]
     pub(super) fn close_if_alone(&self) -> bool {
         let mut lock = PsLock::acquire();
         let clients = CLIENTS.get_mut(&mut lock).as_mut();
@@ -137,7 +136,6 @@ impl SessionClient {
     }
 
     /// Returns the session.
-    #[cfg(feature = "push")]
     pub(super) fn session(&self) -> Generation {
         self.session
     }

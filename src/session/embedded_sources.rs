@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::export::is_own_source;
-use crate::model::{ModuleId, ProfileModel, SourceText, TextId};
+use crate::model::{ModuleId, ProfileModel, TextId};
 use crate::platform::{
     SharedFile, has_rights_of_another_user, is_memory_available, on_own_descriptors,
 };
@@ -32,13 +32,11 @@ struct ModuleSources {
     changed_at: ChangeTime,
 }
 
-/// Returns the sources of the program's own crates with their texts, up to this size together. The
-/// files with the most samples come first. Says how many are left out. A program with more rights
-/// than the user who started it reads none: that user may have put links in their places.
-pub(super) fn read_sources(
-    profile: &ProfileModel,
-    max_bytes: usize,
-) -> HashMap<TextId, SourceText> {
+/// Returns the sources of the program's own crates, up to this size together: their texts, by the
+/// numbers of their names. The files with the most samples come first. Says how many are left out. A
+/// program with more rights than the user who started it reads none: that user may have put links in
+/// their places.
+pub(super) fn read_sources(profile: &ProfileModel, max_bytes: usize) -> HashMap<u32, String> {
     let mut sources = HashMap::new();
     if has_rights_of_another_user() {
         notify("embeds no sources: the program has more rights than the user who started it");
@@ -74,7 +72,7 @@ pub(super) fn read_sources(
         match text {
             Some(text) => {
                 left_bytes -= text.len();
-                sources.insert(file, SourceText(text));
+                sources.insert(file.0, text);
             }
             None => left_out += 1,
         }
@@ -193,7 +191,7 @@ mod tests {
             file
         });
         let sources = read_sources(&profile, max_bytes);
-        files.map(|file| sources.get(&file).map(|text| text.0.clone()))
+        files.map(|file| sources.get(&file.0).cloned())
     }
 
     const BUILD_ID: &str = "0123456789abcdef";

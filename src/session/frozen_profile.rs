@@ -4,10 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::buffer::BufferSnapshot;
-use crate::export::{
-    Explanation, ExportOptions, Format, Look, ThreadSummary, Wanted, add_child, summarize,
-    write_profile,
-};
+use crate::export::{add_child, summarize, write_profile};
 use crate::model::ProfileModel;
 use crate::platform::{ProcessStart, current_process_id, is_memory_available};
 use crate::session::env::env_notices;
@@ -24,7 +21,10 @@ use crate::stream::{
     check_memory, is_out_of_memory, stream_gecko_json,
 };
 use crate::threads::OffThreadRef;
-use crate::types::{ProfilerTime, SaveError, TimeStamp};
+use crate::types::{
+    Explanation, ExportOptions, Format, Look, ProfilerTime, SaveError, ThreadSummary, TimeStamp,
+    Wanted,
+};
 use crate::util::{FailureLatch, SharedSort};
 
 /// Memory that the profile of a child process may need in the model, as a multiple of its text.

@@ -28,11 +28,13 @@ use crate::session::start_stop::{
     SessionPlan, StartOutcome, end_session, ensure_core, notify_stopping, start_if_inactive,
     stop_generation, take_registered_by_init,
 };
-use crate::session::turn::{Turn, WhileOtherRuns};
+use crate::session::turn::Turn;
 use crate::session::write_options::default_options_for;
 use crate::state::CORE_PS;
 use crate::threads::unregister_current_thread;
-use crate::types::{DumpError, Generation, ProfilingState, StartError, StartParams, ThreadFilter};
+use crate::types::{
+    DumpError, Generation, ProfilingState, StartError, StartParams, ThreadFilter, WhileOtherRuns,
+};
 use crate::util::{PsLock, is_any_lock_held_on_current_thread};
 
 /// The process that has read the environment, from `profiler_init` to `profiler_shutdown`; 0 for

@@ -90,13 +90,10 @@ pub(crate) use dump_limits::set_dumps;
 pub(crate) use dumps::{Cause, WrittenDump, dumps_at_panic, is_long_interval, permit_dump};
 pub(crate) use early_start::start_early;
 pub(crate) use ends::{save_at_exit, watch_ends_for_parent, watch_exit};
-#[cfg(feature = "push-tls")]
-pub(crate) use env::certificate_file_of_variables;
-#[cfg(feature = "http")]
 pub(crate) use env::http_variables;
-pub(crate) use env::{env_vars_for_child_process, environment, environment_docs};
 #[cfg(feature = "push")]
-pub(crate) use env::{push_settings_of_variables, service_name};
+pub(crate) use env::{certificate_file_of_variables, push_settings_of_variables, service_name};
+pub(crate) use env::{env_vars_for_child_process, environment, environment_docs};
 pub(crate) use event_loops::{
     EventToken, EventWatchToken, begin_event, end_event, unwatch_event_loop, watch_event_loop,
 };
@@ -111,7 +108,6 @@ pub(crate) use life_cycle::{
     shutdown_after, start, start_guarded,
 };
 pub(crate) use long_interval::LongInterval;
-#[cfg(any(feature = "http", feature = "push"))]
 pub(crate) use notices::notify;
 pub(crate) use own_registration::register_if_recorded;
 pub(crate) use pause::{pause, pause_sampling, resume, resume_sampling};
@@ -129,7 +125,6 @@ pub(crate) use snapshot::{FrozenProfile, freeze, freeze_for_heap, freeze_unnotic
 pub(crate) use stacks::{
     capture_backtrace, is_current_thread, own_thread_id, resolve_backtrace, suspend_and_sample,
 };
-#[cfg(feature = "push")]
 pub(crate) use start_stop::check_session;
 pub(crate) use start_stop::{stop, stop_generation};
 pub(crate) use status::{
@@ -138,7 +133,6 @@ pub(crate) use status::{
     is_thread_being_profiled, is_thread_registered, start_params,
 };
 pub(crate) use task::spawn_task;
-pub(crate) use turn::WhileOtherRuns;
 #[cfg(feature = "push")]
 pub(crate) use windows::{FrozenWindow, WindowCutter, WindowFormat, WrittenWindow, freeze_window};
 pub(crate) use write_options::{WriteOptions, default_options};

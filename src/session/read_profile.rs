@@ -6,15 +6,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::export::{
-    Diff, DiffOptions, Explanation, ExportOptions, Format, Look, ThreadSummary, Wanted, compare,
-    explain, read_profile_file, read_profile_from, summarize, write_profile,
+    Diff, DiffOptions, compare, explain, read_profile_file, read_profile_from, summarize,
+    write_profile,
 };
 use crate::model::ProfileModel;
 use crate::platform::StandardStream;
 use crate::session::env::look_on;
 use crate::session::save::save_profile;
 use crate::session::write_options::{WriteOptions, default_options};
-use crate::types::{ReadError, SaveError};
+use crate::types::{
+    Explanation, ExportOptions, Format, Look, ReadError, SaveError, ThreadSummary, Wanted,
+};
 
 /// A profile from a file. Clones share its memory.
 #[derive(Clone)]

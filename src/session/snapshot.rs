@@ -127,7 +127,6 @@ fn freeze_own(only: Option<Generation>) -> Option<FrozenProfile> {
 }
 
 /// Takes a snapshot of this session alone, without child processes. Calls no state-change callback.
-#[cfg(feature = "push")]
 pub(super) fn freeze_process(only: Generation) -> Option<FrozenProfile> {
     let mut frozen = freeze_own(Some(only))?;
     frozen.source.exit_profiles.clear();

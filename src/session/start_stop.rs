@@ -129,7 +129,6 @@ fn session_settings(params: &StartParams) -> Result<SessionSettings, StartError>
 ///
 /// # Errors
 /// Those of `profiler_start`, except for what only a start finds out.
-#[cfg(feature = "push")]
 pub(crate) fn check_session(params: &StartParams) -> Result<(), StartError> {
     SessionPlan::new(params).map(drop)
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::platform::{Sender, channel, current_thread_id};
 use crate::session::running::reentrancy_error;
 use crate::state::{ACTIVE_PS, ActivePs};
-use crate::types::{Generation, StartError, ThreadId};
+use crate::types::{Generation, StartError, ThreadId, WhileOtherRuns};
 use crate::util::{PsCell, PsLock, is_any_lock_held_on_current_thread};
 
 /// The guard whose turn it is, or was.
@@ -40,13 +40,6 @@ static TURNS: PsCell<Turns> = PsCell::new(Turns {
     holder: None,
     waiting: Vec::new(),
 });
-
-/// What to do while the session of another `ProfilerSession` runs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum WhileOtherRuns {
-    Fail,
-    Wait,
-}
 
 /// The turn of a guard that starts its session. Dropping it without [`Self::begin`] ends the turn.
 pub(super) struct Turn(u64);

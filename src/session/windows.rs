@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::buffer::SnapshotEnds;
-use crate::export::{ExportOptions, Format, write_profile};
+use crate::export::write_profile;
 #[cfg(feature = "otlp-unstable")]
 use crate::export::{OtlpResource, write_otlp};
 use crate::session::asked::{SessionClient, join_session};
@@ -19,9 +19,9 @@ use crate::session::running::running_generation;
 use crate::session::snapshot::{FrozenProfile, freeze_process};
 use crate::stream::{StreamOptions, check_memory};
 use crate::symbols::OpenModules;
-use crate::types::{DEFAULT_MAX_ROWS, DEFAULT_NAME_CACHE_BYTES};
 use crate::types::{
-    Generation, NameOptions, ProfilerTime, StartError, StartParams, Symbolicate, TimeStamp,
+    DEFAULT_MAX_ROWS, DEFAULT_NAME_CACHE_BYTES, ExportOptions, Format, Generation, NameOptions,
+    ProfilerTime, StartError, StartParams, Symbolicate, TimeStamp,
 };
 
 /// Cuts the session into windows, and keeps it running.

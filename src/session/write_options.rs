@@ -3,13 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::export::{ExportOptions, Format};
 use crate::model::ProfileModel;
 use crate::session::embedded_sources::read_sources;
 use crate::session::env::wants_names;
 use crate::session::save::{expand_path, is_compressed};
 use crate::stream::StreamOptions;
-use crate::types::{SaveError, Symbolicate};
+use crate::types::{ExportOptions, Format, SaveError, Symbolicate};
 use crate::util::ProgressLocation;
 
 /// How a profile is written.

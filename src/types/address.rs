@@ -28,6 +28,5 @@ impl std::fmt::Debug for CodeAddress {
 
 /// An address on a thread's stack. Stacks grow down, so the greater of two addresses is the older
 /// one.
-#[cfg(has_profiler)]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct StackAddress(pub(crate) u64);

@@ -44,7 +44,6 @@ impl DumpSettings {
     }
 
     /// Sets the folder, as [`in_folder`](Self::in_folder) does.
-    #[cfg(has_profiler)]
     pub(crate) fn folder(mut self, folder: PathBuf) -> Self {
         self.folder = std::path::absolute(&folder).unwrap_or(folder);
         self

@@ -18,7 +18,6 @@ struct Row {
     name: &'static str,
     default: bool,
     available: bool,
-    #[cfg(has_profiler)]
     description: &'static str,
 }
 
@@ -33,7 +32,6 @@ macro_rules! features {
 
         impl Features {
             /// All features, available or not.
-            #[cfg(has_profiler)]
             pub(crate) const ALL: Self = Self(0 $(| 1 << $bit)+);
         }
 
@@ -43,7 +41,6 @@ macro_rules! features {
                 name: $name,
                 default: features!(@ $default),
                 available: features!(@ $available),
-                #[cfg(has_profiler)]
                 description: $doc,
             },)+
         ];
@@ -133,14 +130,12 @@ impl Features {
     }
 
     /// Returns the bits that belong to no feature.
-    #[cfg(has_profiler)]
     pub(crate) fn unknown_bits(self) -> u64 {
         self.0 & !Self::ALL.0
     }
 
     /// Returns the available features of the set, and the features that those imply.
     #[doc(alias = "AdjustFeatures")]
-    #[cfg(has_profiler)]
     pub(crate) fn adjusted(self) -> Self {
         self.adjusted_to(Self::available())
     }
@@ -148,7 +143,6 @@ impl Features {
     /// Returns the features of the set that this build does not have and that the caller chose. A set with
     /// all of Gecko's default features was made from these, so it chooses only the others. The
     /// features that a start by variables adds count as chosen by nobody.
-    #[cfg(has_profiler)]
     pub(crate) fn chosen_unavailable(self) -> Self {
         let unavailable = self.without(Self::available());
         let default = Self::default_set();
@@ -158,7 +152,6 @@ impl Features {
         }
     }
 
-    #[cfg(has_profiler)]
     fn adjusted_to(self, available: Self) -> Self {
         const IMPLIED: [(Features, Features); 3] = [
             (Features::FILE_IO_ALL, Features::FILE_IO),
@@ -194,7 +187,6 @@ impl Features {
     }
 
     /// Returns every feature with its name and description.
-    #[cfg(has_profiler)]
     pub(crate) fn described() -> impl Iterator<Item = (Self, &'static str, &'static str)> {
         ROWS.iter()
             .map(|row| (Self(row.bit), row.name, row.description))
@@ -210,7 +202,6 @@ impl Features {
 }
 
 /// A feature that was asked for and records nothing here.
-#[cfg(has_profiler)]
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct UnavailableFeature {
     pub(crate) feature: Features,
@@ -218,7 +209,6 @@ pub(crate) struct UnavailableFeature {
     pub(crate) reason: String,
 }
 
-#[cfg(has_profiler)]
 impl UnavailableFeature {
     /// Returns the features of the set, all of which this build does not have.
     pub(crate) fn not_in_this_build(features: Features) -> Vec<Self> {
@@ -265,7 +255,6 @@ impl std::fmt::Debug for Features {
 mod tests {
     use super::*;
 
-    #[cfg(has_profiler)]
     #[test]
     fn adjusted_drops_unavailable_features_and_adds_implied_ones() {
         let all = Features::from_rows(|_| true);

@@ -6,10 +6,6 @@
 #[repr(transparent)]
 pub(crate) struct FrameFlags(u8);
 
-#[cfg_attr(
-    not(has_profiler),
-    allow(dead_code, reason = "only the profiler reads a frame's flags")
-)]
 impl FrameFlags {
     /// An ordinary label. Gecko has a flag for these; here the empty set means it.
     pub(crate) const NONE: Self = Self(0);

@@ -27,7 +27,6 @@ pub enum GraphColor {
 }
 
 impl GraphColor {
-    #[cfg(has_profiler)]
     pub(crate) const ALL: &[Self] = &[
         Self::Blue,
         Self::Green,
@@ -42,7 +41,6 @@ impl GraphColor {
     ];
 
     /// Returns the viewer's keyword.
-    #[cfg(has_profiler)]
     pub(crate) const fn keyword(self) -> &'static str {
         match self {
             Self::Blue => "blue",

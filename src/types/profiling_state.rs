@@ -40,6 +40,13 @@ impl ProfilingState {
     ];
 }
 
+/// What to do while the session of another `ProfilerSession` runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum WhileOtherRuns {
+    Fail,
+    Wait,
+}
+
 /// A set of [`ProfilingState`]s: `ProfilingState::Started | ProfilingState::Stopping`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[doc(alias = "ProfilingStateSet")]

@@ -39,7 +39,6 @@ pub struct PushSettings {
     pub(crate) tenant: Option<String>,
     pub(crate) queue_folder: Option<PathBuf>,
     pub(crate) queue_bytes: u64,
-    #[cfg(feature = "push-tls")]
     pub(crate) root_certificates: Option<PathBuf>,
 }
 
@@ -81,7 +80,6 @@ impl PushSettings {
             tenant: None,
             queue_folder: None,
             queue_bytes: 16 << 20,
-            #[cfg(feature = "push-tls")]
             root_certificates: None,
         }
     }

@@ -1,6 +1,5 @@
 //! Name, source location and kind of a script function.
 
-#[cfg(has_profiler)]
 use crate::types::category::{ProfilingCategoryPair, subcategories::JavaScript};
 
 /// How an interpreter runs a script function. The viewer colors and filters script frames by it.
@@ -20,7 +19,6 @@ pub enum ScriptImplementation {
     Optimized,
 }
 
-#[cfg(has_profiler)]
 impl ScriptImplementation {
     /// Returns the viewer's name for the implementation; `None` for an interpreter, which the
     /// viewer assumes for a frame without a name.
@@ -65,7 +63,6 @@ impl<'a> ScriptDescription<'a> {
     }
 }
 
-#[cfg(has_profiler)]
 impl ScriptDescription<'_> {
     /// Returns the indices of the category and subcategory of the function's frames.
     pub(crate) fn category_indices(&self) -> (u8, u8) {

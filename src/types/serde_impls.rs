@@ -5,20 +5,26 @@
 macro_rules! serde_as_inner {
     ($name:ident($inner:ty)) => {
         #[cfg(feature = "serde")]
-        impl serde::Serialize for $name {
-            #[inline]
-            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serde::Serialize::serialize(&self.0, serializer)
+        const _: () = {
+            impl serde::Serialize for $name {
+                #[inline]
+                fn serialize<S: serde::Serializer>(
+                    &self,
+                    serializer: S,
+                ) -> Result<S::Ok, S::Error> {
+                    serde::Serialize::serialize(&self.0, serializer)
+                }
             }
-        }
 
-        #[cfg(feature = "serde")]
-        impl<'de> serde::Deserialize<'de> for $name {
-            #[inline]
-            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                <$inner as serde::Deserialize>::deserialize(deserializer).map(Self)
+            impl<'de> serde::Deserialize<'de> for $name {
+                #[inline]
+                fn deserialize<D: serde::Deserializer<'de>>(
+                    deserializer: D,
+                ) -> Result<Self, D::Error> {
+                    <$inner as serde::Deserialize>::deserialize(deserializer).map(Self)
+                }
             }
-        }
+        };
     };
 }
 
@@ -26,23 +32,24 @@ macro_rules! serde_as_inner {
 macro_rules! serde_as_index {
     ($name:ident { $($variant:ident),+ $(,)? }) => {
         #[cfg(feature = "serde")]
-        impl serde::Serialize for $name {
-            #[inline]
-            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.serialize_u8(*self as u8)
+        const _: () = {
+            impl serde::Serialize for $name {
+                #[inline]
+                fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                    serializer.serialize_u8(*self as u8)
+                }
             }
-        }
 
-        #[cfg(feature = "serde")]
-        impl<'de> serde::Deserialize<'de> for $name {
-            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let index: u8 = serde::Deserialize::deserialize(deserializer)?;
-                $(if index == Self::$variant as u8 {
-                    return Ok(Self::$variant);
-                })+
-                Err(serde::de::Error::custom("the index of no variant"))
+            impl<'de> serde::Deserialize<'de> for $name {
+                fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                    let index: u8 = serde::Deserialize::deserialize(deserializer)?;
+                    $(if index == Self::$variant as u8 {
+                        return Ok(Self::$variant);
+                    })+
+                    Err(serde::de::Error::custom("the index of no variant"))
+                }
             }
-        }
+        };
     };
 }
 

@@ -4,21 +4,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::types::control_signals::ControlSignals;
-#[cfg(has_profiler)]
 use crate::types::error::StartError;
 use crate::types::features::Features;
 
 /// Accepted sampling intervals. Below 10 µs, a signal takes longer than the interval.
-#[cfg(has_profiler)]
 pub(crate) const INTERVAL_RANGE: std::ops::RangeInclusive<Duration> =
     Duration::from_micros(10)..=Duration::from_secs(10);
 
 /// Accepted buffer capacities, in bytes. The minimum is four chunks of 64 KiB.
-#[cfg(has_profiler)]
 pub(crate) const CAPACITY_RANGE_BYTES: std::ops::RangeInclusive<u64> = (256 << 10)..=(64 << 30);
 
 /// Accepted maximum CPU times of the sampler, in percent of a processor.
-#[cfg(has_profiler)]
 pub(crate) const MAX_CPU_RANGE_PERCENT: std::ops::RangeInclusive<f64> = 0.01..=100.0;
 
 /// Default maximum number of rows in a profile: samples and markers of all threads together.
@@ -404,7 +400,6 @@ impl StartParams {
     }
 
     /// Rejects values that are out of range. Does not check the signal, which `platform` does.
-    #[cfg(has_profiler)]
     pub(crate) fn validate(&self) -> Result<(), StartError> {
         let bad = |field, value, accepted| {
             Err(StartError::BadValue {

@@ -36,7 +36,6 @@ const NAMES: [&str; 31] = [
 ];
 
 /// Returns the number of the signal that a text names: `SIGUSR2`, `USR2` or `12`.
-#[cfg(has_profiler)]
 pub(crate) fn signal_number(text: &str) -> Option<i32> {
     let text = text.trim().to_ascii_uppercase();
     let is_named = |name: &&str| *name == text || name.strip_prefix("SIG") == Some(&text);
@@ -59,7 +58,7 @@ pub(crate) fn signal_name(signal: i32) -> String {
     }
 }
 
-#[cfg(all(test, has_profiler))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -112,7 +112,6 @@ pub struct FunctionName {
     pub line: Option<u32>,
 }
 
-#[cfg(has_profiler)]
 impl FunctionName {
     pub(crate) fn new(name: String, file: Option<String>, line: Option<u32>) -> Self {
         Self { name, file, line }

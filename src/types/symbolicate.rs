@@ -20,10 +20,6 @@ pub enum Symbolicate {
 
 /// How the addresses of a profile are named.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(
-    not(has_profiler),
-    expect(dead_code, reason = "this build names no addresses")
-)]
 pub(crate) struct NameOptions {
     pub(crate) symbolicate: Symbolicate,
     /// Maximum memory for names that later profiles of the session may use, in bytes.

@@ -51,7 +51,6 @@ impl std::ops::BitOr for ThreadProfilingFeatures {
     }
 }
 
-#[cfg(has_profiler)]
 mod session {
     use super::ThreadProfilingFeatures;
     use crate::types::features::Features;
@@ -101,7 +100,6 @@ mod tests {
         assert_eq!(Of::CPU_UTILIZATION | Of::SAMPLING | Of::MARKERS, Of::ANY);
     }
 
-    #[cfg(has_profiler)]
     #[test]
     fn unselected_threads_record_what_all_threads_features_ask_for() {
         use crate::types::features::Features;

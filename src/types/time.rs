@@ -18,7 +18,6 @@ impl ProfilerTime {
         Self(ns)
     }
 
-    #[cfg(has_profiler)]
     pub(crate) const fn timestamp(self) -> TimeStamp {
         TimeStamp(self.0)
     }
@@ -51,11 +50,9 @@ impl ProfilerTime {
 }
 
 /// A point in time for internal use: nanoseconds of the monotonic clock.
-#[cfg(has_profiler)]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) struct TimeStamp(pub(crate) u64);
 
-#[cfg(has_profiler)]
 impl TimeStamp {
     /// Returns the nanoseconds since `start`; 0 if `self` is earlier.
     pub(crate) const fn since_ns(self, start: TimeStamp) -> u64 {
@@ -80,10 +77,8 @@ mod tests {
     use std::time::Duration;
 
     use super::ProfilerTime;
-    #[cfg(has_profiler)]
     use super::TimeStamp;
 
-    #[cfg(has_profiler)]
     #[test]
     fn signed_since_ns_is_clamped_at_both_ends() {
         let (one, other) = (TimeStamp(5_000), TimeStamp(7_000));

@@ -20,35 +20,28 @@
 //! # Read next
 //! `lock/named_locks.rs`, `lock/ps_lock.rs`, then `crate::platform`.
 
-#[cfg(has_profiler)]
 #[forbid(unsafe_code)]
 mod callbacks;
-#[cfg(has_profiler)]
 #[forbid(unsafe_code)]
 mod change_count;
-#[cfg(has_profiler)]
 #[forbid(unsafe_code)]
 mod failure_latch;
 #[cfg(has_profiler)]
 mod lock;
-#[cfg(all(test, loom, has_profiler))]
+#[cfg(all(test, loom))]
 #[forbid(unsafe_code)]
 mod loom_model;
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]
 mod memory;
-#[cfg(has_profiler)]
 #[forbid(unsafe_code)]
 mod number_map;
 mod polled_with;
 #[forbid(unsafe_code)]
 mod progress;
-#[cfg(has_profiler)]
 #[forbid(unsafe_code)]
 mod random;
-#[cfg(has_profiler)]
 mod shared_memory;
-#[cfg(has_profiler)]
 #[forbid(unsafe_code)]
 mod shared_sort;
 #[forbid(unsafe_code)]
@@ -60,11 +53,8 @@ mod text_table;
 #[forbid(unsafe_code)]
 mod unique_index;
 
-#[cfg(has_profiler)]
 pub(crate) use callbacks::run_callback;
-#[cfg(has_profiler)]
 pub(crate) use change_count::ChangeCount;
-#[cfg(has_profiler)]
 pub(crate) use failure_latch::FailureLatch;
 #[cfg(all(test, has_profiler))]
 pub(crate) use lock::ForkSafe;
@@ -74,7 +64,7 @@ pub(crate) use lock::{
     PsLock, as_profiler_work, holds_any_lock, holds_rank, is_any_lock_held_on_current_thread,
     is_forked_child, mark_rank, note_forked_child, prepare_to_wait, refuse_calls_of_current_thread,
 };
-#[cfg(all(test, loom, has_profiler))]
+#[cfg(all(test, loom))]
 pub(crate) use loom_model::explore_model;
 #[cfg(has_profiler)]
 pub(crate) use memory::{SMALL_TASK_BYTES, allocator_has, try_vec};
@@ -83,21 +73,12 @@ pub(crate) use number_map::{NumberMap, pair_key};
 pub(crate) use polled_with::PolledWith;
 pub(crate) use progress::ProgressLocation;
 pub use progress::SharedProgress;
-#[cfg(has_profiler)]
 pub(crate) use progress::{ProgressCounter, ProgressLogger};
-#[cfg(has_profiler)]
 pub(crate) use random::{next_random, random_below};
-#[cfg(has_profiler)]
 pub(crate) use shared_memory::{Mapping, SharedMemory, WORD_BYTES};
-#[cfg(has_profiler)]
 pub(crate) use shared_sort::SharedSort;
 pub use short_text::ShortText;
-#[cfg(any(feature = "log", feature = "tracing"))]
 pub(crate) use short_text::TextBudget;
-#[cfg_attr(
-    not(has_profiler),
-    allow(unused_imports, reason = "only some integrations use it")
-)]
 pub(crate) use short_text::cut_at_character;
 #[cfg(has_profiler)]
 pub(crate) use text_table::TextTable;

@@ -1,7 +1,6 @@
 //! Progress of a long job, which other threads read.
 
 use std::sync::Arc;
-#[cfg(has_profiler)]
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -83,7 +82,6 @@ impl SharedProgress {
     }
 
     /// Resets the progress at the beginning of a job.
-    #[cfg(has_profiler)]
     pub(crate) fn begin(&self) {
         self.word.store(0, Ordering::Release);
     }
@@ -108,7 +106,6 @@ impl Eq for SharedProgress {}
 ///
 /// The code that works on the share reports its own progress, from 0 to 1. The logger maps that to
 /// the share's part of the whole job. Dropping the logger marks the share as done.
-#[cfg(has_profiler)]
 #[derive(Debug)]
 pub(crate) struct ProgressLogger {
     /// `None` if the progress is not watched.
@@ -118,7 +115,6 @@ pub(crate) struct ProgressLogger {
     end_location: ProgressLocation,
 }
 
-#[cfg(has_profiler)]
 impl ProgressLogger {
     /// Begins a job and returns its logger.
     pub(crate) fn for_job(shared: Option<&SharedProgress>) -> Self {
@@ -215,7 +211,6 @@ impl ProgressLogger {
 }
 
 /// Counts the items that are done, on any thread. Dropping the counter marks the share as done.
-#[cfg(has_profiler)]
 #[derive(Debug)]
 pub(crate) struct ProgressCounter {
     logger: ProgressLogger,
@@ -224,7 +219,6 @@ pub(crate) struct ProgressCounter {
     done: AtomicUsize,
 }
 
-#[cfg(has_profiler)]
 impl ProgressCounter {
     /// Reports the items that are done, and counts the next ones.
     pub(crate) fn count(&self, items: usize) {
@@ -235,14 +229,13 @@ impl ProgressCounter {
     }
 }
 
-#[cfg(has_profiler)]
 impl Drop for ProgressLogger {
     fn drop(&mut self) {
         self.set_local_progress(1.0, self.end_location);
     }
 }
 
-#[cfg(all(test, has_profiler))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -132,7 +132,6 @@ impl TaskWait {
 
     /// Ends a poll of a span's future, like [`Self::end_poll`]. The thread may still be in spans
     /// that it has entered since. `context` is that of the span.
-    #[cfg(any(test, feature = "tracing"))]
     pub(crate) fn exit_span(&mut self, begun: BegunPoll, context: ContextWords) {
         let own = remove(begun.number);
         self.end_of_poll(begun, own, "", || context);

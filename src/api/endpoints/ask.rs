@@ -14,8 +14,7 @@ use crate::api::endpoints::answer::{EndpointAnswer, EndpointError};
 use crate::api::endpoints::limits::Place;
 use crate::api::endpoints::question::{Endpoint, Question, index};
 use crate::api::snapshot::SnapshotOptions;
-use crate::export::SampleWeight;
-use crate::types::{Features, ProfilerTime, StartError, StartParams};
+use crate::types::{Features, ProfilerTime, SampleWeight, StartError, StartParams};
 
 /// Answers the target of an HTTP request, and blocks meanwhile. The host puts this behind a route
 /// of its own, such as `/debug/pprof/{endpoint}`. See [`Question::from_target`] for the targets.

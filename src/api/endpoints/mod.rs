@@ -5,7 +5,7 @@ mod ask;
 mod limits;
 mod question;
 #[cfg(all(has_profiler, feature = "http"))]
-mod server;
+pub(super) mod server;
 
 pub use answer::{EndpointAnswer, EndpointError};
 pub use ask::{
@@ -14,5 +14,3 @@ pub use ask::{
 };
 pub use limits::{EndpointLimits, set_endpoint_limits};
 pub use question::{Endpoint, Question};
-#[cfg(all(has_profiler, feature = "http"))]
-pub(super) use server::serve_if_asked;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::api::endpoints::answer::{EndpointAnswer, EndpointError, TEXT};
 use crate::api::endpoints::limits::EndpointLimits;
-use crate::export::Format;
+use crate::types::Format;
 
 /// What a client can ask for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

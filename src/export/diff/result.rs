@@ -2,8 +2,8 @@
 
 use std::cmp::Ordering;
 
-use crate::export::format::Format;
 use crate::export::options::ExportOptions;
+use crate::types::Format;
 
 /// What is compared.
 #[derive(Clone, Debug)]

@@ -8,10 +8,8 @@ use crate::export::explain::pieces::{OnThread, ThreadPieces};
 use crate::export::explain::request::find;
 use crate::export::explain::stacks::StackTexts;
 use crate::export::explain::suspended::Place;
-use crate::export::explanation::{
-    ExplainedPart, ExplainedStack, Explanation, TimeKind, ViewerRange, Wanted,
-};
 use crate::model::{ProfileModel, StackId, Thread};
+use crate::types::{ExplainedPart, ExplainedStack, Explanation, TimeKind, ViewerRange, Wanted};
 
 /// Stands for futures whose names the profile does not tell.
 const UNKNOWN_FUTURE: &str = "(unknown future)";

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use crate::export::explain::explainer::explain;
 use crate::export::explain::suspended::unsampled_ns;
-use crate::export::explanation::{ExplainedPart, Explanation, TimeKind, Wanted};
 use crate::export::test_profile::TestProfile;
 use crate::model::{
     CategoryPair, FieldValue, Frame, Marker, MarkerPayload, MarkerPhase, PausedRange, Sample,
     TextId, WAITING_TASKS, WeightUnit,
 };
+use crate::types::{ExplainedPart, Explanation, TimeKind, Wanted};
 
 const MS: i64 = 1_000_000;
 /// Numbers of the subcategories of “Idle”.

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use crate::export::explain::pieces::{OnThread, State, first_sample_from, last_tick_ns};
 use crate::export::explain::ranges::{TimeRange, merge, outside};
-use crate::export::explanation::TimeKind;
 use crate::model::{FunctionKind, ProfileModel, Samples, TextId, Thread};
+use crate::types::TimeKind;
 
 /// Returns the threads with their indices. The track of the tasks that wait is no thread: an interval
 /// of it is the wait of one future, and its rows are no samples.

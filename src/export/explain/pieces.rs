@@ -11,9 +11,9 @@
 use std::ops::Range;
 
 use crate::export::explain::ranges::{TimeRange, overlap_ns};
-use crate::export::explanation::TimeKind;
 use crate::export::switch_totals::{SwitchTotals, is_of_switches};
 use crate::model::{ProfileModel, Sample, Samples, StackId, Thread, WeightUnit};
+use crate::types::TimeKind;
 
 /// A time up to the first sample, or after the last one, counts as the sample's up to this number
 /// of intervals.

@@ -6,11 +6,11 @@ use std::io;
 use crate::export::explain::on_threads::{Exact, by_contexts, by_label, threads, whole};
 use crate::export::explain::pieces::OnThread;
 use crate::export::explain::ranges::TimeRange;
-use crate::export::explanation::Wanted;
 use crate::export::marker_pairs::MarkerPairs;
 use crate::export::payloads::{field, is_of_type};
 use crate::export::switch_totals::{is_of_contexts, is_of_switches};
 use crate::model::{FieldValue, Marker, ProfileModel, TextId, Thread};
+use crate::types::Wanted;
 
 /// Difference between two times of one marker, by which files may round it, in ns.
 const ROUNDING_NS: i64 = 1_000;

@@ -1,11 +1,11 @@
 //! The functions that stand for a stack: those of the program's own crates, and what they called.
 
-use crate::export::explanation::TimeKind;
 use crate::export::function_groups::{FunctionGroups, GroupNumbers, Grouping};
 use crate::export::function_names::one_line;
 use crate::export::own_code::OwnCrates;
 use crate::export::run_loops::is_run_loop;
 use crate::model::{FunctionId, FunctionKind, ProfileModel, StackId};
+use crate::types::TimeKind;
 
 /// Maximum number of functions in a text.
 const MAX_FUNCTIONS: usize = 8;

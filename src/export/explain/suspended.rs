@@ -6,8 +6,8 @@ use crate::export::explain::on_threads::threads;
 use crate::export::explain::pieces::first_sample_from;
 use crate::export::explain::ranges::{TimeRange, merge, outside, overlap_ns};
 use crate::export::explain::request::{Found, Wait};
-use crate::export::explanation::TimeKind;
 use crate::model::{ProfileModel, StackId};
+use crate::types::TimeKind;
 
 /// A longer time between two ticks of all threads, in intervals, was not sampled.
 const MAX_TICK_INTERVALS: u64 = 10;

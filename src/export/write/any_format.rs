@@ -2,17 +2,11 @@
 
 use std::io::{self, Write};
 
-use crate::export::format::Format;
-use crate::export::options::ExportOptions;
+use crate::export::options::{ExportOptions, Writer};
 use crate::export::summary::write_text;
-#[cfg(feature = "protobuf")]
-use crate::export::write::pprof;
-#[cfg(feature = "formats")]
-use crate::export::write::{
-    chrome_trace, cpuprofile, flame_graph, js_self_profile, speedscope, timed_flame_graph,
-};
 use crate::export::write::{collapsed, processed, stacks, svg};
 use crate::model::ProfileModel;
+use crate::types::Format;
 
 /// Writes a profile in a format.
 ///
@@ -35,34 +29,28 @@ pub(crate) fn write_profile(
         );
         return Err(io::Error::new(io::ErrorKind::Unsupported, message));
     }
-    let write = match format {
-        Format::Gecko => {
+    let write = writer_of(format).ok_or(io::ErrorKind::Unsupported)?;
+    write(profile, options, out)
+}
+
+fn writer_of(format: Format) -> Option<Writer> {
+    Some(match format {
+        Format::Gecko => |_: &ProfileModel, _: &ExportOptions, _: &mut dyn Write| {
             let message = "got the format gecko for a profile from a file, expected another one, such as processed";
-            return Err(io::Error::new(io::ErrorKind::Unsupported, message));
-        }
+            Err(io::Error::new(io::ErrorKind::Unsupported, message))
+        },
         Format::Processed => processed::write_processed,
         Format::Collapsed => collapsed::write_collapsed,
         Format::Svg => svg::write_svg,
         Format::Text => write_text,
         Format::Stacks => stacks::write_stacks,
-        #[cfg(feature = "formats")]
-        Format::CpuProfile => cpuprofile::write_cpuprofile,
-        #[cfg(feature = "formats")]
-        Format::JsSelfProfile => js_self_profile::write_js_self_profile,
-        #[cfg(feature = "formats")]
-        Format::D3FlameGraph => timed_flame_graph::write_timed_flame_graph,
-        #[cfg(feature = "formats")]
-        Format::D3FlameGraphMerged => flame_graph::write_flame_graph,
-        #[cfg(feature = "formats")]
-        Format::ChromeTrace => chrome_trace::write_chrome_trace,
-        #[cfg(feature = "formats")]
-        Format::Speedscope => speedscope::write_speedscope,
         #[cfg(feature = "protobuf")]
-        Format::Pprof => pprof::write_pprof,
-        #[cfg(not(all(feature = "formats", feature = "protobuf")))]
-        _ => return Err(io::ErrorKind::Unsupported.into()),
-    };
-    write(profile, options, out)
+        Format::Pprof => crate::export::write::pprof::write_pprof,
+        #[cfg(feature = "formats")]
+        _ => return crate::export::write::formats::writer_of(format),
+        #[cfg(not(feature = "formats"))]
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

@@ -46,7 +46,6 @@ impl<'a> FlowFields<'a> {
     }
 
     /// Returns whether no field names a flow.
-    #[cfg(feature = "formats")]
     pub(super) fn is_empty(&self) -> bool {
         self.by_type.is_empty()
     }

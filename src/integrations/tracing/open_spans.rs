@@ -36,7 +36,7 @@ impl OfSpan for OpenSpan {
 
 pub(crate) static OPEN_SPANS: SpanTable<OpenSpan> = SpanTable::new();
 
-#[cfg(all(test, has_profiler))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::integrations::tracing::span_table::SLOTS;

@@ -28,10 +28,6 @@ marker_type! {
 
 /// The fields of a [`FileIO`], borrowed. They are encoded as those of a `FileIO` are.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(
-    not(has_profiler),
-    expect(dead_code, reason = "this build records nothing")
-)]
 pub(crate) struct BorrowedFileIO<'a> {
     pub(crate) operation: &'a str,
     pub(crate) source: &'a str,

@@ -128,15 +128,16 @@ mod tests {
     use super::*;
     use crate::buffer::{ChunkedBuffer, Entry, EntryCursor, EntryKind};
     use crate::json::{JsonWriter, UniqueStrings};
-    use crate::markers::codec::encode::{MarkerDestination, NewMarker, NoPayload, TextPayload};
     use crate::markers::codec::encode::{
         MarkerEntry, NewPayload, SHORT_NUMBER_LIMIT, SHORT_TIME_LIMIT, TypedPayload,
     };
+    use crate::markers::codec::encode::{NoPayload, TextPayload};
     use crate::markers::codec::payload::PayloadFailure;
     use crate::markers::codec::property_writer::PropertyWriter;
     use crate::markers::codec::type_registry::MarkerType;
     use crate::markers::json_writer::JSONWriter;
     use crate::markers::options::MarkerTiming;
+    use crate::markers::options::{MarkerDestination, NewMarker};
     use crate::markers::profiler_marker::ProfilerMarker;
     use crate::markers::schema::MarkerSchema;
     use crate::types::{ProfilerTime, ProfilingCategoryPair, TimeStamp};

@@ -5,9 +5,9 @@ use serde::Serialize;
 use crate::buffer::{Entry, EntryCursor, EntryKind, large_bytes, number_bytes};
 use crate::markers::codec::payload::{payload_bytes, write_payload};
 use crate::markers::codec::type_registry::MarkerType;
-use crate::markers::options::MarkerTiming;
+use crate::markers::options::{MarkerDestination, NewMarker};
 use crate::markers::profiler_marker::ProfilerMarker;
-use crate::types::{Generation, MarkerPhase, ProfilerTime, TimeStamp};
+use crate::types::{MarkerPhase, ProfilerTime, TimeStamp};
 
 /// Bits of the flags byte of an entry: the phase, the kind of payload, and which optional fields
 /// follow.
@@ -134,30 +134,6 @@ impl<T: Serialize> NewPayload for TypedPayload<'_, T> {
         let is_complete = write_payload(self.payload, out);
         out.byte(if is_complete { PAYLOAD_COMPLETE } else { 0 });
     }
-}
-
-/// A marker that is being added, without its payload.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct NewMarker<'a> {
-    pub(crate) name: &'a str,
-    /// Index of the category.
-    pub(crate) category: u8,
-    pub(crate) timing: &'a MarkerTiming,
-    /// Number of the marker's stack; 0 if it has none.
-    pub(crate) stack: u64,
-}
-
-/// The session and thread that a marker is recorded for, and the time at which they were
-/// determined.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct MarkerDestination {
-    pub(crate) session: Generation,
-    /// Registration number of the thread whose track shows the marker.
-    pub(crate) thread: u64,
-    /// The time used for each time that the caller left unset.
-    pub(crate) now: TimeStamp,
-    /// The marker's rarity, if that is decided: it stands for two to the power of that many.
-    pub(crate) rarity: Option<u8>,
 }
 
 /// A marker as an entry of the buffer.

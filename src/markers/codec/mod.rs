@@ -12,9 +12,7 @@ mod type_registry;
 
 pub(crate) use decode::{DecodedMarker, DecodedPayload};
 pub(crate) use described::DescribedType;
-pub(crate) use encode::{
-    MarkerDestination, MarkerEntry, NewMarker, NewPayload, NoPayload, TextPayload, TypedPayload,
-};
+pub(crate) use encode::{MarkerEntry, NewPayload, NoPayload, TextPayload, TypedPayload};
 pub(crate) use payload::PayloadFailure;
 pub(crate) use property_writer::PropertyWriter;
 pub(crate) use type_registry::{MarkerType, set_new_type_hook};

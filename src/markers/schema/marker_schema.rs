@@ -1,7 +1,5 @@
 //! The schema of a marker type, which defines where and how the viewer shows its markers.
 
-#[cfg(has_profiler)]
-use crate::json::JsonWriter;
 use crate::markers::schema::schema_keywords::{Format, GraphType, Location};
 use crate::types::GraphColor;
 
@@ -265,7 +263,6 @@ impl MarkerSchema {
     }
 }
 
-#[cfg(has_profiler)]
 impl MarkerSchema {
     /// Adds the locations, rows, graphs and labels that this schema lacks from `other`, the schema
     /// of another type with the same name. So the viewer shows the fields of both types.
@@ -306,10 +303,13 @@ impl MarkerSchema {
             .iter()
             .any(|row| matches!(row, Row::Field { key, .. } if key == wanted))
     }
+}
 
+#[cfg(has_profiler)]
+impl MarkerSchema {
     /// Writes the schema as an element of `meta.markerSchema`; nothing if the type is built into
     /// the viewer.
-    pub(crate) fn write(&self, json: &mut JsonWriter<'_>, name: &str) {
+    pub(crate) fn write(&self, json: &mut crate::json::JsonWriter<'_>, name: &str) {
         let Some(locations) = &self.locations else {
             return;
         };
@@ -335,7 +335,7 @@ impl MarkerSchema {
                     .for_each(|location| json.string(location.keyword()))
             });
             json.key("data")
-                .array(|json| self.rows.iter().for_each(|row| write_row(json, row)));
+                .array(|json| self.rows.iter().for_each(|row| Self::write_row(json, row)));
             if !self.graphs.is_empty() {
                 json.key("graphs").array(|json| {
                     for graph in &self.graphs {
@@ -351,51 +351,49 @@ impl MarkerSchema {
             }
         });
     }
-}
 
-#[cfg(has_profiler)]
-fn write_row(json: &mut JsonWriter<'_>, row: &Row) {
-    json.object(|json| match row {
-        Row::Field {
-            key,
-            label,
-            format,
-            hidden,
-        } => {
-            json.key("key").string(data_key(key));
-            if let Some(label) = label {
+    fn write_row(json: &mut crate::json::JsonWriter<'_>, row: &Row) {
+        json.object(|json| match row {
+            Row::Field {
+                key,
+                label,
+                format,
+                hidden,
+            } => {
+                json.key("key").string(data_key(key));
+                if let Some(label) = label {
+                    json.key("label").string(label);
+                }
+                match format {
+                    FieldFormat::Keyword(format) => json.key("format").string(format.keyword()),
+                    FieldFormat::Table(columns) => json.key("format").object(|json| {
+                        json.key("type").string("table");
+                        json.key("columns").array(|json| {
+                            for (label, format) in columns {
+                                json.object(|json| {
+                                    json.key("label").string(label);
+                                    if let Some(format) = format {
+                                        json.key("type").string(format.keyword());
+                                    }
+                                });
+                            }
+                        });
+                    }),
+                }
+                if *hidden {
+                    json.key("hidden").bool(true);
+                }
+            }
+            Row::Static { label, value } => {
                 json.key("label").string(label);
+                json.key("value").string(value);
             }
-            match format {
-                FieldFormat::Keyword(format) => json.key("format").string(format.keyword()),
-                FieldFormat::Table(columns) => json.key("format").object(|json| {
-                    json.key("type").string("table");
-                    json.key("columns").array(|json| {
-                        for (label, format) in columns {
-                            json.object(|json| {
-                                json.key("label").string(label);
-                                if let Some(format) = format {
-                                    json.key("type").string(format.keyword());
-                                }
-                            });
-                        }
-                    });
-                }),
-            }
-            if *hidden {
-                json.key("hidden").bool(true);
-            }
-        }
-        Row::Static { label, value } => {
-            json.key("label").string(label);
-            json.key("value").string(value);
-        }
-    });
+        });
+    }
 }
 
 /// Returns the name of a field in the profile. The viewer reserves these three names: a field of
 /// the application with such a name would damage the marker or the whole profile.
-#[cfg(has_profiler)]
 pub(crate) fn data_key(key: &str) -> &str {
     match key {
         "type" => "type_",

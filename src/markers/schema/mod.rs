@@ -2,13 +2,10 @@
 
 mod marker_schema;
 mod schema_keywords;
-#[cfg(has_profiler)]
 mod viewer_types;
 
 pub use crate::types::GraphColor;
-#[cfg(has_profiler)]
 pub(crate) use marker_schema::data_key;
 pub use marker_schema::{MarkerSchema, PayloadFlags, Searchable};
 pub use schema_keywords::{Format, GraphType, Location};
-#[cfg(has_profiler)]
 pub(crate) use viewer_types::{WITH_REQUIRED_FIELDS, name_for_fields};

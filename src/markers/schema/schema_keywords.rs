@@ -11,14 +11,13 @@ macro_rules! keywords {
 
         impl $name {
             /// Returns the viewer's keyword.
-            #[cfg(has_profiler)]
             pub(crate) const fn keyword(self) -> &'static str {
                 match self {
                     $(Self::$variant => $keyword,)+
                 }
             }
 
-            #[cfg(all(test, has_profiler))]
+            #[cfg(test)]
             const ALL: &[Self] = &[$(Self::$variant,)+];
         }
     };
@@ -115,7 +114,7 @@ keywords! {
     }
 }
 
-#[cfg(all(test, has_profiler))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -56,7 +56,6 @@ pub(super) fn above_standard_streams(descriptor: OwnedFd) -> io::Result<OwnedFd>
 
 /// Begins to connect to this address. The socket can send once it is connected, and its next call
 /// returns the error if it cannot connect.
-#[cfg(feature = "push")]
 pub(super) fn begin_to_connect(address: std::net::SocketAddr) -> io::Result<OwnedFd> {
     use std::net::SocketAddr;
 

@@ -13,6 +13,6 @@ pub(crate) use calls::random_bytes;
 pub(crate) use copies_in_child::close_sockets_in_child;
 pub(crate) use mailbox::Mailbox;
 pub(crate) use private_folder::{PrivateFolder, is_private_folder};
-#[cfg(all(test, feature = "http"))]
+#[cfg(test)]
 pub(crate) use unix_socket::socket_pair;
 pub(crate) use unix_socket::{Interest, ListeningSocket, Socket, is_socket_open, wait_for_sockets};

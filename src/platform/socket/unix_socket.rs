@@ -63,7 +63,6 @@ impl Socket {
     ///
     /// # Errors
     /// The error of the operating system.
-    #[cfg(feature = "push")]
     pub(crate) fn begin_tcp(address: std::net::SocketAddr) -> io::Result<Self> {
         Ok(Self {
             descriptor: Descriptor::new(calls::begin_to_connect(address)?)?,
@@ -117,7 +116,6 @@ impl Socket {
     }
 
     /// Tells the other end that nothing more is sent.
-    #[cfg(feature = "http")]
     pub(crate) fn end_sending(&self) {
         if let Ok(file) = self.descriptor.file.get() {
             let _ = calls::shut_down(file.as_fd(), libc::SHUT_WR);
@@ -167,7 +165,6 @@ impl ListeningSocket {
     ///
     /// # Errors
     /// The error of the operating system.
-    #[cfg(feature = "http")]
     pub(crate) fn bind_tcp(
         address: std::net::SocketAddr,
     ) -> io::Result<(Self, std::net::SocketAddr)> {

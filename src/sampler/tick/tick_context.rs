@@ -1,7 +1,6 @@
 //! The context that the sampler passes to each thread's step of a tick, and the unwinding of
 //! captures.
 
-#[cfg(feature = "unwind_benchmark")]
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 
@@ -18,10 +17,8 @@ use crate::unwind::{Captured, MAX_FRAMES, NativeStack, StackCopy, Unwinder};
 
 /// Of this many stacks, one is unwound twice. The second unwinding measures the unwinder itself,
 /// without the processor's cache misses.
-#[cfg(feature = "unwind_benchmark")]
 const STACKS_PER_REPETITION: u64 = 64;
 
-#[cfg(feature = "unwind_benchmark")]
 static REPEATS_UNWINDING: AtomicBool = AtomicBool::new(false);
 
 /// Makes the sampler unwind every 64th stack twice and count the time of the second unwinding.

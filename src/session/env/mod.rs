@@ -8,14 +8,13 @@ mod environment_values;
 mod push_variables;
 mod terminal;
 
-#[cfg(feature = "http")]
 pub(crate) use environment::http_variables;
 pub(crate) use environment::{
     StartUp, env_vars_for_child_process, env_vars_for_next_image, wants_names,
 };
 pub(crate) use environment_table::environment_docs;
-#[cfg(feature = "push-tls")]
-pub(crate) use push_variables::certificate_file_of_variables;
 #[cfg(feature = "push")]
-pub(crate) use push_variables::{push_settings_of_variables, service_name};
+pub(crate) use push_variables::{
+    certificate_file_of_variables, push_settings_of_variables, service_name,
+};
 pub(crate) use terminal::look_on;

@@ -1,13 +1,11 @@
 //! The variables that say where profiles are pushed, and under which name.
 
-#[cfg(feature = "push-tls")]
 use std::path::PathBuf;
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 
 use crate::platform::read_exe_path;
-#[cfg(feature = "push-tls")]
 use crate::session::env::environment::path_in;
 use crate::session::env::environment::{push_variables, raw_value_of};
 use crate::session::env::environment_table::PUSH_INTERVAL;
@@ -61,7 +59,6 @@ pub(crate) fn service_name() -> String {
 
 /// Returns the file with the certificates that the user trusts, as an absolute path: `SSL_CERT_FILE`,
 /// the variable of OpenSSL and Go.
-#[cfg(feature = "push-tls")]
 pub(crate) fn certificate_file_of_variables() -> Option<PathBuf> {
     let path = path_in("SSL_CERT_FILE")?;
     Some(std::path::absolute(&path).unwrap_or(path))

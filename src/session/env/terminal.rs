@@ -1,8 +1,8 @@
 //! The look of a text on a standard stream.
 
-use crate::export::Look;
 use crate::platform::{StandardStream, is_terminal, terminal_columns};
 use crate::session::env::environment::variable;
+use crate::types::Look;
 
 /// Width of a terminal that does not say how wide it is.
 const USUAL_COLUMNS: usize = 80;

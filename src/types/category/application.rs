@@ -6,7 +6,7 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 
 use crate::types::category::category_info::{
     CategoryInfo, GECKO_CATEGORIES, OTHER, is_known_color,
@@ -107,7 +107,6 @@ impl CategoryDefinition {
             // The number is set by now, so an allocator that uses the category does not register it
             // again. Never fails: no other thread has this index.
             let _ = REGISTERED[index].set(self.info.leaked_copy());
-            #[cfg(has_profiler)]
             if let Some(hook) = NEW_CATEGORY_HOOK.get() {
                 hook();
             }
@@ -193,19 +192,20 @@ impl fmt::Debug for HostCategory {
 }
 
 /// Called after a category was registered. Set once, by a higher layer.
-#[cfg(has_profiler)]
-static NEW_CATEGORY_HOOK: once_cell::race::OnceBox<fn()> = once_cell::race::OnceBox::new();
+static NEW_CATEGORY_HOOK: OnceLock<fn()> = OnceLock::new();
+static HAS_HOOK: AtomicBool = AtomicBool::new(false);
 
 /// Sets the function that is called after a category was registered, on the thread that uses it
 /// first. The first one stays.
-#[cfg(has_profiler)]
 pub(crate) fn set_new_category_hook(hook: fn()) {
-    NEW_CATEGORY_HOOK.get_or_init(|| Box::new(hook));
+    // One thread sets it, so none waits, not even in the child of a fork.
+    if !HAS_HOOK.swap(true, Ordering::Relaxed) {
+        let _ = NEW_CATEGORY_HOOK.set(hook);
+    }
 }
 
 /// Returns the categories of the application that were used, by their numbers; `None` for a number
 /// that no category has, or whose category is being registered.
-#[cfg(has_profiler)]
 pub(crate) fn registered_categories() -> impl Iterator<Item = Option<&'static CategoryInfo>> {
     let count = COUNT.load(Ordering::Acquire);
     REGISTERED[..count].iter().map(OnceLock::get)

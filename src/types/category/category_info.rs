@@ -6,10 +6,6 @@ pub(crate) const GECKO_CATEGORIES: usize = 25;
 pub(crate) const OTHER: u8 = 1;
 
 /// One row of `meta.categories`.
-#[cfg_attr(
-    not(has_profiler),
-    allow(dead_code, reason = "only profiles name categories")
-)]
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct CategoryInfo {
     pub(crate) label: &'static str,
@@ -19,7 +15,6 @@ pub(crate) struct CategoryInfo {
 
 impl CategoryInfo {
     /// Returns a category whose texts are never freed. Allocates.
-    #[cfg(has_profiler)]
     pub(crate) fn leaked(label: &str, color: &str, subcategories: &[String]) -> &'static Self {
         fn leak(text: &str) -> &'static str {
             Box::leak(Box::from(text))

@@ -2,9 +2,7 @@
 //! `meta.categories`.
 
 use crate::types::category::application::HostCategory;
-#[cfg(has_profiler)]
 use crate::types::category::application::registered_categories;
-#[cfg(has_profiler)]
 use crate::types::category::category_info::OTHER;
 use crate::types::category::category_info::{CategoryInfo, GECKO_CATEGORIES};
 
@@ -112,7 +110,6 @@ macro_rules! categories {
         #[cfg(test)]
         pub(crate) const CATEGORY_NAMES: &[&str] = &[$(stringify!($name),)+];
 
-        #[cfg_attr(not(has_profiler), allow(dead_code, reason = "only profiles name categories"))]
         pub(crate) const CATEGORIES: &[CategoryInfo] = &[
             $(CategoryInfo {
                 label: $label,
@@ -185,7 +182,6 @@ const _: () = assert!(CATEGORIES.len() == GECKO_CATEGORIES);
 
 /// “Idle” in a profile, with what a thread waits for. Gecko's category has the first subcategory only.
 /// `types/wait.rs` has the numbers of the others.
-#[cfg(has_profiler)]
 static IDLE: CategoryInfo = CategoryInfo {
     label: "Idle",
     color: "transparent",
@@ -194,7 +190,6 @@ static IDLE: CategoryInfo = CategoryInfo {
 
 /// Returns all categories that a profile may refer to: Gecko's, then those of the application that
 /// were used. “Idle”, the first one, has more subcategories than Gecko's.
-#[cfg(has_profiler)]
 pub(crate) fn all_categories() -> Vec<&'static CategoryInfo> {
     let registered =
         registered_categories().map(|info| info.unwrap_or(&CATEGORIES[usize::from(OTHER)]));
@@ -220,10 +215,8 @@ impl ProfilingCategoryPair {
 #[cfg(test)]
 mod tests {
     use super::*;
-    #[cfg(has_profiler)]
     use crate::types::category::application::CategoryDefinition;
 
-    #[cfg(has_profiler)]
     fn definition() -> &'static CategoryDefinition {
         static DEFINITION: CategoryDefinition =
             CategoryDefinition::new("Mine", "red", &["Other", "Second"]);
@@ -268,7 +261,6 @@ mod tests {
         assert_eq!(CATEGORIES[usize::from(other)].color, "grey");
     }
 
-    #[cfg(has_profiler)]
     #[test]
     fn idle_in_a_profile_begins_like_geckos() {
         let geckos = &CATEGORIES[0];
@@ -277,7 +269,6 @@ mod tests {
         assert_eq!(all_categories()[0].subcategories.len(), 6);
     }
 
-    #[cfg(has_profiler)]
     #[test]
     fn category_keeps_its_number_and_is_listed_after_first_use() {
         let second = ProfilingCategoryPair::Host(HostCategory::new(definition, 1));

@@ -10,16 +10,13 @@ mod category_macros;
 mod gecko;
 
 pub use application::{CategoryDefinition, HostCategory};
-#[cfg(has_profiler)]
 pub(crate) use application::{registered_categories, set_new_category_hook};
 pub use category_info::place_among;
-#[cfg(has_profiler)]
 pub(crate) use category_info::{
     CategoryInfo, GECKO_CATEGORIES, OTHER as OTHER_CATEGORY, is_known_color,
 };
-#[cfg(all(has_profiler, any(test, fuzzing)))]
+#[cfg(any(test, fuzzing))]
 pub(crate) use gecko::CATEGORIES;
-#[cfg(has_profiler)]
 pub(crate) use gecko::all_categories;
 pub(crate) use gecko::subcategories;
 pub use gecko::{ProfilingCategory, ProfilingCategoryPair};

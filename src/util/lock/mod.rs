@@ -5,7 +5,7 @@ mod fork_safe;
 mod named_locks;
 mod ps_lock;
 
-#[cfg(all(test, has_profiler))]
+#[cfg(test)]
 pub(crate) use fork_safe::ForkSafe;
 pub(crate) use fork_safe::{LocksInChild, is_forked_child, note_forked_child, prepare_to_wait};
 pub(crate) use named_locks::{

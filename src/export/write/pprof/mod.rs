@@ -27,11 +27,9 @@ mod messages;
 mod profile;
 mod tables;
 
-#[cfg(feature = "otlp-unstable")]
 pub(in crate::export::write) use messages::{
     Function, Label, Location, Mapping, Profile, ValueType,
 };
-#[cfg(feature = "otlp-unstable")]
 pub(in crate::export::write) use profile::to_message;
 pub(crate) use profile::write_pprof;
 

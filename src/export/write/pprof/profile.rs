@@ -51,7 +51,6 @@ pub(crate) fn write_pprof(
 }
 
 /// Returns the chosen threads as one message, for a writer that converts it.
-#[cfg(feature = "otlp-unstable")]
 pub(in crate::export::write) fn to_message(
     profile: &ProfileModel,
     options: &ExportOptions,

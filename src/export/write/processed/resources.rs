@@ -153,7 +153,8 @@ impl<'a> Resources<'a> {
     ) {
         let text_of = |file| {
             let of_profile = context.profile.sources.get(file);
-            of_profile.or_else(|| context.options.sources.get(file))
+            let of_profile = of_profile.map(|text| &text.0);
+            of_profile.or_else(|| context.options.sources.get(&file.0))
         };
         let length = self.sources.len();
         json.object(|json| {
@@ -172,7 +173,7 @@ impl<'a> Resources<'a> {
                 "content",
                 self.sources.iter(),
                 |json, file| match text_of(file) {
-                    Some(text) => json.string(&text.0),
+                    Some(text) => json.string(text),
                     None => json.null(),
                 },
             );

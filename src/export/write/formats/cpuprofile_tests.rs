@@ -3,7 +3,9 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::export::chrome_sample::{busy_profile, empty_profile, push_sample, self_and_total};
+use crate::export::write::formats::chrome_sample::{
+    busy_profile, empty_profile, push_sample, self_and_total,
+};
 
 fn written(profile: &ProfileModel, options: &ExportOptions) -> Value {
     let mut out = Vec::new();

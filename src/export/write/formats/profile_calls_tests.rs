@@ -1,10 +1,10 @@
 use super::*;
-use crate::export::chrome_sample::{
+use crate::export::options::ExportOptions;
+use crate::export::write::formats::chrome_sample::{
     busy_profile, empty_profile, push_interval, push_sample, self_and_total,
 };
-use crate::export::marker_spans::MarkerSpans;
-use crate::export::options::ExportOptions;
-use crate::export::ticks::{TickRange, Ticks};
+use crate::export::write::formats::marker_spans::MarkerSpans;
+use crate::export::write::formats::ticks::{TickRange, Ticks};
 use crate::model::ProfileModel;
 
 const US: i64 = 1_000;

@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, HashSet};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::export::chrome_sample::{busy_profile, empty_profile, push_sample};
+use crate::export::write::formats::chrome_sample::{busy_profile, empty_profile, push_sample};
 
 fn events(profile: &ProfileModel) -> Vec<Value> {
     let mut out = Vec::new();

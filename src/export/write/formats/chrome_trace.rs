@@ -3,7 +3,7 @@
 //! A thread becomes up to three tracks, because the events of a track must nest:
 //!
 //! - its own id: the calls that are estimated from its samples, with the host's tasks and function
-//!   calls ([`crate::export::profile_calls`]), as `X` events;
+//!   calls ([`crate::export::write::formats::profile_calls`]), as `X` events;
 //! - `NAME (markers)`: the other markers;
 //! - `NAME (samples)`: the samples, as events `Profile` and `ProfileChunk`. Were they on the track
 //!   of the calls, DevTools would show each call twice.
@@ -13,15 +13,15 @@
 use std::collections::HashSet;
 use std::io;
 
-use crate::export::marker_spans::MarkerSpans;
 use crate::export::options::ExportOptions;
-use crate::export::profile_calls::{CallOrSpan, visit_calls};
-use crate::export::profile_nodes::ProfileNodes;
-use crate::export::ticks::{MicroClock, TickRange, Ticks};
-use crate::export::write::trace_events::write_track;
-use crate::export::write::trace_flows::Flows;
-use crate::export::write::trace_markers::MarkerEvents;
-use crate::export::write::trace_samples::write_samples;
+use crate::export::write::formats::marker_spans::MarkerSpans;
+use crate::export::write::formats::profile_calls::{CallOrSpan, visit_calls};
+use crate::export::write::formats::profile_nodes::ProfileNodes;
+use crate::export::write::formats::ticks::{MicroClock, TickRange, Ticks};
+use crate::export::write::formats::trace_events::write_track;
+use crate::export::write::formats::trace_flows::Flows;
+use crate::export::write::formats::trace_markers::MarkerEvents;
+use crate::export::write::formats::trace_samples::write_samples;
 use crate::json::JsonWriter;
 use crate::model::{Counter, ProfileModel, Thread};
 use crate::util::FailureLatch;

@@ -10,10 +10,6 @@ use crate::types::ProfilerTime;
 pub struct SlowRequest(pub(crate) Wanted);
 
 /// What identifies a request.
-#[cfg_attr(
-    not(has_profiler),
-    expect(dead_code, reason = "this build explains no request")
-)]
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Wanted {
     /// The id of its trace.
@@ -92,7 +88,6 @@ pub enum TimeKind {
 
 impl TimeKind {
     /// All kinds, in the order in which a text lists them.
-    #[cfg(has_profiler)]
     pub(crate) const ALL: [Self; 9] = [
         Self::Cpu,
         Self::WaitForProcessor,

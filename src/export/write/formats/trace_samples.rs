@@ -1,8 +1,10 @@
 //! The samples of a thread as events `Profile` and `ProfileChunk` of a trace.
 
-use crate::export::profile_nodes::{FIXED_NODES, ProfileNodes, ROOT, id_of_call, parent_id};
-use crate::export::ticks::{Activity, MicroClock, Tick};
-use crate::export::write::trace_events::write_track;
+use crate::export::write::formats::profile_nodes::{
+    FIXED_NODES, ProfileNodes, ROOT, id_of_call, parent_id,
+};
+use crate::export::write::formats::ticks::{Activity, MicroClock, Tick};
+use crate::export::write::formats::trace_events::write_track;
 use crate::json::JsonWriter;
 use crate::model::{NodeId, ProfileModel};
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::export::write::flow_fields::{FlowField, FlowFields};
-use crate::export::write::trace_events::{MARKER_CATEGORY, write_track};
+use crate::export::write::formats::trace_events::{MARKER_CATEGORY, write_track};
 use crate::json::JsonWriter;
 use crate::model::{FieldValue, MarkerPayload, ProfileModel, TextId};
 

@@ -1,10 +1,10 @@
 //! The markers of a thread as events of a trace.
 
-use crate::export::marker_spans::MarkerSpan;
 use crate::export::payloads::write_value;
-use crate::export::ticks::MicroClock;
-use crate::export::write::trace_events::{MARKER_CATEGORY, write_track};
-use crate::export::write::trace_flows::Flows;
+use crate::export::write::formats::marker_spans::MarkerSpan;
+use crate::export::write::formats::ticks::MicroClock;
+use crate::export::write::formats::trace_events::{MARKER_CATEGORY, write_track};
+use crate::export::write::formats::trace_flows::Flows;
 use crate::json::JsonWriter;
 use crate::model::{Marker, MarkerPhase, ProfileModel, Thread};
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::export::options::ExportOptions;
 use crate::export::run_loops::folded_runtime;
-use crate::export::ticks::Activity;
+use crate::export::write::formats::ticks::Activity;
 use crate::json::JsonWriter;
 use crate::model::{CallNode, CallNodes, FunctionId, NodeId, ProfileModel, StackId};
 

@@ -129,7 +129,6 @@ impl Format {
 
     /// Returns the feature of the crate that the format needs, and whether this build has it; `None`
     /// if every build writes the format.
-    #[cfg(has_profiler)]
     fn feature(self) -> Option<(&'static str, bool)> {
         match self {
             Self::Gecko
@@ -149,14 +148,12 @@ impl Format {
     }
 
     /// Returns the feature of the crate that the format needs, if this build lacks it.
-    #[cfg(has_profiler)]
     pub(crate) fn missing_feature(self) -> Option<&'static str> {
         let (feature, is_there) = self.feature()?;
         (!is_there).then_some(feature)
     }
 
     /// Returns all endings, for messages.
-    #[cfg(any(has_profiler, test))]
     pub(crate) fn endings() -> String {
         let endings = FORMATS.iter().flat_map(|(.., endings)| endings.iter());
         let endings: Vec<_> = endings.map(|ending| format!(".{ending}")).collect();

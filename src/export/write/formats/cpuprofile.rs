@@ -6,10 +6,10 @@
 use std::io;
 
 use crate::export::options::ExportOptions;
-use crate::export::profile_nodes::{
+use crate::export::write::formats::profile_nodes::{
     FIXED_NODES, PROGRAM, ProfileNodes, ROOT, id_of_call, parent_id,
 };
-use crate::export::ticks::{Activity, MicroClock, TickRange, Ticks};
+use crate::export::write::formats::ticks::{Activity, MicroClock, TickRange, Ticks};
 use crate::json::JsonWriter;
 use crate::model::{NodeId, ProfileModel, Thread};
 use crate::util::{FailureLatch, NumberMap, pair_key};

@@ -1,5 +1,5 @@
 use super::*;
-use crate::export::chrome_sample::{empty_profile, push_interval, push_marker};
+use crate::export::write::formats::chrome_sample::{empty_profile, push_interval, push_marker};
 use crate::model::MarkerPhase;
 
 fn spans(profile: &ProfileModel) -> MarkerSpans {

@@ -19,9 +19,9 @@
 
 use std::iter::Peekable;
 
-use crate::export::marker_spans::{MarkerSpan, Role};
-use crate::export::profile_nodes::ProfileNodes;
-use crate::export::ticks::{MicroClock, Tick};
+use crate::export::write::formats::marker_spans::{MarkerSpan, Role};
+use crate::export::write::formats::profile_nodes::ProfileNodes;
+use crate::export::write::formats::ticks::{MicroClock, Tick};
 use crate::model::{CallNodes, FunctionId, NodeId};
 
 /// A call of a function, in µs.

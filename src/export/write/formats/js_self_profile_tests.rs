@@ -1,5 +1,7 @@
 use super::*;
-use crate::export::chrome_sample::{busy_profile, empty_profile, push_sample, self_and_total};
+use crate::export::write::formats::chrome_sample::{
+    busy_profile, empty_profile, push_sample, self_and_total,
+};
 
 fn written(profile: &ProfileModel) -> String {
     let mut out = Vec::new();

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::io;
 
 use crate::export::options::ExportOptions;
-use crate::export::profile_nodes::ProfileNodes;
-use crate::export::ticks::Ticks;
+use crate::export::write::formats::profile_nodes::ProfileNodes;
+use crate::export::write::formats::ticks::Ticks;
 use crate::json::JsonWriter;
 use crate::model::{FunctionId, ProfileModel, TextId, UniqueStacks};
 use crate::util::{FailureLatch, NumberMap};

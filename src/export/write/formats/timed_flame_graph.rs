@@ -4,8 +4,8 @@
 use std::io::{self, Write};
 
 use crate::export::options::ExportOptions;
-use crate::export::profile_nodes::{FIXED_NODES, ProfileNodes, ROOT, id_of_call};
-use crate::export::ticks::{MicroClock, Ticks};
+use crate::export::write::formats::profile_nodes::{FIXED_NODES, ProfileNodes, ROOT, id_of_call};
+use crate::export::write::formats::ticks::{MicroClock, Ticks};
 use crate::json::JsonWriter;
 use crate::model::{FunctionId, NodeId, ProfileModel};
 use crate::util::FailureLatch;

@@ -86,16 +86,19 @@ impl SampleFields {
     pub(crate) fn entry(&self, kind: EntryKind) -> EntryHead {
         let repeats = self.repeats;
         let first_tick = repeats.first_tick.filter(|_| repeats.count > 0);
-        let flags = u8::from(self.cpu_delta_ns.is_some()) * HAS_CPU
-            | u8::from(repeats.count > 0) * HAS_MORE
-            | u8::from(self.event.is_some()) * HAS_EVENT
-            | u8::from(self.weight != 1) * HAS_WEIGHT
-            | u8::from(first_tick.is_some()) * HAS_TICK;
+        let flags = [
+            (self.cpu_delta_ns.is_some(), HAS_CPU),
+            (repeats.count > 0, HAS_MORE),
+            (self.event.is_some(), HAS_EVENT),
+            (self.weight != 1, HAS_WEIGHT),
+            (first_tick.is_some(), HAS_TICK),
+        ];
+        let flags = flags.map(|(is_there, flag)| if is_there { flag } else { 0 });
         let mut entry = EntryHead::new(kind);
         entry
             .number(self.thread)
             .signed(self.distance_ns)
-            .byte(flags);
+            .byte(flags.iter().sum());
         for number in [self.cpu_delta_ns, self.event].into_iter().flatten() {
             entry.number(number);
         }

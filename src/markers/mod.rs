@@ -31,6 +31,8 @@ mod options;
 mod profiler_marker;
 mod schema;
 
+#[cfg(has_profiler)]
+pub(crate) use crate::types::MarkerPhase;
 #[cfg(any(feature = "log", feature = "tracing"))]
 pub(crate) use built_in::Log;
 #[cfg(has_profiler)]
@@ -51,8 +53,6 @@ pub(crate) use json_writer::{PropertySink, PropertyValue};
 pub use marker_field::MarkerField;
 #[cfg(any(feature = "log", feature = "tracing"))]
 pub(crate) use marker_type_macro::serde_as_tuple;
-#[cfg(has_profiler)]
-pub(crate) use options::MarkerPhase;
 pub use options::{MarkerBacktrace, MarkerOptions, MarkerStack, MarkerTiming};
 pub use profiler_marker::ProfilerMarker;
 pub use schema::{Format, GraphColor, GraphType, Location, MarkerSchema, PayloadFlags, Searchable};

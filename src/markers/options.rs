@@ -1,16 +1,6 @@
 //! A marker's options besides its name and category: timing, track and stack.
 
-use crate::types::{ProfilerTime, ThreadId};
-
-/// How to interpret a marker's times; the values are Gecko's.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub(crate) enum MarkerPhase {
-    Instant = 0,
-    Interval = 1,
-    IntervalStart = 2,
-    IntervalEnd = 3,
-}
+use crate::types::{MarkerPhase, ProfilerTime, ThreadId};
 
 /// When a marker happened. The default is the instant at which it is added.
 ///

@@ -1,21 +1,11 @@
 //! The markers of a thread, in columns.
 
 use crate::model::ids::{StackId, TextId};
+use crate::types::MarkerPhase;
 
 /// Key of the number of markers that a marker stands for, itself included. Only a marker that stands
 /// for others has this field.
 pub(crate) const STANDS_FOR: &str = "standsFor";
-
-/// What a marker says about time. The numbers are Gecko's.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub(crate) enum MarkerPhase {
-    Instant = 0,
-    Interval = 1,
-    /// The beginning of an interval, whose end is another marker.
-    IntervalStart = 2,
-    IntervalEnd = 3,
-}
 
 /// A marker of a thread.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -35,6 +35,7 @@ mod samples;
 mod stacks;
 mod unique_stacks;
 
+pub(crate) use crate::types::MarkerPhase;
 pub(crate) use alike::{MAX_ASLEEP_CPU_NS, MAX_SYSTEM_CALL_BYTES, Shown, show_threads};
 pub(crate) use call_nodes::CallNodes;
 #[cfg(feature = "formats")]
@@ -46,7 +47,7 @@ pub(crate) use counters::{
     Counter, CounterGraph, CounterSample, PROCESS_CPU_CATEGORY, PROCESS_CPU_NAME,
 };
 pub(crate) use ids::{CategoryPair, FrameId, FunctionId, ModuleId, StackId, TextId};
-pub(crate) use markers::{FieldValue, Marker, MarkerPayload, MarkerPhase, Markers, STANDS_FOR};
+pub(crate) use markers::{FieldValue, Marker, MarkerPayload, Markers, STANDS_FOR};
 pub(crate) use paused_range::PausedRange;
 pub(crate) use placeholders::{
     LABELS_LEFT_OUT, OTHER_STACK, ROOT, TRUNCATED, UNLOADED, is_placeholder, is_whole_stack,

@@ -259,12 +259,18 @@ impl ProfileModel {
         &self,
         stack: Option<StackId>,
     ) -> impl Iterator<Item = FrameId> + '_ {
-        let mut next = stack;
-        std::iter::from_fn(move || {
-            let (prefix, frame) = self.stack(next?);
-            next = prefix;
-            Some(frame)
-        })
+        let frames = self.stacks.frames_of(stack.map(|stack| stack.0));
+        frames.map(FrameId)
+    }
+
+    /// Returns the stack without the frames at its inner end that `is_left_out` accepts. The outermost
+    /// frame remains.
+    pub(crate) fn without_inner(
+        &self,
+        stack: StackId,
+        is_left_out: impl Fn(&Frame) -> bool,
+    ) -> StackId {
+        StackId(self.stacks.without_inner(stack.0, is_left_out))
     }
 
     pub(crate) fn function_name(&self, id: FunctionId) -> &str {

@@ -46,6 +46,23 @@ impl<F> UniqueStacks<F> {
         &self.stacks
     }
 
+    /// Returns the frames of a stack by their indices, the innermost one first.
+    pub(crate) fn frames_of(&self, stack: Option<u32>) -> impl Iterator<Item = u32> + '_ {
+        let stacks = std::iter::successors(stack, |&stack| self.stacks[stack as usize].0);
+        stacks.map(|stack| self.stacks[stack as usize].1)
+    }
+
+    /// Returns the stack without the frames at its inner end that `is_left_out` accepts. The outermost
+    /// frame remains.
+    pub(crate) fn without_inner(&self, mut stack: u32, is_left_out: impl Fn(&F) -> bool) -> u32 {
+        while let (Some(prefix), frame) = self.stacks[stack as usize]
+            && is_left_out(&self.frames[frame as usize])
+        {
+            stack = prefix;
+        }
+        stack
+    }
+
     /// Returns how much memory `more` frames and stacks take if the tables grow.
     pub(crate) fn growth_bytes(&self, more: usize) -> usize {
         self.frame_index.growth_bytes(more)

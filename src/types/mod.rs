@@ -47,6 +47,8 @@ mod ids;
 mod kept_limits;
 #[forbid(unsafe_code)]
 mod label_across_await;
+#[forbid(unsafe_code)]
+mod marker_phase;
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]
 mod no_stack;
@@ -121,6 +123,7 @@ pub use ids::{ProcessId, ThreadId};
 #[cfg(has_profiler)]
 pub(crate) use kept_limits::KeptLimits;
 pub(crate) use label_across_await::LabelOfOneThread;
+pub(crate) use marker_phase::MarkerPhase;
 #[cfg(has_profiler)]
 pub(crate) use no_stack::{NoStack, RAN_BETWEEN_SAMPLES};
 pub use page::Page;

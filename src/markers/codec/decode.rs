@@ -4,7 +4,7 @@ use crate::buffer::EntryReader;
 use crate::markers::codec::encode::{
     HAS_STACK, HAS_WINDOW, PAYLOAD_BITS, PAYLOAD_COMPLETE, PAYLOAD_TEXT, PAYLOAD_TYPED, PHASE_BITS,
 };
-use crate::markers::options::MarkerPhase;
+use crate::types::MarkerPhase;
 
 /// Only a damaged buffer has a higher rarity.
 const MAX_RARITY: u8 = 62;

@@ -5,9 +5,9 @@ use serde::Serialize;
 use crate::buffer::{Entry, EntryCursor, EntryKind, large_bytes, number_bytes};
 use crate::markers::codec::payload::{payload_bytes, write_payload};
 use crate::markers::codec::type_registry::MarkerType;
-use crate::markers::options::{MarkerPhase, MarkerTiming};
+use crate::markers::options::MarkerTiming;
 use crate::markers::profiler_marker::ProfilerMarker;
-use crate::types::{Generation, ProfilerTime, TimeStamp};
+use crate::types::{Generation, MarkerPhase, ProfilerTime, TimeStamp};
 
 /// Bits of the flags byte of an entry: the phase, the kind of payload, and which optional fields
 /// follow.

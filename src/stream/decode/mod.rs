@@ -26,7 +26,6 @@ pub(crate) use newest::decode_newest;
 pub(crate) use past_process::{PastProcess, PastScript, last_entry_ns};
 #[cfg(any(test, fuzzing))]
 pub(crate) use plain_samples::{PlainSample, PlainSamples};
-pub(crate) use rows::CounterRows;
 #[cfg(any(test, fuzzing))]
 pub(crate) use rows::RowEvent;
 pub(crate) use source::ProfileSource;

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use crate::buffer::BufferSnapshot;
-use crate::counters::KnownCounter;
+use crate::counters::{CounterDescription, CounterReading, KnownCounter};
 use crate::labels::script_function;
 use crate::platform::ProcessStart;
 use crate::state::{ChildProfile, OpenPauses, OverheadStats, Session};
 use crate::stream::children::FrozenChildren;
 use crate::stream::decode::past_process::PastProcess;
+use crate::stream::decode::rows::CounterRows;
 use crate::threads::OffThreadRef;
 use crate::types::{
     CategoryInfo, Page, ProcessId, ScriptDescription, ThreadId, TimeStamp, all_categories,
@@ -142,6 +143,22 @@ impl ProfileSource {
             .threads_complete_since
             .map(|time| self.ns_since_start(time).min(taken_ns));
         self.earliest_ns_of_process().max(of_threads)
+    }
+
+    /// Returns the times of a counter's rows, with the growth since the row before. Growth before the
+    /// oldest remaining row belongs to no row.
+    pub(crate) fn counter_rows(
+        &self,
+        counter: &CounterDescription,
+        rows: &CounterRows,
+    ) -> impl Iterator<Item = (u64, CounterReading)> {
+        let begins_late = self.earliest_ns_of_process().is_some() && !counter.is_level();
+        rows.deltas()
+            .enumerate()
+            .map(move |(index, (time_ns, growth))| match index {
+                0 if begins_late => (time_ns, CounterReading::default()),
+                _ => (time_ns, growth),
+            })
     }
 
     /// Returns the time since which the profile has all data of the process and of the threads that

@@ -11,8 +11,8 @@ use crate::json::json_text;
 use crate::markers::{DecodedMarker, DecodedPayload, JSONWriter, MarkerPhase, PayloadFailure};
 use crate::model::{
     Category, Counter, CounterGraph, CounterSample, FieldValue, FunctionKind, Marker,
-    MarkerPayload, MarkerPhase as ModelPhase, MarkerSchema, Markers, Meta, Process, ProfileModel,
-    STANDS_FOR, Sample, Samples, StackId, TextId, Thread, WAITING_TASKS, WeightUnit,
+    MarkerPayload, MarkerSchema, Markers, Meta, Process, ProfileModel, STANDS_FOR, Sample, Samples,
+    StackId, TextId, Thread, WAITING_TASKS, WeightUnit,
 };
 use crate::stream::decode::{
     ProcessStreamingContext, ProfileSource, ThreadStreamingContext, decode_newest,
@@ -306,7 +306,7 @@ impl ModelBuilder<'_> {
             }
             markers.push(Marker {
                 name,
-                phase: ModelPhase::Interval,
+                phase: MarkerPhase::Interval,
                 start_ns: Some(time(interval.time_ns.saturating_sub(interval.interval_ns))),
                 end_ns: Some(time(interval.time_ns)),
                 category: IDLE_INDEX.into(),
@@ -333,16 +333,10 @@ impl ModelBuilder<'_> {
 
     /// Returns the labels of a stack, outermost first.
     fn labels_of(&self, profile: &ProfileModel, stack: StackId) -> String {
-        let mut labels = Vec::new();
-        let mut next = Some(stack);
-        while let Some(stack) = next {
-            let (prefix, frame) = profile.stack(stack);
-            let function = profile.function(profile.frame(frame).function);
-            if function.kind == FunctionKind::Label {
-                labels.push(profile.text(function.name));
-            }
-            next = prefix;
-        }
+        let frames = profile.stack_frames(Some(stack));
+        let functions = frames.map(|frame| profile.function(profile.frame(frame).function));
+        let labels = functions.filter(|function| function.kind == FunctionKind::Label);
+        let mut labels: Vec<_> = labels.map(|label| profile.text(label.name)).collect();
         labels.reverse();
         labels.join(" → ")
     }
@@ -370,7 +364,7 @@ impl ModelBuilder<'_> {
                     .collect();
                 markers.push(Marker {
                     name,
-                    phase: ModelPhase::Interval,
+                    phase: MarkerPhase::Interval,
                     start_ns: Some(time(interval.start_ns)),
                     end_ns: Some(time(interval.end_ns)),
                     category: OTHER_CATEGORY.into(),
@@ -475,16 +469,15 @@ impl ModelBuilder<'_> {
             fields: &fields,
             stack,
         });
-        let (start_ns, end_ns) = (time(marker.start_ns), time(marker.end_ns));
-        let (phase, start_ns, end_ns) = match marker.phase {
-            MarkerPhase::Instant => (ModelPhase::Instant, Some(start_ns), None),
-            MarkerPhase::Interval => (ModelPhase::Interval, Some(start_ns), Some(end_ns)),
-            MarkerPhase::IntervalStart => (ModelPhase::IntervalStart, Some(start_ns), None),
-            MarkerPhase::IntervalEnd => (ModelPhase::IntervalEnd, None, Some(end_ns)),
+        let (start_ns, end_ns) = (Some(time(marker.start_ns)), Some(time(marker.end_ns)));
+        let (start_ns, end_ns) = match marker.phase {
+            MarkerPhase::Instant | MarkerPhase::IntervalStart => (start_ns, None),
+            MarkerPhase::Interval => (start_ns, end_ns),
+            MarkerPhase::IntervalEnd => (None, end_ns),
         };
         markers.push(Marker {
             name,
-            phase,
+            phase: marker.phase,
             start_ns,
             end_ns,
             category: marker.category.into(),
@@ -493,21 +486,12 @@ impl ModelBuilder<'_> {
     }
 
     fn add_counters(&self, profile: &mut ProfileModel) {
-        // Growth before the oldest remaining row belongs to no row.
-        let begins_late = self.source.earliest_ns_of_process().is_some();
         let with_rows = self.process.counters.iter();
         for (counter, rows) in with_rows.filter(|(_, rows)| !rows.is_empty()) {
-            let is_older = |index| begins_late && index == 0 && !counter.is_level();
-            let sample = |(index, (time_ns, growth)): (usize, (u64, CounterReading))| {
-                let growth = match is_older(index) {
-                    true => CounterReading::default(),
-                    false => growth,
-                };
-                CounterSample {
-                    time_ns: time(time_ns),
-                    delta: growth.count as f64,
-                    operations: counter.counts_operations.then_some(growth.operations),
-                }
+            let sample = |(time_ns, growth): (u64, CounterReading)| CounterSample {
+                time_ns: time(time_ns),
+                delta: growth.count as f64,
+                operations: counter.counts_operations.then_some(growth.operations),
             };
             profile.counters.push(Counter {
                 process: 0,
@@ -522,7 +506,11 @@ impl ModelBuilder<'_> {
                         color: counter.color.map_or("grey", GraphColor::keyword),
                     }),
                 },
-                samples: rows.deltas().enumerate().map(sample).collect(),
+                samples: self
+                    .source
+                    .counter_rows(counter, rows)
+                    .map(sample)
+                    .collect(),
             });
         }
     }

@@ -85,21 +85,15 @@ impl<'a> FrameBuilder<'a> {
         let mut stacks: Vec<StackId> = Vec::with_capacity(self.process.stacks.stacks().len());
         for &(prefix, frame) in self.process.stacks.stacks() {
             let mut stack = prefix.map(|prefix| stacks[prefix as usize]);
-            let wait = match self.process.stacks.frames()[frame as usize] {
-                FrameKey::Waiting(_, wait) => Some(wait),
-                _ => None,
-            };
-            let (mut rest, innermost) = match (wait, frames[frame as usize].split_last()) {
-                (Some(wait), Some((&innermost, rest))) => (rest, Some((innermost, wait))),
-                _ => (&frames[frame as usize][..], None),
-            };
-            while let Some((&frame, after)) = rest.split_first() {
-                stack = Some(profile.append_frame(stack, frame));
-                rest = after;
-            }
-            if let Some((frame, wait)) = innermost {
-                let frame = waiting_frame(profile, stack, frame, wait);
-                stack = Some(profile.append_frame(stack, frame));
+            let functions = &frames[frame as usize];
+            for (function, left) in functions.iter().zip((0..functions.len()).rev()) {
+                let function = match self.process.stacks.frames()[frame as usize] {
+                    FrameKey::Waiting(_, wait) if left == 0 => {
+                        waiting_frame(profile, stack, *function, wait)
+                    }
+                    _ => *function,
+                };
+                stack = Some(profile.append_frame(stack, function));
             }
             // Every frame of the process has at least one in the model.
             stacks.extend(stack);
@@ -263,12 +257,9 @@ fn waiting_frame(
     frame: FrameId,
     wait: Wait,
 ) -> FrameId {
-    let callers = std::iter::successors(stack, |&stack| profile.stack(stack).0);
-    let name = |stack: StackId| {
-        let (_, frame) = profile.stack(stack);
-        profile.text(profile.function(profile.frame(frame).function).name)
-    };
-    let wait = wait.in_functions(callers.map(name));
+    let callers = profile.stack_frames(stack);
+    let names = callers.map(|frame| profile.function_name(profile.frame(frame).function));
+    let wait = wait.in_functions(names);
     let waiting = Frame {
         category: Some(category_pair(IDLE_INDEX, wait.subcategory())),
         ..profile.frame(frame).clone()
@@ -314,16 +305,9 @@ fn script_frame(
 
 /// Returns the stack without the profiler's functions at its inner end: functions that were inlined
 /// into the caller, and functions that drop a guard.
-pub(super) fn without_own_functions(profile: &ProfileModel, mut stack: StackId) -> StackId {
-    loop {
-        let (prefix, frame) = profile.stack(stack);
-        let function = profile.function(profile.frame(frame).function);
-        let is_native = function.kind == FunctionKind::Native;
-        match prefix {
-            Some(prefix) if is_native && is_own_function(profile.text(function.name)) => {
-                stack = prefix;
-            }
-            _ => return stack,
-        }
-    }
+pub(super) fn without_own_functions(profile: &ProfileModel, stack: StackId) -> StackId {
+    profile.without_inner(stack, |frame| {
+        let function = profile.function(frame.function);
+        function.kind == FunctionKind::Native && is_own_function(profile.text(function.name))
+    })
 }

@@ -67,6 +67,21 @@ pub(crate) struct NamedStacks {
     unnamed_for_memory: u64,
 }
 
+/// Returns whether a function is the profiler's own, or drops a value of the profiler.
+pub(crate) fn is_own_function(name: &str) -> bool {
+    const OWN: [&str; 4] = [
+        concat!(env!("CARGO_CRATE_NAME"), "::"),
+        concat!("<", env!("CARGO_CRATE_NAME"), "::"),
+        concat!("core::ptr::drop_in_place<", env!("CARGO_CRATE_NAME"), "::"),
+        concat!(
+            "core::ptr::drop_in_place<core::option::Option<",
+            env!("CARGO_CRATE_NAME"),
+            "::"
+        ),
+    ];
+    OWN.iter().any(|own| name.starts_with(own))
+}
+
 impl NamedStacks {
     /// Names addresses after their functions. `symbolicate` is how much is looked up, and how much
     /// memory may hold names for later profiles.
@@ -96,9 +111,12 @@ impl NamedStacks {
             let mut stack = prefix.map(|prefix| map[prefix as usize]);
             for &frame in &frames[frame as usize] {
                 let frame = match stacks.frames()[frame as usize].kind {
-                    FrameKind::Waiting(Wait::Futex) => {
+                    FrameKind::Waiting(wait) => {
+                        let callers = stacks.frames_of(stack);
+                        let callers = callers
+                            .map(|frame| locations.get(stacks.frames()[frame as usize].location));
                         let waiting = NamedFrame {
-                            kind: FrameKind::Waiting(futex_wait(&stacks, &locations, stack)),
+                            kind: FrameKind::Waiting(wait.in_functions(callers)),
                             ..stacks.frames()[frame as usize]
                         };
                         stacks.intern_frame(&waiting)
@@ -175,6 +193,28 @@ impl NamedStacks {
         self.map.as_ref().map_or(stack, |map| map[stack as usize])
     }
 
+    /// Returns the stack without the profiler's functions at its inner end: functions that were
+    /// inlined into the caller, and functions that drop a guard.
+    pub(super) fn without_own_functions(&self, stack: u32) -> u32 {
+        self.stacks.without_inner(stack, |frame| {
+            let is_function = matches!(
+                frame.kind,
+                FrameKind::Function | FrameKind::Inlined | FrameKind::Waiting(_)
+            );
+            is_function && is_own_function(self.location(*frame))
+        })
+    }
+
+    /// Returns the texts of the labels in a stack of the process, outermost first.
+    pub(crate) fn labels_of(&self, stack: u32) -> String {
+        let frames = self.stacks.frames_of(Some(self.stack_of(stack)));
+        let frames = frames.map(|frame| self.frames()[frame as usize]);
+        let labels = frames.filter(|frame| matches!(frame.kind, FrameKind::Label { .. }));
+        let mut labels: Vec<_> = labels.map(|label| self.location(label)).collect();
+        labels.reverse();
+        labels.join(" → ")
+    }
+
     /// Returns the prefix and the innermost frame of each stack.
     pub(crate) fn stacks(&self) -> &[(Option<u32>, u32)] {
         self.stacks.stacks()
@@ -188,20 +228,6 @@ impl NamedStacks {
     pub(crate) fn location(&self, frame: NamedFrame) -> &str {
         self.locations.get(frame.location)
     }
-}
-
-/// Returns what a thread waits for at a futex that is called by this stack.
-fn futex_wait(
-    stacks: &UniqueStacks<NamedFrame>,
-    locations: &TextTable,
-    stack: Option<u32>,
-) -> Wait {
-    let callers = std::iter::successors(stack, |&stack| stacks.stacks()[stack as usize].0);
-    let location = |stack: u32| {
-        let (_, frame) = stacks.stacks()[stack as usize];
-        locations.get(stacks.frames()[frame as usize].location)
-    };
-    Wait::Futex.in_functions(callers.map(location))
 }
 
 /// Returns the named frames for a sampled frame, outermost first.

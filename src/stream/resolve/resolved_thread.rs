@@ -10,8 +10,6 @@ pub(crate) struct ThreadFrame {
     pub(crate) kind: FrameKind,
     /// The name of a script frame's implementation, unless it is an interpreter.
     pub(crate) implementation: Option<StringIndex>,
-    /// Index of the frame in [`NamedStacks`].
-    named: u32,
 }
 
 /// For each frame or stack of the process, its index in the tables of the current thread.
@@ -52,28 +50,13 @@ pub(crate) struct ThreadMaps {
 /// The tables of a thread, with the frames and stacks of the rows printed so far.
 #[derive(Debug)]
 pub(crate) struct ResolvedThread<'a> {
-    named: &'a NamedStacks,
+    pub(crate) named: &'a NamedStacks,
     pub(crate) strings: UniqueStrings<'a>,
     frames: Vec<ThreadFrame>,
     stacks: Vec<(Option<u32>, u32)>,
     maps: &'a mut ThreadMaps,
     /// Kept between calls to reuse its memory.
     missing: Vec<u32>,
-}
-
-/// Returns whether a function is the profiler's own, or drops a value of the profiler.
-pub(crate) fn is_own_function(name: &str) -> bool {
-    const OWN: [&str; 4] = [
-        concat!(env!("CARGO_CRATE_NAME"), "::"),
-        concat!("<", env!("CARGO_CRATE_NAME"), "::"),
-        concat!("core::ptr::drop_in_place<", env!("CARGO_CRATE_NAME"), "::"),
-        concat!(
-            "core::ptr::drop_in_place<core::option::Option<",
-            env!("CARGO_CRATE_NAME"),
-            "::"
-        ),
-    ];
-    OWN.iter().any(|own| name.starts_with(own))
 }
 
 impl<'a> ResolvedThread<'a> {
@@ -105,26 +88,22 @@ impl<'a> ResolvedThread<'a> {
     /// Returns the index of a stack of the process in this thread's table, and adds the stack if it
     /// is new.
     pub(crate) fn stack_of(&mut self, stack: u32) -> u32 {
+        self.own_stack(self.named.stack_of(stack))
+    }
+
+    /// Works like [`Self::stack_of`], and returns the index of the part without the profiler's
+    /// functions.
+    pub(crate) fn stack_outside(&mut self, stack: u32) -> u32 {
+        // The table has the whole stack.
+        self.stack_of(stack);
         let stack = self.named.stack_of(stack);
+        self.own_stack(self.named.without_own_functions(stack))
+    }
+
+    fn own_stack(&mut self, stack: u32) -> u32 {
         match self.maps.stacks.get(stack) {
             Some(known) => known,
             None => self.add_stack(stack),
-        }
-    }
-
-    /// Returns the stack without the profiler's functions at its inner end: functions that were
-    /// inlined into the caller, and functions that drop a guard.
-    pub(crate) fn without_own_functions(&self, mut stack: u32) -> u32 {
-        loop {
-            let (prefix, kind, location) = self.stack_parts(stack);
-            let is_function = matches!(
-                kind,
-                FrameKind::Function | FrameKind::Inlined | FrameKind::Waiting(_)
-            );
-            match prefix {
-                Some(prefix) if is_function && is_own_function(location) => stack = prefix,
-                _ => return stack,
-            }
         }
     }
 
@@ -167,7 +146,6 @@ impl<'a> ResolvedThread<'a> {
             location,
             kind: named.kind,
             implementation,
-            named: frame,
         });
         self.maps.frames.set(frame, own);
         own
@@ -180,31 +158,5 @@ impl<'a> ResolvedThread<'a> {
     /// Returns the prefix and the innermost frame of each stack. A prefix comes before its stacks.
     pub(crate) fn stacks(&self) -> &[(Option<u32>, u32)] {
         &self.stacks
-    }
-
-    /// Returns the texts of a stack of labels, outermost first.
-    pub(crate) fn text_of(&self, stack: u32) -> String {
-        let mut labels = Vec::new();
-        let mut next = Some(stack);
-        while let Some(stack) = next {
-            let (prefix, kind, location) = self.stack_parts(stack);
-            if matches!(kind, FrameKind::Label { .. }) {
-                labels.push(location);
-            }
-            next = prefix;
-        }
-        labels.reverse();
-        labels.join(" → ")
-    }
-
-    /// Returns the prefix of a stack, and the kind and location of its innermost frame.
-    pub(crate) fn stack_parts(&self, stack: u32) -> (Option<u32>, FrameKind, &'a str) {
-        let (prefix, frame) = self.stacks[stack as usize];
-        let ThreadFrame { kind, named, .. } = self.frames[frame as usize];
-        (
-            prefix,
-            kind,
-            self.named.location(self.named.frames()[named as usize]),
-        )
     }
 }

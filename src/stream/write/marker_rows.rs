@@ -43,10 +43,7 @@ impl MarkerContext<'_> {
             .marker_stacks
             .get(&marker.stack)
             .filter(|_| marker.stack != 0);
-        let stack = stack.map(|&(stack, time_ns)| {
-            let stack = thread.stack_of(stack);
-            (thread.without_own_functions(stack), time_ns)
-        });
+        let stack = stack.map(|&(stack, time_ns)| (thread.stack_outside(stack), time_ns));
         let failure = match marker.payload {
             DecodedPayload::Typed { number, bytes } => self
                 .write_typed(json, marker, thread, stack, number, bytes)
@@ -117,8 +114,10 @@ impl MarkerContext<'_> {
         thread: &mut ResolvedThread<'a>,
     ) {
         let name = thread.strings.intern_shared(WAIT_NAME);
-        let stack = thread.stack_of(wait.stack);
-        let text = thread.strings.intern_cow(thread.text_of(stack).into());
+        // The table has the stack, although only the text shows it.
+        thread.stack_of(wait.stack);
+        let labels = thread.named.labels_of(wait.stack);
+        let text = thread.strings.intern_cow(labels.into());
         let fields = self.process.contexts.fields(self.source, wait.context);
         json.array(|json| {
             json.unsigned(name.0.into());

@@ -2,12 +2,11 @@
 
 use std::io::{self, Write};
 
-use crate::counters::{CounterDescription, CounterReading};
+use crate::counters::CounterReading;
 use crate::json::JsonWriter;
 use crate::model::{Shown, show_threads};
 use crate::state::ChildProfile;
 use crate::stream::children::{Gathering, GatheringLog};
-use crate::stream::decode::CounterRows;
 use crate::stream::decode::ProcessStreamingContext;
 use crate::stream::decode::ProfileSource;
 use crate::stream::decode::ThreadStreamingContext;
@@ -322,8 +321,6 @@ fn write_counters(
     source: &ProfileSource,
     process: &ProcessStreamingContext,
 ) {
-    // Growth before the oldest remaining row belongs to no row.
-    let begins_late = source.earliest_ns_of_process().is_some();
     json.array(|json| {
         for (counter, rows) in process.counters.iter().filter(|(_, rows)| !rows.is_empty()) {
             json.object(|json| {
@@ -337,7 +334,8 @@ fn write_counters(
                         write_schema(json, &["time", "count"]);
                     }
                     json.key("data").array(|json| {
-                        write_counter_rows(json, counter, rows, begins_late);
+                        let rows = source.counter_rows(counter, rows);
+                        write_counter_rows(json, counter.counts_operations, rows);
                     });
                 });
             });
@@ -347,25 +345,22 @@ fn write_counters(
 
 fn write_counter_rows(
     json: &mut JsonWriter<'_>,
-    counter: &CounterDescription,
-    rows: &CounterRows,
-    begins_late: bool,
+    counts_operations: bool,
+    rows: impl Iterator<Item = (u64, CounterReading)>,
 ) {
     let none = CounterReading::default();
     let mut write = |time_ns, growth: CounterReading| {
         json.row(|json| {
             json.time_ms(time_ns);
             json.signed(growth.count);
-            if counter.counts_operations {
+            if counts_operations {
                 json.unsigned(growth.operations);
             }
         });
     };
     let mut skipped = None;
     let mut last = None;
-    for (index, (time_ns, growth)) in rows.deltas().enumerate() {
-        let is_older = begins_late && index == 0 && !counter.is_level();
-        let growth = if is_older { none } else { growth };
+    for (time_ns, growth) in rows {
         if growth == none && last == Some(none) {
             skipped = Some(time_ns);
             continue;

@@ -87,11 +87,9 @@ fn coverage(
         return None;
     }
     let mut counters = process.counters.iter();
-    let (_, rows) = counters.find(|(counter, _)| counter.id == PROCESS_CPU.id)?;
-    // Growth before the oldest remaining row belongs to no row.
-    let begins_late = source.earliest_ns_of_process().is_some();
-    let deltas = rows.deltas().skip(usize::from(begins_late));
-    let process_ns = deltas
+    let (counter, rows) = counters.find(|(counter, _)| counter.id == PROCESS_CPU.id)?;
+    let process_ns = source
+        .counter_rows(counter, rows)
         .map(|(_, growth)| growth.count.max(0).unsigned_abs())
         .sum();
     low_coverage((sampled_ns, process_ns, wall_ns), || uncovered(source))

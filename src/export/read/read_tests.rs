@@ -1,10 +1,9 @@
 use super::*;
 use crate::export::options::ExportOptions;
 use crate::export::read::source::read_profile_from;
-use crate::export::{Format, write_profile};
+use crate::export::write_profile;
 use crate::model::{FieldValue, FunctionKind, MarkerPhase, ProfileModel, StackId, Thread};
-use crate::types::{MAX_PROCESS_LEVELS, ReadError};
-use crate::util::ProgressLogger;
+use crate::types::{Format, MAX_PROCESS_LEVELS, ReadError};
 
 /// A profile of Gecko's format with each kind of frame, a child process, and short rows.
 const GECKO: &str = r#"{
@@ -172,8 +171,7 @@ fn rows_of(profile: &ProfileModel) -> String {
 fn to_processed(profile: &ProfileModel) -> String {
     let mut out = Vec::new();
     let options = ExportOptions::default();
-    let progress = ProgressLogger::unwatched();
-    write_profile(profile, Format::Processed, &options, &mut out, &progress).expect("a vector");
+    write_profile(profile, Format::Processed, &options, &mut out).expect("a vector");
     String::from_utf8(out).expect("UTF-8")
 }
 

@@ -202,8 +202,7 @@ mod tests {
     #[test]
     fn gecko_format_of_a_read_profile_is_an_error_that_names_the_processed_one() {
         let (mut out, options) = (Vec::new(), ExportOptions::default());
-        let progress = ProgressLogger::unwatched();
-        let written = write_profile(&two_threads(), Format::Gecko, &options, &mut out, &progress);
+        let written = write_profile(&two_threads(), Format::Gecko, &options, &mut out);
         let error = written.expect_err("no writer");
         assert_eq!(
             error.to_string(),

@@ -13,6 +13,6 @@ pub(crate) use marker_schemas::{
     CONTEXT_NAME, MarkerTypes, ONLY_USER_DATA, SAMPLE_CONTEXT, TASK_WAIT, TEXT, WAIT_NAME,
     WAIT_TEXT, name_for_viewer, to_text, type_without_payload, waiting_tasks_tid,
 };
-pub(crate) use named_stacks::{FrameKind, NamedStacks, UNKNOWN_SCRIPT};
+pub(crate) use named_stacks::{FrameKind, NamedStacks, UNKNOWN_SCRIPT, is_own_function};
 pub(crate) use profile_names::ProfileNames;
-pub(crate) use resolved_thread::{ResolvedThread, ThreadFrame, ThreadMaps, is_own_function};
+pub(crate) use resolved_thread::{ResolvedThread, ThreadFrame, ThreadMaps};

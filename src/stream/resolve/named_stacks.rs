@@ -5,7 +5,6 @@ use crate::model::{LABELS_LEFT_OUT, OTHER_STACK, ROOT, TRUNCATED, UNLOADED, Uniq
 use crate::stream::decode::{FrameKey, ProcessStreamingContext, ProfileSource};
 use crate::stream::resolve::location::{Locations, label_location, script_location};
 use crate::stream::resolve::profile_names::ProfileNames;
-use crate::stream::resolve::resolved_thread::is_own_function;
 use crate::symbols::{AddressName, FrameName, SampledAddress, UnreadFile};
 use crate::types::{NameOptions, ScriptDescription, ScriptImplementation, Wait};
 use crate::util::{ProgressLogger, TextTable};
@@ -69,6 +68,21 @@ pub(crate) struct NamedStacks {
     unread_files: Vec<UnreadFile>,
     /// Number of addresses that got no name because there was no memory to look them up.
     unnamed_for_memory: u64,
+}
+
+/// Returns whether a function is the profiler's own, or drops a value of the profiler.
+pub(crate) fn is_own_function(name: &str) -> bool {
+    const OWN: [&str; 4] = [
+        concat!(env!("CARGO_CRATE_NAME"), "::"),
+        concat!("<", env!("CARGO_CRATE_NAME"), "::"),
+        concat!("core::ptr::drop_in_place<", env!("CARGO_CRATE_NAME"), "::"),
+        concat!(
+            "core::ptr::drop_in_place<core::option::Option<",
+            env!("CARGO_CRATE_NAME"),
+            "::"
+        ),
+    ];
+    OWN.iter().any(|own| name.starts_with(own))
 }
 
 impl NamedStacks {

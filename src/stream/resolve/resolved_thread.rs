@@ -59,21 +59,6 @@ pub(crate) struct ResolvedThread<'a> {
     missing: Vec<u32>,
 }
 
-/// Returns whether a function is the profiler's own, or drops a value of the profiler.
-pub(crate) fn is_own_function(name: &str) -> bool {
-    const OWN: [&str; 4] = [
-        concat!(env!("CARGO_CRATE_NAME"), "::"),
-        concat!("<", env!("CARGO_CRATE_NAME"), "::"),
-        concat!("core::ptr::drop_in_place<", env!("CARGO_CRATE_NAME"), "::"),
-        concat!(
-            "core::ptr::drop_in_place<core::option::Option<",
-            env!("CARGO_CRATE_NAME"),
-            "::"
-        ),
-    ];
-    OWN.iter().any(|own| name.starts_with(own))
-}
-
 impl<'a> ResolvedThread<'a> {
     /// Returns how much memory the tables of a thread take if its rows use all frames and stacks,
     /// without the texts of its markers.

@@ -44,9 +44,9 @@ pub(crate) fn cargo(folder: &Path, arguments: &[&str]) -> Command {
 /// Runs a command to its end, and returns what it printed, and the CPU time of its processes in
 /// seconds.
 pub(crate) fn run(mut command: Command) -> Result<(String, f64), Box<dyn Error>> {
-    let before = raw::children_cpu_ns();
+    let before = raw::children_cpu_ns()?;
     let output = command.output()?;
-    let cpu = (raw::children_cpu_ns() - before) as f64 / 1e9;
+    let cpu = (raw::children_cpu_ns()? - before) as f64 / 1e9;
     if !output.status.success() {
         let problem = String::from_utf8_lossy(&output.stderr);
         return Err(format!("`{command:?}` ended with {}: {problem}", output.status).into());

@@ -8,7 +8,7 @@
 
 use std::error::Error;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,8 @@ use rayon::prelude::*;
 use regex::bytes::Regex;
 
 use crate::busy::work;
+use crate::random::Random;
+use crate::temporary::Temporary;
 
 /// Number of threads that a library makes, where it does not choose one itself.
 const THREADS: usize = 4;
@@ -136,7 +138,7 @@ fn run_ignore(tree: &Tree, end: Instant) -> Result {
     let pattern = Regex::new(r"[a-f]{2}[0-9]+z")?;
     let found = AtomicU64::new(0);
     while Instant::now() < end {
-        let walk = WalkBuilder::new(&tree.0).threads(THREADS).build_parallel();
+        let walk = WalkBuilder::new(&*tree.0).threads(THREADS).build_parallel();
         walk.run(|| {
             Box::new(|entry| {
                 if let Ok(entry) = entry
@@ -160,14 +162,13 @@ fn search(pattern: &Regex, path: &Path) -> u64 {
 }
 
 /// A temporary folder with files of text. Dropping it removes the folder.
-pub(crate) struct Tree(PathBuf);
+pub(crate) struct Tree(Temporary);
 
 impl Tree {
     fn create() -> std::io::Result<Self> {
         const FOLDERS: u64 = 20;
         const FILES_PER_FOLDER: u64 = 20;
-        let name = format!("gekkota-peers-tree-{}", std::process::id());
-        let tree = Self(std::env::temp_dir().join(name));
+        let tree = Self(Temporary::folder("-tree")?);
         for folder in 0..FOLDERS {
             let path = tree.0.join(folder.to_string());
             fs::create_dir_all(&path)?;
@@ -180,22 +181,10 @@ impl Tree {
     }
 }
 
-impl Drop for Tree {
-    fn drop(&mut self) {
-        // If this fails, the folder stays among the temporary files.
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// Returns letters and digits that depend on the seed.
 fn text(seed: u64, bytes: usize) -> Vec<u8> {
-    let mut state = seed | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        b"0123456789abcdefxyz \n"[(state >> 32) as usize % 21]
-    };
+    let mut random = Random::new(seed);
+    let mut next = || b"0123456789abcdefxyz \n"[(random.next() >> 32) as usize % 21];
     std::iter::repeat_with(&mut next).take(bytes).collect()
 }
 

@@ -32,7 +32,6 @@ const ARMS: [&str; 6] = ["ours", "dial9_live", "dial9", "off", "counter", "jemal
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "alloc",
-    description: "time that ProfilerAllocator adds to an allocation and its free",
     unit: "ns per allocation and free of 64 bytes, more than the allocator alone",
     goal: "off <= 0.3 ns, counter <= 2 ns, ours <= 3 ns",
     peers: &["dial9_live", "dial9", "jemalloc_own"],

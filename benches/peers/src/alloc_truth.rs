@@ -22,7 +22,6 @@ const MIN_SHARE: f64 = 0.01;
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "alloc_truth",
-    description: "error of the bytes that sampled allocations estimate for each call site",
     unit: "% that the estimate of a call site is wrong",
     goal: "each site above 1 % of the bytes within 5 %, allocated and alive; total within 1 %",
     is_met: |study| study.at_most(&["ours", "alive"], 5.0) && study.at_most(&["total"], 1.0),

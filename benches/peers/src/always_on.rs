@@ -38,7 +38,6 @@ const ARMS: [&str; 5] = ["none", "ours", "pprof", "pyroscope", "none_again"];
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "always_on",
-    description: "requests a second that a server under load loses to a profiler that always runs, at 100 Hz",
     unit: "% of the requests a second that are missing; `…_p99`: longer by %; `…_cpu`: % more CPU time for a request",
     goal: "ours <= 1 %, and no more than pprof and pyroscope",
     peers: &["pprof", "pyroscope"],
@@ -110,8 +109,8 @@ fn run(arguments: &Arguments) -> Fallible<Value> {
 fn build_pyroscope_server() -> Fallible<PathBuf> {
     let target = built::folder("always_on")?;
     let package = Path::new(built::PACKAGE).join("pyroscope_server");
-    let mut command = built::cargo(&package, &["build", "--release", "--quiet"]);
-    command.arg("--target-dir").arg(&target);
+    let mut command = built::cargo(&package, "build --release --quiet --target-dir");
+    command.arg(&target);
     built::run(command)?;
     Ok(target.join("release/pyroscope_server"))
 }

@@ -40,7 +40,6 @@ const ORDERS_A_SECOND: u32 = 200;
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "ask",
-    description: "what 16 clients that ask a server for profiles at once wait, take and disturb",
     unit: "time of the slowest of 16 answers above the seconds asked for, in s; `memory`: peak above that before, in MB; \
            `p99…`: time of an order, in ms; `p99_more`: in %",
     goal: "ours <= 0.5 s, memory <= 64 MB, and p99_more <= 2 %",
@@ -66,9 +65,9 @@ fn build() -> Fallible<PathBuf> {
     let target = folder("ask")?;
     let mut command = cargo(
         &package,
-        &["build", "--release", "--locked", "--bin", "axum_server"],
+        "build --release --locked --bin axum_server --target-dir",
     );
-    command.arg("--target-dir").arg(&target);
+    command.arg(&target);
     run(command)?;
     Ok(target.join("release/axum_server"))
 }

@@ -18,11 +18,12 @@ pub(crate) fn folder(name: &str) -> Result<PathBuf, Box<dyn Error>> {
     Ok(folder)
 }
 
-/// Returns a call of Cargo in a folder, without the settings that change what it builds.
-pub(crate) fn cargo(folder: &Path, arguments: &[&str]) -> Command {
+/// Returns a call of Cargo in a folder, without the settings that change what it builds. Spaces
+/// separate the arguments.
+pub(crate) fn cargo(folder: &Path, arguments: &str) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command
-        .args(arguments)
+        .args(arguments.split(' '))
         .current_dir(folder)
         .stdin(Stdio::null());
     let changes_builds = |name: &str| {

@@ -45,7 +45,6 @@ const GOALS: [&str; 5] = ["outside", "split", "perf", "between", "sum"];
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "bursts",
-    description: "CPU time that a profile puts at a wrong function, for work of 0.3 to 3 ms between waits; 10 minutes",
     unit: "% of the CPU time that is at a wrong place; `outside_…`: in neither function, in %; `split_…`: error of \
            price's part, in points; `missed_…`: cells",
     goal: "in each cell, quiet and beside load with events and quiet without (or in a sandbox): outside <= 3 %, split within 2 points + \
@@ -110,7 +109,7 @@ fn measure(study: &mut Study) -> Fallible<()> {
     })?;
     let allowed = if has_events { "allowed" } else { "refused" };
     study.note(format!("perf events are {allowed}"));
-    let figures: [(&str, fn(&Reading) -> f64); 3] = [
+    let figures: [Figure; 3] = [
         ("", Reading::wrong),
         ("outside_", Reading::outside),
         ("split_", Reading::split_error),
@@ -144,6 +143,9 @@ fn arms_of(setting: usize, has_perf: bool) -> impl Iterator<Item = &'static str>
         (setting < 2 || is_ours(profiler)) && (profiler != "perf" || has_perf)
     })
 }
+
+/// The begin of its arms' names, and the figure of a cell.
+type Figure = (&'static str, fn(&Reading) -> f64);
 
 /// A setting, a load, a kind of threads and a profiler.
 type Cell = (usize, &'static str, usize, &'static str);

@@ -20,7 +20,6 @@ use crate::{files, workload};
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "bytes_per_sample",
-    description: "bytes of buffer per sample of the quick start's workload, at 1,000 Hz",
     unit: "bytes of buffer per sample",
     goal: "ours and single <= 40, repeated and same <= 16, and 10 times denser than Gecko's encoding",
     peers: &["gecko"],

@@ -28,7 +28,6 @@ const LAST_ANSWERS: Duration = Duration::from_millis(300);
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "capture",
-    description: "share of the CPU time of 2, 8 and 64 busy threads that samples account for, at 1,000 Hz",
     unit: "CPU time in samples / CPU time used, for as many busy threads as the name says",
     goal: "ours within 2 % of 1 with 2, 8 and 64 busy threads at 1,000 Hz",
     // The hardest setting is the compared one.

@@ -26,7 +26,6 @@ const ARMS: [Arm<()>; 4] = [
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "churn",
-    description: "time that registering and unregistering add to creating and joining a thread",
     unit: "µs per thread, above create + join without a profiler",
     goal: "ours <= 3 µs with the profiler running at 1,000 Hz",
     is_met: |study| study.at_most(&["ours"], 3.0),

@@ -32,7 +32,6 @@ const ARMS: [turns::Arm<()>; 5] = [
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "context",
-    description: "time to enter and leave the context of a request",
     unit: "ns to enter and leave, including the loop",
     goal: "ours <= 5 ns, in a session and without one",
     peers: &["opentelemetry_thread_local"],

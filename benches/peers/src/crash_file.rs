@@ -32,7 +32,6 @@ const ARMS: [[&str; 2]; 3] = [
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "crash_file",
-    description: "cost of a marker and of a sample with a crash file, relative to none",
     unit: "ns per marker; of the sampler's CPU time per sample",
     goal: "with a crash file at most 1.05 times the cost without one",
     peers: &["without"],

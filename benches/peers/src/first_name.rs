@@ -24,7 +24,6 @@ use crate::prelude::*;
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "first_name",
-    description: "time to save a profile of 8 threads with its first names, and again",
     unit: "seconds from the call to the file",
     goal: "ours <= 3, names <= 1, second and second_names <= 0.2",
     is_met: |study| {

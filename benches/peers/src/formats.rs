@@ -39,7 +39,6 @@ const ADDING_UP: [Format; 5] = [
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "formats",
-    description: "speed and memory use of each format's writer on 1,000,000 samples",
     unit: "MB per second (`memory`: peak of the process / the model)",
     goal: "no format below 150 MB per second, and memory <= 2",
     better: f64::max,

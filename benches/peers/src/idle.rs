@@ -22,7 +22,6 @@ const SETTLE: Duration = Duration::from_secs(2);
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "idle",
-    description: "CPU time of the profiler with 1,000 sleeping threads, and wake-ups in them, at 1,000 Hz",
     unit: "% of one CPU, with 1,000 sleeping threads",
     goal: "ours <= 5 % of one CPU, and no wake-up in any thread, at 1,000 Hz",
     floor: "sleeper",

@@ -24,7 +24,6 @@ const SETTLE: Duration = Duration::from_secs(2);
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "idle_bytes",
-    description: "bytes of buffer per sleeping thread and second, at 1,000 Hz",
     unit: "bytes of buffer per sleeping thread and second",
     goal: "ours and ours_one <= 64 bytes, at 1,000 Hz",
     peers: &["gecko"],

@@ -115,7 +115,6 @@ const KINDS: [(&str, Answer); 8] = [
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "incident",
-    description: "share of a slow request's time that its explanation puts on the right place",
     unit: "% of a slow request's time that its explanation puts on the right place",
     goal: "ours >= 98 %",
     better: f64::max,

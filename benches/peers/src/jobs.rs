@@ -1,11 +1,9 @@
 //! Real work of many kinds, so that stacks go through many functions of several libraries.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt::Write as _;
-use std::hint::black_box;
 use std::io::{Read, Write};
-use std::sync::mpsc;
 
 use flate2::Compression;
 use flate2::read::GzDecoder;
@@ -27,7 +25,7 @@ pub(crate) struct Jobs {
 }
 
 impl Jobs {
-    const ALL: [Job; 12] = [
+    const ALL: [Job; 8] = [
         Self::search,
         Self::compile_pattern,
         Self::compress,
@@ -35,11 +33,7 @@ impl Jobs {
         Self::write_json,
         Self::sort,
         Self::count_in_tree,
-        Self::count_in_table,
         Self::format,
-        Self::parse_numbers,
-        Self::change_case,
-        Self::send,
     ];
 
     pub(crate) fn new() -> Result<Self, Box<dyn Error>> {
@@ -118,47 +112,12 @@ impl Jobs {
         Ok(counts.values().max().copied().unwrap_or(0))
     }
 
-    fn count_in_table(&self, part: &str) -> Result<u64, Box<dyn Error>> {
-        let mut counts: HashMap<String, u64> = HashMap::new();
-        for word in part.split_whitespace() {
-            *counts.entry(word.to_owned()).or_default() += 1;
-        }
-        Ok(counts.values().max().copied().unwrap_or(0))
-    }
-
     fn format(&self, part: &str) -> Result<u64, Box<dyn Error>> {
         let mut text = String::new();
         for (number, line) in part.lines().enumerate() {
             write!(text, "{number:>6} {:10.3} {line:?}", number as f64 / 7.0)?;
         }
         Ok(text.len() as u64)
-    }
-
-    fn parse_numbers(&self, part: &str) -> Result<u64, Box<dyn Error>> {
-        let mut sum = 0.0;
-        for byte in part.bytes().take(200) {
-            let text = black_box(format!("{}.{byte}e-{}", byte / 3, byte % 7));
-            sum += text.parse::<f64>()?;
-        }
-        Ok(sum as u64)
-    }
-
-    fn change_case(&self, part: &str) -> Result<u64, Box<dyn Error>> {
-        let upper = part.to_uppercase().replace("SELF", "ß");
-        Ok(upper
-            .to_lowercase()
-            .char_indices()
-            .filter(|(at, _)| at % 3 == 0)
-            .count() as u64)
-    }
-
-    fn send(&self, part: &str) -> Result<u64, Box<dyn Error>> {
-        let (sender, receiver) = mpsc::channel();
-        for line in part.lines() {
-            sender.send(Box::<str>::from(line))?;
-        }
-        drop(sender);
-        Ok(receiver.iter().map(|line| line.len() as u64).sum())
     }
 }
 

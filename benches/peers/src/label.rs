@@ -34,7 +34,6 @@ const ARMS: [Arm<()>; 7] = [
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "label",
-    description: "time to push and pop a label, with and without a session",
     unit: "ns per push and pop, including the loop",
     goal: "ours <= 1.5 ns, in a session, without a session, and on an unregistered thread",
     peers: &["puffin", "tracing"],

@@ -164,22 +164,16 @@ const HELP: &str = "\
 NAME is one of:
 ";
 
-enum Command {
-    List,
-    Run {
-        measurement: &'static Measurement,
-        is_quick: bool,
-        json: bool,
-    },
-}
+/// A measurement, whether it is a quick one, and whether to print JSON.
+type Choice = (&'static Measurement, bool, bool);
 
 fn find(name: &str) -> Option<&'static Measurement> {
     let mut all = MEASUREMENTS.iter().copied();
     all.find(|measurement| measurement.name == name)
 }
 
-/// Returns the command, or an error message for the user.
-fn parse(arguments: impl Iterator<Item = String>) -> Result<Command, String> {
+/// Returns what to measure, `None` to list everything, or an error message for the user.
+fn parse(arguments: impl Iterator<Item = String>) -> Result<Option<Choice>, String> {
     let names = || {
         let names: Vec<&str> = MEASUREMENTS.iter().map(|known| known.name).collect();
         names.join(", ")
@@ -210,23 +204,19 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Command, String> {
         }
     }
     match chosen {
-        Some(measurement) if !help => Ok(Command::Run {
-            measurement,
-            is_quick,
-            json,
-        }),
+        Some(measurement) if !help => Ok(Some((measurement, is_quick, json))),
         None if is_quick || json => Err(format!(
             "cannot measure: got no name, expected one of {}",
             names()
         )),
-        _ => Ok(Command::List),
+        _ => Ok(None),
     }
 }
 
 fn list() {
     println!("Measures gekkota and comparable libraries side by side.\n\n{USAGE}\n\n{HELP}");
     for known in MEASUREMENTS {
-        println!("  {:16}  {}", known.name, known.description);
+        println!("  {:16}  {}", known.name, known.unit);
     }
 }
 
@@ -248,12 +238,8 @@ fn main() -> ExitCode {
         return child::answer(measurement, &arguments[2..]);
     }
     let (measurement, is_quick, json) = match parse(arguments.into_iter()) {
-        Ok(Command::Run {
-            measurement,
-            is_quick,
-            json,
-        }) => (measurement, is_quick, json),
-        Ok(Command::List) => {
+        Ok(Some(choice)) => choice,
+        Ok(None) => {
             list();
             return ExitCode::SUCCESS;
         }

@@ -62,7 +62,6 @@ gekkota::marker_type! {
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "marker",
-    description: "time to add a marker: with a name only, with a text, with three fields",
     unit: "ns per call, including the reading of the clock and the loop",
     goal: "ours <= 35 ns with a text, <= 50 ns with three fields, and faster than each peer in each form",
     // The report compares one figure of ours with its peers: that of the text form.

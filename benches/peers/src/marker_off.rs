@@ -38,7 +38,6 @@ const ARMS: [Arm<()>; 8] = [
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "marker_off",
-    description: "time to add a marker without a session, compared with a relaxed load",
     unit: "ns per call without a session, including the loop",
     goal: "ours <= 0.5 ns above a relaxed load: untyped, with a text, with three fields, and lazy",
     ours: "ours_text",

@@ -47,7 +47,6 @@ static FOUND: AtomicUsize = AtomicUsize::new(0);
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "marker_stack",
-    description: "time to add a marker with a stack of 30 frames, on the calling thread",
     unit: "ns per call on a stack of 30 frames",
     goal: "ours <= 2 µs",
     peers: &["backtrace"],

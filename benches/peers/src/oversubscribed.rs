@@ -28,7 +28,6 @@ const WARM_UP: Duration = Duration::from_millis(300);
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "oversubscribed",
-    description: "share of ticks on schedule with 64 busy threads, at 1,000 Hz",
     unit: "share of ticks on schedule, with 64 busy threads at 1,000 Hz",
     goal: "ours >= 0.99",
     peers: &["gecko_style"],

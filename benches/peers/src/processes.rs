@@ -33,7 +33,6 @@ const MAX_UNTIL_JOINED: Duration = Duration::from_secs(30);
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "processes",
-    description: "cost of a child process in its parent's session, and time to gather 16 children of 10 MB each",
     unit: "CPU time of a child for its work, in ms; `idle…`: of one whose thread sleeps, in % of one CPU; `gather…`: time \
            to write a profile with its children, in ms",
     goal: "ours <= 1.05 × alone, and gather <= 1.5 × gather_one",

@@ -23,45 +23,19 @@ pub(crate) fn write_nameless(profile: &Profile, sink: &mut dyn Write) -> Fallibl
 }
 
 /// Returns what the profile records about its session and its buffer: the entry of this process in
-/// `profilingLog`.
-///
-/// Only the end of the JSON is kept in memory: the log follows the rows, which can be large.
+/// `profilingLog`. The rows before it, which can be many, are not parsed.
 pub(crate) fn log_of(profile: &Profile) -> Fallible<Value> {
-    let mut tail = Tail(Vec::new());
-    write_nameless(profile, &mut tail)?;
     const KEY: &[u8] = b"\"profilingLog\":";
-    let at = tail
-        .0
-        .windows(KEY.len())
-        .rposition(|window| window == KEY)
-        .ok_or("the profile has no log")?;
-    let rest = &tail.0[at + KEY.len()..];
-    let log = serde_json::Deserializer::from_slice(rest)
-        .into_iter::<Value>()
-        .next();
-    let log = log.ok_or("the profile's log ends early")??;
-    let own = &log[std::process::id().to_string()];
-    own.is_object()
-        .then(|| own.clone())
-        .ok_or_else(|| "the profile's log has no entry for this process".into())
-}
-
-/// A writer that keeps the end of its input.
-struct Tail(Vec<u8>);
-
-impl Write for Tail {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        /// Bytes that are always kept: more than the log and the lists of processes after it take.
-        const KEPT: usize = 64 << 10;
-        if self.0.len() > 16 * KEPT {
-            self.0.drain(..self.0.len() - KEPT);
-        }
-        self.0.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
+    let mut text = Vec::new();
+    write_nameless(profile, &mut text)?;
+    let at = text.windows(KEY.len()).rposition(|window| window == KEY);
+    let rest = &text[at.ok_or("the profile has no log")? + KEY.len()..];
+    let mut logs = serde_json::Deserializer::from_slice(rest).into_iter::<Value>();
+    let log = logs.next().ok_or("the profile's log ends early")??;
+    let own = log[std::process::id().to_string()].clone();
+    match own.is_object() {
+        true => Ok(own),
+        false => Err("the profile's log has no entry for this process".into()),
     }
 }
 

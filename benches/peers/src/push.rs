@@ -34,7 +34,6 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "push",
-    description: "CPU time and memory to feed a store with one profile each 10 seconds, and what is between two profiles",
     unit: "% of a processor that feeding takes; `first`: s of CPU time; `memory`: MB; `gap`, `overlap`: ns",
     goal: "ours <= 0.2 %, gap = 0 and overlap = 0",
     is_met: |study| study.at_most(&["ours"], 0.2) && study.at_most(&["gap", "overlap"], 0.0),

@@ -70,7 +70,6 @@ const ARMS: [(&str, Put); 4] = [
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "put",
-    description: "time to add a small marker, from 1, 2 and 16 threads at once",
     unit: "ns per marker without reading the clock (`clock_N` and `…_p999`: with it)",
     goal: "ours <= 25 ns, with one thread and with as many as there are processors",
     ours: "ours_1",

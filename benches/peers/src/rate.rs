@@ -37,7 +37,6 @@ const WARM_UP: Duration = Duration::from_millis(200);
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "rate",
-    description: "share of the requested samples that are delivered, for one busy thread at 100, 1,000 and 10,000 Hz",
     unit: "share of requested ticks with a sample",
     goal: "ours >= 0.99 at 100 Hz, >= 0.99 at 1,000 Hz, >= 0.95 at 10,000 Hz",
     ours: "ours_1000hz",

@@ -21,7 +21,6 @@ const NAME: &str = "short";
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "short_threads",
-    description: "share of the CPU time of 10,000 unregistered threads of 5 ms that is in samples, at 1,000 Hz",
     unit: "CPU time in samples / CPU time used by threads of 5 ms",
     goal: "ours >= 0.8 at 1,000 Hz",
     peers: &["pprof"],

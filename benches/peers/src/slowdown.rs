@@ -17,7 +17,8 @@
 //! threads by signals: on every tick, a thread wakes and signals the threads that have run since
 //! the last tick, and the handler only counts.
 
-use std::sync::{Arc, Barrier, Mutex, PoisonError};
+use std::sync::Barrier;
+use std::sync::mpsc::channel;
 
 use dial9_core::buffer::MemoryBuffer;
 use dial9_core::recorder::recorder;
@@ -42,7 +43,6 @@ const ARMS: [&str; 6] = [
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "slowdown",
-    description: "time for a fixed amount of work at 1,000 Hz, relative to no profiler",
     unit: "wall time of a fixed amount of work / time without a profiler, all processors busy, at 1,000 Hz",
     goal: "ours <= each peer, <= 1.03 with all processors busy, <= 1.015 with 1 thread",
     peers: &["empty_handler", "pprof", "dial9"],
@@ -183,36 +183,35 @@ fn work<Guard>(
     portions: u64,
     begin: impl FnOnce(&[i32]) -> Fallible<Guard>,
 ) -> Fallible<Times> {
-    let shared = Arc::new(SharedWork::new(portions));
-    let ids = Arc::new(Mutex::new(Vec::new()));
-    let ready = Arc::new(Barrier::new(threads + 1));
-    let workers: Vec<_> = (0..threads)
-        .map(|number| {
-            let (shared, ready, ids) = (Arc::clone(&shared), Arc::clone(&ready), Arc::clone(&ids));
-            std::thread::spawn(move || {
+    let (shared, ready) = (SharedWork::new(portions), Barrier::new(threads + 1));
+    let (id, ids) = channel();
+    std::thread::scope(|scope| {
+        let start = |number| {
+            let (shared, ready, id) = (&shared, &ready, id.clone());
+            scope.spawn(move || {
                 register_thread(&format!("worker {number}"));
-                ids.lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .push(raw::thread_id());
+                // The receiver lives until it has received this.
+                let _ = id.send(raw::thread_id());
                 ready.wait();
                 let before = raw::thread_cpu_ns();
                 std::hint::black_box(shared.take_part());
                 raw::thread_cpu_ns() - before
             })
+        };
+        let workers: Vec<_> = (0..threads).map(start).collect();
+        let guard = begin(&ids.iter().take(threads).collect::<Vec<_>>());
+        ready.wait();
+        let start = Instant::now();
+        let mut work_cpu = 0;
+        for worker in workers {
+            work_cpu += worker.join().map_err(|_| "a worker panicked")?;
+        }
+        let wall = start.elapsed().as_secs_f64();
+        drop(guard?);
+        Ok(Times {
+            wall,
+            work_cpu: work_cpu as f64 / 1e9,
         })
-        .collect();
-    ready.wait();
-    let guard = begin(&ids.lock().unwrap_or_else(PoisonError::into_inner))?;
-    let start = Instant::now();
-    let mut work_cpu = 0;
-    for worker in workers {
-        work_cpu += worker.join().map_err(|_| "a worker panicked")?;
-    }
-    let wall = start.elapsed().as_secs_f64();
-    drop(guard);
-    Ok(Times {
-        wall,
-        work_cpu: work_cpu as f64 / 1e9,
     })
 }
 

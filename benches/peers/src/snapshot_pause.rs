@@ -33,7 +33,6 @@ const MARKER_THREAD: &str = "deep, with markers";
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "snapshot_pause",
-    description: "additional delay of markers and ticks while such a profile is written",
     unit: "ms by which the longest call exceeds that of a quiet turn",
     goal: "ours and tick <= 1 ms, with 1,000,000 samples",
     is_met: |study| study.at_most(&["ours", "tick"], 1.0),

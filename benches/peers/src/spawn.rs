@@ -26,7 +26,6 @@ const FORKS_PER_BATCH: usize = 10;
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "spawn",
-    description: "slowdown of spawning and forking processes, at 1,000 Hz",
     unit: "time / time without a profiler, of Command::spawn + wait (`…_fork`: of fork + _exit + waitpid)",
     goal: "ours and ours_fork <= 1.05 at 1,000 Hz",
     peers: &["pprof"],

@@ -32,7 +32,6 @@ const SETTLE: Duration = Duration::from_millis(20);
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "stall",
-    description: "time that one sample takes from a busy thread, 36 frames deep",
     unit: "ns that one sample takes from a busy thread, 36 frames deep, at 10,000 Hz",
     goal: "ours <= 1.10 x empty_handler",
     peers: &["gecko_style", "pprof"],

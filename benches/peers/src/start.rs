@@ -20,7 +20,6 @@ const SESSION: Duration = Duration::from_millis(20);
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "start",
-    description: "time to start with 200 loaded libraries, time to stop, and delay of registrations during both",
     unit: "ms for the first start, with 200 libraries",
     goal: "ours <= 20 ms; each stop <= one interval + 5 ms (1,000 Hz); each registration <= 1 ms",
     peers: &["pprof"],

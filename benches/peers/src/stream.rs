@@ -49,7 +49,6 @@ const ARMS: [Arm<Written>; 3] = [
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "stream",
-    description: "speed and memory use of writing a profile of 1,000,000 samples of 16 threads as JSON",
     unit: "MB of JSON per second",
     goal: "ours >= serde_json from memory, and ours_memory_mb <= 64, with 1,000,000 samples",
     peers: &["serde_json"],

@@ -20,7 +20,7 @@ pub(crate) const INTERVAL: Duration = Duration::from_millis(1);
 
 pub(crate) struct Measurement {
     pub(crate) name: &'static str,
-    pub(crate) description: &'static str,
+    /// What the figures are.
     pub(crate) unit: &'static str,
     pub(crate) goal: &'static str,
     /// The arm with the figure that is compared with those of the peers.
@@ -50,7 +50,6 @@ pub(crate) struct Measurement {
 impl Measurement {
     pub(crate) const NEW: Self = Self {
         name: "",
-        description: "",
         unit: "",
         goal: "",
         ours: "ours",

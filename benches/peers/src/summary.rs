@@ -35,7 +35,6 @@ const OFTEN: u64 = 4;
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "summary",
-    description: "share of regressions that the comparison of two profiles names first",
     unit: "share of regressions whose function is named first",
     goal: "ours >= 0.9, and false_alarms <= 0.01",
     better: f64::max,

@@ -39,7 +39,6 @@ const PROGRAMS: [(&str, &str); 2] = [
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "symbolicate",
-    description: "time and memory to name 10,000 addresses of a program with much debug information",
     unit: "seconds to name 10,000 addresses (`…_memory_mb`: MB of anonymous memory)",
     goal: "ours 10 times faster than eager and no slower than the best peer, ours_names no slower than \
            blazesym_names, and their memory <= 100 MB, with at least 50 MB of debug information",

@@ -19,7 +19,6 @@ const COUNTERS: usize = 100;
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "tick",
-    description: "time that the application's counters take of each tick",
     unit: "ns of a tick for one counter that does not change",
     goal: "ours <= 20 ns",
     is_met: |study| study.at_most(&["ours"], 20.0),

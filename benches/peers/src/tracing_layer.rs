@@ -27,7 +27,6 @@ const SPANS: u32 = ROUNDS * PER_ROUND;
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "tracing_layer",
-    description: "time for a span of `tracing` with ProfilerLayer, and with tracing-chrome",
     unit: "ns per span without fields: created, entered, left and closed",
     goal: "ours <= 1/5 of tracing_chrome, without fields and with two",
     peers: &["tracing_chrome"],

@@ -17,7 +17,6 @@ use crate::prelude::*;
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "unregistered",
-    description: "cost and coverage of 1,000 sleeping and 64 busy threads that have not registered, at 1,000 Hz",
     unit: "sampler's CPU time in % of one CPU, with 1,000 sleeping threads and (`…_sampler_64`) 64 busy ones; \
            `…_64`: CPU time in samples / CPU time used",
     goal: "unregistered <= 1.1 × registered, sleeping and busy, and unregistered_64 >= 0.98",

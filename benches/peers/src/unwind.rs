@@ -40,7 +40,6 @@ const PEER_TURNS: usize = 2000;
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "unwind",
-    description: "time to unwind a frame of rustc's stacks, on the sampler's thread",
     unit: "ns per frame, warm",
     goal: "ours <= 40 ns per frame, warm, in rustc",
     peers: &["backtrace"],

@@ -37,7 +37,6 @@ const POLLS: u32 = 50_000;
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "waiting_tasks",
-    description: "error of the shares of the places where 10,000 Tokio tasks wait, and what a poll costs",
     unit: "percentage points between a future's share and its name",
     goal: "ours <= 2 points, and no extra polls",
     is_met: |study| study.at_most(&["ours"], 2.0) && study.at_most(&["extra_polls"], 0.0),

@@ -19,7 +19,6 @@ use crate::prelude::*;
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "weight",
-    description: "packages, CPU time and bytes that a dependency adds to a program that prints one line",
     unit: "CPU seconds of a clean release build of a program that prints one line",
     goal: "ours <= 35 packages, 45 CPU seconds, 1.2 MB",
     peers: &["pprof"],
@@ -157,25 +156,11 @@ impl Program {
             fs::remove_dir_all(&target)?;
         }
         // The download is not measured.
-        run(cargo(&package, &["fetch", "--quiet"]))?;
-        let tree = [
-            "tree",
-            "--edges",
-            "normal,build",
-            "--prefix",
-            "none",
-            "--no-dedupe",
-        ];
-        let (tree, _) = run(cargo(&package, &tree))?;
-        let build = [
-            "build",
-            "--release",
-            "--quiet",
-            "--offline",
-            "--target-dir",
-            "target",
-        ];
-        let (_, cpu_seconds) = run(cargo(&package, &build))?;
+        run(cargo(&package, "fetch --quiet"))?;
+        let tree = "tree --edges normal,build --prefix none --no-dedupe";
+        let (tree, _) = run(cargo(&package, tree))?;
+        let build = "build --release --quiet --offline --target-dir target";
+        let (_, cpu_seconds) = run(cargo(&package, build))?;
         let bytes = fs::metadata(target.join("release/hello"))?.len();
         fs::remove_dir_all(&target)?;
         Ok([cpu_seconds, packages(&tree) as f64 - 1.0, bytes as f64])

@@ -29,32 +29,26 @@ struct Setting {
 }
 
 const SETTINGS: [Setting; 5] = [
-    Setting {
-        name: "none",
-        profiler: "none",
-        variable: None,
-    },
-    Setting {
-        name: "ours_1ms",
-        profiler: "gekkota",
-        variable: Some(("MOZ_PROFILER_STARTUP_INTERVAL", "1")),
-    },
-    Setting {
-        name: "ours_10ms",
-        profiler: "gekkota",
-        variable: Some(("MOZ_PROFILER_STARTUP_INTERVAL", "10")),
-    },
-    Setting {
-        name: "pprof_1000hz",
-        profiler: "pprof",
-        variable: Some(("PPROF_HZ", "1000")),
-    },
-    Setting {
-        name: "pprof_100hz",
-        profiler: "pprof",
-        variable: Some(("PPROF_HZ", "100")),
-    },
+    setting("none", "none", None),
+    setting("ours_1ms", "gekkota", Some((OURS, "1"))),
+    setting("ours_10ms", "gekkota", Some((OURS, "10"))),
+    setting("pprof_1000hz", "pprof", Some((PPROF, "1000"))),
+    setting("pprof_100hz", "pprof", Some((PPROF, "100"))),
 ];
+const OURS: &str = "MOZ_PROFILER_STARTUP_INTERVAL";
+const PPROF: &str = "PPROF_HZ";
+
+const fn setting(
+    name: &'static str,
+    profiler: &'static str,
+    variable: Option<(&'static str, &'static str)>,
+) -> Setting {
+    Setting {
+        name,
+        profiler,
+        variable,
+    }
+}
 
 /// A setting with a number of threads, saved or not.
 type Cell = (&'static Setting, usize, bool);
@@ -81,7 +75,6 @@ fn name_of((setting, threads, saved): Cell) -> String {
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "whole_program",
-    description: "CPU and wall time of a program that parses for 2 s, from its start to its end",
     unit: "additional CPU time (user + system) of the whole program's fastest run, in % of that without a profiler",
     goal: "ours <= pprof; 1 ms <= 5 % + 0.1 s, 10 ms <= 1 % + 0.1 s, saved or not, with 1 and 2 threads",
     // What a user sees who records and saves with one thread.
@@ -151,7 +144,7 @@ fn build(folder: &Path) -> Fallible<()> {
     let package = Path::new(PACKAGE).join("parser");
     let target = folder.join("target");
     for profiler in ["none", "gekkota", "pprof"] {
-        let mut build = cargo(&package, &["build", "--release", "--quiet", "--target-dir"]);
+        let mut build = cargo(&package, "build --release --quiet --target-dir");
         build.arg(&target);
         if profiler != "none" {
             build.args(["--features", profiler]);

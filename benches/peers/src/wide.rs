@@ -40,7 +40,6 @@ const FIGURES: [&str; 4] = ["start", "resident", "processed", "processed_gz"];
 
 pub(crate) const MEASUREMENT: Measurement = Measurement {
     name: "wide",
-    description: "cost of a session with 100, 1,000 and 10,000 threads, of which 0 or 2 run on and off",
     unit: "sampler's CPU time in % of one CPU, with the most threads, of which 2 run on and off; the others by name",
     goal: "ours <= 10 %, and <= 3 times that with 1,000 threads",
     is_met: |study| study.at_most(&["ours"], 10.0) && study.at_most(&["grows_sampler"], 3.0),

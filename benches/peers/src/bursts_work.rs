@@ -23,7 +23,6 @@ type Tasks = fn(until_ns: u64) -> io::Result<Vec<Task>>;
 /// The kinds of work, one after another. The threads have the names of their kinds.
 pub(crate) const KINDS: [&str; 6] = ["sleep", "random", "pipe", "channel", "async", "100hz"];
 
-/// The tasks of each kind.
 const TASKS: [Tasks; KINDS.len()] = [
     sleeping,
     random,

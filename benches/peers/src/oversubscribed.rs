@@ -18,8 +18,8 @@ use std::sync::mpsc::channel;
 
 use crate::handshake::HandshakeSampler;
 use crate::prelude::*;
-use crate::raw::{self, SuspendableThread};
-use crate::schedule::Schedule;
+use crate::raw::SuspendableThread;
+use crate::schedule::tick_for;
 use crate::threads::start_busy;
 
 const BUSY_THREADS: usize = 64;
@@ -78,38 +78,19 @@ fn run_gecko_style(span: Duration, sampler: &mut HandshakeSampler) -> Fallible<f
         .iter()
         .take(BUSY_THREADS)
         .collect::<Result<Vec<_>, _>>()?;
-    std::thread::scope(|scope| {
-        let body = || {
-            raw::prepare_sampler_thread();
-            let start = Instant::now();
-            let mut schedule = Schedule::start(INTERVAL);
-            while start.elapsed() < span {
-                // Sampling all threads once can take longer than the span.
-                for thread in threads.iter().take_while(|_| start.elapsed() < span) {
-                    sampler.sample(thread);
-                }
-                schedule.sleep_to_next();
-            }
-            schedule.on_time()
-        };
-        let sampler = scope.spawn(body).join();
-        sampler.map_err(|_| "the sampler panicked".into())
-    })
+    let schedule = tick_for(INTERVAL, span, |start| {
+        // Sampling all threads once can take longer than the span.
+        for thread in threads.iter().take_while(|_| start.elapsed() < span) {
+            sampler.sample(thread);
+        }
+    })?;
+    Ok(schedule.on_time())
 }
 
 fn run_sleeper(span: Duration) -> Fallible<f64> {
     let _busy = start_busy(BUSY_THREADS, || {})?;
     std::thread::sleep(WARM_UP);
-    let sleeper = std::thread::Builder::new().spawn(move || {
-        raw::prepare_sampler_thread();
-        let start = Instant::now();
-        let mut schedule = Schedule::start(INTERVAL);
-        while start.elapsed() < span {
-            schedule.sleep_to_next();
-        }
-        schedule.on_time()
-    })?;
-    Ok(sleeper.join().map_err(|_| "the sleeper panicked")?)
+    Ok(tick_for(INTERVAL, span, |_| {})?.on_time())
 }
 
 #[cfg(test)]

@@ -29,8 +29,9 @@ use std::ops::Range;
 
 use crate::prelude::*;
 use crate::profile::{find_sample_times, zero_ns};
+use crate::raw;
+use crate::schedule::tick_for;
 use crate::threads::{BUSY_NAME, start_busy};
-use crate::{raw, schedule::Schedule};
 
 /// Time before the measurement, for the processors to reach their full speed.
 const WARM_UP: Duration = Duration::from_millis(200);
@@ -103,17 +104,9 @@ fn run_sleeper(hz: u32, span: Duration) -> Fallible<f64> {
     let _busy = start_busy(1, || {})?;
     std::thread::sleep(WARM_UP);
     let mut times = Vec::with_capacity(span.as_secs_f64().ceil() as usize * hz as usize + 1);
-    let sleeper = std::thread::Builder::new().spawn(move || {
-        raw::prepare_sampler_thread();
-        let start = Instant::now();
-        let mut schedule = Schedule::start(interval_of(hz));
-        while start.elapsed() < span {
-            schedule.sleep_to_next();
-            times.push(start.elapsed().as_secs_f64() * 1e3);
-        }
-        times
+    tick_for(interval_of(hz), span, |start| {
+        times.push(start.elapsed().as_secs_f64() * 1e3);
     })?;
-    let times = sleeper.join().map_err(|_| "the sleeper panicked")?;
     let interval = 1e3 / f64::from(hz);
     Ok(count_ticks(&times, &(interval..span.as_secs_f64() * 1e3), interval).fraction())
 }

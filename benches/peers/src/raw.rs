@@ -217,33 +217,44 @@ impl EmptyHandler {
 /// State that the sampler and the handler share while a thread is suspended.
 struct Coordinator {
     context: UnsafeCell<MaybeUninit<libc::ucontext_t>>,
-    /// Posted when the thread has copied its context: Gecko's message 2.
-    copied: UnsafeCell<MaybeUninit<libc::sem_t>>,
-    /// Posted when the thread may resume: message 3.
-    released: UnsafeCell<MaybeUninit<libc::sem_t>>,
-    /// Posted when the thread no longer uses the coordinator: message 4.
-    done: UnsafeCell<MaybeUninit<libc::sem_t>>,
+    semaphores: UnsafeCell<MaybeUninit<[libc::sem_t; 3]>>,
 }
+
+/// Semaphore that is posted when the thread has copied its context: Gecko's message 2.
+const COPIED: usize = 0;
+/// When the thread may resume: message 3.
+const RELEASED: usize = 1;
+/// When the thread no longer uses the coordinator: message 4.
+const DONE: usize = 2;
 
 // SAFETY: *one handshake*.
 unsafe impl Sync for Coordinator {}
 
 static COORDINATOR: Coordinator = Coordinator {
     context: UnsafeCell::new(MaybeUninit::uninit()),
-    copied: UnsafeCell::new(MaybeUninit::uninit()),
-    released: UnsafeCell::new(MaybeUninit::uninit()),
-    done: UnsafeCell::new(MaybeUninit::uninit()),
+    semaphores: UnsafeCell::new(MaybeUninit::uninit()),
 };
 
-fn post(semaphore: &UnsafeCell<MaybeUninit<libc::sem_t>>) {
-    // SAFETY: `Handshake::new` initializes it before any signal is sent.
-    unsafe { libc::sem_post(semaphore.get().cast()) };
+fn semaphore(number: usize) -> *mut libc::sem_t {
+    // SAFETY: callers pass one of the three numbers.
+    unsafe {
+        COORDINATOR
+            .semaphores
+            .get()
+            .cast::<libc::sem_t>()
+            .add(number)
+    }
 }
 
-fn wait(semaphore: &UnsafeCell<MaybeUninit<libc::sem_t>>) {
+fn post(number: usize) {
+    // SAFETY: `Handshake::new` initializes it before any signal is sent.
+    unsafe { libc::sem_post(semaphore(number)) };
+}
+
+fn wait(number: usize) {
     // SAFETY: `Handshake::new` initializes it before any signal is sent. The wait fails only when a
     // signal interrupts it.
-    while unsafe { libc::sem_wait(semaphore.get().cast()) } != 0 {}
+    while unsafe { libc::sem_wait(semaphore(number)) } != 0 {}
 }
 
 extern "C" fn suspending_handler(
@@ -257,9 +268,9 @@ extern "C" fn suspending_handler(
     unsafe {
         (*COORDINATOR.context.get()).write(std::ptr::read(context.cast::<libc::ucontext_t>()))
     };
-    post(&COORDINATOR.copied);
-    wait(&COORDINATOR.released);
-    post(&COORDINATOR.done);
+    post(COPIED);
+    wait(RELEASED);
+    post(DONE);
 }
 
 /// A thread that can be suspended, with the bounds of its stack. It outlives all its suspensions.
@@ -300,13 +311,9 @@ impl Handshake {
     pub(crate) fn new() -> Result<Self> {
         static TAKEN: AtomicBool = AtomicBool::new(false);
         if !TAKEN.swap(true, Ordering::AcqRel) {
-            for semaphore in [
-                &COORDINATOR.copied,
-                &COORDINATOR.released,
-                &COORDINATOR.done,
-            ] {
+            for number in [COPIED, RELEASED, DONE] {
                 // SAFETY: no other code uses it yet.
-                Errno::result(unsafe { libc::sem_init(semaphore.get().cast(), 0, 0) })?;
+                Errno::result(unsafe { libc::sem_init(semaphore(number), 0, 0) })?;
             }
             install(suspending_handler)?;
             return Ok(Self(()));
@@ -322,7 +329,7 @@ impl Handshake {
         thread: &'a SuspendableThread,
     ) -> Option<SuspendedThread<'a>> {
         send(thread.thread).ok()?;
-        wait(&COORDINATOR.copied);
+        wait(COPIED);
         // SAFETY: *one handshake*: the handler wrote it before the post that this waited for.
         let context = unsafe { (*COORDINATOR.context.get()).assume_init_ref() };
         Some(SuspendedThread {
@@ -385,8 +392,8 @@ impl SuspendedThread<'_> {
 
 impl Drop for SuspendedThread<'_> {
     fn drop(&mut self) {
-        post(&COORDINATOR.released);
-        wait(&COORDINATOR.done);
+        post(RELEASED);
+        wait(DONE);
     }
 }
 

@@ -28,28 +28,22 @@ pub(crate) const MEASUREMENT: Measurement = Measurement {
             && study.at_most(&["stop_longest", "stop_at_once"], 1.0 + 5.0)
             && study.at_most(&["registration_longest_us"], 1000.0)
     },
-    measure: |study| {
-        let about = format!("each arm once, with {LIBRARIES} libraries or none");
-        study.rounds(study.pick(3, 11), about, |study, _| {
-            for arm in ["ours", "stop_at_once", "pprof"] {
-                study.run_arm(arm, &[&LIBRARIES])?;
-            }
-            let few = child::run("start", &[&"ours", &0])?;
-            study.push("ours_few_libraries", number(&few, "ours")?);
-            Ok(())
-        })
-    },
+    rounds: [3, 11],
+    arms: &["ours", "ours_few_libraries", "stop_at_once", "pprof"],
     part: run,
     ..Measurement::NEW
 };
 
-/// Runs one round. Arguments: the arm, and the number of libraries to load first.
+/// Runs one round. Argument: the arm.
 fn run(arguments: &Arguments) -> Fallible<Value> {
     let arm = arguments.text(0)?;
     let copies = Copies::new()?;
-    copies.load(arguments.get(1)?)?;
+    if arm != "ours_few_libraries" {
+        copies.load(LIBRARIES)?;
+    }
     match arm {
-        "ours" => start_and_stop(arm),
+        "ours" => start_and_stop(),
+        "ours_few_libraries" => Ok(json!({ arm: start_and_stop()?["ours"] })),
         "stop_at_once" => {
             profiler_start(StartParams::default())?;
             let begin = Instant::now();
@@ -96,7 +90,7 @@ impl Registrations {
     }
 }
 
-fn start_and_stop(arm: &str) -> Fallible<Value> {
+fn start_and_stop() -> Fallible<Value> {
     let registrations = Registrations::default();
     std::thread::scope(|scope| {
         scope.spawn(|| registrations.run());
@@ -115,7 +109,7 @@ fn start_and_stop(arm: &str) -> Fallible<Value> {
             }
             let longest_us = registrations.take();
             Fallible::<Value>::Ok(json!({
-                arm: starts[0],
+                "ours": starts[0],
                 "ours_later": median(&starts[1..]),
                 "stop": median(&stops),
                 "stop_longest": stops.iter().copied().fold(0.0, f64::max),

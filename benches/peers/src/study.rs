@@ -143,6 +143,13 @@ impl Study {
         self.arms[place].runs.push(figure);
     }
 
+    /// Replaces an arm's runs by their mean, if there are any.
+    pub(crate) fn take_mean(&mut self, arm: &str) {
+        if let Some(arm) = self.arms.iter_mut().find(|known| known.name == arm) {
+            arm.runs = vec![arm.runs.iter().sum::<f64>() / arm.runs.len() as f64];
+        }
+    }
+
     /// Returns the median of an arm's runs, or NaN if it has none.
     pub(crate) fn figure(&self, arm: &str) -> f64 {
         let found = self.arms.iter().find(|known| known.name == arm);

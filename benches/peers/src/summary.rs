@@ -55,7 +55,6 @@ fn measure(study: &mut Study) -> Fallible<()> {
     let about = format!(
         "{often} regressions in functions that are called often, {seldom} in others; {CPU_TIME:?} of each thread"
     );
-    let mut shares = Shares::default();
     study.rounds(1, about, |study, _| {
         let mut last: Option<Run> = None;
         for (turn, culprit) in culprits.clone().enumerate() {
@@ -63,9 +62,10 @@ fn measure(study: &mut Study) -> Fallible<()> {
             let after = Run::record(2 * turn + 1, Some(culprit))?;
             if let Some(last) = &last {
                 let changed = Difference::of(&last.names, &before.names)?.changed();
-                let is_quiet = changed.is_empty();
-                let alarm = (!is_quiet).then(|| format!("false alarm: {}", changed.join("; ")));
-                shares.add(study, "false_alarms", is_quiet, alarm);
+                study.push("false_alarms", f64::from(u8::from(!changed.is_empty())));
+                if !changed.is_empty() {
+                    study.note(format!("false alarm: {}", changed.join("; ")));
+                }
             }
             let kernel = &KERNELS[culprit];
             let kinds = match kernel.calls == OFTEN {
@@ -78,45 +78,19 @@ fn measure(study: &mut Study) -> Fallible<()> {
                     _ => Difference::of(&before.names, &after.names)?,
                 };
                 let named = diff.names(kernel.name);
-                shares.add(study, kind, named.is_ok(), named.err());
+                study.push(kind, f64::from(u8::from(named.is_ok())));
+                if let Err(instead) = named {
+                    study.note(format!("{kind}: {instead}"));
+                }
             }
             last = Some(before);
         }
         Ok(())
     })?;
-    for (kind, hits, all) in shares.0 {
-        let share = hits as f64 / all as f64;
-        study.push(
-            kind,
-            if kind == "false_alarms" {
-                1.0 - share
-            } else {
-                share
-            },
-        );
+    for arm in ["ours", "in_full", "seldom_called", "false_alarms"] {
+        study.take_mean(arm);
     }
     Ok(())
-}
-
-/// For each kind of comparison, how often it said what it should, and how often it was made.
-#[derive(Default)]
-struct Shares(Vec<(&'static str, usize, usize)>);
-
-impl Shares {
-    /// Adds a comparison, and a note if it said something else.
-    fn add(&mut self, study: &mut Study, kind: &'static str, hit: bool, instead: Option<String>) {
-        let known = self.0.iter().position(|(known, ..)| *known == kind);
-        let place = known.unwrap_or(self.0.len());
-        if known.is_none() {
-            self.0.push((kind, 0, 0));
-        }
-        let (_, hits, all) = &mut self.0[place];
-        *hits += usize::from(hit);
-        *all += 1;
-        if let Some(instead) = instead {
-            study.note(format!("{kind}: {instead}"));
-        }
-    }
 }
 
 /// A run's profile, with the names of symbol tables and in full.

@@ -30,11 +30,8 @@ pub(crate) const MEASUREMENT: Measurement = Measurement {
     ..Measurement::LONG
 };
 
-#[derive(Clone, Default)]
-struct Site {
-    allocated: u64,
-    alive: u64,
-}
+/// Bytes of each site.
+type Bytes = [f64; SITES];
 
 type Allocate = fn(usize) -> Memory;
 
@@ -58,9 +55,10 @@ sites! {
     site_13 site_14 site_15
 }
 
-/// Makes the allocations, and returns the true bytes of each site, and what stays alive.
-fn run_sites() -> (Vec<Site>, Vec<Memory>) {
-    let mut sites = vec![Site::default(); SITES];
+/// Makes the allocations. Returns the true bytes that were allocated and that stay alive, and the
+/// latter.
+fn run_sites() -> (Bytes, Bytes, Vec<Memory>) {
+    let (mut allocated, mut alive) = (Bytes::default(), Bytes::default());
     let mut kept = Vec::new();
     let mut random = Random::new(88_172_645_463_325_253);
     for _ in 0..ALLOCATIONS {
@@ -69,23 +67,23 @@ fn run_sites() -> (Vec<Site>, Vec<Memory>) {
         let index = (number % SITES as u64).min(number >> 8 & 15) as usize;
         let size = 16usize << (number >> 16 & 7) | (number >> 24 & 15) as usize;
         let memory = ALLOCATE[index](size);
-        sites[index].allocated += size as u64;
+        allocated[index] += size as f64;
         if number >> 32 & 3 == 0 {
-            sites[index].alive += size as u64;
+            alive[index] += size as f64;
             kept.push(memory);
         } else {
             free(&ALLOCATOR, memory);
         }
     }
-    (sites, kept)
+    (allocated, alive, kept)
 }
 
 /// Returns the estimated bytes of each site: the sum of the sampled allocations.
-fn estimates(profile: &Profile) -> Fallible<Vec<f64>> {
+fn estimates(profile: &Profile) -> Fallible<Bytes> {
     let mut text = Vec::new();
     profile.write(Format::Gecko, &mut text)?;
     let profile: Value = serde_json::from_slice(&text)?;
-    let mut sums = vec![0.0; SITES];
+    let mut sums = Bytes::default();
     for thread in threads(&profile) {
         let sites = Tables(thread).stacks(|below: Option<&Option<usize>>, frame| {
             // The name of the module follows.
@@ -126,13 +124,11 @@ fn run(_: &Arguments) -> Fallible<Value> {
         .capacity_bytes(2 << 30)
         .allocation_interval_bytes(INTERVAL_BYTES);
     let session = ProfilerSession::start(params)?;
-    let (sites, kept) = run_sites();
+    let (allocated, alive, kept) = run_sites();
     let heap = profiler_heap_snapshot().ok_or("no snapshot of the heap")?;
     let profile = session.finish()?;
-    let truth =
-        |of: fn(&Site) -> u64| -> Vec<f64> { sites.iter().map(|site| of(site) as f64).collect() };
-    let (site, total) = errors(&estimates(&profile)?, &truth(|site| site.allocated));
-    let (alive, alive_total) = errors(&estimates(&heap)?, &truth(|site| site.alive));
+    let (site, total) = errors(&estimates(&profile)?, &allocated);
+    let (alive, alive_total) = errors(&estimates(&heap)?, &alive);
     kept.into_iter().for_each(|memory| free(&ALLOCATOR, memory));
     Ok(json!({ "ours": site, "alive": alive, "total": total.max(alive_total) }))
 }

@@ -40,17 +40,12 @@ pub(crate) const MEASUREMENT: Measurement = Measurement {
             .map(|arm| study.figure(arm))
             .all(|figure| (figure - 1.0).abs() <= 0.02)
     },
-    measure: |study| {
-        let span_ms = study.pick(1000, 6000);
-        let about = format!("{span_ms} ms per arm and number of threads");
-        study.rounds(study.pick(2, 3), about, |study, _| {
-            for threads in [64, 8, 2] {
-                study.run_arm("ours", &[&threads, &span_ms])?;
-                study.run_arm("pprof", &[&threads, &span_ms])?;
-            }
-            Ok(())
-        })
-    },
+    rounds: [2, 3],
+    sizes: [&[1000], &[6000]],
+    size_names: &["ms per arm"],
+    arms: &[
+        "ours_64", "pprof_64", "ours_8", "pprof_8", "ours_2", "pprof_2",
+    ],
     part: run,
     ..Measurement::NEW
 };
@@ -63,14 +58,12 @@ fn closer_to_one(a: f64, b: f64) -> f64 {
     }
 }
 
-/// Runs one round. Arguments: the arm, the number of threads, and the span in milliseconds.
-/// `unregistered` and `registered` are arms of another measurement.
+/// Runs one round. Arguments: the arm, whose name ends with the number of threads, and the span in
+/// milliseconds. `unregistered_64` and `registered_64` are arms of another measurement.
 fn run(arguments: &Arguments) -> Fallible<Value> {
-    let (arm, threads, span) = (
-        arguments.text(0)?,
-        arguments.get(1)?,
-        arguments.milliseconds(2)?,
-    );
+    let (arm, span) = (arguments.text(0)?, arguments.milliseconds(1)?);
+    let (arm, threads) = arm.split_once('_').ok_or("expected a number of threads")?;
+    let threads = threads.parse()?;
     match arm {
         "pprof" => run_pprof(arm, threads, span),
         "unregistered" => run_ours(arm, threads, || {}, span),

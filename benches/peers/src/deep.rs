@@ -8,7 +8,7 @@ use std::time::Duration;
 use gekkota::{ThreadGuard, auto_profiler_label};
 
 use crate::busy::work;
-use crate::jobs::Jobs;
+use crate::jobs;
 use crate::threads::Threads;
 
 /// What a thread does in the innermost call.
@@ -27,12 +27,13 @@ const PATHS: u64 = 256;
 
 /// Starts threads that are registered with gekkota as `deep`.
 pub(crate) fn start(count: usize, rhythm: Rhythm) -> io::Result<Threads> {
-    // Shows a failure before there are threads.
-    Leaf::new(rhythm)?;
     let prepare = move |number| Deep {
         _registered: ThreadGuard::register("deep"),
         state: mix(number + PATHS),
-        leaf: Leaf::new(rhythm).expect("it has succeeded before"),
+        leaf: Leaf {
+            rhythm,
+            numbers: Box::new([0; 512]),
+        },
     };
     Threads::start(count, "deep", prepare, Deep::follow_a_path)
 }
@@ -62,25 +63,13 @@ fn mix(number: u64) -> u64 {
 struct Leaf {
     rhythm: Rhythm,
     numbers: Box<[u64; 512]>,
-    jobs: Option<Jobs>,
 }
 
 impl Leaf {
-    fn new(rhythm: Rhythm) -> io::Result<Self> {
-        let jobs = matches!(rhythm, Rhythm::Jobs).then(Jobs::new);
-        Ok(Self {
-            rhythm,
-            numbers: Box::new([0; 512]),
-            jobs: jobs
-                .transpose()
-                .map_err(|error| io::Error::other(error.to_string()))?,
-        })
-    }
-
     #[inline(never)]
     fn run(&mut self, path: u64) -> u64 {
-        if let Some(jobs) = &self.jobs {
-            return black_box(jobs.run(path));
+        if let Rhythm::Jobs = self.rhythm {
+            return black_box(jobs::run(path)) as u64;
         }
         let hash = work(path, &mut self.numbers);
         if let Rhythm::Bursts(pause) = self.rhythm {

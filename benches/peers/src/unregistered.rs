@@ -38,8 +38,8 @@ pub(crate) const MEASUREMENT: Measurement = Measurement {
             for arm in ["unregistered", "registered"] {
                 study.add_arm(arm, child::run("idle", &[&arm, &idle_ms]))?;
             }
-            for arm in ["unregistered", "registered", "pprof"] {
-                study.add_arm(arm, child::run("capture", &[&arm, &64, &busy_ms]))?;
+            for arm in ["unregistered_64", "registered_64", "pprof_64"] {
+                study.add_arm(arm, child::run("capture", &[&arm, &busy_ms]))?;
             }
             Ok(())
         })

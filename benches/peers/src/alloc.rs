@@ -6,7 +6,7 @@
 //!
 //! `ours` counts and samples once in 512 KiB (`memory` and `nativeallocations`), its samples and the
 //! search of each free among the live samples included; `counter` only counts, and `off` has no
-//! session. `jemalloc` and `mimalloc` are `ours` with these allocators inside.
+//! session. `jemalloc` is `ours` with that allocator inside. `bare` is the system's allocator alone.
 //!
 //! The peers sample once in 512 KiB, too: `dial9_live` with its live set, as ours, and `dial9`
 //! without; both need frame pointers, which this program lacks, so their stacks are short and cheap.
@@ -14,96 +14,58 @@
 //! allocator in its process.
 
 use std::alloc::{GlobalAlloc, System};
-use std::error::Error;
-use std::ffi::OsStr;
-use std::time::Instant;
 
 use dial9_core::buffer::MemoryBuffer;
 use dial9_core::recorder::recorder;
 use dial9_perf_self_profile::memory_profiling::{
     Dial9Allocator, MemoryProfiler, MemoryProfilingConfig,
 };
+use gekkota::Features;
 use gekkota::memory::ProfilerAllocator;
-use gekkota::{Features, ProfilerSession, StartParams};
-use mimalloc::MiMalloc;
-use serde_json::{Value, json};
 use tikv_jemallocator::Jemalloc;
 
-use crate::machine::{self, load_note};
-use crate::raw_alloc::{allocate, free};
-use crate::report::{Arm, Report, median};
-use crate::{Effort, Outcome, child};
+use crate::prelude::*;
+use crate::raw_alloc::{ALLOCATOR, allocate, free};
 
 const PAIRS: u32 = 500_000;
-const GOAL_OFF: f64 = 0.3;
-const GOAL_COUNTER: f64 = 2.0;
-const GOAL_SAMPLING: f64 = 3.0;
+const ARMS: [&str; 6] = ["ours", "dial9_live", "dial9", "off", "counter", "jemalloc"];
 
-/// Makes jemalloc profile itself, with the interval of the other arms.
-const JEMALLOC_VARIABLE: &str = "_RJEM_MALLOC_CONF";
-const JEMALLOC_PROFILES: &str = "prof:true,prof_active:true,lg_prof_sample:19";
-
-/// Arms that are no peers: settings of ours, and the system's allocator alone.
-const EXTRAS: [&str; 4] = ["off", "counter", "jemalloc", "mimalloc"];
-const PEERS: [&str; 2] = ["dial9_live", "dial9"];
-
-pub(crate) fn measure(effort: Effort) -> Outcome {
-    let (rounds, batches) = if effort.quick { (3, 20) } else { (9, 60) };
-    let mut ours = Arm::new("ours");
-    let mut others: Vec<_> = PEERS.map(Arm::new).into();
-    others.extend(EXTRAS.map(Arm::extra));
-    let mut jemalloc_own = Arm::new("jemalloc_own");
-    let mut bare = Arm::extra("bare");
-    let mut notes = vec![format!(
-        "{rounds} rounds of {batches} batches of {PAIRS} pairs per arm; {}",
-        load_note()
-    )];
-    for round in 1..=rounds {
-        let run = |mode: &str, variables: &[(&str, &OsStr)]| -> Result<[f64; 2], Box<dyn Error>> {
-            let arguments = [mode.to_owned(), batches.to_string()];
-            let answer = child::run_with_variables("alloc", &arguments, variables)?;
-            let figure = |key: &str| answer[key].as_f64().ok_or("the answer lacks a figure");
-            Ok([figure("bare")?, figure("wrapped")?])
-        };
-        let (runs, taken) = machine::watch(|| -> Result<(), Box<dyn Error>> {
-            for arm in std::iter::once(&mut ours).chain(&mut others) {
-                let [without, with] = run(arm.name, &[])?;
-                arm.runs.push(with - without);
-                if arm.name == "ours" {
-                    bare.runs.push(without);
+pub(crate) const MEASUREMENT: Measurement = Measurement {
+    name: "alloc",
+    unit: "ns per allocation and free of 64 bytes, more than the allocator alone",
+    goal: "off <= 0.3 ns, counter <= 2 ns, ours <= 3 ns",
+    peers: &["dial9_live", "dial9", "jemalloc_own"],
+    is_met: |study| {
+        let goals = [("off", 0.3), ("counter", 2.0), ("ours", 3.0)];
+        goals.iter().all(|(arm, goal)| study.at_most(&[arm], *goal))
+    },
+    measure: |study| {
+        let batches = study.pick(20, 60);
+        let about = format!("{batches} batches of {PAIRS} pairs per arm");
+        study.rounds(study.pick(3, 9), about, |study, _| {
+            for arm in ARMS {
+                let run = child::run("alloc", &[&arm, &batches])?;
+                let bare = number(&run, "bare")?;
+                study.push(arm, number(&run, "wrapped")? - bare);
+                if arm == "ours" {
+                    study.push("bare", bare);
                 }
             }
-            let [_, off] = run("jemalloc_own", &[])?;
-            let variable = (JEMALLOC_VARIABLE, OsStr::new(JEMALLOC_PROFILES));
-            let [_, on] = run("jemalloc_own", &[variable])?;
-            jemalloc_own.runs.push(on - off);
+            // Makes jemalloc profile itself, with the interval of the other arms.
+            let mut command = child::command("alloc", &[&"jemalloc_own", &batches])?;
+            command.env(
+                "_RJEM_MALLOC_CONF",
+                "prof:true,prof_active:true,lg_prof_sample:19",
+            );
+            let on = number(&child::answer_of(command)?, "wrapped")?;
+            let off = child::run("alloc", &[&"jemalloc_own", &batches])?;
+            study.push("jemalloc_own", on - number(&off, "wrapped")?);
             Ok(())
-        });
-        runs?;
-        notes.push(format!(
-            "round {round}: CPUs used by other processes + the hypervisor: {taken}"
-        ));
-    }
-    let figure = |name: &str| {
-        let arm = others.iter().find(|arm| arm.name == name);
-        arm.map_or(f64::NAN, Arm::figure)
-    };
-    let met = figure("off") <= GOAL_OFF
-        && figure("counter") <= GOAL_COUNTER
-        && ours.figure() <= GOAL_SAMPLING;
-    others.push(jemalloc_own);
-    others.push(bare);
-    Ok(Report {
-        unit: "ns per allocation and free of 64 bytes, more than the allocator alone",
-        ours,
-        peers: others,
-        floor: None,
-        better: f64::min,
-        goal: "off <= 0.3 ns, counter <= 2 ns, ours <= 3 ns",
-        met,
-        notes,
-    })
-}
+        })
+    },
+    part: run,
+    ..Measurement::NEW
+};
 
 /// Returns the nanoseconds of an allocation and its free.
 fn batch(allocator: &impl GlobalAlloc) -> f64 {
@@ -115,23 +77,13 @@ fn batch(allocator: &impl GlobalAlloc) -> f64 {
 }
 
 /// Returns the medians of a bare allocator and of a wrapped one.
-fn medians(batches: u32, bare: &impl GlobalAlloc, wrapped: &impl GlobalAlloc) -> Value {
-    let (mut without, mut with) = (Vec::new(), Vec::new());
-    for _ in 0..batches {
-        without.push(batch(bare));
-        with.push(batch(wrapped));
-    }
-    json!({ "bare": median(&without), "wrapped": median(&with) })
+fn medians(batches: u32, bare: &impl GlobalAlloc, wrapped: &impl GlobalAlloc) -> [f64; 2] {
+    let pairs = (0..batches).map(|_| (batch(bare), batch(wrapped)));
+    let (without, with): (Vec<f64>, Vec<f64>) = pairs.unzip();
+    [median(&without), median(&with)]
 }
 
-fn session(features: Features) -> Result<ProfilerSession, Box<dyn Error>> {
-    let features = Features::default_set() | features;
-    Ok(ProfilerSession::start(
-        StartParams::default().features(features),
-    )?)
-}
-
-fn with_dial9(batches: u32, has_live_set: bool) -> Result<Value, Box<dyn Error>> {
+fn with_dial9(batches: u32, has_live_set: bool) -> Fallible<[f64; 2]> {
     let recorder = recorder(MemoryBuffer::new(64 << 20)?).build();
     let config = MemoryProfilingConfig::builder()
         .sample_rate_bytes(512 << 10)
@@ -143,29 +95,24 @@ fn with_dial9(batches: u32, has_live_set: bool) -> Result<Value, Box<dyn Error>>
 }
 
 /// Measures one arm. Arguments: its name, and the number of batches.
-pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
-    let [mode, batches] = arguments else {
-        return Err("expected a mode and the number of batches".into());
-    };
-    let batches = batches.parse()?;
-    let sampling = Features::MEMORY | Features::NATIVE_ALLOCATIONS;
-    let _session = match mode.as_str() {
-        "ours" | "jemalloc" | "mimalloc" => Some(session(sampling)?),
-        "counter" => Some(session(Features::MEMORY)?),
+fn run(arguments: &Arguments) -> Fallible<Value> {
+    let (mode, batches) = (arguments.text(0)?, arguments.get(1)?);
+    let features = match mode {
+        "ours" | "jemalloc" => Some(Features::MEMORY | Features::NATIVE_ALLOCATIONS),
+        "counter" => Some(Features::MEMORY),
         _ => None,
     };
-    match mode.as_str() {
-        "ours" | "counter" | "off" => Ok(medians(batches, &System, &crate::ALLOCATOR)),
-        "jemalloc" => {
-            let wrapped = ProfilerAllocator::new(Jemalloc);
-            Ok(medians(batches, &Jemalloc, &wrapped))
-        }
-        "mimalloc" => {
-            let wrapped = ProfilerAllocator::new(MiMalloc);
-            Ok(medians(batches, &MiMalloc, &wrapped))
-        }
-        "dial9" | "dial9_live" => with_dial9(batches, mode == "dial9_live"),
-        "jemalloc_own" => Ok(medians(batches, &Jemalloc, &Jemalloc)),
-        other => Err(format!("unknown arm `{other}`").into()),
-    }
+    let start = |features| {
+        let features = Features::default_set() | features;
+        ProfilerSession::start(StartParams::default().features(features))
+    };
+    let _session = features.map(start).transpose()?;
+    let [bare, wrapped] = match mode {
+        "ours" | "counter" | "off" => medians(batches, &System, &ALLOCATOR),
+        "jemalloc" => medians(batches, &Jemalloc, &ProfilerAllocator::new(Jemalloc)),
+        "dial9" | "dial9_live" => with_dial9(batches, mode == "dial9_live")?,
+        "jemalloc_own" => medians(batches, &Jemalloc, &Jemalloc),
+        other => return Err(format!("unknown arm `{other}`").into()),
+    };
+    Ok(json!({ "bare": bare, "wrapped": wrapped }))
 }

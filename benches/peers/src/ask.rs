@@ -13,19 +13,16 @@
 //! The first round of a server also reads its debug information. Each round has a server of its
 //! own, as one that is asked for the first time.
 
-use std::error::Error;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use crate::built::{PACKAGE, cargo, folder, run};
-use crate::machine::{self, load_note};
 use crate::memory::anonymous_bytes;
-use crate::report::{Arm, Report};
-use crate::{Effort, Outcome};
+use crate::numbers::percentile;
+use crate::prelude::*;
 
 /// What the clients ask for, in turn.
 const NAMES: [&str; 8] = [
@@ -40,69 +37,38 @@ const NAMES: [&str; 8] = [
 ];
 const CLIENTS: usize = 16;
 const ORDERS_A_SECOND: u32 = 200;
-const GOAL_SECONDS: f64 = 0.5;
-const GOAL_MB: f64 = 64.0;
-const GOAL_PERCENT: f64 = 2.0;
 
-type Fallible<T> = Result<T, Box<dyn Error>>;
-
-pub(crate) fn measure(effort: Effort) -> Outcome {
-    let (rounds, seconds) = if effort.quick { (2, 2) } else { (7, 5) };
-    let program = build()?;
-    let mut ours = Arm::new("ours");
-    let [mut memory, mut p99, mut p99_quiet, mut p99_more] =
-        ["memory", "p99", "p99_quiet", "p99_more"].map(Arm::extra);
-    let mut notes = vec![format!(
-        "{rounds} rounds, each with a server of its own: {CLIENTS} clients for {seconds} s, {ORDERS_A_SECOND} orders a \
-         second; {}",
-        load_note()
-    )];
-    for number in 1..=rounds {
-        let (round, taken) = machine::watch(|| Round::run(&program, seconds));
-        let round = round?;
-        ours.runs.push(round.above_seconds);
-        memory.runs.push(round.bytes as f64 / 1e6);
-        p99.runs.push(round.p99_ms);
-        p99_quiet.runs.push(round.p99_quiet_ms);
-        p99_more
-            .runs
-            .push((round.p99_ms / round.p99_quiet_ms - 1.0) * 100.0);
-        notes.push(format!(
-            "round {number}: {:.1} MB of answers; CPUs used by other processes, the server included, + the hypervisor: \
-             {taken}",
-            round.answered_bytes as f64 / 1e6
-        ));
-    }
-    let met = ours.figure() <= GOAL_SECONDS
-        && memory.figure() <= GOAL_MB
-        && p99_more.figure() <= GOAL_PERCENT;
-    Ok(Report {
-        unit: "time of the slowest of 16 answers above the seconds asked for, in s; `memory`: peak above that before, in MB; \
-               `p99…`: time of an order, in ms; `p99_more`: in %",
-        ours,
-        peers: vec![memory, p99, p99_quiet, p99_more],
-        floor: None,
-        better: f64::min,
-        goal: "ours <= 0.5 s, memory <= 64 MB, and p99_more <= 2 %",
-        met,
-        notes,
-    })
-}
+pub(crate) const MEASUREMENT: Measurement = Measurement {
+    name: "ask",
+    unit: "time of the slowest of 16 answers above the seconds asked for, in s; `memory`: peak above that before, in MB; \
+           `p99…`: time of an order, in ms; `p99_more`: in %",
+    goal: "ours <= 0.5 s, memory <= 64 MB, and p99_more <= 2 %",
+    is_met: |study| {
+        let goals = [("ours", 0.5), ("memory", 64.0), ("p99_more", 2.0)];
+        goals.iter().all(|(arm, goal)| study.at_most(&[arm], *goal))
+    },
+    measure: |study| {
+        let seconds = study.pick(2, 5);
+        let program = build()?;
+        let about = format!(
+            "each with a server of its own: {CLIENTS} clients for {seconds} s, {ORDERS_A_SECOND} orders a second"
+        );
+        study.rounds(study.pick(2, 7), about, |study, _| {
+            run_round(study, &program, seconds)
+        })
+    },
+    ..Measurement::NEW
+};
 
 fn build() -> Fallible<PathBuf> {
     let package = Path::new(PACKAGE).join("../../examples/axum_server");
     let target = folder("ask")?;
-    let path = target.to_str().ok_or("the folder's name is not UTF-8")?;
-    let arguments = [
-        "build",
-        "--release",
-        "--locked",
-        "--bin",
-        "axum_server",
-        "--target-dir",
-        path,
-    ];
-    run(cargo(&package, &arguments))?;
+    let mut command = cargo(
+        &package,
+        "build --release --locked --bin axum_server --target-dir",
+    );
+    command.arg(&target);
+    run(command)?;
     Ok(target.join("release/axum_server"))
 }
 
@@ -136,66 +102,52 @@ impl Drop for Server {
     }
 }
 
-struct Round {
-    above_seconds: f64,
-    bytes: u64,
-    answered_bytes: u64,
-    p99_ms: f64,
-    p99_quiet_ms: f64,
-}
-
-impl Round {
-    fn run(program: &Path, seconds: u64) -> Fallible<Self> {
-        let server = Server::start(program)?;
-        // Warm up: connections, caches, frequencies.
-        orders_while(&server.address, || {
-            std::thread::sleep(Duration::from_secs(1))
-        })?;
-        let ((), quiet) = orders_while(&server.address, || {
-            std::thread::sleep(Duration::from_secs(seconds));
-        })?;
-        let process = server.process.id().to_string();
-        let before = anonymous_bytes(&process);
-        let is_over = AtomicBool::new(false);
-        let ((answers, peak), asked) = orders_while(&server.address, || {
-            std::thread::scope(|scope| {
-                let watch = scope.spawn(|| {
-                    let mut peak = 0;
-                    while !is_over.load(Ordering::Relaxed) {
-                        peak = peak.max(anonymous_bytes(&process));
-                        std::thread::sleep(Duration::from_millis(2));
-                    }
-                    peak
-                });
-                let address = &server.address;
-                let clients: Vec<_> = (0..CLIENTS)
-                    .map(|number| {
-                        let name = NAMES[number % NAMES.len()];
-                        scope.spawn(move || ask(address, name, seconds).ok())
-                    })
-                    .collect();
-                let answers: Vec<_> = clients
-                    .into_iter()
-                    .map(|client| client.join().ok().flatten())
-                    .collect();
-                is_over.store(true, Ordering::Relaxed);
-                (answers, watch.join().unwrap_or(0))
-            })
-        })?;
-        let answers: Option<Vec<(f64, u64)>> = answers.into_iter().collect();
-        let answers = answers.ok_or("a client got no profile")?;
-        Ok(Self {
-            above_seconds: answers.iter().map(|(above, _)| *above).fold(0.0, f64::max),
-            bytes: peak.saturating_sub(before),
-            answered_bytes: answers.iter().map(|(_, bytes)| *bytes).sum(),
-            p99_ms: p99_ms(asked),
-            p99_quiet_ms: p99_ms(quiet),
+/// Asks a server for profiles.
+fn run_round(study: &mut Study, program: &Path, seconds: u64) -> Fallible<()> {
+    let server = Server::start(program)?;
+    let sleep = |seconds| move || std::thread::sleep(Duration::from_secs(seconds));
+    // Warm up: connections, caches, frequencies.
+    orders_while(&server.address, sleep(1))?;
+    let ((), quiet) = orders_while(&server.address, sleep(seconds))?;
+    let process = server.process.id().to_string();
+    let before = anonymous_bytes(&process);
+    let is_over = AtomicBool::new(false);
+    let ((answers, peak), asked) = orders_while(&server.address, || {
+        std::thread::scope(|scope| {
+            let watch = scope.spawn(|| {
+                let mut peak = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    peak = peak.max(anonymous_bytes(&process));
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                peak
+            });
+            let address = &server.address;
+            let ask = |number| {
+                let name = NAMES[number % NAMES.len()];
+                scope.spawn(move || ask(address, name, seconds).ok())
+            };
+            let clients: Vec<_> = (0..CLIENTS).map(ask).collect();
+            let answers = clients
+                .into_iter()
+                .map(|client| client.join().ok().flatten());
+            let answers: Option<Vec<f64>> = answers.collect();
+            is_over.store(true, Ordering::Relaxed);
+            (answers, watch.join().unwrap_or(0))
         })
-    }
+    })?;
+    let answers = answers.ok_or("a client got no profile")?;
+    let (p99, p99_quiet) = (p99_ms(&asked), p99_ms(&quiet));
+    study.push("ours", answers.into_iter().fold(0.0, f64::max));
+    study.push("memory", peak.saturating_sub(before) as f64 / 1e6);
+    study.push("p99", p99);
+    study.push("p99_quiet", p99_quiet);
+    study.push("p99_more", (p99 / p99_quiet - 1.0) * 100.0);
+    Ok(())
 }
 
-/// Returns the time above the seconds asked for, and the number of bytes of the answer.
-fn ask(address: &str, name: &str, seconds: u64) -> Fallible<(f64, u64)> {
+/// Returns the time above the seconds asked for.
+fn ask(address: &str, name: &str, seconds: u64) -> Fallible<f64> {
     let begin = Instant::now();
     let mut connection = TcpStream::connect(address)?;
     write!(
@@ -206,7 +158,7 @@ fn ask(address: &str, name: &str, seconds: u64) -> Fallible<(f64, u64)> {
     connection.read_to_end(&mut answer)?;
     let above = begin.elapsed().as_secs_f64() - seconds as f64;
     match answer.starts_with(b"HTTP/1.1 200 ") {
-        true => Ok((above, answer.len() as u64)),
+        true => Ok(above),
         false => Err("the server has refused".into()),
     }
 }
@@ -261,10 +213,7 @@ fn read_answer(reader: &mut impl BufRead) -> Fallible<()> {
     Ok(())
 }
 
-fn p99_ms(mut times: Vec<Duration>) -> f64 {
-    times.sort_unstable();
-    let at = times.len() * 99 / 100;
-    times
-        .get(at)
-        .map_or(f64::NAN, |time| time.as_secs_f64() * 1e3)
+fn p99_ms(times: &[Duration]) -> f64 {
+    let times: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1e3).collect();
+    percentile(&times, 0.99)
 }

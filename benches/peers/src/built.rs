@@ -18,11 +18,12 @@ pub(crate) fn folder(name: &str) -> Result<PathBuf, Box<dyn Error>> {
     Ok(folder)
 }
 
-/// Returns a call of Cargo in a folder, without the settings that change what it builds.
-pub(crate) fn cargo(folder: &Path, arguments: &[&str]) -> Command {
+/// Returns a call of Cargo in a folder, without the settings that change what it builds. Spaces
+/// separate the arguments.
+pub(crate) fn cargo(folder: &Path, arguments: &str) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command
-        .args(arguments)
+        .args(arguments.split(' '))
         .current_dir(folder)
         .stdin(Stdio::null());
     let changes_builds = |name: &str| {
@@ -44,9 +45,9 @@ pub(crate) fn cargo(folder: &Path, arguments: &[&str]) -> Command {
 /// Runs a command to its end, and returns what it printed, and the CPU time of its processes in
 /// seconds.
 pub(crate) fn run(mut command: Command) -> Result<(String, f64), Box<dyn Error>> {
-    let before = raw::children_cpu_ns();
+    let before = raw::children_cpu_ns()?;
     let output = command.output()?;
-    let cpu = (raw::children_cpu_ns() - before) as f64 / 1e9;
+    let cpu = (raw::children_cpu_ns()? - before) as f64 / 1e9;
     if !output.status.success() {
         let problem = String::from_utf8_lossy(&output.stderr);
         return Err(format!("`{command:?}` ended with {}: {problem}", output.status).into());

@@ -1,7 +1,7 @@
 //! The program of `bursts`: threads that work for 0.3 to 3 ms between waits, and know how much CPU
 //! time each of their two functions used.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::hint::black_box;
 use std::io::{self, Read, Write};
 use std::rc::Rc;
@@ -11,8 +11,8 @@ use std::sync::mpsc::channel;
 use std::thread::{JoinHandle, sleep};
 use std::time::Duration;
 
-use crate::raw::{monotonic_ns, sleep_until_ns, thread_cpu_ns, thread_id};
-use crate::raw_threads::cpu_ns_of;
+use crate::random::Random;
+use crate::raw::{cpu_ns_of, monotonic_ns, sleep_until_ns, thread_cpu_ns, thread_id};
 
 /// What one thread does with its [`Worker`].
 type Task = Box<dyn FnOnce(&Rc<Worker>) + Send>;
@@ -23,7 +23,6 @@ type Tasks = fn(until_ns: u64) -> io::Result<Vec<Task>>;
 /// The kinds of work, one after another. The threads have the names of their kinds.
 pub(crate) const KINDS: [&str; 6] = ["sleep", "random", "pipe", "channel", "async", "100hz"];
 
-/// The tasks of each kind.
 const TASKS: [Tasks; KINDS.len()] = [
     sleeping,
     random,
@@ -55,7 +54,7 @@ struct Worker {
     turns_per_us: f64,
     price_ns: Cell<u64>,
     render_ns: Cell<u64>,
-    random: Cell<u64>,
+    random: RefCell<Random>,
 }
 
 impl Worker {
@@ -64,7 +63,7 @@ impl Worker {
             turns_per_us,
             price_ns: Cell::new(0),
             render_ns: Cell::new(0),
-            random: Cell::new(0x9e37_79b9_7f4a_7c15 ^ (place as u64) << 32),
+            random: RefCell::new(Random::new(0x9e37_79b9_7f4a_7c15 ^ (place as u64) << 32)),
         }
     }
 
@@ -82,12 +81,7 @@ impl Worker {
 
     /// Returns a random number from `least` up to `most`.
     fn random(&self, least: u64, most: u64) -> u64 {
-        // Xorshift.
-        let mut number = self.random.get();
-        number ^= number << 13;
-        number ^= number >> 7;
-        number ^= number << 17;
-        self.random.set(number);
+        let number = self.random.borrow_mut().next();
         least + (number >> 16) % (most - least + 1)
     }
 }
@@ -298,7 +292,7 @@ fn measure_turns_per_us() -> f64 {
         black_box(price(TURNS));
         TURNS as f64 * 1e3 / (thread_cpu_ns() - begin) as f64
     });
-    crate::report::median(&turns)
+    crate::numbers::median(&turns)
 }
 
 #[cfg(test)]

@@ -3,15 +3,13 @@
 
 use std::hint::black_box;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Barrier};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use gekkota::{ThreadGuard, auto_profiler_label};
 
 use crate::busy::work;
-use crate::jobs::Jobs;
+use crate::jobs;
+use crate::threads::Threads;
 
 /// What a thread does in the innermost call.
 #[derive(Clone, Copy)]
@@ -27,55 +25,33 @@ pub(crate) enum Rhythm {
 /// Number of call paths. All threads use the same ones, each starting with another.
 const PATHS: u64 = 256;
 
-/// The running threads, registered with gekkota as `deep`. Dropping this ends them.
-pub(crate) struct DeepThreads {
-    stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<u64>>,
+/// Starts threads that are registered with gekkota as `deep`.
+pub(crate) fn start(count: usize, rhythm: Rhythm) -> io::Result<Threads> {
+    let prepare = move |number| Deep {
+        _registered: ThreadGuard::register("deep"),
+        state: mix(number + PATHS),
+        leaf: Leaf {
+            rhythm,
+            numbers: Box::new([0; 512]),
+        },
+    };
+    Threads::start(count, "deep", prepare, Deep::follow_a_path)
 }
 
-impl DeepThreads {
-    /// Starts the threads, and returns when all are registered and begin.
-    pub(crate) fn start(count: usize, rhythm: Rhythm) -> io::Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let all_are_ready = Arc::new(Barrier::new(count + 1));
-        let mut threads = Vec::with_capacity(count);
-        for number in 0..count {
-            let (stop, all_are_ready) = (Arc::clone(&stop), Arc::clone(&all_are_ready));
-            let leaf = Leaf::new(rhythm)?;
-            let builder = std::thread::Builder::new().name(format!("deep {number}"));
-            threads.push(builder.spawn(move || {
-                let _registered = ThreadGuard::register("deep");
-                all_are_ready.wait();
-                work_until(&stop, number as u64, leaf)
-            })?);
-        }
-        all_are_ready.wait();
-        Ok(Self { stop, threads })
-    }
+struct Deep {
+    _registered: ThreadGuard,
+    state: u64,
+    leaf: Leaf,
 }
 
-impl Drop for DeepThreads {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        for thread in self.threads.drain(..) {
-            if let Ok(result) = thread.join() {
-                black_box(result);
-            }
-        }
-    }
-}
-
-fn work_until(stop: &AtomicBool, seed: u64, mut leaf: Leaf) -> u64 {
-    let mut result = 0;
-    let mut state = mix(seed + PATHS);
-    while !stop.load(Ordering::Relaxed) {
+impl Deep {
+    fn follow_a_path(&mut self) {
         auto_profiler_label!("a path", Other);
-        state = mix(state);
+        self.state = mix(self.state);
         // Each number gives the same path on each call.
-        let path = mix(state % PATHS + 1);
-        result ^= step(path, 12 + path as u32 % 29, &mut leaf);
+        let path = mix(self.state % PATHS + 1);
+        black_box(step(path, 12 + path as u32 % 29, &mut self.leaf));
     }
-    result
 }
 
 fn mix(number: u64) -> u64 {
@@ -87,25 +63,13 @@ fn mix(number: u64) -> u64 {
 struct Leaf {
     rhythm: Rhythm,
     numbers: Box<[u64; 512]>,
-    jobs: Option<Jobs>,
 }
 
 impl Leaf {
-    fn new(rhythm: Rhythm) -> io::Result<Self> {
-        let jobs = matches!(rhythm, Rhythm::Jobs).then(Jobs::new);
-        Ok(Self {
-            rhythm,
-            numbers: Box::new([0; 512]),
-            jobs: jobs
-                .transpose()
-                .map_err(|error| io::Error::other(error.to_string()))?,
-        })
-    }
-
     #[inline(never)]
     fn run(&mut self, path: u64) -> u64 {
-        if let Some(jobs) = &self.jobs {
-            return black_box(jobs.run(path));
+        if let Rhythm::Jobs = self.rhythm {
+            return black_box(jobs::run(path)) as u64;
         }
         let hash = work(path, &mut self.numbers);
         if let Rhythm::Bursts(pause) = self.rhythm {
@@ -153,8 +117,7 @@ mod tests {
 
     #[test]
     fn drop_ends_the_threads() {
-        let threads =
-            DeepThreads::start(3, Rhythm::Bursts(Duration::from_micros(50))).expect("threads");
+        let threads = start(3, Rhythm::Bursts(Duration::from_micros(50))).expect("threads");
         std::thread::sleep(Duration::from_millis(5));
         drop(threads);
     }

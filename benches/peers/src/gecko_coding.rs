@@ -8,7 +8,9 @@
 //! because a profile does not separate it from the label's name; and the event delay of threads
 //! with an event loop.
 
-use crate::rows::{FrameKind, Rows, StackRow, Thread};
+use serde_json::Value;
+
+use crate::profile::{Tables, threads};
 
 const SAMPLE_BYTES: u64 = 10 + 10 + 6 + 3;
 pub(crate) const SAME_SAMPLE_BYTES: u64 = 10 + 10 + 6 + 2;
@@ -27,23 +29,33 @@ pub(crate) struct GeckoCoding {
 }
 
 impl GeckoCoding {
-    pub(crate) fn of(rows: &Rows) -> Self {
+    /// Returns the sums for a profile, or `None` if it lacks a table.
+    pub(crate) fn of(profile: &Value) -> Option<Self> {
         let mut sum = Self::default();
-        for thread in &rows.threads {
-            sum.add(thread);
+        for thread in threads(profile) {
+            sum.add(&Tables(thread))?;
         }
-        sum
+        Some(sum)
     }
 
-    fn add(&mut self, thread: &Thread) {
-        let depths = depths(thread);
-        for (index, row) in thread.samples.data.iter().enumerate() {
-            let Depth { native, label } = depths.get(row.0 as usize).copied().unwrap_or_default();
+    fn add(&mut self, thread: &Tables<'_>) -> Option<()> {
+        // The native and the label frames of each stack.
+        let depths = thread.stacks(|below: Option<&[u64; 2]>, frame| {
+            let [native, label] = below.copied().unwrap_or_default();
+            match frame.category {
+                Some(_) => [native, label + 1],
+                // Not a frame of the thread, such as the root.
+                None if frame.name.starts_with('(') => [native, label],
+                None => [native + 1, label],
+            }
+        })?;
+        for (index, sample) in thread.samples()?.iter().enumerate() {
+            let [native, label] = sample.stack.map_or([0; 2], |stack| depths[stack]);
             self.samples += 1;
             self.native_frames += native;
             self.label_frames += label;
             // The first sample has no previous one to repeat.
-            if row.was_idle() && index > 0 {
+            if sample.cpu_ns == Some(0.0) && index > 0 {
                 self.same_samples += 1;
                 self.bytes += SAME_SAMPLE_BYTES;
             } else {
@@ -51,6 +63,7 @@ impl GeckoCoding {
                     SAMPLE_BYTES + native * NATIVE_FRAME_BYTES + label * LABEL_FRAME_BYTES;
             }
         }
+        Some(())
     }
 
     pub(crate) fn mean_bytes(&self) -> f64 {
@@ -63,57 +76,27 @@ impl GeckoCoding {
     }
 }
 
-#[derive(Clone, Copy, Default)]
-struct Depth {
-    native: u64,
-    label: u64,
-}
-
-/// Returns the depth of each stack of the thread. A prefix comes before the stacks that use it.
-fn depths(thread: &Thread) -> Vec<Depth> {
-    let kinds: Vec<FrameKind> = thread
-        .frame_table
-        .data
-        .iter()
-        .map(|frame| frame.kind(&thread.string_table))
-        .collect();
-    let mut depths = Vec::<Depth>::with_capacity(thread.stack_table.data.len());
-    for &StackRow(prefix, frame) in &thread.stack_table.data {
-        let below = prefix
-            .and_then(|prefix| depths.get(prefix as usize))
-            .copied()
-            .unwrap_or_default();
-        depths.push(match kinds.get(frame as usize) {
-            Some(FrameKind::Native) => Depth {
-                native: below.native + 1,
-                ..below
-            },
-            Some(FrameKind::Label) => Depth {
-                label: below.label + 1,
-                ..below
-            },
-            Some(FrameKind::Structure) | None => below,
-        });
-    }
-    depths
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn model_skips_the_root_and_counts_idle_samples_as_same() {
-        let rows: Rows = serde_json::from_str(
-            r#"{"meta":{},"libs":[],"profilingLog":{},"threads":[{
-                "name":"a",
-                "samples":{"schema":{},"data":[[2,1,null,0],[2,2,null,0],[1,3,null,9]]},
-                "stackTable":{"schema":{},"data":[[null,0],[0,1],[1,2]]},
-                "frameTable":{"schema":{},"data":[[0,false,0],[1,false,0],[2,false,0,null,null,null,1,0]]},
-                "stringTable":["(root)","0x12","work"]
-            }]}"#,
-        )
-        .expect("rows");
+        let profile = serde_json::json!({"threads": [{
+            "samples": {
+                "schema": {"stack": 0, "time": 1, "eventDelay": 2, "threadCPUDelta": 3},
+                "data": [[2, 1, null, 0], [2, 2, null, 0], [1, 3, null, 9]],
+            },
+            "stackTable": {
+                "schema": {"prefix": 0, "frame": 1},
+                "data": [[null, 0], [0, 1], [1, 2]],
+            },
+            "frameTable": {
+                "schema": {"location": 0, "category": 1},
+                "data": [[0], [1], [2, 1]],
+            },
+            "stringTable": ["(root)", "0x12", "work"],
+        }]});
         let expected = GeckoCoding {
             bytes: (29 + 10 + 26) + 28 + (29 + 10),
             samples: 3,
@@ -121,6 +104,6 @@ mod tests {
             native_frames: 3,
             label_frames: 2,
         };
-        assert_eq!(GeckoCoding::of(&rows), expected);
+        assert_eq!(GeckoCoding::of(&profile), Some(expected));
     }
 }

@@ -100,14 +100,14 @@ mod tests {
     use std::sync::mpsc::channel;
 
     use super::*;
-    use crate::busy::BusyThread;
+    use crate::threads::start_busy;
 
     #[test]
     fn sample_reaches_the_root_of_a_busy_thread_each_time() {
         let mut sampler = HandshakeSampler::new().expect("the first");
         assert!(HandshakeSampler::new().is_err());
         let (sender, threads) = channel();
-        let busy = BusyThread::start("busy", move || {
+        let busy = start_busy(1, move || {
             let _ = sender.send(SuspendableThread::current());
         });
         let _busy = busy.expect("thread");

@@ -16,42 +16,32 @@
 //! profile is that of the whole session, not of a dump. `least` is that of the worst request in a
 //! hundred. The other figures are the means of the requests with one kind of delay.
 
-use std::error::Error;
 use std::future::Future;
 use std::hint::black_box;
-use std::io::{Read, Write};
-use std::pin::{Pin, pin};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
-use std::time::{Duration, Instant};
+use std::task::Poll;
 
 use gekkota::context::{ProfilerContext, in_context};
 use gekkota::profile::{Explanation, SlowRequest, TimeKind};
-use gekkota::{
-    Features, Profile, ProfilerLayer, ProfilerSession, ProfilingCategoryPair, StartParams,
-    labeled_future, register_thread,
-};
-use serde_json::{Value, json};
+use gekkota::{Features, Profile, ProfilerLayer, ProfilingCategoryPair, labeled_future};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, yield_now};
 use tracing::Instrument;
 use tracing_subscriber::prelude::*;
 
-use crate::machine::{self, load_note};
+use crate::numbers::percentile;
+use crate::prelude::*;
+use crate::random::Random;
 use crate::raw::thread_cpu_ns;
-use crate::report::{Arm, Report};
-use crate::{Effort, Outcome, child};
 
 const CATEGORY: ProfilingCategoryPair = ProfilingCategoryPair::Other(None);
-const INTERVAL: Duration = Duration::from_millis(1);
 /// Work before and after the delay of each request.
 const OWN_WORK: Duration = Duration::from_millis(2);
 const SHORTEST_MS: u64 = 20;
 const LONGEST_MS: u64 = 80;
-const GOAL_SHARE: f64 = 98.0;
 const WORST: f64 = 0.01;
 
 /// Number of requests that need one of the two connections at the same time.
@@ -60,133 +50,100 @@ const CONNECTIONS: usize = 2;
 /// CPU time after which the request that computes beside another one lets that one run.
 const SLICE: Duration = Duration::from_millis(1);
 
-/// The kinds of delay.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    Compute,
-    Lock,
-    Sleep,
-    Pipe,
-    Suspended,
-    Pool,
-    Nested,
-    Beside,
-}
+/// Answers one request, or several ones at the same time, with a delay of this length.
+type Answer = fn(&mut Server, Duration) -> Vec<Truth>;
 
-const KINDS: [(Kind, &str); 8] = [
-    (Kind::Compute, "compute"),
-    (Kind::Lock, "lock"),
-    (Kind::Sleep, "sleep"),
-    (Kind::Pipe, "pipe"),
-    (Kind::Suspended, "suspended"),
-    (Kind::Pool, "pool"),
-    (Kind::Nested, "nested"),
-    (Kind::Beside, "beside"),
+/// The kinds of delay.
+const KINDS: [(&str, Answer); 8] = [
+    ("compute", |server, length| {
+        server.answer(|_| (TimeKind::Cpu, "compute_a_lot", compute_a_lot(length)))
+    }),
+    ("lock", |server, length| {
+        server.hold_the_lock(length);
+        server.answer(|server| {
+            let delay = timed(|| wait_for_the_lock(&server.lock));
+            (TimeKind::Lock, "wait_for_the_lock", delay)
+        })
+    }),
+    ("sleep", |server, length| {
+        server.answer(|_| {
+            (
+                TimeKind::Sleep,
+                "sleep_a_while",
+                timed(|| sleep_a_while(length)),
+            )
+        })
+    }),
+    ("pipe", |server, length| {
+        server.answer(|server| {
+            let writer = Arc::clone(&server.pipe.1);
+            send_later(&server.orders, length, move || {
+                _ = (&*writer).write_all(&[1])
+            });
+            let delay = timed(|| read_the_pipe(&mut server.pipe.0));
+            (TimeKind::Io, "read_the_pipe", delay)
+        })
+    }),
+    ("suspended", |server, length| {
+        let context = server.next_context();
+        let answer = answer_later(context.trace_id(), server.orders.clone(), length);
+        server.run([in_context(context, answer)])
+    }),
+    ("pool", |server, _| {
+        let requests = [(); POOLED].map(|()| {
+            let (trace_id, hold) = (server.next_trace_id(), server.next_length() / 2);
+            let span = tracing::info_span!("request", trace_id = %format_args!("{trace_id:032x}"));
+            answer_from_pool(trace_id, Arc::clone(&server.pool), hold).instrument(span)
+        });
+        server.run(requests)
+    }),
+    ("nested", |server, length| {
+        let context = server.next_context();
+        let request = answer_in_orders(context.trace_id(), length);
+        let request = labeled_future("request", CATEGORY, request);
+        server.run([in_context(context, request)])
+    }),
+    ("beside", |server, length| {
+        let [waits, computes] = [(); 2].map(|()| server.next_context());
+        let waiting = answer_after_timer(waits.trace_id(), length);
+        let computing = answer_in_slices(computes.trace_id(), length);
+        let waiting = server.tasks.spawn(in_context(waits, waiting));
+        let computing = server.tasks.spawn(in_context(computes, computing));
+        server.finish([waiting, computing])
+    }),
 ];
 
-pub(crate) fn measure(effort: Effort) -> Outcome {
-    let (rounds, requests) = if effort.quick { (1, 250) } else { (3, 1000) };
-    let mut ours = Arm::new("ours");
-    let mut least = Arm::extra("least");
-    let mut of_kinds = KINDS.map(|(_, name)| Arm::extra(name));
-    let mut notes = vec![format!(
-        "{requests} requests in each round; {}",
-        load_note()
-    )];
-    for round in 1..=rounds {
-        let arguments = [requests.to_string()];
-        let (run, taken) = machine::watch(|| child::run("incident", &arguments));
-        let run = run?;
-        let figure = |name: &str| {
-            run[name]
-                .as_f64()
-                .ok_or("the child's answer lacks a figure")
-        };
-        ours.runs.push(figure("mean")?);
-        least.runs.push(figure("least")?);
-        for (arm, (_, name)) in of_kinds.iter_mut().zip(KINDS) {
-            arm.runs.push(figure(name)?);
-        }
-        notes.push(format!(
-            "round {round}: {:.1} % of the requests' time got no processor; CPUs used by other processes + the \
-             hypervisor: {taken}; worst: {}",
-            figure("queued")?,
-            run["worst"].as_str().unwrap_or_default(),
-        ));
-    }
-    let met = ours.figure() >= GOAL_SHARE;
-    Ok(Report {
-        unit: "% of a slow request's time that its explanation puts on the right place",
-        ours,
-        peers: [least].into_iter().chain(of_kinds).collect(),
-        floor: None,
-        better: f64::max,
-        goal: "ours >= 98 %",
-        met,
-        notes,
-    })
-}
+pub(crate) const MEASUREMENT: Measurement = Measurement {
+    name: "incident",
+    unit: "% of a slow request's time that its explanation puts on the right place",
+    goal: "ours >= 98 %",
+    better: f64::max,
+    is_met: |study| study.figure("ours") >= 98.0,
+    rounds: [1, 3],
+    sizes: [&[250], &[1000]],
+    size_names: &["requests"],
+    part: run,
+    ..Measurement::LONG
+};
 
 /// A time of a request: what it did, and the function or the future in which it did it.
 type Spent = (TimeKind, &'static str, Duration);
 
 /// What a request did, as it measured it.
 struct Truth {
-    kind: Kind,
     trace_id: u128,
     spent: Vec<Spent>,
+    start: Instant,
     length: Duration,
 }
 
 impl Truth {
-    /// Returns the time that the explanation puts on the right place, as a share of the request's.
-    fn share_in(&self, explanation: &Explanation) -> f64 {
-        let queued = explanation.time(TimeKind::WaitForProcessor);
-        let right = self
-            .places()
-            .into_iter()
-            .map(|(kind, place, time)| time.min(explanation.time_in(kind, place)));
-        let right = right.sum::<Duration>() + self.queued().min(queued);
-        100.0 * right.as_secs_f64() / self.length.as_secs_f64()
-    }
-
-    /// Returns each place once.
-    fn places(&self) -> Vec<Spent> {
-        let mut places: Vec<Spent> = Vec::new();
-        for &(kind, place, time) in &self.spent {
-            match places
-                .iter_mut()
-                .find(|known| (known.0, known.1) == (kind, place))
-            {
-                Some(known) => known.2 += time,
-                None => places.push((kind, place, time)),
-            }
-        }
-        places
-    }
-
-    fn queued(&self) -> Duration {
-        let spent = self.spent.iter().map(|(_, _, time)| *time);
-        self.length.saturating_sub(spent.sum())
-    }
-}
-
-/// A request in progress.
-struct Measuring {
-    truth: Truth,
-    start: Instant,
-}
-
-impl Measuring {
-    fn start(kind: Kind, trace_id: u128) -> Self {
+    fn start(trace_id: u128) -> Self {
         Self {
-            truth: Truth {
-                kind,
-                trace_id,
-                spent: Vec::new(),
-                length: Duration::ZERO,
-            },
+            trace_id,
+            spent: Vec::new(),
             start: Instant::now(),
+            length: Duration::ZERO,
         }
     }
 
@@ -195,7 +152,11 @@ impl Measuring {
     }
 
     fn add(&mut self, kind: TimeKind, place: &'static str, time: Duration) {
-        self.truth.spent.push((kind, place, time));
+        let mut known = self.spent.iter_mut();
+        match known.find(|known| (known.0, known.1) == (kind, place)) {
+            Some(known) => known.2 += time,
+            None => self.spent.push((kind, place, time)),
+        }
     }
 
     /// Awaits a future, all of whose time is a wait.
@@ -206,18 +167,26 @@ impl Measuring {
         value
     }
 
-    fn end(mut self) -> Truth {
-        self.truth.length = self.start.elapsed();
-        self.truth
+    fn end(mut self) -> Self {
+        self.length = self.start.elapsed();
+        self
+    }
+
+    /// Returns the time that the explanation puts on the right place, as a share of the request's.
+    fn share_in(&self, explanation: &Explanation) -> f64 {
+        let spent: Duration = self.spent.iter().map(|(_, _, time)| *time).sum();
+        let queued = self.length.saturating_sub(spent);
+        let places = self.spent.iter();
+        let right = places.map(|&(kind, place, time)| time.min(explanation.time_in(kind, place)));
+        let right =
+            right.sum::<Duration>() + queued.min(explanation.time(TimeKind::WaitForProcessor));
+        100.0 * right.as_secs_f64() / self.length.as_secs_f64()
     }
 }
 
-/// Runs one round in the child process. Argument: the number of requests.
-pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
-    let [requests] = arguments else {
-        return Err("expected the number of requests".into());
-    };
-    let requests: u64 = requests.parse()?;
+/// Runs one round. Arguments: the arm, which is all, and the number of requests.
+fn run(arguments: &Arguments) -> Fallible<Value> {
+    let requests: usize = arguments.get(1)?;
     let layer = tracing_subscriber::registry().with(ProfilerLayer::new());
     tracing::subscriber::set_global_default(layer)?;
     let measured = Features::CONTEXT_SWITCHES | Features::WAITING_TASKS;
@@ -228,82 +197,64 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
         register_thread("server");
         let mut server = Server::new().map_err(|error| error.to_string())?;
         let mut truths = Vec::new();
-        for (kind, _) in KINDS.into_iter().cycle() {
-            if truths.len() as u64 >= requests {
+        for (kind, answer) in KINDS.into_iter().cycle() {
+            if truths.len() >= requests {
                 break;
             }
-            server.answer(kind, &mut truths);
+            let length = server.next_length();
+            truths.extend(
+                answer(&mut server, length)
+                    .into_iter()
+                    .map(|truth| (kind, truth)),
+            );
         }
         Ok::<_, String>(truths)
     });
     let truths = server.join().map_err(|_| "the server panicked")??;
-    let path = std::env::temp_dir().join(format!("incident-{}.json", std::process::id()));
-    let saved = session.finish()?.save(&path);
-    let profile = Profile::read(&path);
-    // A run that failed has left none.
-    let _ = std::fs::remove_file(&path);
-    saved?;
-    let profile = profile?;
+    let path = Temporary::new(".json");
+    session.finish()?.save(&*path)?;
+    let profile = Profile::read(&*path)?;
     let mut shares = Vec::new();
     let mut worst = (f64::MAX, String::new());
-    let (mut queued, mut all) = (Duration::ZERO, Duration::ZERO);
-    for truth in &truths {
+    for (kind, truth) in &truths {
         // A request that left no trace in the profile is not explained at all.
         let explained = profile.explain(&SlowRequest::of_trace(truth.trace_id));
         let share = explained
             .as_ref()
             .map_or(0.0, |explained| truth.share_in(explained));
-        let explanation = explained.map_or_else(|error| error.to_string(), |text| text.to_string());
         if share < worst.0 {
-            let text = format!(
-                "{:?} {:?} of {:?}",
-                truth.kind,
-                truth.places(),
-                truth.length
-            );
+            let text = explained.map_or_else(|error| error.to_string(), |text| text.to_string());
+            let truth = format!("{kind} {:?} of {:?}", truth.spent, truth.length);
             worst = (
                 share,
-                format!("{share:.1} %: {text}; {explanation}").replace('\n', " / "),
+                format!("worst: {share:.1} %: {truth}; {text}").replace('\n', " / "),
             );
         }
-        shares.push((truth.kind, share));
-        queued += truth.queued();
-        all += truth.length;
+        shares.push((*kind, share));
     }
     let mean = |shares: &[f64]| shares.iter().sum::<f64>() / shares.len().max(1) as f64;
-    let mut of_all: Vec<f64> = shares.iter().map(|(_, share)| *share).collect();
-    of_all.sort_by(f64::total_cmp);
+    let of_all: Vec<f64> = shares.iter().map(|(_, share)| *share).collect();
     let mut answer = json!({
-        "mean": mean(&of_all),
-        "least": of_all[(of_all.len() as f64 * WORST) as usize],
-        "queued": 100.0 * queued.as_secs_f64() / all.as_secs_f64(),
-        "worst": worst.1,
+        "ours": mean(&of_all),
+        "least": percentile(&of_all, WORST),
+        "note": worst.1,
     });
-    for (kind, name) in KINDS {
-        let of_kind = shares.iter().filter(|(of, _)| *of == kind);
-        let of_kind: Vec<f64> = of_kind.map(|(_, share)| *share).collect();
-        answer[name] = json!(mean(&of_kind));
+    for (name, _) in KINDS {
+        let of_kind = shares.iter().filter(|(of, _)| *of == name);
+        answer[name] = json!(mean(&of_kind.map(|(_, share)| *share).collect::<Vec<_>>()));
     }
     Ok(answer)
 }
 
-/// What the threads that delay a request need: the delay's kind and its length.
-type Order = (Delay, Duration);
-
-enum Delay {
-    Lock,
-    Pipe,
-    Wake(Waker),
-}
+/// What the thread that delays requests does.
+type Order = Box<dyn FnOnce() + Send>;
 
 /// Answers one request after another.
 struct Server {
     orders: Sender<Order>,
-    /// Says that the other thread holds the lock.
-    is_locked: Receiver<()>,
     lock: Arc<Mutex<()>>,
-    pipe: std::io::PipeReader,
-    random: u64,
+    pipe: (PipeReader, Arc<PipeWriter>),
+    random: Random,
     last_trace_id: u128,
     tasks: Runtime,
     pool: Arc<Semaphore>,
@@ -311,36 +262,14 @@ struct Server {
 
 impl Server {
     fn new() -> std::io::Result<Self> {
-        let (pipe, mut writer) = std::io::pipe()?;
         let (orders, ordered) = channel::<Order>();
-        let (locks, is_locked) = channel();
-        let lock = Arc::new(Mutex::new(()));
-        let held = Arc::clone(&lock);
-        std::thread::spawn(move || {
-            for (delay, length) in ordered {
-                match delay {
-                    Delay::Lock => {
-                        let _held = held.lock().unwrap_or_else(PoisonError::into_inner);
-                        let _ = locks.send(());
-                        std::thread::sleep(length);
-                    }
-                    Delay::Pipe => {
-                        std::thread::sleep(length);
-                        let _ = writer.write_all(&[1]);
-                    }
-                    Delay::Wake(waker) => {
-                        std::thread::sleep(length);
-                        waker.wake();
-                    }
-                }
-            }
-        });
+        std::thread::spawn(move || ordered.iter().for_each(|order| order()));
+        let (reader, writer) = std::io::pipe()?;
         Ok(Self {
             orders,
-            is_locked,
-            lock,
-            pipe,
-            random: 0x9e37_79b9_7f4a_7c15,
+            lock: Arc::default(),
+            pipe: (reader, Arc::new(writer)),
+            random: Random::new(0x9e37_79b9_7f4a_7c15),
             last_trace_id: 0,
             // Looks for timers after each poll.
             tasks: Builder::new_current_thread()
@@ -352,11 +281,7 @@ impl Server {
     }
 
     fn next_length(&mut self) -> Duration {
-        // Xorshift.
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        Duration::from_millis(SHORTEST_MS + self.random % (LONGEST_MS - SHORTEST_MS + 1))
+        Duration::from_millis(SHORTEST_MS + self.random.next() % (LONGEST_MS - SHORTEST_MS + 1))
     }
 
     fn next_trace_id(&mut self) -> u128 {
@@ -364,94 +289,57 @@ impl Server {
         self.last_trace_id
     }
 
-    /// Answers one request, or several ones at the same time.
-    fn answer(&mut self, kind: Kind, truths: &mut Vec<Truth>) {
-        let length = self.next_length();
-        match kind {
-            Kind::Suspended => {
-                let context = self.next_context();
-                let answer = answer_later(kind, context.trace_id(), &self.orders, length);
-                truths.push(block_on(in_context(context, answer)));
-            }
-            Kind::Pool => {
-                let requests = [(); POOLED].map(|()| {
-                    let (trace_id, hold) = (self.next_trace_id(), self.next_length() / 2);
-                    let span =
-                        tracing::info_span!("request", trace_id = %format_args!("{trace_id:032x}"));
-                    answer_from_pool(trace_id, Arc::clone(&self.pool), hold).instrument(span)
-                });
-                self.run(requests, truths);
-            }
-            Kind::Nested => {
-                let context = self.next_context();
-                let request = answer_in_orders(context.trace_id(), length);
-                let request = labeled_future("request", CATEGORY, request);
-                self.run([in_context(context, request)], truths);
-            }
-            Kind::Beside => {
-                let [waits, computes] = [(); 2].map(|()| self.next_context());
-                let waiting = answer_after_timer(waits.trace_id(), length);
-                let computing = answer_in_slices(computes.trace_id(), length);
-                let waiting = self.tasks.spawn(in_context(waits, waiting));
-                let computing = self.tasks.spawn(in_context(computes, computing));
-                self.finish([waiting, computing], truths);
-            }
-            Kind::Compute | Kind::Lock | Kind::Sleep | Kind::Pipe => {
-                truths.push(self.answer_alone(kind, length));
-            }
-        }
-    }
-
     fn next_context(&mut self) -> ProfilerContext {
         ProfilerContext::new().with_trace_id(self.next_trace_id())
+    }
+
+    /// Lets the other thread hold the lock for this long, and returns when it does.
+    fn hold_the_lock(&self, length: Duration) {
+        let lock = Arc::clone(&self.lock);
+        let (locks, is_locked) = channel();
+        // The other thread ends after this one.
+        let _ = self.orders.send(Box::new(move || {
+            let _held = lock.lock().unwrap_or_else(PoisonError::into_inner);
+            let _ = locks.send(());
+            std::thread::sleep(length);
+        }));
+        let _ = is_locked.recv();
+    }
+
+    /// Answers a request that does not leave the thread.
+    fn answer(&mut self, delay: impl FnOnce(&mut Self) -> Spent) -> Vec<Truth> {
+        let context = self.next_context();
+        let _context = context.enter();
+        let mut truth = Truth::start(context.trace_id());
+        truth.own_work();
+        let (kind, place, time) = delay(self);
+        truth.add(kind, place, time);
+        truth.own_work();
+        vec![truth.end()]
     }
 
     /// Answers requests on this thread at the same time.
     fn run<const N: usize>(
         &self,
         requests: [impl Future<Output = Truth> + Send + 'static; N],
-        truths: &mut Vec<Truth>,
-    ) {
-        self.finish(requests.map(|request| self.tasks.spawn(request)), truths);
+    ) -> Vec<Truth> {
+        self.finish(requests.map(|request| self.tasks.spawn(request)))
     }
 
-    fn finish<const N: usize>(&self, tasks: [JoinHandle<Truth>; N], truths: &mut Vec<Truth>) {
+    fn finish<const N: usize>(&self, tasks: [JoinHandle<Truth>; N]) -> Vec<Truth> {
         // A request that panicked has said so.
-        let tasks = tasks.into_iter();
-        truths.extend(tasks.filter_map(|task| self.tasks.block_on(task).ok()));
+        let truths = tasks.into_iter().map(|task| self.tasks.block_on(task));
+        truths.filter_map(Result::ok).collect()
     }
+}
 
-    /// Answers a request that does not leave the thread.
-    fn answer_alone(&mut self, kind: Kind, length: Duration) -> Truth {
-        if kind == Kind::Lock {
-            // Before the request begins: the other thread holds the lock.
-            let _ = self.orders.send((Delay::Lock, length));
-            let _ = self.is_locked.recv();
-        }
-        let context = self.next_context();
-        let _context = context.enter();
-        let mut measuring = Measuring::start(kind, context.trace_id());
-        measuring.own_work();
-        let (kind, place, delay) = match kind {
-            Kind::Lock => {
-                let delay = timed(|| wait_for_the_lock(&self.lock));
-                (TimeKind::Lock, "wait_for_the_lock", delay)
-            }
-            Kind::Sleep => {
-                let delay = timed(|| sleep_a_while(length));
-                (TimeKind::Sleep, "sleep_a_while", delay)
-            }
-            Kind::Pipe => {
-                let _ = self.orders.send((Delay::Pipe, length));
-                let delay = timed(|| read_the_pipe(&mut self.pipe));
-                (TimeKind::Io, "read_the_pipe", delay)
-            }
-            _ => (TimeKind::Cpu, "compute_a_lot", compute_a_lot(length)),
-        };
-        measuring.add(kind, place, delay);
-        measuring.own_work();
-        measuring.end()
-    }
+/// Lets the other thread do something later.
+fn send_later(orders: &Sender<Order>, length: Duration, then: impl FnOnce() + Send + 'static) {
+    // The other thread ends after this one.
+    let _ = orders.send(Box::new(move || {
+        std::thread::sleep(length);
+        then();
+    }));
 }
 
 fn timed(wait: impl FnOnce()) -> Duration {
@@ -500,100 +388,75 @@ fn sleep_a_while(length: Duration) {
 }
 
 #[inline(never)]
-fn read_the_pipe(pipe: &mut std::io::PipeReader) {
+fn read_the_pipe(pipe: &mut PipeReader) {
     let _ = black_box(pipe.read(&mut [0; 1]));
 }
 
-/// A request whose task is suspended.
-async fn answer_later(
-    kind: Kind,
-    trace_id: u128,
-    orders: &Sender<Order>,
-    length: Duration,
-) -> Truth {
-    let mut measuring = Measuring::start(kind, trace_id);
-    measuring.own_work();
+/// A request whose task is suspended until the other thread wakes it.
+async fn answer_later(trace_id: u128, orders: Sender<Order>, length: Duration) -> Truth {
+    let mut truth = Truth::start(trace_id);
+    truth.own_work();
     let mut orders = Some(orders);
-    let is_sent = std::future::poll_fn(|context| match orders.take() {
+    let is_woken = std::future::poll_fn(|context| match orders.take() {
         Some(orders) => {
-            let _ = orders.send((Delay::Wake(context.waker().clone()), length));
+            let waker = context.waker().clone();
+            send_later(&orders, length, || waker.wake());
             Poll::Pending
         }
         None => Poll::Ready(()),
     });
-    measuring.wait("answer_later", is_sent).await;
-    measuring.own_work();
-    measuring.end()
+    truth.wait("answer_later", is_woken).await;
+    truth.own_work();
+    truth.end()
 }
 
 /// A request that needs one of few connections.
 async fn answer_from_pool(trace_id: u128, pool: Arc<Semaphore>, hold: Duration) -> Truth {
-    let mut measuring = Measuring::start(Kind::Pool, trace_id);
-    measuring.own_work();
+    let mut truth = Truth::start(trace_id);
+    truth.own_work();
     let orders = async {
         let get = pool.acquire().instrument(tracing::info_span!("get"));
-        let connection = measuring.wait("get", get).await;
+        let connection = truth.wait("get", get).await;
         let query = tokio::time::sleep(hold).instrument(tracing::info_span!("query"));
-        measuring.wait("query", query).await;
+        truth.wait("query", query).await;
         drop(connection);
     };
     orders.instrument(tracing::info_span!("orders")).await;
-    measuring.own_work();
-    measuring.end()
+    truth.own_work();
+    truth.end()
 }
 
 /// A request whose innermost future waits.
 async fn answer_in_orders(trace_id: u128, length: Duration) -> Truth {
-    let mut measuring = Measuring::start(Kind::Nested, trace_id);
-    measuring.own_work();
+    let mut truth = Truth::start(trace_id);
+    truth.own_work();
     let look_up = labeled_future("look_up", CATEGORY, tokio::time::sleep(length));
-    let orders = labeled_future("orders", CATEGORY, measuring.wait("look_up", look_up));
+    let orders = labeled_future("orders", CATEGORY, truth.wait("look_up", look_up));
     orders.await;
-    measuring.own_work();
-    measuring.end()
+    truth.own_work();
+    truth.end()
 }
 
 /// A request that is suspended while another one computes.
 async fn answer_after_timer(trace_id: u128, length: Duration) -> Truth {
-    let mut measuring = Measuring::start(Kind::Beside, trace_id);
-    measuring.own_work();
+    let mut truth = Truth::start(trace_id);
+    truth.own_work();
     let timer = tokio::time::sleep(length);
-    measuring.wait("answer_after_timer", timer).await;
-    measuring.own_work();
-    measuring.end()
+    truth.wait("answer_after_timer", timer).await;
+    truth.own_work();
+    truth.end()
 }
 
 /// A request that computes, and lets others run now and then.
 async fn answer_in_slices(trace_id: u128, length: Duration) -> Truth {
-    let mut measuring = Measuring::start(Kind::Beside, trace_id);
+    let mut truth = Truth::start(trace_id);
     let mut computed = Duration::ZERO;
     while computed < length {
         let slice = compute_a_lot(SLICE);
-        measuring.add(TimeKind::Cpu, "compute_a_lot", slice);
+        truth.add(TimeKind::Cpu, "compute_a_lot", slice);
         // The name of a wait that is too short for an interval is unknown.
-        measuring.wait("", yield_now()).await;
+        truth.wait("", yield_now()).await;
         computed += slice;
     }
-    measuring.end()
-}
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// Polls a future on the calling thread. Each wake-up is one of the future's: nothing else unparks
-/// the thread.
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let mut future: Pin<_> = pin!(future);
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(value) => return value,
-            Poll::Pending => std::thread::park(),
-        }
-    }
+    truth.end()
 }

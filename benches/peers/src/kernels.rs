@@ -4,20 +4,22 @@
 //! A function does its work in its own code, so its time is its self time. The copies differ in a
 //! constant, so that the compiler does not merge them. Every function works `rounds` times on a
 //! small input. One that is made slower by 30 % works 13 rounds instead of 10.
+//!
+//! `unwind` has rustc compile many copies of this file.
 
 use std::hint::black_box;
 
 use crate::raw::thread_cpu_ns;
 
 /// Rounds of each call. A call takes 10 to 20 µs, far less than a thread has between two samples.
-pub(crate) const ROUNDS: u64 = 10;
+pub const ROUNDS: u64 = 10;
 
 /// A function of the program.
-pub(crate) struct Kernel {
+pub struct Kernel {
     /// Its name in a profile.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// How often it is called, relative to the others.
-    pub(crate) calls: u64,
+    pub calls: u64,
     run: fn(u64, u64) -> u64,
 }
 
@@ -241,7 +243,7 @@ macro_rules! copies {
         })*
 
         /// The functions, the copies of one algorithm apart from each other.
-        pub(crate) const KERNELS: &[Kernel] = &[
+        pub const KERNELS: &[Kernel] = &[
             $(
                 kernel!($module checksum $calls),
                 kernel!($module insertion_sort $calls),
@@ -287,7 +289,7 @@ fn next(state: u64) -> u64 {
 /// Calls the functions in a random order until the thread has used this much CPU time. The function
 /// `slower` works that many rounds.
 #[inline(never)]
-pub(crate) fn run_for(cpu_ns: u64, seed: u64, slower: Option<(usize, u64)>) -> u64 {
+pub fn run_for(cpu_ns: u64, seed: u64, slower: Option<(usize, u64)>) -> u64 {
     /// Calls between two looks at the clock, about 15 ms. The look is a system call, at whose end a
     /// busy machine switches threads, so it would have samples of its own.
     const CALLS: usize = 1024;

@@ -5,26 +5,25 @@
 //!   and it is never closed.
 #![allow(unsafe_code, reason = "the loader has no safe interface")]
 
-use std::error::Error;
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
-const LIBRARY: &str = "libpeers_preload.so";
+use crate::study::Fallible;
+use crate::temporary::Temporary;
+
+pub(crate) const LIBRARY: &str = "libpeers_preload.so";
 
 /// A temporary folder for copies of a library. Dropping it removes the folder; the loaded copies
 /// stay mapped.
-pub(crate) struct Copies(PathBuf);
+pub(crate) struct Copies(Temporary);
 
 impl Copies {
-    pub(crate) fn new() -> Result<Self, Box<dyn Error>> {
-        let folder =
-            std::env::temp_dir().join(format!("gekkota-peers-libraries-{}", std::process::id()));
-        std::fs::create_dir_all(&folder)?;
-        Ok(Self(folder))
+    pub(crate) fn new() -> Fallible<Self> {
+        Ok(Self(Temporary::folder("-libraries")?))
     }
 
     /// Loads `count` copies. Each is a separate file, because the loader loads a file only once.
-    pub(crate) fn load(&self, count: usize) -> Result<(), Box<dyn Error>> {
+    pub(crate) fn load(&self, count: usize) -> Fallible<()> {
         let original = find_built_library(LIBRARY)?;
         for number in 0..count {
             let copy = self.0.join(format!("libcopy{number}.so"));
@@ -35,16 +34,9 @@ impl Copies {
     }
 }
 
-impl Drop for Copies {
-    fn drop(&mut self) {
-        // If this fails, the folder stays among the temporary files.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// Returns the path of a library that cargo built for another target of this package: in the
 /// program's folder, or in `deps` below it.
-pub(crate) fn find_built_library(name: &str) -> Result<PathBuf, Box<dyn Error>> {
+pub(crate) fn find_built_library(name: &str) -> Fallible<PathBuf> {
     let own = std::env::current_exe()?;
     let folder = own
         .parent()
@@ -56,7 +48,7 @@ pub(crate) fn find_built_library(name: &str) -> Result<PathBuf, Box<dyn Error>> 
         .ok_or_else(|| format!("cannot find {name} in the folder of {}", own.display()).into())
 }
 
-fn load(path: &Path) -> Result<(), Box<dyn Error>> {
+fn load(path: &Path) -> Fallible<()> {
     let name = CString::new(path.as_os_str().as_encoded_bytes())?;
     // SAFETY: *ours*.
     let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };

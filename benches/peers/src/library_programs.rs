@@ -8,9 +8,9 @@
 
 use std::error::Error;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -19,6 +19,8 @@ use rayon::prelude::*;
 use regex::bytes::Regex;
 
 use crate::busy::work;
+use crate::random::Random;
+use crate::temporary::Temporary;
 
 /// Number of threads that a library makes, where it does not choose one itself.
 const THREADS: usize = 4;
@@ -26,38 +28,16 @@ const THREADS: usize = 4;
 /// What a program returns, so that its work is done.
 type Result = std::result::Result<u64, Box<dyn Error>>;
 
-/// A program, which is prepared before it is profiled.
-pub(crate) enum Program {
-    Rayon,
-    Tokio,
-    CLibrary,
-    Ignore(Tree),
-}
+/// Runs until this time. Only the last program needs files.
+type Program = fn(&Tree, Instant) -> Result;
 
-impl Program {
-    pub(crate) const NAMES: [&str; 4] = ["rayon", "tokio", "c_library", "ignore"];
-
-    pub(crate) fn prepare(name: &str) -> std::result::Result<Self, Box<dyn Error>> {
-        match name {
-            "rayon" => Ok(Self::Rayon),
-            "tokio" => Ok(Self::Tokio),
-            "c_library" => Ok(Self::CLibrary),
-            "ignore" => Ok(Self::Ignore(Tree::create()?)),
-            other => Err(format!("unknown program `{other}`").into()),
-        }
-    }
-
-    /// Runs the program for this time.
-    pub(crate) fn run(&self, time: Duration) -> Result {
-        let end = Instant::now() + time;
-        match self {
-            Self::Rayon => Ok(run_rayon(end)),
-            Self::Tokio => run_tokio(end),
-            Self::CLibrary => run_c_library(end),
-            Self::Ignore(tree) => run_ignore(tree, end),
-        }
-    }
-}
+/// The programs by their names.
+pub(crate) const PROGRAMS: [(&str, Program); 4] = [
+    ("rayon", |_, end| Ok(run_rayon(end))),
+    ("tokio", |_, end| run_tokio(end)),
+    ("c_library", |_, end| run_c_library(end)),
+    ("ignore", run_ignore),
+];
 
 /// Computes and sorts on rayon's global pool.
 fn run_rayon(end: Instant) -> u64 {
@@ -136,7 +116,7 @@ fn run_ignore(tree: &Tree, end: Instant) -> Result {
     let pattern = Regex::new(r"[a-f]{2}[0-9]+z")?;
     let found = AtomicU64::new(0);
     while Instant::now() < end {
-        let walk = WalkBuilder::new(&tree.0).threads(THREADS).build_parallel();
+        let walk = WalkBuilder::new(&*tree.0).threads(THREADS).build_parallel();
         walk.run(|| {
             Box::new(|entry| {
                 if let Ok(entry) = entry
@@ -160,14 +140,13 @@ fn search(pattern: &Regex, path: &Path) -> u64 {
 }
 
 /// A temporary folder with files of text. Dropping it removes the folder.
-pub(crate) struct Tree(PathBuf);
+pub(crate) struct Tree(Temporary);
 
 impl Tree {
-    fn create() -> std::io::Result<Self> {
+    pub(crate) fn create() -> std::io::Result<Self> {
         const FOLDERS: u64 = 20;
         const FILES_PER_FOLDER: u64 = 20;
-        let name = format!("gekkota-peers-tree-{}", std::process::id());
-        let tree = Self(std::env::temp_dir().join(name));
+        let tree = Self(Temporary::folder("-tree")?);
         for folder in 0..FOLDERS {
             let path = tree.0.join(folder.to_string());
             fs::create_dir_all(&path)?;
@@ -180,35 +159,25 @@ impl Tree {
     }
 }
 
-impl Drop for Tree {
-    fn drop(&mut self) {
-        // If this fails, the folder stays among the temporary files.
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// Returns letters and digits that depend on the seed.
 fn text(seed: u64, bytes: usize) -> Vec<u8> {
-    let mut state = seed | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        b"0123456789abcdefxyz \n"[(state >> 32) as usize % 21]
-    };
+    let mut random = Random::new(seed);
+    let mut next = || b"0123456789abcdefxyz \n"[(random.next() >> 32) as usize % 21];
     std::iter::repeat_with(&mut next).take(bytes).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
     fn every_program_works() {
-        for name in Program::NAMES {
-            let program = Program::prepare(name).expect(name);
-            let result = program.run(Duration::from_millis(50)).expect(name);
-            assert!(result > 0, "{name}");
+        let tree = Tree::create().expect("files");
+        for (name, program) in PROGRAMS {
+            let result = program(&tree, Instant::now() + Duration::from_millis(50));
+            assert!(result.expect(name) > 0, "{name}");
         }
     }
 }

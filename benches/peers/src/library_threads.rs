@@ -12,139 +12,83 @@
 //!
 //! Each run is a separate process; the programs are interleaved.
 
-use std::error::Error;
-use std::path::PathBuf;
-use std::time::Duration;
-
 use gekkota::AutoProfilerInit;
-use serde_json::{Value, json};
 
-use crate::library_programs::Program;
-use crate::machine::{self, load_note};
-use crate::profile::{CpuInSamples, threads};
+use crate::library_programs::{PROGRAMS, Tree};
+use crate::prelude::*;
+use crate::profile::{CpuInSamples, threads, zero_ns};
 use crate::raw::{monotonic_ns, process_cpu_ns};
-use crate::report::{Arm, Report};
-use crate::{Effort, Outcome, child};
 
-const GOAL: f64 = 0.95;
+pub(crate) const MEASUREMENT: Measurement = Measurement {
+    name: "library_threads",
+    unit: "CPU time in whole stacks with a named innermost function / CPU time of the process; `ours` is the least",
+    goal: "each program >= 0.95, with the README's one line and the default interval",
+    better: f64::max,
+    is_met: |study| {
+        PROGRAMS
+            .iter()
+            .all(|(program, _)| study.figure(program) >= 0.95)
+    },
+    measure: |study| {
+        let span_ms = study.pick(1000, 4000);
+        let about = format!("{span_ms} ms per program");
+        study.rounds(study.pick(2, 5), about, |study, _| {
+            let mut least = f64::INFINITY;
+            for (program, _) in PROGRAMS {
+                let share = run_program(program, span_ms)?;
+                least = least.min(share);
+                study.push(program, share);
+            }
+            study.push("ours", least);
+            Ok(())
+        })
+    },
+    part: run,
+    ..Measurement::NEW
+};
 
-pub(crate) fn measure(effort: Effort) -> Outcome {
-    let (rounds, span_ms) = if effort.quick { (2, 1000) } else { (5, 4000) };
-    let mut ours = Arm::new("ours");
-    let mut arms = Program::NAMES.map(Arm::extra);
-    let mut notes = vec![format!(
-        "{rounds} rounds of {span_ms} ms per program, interleaved; {}",
-        load_note()
-    )];
-    for round in 1..=rounds {
-        let mut least = f64::INFINITY;
-        for arm in &mut arms {
-            let (run, taken) = machine::watch(|| run_program(arm.name, span_ms));
-            let run = run?;
-            arm.runs.push(run.named);
-            least = least.min(run.named);
-            notes.push(format!(
-                "round {round}: {}: {}; CPUs used by other processes + the hypervisor: {taken}",
-                arm.name, run.note
-            ));
-        }
-        ours.runs.push(least);
-    }
-    let met = arms.iter().all(|arm| arm.figure() >= GOAL);
-    Ok(Report {
-        unit: "CPU time in whole stacks with a named innermost function / CPU time of the process; `ours` is the least",
-        ours,
-        peers: arms.into(),
-        floor: None,
-        better: f64::max,
-        goal: "each program >= 0.95, with the README's one line and the default interval",
-        met,
-        notes,
-    })
+fn run_program(name: &str, span_ms: u64) -> Fallible<f64> {
+    let saved = Temporary::new(".json");
+    let mut command = child::command("library_threads", &[&name, &span_ms])?;
+    command
+        .env("MOZ_PROFILER_STARTUP", "1")
+        .env("MOZ_PROFILER_SHUTDOWN", &*saved);
+    let answer = child::answer_of(command)?;
+    let profile: Value = serde_json::from_slice(&std::fs::read(&*saved)?)?;
+    let number = |name: &str| answer[name].as_u64().ok_or("the run lacks a time");
+    share_in_names(&profile, number("cpu_ns")?, number("ended_ns")?)
 }
 
-struct Run {
-    /// Share of the CPU time in named stacks.
-    named: f64,
-    note: String,
-}
-
-/// A file that is removed at the end.
-struct SavedProfile(PathBuf);
-
-impl Drop for SavedProfile {
-    fn drop(&mut self) {
-        // If this fails, the file stays among the temporary files.
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
-fn run_program(name: &str, span_ms: u64) -> Result<Run, Box<dyn Error>> {
-    let file = format!("gekkota-peers-{}-{name}.json", std::process::id());
-    let saved = SavedProfile(std::env::temp_dir().join(file));
-    let variables = [
-        ("MOZ_PROFILER_STARTUP", "1".as_ref()),
-        ("MOZ_PROFILER_SHUTDOWN", saved.0.as_os_str()),
-    ];
-    let arguments = [name.to_owned(), span_ms.to_string()];
-    let answer = child::run_with_variables("library_threads", &arguments, &variables)?;
-    let profile: Value = serde_json::from_slice(&std::fs::read(&saved.0)?)?;
-    let number = |name: &str| {
-        answer[name]
-            .as_u64()
-            .ok_or_else(|| format!("the run has no {name}"))
-    };
-    summarize(&profile, number("cpu_ns")?, number("ended_ns")?)
-}
-
-/// Returns the shares of a process's CPU time, of `cpu_ns` until a moment of the monotonic clock.
-fn summarize(profile: &Value, cpu_ns: u64, ended_ns: u64) -> Result<Run, Box<dyn Error>> {
-    let zero_ns = profile["meta"]["startTimeAsClockMonotonicNanosecondsSinceBoot"]
-        .as_u64()
-        .ok_or("the profile has no start time")?;
+/// Returns the share of a process's CPU time, of `cpu_ns` until a moment of the monotonic clock, that
+/// is in named stacks.
+fn share_in_names(profile: &Value, cpu_ns: u64, ended_ns: u64) -> Fallible<f64> {
     // The last samples of the span may arrive on the tick after it.
     const LAST_TICK_MS: f64 = 1.0;
-    let until_ms = ended_ns.saturating_sub(zero_ns) as f64 / 1e6 + LAST_TICK_MS;
+    let until_ms = ended_ns.saturating_sub(zero_ns(profile)?) as f64 / 1e6 + LAST_TICK_MS;
     let log = profile["profilingLog"]
         .as_object()
-        .and_then(|log| log.values().next())
-        .ok_or("the profile has no log")?;
-    let count = |name: &str| log["sampler"][name].as_u64().unwrap_or(0);
+        .and_then(|log| log.values().next());
+    let log = log.ok_or("the profile has no log")?;
     let mut sums = CpuInSamples::default();
     for thread in threads(profile) {
         sums.add_thread(thread, until_ms)
             .ok_or("a thread has no samples")?;
     }
-    let sampler_ns = count("sampler_cpu_ns") as f64;
-    let used_ns = cpu_ns as f64 - sampler_ns;
-    let note = format!(
-        "{:.2} s of CPU time and {:.3} s of the sampler; {:.4} of the former in samples, {:.4} in truncated stacks; {} \
-         threads; {} of {} ticks missed, {} threads found, {} of them without a sample",
-        used_ns / 1e9,
-        sampler_ns / 1e9,
-        sums.all_ns / used_ns,
-        sums.truncated_ns / used_ns,
-        threads(profile).count(),
-        count("missed_ticks"),
-        count("ticks"),
-        count("unregistered_threads"),
-        count("unsampled_threads"),
-    );
-    Ok(Run {
-        named: sums.named_ns / used_ns,
-        note,
-    })
+    let sampler_ns = log["sampler"]["sampler_cpu_ns"].as_f64().unwrap_or(0.0);
+    Ok(sums.named_ns / (cpu_ns as f64 - sampler_ns))
 }
 
-/// Runs a program in the child process. Arguments: its name, and the time in milliseconds.
-pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
-    let [name, span_ms] = arguments else {
-        return Err("expected a program and the time in ms".into());
-    };
-    let program = Program::prepare(name)?;
+/// Runs a program. Arguments: its name, and the time in milliseconds.
+fn run(arguments: &Arguments) -> Fallible<Value> {
+    let name = arguments.text(0)?;
+    let (_, program) = PROGRAMS
+        .iter()
+        .find(|(known, _)| *known == name)
+        .ok_or("unknown program")?;
+    let tree = Tree::create()?;
     let _profiler = AutoProfilerInit::new();
     let before_ns = process_cpu_ns();
-    let result = program.run(Duration::from_millis(span_ms.parse()?))?;
+    let result = program(&tree, Instant::now() + arguments.milliseconds(1)?)?;
     let (cpu_ns, ended_ns) = (process_cpu_ns() - before_ns, monotonic_ns());
     Ok(json!({"cpu_ns": cpu_ns, "ended_ns": ended_ns, "result": result}))
 }
@@ -154,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn summarize_leaves_out_the_sampler_and_what_follows_the_end() {
+    fn share_in_names_leaves_out_the_sampler_and_what_follows_the_end() {
         let profile = json!({
             "meta": {"startTimeAsClockMonotonicNanosecondsSinceBoot": 1_000_000},
             "profilingLog": {"7": {"sampler": {"sampler_cpu_ns": 100}}},
@@ -168,8 +112,8 @@ mod tests {
                 },
             }],
         });
-        let run = summarize(&profile, 600, 5_000_000).expect("a profile");
-        assert_eq!(run.named, 0.9);
-        assert!(summarize(&Value::Null, 600, 5_000_000).is_err());
+        let run = share_in_names(&profile, 600, 5_000_000).expect("a profile");
+        assert_eq!(run, 0.9);
+        assert!(share_in_names(&Value::Null, 600, 5_000_000).is_err());
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fs::read_to_string;
 
+use crate::raw::{children_cpu_ns, process_cpu_ns};
+
 /// Unit of times in `/proc`: `USER_HZ`, 100 on all architectures that are still in use.
 const TICKS_PER_SECOND: f64 = 100.0;
 
@@ -29,9 +31,10 @@ impl Usage {
     /// Reads the current usage; `None` if `/proc` lacks it.
     fn now() -> Option<Self> {
         let stat = read_to_string("/proc/stat").ok()?;
-        let columns = seconds(stat.lines().next()?.split_whitespace().skip(1));
+        let columns = stat.lines().next()?.split_whitespace().skip(1);
+        let ticks: Vec<f64> = columns.map_while(|column| column.parse().ok()).collect();
         // The columns after these are guest time, which the first two already include.
-        let &[
+        let [
             user,
             nice,
             system,
@@ -40,28 +43,14 @@ impl Usage {
             interrupts,
             soft_interrupts,
             stolen,
-            ..,
-        ] = &columns[..]
-        else {
-            return None;
-        };
-        let all = user + nice + system + interrupts + soft_interrupts;
-        let own = read_to_string("/proc/self/stat").ok()?;
-        // The program name, in parentheses, may contain any character.
-        let own = seconds(own.rsplit_once(')')?.1.split_whitespace().skip(11).take(4))
-            .iter()
-            .sum();
-        let uptime = read_to_string("/proc/uptime")
-            .ok()?
-            .split_whitespace()
-            .next()?
-            .parse()
-            .ok()?;
+        ] = *ticks.first_chunk()?;
+        let uptime = read_to_string("/proc/uptime").ok()?;
+        let own_ns = process_cpu_ns() + children_cpu_ns().ok()?;
         Some(Self {
-            all,
-            stolen,
-            own,
-            uptime,
+            all: (user + nice + system + interrupts + soft_interrupts) / TICKS_PER_SECOND,
+            stolen: stolen / TICKS_PER_SECOND,
+            own: own_ns as f64 / 1e9,
+            uptime: uptime.split_whitespace().next()?.parse().ok()?,
         })
     }
 
@@ -71,13 +60,6 @@ impl Usage {
         let stolen = self.stolen - before.stolen;
         format!("{:.2} + {:.2}", (others / span).max(0.0), stolen / span)
     }
-}
-
-fn seconds<'a>(columns: impl Iterator<Item = &'a str>) -> Vec<f64> {
-    columns
-        .map_while(|column| column.parse::<f64>().ok())
-        .map(|ticks| ticks / TICKS_PER_SECOND)
-        .collect()
 }
 
 /// Describes the machine's load before a measurement.

@@ -10,149 +10,87 @@
 //! thread that is prepared in the same way and only sleeps.
 //!
 //! A sampler that needs more than its fair share of the processors, one 65th next to 64 busy
-//! threads, has to wait like any other thread. The notes show how long a tick of ours takes.
+//! threads, has to wait like any other thread. The table shows how long a tick of ours takes.
 //!
 //! Our figure uses the session's counts of all ticks, late ticks and missed ticks.
 
-use std::error::Error;
 use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
 
-use gekkota::{ProfilerSession, StartParams, register_thread};
-
-use crate::busy::BusyThreads;
 use crate::handshake::HandshakeSampler;
-use crate::machine::{self, load_note};
-use crate::profile::{count, engine_of};
-use crate::raw::{self, SuspendableThread};
-use crate::report::{Arm, Report};
-use crate::schedule::Schedule;
-use crate::{Effort, Outcome};
+use crate::prelude::*;
+use crate::raw::SuspendableThread;
+use crate::schedule::tick_for;
+use crate::threads::start_busy;
 
 const BUSY_THREADS: usize = 64;
-const INTERVAL: Duration = Duration::from_millis(1);
 /// Time before the measurement: the processors reach their full speed, and each thread gets to run.
 const WARM_UP: Duration = Duration::from_millis(300);
-const GOAL: f64 = 0.99;
 
-pub(crate) fn measure(effort: Effort) -> Outcome {
-    let (rounds, span) = if effort.quick { (2, 2) } else { (5, 8) };
-    let span = Duration::from_secs(span);
-    let (mut ours, mut gecko_style) = (Arm::new("ours"), Arm::new("gecko_style"));
-    let mut sleeper = Arm::new("sleeper");
-    let mut handshake = HandshakeSampler::new()?;
-    let mut notes = vec![format!(
-        "{BUSY_THREADS} busy threads; {rounds} rounds of {span:?} per arm, interleaved; {}",
-        load_note()
-    )];
-    for round in 1..=rounds {
-        let (result, taken_from_ours) = machine::watch(|| run_ours(span));
-        let (fraction, note) = result?;
-        ours.runs.push(fraction);
-        let (result, taken_from_gecko) = machine::watch(|| run_gecko_style(span, &mut handshake));
-        let (fraction, gecko_note) = result?;
-        gecko_style.runs.push(fraction);
-        let (result, taken_from_sleeper) = machine::watch(|| run_sleeper(span));
-        sleeper.runs.push(result?);
-        notes.push(format!("round {round}: {note}; {gecko_note}"));
-        notes.push(format!(
-            "round {round}: CPUs used by other processes + the hypervisor: ours {taken_from_ours}, \
-             gecko_style {taken_from_gecko}, sleeper {taken_from_sleeper}",
-        ));
-    }
-    let met = ours.figure() >= GOAL;
-    Ok(Report {
-        unit: "share of ticks on schedule, with 64 busy threads at 1,000 Hz",
-        ours,
-        peers: vec![gecko_style],
-        floor: Some(sleeper),
-        better: f64::max,
-        goal: "ours >= 0.99",
-        met,
-        notes,
-    })
-}
+pub(crate) const MEASUREMENT: Measurement = Measurement {
+    name: "oversubscribed",
+    unit: "share of ticks on schedule, with 64 busy threads at 1,000 Hz",
+    goal: "ours >= 0.99",
+    peers: &["gecko_style"],
+    floor: "sleeper",
+    better: f64::max,
+    is_met: |study| study.figure("ours") >= 0.99,
+    measure: |study| {
+        let span = Duration::from_secs(study.pick(2, 8));
+        let mut handshake = HandshakeSampler::new()?;
+        let about = format!("{BUSY_THREADS} busy threads for {span:?} per arm");
+        study.rounds(study.pick(2, 5), about, |study, _| {
+            study.add(&run_ours(span)?);
+            study.push("gecko_style", run_gecko_style(span, &mut handshake)?);
+            study.push("sleeper", run_sleeper(span)?);
+            Ok(())
+        })
+    },
+    ..Measurement::NEW
+};
 
-fn start_busy_threads(first: impl Fn() + Clone + Send + 'static) -> std::io::Result<BusyThreads> {
-    let threads = BusyThreads::start(BUSY_THREADS, first)?;
+fn run_ours(span: Duration) -> Fallible<Value> {
+    let _busy = start_busy(BUSY_THREADS, || register_thread(""))?;
     std::thread::sleep(WARM_UP);
-    Ok(threads)
-}
-
-fn run_ours(span: Duration) -> Result<(f64, String), Box<dyn Error>> {
-    let _busy = start_busy_threads(|| register_thread(""))?;
     let session = ProfilerSession::start(StartParams::default().interval(INTERVAL))?;
     std::thread::sleep(span);
-    let profile = session.finish()?;
-    let count = |name: &str| {
-        count(&profile, name).ok_or_else(|| format!("the profile has no count `{name}`"))
-    };
-    let (ticks, late, missed) = (
-        count("ticks")?,
-        count("late_ticks")?,
-        count("missed_ticks")?,
-    );
-    let note = format!(
-        "ours: {} ticks, {late} late, {missed} missed, {:.1} µs of CPU time per tick that began, \
-         {} samples; engine: {}",
-        ticks + missed,
-        count("sampler_cpu_ns")? as f64 / 1e3 / ticks.max(1) as f64,
-        count("captured_samples")?,
-        engine_of(&profile)?,
-    );
-    Ok((on_time(ticks, late, missed), note))
+    let counts = Counts::of(&session.finish()?);
+    let [ticks, late, missed] =
+        ["ticks", "late_ticks", "missed_ticks"].map(|name| counts.get(name));
+    Ok(json!({
+        "ours": on_time(ticks, late, missed),
+        "also": { "us_per_tick": counts.get("sampler_cpu_ns") / 1e3 / ticks.max(1.0), "missed_ticks": missed },
+    }))
 }
 
 /// Returns the share of ticks that were neither late nor missed.
-fn on_time(begun: u64, late: u64, missed: u64) -> f64 {
-    begun.saturating_sub(late) as f64 / (begun + missed).max(1) as f64
+fn on_time(begun: f64, late: f64, missed: f64) -> f64 {
+    (begun - late) / (begun + missed).max(1.0)
 }
 
-fn run_gecko_style(
-    span: Duration,
-    sampler: &mut HandshakeSampler,
-) -> Result<(f64, String), Box<dyn Error>> {
+fn run_gecko_style(span: Duration, sampler: &mut HandshakeSampler) -> Fallible<f64> {
     let (sender, receiver) = channel();
-    let _busy = start_busy_threads(move || {
+    let _busy = start_busy(BUSY_THREADS, move || {
         // The receiver lives until it has received all of these.
         let _ = sender.send(SuspendableThread::current());
     })?;
+    std::thread::sleep(WARM_UP);
     let threads = receiver
         .iter()
         .take(BUSY_THREADS)
         .collect::<Result<Vec<_>, _>>()?;
-    let (fraction, samples) = std::thread::scope(|scope| {
-        let body = || {
-            raw::prepare_sampler_thread();
-            let start = Instant::now();
-            let mut schedule = Schedule::start(INTERVAL);
-            let mut samples = 0;
-            while start.elapsed() < span {
-                // Sampling all threads once can take longer than the span.
-                for thread in threads.iter().take_while(|_| start.elapsed() < span) {
-                    samples += u64::from(!sampler.sample(thread).is_empty());
-                }
-                schedule.sleep_to_next();
-            }
-            (schedule.on_time(), samples)
-        };
-        scope.spawn(body).join().map_err(|_| "the sampler panicked")
+    let schedule = tick_for(INTERVAL, span, |start| {
+        // Sampling all threads once can take longer than the span.
+        for thread in threads.iter().take_while(|_| start.elapsed() < span) {
+            sampler.sample(thread);
+        }
     })?;
-    Ok((fraction, format!("gecko_style: {samples} samples")))
+    Ok(schedule.on_time())
 }
 
-fn run_sleeper(span: Duration) -> Result<f64, Box<dyn Error>> {
-    let _busy = start_busy_threads(|| {})?;
-    let sleeper = std::thread::Builder::new().spawn(move || {
-        raw::prepare_sampler_thread();
-        let start = Instant::now();
-        let mut schedule = Schedule::start(INTERVAL);
-        while start.elapsed() < span {
-            schedule.sleep_to_next();
-        }
-        schedule.on_time()
-    })?;
-    Ok(sleeper.join().map_err(|_| "the sleeper panicked")?)
+fn run_sleeper(span: Duration) -> Fallible<f64> {
+    let _busy = start_busy(BUSY_THREADS, || {})?;
+    std::thread::sleep(WARM_UP);
+    Ok(tick_for(INTERVAL, span, |_| {})?.on_time())
 }
 
 #[cfg(test)]
@@ -161,8 +99,8 @@ mod tests {
 
     #[test]
     fn on_time_excludes_late_and_missed_ticks() {
-        assert_eq!(on_time(90, 5, 10), 0.85);
-        assert_eq!(on_time(100, 0, 0), 1.0);
-        assert_eq!(on_time(0, 0, 0), 0.0);
+        assert_eq!(on_time(90.0, 5.0, 10.0), 0.85);
+        assert_eq!(on_time(100.0, 0.0, 0.0), 1.0);
+        assert_eq!(on_time(0.0, 0.0, 0.0), 0.0);
     }
 }

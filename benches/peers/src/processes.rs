@@ -11,118 +11,79 @@
 //!
 //! Each run is a parent process of its own; the arms are interleaved.
 
-use std::error::Error;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use gekkota::process::{profiler_command, profiler_wait_for_children};
 use gekkota::profile::SnapshotOptions;
 use gekkota::{
-    AutoProfilerInit, MarkerOptions, ProfilingCategoryPair, StartParams, add_text_marker,
-    profiler_start, profiler_stream_json, register_thread,
+    AutoProfilerInit, MarkerOptions, ProfilingCategoryPair, add_text_marker, profiler_start,
+    profiler_stream_json,
 };
-use serde_json::{Value, json};
 
 use crate::busy::SharedWork;
-use crate::machine::{self, load_note};
+use crate::prelude::*;
 use crate::raw::process_cpu_ns;
-use crate::report::{Arm, Report};
-use crate::{Effort, Outcome, child};
+use crate::recording::CountingSink;
 
-const PART: &str = "processes";
 const CHILDREN: usize = 16;
-const GOAL_GATHER: f64 = 1.5;
-const GOAL_COST: f64 = 1.05;
 /// Number of markers whose JSON has about 10 MB.
 const MARKERS: usize = 120_000;
 const MAX_UNTIL_JOINED: Duration = Duration::from_secs(30);
 
-pub(crate) fn measure(effort: Effort) -> Outcome {
-    let (rounds, portions, idle_ms) = match effort.quick {
-        true => (2, 2_000, 1_500),
-        false => (7, 10_000, 5_000),
-    };
-    let (mut ours, mut alone) = (Arm::new("ours"), Arm::new("alone"));
-    let [mut idle, mut idle_alone] = ["idle", "idle_alone"].map(Arm::extra);
-    let [mut gather, mut gather_one, mut gather_sum] =
-        ["gather", "gather_one", "gather_sum"].map(Arm::extra);
-    let mut notes = vec![format!(
-        "{rounds} rounds per arm, interleaved: {portions} portions of work, {idle_ms} ms of sleep, {CHILDREN} children with \
-         {MARKERS} markers; {}",
-        load_note()
-    )];
-    let processors = std::thread::available_parallelism()?.get() as f64;
-    for round in 1..=rounds {
-        for (kind, active, asleep) in [
-            ("family", &mut ours, &mut idle),
-            ("alone", &mut alone, &mut idle_alone),
-        ] {
-            let (run, taken) = machine::watch(|| run(kind, 1, "work", portions));
-            active.runs.push(number(&run?, "cpu_ms"));
-            let run = run_sleeping(kind, idle_ms)?;
-            asleep.runs.push(run);
-            notes.push(format!(
-                "round {round}: {kind}: CPUs used by other processes + the hypervisor: {taken}"
-            ));
-        }
-        let one = run("family", 1, "fill", MARKERS)?;
-        let all = run("family", CHILDREN, "fill", MARKERS)?;
-        let one_ms = number(&one, "gather_ms");
-        gather_one.runs.push(one_ms);
-        gather.runs.push(number(&all, "gather_ms"));
-        gather_sum.runs.push(one_ms * CHILDREN as f64 / processors);
-        notes.push(format!(
-            "round {round}: {:.1} MB of one child, {:.1} MB of {CHILDREN} children",
-            number(&one, "mb"),
-            number(&all, "mb"),
-        ));
-    }
-    let met = ours.figure() <= GOAL_COST * alone.figure()
-        && gather.figure() <= GOAL_GATHER * gather_one.figure();
-    Ok(Report {
-        unit: "CPU time of a child for its work, in ms; `idle…`: of one whose thread sleeps, in % of one CPU; `gather…`: time \
-               to write a profile with its children, in ms",
-        ours,
-        peers: vec![alone, idle, idle_alone, gather, gather_one, gather_sum],
-        floor: None,
-        better: f64::min,
-        goal: "ours <= 1.05 × alone, and gather <= 1.5 × gather_one",
-        met,
-        notes,
-    })
-}
-
-fn number(run: &Value, name: &str) -> f64 {
-    run[name].as_f64().unwrap_or(f64::NAN)
-}
-
-fn run(kind: &str, children: usize, job: &str, size: usize) -> Result<Value, Box<dyn Error>> {
-    let arguments = [
-        "parent",
-        kind,
-        &children.to_string(),
-        job,
-        &size.to_string(),
-    ];
-    child::run(PART, &arguments.map(str::to_owned))
-}
-
-/// Returns the CPU time of a child that sleeps, in percent.
-fn run_sleeping(kind: &str, idle_ms: usize) -> Result<f64, Box<dyn Error>> {
-    let run = run(kind, 1, "sleep", idle_ms)?;
-    Ok(number(&run, "cpu_ms") / idle_ms as f64 * 100.0)
-}
+pub(crate) const MEASUREMENT: Measurement = Measurement {
+    name: "processes",
+    unit: "CPU time of a child for its work, in ms; `idle…`: of one whose thread sleeps, in % of one CPU; `gather…`: time \
+           to write a profile with its children, in ms",
+    goal: "ours <= 1.05 × alone, and gather <= 1.5 × gather_one",
+    peers: &["alone"],
+    is_met: |study| {
+        study.at_most(&["ours"], 1.05 * study.figure("alone"))
+            && study.at_most(&["gather"], 1.5 * study.figure("gather_one"))
+    },
+    measure: |study| {
+        let (portions, idle_ms) = study.pick((2_000, 1_500), (10_000, 5_000));
+        let processors = std::thread::available_parallelism()?.get() as f64;
+        let about = format!(
+            "{portions} portions of work, {idle_ms} ms of sleep, {CHILDREN} children with {MARKERS} markers"
+        );
+        study.rounds(study.pick(2, 7), about, |study, _| {
+            let run = |kind: &str, children: usize, job: &str, size: usize| {
+                child::run("processes", &[&"parent", &kind, &children, &job, &size])
+            };
+            for (kind, active, asleep) in
+                [("family", "ours", "idle"), ("alone", "alone", "idle_alone")]
+            {
+                study.push(active, number(&run(kind, 1, "work", portions)?, "cpu_ms")?);
+                let sleeping = number(&run(kind, 1, "sleep", idle_ms)?, "cpu_ms")?;
+                study.push(asleep, sleeping / idle_ms as f64 * 100.0);
+            }
+            let one = run("family", 1, "fill", MARKERS)?;
+            let all = run("family", CHILDREN, "fill", MARKERS)?;
+            let one_ms = number(&one, "gather_ms")?;
+            study.push("gather", number(&all, "gather_ms")?);
+            study.push("gather_one", one_ms);
+            study.push("gather_sum", one_ms * CHILDREN as f64 / processors);
+            study.push("gather_one_mb", number(&one, "mb")?);
+            Ok(())
+        })
+    },
+    part: run_part,
+    ..Measurement::LONG
+};
 
 /// Runs a parent or a child of it. Arguments: the role, whether the child is in the parent's family or
 /// alone, for a parent the number of children, the job of a child, and its size.
-pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
-    match arguments {
-        [role, kind, children, job, size] if role == "parent" => {
-            run_parent(kind, children.parse()?, job, size)
-        }
-        [role, kind, job, size] if role == "worker" => run_worker(kind, job, size.parse()?),
-        _ => Err("expected a role and its arguments".into()),
+fn run_part(arguments: &Arguments) -> Fallible<Value> {
+    let kind = arguments.text(1)?;
+    match arguments.text(0)? {
+        "parent" => run_parent(
+            kind,
+            arguments.get(2)?,
+            arguments.text(3)?,
+            arguments.text(4)?,
+        ),
+        _ => run_worker(kind, arguments.text(2)?, arguments.get(3)?),
     }
 }
 
@@ -134,9 +95,8 @@ struct Worker {
 }
 
 impl Worker {
-    fn spawn(kind: &str, job: &str, size: &str) -> Result<Self, Box<dyn Error>> {
-        let mut command = Command::new(std::env::current_exe()?);
-        command.args([child::FLAG, PART, "worker", kind, job, size]);
+    fn spawn(kind: &str, job: &str, size: &str) -> Fallible<Self> {
+        let mut command = child::command("processes", &[&"worker", &kind, &job, &size])?;
         if kind == "family" {
             profiler_command(&mut command);
         }
@@ -150,14 +110,14 @@ impl Worker {
         })
     }
 
-    fn line(&mut self) -> Result<String, Box<dyn Error>> {
+    fn line(&mut self) -> Fallible<String> {
         let mut line = String::new();
         self.output.read_line(&mut line)?;
         Ok(line)
     }
 }
 
-fn run_parent(kind: &str, children: usize, job: &str, size: &str) -> Result<Value, Box<dyn Error>> {
+fn run_parent(kind: &str, children: usize, job: &str, size: &str) -> Fallible<Value> {
     let _profiler = AutoProfilerInit::new();
     let is_family = kind == "family";
     if is_family {
@@ -187,12 +147,12 @@ fn run_parent(kind: &str, children: usize, job: &str, size: &str) -> Result<Valu
     }
     let mut answer = json!({"cpu_ms": cpu_ms});
     if job == "fill" {
-        let mut text = Counted(0);
+        let mut text = CountingSink::default();
         let options = SnapshotOptions::default().child_timeout(MAX_UNTIL_JOINED);
         let begin = Instant::now();
         profiler_stream_json(&mut text, &options)?;
         answer["gather_ms"] = json!(begin.elapsed().as_secs_f64() * 1e3);
-        answer["mb"] = json!(text.0 as f64 / 1e6);
+        answer["mb"] = json!(text.bytes as f64 / 1e6);
     }
     for Worker {
         mut process, input, ..
@@ -206,21 +166,7 @@ fn run_parent(kind: &str, children: usize, job: &str, size: &str) -> Result<Valu
     Ok(answer)
 }
 
-/// Counts the bytes that are written.
-struct Counted(usize);
-
-impl Write for Counted {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 += bytes.len();
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-fn run_worker(kind: &str, job: &str, size: usize) -> Result<Value, Box<dyn Error>> {
+fn run_worker(kind: &str, job: &str, size: usize) -> Fallible<Value> {
     let _profiler = AutoProfilerInit::new();
     if kind == "alone" {
         profiler_start(StartParams::default())?;

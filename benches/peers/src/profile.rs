@@ -1,61 +1,41 @@
 //! Reads a session's figures from its gekkota profile.
 
-use std::error::Error;
+use std::collections::BTreeMap;
 use std::io::Write;
 
+use gekkota::Profile;
 use gekkota::profile::{Format, SnapshotOptions, Symbolicate};
-use gekkota::{Profile, ProfilerSession, StartParams};
 use serde_json::Value;
 
+use crate::study::Fallible;
+
 /// Returns the profile as JSON, without symbol names.
-pub(crate) fn to_json(profile: &Profile) -> Result<Value, Box<dyn Error>> {
+pub(crate) fn to_json(profile: &Profile) -> Fallible<Value> {
     let mut text = Vec::new();
-    let options = SnapshotOptions::default().symbolicate(Symbolicate::No);
-    profile.write_with(Format::Gecko, &mut text, &options)?;
+    write_nameless(profile, &mut text)?;
     Ok(serde_json::from_slice(&text)?)
 }
 
-/// Returns what the profile records about its session and its buffer: the entry of this process in
-/// `profilingLog`.
-///
-/// Only the end of the JSON is kept in memory: the log follows the rows, which can be large.
-pub(crate) fn log_of(profile: &Profile) -> Result<Value, Box<dyn Error>> {
-    let mut tail = Tail(Vec::new());
+/// Writes the profile as Gecko's JSON, without symbol names.
+pub(crate) fn write_nameless(profile: &Profile, sink: &mut dyn Write) -> Fallible<()> {
     let options = SnapshotOptions::default().symbolicate(Symbolicate::No);
-    profile.write_with(Format::Gecko, &mut tail, &options)?;
-    const KEY: &[u8] = b"\"profilingLog\":";
-    let at = tail
-        .0
-        .windows(KEY.len())
-        .rposition(|window| window == KEY)
-        .ok_or("the profile has no log")?;
-    let rest = &tail.0[at + KEY.len()..];
-    let log = serde_json::Deserializer::from_slice(rest)
-        .into_iter::<Value>()
-        .next();
-    let log = log.ok_or("the profile's log ends early")??;
-    let own = &log[std::process::id().to_string()];
-    own.is_object()
-        .then(|| own.clone())
-        .ok_or_else(|| "the profile's log has no entry for this process".into())
+    Ok(profile.write_with(Format::Gecko, sink, &options)?)
 }
 
-/// A writer that keeps the end of its input.
-struct Tail(Vec<u8>);
-
-impl Write for Tail {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        /// Bytes that are always kept: more than the log and the lists of processes after it take.
-        const KEPT: usize = 64 << 10;
-        if self.0.len() > 16 * KEPT {
-            self.0.drain(..self.0.len() - KEPT);
-        }
-        self.0.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
+/// Returns what the profile records about its session and its buffer: the entry of this process in
+/// `profilingLog`. The rows before it, which can be many, are not parsed.
+pub(crate) fn log_of(profile: &Profile) -> Fallible<Value> {
+    const KEY: &[u8] = b"\"profilingLog\":";
+    let mut text = Vec::new();
+    write_nameless(profile, &mut text)?;
+    let at = text.windows(KEY.len()).rposition(|window| window == KEY);
+    let rest = &text[at.ok_or("the profile has no log")? + KEY.len()..];
+    let mut logs = serde_json::Deserializer::from_slice(rest).into_iter::<Value>();
+    let log = logs.next().ok_or("the profile's log ends early")??;
+    let own = log[std::process::id().to_string()].clone();
+    match own.is_object() {
+        true => Ok(own),
+        false => Err("the profile's log has no entry for this process".into()),
     }
 }
 
@@ -107,31 +87,43 @@ pub(crate) fn logged(log: &Value, part: &str, name: &str) -> u64 {
     log[part][name].as_u64().unwrap_or(0)
 }
 
-/// Returns the engine that the session used.
-pub(crate) fn engine_of(profile: &Profile) -> Result<String, Box<dyn Error>> {
-    let json = to_json(profile)?;
-    let engine = json["meta"]["samplingEngine"]
-        .as_str()
-        .ok_or("the profile has no sampling engine")?;
-    Ok(match count(profile, "refused_events") {
-        None | Some(0) => engine.to_owned(),
-        Some(_) => format!("{engine}, after the system refused events"),
-    })
+/// The counters of a session.
+pub(crate) struct Counts(BTreeMap<&'static str, f64>);
+
+impl Counts {
+    pub(crate) fn of(profile: &Profile) -> Self {
+        let counts = profile.sampler_counts().into_iter();
+        Self(counts.map(|(name, count)| (name, count as f64)).collect())
+    }
+
+    /// Returns a counter, or 0 if the session has none of this name.
+    pub(crate) fn get(&self, name: &str) -> f64 {
+        self.0.get(name).copied().unwrap_or(0.0)
+    }
+
+    /// Returns how much the counters have grown.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        let counts = self.0.iter();
+        Self(
+            counts
+                .map(|(name, count)| (*name, count - before.get(name)))
+                .collect(),
+        )
+    }
+
+    /// Returns some of the counters, as figures beside those of the arms.
+    pub(crate) fn also(&self, names: &[&str]) -> Value {
+        let counts = names
+            .iter()
+            .map(|name| ((*name).to_owned(), self.get(name).into()));
+        Value::Object(counts.collect())
+    }
 }
 
-/// Returns the engine that sessions with these settings use. It is read from the profile of an
-/// empty session, which is small.
-pub(crate) fn engine_of_params(params: StartParams) -> Result<String, Box<dyn Error>> {
-    engine_of(&ProfilerSession::start(params)?.finish()?)
-}
-
-/// Returns one of the session's counters.
-pub(crate) fn count(profile: &Profile, name: &str) -> Option<u64> {
-    profile
-        .sampler_counts()
-        .into_iter()
-        .find(|(count, _)| *count == name)
-        .map(|(_, count)| count)
+/// Returns the moment of a Gecko profile's time 0, by the monotonic clock.
+pub(crate) fn zero_ns(profile: &Value) -> Fallible<u64> {
+    let zero = profile["meta"]["startTimeAsClockMonotonicNanosecondsSinceBoot"].as_u64();
+    zero.ok_or_else(|| "the profile has no start time".into())
 }
 
 pub(crate) fn threads(profile: &Value) -> impl Iterator<Item = &Value> {
@@ -144,33 +136,84 @@ pub(crate) fn column<'a>(table: &'a Value, name: &str) -> Option<impl Iterator<I
     Some(table["data"].as_array()?.iter().map(move |row| &row[index]))
 }
 
+/// The tables of a thread in a Gecko profile. A method returns `None` if it misses one.
+pub(crate) struct Tables<'a>(pub(crate) &'a Value);
+
+pub(crate) struct Frame<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) category: Option<u64>,
+}
+
+pub(crate) struct Sample {
+    pub(crate) stack: Option<usize>,
+    pub(crate) time_ms: f64,
+    /// CPU time since the sample before.
+    pub(crate) cpu_ns: Option<f64>,
+}
+
+impl<'a> Tables<'a> {
+    fn frames(&self) -> Option<Vec<Frame<'a>>> {
+        let table = &self.0["frameTable"];
+        let category = table["schema"]["category"].as_u64();
+        let rows = column(table, "location")?.zip(table["data"].as_array()?);
+        let frame = |(location, row): (&Value, &'a Value)| {
+            Some(Frame {
+                name: self.0["stringTable"][location.as_u64()? as usize].as_str()?,
+                category: category.and_then(|place| row[place as usize].as_u64()),
+            })
+        };
+        rows.map(frame).collect()
+    }
+
+    /// Returns something for each stack, which depends on what it is for the stack's prefix, and on
+    /// the innermost frame.
+    pub(crate) fn stacks<T>(&self, of: impl Fn(Option<&T>, &Frame<'a>) -> T) -> Option<Vec<T>> {
+        let (frames, table) = (self.frames()?, &self.0["stackTable"]);
+        // A stack's prefix has a smaller number than the stack.
+        let mut stacks = Vec::new();
+        for (prefix, frame) in column(table, "prefix")?.zip(column(table, "frame")?) {
+            let prefix = prefix
+                .as_u64()
+                .and_then(|prefix| stacks.get(prefix as usize));
+            stacks.push(of(prefix, frames.get(frame.as_u64()? as usize)?));
+        }
+        Some(stacks)
+    }
+
+    pub(crate) fn samples(&self) -> Option<Vec<Sample>> {
+        let table = &self.0["samples"];
+        let cells = column(table, "stack")?.zip(column(table, "time")?);
+        let cpu = table["schema"]["threadCPUDelta"].as_u64();
+        let rows = cells.zip(table["data"].as_array()?);
+        rows.map(|((stack, time), row)| {
+            Some(Sample {
+                stack: stack.as_u64().map(|stack| stack as usize),
+                time_ms: time.as_f64()?,
+                cpu_ns: cpu.and_then(|place| row[place as usize].as_f64()),
+            })
+        })
+        .collect()
+    }
+}
+
 /// Returns for each sample of a thread in a Gecko profile whether the thread ran: it used CPU time since
 /// the sample before, and its stack is not one that waits. `None` if a table is missing.
 pub(crate) fn running(profile: &Value, thread: &Value) -> Option<Vec<bool>> {
-    let categories = profile["meta"]["categories"].as_array()?;
-    let idle = categories
-        .iter()
-        .position(|category| category["name"] == "Idle");
-    let categories = column(&thread["frameTable"], "category")?.map(Value::as_u64);
-    let waits: Vec<bool> = categories
-        .map(|category| category.is_some() && category == idle.map(|idle| idle as u64))
-        .collect();
-    let leaves: Vec<&Value> = column(&thread["stackTable"], "frame")?.collect();
-    let samples = &thread["samples"];
-    let samples = column(samples, "stack")?.zip(column(samples, "threadCPUDelta")?);
-    let runs = samples.map(|(stack, delta)| {
-        let leaf = leaves.get(stack.as_u64()? as usize)?.as_u64()?;
-        Some(delta.as_u64() != Some(0) && !*waits.get(leaf as usize)?)
+    let mut categories = profile["meta"]["categories"].as_array()?.iter();
+    let idle = categories.position(|category| category["name"] == "Idle")? as u64;
+    let waits = Tables(thread).stacks(|_, frame| frame.category == Some(idle))?;
+    let samples = Tables(thread).samples()?.into_iter();
+    let runs = samples.map(|sample| {
+        sample.cpu_ns != Some(0.0) && sample.stack.is_some_and(|stack| !waits[stack])
     });
-    Some(runs.map(|runs| runs.unwrap_or(false)).collect())
+    Some(runs.collect())
 }
 
 /// Returns the times of a thread's samples, in milliseconds, ascending.
 pub(crate) fn find_sample_times(profile: &Value, thread: &str) -> Option<Vec<f64>> {
     let found = threads(profile).find(|candidate| candidate["name"] == thread)?;
-    let mut times: Vec<f64> = column(&found["samples"], "time")?
-        .filter_map(Value::as_f64)
-        .collect();
+    let samples = Tables(found).samples()?.into_iter();
+    let mut times: Vec<f64> = samples.map(|sample| sample.time_ms).collect();
     times.sort_by(f64::total_cmp);
     Some(times)
 }
@@ -181,47 +224,27 @@ pub(crate) struct CpuInSamples {
     pub(crate) all_ns: f64,
     /// In samples whose innermost function has a name, and whose stack is whole.
     pub(crate) named_ns: f64,
-    /// In samples whose stack lacks its outer end.
-    pub(crate) truncated_ns: f64,
 }
 
 impl CpuInSamples {
     /// Adds the samples of a thread up to this time, in milliseconds since the profile's start.
     /// Returns `None` if one of the thread's tables is missing.
     pub(crate) fn add_thread(&mut self, thread: &Value, until_ms: f64) -> Option<()> {
-        const TRUNCATED: &str = "(truncated)";
-        let strings = thread["stringTable"].as_array()?;
-        let frames: Vec<&str> = column(&thread["frameTable"], "location")?
-            .map(|location| strings.get(location.as_u64()? as usize)?.as_str())
-            .collect::<Option<_>>()?;
-        let stacks = &thread["stackTable"];
-        // A stack's prefix has a smaller number than the stack.
-        let mut truncated: Vec<bool> = Vec::new();
-        let mut leaves: Vec<&str> = Vec::new();
-        for (prefix, frame) in column(stacks, "prefix")?.zip(column(stacks, "frame")?) {
-            let frame = *frames.get(frame.as_u64()? as usize)?;
-            let prefix = prefix.as_u64().map(|prefix| truncated[prefix as usize]);
-            truncated.push(prefix.unwrap_or(false) || frame == TRUNCATED);
-            leaves.push(frame);
-        }
-        let samples = &thread["samples"];
-        let times = column(samples, "time")?;
-        let stacks_and_deltas = column(samples, "stack")?.zip(column(samples, "threadCPUDelta")?);
-        for (time, (stack, delta)) in times.zip(stacks_and_deltas) {
-            if time.as_f64()? > until_ms {
-                break;
+        // Of each stack, whether it is whole, and whether its innermost function has a name.
+        let stacks = Tables(thread).stacks(|below: Option<&(bool, bool)>, frame| {
+            let is_whole = below.is_none_or(|below| below.0) && frame.name != "(truncated)";
+            (is_whole, is_name(frame.name))
+        })?;
+        let samples = Tables(thread).samples()?.into_iter();
+        for sample in samples.take_while(|sample| sample.time_ms <= until_ms) {
+            let cpu_ns = sample.cpu_ns.unwrap_or(0.0);
+            self.all_ns += cpu_ns;
+            if sample
+                .stack
+                .is_some_and(|stack| stacks[stack] == (true, true))
+            {
+                self.named_ns += cpu_ns;
             }
-            let (stack, delta_ns) = (stack.as_u64(), delta.as_f64().unwrap_or(0.0));
-            let stack = stack.map(|stack| stack as usize);
-            let is_truncated = stack.is_some_and(|stack| truncated[stack]);
-            let is_named = stack.is_some_and(|stack| is_name(leaves[stack]));
-            self.all_ns += delta_ns;
-            self.truncated_ns += if is_truncated { delta_ns } else { 0.0 };
-            self.named_ns += if is_named && !is_truncated {
-                delta_ns
-            } else {
-                0.0
-            };
         }
         Some(())
     }
@@ -237,27 +260,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn profile_has_engine_and_tick_counts() {
-        let profile = ProfilerSession::start(StartParams::default())
-            .expect("a session")
-            .finish()
-            .expect("a profile");
-        let engine = engine_of(&profile).expect("an engine");
-        assert_ne!(engine, "");
+    fn profile_has_tick_counts_and_a_log() {
+        let session = gekkota::ProfilerSession::start(gekkota::StartParams::default());
+        let profile = session.expect("a session").finish().expect("a profile");
+        let counts = Counts::of(&profile);
         for name in ["ticks", "late_ticks", "missed_ticks", "captured_samples"] {
-            assert!(count(&profile, name).is_some(), "{name}");
+            assert!(counts.0.contains_key(name), "{name}");
         }
-        assert_eq!(count(&profile, "no such count"), None);
         let log = log_of(&profile).expect("a log");
         assert_eq!(logged(&log, "buffer", "capacity_bytes"), 128 << 20);
-        assert_eq!(
-            logged(&log, "sampler", "ticks"),
-            count(&profile, "ticks").expect("a count")
-        );
+        assert_eq!(logged(&log, "sampler", "ticks") as f64, counts.get("ticks"));
     }
 
     #[test]
-    fn cpu_in_samples_tells_named_truncated_and_unnamed_stacks_apart() {
+    fn cpu_in_samples_tells_whole_named_stacks_apart() {
         let thread = serde_json::json!({
             "stringTable": ["(root)", "(truncated)", "work", "0x10", "(anonymous)"],
             "frameTable": {"schema": {"location": 0}, "data": [[0], [1], [2], [3]]},
@@ -276,7 +292,6 @@ mod tests {
         let expected = CpuInSamples {
             all_ns: 4123.0,
             named_ns: 100.0,
-            truncated_ns: 3.0,
         };
         assert_eq!(sums, expected);
         assert!(sums.add_thread(&Value::Null, 4.0).is_none());
@@ -287,6 +302,7 @@ mod tests {
         let profile =
             serde_json::json!({"meta": {"categories": [{"name": "Other"}, {"name": "Idle"}]}});
         let thread = serde_json::json!({
+            "stringTable": ["work"],
             "frameTable": {"schema": {"location": 0, "category": 6}, "data": [
                 [0, false, 0, null, null, null, 0, 0],
                 [0, false, 0, null, null, null, 1, 0],

@@ -11,23 +11,16 @@
 //! - `memory` is the peak of the process's anonymous memory above that of the session, in MB.
 //! - `gap` and `overlap` are the times between two profiles that are in none, and in both, in ns.
 
-use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::channel;
 
 use gekkota::push::{PushSettings, profiler_push};
-use gekkota::{ProfilerSession, StartParams, register_thread};
-use serde_json::{Value, json};
 
 use crate::kernels::run_for;
-use crate::machine::{self, load_note};
+use crate::prelude::*;
 use crate::raw::{process_cpu_ns, thread_cpu_ns};
-use crate::report::{Arm, Report};
-use crate::{Effort, Outcome, child, store};
-
-type Fallible<T> = Result<T, Box<dyn Error>>;
+use crate::store;
 
 const INTERVAL: Duration = Duration::from_secs(10);
 /// Time for each profile that the arm `session` does not push.
@@ -38,59 +31,40 @@ const SLEEPING: usize = 20;
 /// The computing threads tell their CPU time each time that they have used this much more.
 const PORTION_NS: u64 = 500_000;
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-const GOAL_PERCENT: f64 = 0.2;
 
-pub(crate) fn measure(effort: Effort) -> Outcome {
-    let (rounds, profiles) = if effort.quick { (1, 1) } else { (5, 4) };
-    let mut ours = Arm::new("ours");
-    let [mut first, mut memory, mut gap, mut overlap] =
-        ["first", "memory", "gap", "overlap"].map(Arm::extra);
-    let mut notes = vec![format!(
-        "{rounds} rounds of {profiles} profiles after the first one; {}",
-        load_note()
-    )];
-    for round in 1..=rounds {
-        let store = Store::start()?;
-        let run = |url: &str| child::run_watched("push", &[url.to_owned(), profiles.to_string()]);
-        let (runs, taken) =
-            machine::watch(|| -> Fallible<_> { Ok((run(&store.url)?, run("none")?)) });
-        let ((pushing, pushing_memory), (session, session_memory)) = runs?;
-        let number = |answer: &Value, key: &str| {
-            answer[key]
-                .as_f64()
-                .ok_or("the child's answer lacks a figure")
-        };
-        ours.runs
-            .push(number(&pushing, "percent")? - number(&session, "percent")?);
-        first
-            .runs
-            .push(number(&pushing, "first")? - number(&session, "first")?);
-        let bytes = [pushing_memory, session_memory].map(|watched| watched.anonymous_bytes as f64);
-        memory.runs.push((bytes[0] - bytes[1]) / 1e6);
-        let times = store.times();
-        let (gap_ns, overlap_ns) = gap_and_overlap(&times);
-        gap.runs.push(gap_ns as f64);
-        overlap.runs.push(overlap_ns as f64);
-        notes.push(format!(
-            "round {round}: {} profiles arrived, of {} bytes each; the session alone takes {:.2} % of a processor; CPUs \
-             used by other processes + the hypervisor: {taken}",
-            times.len(),
-            number(&pushing, "bytes")?,
-            number(&session, "percent")?,
-        ));
-    }
-    let met = ours.figure() <= GOAL_PERCENT && gap.figure() == 0.0 && overlap.figure() == 0.0;
-    Ok(Report {
-        unit: "% of a processor that feeding takes; `first`: s of CPU time; `memory`: MB; `gap`, `overlap`: ns",
-        ours,
-        peers: vec![first, memory, gap, overlap],
-        floor: None,
-        better: f64::min,
-        goal: "ours <= 0.2 %, gap = 0 and overlap = 0",
-        met,
-        notes,
-    })
-}
+pub(crate) const MEASUREMENT: Measurement = Measurement {
+    name: "push",
+    unit: "% of a processor that feeding takes; `first`: s of CPU time; `memory`: MB; `gap`, `overlap`: ns",
+    goal: "ours <= 0.2 %, gap = 0 and overlap = 0",
+    is_met: |study| study.at_most(&["ours"], 0.2) && study.at_most(&["gap", "overlap"], 0.0),
+    measure: |study| {
+        let profiles = study.pick(1, 4);
+        let about = format!("{profiles} profiles after the first one");
+        study.rounds(study.pick(1, 5), about, |study, _| {
+            let (sender, times) = channel();
+            let url = store::start(move |request| {
+                let is_kept = times_in(request).is_ok_and(|times| sender.send(times).is_ok());
+                if !is_kept {
+                    eprintln!("peers: the store got a profile without times: {request}");
+                }
+            })?;
+            let run = |url: &str| child::run_watched(&MEASUREMENT, &[&url, &profiles]);
+            let ((pushing, with), (session, without)) = (run(&url)?, run("none")?);
+            for (arm, figure) in [("ours", "percent"), ("first", "first")] {
+                study.push(arm, number(&pushing, figure)? - number(&session, figure)?);
+            }
+            let bytes = with.anonymous_bytes as f64 - without.anonymous_bytes as f64;
+            study.push("memory", bytes / 1e6);
+            let (gap_ns, overlap_ns) = gap_and_overlap(&times.try_iter().collect::<Vec<_>>());
+            study.push("gap", gap_ns as f64);
+            study.push("overlap", overlap_ns as f64);
+            study.add(&json!({ "also": { "bytes_a_profile": number(&pushing, "bytes")? } }));
+            Ok(())
+        })
+    },
+    part: run,
+    ..Measurement::LONG
+};
 
 /// Returns the sums of the gaps and of the overlaps between profiles with these times.
 fn gap_and_overlap(times: &[(u64, u64)]) -> (u64, u64) {
@@ -103,29 +77,6 @@ fn gap_and_overlap(times: &[(u64, u64)]) -> (u64, u64) {
             overlaps + until.saturating_sub(from),
         )
     })
-}
-
-/// A server that takes profiles, and keeps their times.
-struct Store {
-    url: String,
-    times: Receiver<(u64, u64)>,
-}
-
-impl Store {
-    fn start() -> Fallible<Self> {
-        let (send, times) = channel();
-        let url = store::start(move |request| {
-            let is_kept = times_in(request).is_ok_and(|times| send.send(times).is_ok());
-            if !is_kept {
-                eprintln!("peers: the store got a profile without times: {request}");
-            }
-        })?;
-        Ok(Self { url, times })
-    }
-
-    fn times(&self) -> Vec<(u64, u64)> {
-        self.times.try_iter().collect()
-    }
 }
 
 /// Returns the times in the first line of a request.
@@ -150,11 +101,8 @@ fn other_cpu_ns(computing: &[Arc<AtomicU64>]) -> f64 {
 
 /// Runs the program. Arguments: the address of the store, or `none`, and the number of profiles
 /// after the first one.
-pub(crate) fn run_part(arguments: &[String]) -> Fallible<Value> {
-    let [url, profiles] = arguments else {
-        return Err("expected an address and a number of profiles".into());
-    };
-    let profiles: u32 = profiles.parse()?;
+fn run(arguments: &Arguments) -> Fallible<Value> {
+    let (url, profiles) = (arguments.text(0)?, arguments.get(1)?);
     let computing: Vec<Arc<AtomicU64>> = (0..COMPUTING).map(|_| Arc::default()).collect();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {

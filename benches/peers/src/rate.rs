@@ -1,7 +1,7 @@
 //! `rate`: share of the requested samples that are delivered, for one busy thread at 100, 1,000 and
 //! 10,000 Hz.
 //!
-//! The figures at 1,000 Hz are compared; the others are extra figures, named by their frequency.
+//! The figures at 1,000 Hz are compared. The names of the arms end with the frequency.
 //!
 //! A peer's figure is the number of the thread's samples in its report, divided by the requested
 //! number: seconds × frequency. On a quiet machine that is also the thread's CPU time, which
@@ -18,225 +18,97 @@
 //! count as requested. A wrong estimate of the phase can lose hits but cannot add any: each tick
 //! counts at most once.
 //!
-//! The notes have two checks that need no phase. The first counts missed ticks by the gaps between
-//! samples: a gap of 1.5 to 2.5 intervals misses one. The second is the number of samples divided
-//! by that of ticks, as for the peers.
-//!
 //! The floor shows the machine's own limit: a thread that only sleeps from tick to tick next to the
 //! busy one, prepared as our sampler is. Its figure is the share of ticks on which it woke,
 //! computed as ours is. So it also misses the ticks at which the virtual machine's host holds the
 //! processor.
 //!
-//! The thread is busy before and after the span, so that neither its start nor its end counts. A
-//! marker records the span in the profile's own time.
+//! The thread is busy before and after the span, so that neither its start nor its end counts.
 
-use std::error::Error;
 use std::ops::Range;
-use std::time::{Duration, Instant};
 
-use gekkota::{
-    MarkerOptions, MarkerTiming, ProfilerSession, ProfilerTime, StartParams, ThreadGuard,
-    add_untyped_marker, gecko_profiler_category, register_thread,
-};
-use serde_json::Value;
-
-use crate::busy::BusyThread;
-use crate::machine::{self, load_note};
-use crate::profile::{column, find_sample_times, threads, to_json};
+use crate::prelude::*;
+use crate::profile::{find_sample_times, zero_ns};
 use crate::raw;
-use crate::report::{Arm, Report, median};
-use crate::schedule::Schedule;
-use crate::{Effort, Outcome};
+use crate::schedule::tick_for;
+use crate::threads::{BUSY_NAME, start_busy};
 
-const BUSY_NAME: &str = "busy";
-const SPAN_NAME: &str = "span of the measurement";
 /// Time before the measurement, for the processors to reach their full speed.
 const WARM_UP: Duration = Duration::from_millis(200);
 
-/// A frequency with its goal and its arms.
-struct Setting {
-    hz: u32,
-    goal: f64,
-    ours: Arm,
-    pprof: Arm,
-    sleeper: Arm,
-}
-
-fn settings() -> [Setting; 3] {
-    let extra = |hz, goal, [ours, pprof, sleeper]: [&'static str; 3]| Setting {
-        hz,
-        goal,
-        ours: Arm::extra(ours),
-        pprof: Arm::extra(pprof),
-        sleeper: Arm::extra(sleeper),
-    };
-    [
-        extra(100, 0.99, ["ours_100hz", "pprof_100hz", "sleeper_100hz"]),
-        Setting {
-            hz: 1_000,
-            goal: 0.99,
-            ours: Arm::new("ours"),
-            pprof: Arm::new("pprof"),
-            sleeper: Arm::new("sleeper"),
-        },
-        extra(10_000, 0.95, ["ours_10khz", "pprof_10khz", "sleeper_10khz"]),
-    ]
-}
-
-pub(crate) fn measure(effort: Effort) -> Outcome {
-    let (rounds, span) = if effort.quick { (2, 1) } else { (3, 5) };
-    let span = Duration::from_secs(span);
-    let mut settings = settings();
-    let mut notes = vec![format!(
-        "{rounds} rounds of {span:?} per arm and frequency, interleaved; {}",
-        load_note()
-    )];
-    for round in 1..=rounds {
-        for Setting {
-            hz,
-            ours,
-            pprof,
-            sleeper,
-            ..
-        } in &mut settings
-        {
-            let (result, taken_from_ours) = machine::watch(|| run_ours(*hz, span));
-            let (fraction, note) = result?;
-            ours.runs.push(fraction);
-            let (result, taken_from_pprof) = machine::watch(|| run_pprof(*hz, span));
-            pprof.runs.push(result?);
-            let (result, taken_from_sleeper) = machine::watch(|| run_sleeper(*hz, span));
-            sleeper.runs.push(result?);
-            notes.push(format!("round {round} at {hz} Hz: {note}"));
-            notes.push(format!(
-                "round {round} at {hz} Hz: CPUs used by other processes + the hypervisor: ours {taken_from_ours}, \
-                 pprof {taken_from_pprof}, sleeper {taken_from_sleeper}",
-            ));
-        }
-    }
-    let met = settings
-        .iter()
-        .all(|setting| setting.ours.figure() >= setting.goal);
-    let [
-        slow,
-        Setting {
-            ours,
-            pprof,
-            sleeper,
-            ..
-        },
-        fast,
-    ] = settings;
-    let mut peers = vec![pprof];
-    for setting in [slow, fast] {
-        peers.extend([setting.ours, setting.pprof, setting.sleeper]);
-    }
-    Ok(Report {
-        unit: "share of requested ticks with a sample, at 1,000 Hz unless the name says otherwise",
-        ours,
-        peers,
-        floor: Some(sleeper),
-        better: f64::max,
-        goal: "ours >= 0.99 at 100 Hz, >= 0.99 at 1,000 Hz, >= 0.95 at 10,000 Hz",
-        met,
-        notes,
-    })
-}
+pub(crate) const MEASUREMENT: Measurement = Measurement {
+    name: "rate",
+    unit: "share of requested ticks with a sample",
+    goal: "ours >= 0.99 at 100 Hz, >= 0.99 at 1,000 Hz, >= 0.95 at 10,000 Hz",
+    ours: "ours_1000hz",
+    peers: &["pprof_1000hz"],
+    floor: "sleeper_1000hz",
+    better: f64::max,
+    is_met: |study| {
+        let goals = [
+            ("ours_100hz", 0.99),
+            ("ours_1000hz", 0.99),
+            ("ours_10000hz", 0.95),
+        ];
+        goals.iter().all(|(arm, goal)| study.figure(arm) >= *goal)
+    },
+    measure: |study| {
+        let span = Duration::from_secs(study.pick(1, 5));
+        let about = format!("{span:?} per arm and frequency");
+        study.rounds(study.pick(2, 3), about, |study, _| {
+            for hz in [100, 1000, 10_000] {
+                study.push(&format!("ours_{hz}hz"), run_ours(hz, span)?);
+                study.push(&format!("pprof_{hz}hz"), run_pprof(hz, span)?);
+                study.push(&format!("sleeper_{hz}hz"), run_sleeper(hz, span)?);
+            }
+            Ok(())
+        })
+    },
+    ..Measurement::NEW
+};
 
 fn interval_of(hz: u32) -> Duration {
     Duration::from_secs(1) / hz
 }
 
-/// Returns the share of ticks with a sample, and a note.
-fn run_ours(hz: u32, span: Duration) -> Result<(f64, String), Box<dyn Error>> {
-    // This thread, which sleeps, is registered so that it can add the marker.
-    let _registered = ThreadGuard::register("");
-    let _busy = BusyThread::start(BUSY_NAME, || register_thread(BUSY_NAME))?;
+/// Returns the share of ticks with a sample.
+fn run_ours(hz: u32, span: Duration) -> Fallible<f64> {
+    let _busy = start_busy(1, || register_thread(BUSY_NAME))?;
     let session = ProfilerSession::start(StartParams::default().interval(interval_of(hz)))?;
     std::thread::sleep(WARM_UP);
-    let start = ProfilerTime::now();
+    let start_ns = raw::monotonic_ns();
     std::thread::sleep(span);
-    let timing = MarkerTiming::interval_until_now_from(start);
-    add_untyped_marker(
-        SPAN_NAME,
-        gecko_profiler_category!(Other),
-        MarkerOptions::from(timing),
-    );
-    let profile = session.finish()?;
-
-    let json = to_json(&profile)?;
-    let span = find_span(&json).ok_or("the profile has no marker of the span")?;
-    let times = find_sample_times(&json, BUSY_NAME)
-        .ok_or("the profile has no samples of the busy thread")?;
-    let interval = 1e3 / f64::from(hz);
-    let ticks = count_ticks(&times, &span, interval);
-    let requested = (span.end - span.start) / interval;
-    let by_gaps = 1.0 - missed_by_gaps(&times, &span, interval) as f64 / requested;
-    let by_samples = times.iter().filter(|time| span.contains(time)).count() as f64 / requested;
-    let counts: Vec<String> = profile
-        .sampler_counts()
-        .iter()
-        .filter(|(name, _)| ["missed_ticks", "unanswered_ticks", "dropped_samples"].contains(name))
-        .map(|(name, count)| format!("{name} {count}"))
-        .collect();
-    let note = format!(
-        "ours has samples for {} of {} ticks ({by_gaps:.4} by gaps, {by_samples:.4} by samples); in the whole session: {}",
-        ticks.with_sample,
-        ticks.requested,
-        counts.join(", "),
-    );
-    Ok((ticks.fraction(), note))
+    let end_ns = raw::monotonic_ns();
+    let json = to_json(&session.finish()?)?;
+    let zero_ns = zero_ns(&json)?;
+    let in_ms = |ns: u64| ns.saturating_sub(zero_ns) as f64 / 1e6;
+    let times = find_sample_times(&json, BUSY_NAME);
+    let times = times.ok_or("the profile has no samples of the busy thread")?;
+    let span = in_ms(start_ns)..in_ms(end_ns);
+    Ok(count_ticks(&times, &span, 1e3 / f64::from(hz)).fraction())
 }
 
 /// Returns the number of pprof's samples of the busy thread, divided by the requested number.
-fn run_pprof(hz: u32, span: Duration) -> Result<f64, Box<dyn Error>> {
-    let _busy = BusyThread::start(BUSY_NAME, || {})?;
+fn run_pprof(hz: u32, span: Duration) -> Fallible<f64> {
+    let _busy = start_busy(1, || {})?;
     std::thread::sleep(WARM_UP);
-    let guard = pprof::ProfilerGuard::new(hz as i32)?;
+    let guard = pprof_rs::start(interval_of(hz))?;
     let start = Instant::now();
     std::thread::sleep(span);
     let seconds = start.elapsed().as_secs_f64();
-    let report = guard.report().build_unresolved()?;
-    let of_busy = report.data.iter().filter(|(stack, _)| {
-        stack.thread_name.get(..stack.thread_name_length) == Some(BUSY_NAME.as_bytes())
-    });
-    let samples: isize = of_busy.map(|(_, count)| *count).sum();
-    Ok(samples as f64 / (seconds * f64::from(hz)))
+    Ok(pprof_rs::samples_of(&guard, BUSY_NAME)? / (seconds * f64::from(hz)))
 }
 
 /// Returns the share of ticks on which a thread wakes that only sleeps from tick to tick.
-fn run_sleeper(hz: u32, span: Duration) -> Result<f64, Box<dyn Error>> {
-    let _busy = BusyThread::start(BUSY_NAME, || {})?;
+fn run_sleeper(hz: u32, span: Duration) -> Fallible<f64> {
+    let _busy = start_busy(1, || {})?;
     std::thread::sleep(WARM_UP);
     let mut times = Vec::with_capacity(span.as_secs_f64().ceil() as usize * hz as usize + 1);
-    let sleeper = std::thread::Builder::new().spawn(move || {
-        raw::prepare_sampler_thread();
-        let start = Instant::now();
-        let mut schedule = Schedule::start(interval_of(hz));
-        while start.elapsed() < span {
-            schedule.sleep_to_next();
-            times.push(start.elapsed().as_secs_f64() * 1e3);
-        }
-        times
+    tick_for(interval_of(hz), span, |start| {
+        times.push(start.elapsed().as_secs_f64() * 1e3);
     })?;
-    let times = sleeper.join().map_err(|_| "the sleeper panicked")?;
     let interval = 1e3 / f64::from(hz);
     Ok(count_ticks(&times, &(interval..span.as_secs_f64() * 1e3), interval).fraction())
-}
-
-fn find_span(profile: &Value) -> Option<Range<f64>> {
-    threads(profile).find_map(|thread| {
-        let name = thread["stringTable"]
-            .as_array()?
-            .iter()
-            .position(|text| text == SPAN_NAME)?;
-        let table = &thread["markers"];
-        let row = column(table, "name")?.position(|index| index.as_u64() == Some(name as u64))?;
-        Some(
-            column(table, "startTime")?.nth(row)?.as_f64()?
-                ..column(table, "endTime")?.nth(row)?.as_f64()?,
-        )
-    })
 }
 
 struct Ticks {
@@ -284,25 +156,6 @@ fn usual_phase(times: &[f64], interval: f64) -> f64 {
     }
 }
 
-fn missed_by_gaps(times: &[f64], span: &Range<f64>, interval: f64) -> u64 {
-    let within: Vec<f64> = times
-        .iter()
-        .copied()
-        .filter(|time| span.contains(time))
-        .collect();
-    let (Some(first), Some(last)) = (within.first(), within.last()) else {
-        return ((span.end - span.start) / interval) as u64;
-    };
-    // A gap of up to one interval plus jitter is normal here.
-    let at_an_end = |gap: f64| (gap / interval - 0.25).max(0.0) as u64;
-    let at_the_ends = at_an_end(first - span.start) + at_an_end(span.end - last);
-    let between = within.windows(2).map(|pair| {
-        let intervals = ((pair[1] - pair[0]) / interval).round() as u64;
-        intervals.saturating_sub(1)
-    });
-    at_the_ends + between.sum::<u64>()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -331,7 +184,6 @@ mod tests {
             let (with_sample, requested) = fraction(&times);
             assert_eq!(with_sample, requested, "at the phase {phase}");
             assert!((99..=100).contains(&requested));
-            assert_eq!(missed_by_gaps(&times, &SPAN, 1.0), 0);
         }
     }
 
@@ -343,7 +195,6 @@ mod tests {
         times.sort_by(f64::total_cmp);
         let (with_sample, requested) = fraction(&times);
         assert_eq!(requested - with_sample, 1);
-        assert_eq!(missed_by_gaps(&times, &SPAN, 1.0), 1);
     }
 
     #[test]
@@ -351,24 +202,19 @@ mod tests {
         let times: Vec<f64> = every_tick(0.5).into_iter().step_by(4).collect();
         let (with_sample, requested) = fraction(&times);
         assert!((24..=25).contains(&with_sample) && (99..=100).contains(&requested));
-        assert!((74..=76).contains(&missed_by_gaps(&times, &SPAN, 1.0)));
     }
 
     #[test]
     fn count_ticks_without_samples_is_zero() {
         assert_eq!(fraction(&[]), (0, 99));
-        assert_eq!(missed_by_gaps(&[], &SPAN, 1.0), 100);
     }
 
     #[test]
-    fn find_span_and_sample_times_read_a_profile() {
-        let profile = serde_json::json!({"threads": [
-            {"name": "GeckoMain", "stringTable": ["a", SPAN_NAME], "samples": {"schema": {}, "data": []},
-             "markers": {"schema": {"name": 0, "startTime": 1, "endTime": 2}, "data": [[0, 1, 2], [1, 3, 4.5]]}},
-            {"name": BUSY_NAME, "stringTable": [], "markers": {"schema": {}, "data": []},
-             "samples": {"schema": {"stack": 0, "time": 1}, "data": [[0, 7.5], [0, 6]]}},
+    fn find_sample_times_reads_a_profile() {
+        let profile = json!({"threads": [
+            {"name": "GeckoMain", "samples": {"schema": {}, "data": []}},
+            {"name": BUSY_NAME, "samples": {"schema": {"stack": 0, "time": 1}, "data": [[0, 7.5], [0, 6]]}},
         ]});
-        assert_eq!(find_span(&profile), Some(3.0..4.5));
         assert_eq!(find_sample_times(&profile, BUSY_NAME), Some(vec![6.0, 7.5]));
     }
 }

@@ -1,5 +1,5 @@
 //! Direct access to the kernel and the machine for the measurements: clocks, processors, signals,
-//! timers, and threads that are suspended while their stack is read.
+//! and threads that are suspended while their stack is read.
 //!
 //! **Contract** (cited below):
 //! - *kernel's arguments*: the kernel calls a handler with a `ucontext_t` that lives as long as the
@@ -10,7 +10,7 @@
 //!   reads it between that post and its own.
 #![allow(
     unsafe_code,
-    reason = "signals, timers and the stacks of suspended threads have no safe interface"
+    reason = "signals and the stacks of suspended threads have no safe interface"
 )]
 
 use std::cell::UnsafeCell;
@@ -19,6 +19,15 @@ use std::mem::{MaybeUninit, zeroed};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::sys::prctl::set_timerslack;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+use nix::sys::time::{TimeSpec, TimeValLike};
+use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
+use nix::unistd::{Pid, getpid, gettid};
 
 // ---- Clocks
 
@@ -39,95 +48,76 @@ pub(crate) fn cycles() -> u64 {
     }
 }
 
-fn clock_ns(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the out-pointer is to a local.
-    unsafe { libc::clock_gettime(clock, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+/// Reads a clock.
+fn read_clock(clock: ClockId) -> nix::Result<u64> {
+    let time = clock_gettime(clock)?;
+    Ok(Duration::from(time).as_nanos() as u64)
+}
+
+/// Returns the CPU time of a thread of this process, as the thread itself would read it with
+/// `CLOCK_THREAD_CPUTIME_ID`; `None` if there is no such thread.
+pub(crate) fn cpu_ns_of(thread: i32) -> Option<u64> {
+    // The kernel's encoding: the complement of the id above three bits; 4 means a thread, 2 the
+    // scheduler's clock.
+    read_clock(ClockId::from_raw((!thread << 3) | 6)).ok()
 }
 
 pub(crate) fn monotonic_ns() -> u64 {
-    clock_ns(libc::CLOCK_MONOTONIC)
+    read_clock(ClockId::CLOCK_MONOTONIC).unwrap_or(0)
 }
 
 /// Returns the CPU time of the whole process.
 pub(crate) fn process_cpu_ns() -> u64 {
-    clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
+    read_clock(ClockId::CLOCK_PROCESS_CPUTIME_ID).unwrap_or(0)
 }
 
 /// Returns the CPU time of the calling thread.
 pub(crate) fn thread_cpu_ns() -> u64 {
-    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+    read_clock(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap_or(0)
 }
 
 /// Returns the CPU time of all children that have ended and were waited for, with their children.
-pub(crate) fn children_cpu_ns() -> u64 {
-    // SAFETY: zeroed is a valid value, and the out-pointer is to a local.
-    let usage = unsafe {
-        let mut usage: libc::rusage = zeroed();
-        libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage);
-        usage
-    };
-    let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
-    ns(usage.ru_utime) + ns(usage.ru_stime)
-}
-
-fn timespec(ns: u64) -> libc::timespec {
-    libc::timespec {
-        tv_sec: (ns / 1_000_000_000) as _,
-        tv_nsec: (ns % 1_000_000_000) as _,
-    }
+pub(crate) fn children_cpu_ns() -> Result<u64> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    Ok((usage.user_time() + usage.system_time()).num_microseconds() as u64 * 1000)
 }
 
 /// Sleeps until a time of [`monotonic_ns`].
 pub(crate) fn sleep_until_ns(deadline: u64) {
-    let deadline = timespec(deadline);
-    // SAFETY: the first pointer is to a local, and the second may be null.
-    while unsafe {
-        libc::clock_nanosleep(
-            libc::CLOCK_MONOTONIC,
-            libc::TIMER_ABSTIME,
-            &deadline,
-            std::ptr::null_mut(),
-        )
-    } == libc::EINTR
-    {}
+    let deadline = TimeSpec::from_duration(Duration::from_nanos(deadline));
+    let absolute = ClockNanosleepFlags::TIMER_ABSTIME;
+    while clock_nanosleep(ClockId::CLOCK_MONOTONIC, absolute, &deadline) == Err(Errno::EINTR) {}
 }
 
 // ---- Threads and processors
 
 /// Returns the calling thread's id.
 pub(crate) fn thread_id() -> i32 {
-    // SAFETY: touches no memory.
-    unsafe { libc::gettid() }
+    gettid().as_raw()
 }
 
 /// Returns the processors that the calling thread may run on.
 pub(crate) fn processors() -> Vec<usize> {
-    // SAFETY: zeroed is an empty set, and the out-pointer is to a local of the given size.
-    unsafe {
-        let mut set: libc::cpu_set_t = zeroed();
-        libc::sched_getaffinity(0, size_of_val(&set), &mut set);
-        (0..libc::CPU_SETSIZE as usize)
-            .filter(|processor| libc::CPU_ISSET(*processor, &set))
-            .collect()
-    }
+    let set = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
+    let all = 0..CpuSet::count();
+    all.filter(|processor| set.is_set(*processor) == Ok(true))
+        .collect()
 }
 
 /// Restricts the calling thread, and the threads that it creates from now on, to these processors.
 pub(crate) fn run_on(processors: &[usize]) -> Result<()> {
-    // SAFETY: zeroed is an empty set, whose bounds `CPU_SET` checks; the pointer is to a local of
-    // the given size.
-    check(unsafe {
-        let mut set: libc::cpu_set_t = zeroed();
-        processors
-            .iter()
-            .for_each(|processor| libc::CPU_SET(*processor, &mut set));
-        libc::sched_setaffinity(0, size_of_val(&set), &set)
-    })
+    let mut set = CpuSet::new();
+    for processor in processors {
+        set.set(*processor)?;
+    }
+    Ok(sched_setaffinity(Pid::from_raw(0), &set)?)
+}
+
+/// Lets the calling thread run only on one of the processors that it may use: the one at `place` in
+/// their list, which starts again at its end.
+pub(crate) fn pin_to(place: usize) -> Result<()> {
+    let processors = processors();
+    run_on(&[processors[place % processors.len()]])
 }
 
 /// Prepares the calling thread as gekkota prepares its sampler (`src/platform/identity.rs`): no
@@ -148,10 +138,10 @@ pub(crate) fn prepare_sampler_thread() {
     }
     let mut attributes = Attributes::default();
     let bytes = size_of::<Attributes>();
-    // SAFETY: the option takes a number. The kernel writes at most `bytes` bytes to the local, and
-    // reads as many.
+    // The sampler tries this, too.
+    let _ = set_timerslack(1);
+    // SAFETY: the kernel writes at most `bytes` bytes to the local, and reads as many.
     unsafe {
-        libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong);
         let this_thread = 0;
         let read = libc::syscall(
             libc::SYS_sched_getattr,
@@ -172,36 +162,27 @@ pub(crate) fn prepare_sampler_thread() {
     }
 }
 
-fn check(result: libc::c_int) -> Result<()> {
-    if result < 0 {
-        Err(Error::last_os_error())
-    } else {
-        Ok(())
-    }
-}
-
 // ---- Signals
 
-/// The signal of the bare timers, the bare sampler and the handshake.
-const SIGNAL: libc::c_int = libc::SIGUSR2;
+/// The signal of the empty handler and of the handshake.
+const SIGNAL: Signal = Signal::SIGUSR2;
 
 type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
 
 fn install(handler: Handler) -> Result<()> {
-    // SAFETY: zeroed is a valid action, the pointer is to a local, and the handler has the shape of
-    // `SA_SIGINFO`.
-    check(unsafe {
-        let mut action: libc::sigaction = zeroed();
-        action.sa_sigaction = handler as usize;
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
-        libc::sigfillset(&mut action.sa_mask);
-        libc::sigaction(SIGNAL, &action, std::ptr::null_mut())
-    })
+    let flags = SaFlags::SA_SIGINFO | SaFlags::SA_RESTART;
+    let action = SigAction::new(SigHandler::SigAction(handler), flags, SigSet::all());
+    // SAFETY: both handlers call only what is allowed in one.
+    unsafe { sigaction(SIGNAL, &action)? };
+    Ok(())
 }
 
 fn send(thread: i32) -> Result<()> {
+    let process = getpid().as_raw();
     // SAFETY: touches no memory.
-    check(unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, SIGNAL) } as libc::c_int)
+    let answer = unsafe { libc::syscall(libc::SYS_tgkill, process, thread, SIGNAL as i32) };
+    Errno::result(answer)?;
+    Ok(())
 }
 
 static ANSWERS: AtomicU64 = AtomicU64::new(0);
@@ -211,7 +192,7 @@ extern "C" fn empty_handler(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut lib
     ANSWERS.store(ANSWERS.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
-/// A handler that only counts its calls, with the ways to trigger it. It is never uninstalled.
+/// A handler that only counts its calls, with a way to trigger it. It is never uninstalled.
 #[derive(Clone, Copy)]
 pub(crate) struct EmptyHandler(());
 
@@ -229,127 +210,6 @@ impl EmptyHandler {
     pub(crate) fn send(self, thread: i32) -> Result<()> {
         send(thread)
     }
-
-    /// Runs the handler on a thread after each `interval` of that thread's CPU time, by the
-    /// kernel's software CPU clock.
-    pub(crate) fn start_perf_timer(self, thread: i32, interval: Duration) -> Result<PerfTimer> {
-        /// The kernel's `struct perf_event_attr`, in its first version.
-        #[repr(C)]
-        #[derive(Default)]
-        struct Attributes {
-            kind: u32,
-            size: u32,
-            config: u64,
-            sample_period: u64,
-            sample_type: u64,
-            read_format: u64,
-            flags: u64,
-            wakeup_events: u32,
-            breakpoint_type: u32,
-            breakpoint: u64,
-        }
-        const SOFTWARE: u32 = 1;
-        const CPU_CLOCK: u64 = 0;
-        const DISABLED: u64 = 1;
-        const EXCLUDE_KERNEL_AND_HYPERVISOR: u64 = 1 << 5 | 1 << 6;
-        const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
-        const ENABLE: libc::c_ulong = 0x2400;
-        #[repr(C)]
-        struct Owner {
-            kind: libc::c_int,
-            id: libc::c_int,
-        }
-        const F_SETSIG: libc::c_int = 10;
-        const F_SETOWN_EX: libc::c_int = 15;
-        const F_OWNER_TID: libc::c_int = 0;
-
-        let attributes = Attributes {
-            kind: SOFTWARE,
-            size: size_of::<Attributes>() as u32,
-            config: CPU_CLOCK,
-            sample_period: interval.as_nanos() as u64,
-            flags: DISABLED | EXCLUDE_KERNEL_AND_HYPERVISOR,
-            wakeup_events: 1,
-            ..Attributes::default()
-        };
-        let owner = Owner {
-            kind: F_OWNER_TID,
-            id: thread,
-        };
-        // SAFETY: the kernel reads the local, whose size the attributes state. -1 means any
-        // processor and no group.
-        let descriptor = unsafe {
-            libc::syscall(
-                libc::SYS_perf_event_open,
-                &raw const attributes,
-                thread,
-                -1,
-                -1,
-                CLOSE_ON_EXEC,
-            )
-        } as libc::c_int;
-        check(descriptor)?;
-        let timer = PerfTimer(descriptor);
-        // SAFETY: the descriptor is open, and the kernel only reads `owner`.
-        unsafe {
-            check(libc::fcntl(descriptor, F_SETOWN_EX, &raw const owner))?;
-            check(libc::fcntl(descriptor, F_SETSIG, SIGNAL))?;
-            check(libc::fcntl(descriptor, libc::F_SETFL, libc::O_ASYNC))?;
-            check(libc::ioctl(descriptor, ENABLE, 0))?;
-        }
-        Ok(timer)
-    }
-
-    /// Runs the handler on a thread at each `interval` of wall time. The timer interrupts the
-    /// processor that the caller is on.
-    pub(crate) fn start_posix_timer(self, thread: i32, interval: Duration) -> Result<PosixTimer> {
-        let every = timespec(interval.as_nanos() as u64);
-        // SAFETY: zeroed is a valid event, and all pointers are to locals.
-        unsafe {
-            let mut event: libc::sigevent = zeroed();
-            event.sigev_notify = libc::SIGEV_THREAD_ID;
-            event.sigev_signo = SIGNAL;
-            event.sigev_notify_thread_id = thread;
-            let mut timer = MaybeUninit::uninit();
-            check(libc::timer_create(
-                libc::CLOCK_MONOTONIC,
-                &mut event,
-                timer.as_mut_ptr(),
-            ))?;
-            let timer = PosixTimer(timer.assume_init());
-            let times = libc::itimerspec {
-                it_interval: every,
-                it_value: every,
-            };
-            check(libc::timer_settime(
-                timer.0,
-                0,
-                &times,
-                std::ptr::null_mut(),
-            ))?;
-            Ok(timer)
-        }
-    }
-}
-
-/// A running timer. Dropping this deletes it.
-pub(crate) struct PerfTimer(libc::c_int);
-
-impl Drop for PerfTimer {
-    fn drop(&mut self) {
-        // SAFETY: this value owns the descriptor.
-        unsafe { libc::close(self.0) };
-    }
-}
-
-/// A running timer. Dropping this deletes it.
-pub(crate) struct PosixTimer(libc::timer_t);
-
-impl Drop for PosixTimer {
-    fn drop(&mut self) {
-        // SAFETY: this value owns the timer.
-        unsafe { libc::timer_delete(self.0) };
-    }
 }
 
 // ---- The handshake
@@ -357,33 +217,44 @@ impl Drop for PosixTimer {
 /// State that the sampler and the handler share while a thread is suspended.
 struct Coordinator {
     context: UnsafeCell<MaybeUninit<libc::ucontext_t>>,
-    /// Posted when the thread has copied its context: Gecko's message 2.
-    copied: UnsafeCell<MaybeUninit<libc::sem_t>>,
-    /// Posted when the thread may resume: message 3.
-    released: UnsafeCell<MaybeUninit<libc::sem_t>>,
-    /// Posted when the thread no longer uses the coordinator: message 4.
-    done: UnsafeCell<MaybeUninit<libc::sem_t>>,
+    semaphores: UnsafeCell<MaybeUninit<[libc::sem_t; 3]>>,
 }
+
+/// Semaphore that is posted when the thread has copied its context: Gecko's message 2.
+const COPIED: usize = 0;
+/// When the thread may resume: message 3.
+const RELEASED: usize = 1;
+/// When the thread no longer uses the coordinator: message 4.
+const DONE: usize = 2;
 
 // SAFETY: *one handshake*.
 unsafe impl Sync for Coordinator {}
 
 static COORDINATOR: Coordinator = Coordinator {
     context: UnsafeCell::new(MaybeUninit::uninit()),
-    copied: UnsafeCell::new(MaybeUninit::uninit()),
-    released: UnsafeCell::new(MaybeUninit::uninit()),
-    done: UnsafeCell::new(MaybeUninit::uninit()),
+    semaphores: UnsafeCell::new(MaybeUninit::uninit()),
 };
 
-fn post(semaphore: &UnsafeCell<MaybeUninit<libc::sem_t>>) {
-    // SAFETY: `Handshake::new` initializes it before any signal is sent.
-    unsafe { libc::sem_post(semaphore.get().cast()) };
+fn semaphore(number: usize) -> *mut libc::sem_t {
+    // SAFETY: callers pass one of the three numbers.
+    unsafe {
+        COORDINATOR
+            .semaphores
+            .get()
+            .cast::<libc::sem_t>()
+            .add(number)
+    }
 }
 
-fn wait(semaphore: &UnsafeCell<MaybeUninit<libc::sem_t>>) {
+fn post(number: usize) {
+    // SAFETY: `Handshake::new` initializes it before any signal is sent.
+    unsafe { libc::sem_post(semaphore(number)) };
+}
+
+fn wait(number: usize) {
     // SAFETY: `Handshake::new` initializes it before any signal is sent. The wait fails only when a
     // signal interrupts it.
-    while unsafe { libc::sem_wait(semaphore.get().cast()) } != 0 {}
+    while unsafe { libc::sem_wait(semaphore(number)) } != 0 {}
 }
 
 extern "C" fn suspending_handler(
@@ -397,9 +268,9 @@ extern "C" fn suspending_handler(
     unsafe {
         (*COORDINATOR.context.get()).write(std::ptr::read(context.cast::<libc::ucontext_t>()))
     };
-    post(&COORDINATOR.copied);
-    wait(&COORDINATOR.released);
-    post(&COORDINATOR.done);
+    post(COPIED);
+    wait(RELEASED);
+    post(DONE);
 }
 
 /// A thread that can be suspended, with the bounds of its stack. It outlives all its suspensions.
@@ -440,13 +311,9 @@ impl Handshake {
     pub(crate) fn new() -> Result<Self> {
         static TAKEN: AtomicBool = AtomicBool::new(false);
         if !TAKEN.swap(true, Ordering::AcqRel) {
-            for semaphore in [
-                &COORDINATOR.copied,
-                &COORDINATOR.released,
-                &COORDINATOR.done,
-            ] {
+            for number in [COPIED, RELEASED, DONE] {
                 // SAFETY: no other code uses it yet.
-                check(unsafe { libc::sem_init(semaphore.get().cast(), 0, 0) })?;
+                Errno::result(unsafe { libc::sem_init(semaphore(number), 0, 0) })?;
             }
             install(suspending_handler)?;
             return Ok(Self(()));
@@ -462,7 +329,7 @@ impl Handshake {
         thread: &'a SuspendableThread,
     ) -> Option<SuspendedThread<'a>> {
         send(thread.thread).ok()?;
-        wait(&COORDINATOR.copied);
+        wait(COPIED);
         // SAFETY: *one handshake*: the handler wrote it before the post that this waited for.
         let context = unsafe { (*COORDINATOR.context.get()).assume_init_ref() };
         Some(SuspendedThread {
@@ -525,8 +392,8 @@ impl SuspendedThread<'_> {
 
 impl Drop for SuspendedThread<'_> {
     fn drop(&mut self) {
-        post(&COORDINATOR.released);
-        wait(&COORDINATOR.done);
+        post(RELEASED);
+        wait(DONE);
     }
 }
 
@@ -603,4 +470,17 @@ fn to_module(info: &libc::dl_phdr_info) -> Option<Module> {
         eh_frame_hdr,
         eh_frame,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_ns_of_reads_a_threads_clock_by_its_id() {
+        let own = thread_id();
+        let before = cpu_ns_of(own).expect("own clock");
+        while cpu_ns_of(own).expect("own clock") < before + 1_000_000 {}
+        assert!(thread_cpu_ns() >= before + 1_000_000);
+    }
 }

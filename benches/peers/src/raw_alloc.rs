@@ -8,6 +8,13 @@
 use std::alloc::{GlobalAlloc, Layout};
 use std::hint::black_box;
 
+use gekkota::memory::ProfilerAllocator;
+
+/// Counts and samples only in `alloc` and `alloc_truth`. Elsewhere it costs every arm the same
+/// load.
+#[global_allocator]
+pub(crate) static ALLOCATOR: ProfilerAllocator = ProfilerAllocator::system();
+
 /// Memory that an allocator has given.
 pub(crate) struct Memory {
     address: *mut u8,

@@ -1,16 +1,16 @@
 //! Records a long profile: 16 threads with deep, varying stacks that run in short bursts, so that
 //! most samples are of threads that ran, even on few processors.
 
-use std::error::Error;
 use std::io;
 use std::time::{Duration, Instant};
 
-use gekkota::{Profile, ProfilerSession, StartParams};
+use gekkota::{ProfilerSession, StartParams};
 
-use crate::deep::{DeepThreads, Rhythm};
-use crate::profile::count;
+use crate::deep::{self, Rhythm};
+use crate::profile::Counts;
+use crate::study::Fallible;
 
-pub(crate) const THREADS: usize = 16;
+const THREADS: usize = 16;
 /// Sampling interval: a million samples take less than a minute.
 pub(crate) const INTERVAL: Duration = Duration::from_micros(500);
 /// Sleep between bursts. The kernel adds about 50 µs, so each thread wakes once between two ticks.
@@ -27,57 +27,31 @@ pub(crate) fn params() -> StartParams {
 
 /// Records in a running session with these parameters until it has `samples` samples. Returns a
 /// description of the recording.
-pub(crate) fn record(session: &ProfilerSession, samples: u64) -> Result<String, Box<dyn Error>> {
+pub(crate) fn record(session: &ProfilerSession, samples: u64) -> Fallible<String> {
     /// Maximum recording time, several times what two processors need.
     const TIMEOUT: Duration = Duration::from_secs(300);
-    let threads = DeepThreads::start(THREADS, Rhythm::Bursts(PAUSE))?;
+    let threads = deep::start(THREADS, Rhythm::Bursts(PAUSE))?;
+    let recorded = || -> Fallible<f64> {
+        let counts = Counts::of(&session.snapshot()?);
+        let kinds = ["captured_samples", "remote_samples", "same_samples"];
+        Ok(kinds.iter().map(|kind| counts.get(kind)).sum())
+    };
     let begin = Instant::now();
-    loop {
+    while recorded()? < samples as f64 && begin.elapsed() < TIMEOUT {
         std::thread::sleep(Duration::from_millis(200));
-        let so_far = Samples::of(&session.snapshot()?);
-        if so_far.all() >= samples || begin.elapsed() > TIMEOUT {
-            break;
-        }
     }
     drop(threads);
-    let recorded = Samples::of(&session.snapshot()?);
-    if recorded.all() < samples {
+    let recorded = recorded()?;
+    if recorded < samples as f64 {
         return Err(format!(
-            "cannot record: got {} samples in {TIMEOUT:?}, expected {samples}",
-            recorded.all()
+            "cannot record: got {recorded} samples in {TIMEOUT:?}, expected {samples}"
         )
         .into());
     }
     Ok(format!(
-        "{} samples in {:.1} s: {} by the threads' handlers, {} remote, {} of threads that had not run",
-        recorded.all(),
-        begin.elapsed().as_secs_f64(),
-        recorded.captured,
-        recorded.from_outside,
-        recorded.same,
+        "{recorded} samples in {:.1} s",
+        begin.elapsed().as_secs_f64()
     ))
-}
-
-/// The samples of a session, by kind.
-struct Samples {
-    captured: u64,
-    from_outside: u64,
-    same: u64,
-}
-
-impl Samples {
-    fn of(profile: &Profile) -> Self {
-        let count = |name| count(profile, name).unwrap_or(0);
-        Self {
-            captured: count("captured_samples"),
-            from_outside: count("remote_samples"),
-            same: count("same_samples"),
-        }
-    }
-
-    fn all(&self) -> u64 {
-        self.captured + self.from_outside + self.same
-    }
 }
 
 /// A writer that only counts the bytes.

@@ -4,42 +4,21 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
+use crate::numbers::median;
+
 /// The runs of one arm: of a profiler in one setting.
 pub(crate) struct Arm {
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     /// In the order of the runs.
     pub(crate) runs: Vec<f64>,
     /// Whether this is an extra figure, such as another setting or the cost of a part, and not
     /// compared with `ours`.
     pub(crate) extra: bool,
-    /// Whether only the JSON lists this extra figure: a note has it in words.
+    /// Whether the table lists only the median of this extra figure.
     pub(crate) is_detail: bool,
 }
 
 impl Arm {
-    pub(crate) fn new(name: &'static str) -> Self {
-        Self {
-            name,
-            runs: Vec::new(),
-            extra: false,
-            is_detail: false,
-        }
-    }
-
-    pub(crate) fn extra(name: &'static str) -> Self {
-        Self {
-            extra: true,
-            ..Self::new(name)
-        }
-    }
-
-    pub(crate) fn detail(name: &'static str) -> Self {
-        Self {
-            is_detail: true,
-            ..Self::extra(name)
-        }
-    }
-
     pub(crate) fn figure(&self) -> f64 {
         median(&self.runs)
     }
@@ -93,10 +72,16 @@ impl Report {
         row("", "median", "runs");
         for arm in arms() {
             let runs: Vec<String> = arm.runs.iter().map(|run| figure_text(*run)).collect();
-            row(arm.name, &figure_text(arm.figure()), &runs.join("  "));
+            row(&arm.name, &figure_text(arm.figure()), &runs.join("  "));
         }
         if let Some(ratio) = self.ratio() {
             row("ratio", &figure_text(ratio), "ours / best peer");
+        }
+        let details: Vec<String> = (self.arms().filter(|arm| arm.is_detail))
+            .map(|arm| format!("{} {}", arm.name, figure_text(arm.figure())))
+            .collect();
+        if !details.is_empty() {
+            text += &format!("\n  also: {}\n", details.join(", "));
         }
         if let Some(floor) = &self.floor {
             text += &format!(
@@ -118,7 +103,7 @@ impl Report {
     /// Formats the report as one line of JSON.
     pub(crate) fn json(&self, name: &str) -> String {
         let object = |value: fn(&Arm) -> Value, arms: &mut dyn Iterator<Item = &Arm>| {
-            Value::Object(arms.map(|arm| (arm.name.to_owned(), value(arm))).collect())
+            Value::Object(arms.map(|arm| (arm.name.clone(), value(arm))).collect())
         };
         let mut report = json!({
             "name": name,
@@ -137,24 +122,6 @@ impl Report {
         }
         report.to_string()
     }
-}
-
-/// Returns the median, or NaN without values. For an even number, it is the mean of the middle two.
-pub(crate) fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    match sorted.len() {
-        0 => f64::NAN,
-        odd if odd % 2 == 1 => sorted[middle],
-        _ => (sorted[middle - 1] + sorted[middle]) / 2.0,
-    }
-}
-
-/// Returns the smallest value, which is the time with the fewest disturbances, or infinity without
-/// values.
-pub(crate) fn least(values: &[f64]) -> f64 {
-    values.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
 /// Rounds to five significant digits; more would be noise.
@@ -182,26 +149,35 @@ fn figure_text(value: f64) -> String {
 mod tests {
     use super::*;
 
+    fn arm(name: &str) -> Arm {
+        Arm {
+            name: name.to_owned(),
+            runs: Vec::new(),
+            extra: false,
+            is_detail: false,
+        }
+    }
+
     fn report() -> Report {
         Report {
             unit: "samples",
             ours: Arm {
                 runs: vec![0.9, 1.0, 0.98],
-                ..Arm::new("ours")
+                ..arm("ours")
             },
             peers: vec![
                 Arm {
                     runs: vec![0.25, 0.24, 0.26],
-                    ..Arm::new("slow")
+                    ..arm("slow")
                 },
                 Arm {
                     runs: vec![0.49],
-                    ..Arm::new("fast")
+                    ..arm("fast")
                 },
             ],
             floor: Some(Arm {
                 runs: vec![0.995],
-                ..Arm::new("sleeper")
+                ..arm("sleeper")
             }),
             better: f64::max,
             goal: "ours >= 0.99",
@@ -231,14 +207,21 @@ mod tests {
         let mut report = report();
         report.peers.push(Arm {
             runs: vec![0.7],
-            ..Arm::extra("ours_100hz")
+            extra: true,
+            ..arm("ours_100hz")
         });
         assert_eq!(report.ratio(), Some(2.0));
         report.peers.push(Arm {
             runs: vec![0.6],
-            ..Arm::detail("ours_10hz")
+            extra: true,
+            is_detail: true,
+            ..arm("ours_10hz")
         });
-        assert!(!report.table("rate").contains("ours_10hz"));
+        assert!(
+            report
+                .table("rate")
+                .contains("\n  also: ours_10hz 0.6000\n")
+        );
         let json: Value = serde_json::from_str(&report.json("rate")).expect("JSON");
         assert_eq!(json["peers"], json!({"slow": 0.25, "fast": 0.49}));
         assert_eq!(json["others"], json!({"ours_100hz": 0.7, "ours_10hz": 0.6}));
@@ -258,7 +241,10 @@ mod tests {
         );
         assert!(table.contains("goal: ours >= 0.99: not met\n"), "{table}");
         let mut report = report();
-        report.peers.push(Arm::extra("gone"));
+        report.peers.push(Arm {
+            extra: true,
+            ..arm("gone")
+        });
         assert!(
             report.table("rate").contains("  gone          none\n"),
             "{}",
@@ -267,10 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn median_and_rounded_return_expected_values() {
-        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(&[4.0, 1.0]), 2.5);
-        assert!(median(&[]).is_nan());
+    fn rounded_returns_expected_values() {
         assert_eq!(rounded(0.123_456_7), 0.123_46);
         assert_eq!(rounded(1_234_567.0), 1_234_600.0);
         assert_eq!(rounded(0.0), 0.0);

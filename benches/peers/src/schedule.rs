@@ -1,9 +1,10 @@
 //! A schedule of ticks like that of gekkota's sampler: missed ticks are dropped, and later ticks
 //! keep their times.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::raw;
+use crate::study::Fallible;
 
 pub(crate) struct Schedule {
     first_ns: u64,
@@ -54,6 +55,26 @@ impl Schedule {
         let ticks = 1 + now_ns.saturating_sub(self.first_ns) / self.interval_ns;
         self.on_time as f64 / ticks as f64
     }
+}
+
+/// Runs `tick` for a span on a thread that is prepared as gekkota's sampler is. Returns the schedule.
+pub(crate) fn tick_for(
+    interval: Duration,
+    span: Duration,
+    mut tick: impl FnMut(Instant) + Send,
+) -> Fallible<Schedule> {
+    let ticks = || {
+        raw::prepare_sampler_thread();
+        let start = Instant::now();
+        let mut schedule = Schedule::start(interval);
+        while start.elapsed() < span {
+            tick(start);
+            schedule.sleep_to_next();
+        }
+        schedule
+    };
+    let thread = std::thread::scope(|scope| scope.spawn(ticks).join());
+    thread.map_err(|_| "the sampler panicked".into())
 }
 
 #[cfg(test)]

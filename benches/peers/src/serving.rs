@@ -9,8 +9,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::busy::work;
-use crate::raw::process_cpu_ns;
-use crate::raw_threads::pin_to;
+use crate::raw::{pin_to, process_cpu_ns};
 
 type Fallible<T> = Result<T, Box<dyn Error>>;
 
@@ -26,8 +25,6 @@ pub(crate) struct Run<'a> {
     /// The program's arguments before those of the clients.
     pub(crate) clients: &'a [&'a str],
     pub(crate) seconds: &'a str,
-    /// Whether the kernel may choose the processors.
-    pub(crate) is_free: bool,
 }
 
 /// Runs the server, and the clients in another process. Each thread calls `begin` first, and calls
@@ -42,19 +39,17 @@ pub(crate) fn run<Context, Profiler>(
     let mut command = Command::new(run.program);
     command
         .args(run.clients)
-        .args([run.seconds, &run.is_free.to_string()])
+        .arg(run.seconds)
         .stdin(Stdio::null())
         .stderr(Stdio::inherit());
     let mut serving = Vec::new();
     for connection in 0..CONNECTIONS {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         command.arg(listener.local_addr()?.to_string());
-        let (is_free, enter) = (run.is_free, enter.clone());
+        let enter = enter.clone();
         serving.push(std::thread::Builder::new().spawn(move || {
             begin();
-            if !is_free {
-                pin_to(connection)?;
-            }
+            pin_to(connection)?;
             let (stream, _) = listener.accept()?;
             serve(stream, enter)
         })?);

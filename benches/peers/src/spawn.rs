@@ -10,187 +10,57 @@
 //! from batch to batch. The figure is the median, over the pairs, of the time with a session
 //! divided by the time without: whatever slows the machine for longer than a pair affects both.
 //! pprof-rs is measured in the same way, in a separate process.
-//!
-//! `child_session` and `child_save` are the times, in ms, that a forked child takes for a session of
-//! its own, and for one that it saves. The parent has no session then.
 
-use std::error::Error;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
-use gekkota::{ProfilerSession, StartParams};
-use serde_json::{Value, json};
+use crate::prelude::*;
+use nix::sys::prctl::set_thp_disable;
 
-use crate::machine::{self, load_note};
-use crate::profile::{count, engine_of_params};
-use crate::raw_threads::{fork_and_wait, use_small_pages};
-use crate::report::{Arm, Report, median};
-use crate::{Effort, Outcome, child};
+use crate::raw_threads::fork_and_wait;
+use crate::turns::settled_session;
 
-const INTERVAL: Duration = Duration::from_millis(1);
 const PROGRAM: &str = "/bin/true";
 const TOUCHED_BYTES: usize = 200 << 20;
 const SPAWNS_PER_BATCH: usize = 50;
 const FORKS_PER_BATCH: usize = 10;
-/// Number of children with a session of their own.
-const CHILDREN: usize = 20;
-/// Wait after a profiler's start, until it samples.
-const SETTLE: Duration = Duration::from_millis(10);
-const GOAL: f64 = 1.05;
 
-pub(crate) fn measure(effort: Effort) -> Outcome {
-    let (rounds, batches) = if effort.quick { (2, 8) } else { (5, 20) };
-    let (mut ours, mut ours_fork) = (Arm::new("ours"), Arm::extra("ours_fork"));
-    let [mut child_session, mut child_save] = ["child_session", "child_save"].map(Arm::extra);
-    let (mut pprof, mut pprof_fork) = (Arm::new("pprof"), Arm::extra("pprof_fork"));
-    let mut notes = vec![format!(
-        "{rounds} rounds of {batches} batches of {SPAWNS_PER_BATCH} spawns and {FORKS_PER_BATCH} forks, with and without a \
-         profiler, interleaved; {} MiB touched; {}",
-        TOUCHED_BYTES >> 20,
-        load_note()
-    )];
-    for round in 1..=rounds {
-        for (profiler, spawn, fork) in [
-            ("ours", &mut ours, &mut ours_fork),
-            ("pprof", &mut pprof, &mut pprof_fork),
-        ] {
-            let (run, taken) =
-                machine::watch(|| child::run("spawn", &[profiler.to_owned(), batches.to_string()]));
-            // A peer may hang, because its handler unwinds even when it interrupts an allocation or
-            // a fork.
-            let run = match run {
-                Err(error) if profiler != "ours" => {
-                    notes.push(format!("round {round}: cannot measure {profiler}: {error}"));
-                    continue;
-                }
-                run => run?,
-            };
-            spawn.runs.extend(run["spawn"]["slowdown"].as_f64());
-            fork.runs.extend(run["fork"]["slowdown"].as_f64());
-            child_session.runs.extend(run["child_session"].as_f64());
-            child_save.runs.extend(run["child_save"].as_f64());
-            let pair = |loop_name: &str| {
-                let number = |column: &str| run[loop_name][column].as_f64().unwrap_or(f64::NAN);
-                format!(
-                    "{loop_name} {:.1} µs without, {:.1} with",
-                    number("without"),
-                    number("with")
-                )
-            };
-            notes.push(format!(
-                "round {round}: {profiler}: {}; {}; {} samples; gekkota's engine on this machine: {}; CPUs used by other processes + the hypervisor: {taken}",
-                pair("spawn"),
-                pair("fork"),
-                run["samples"],
-                run["engine"].as_str().unwrap_or_default(),
-            ));
-        }
-    }
-    let met = [&ours, &ours_fork].iter().all(|arm| arm.figure() <= GOAL);
-    let measured = [pprof, ours_fork, pprof_fork, child_session, child_save]
-        .into_iter()
-        .filter(|arm| !arm.runs.is_empty());
-    Ok(Report {
-        unit: "time / time without a profiler, of Command::spawn + wait (`…_fork`: of fork + _exit + waitpid; `child_…`: ms of a child)",
-        ours,
-        peers: measured.collect(),
-        floor: None,
-        better: f64::min,
-        goal: "ours and ours_fork <= 1.05 at 1,000 Hz",
-        met,
-        notes,
-    })
-}
+pub(crate) const MEASUREMENT: Measurement = Measurement {
+    name: "spawn",
+    unit: "time / time without a profiler, of Command::spawn + wait (`…_fork`: of fork + _exit + waitpid)",
+    goal: "ours and ours_fork <= 1.05 at 1,000 Hz",
+    peers: &["pprof"],
+    is_met: |study| study.at_most(&["ours", "ours_fork"], 1.05),
+    rounds: [2, 5],
+    sizes: [&[8], &[20]],
+    size_names: &["batches of 50 spawns and 10 forks, with a profiler and without"],
+    arms: &["ours", "pprof"],
+    part: run,
+    ..Measurement::NEW
+};
 
-/// Runs one round in the child process. Arguments: the profiler, and the number of batches.
-pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
-    let [profiler, batches] = arguments else {
-        return Err("expected a profiler and the number of batches".into());
-    };
-    let engine = engine_of_params(StartParams::default().interval(INTERVAL))?;
-    use_small_pages()?;
+/// Runs one round. Arguments: the arm, and the number of batches.
+fn run(arguments: &Arguments) -> Fallible<Value> {
+    let (arm, batches): (_, usize) = (arguments.text(0)?, arguments.get(1)?);
+    // Small pages, so that a fork has to copy a page table entry for each.
+    set_thp_disable(true)?;
     let touched = std::hint::black_box(vec![1u8; TOUCHED_BYTES]);
     let (mut spawns, mut forks) = (Batches::default(), Batches::default());
-    let mut samples = 0;
-    for batch in 0..batches.parse::<usize>()? {
+    for batch in 0..batches {
         for turn in [false, true] {
             let with = turn != (batch % 2 == 1);
-            let running = if with {
-                Some(RunningProfiler::start(profiler)?)
-            } else {
-                None
-            };
-            std::thread::sleep(SETTLE);
+            let session = (with && arm == "ours").then(settled_session).transpose()?;
+            let start_pprof = || pprof_rs::start(INTERVAL);
+            let guard = (with && arm != "ours").then(start_pprof).transpose()?;
             spawns.time(with, SPAWNS_PER_BATCH, spawn_and_wait)?;
             forks.time(with, FORKS_PER_BATCH, || Ok(fork_and_wait(|| ())?))?;
-            if let Some(running) = running {
-                samples += running.end()?;
-            }
+            drop((session, guard));
         }
     }
     drop(touched);
-    let mut answer = json!({"spawn": spawns.to_json(), "fork": forks.to_json(), "samples": samples, "engine": engine});
-    if profiler == "ours" {
-        answer["child_session"] = json!(child_ms(false)?);
-        answer["child_save"] = json!(child_ms(true)?);
-    }
-    Ok(answer)
+    Ok(json!({ arm: spawns.slowdown(), format!("{arm}_fork"): forks.slowdown() }))
 }
 
-/// Returns how long a forked child takes for a session, in ms, and to save it if `saves`.
-fn child_ms(saves: bool) -> Result<f64, Box<dyn Error>> {
-    let file = std::env::temp_dir().join(format!("spawn-{}.json", std::process::id()));
-    let body = || {
-        let session = ProfilerSession::start(StartParams::default().interval(INTERVAL));
-        let profile = session.expect("a session").finish().expect("a profile");
-        if saves {
-            profile.save(&file).expect("a file");
-        }
-    };
-    let mut children = Batches::default();
-    for _ in 0..CHILDREN {
-        children.time(true, 1, || Ok(fork_and_wait(body)?))?;
-    }
-    // There is none if it does not save.
-    let _ = std::fs::remove_file(&file);
-    Ok(median(&children.with) / 1e3)
-}
-
-/// A running profiler.
-enum RunningProfiler {
-    Ours(ProfilerSession),
-    Pprof(pprof::ProfilerGuard<'static>),
-}
-
-impl RunningProfiler {
-    fn start(profiler: &str) -> Result<Self, Box<dyn Error>> {
-        match profiler {
-            "ours" => Ok(Self::Ours(ProfilerSession::start(
-                StartParams::default().interval(INTERVAL),
-            )?)),
-            "pprof" => {
-                let frequency = 1.0 / INTERVAL.as_secs_f64();
-                Ok(Self::Pprof(pprof::ProfilerGuard::new(frequency as i32)?))
-            }
-            other => Err(format!("unknown profiler `{other}`").into()),
-        }
-    }
-
-    /// Ends the profiling, and returns the number of samples.
-    fn end(self) -> Result<u64, Box<dyn Error>> {
-        match self {
-            Self::Ours(session) => Ok(count(&session.finish()?, "captured_samples").unwrap_or(0)),
-            Self::Pprof(guard) => Ok(guard
-                .report()
-                .build_unresolved()?
-                .data
-                .values()
-                .sum::<isize>() as u64),
-        }
-    }
-}
-
-fn spawn_and_wait() -> Result<(), Box<dyn Error>> {
+fn spawn_and_wait() -> Fallible<()> {
     let status = Command::new(PROGRAM).spawn()?.wait()?;
     if status.success() {
         Ok(())
@@ -211,8 +81,8 @@ impl Batches {
         &mut self,
         with: bool,
         turns: usize,
-        mut turn: impl FnMut() -> Result<(), Box<dyn Error>>,
-    ) -> Result<(), Box<dyn Error>> {
+        mut turn: impl FnMut() -> Fallible<()>,
+    ) -> Fallible<()> {
         let start = Instant::now();
         for _ in 0..turns {
             turn()?;
@@ -235,18 +105,12 @@ impl Batches {
             .collect();
         median(&factors)
     }
-
-    fn to_json(&self) -> Value {
-        json!({
-            "slowdown": self.slowdown(),
-            "without": median(&self.without),
-            "with": median(&self.with),
-        })
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

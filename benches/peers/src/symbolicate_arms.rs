@@ -1,6 +1,5 @@
 //! The arms of `symbolicate` that run in a process of this program.
 
-use std::error::Error;
 use std::hint::black_box;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -12,16 +11,18 @@ use gekkota::profile::Symbolicate;
 
 use crate::own_program::load_bias;
 use crate::samply;
+use crate::study::Fallible;
 
 pub(crate) const ADDRESSES: usize = 10_000;
 /// How often each address occurs in the samples of `eager`.
-pub(crate) const FRAMES_PER_ADDRESS: usize = 20;
+const FRAMES_PER_ADDRESS: usize = 20;
 
 /// Names these addresses of this program's file. Returns how long that took, and the names'
 /// numbers.
-type Naming = fn(&[u64]) -> Result<(Duration, Answer), Box<dyn Error>>;
+type Naming = fn(&[u64]) -> Named;
+type Named = Fallible<(Duration, Answer)>;
 
-pub(crate) const ARMS: [(&str, Naming); 7] = [
+pub(crate) const ARMS: [(&str, Naming); 6] = [
     ("ours", |addresses| ours(addresses, Symbolicate::Full)),
     ("ours_names", |addresses| {
         ours(addresses, Symbolicate::NamesOnly)
@@ -29,8 +30,7 @@ pub(crate) const ARMS: [(&str, Naming); 7] = [
     ("samply_symbols", samply_symbols),
     ("blazesym", |addresses| blazesym(addresses, true)),
     ("blazesym_names", |addresses| blazesym(addresses, false)),
-    ("eager_once", |addresses| eager(addresses, 1)),
-    ("eager", |addresses| eager(addresses, FRAMES_PER_ADDRESS)),
+    ("eager", eager),
 ];
 
 /// How many addresses and functions an arm has named.
@@ -65,10 +65,6 @@ impl Answer {
             self.named
         ))
     }
-
-    pub(crate) fn describe(&self) -> String {
-        format!("{} / {}", self.named, self.functions)
-    }
 }
 
 /// Name of the function whose address is always among those to name.
@@ -80,7 +76,7 @@ fn function_with_a_known_name() -> u64 {
 }
 
 /// Returns addresses in the file, spread evenly over this code, with one of the known function.
-pub(crate) fn addresses_in(text: &Range<u64>) -> Result<Vec<u64>, Box<dyn Error>> {
+pub(crate) fn addresses_in(text: &Range<u64>) -> Fallible<Vec<u64>> {
     let known = function_with_a_known_name as fn() -> u64 as usize as u64 - load_bias()?;
     let others = ADDRESSES as u64 - 1;
     let place = |number| text.start + (text.end - text.start) * number / others;
@@ -89,7 +85,7 @@ pub(crate) fn addresses_in(text: &Range<u64>) -> Result<Vec<u64>, Box<dyn Error>
     Ok(addresses)
 }
 
-fn ours(addresses: &[u64], symbolicate: Symbolicate) -> Result<(Duration, Answer), Box<dyn Error>> {
+fn ours(addresses: &[u64], symbolicate: Symbolicate) -> Named {
     let bias = load_bias()?;
     let in_memory: Vec<u64> = addresses.iter().map(|address| address + bias).collect();
     let begin = Instant::now();
@@ -102,7 +98,7 @@ fn ours(addresses: &[u64], symbolicate: Symbolicate) -> Result<(Duration, Answer
     Ok((time, answer))
 }
 
-fn samply_symbols(addresses: &[u64]) -> Result<(Duration, Answer), Box<dyn Error>> {
+fn samply_symbols(addresses: &[u64]) -> Named {
     let path = std::env::current_exe()?;
     let begin = Instant::now();
     let names = samply::look_up(&path, addresses)?;
@@ -119,7 +115,7 @@ fn samply_symbols(addresses: &[u64]) -> Result<(Duration, Answer), Box<dyn Error
     Ok((time, answer))
 }
 
-fn blazesym(addresses: &[u64], in_full: bool) -> Result<(Duration, Answer), Box<dyn Error>> {
+fn blazesym(addresses: &[u64], in_full: bool) -> Named {
     let path = std::env::current_exe()?;
     let begin = Instant::now();
     let symbolizer = Symbolizer::builder()
@@ -140,14 +136,14 @@ fn blazesym(addresses: &[u64], in_full: bool) -> Result<(Duration, Answer), Box<
     Ok((time, answer))
 }
 
-/// Resolves each address `times` times, in an order without a pattern.
-fn eager(addresses: &[u64], times: usize) -> Result<(Duration, Answer), Box<dyn Error>> {
+/// Resolves each address many times, in an order without a pattern.
+fn eager(addresses: &[u64]) -> Named {
     /// Prime, so that each address has its turn before the first one comes again.
     const STRIDE: usize = 7_919;
     let bias = load_bias()?;
     let mut answer = Answer::default();
     let begin = Instant::now();
-    for frame in 0..times * addresses.len() {
+    for frame in 0..FRAMES_PER_ADDRESS * addresses.len() {
         let address = addresses[frame * STRIDE % addresses.len()] + bias;
         // `backtrace` expects a return address, and subtracts one byte.
         let return_address = std::ptr::without_provenance_mut(address as usize + 1);

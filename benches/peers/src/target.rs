@@ -3,18 +3,17 @@
 
 use std::hint::black_box;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use gekkota::register_thread;
 
 use crate::raw::{self, SuspendableThread};
+use crate::threads::{BUSY_NAME, Threads};
 
 /// Depth of the recursion: with the first and last functions of the thread, 36 frames.
-const RECURSION: usize = 29;
-pub(crate) const BUSY_NAME: &str = "busy";
+const RECURSION: usize = 27;
 /// Minimum gap that counts as lost: an iteration takes about 20 ns, the shortest interrupt more
 /// than 1 µs.
 const MIN_GAP: Duration = Duration::from_nanos(600);
@@ -31,9 +30,8 @@ pub(crate) struct Lost {
     pub(crate) excluded_gaps: u64,
 }
 
-/// State that the busy thread shares with the measuring thread.
+/// What the busy thread tells the measuring thread.
 struct Meter {
-    stop: AtomicBool,
     /// In cycles.
     min_gap: u64,
     excluded_gap: u64,
@@ -48,7 +46,6 @@ impl Meter {
     fn new(cycles_per_ns: f64) -> Self {
         let cycles = |time: Duration| (time.as_nanos() as f64 * cycles_per_ns) as u64;
         Self {
-            stop: AtomicBool::new(false),
             min_gap: cycles(MIN_GAP),
             excluded_gap: cycles(EXCLUDED_GAP),
             lost: AtomicU64::new(0),
@@ -78,9 +75,7 @@ pub(crate) struct Target {
     cycles_per_ns: f64,
     pub(crate) suspendable: SuspendableThread,
     pub(crate) thread_id: i32,
-    /// The processor that the thread is pinned to.
-    pub(crate) processor: Option<usize>,
-    thread: Option<JoinHandle<u64>>,
+    _thread: Threads,
 }
 
 impl Target {
@@ -90,52 +85,37 @@ impl Target {
         let meter = Arc::new(Meter::new(cycles_per_ns));
         let thread_meter = Arc::clone(&meter);
         let (sender, receiver) = channel();
-        let thread = std::thread::Builder::new()
-            .name(BUSY_NAME.to_owned())
-            .spawn(move || {
-                register_thread(BUSY_NAME);
-                let pinned = processor.map_or(Ok(()), |processor| raw::run_on(&[processor]));
-                let started =
-                    pinned.and_then(|()| Ok((SuspendableThread::current()?, raw::thread_id())));
-                // The receiver lives until it has received this.
-                let _ = sender.send(started);
-                descend(RECURSION, &thread_meter)
-            })?;
-        let started = receiver
-            .recv()
-            .map_err(|_| std::io::Error::other("the busy thread panicked"))?;
-        let (suspendable, thread_id) = started?;
+        let prepare = move |_| {
+            register_thread(BUSY_NAME);
+            let pinned = processor.map_or(Ok(()), |processor| raw::run_on(&[processor]));
+            // The receiver lives until it has received this.
+            let _ = sender.send(pinned.and_then(|()| SuspendableThread::current()));
+            Arc::clone(&thread_meter)
+        };
+        let thread = Threads::start(1, BUSY_NAME, prepare, |meter| {
+            black_box(descend(RECURSION, meter));
+        })?;
+        let suspendable = receiver.recv().map_err(std::io::Error::other)??;
         Ok(Self {
             meter,
             cycles_per_ns,
             suspendable,
-            thread_id,
-            processor,
-            thread: Some(thread),
+            thread_id: thread.ids[0],
+            _thread: thread,
         })
     }
 
     /// Returns what the thread loses in a span that begins now.
     pub(crate) fn watch(&self, span: Duration) -> Lost {
-        let start = self.read();
+        let start = Reading::of(&self.meter);
         std::thread::sleep(span);
-        let end = self.read();
+        let end = Reading::of(&self.meter);
         let in_ns = |cycles: u64| cycles as f64 / self.cycles_per_ns;
         Lost {
             lost_ns: in_ns(end.lost - start.lost),
             span_ns: (end.time - start.time).as_nanos() as f64
                 - in_ns(end.excluded - start.excluded),
             excluded_gaps: end.excluded_count - start.excluded_count,
-        }
-    }
-
-    fn read(&self) -> Reading {
-        let sum = |sum: &AtomicU64| sum.load(Ordering::Relaxed);
-        Reading {
-            time: Instant::now(),
-            lost: sum(&self.meter.lost),
-            excluded: sum(&self.meter.excluded),
-            excluded_count: sum(&self.meter.excluded_count),
         }
     }
 }
@@ -147,11 +127,14 @@ struct Reading {
     excluded_count: u64,
 }
 
-impl Drop for Target {
-    fn drop(&mut self) {
-        self.meter.stop.store(true, Ordering::Relaxed);
-        if let Some(Ok(result)) = self.thread.take().map(JoinHandle::join) {
-            black_box(result);
+impl Reading {
+    fn of(meter: &Meter) -> Self {
+        let sum = |sum: &AtomicU64| sum.load(Ordering::Relaxed);
+        Self {
+            time: Instant::now(),
+            lost: sum(&meter.lost),
+            excluded: sum(&meter.excluded),
+            excluded_count: sum(&meter.excluded_count),
         }
     }
 }
@@ -176,8 +159,10 @@ fn descend(levels: usize, meter: &Meter) -> u64 {
 
 #[inline(never)]
 fn add_up_gaps(meter: &Meter) -> u64 {
+    // Often enough that the gaps between two calls of this do not count.
+    const READINGS: usize = 100_000;
     let mut last = raw::cycles();
-    while !meter.stop.load(Ordering::Relaxed) {
+    for _ in 0..READINGS {
         let now = raw::cycles();
         let gap = now.saturating_sub(last);
         if gap > meter.min_gap {
@@ -198,15 +183,7 @@ mod tests {
         for ns in [1_000, 20_000, 999_999, 1_000_000, 5_000_000] {
             meter.add(ns * 2);
         }
-        let target = |meter| Target {
-            meter: Arc::new(meter),
-            cycles_per_ns: 2.0,
-            suspendable: SuspendableThread::current().expect("bounds"),
-            thread_id: raw::thread_id(),
-            processor: None,
-            thread: None,
-        };
-        let reading = target(meter).read();
+        let reading = Reading::of(&meter);
         assert_eq!(
             (reading.lost, reading.excluded),
             (2 * 1_020_999, 2 * 6_000_000)

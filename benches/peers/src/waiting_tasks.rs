@@ -5,32 +5,23 @@
 //! the next wait, and the shares also hold under other load.
 //!
 //! `ours` is the largest difference between a future's share in the profile and the share that its
-//! name states, in percentage points; `measured` is that to what the tasks have measured
-//! themselves. `extra_polls` are the polls of the futures beyond the two that each wait needs, one
+//! name states, in percentage points. `extra_polls` are the polls of the futures beyond the two that each wait needs, one
 //! that leaves it pending and one that ends it, so load does not change them. The others are the
 //! nanoseconds that a poll of a future takes that is always pending: `poll_inactive` without a
 //! session, `poll_off` in one without the feature, `poll_recorded` in one with it, and `poll_plain`
 //! without a label around it.
 
-use std::error::Error;
 use std::hint::black_box;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
 
 use gekkota::profile::Format;
-use gekkota::{
-    Features, Profile, ProfilerSession, StartParams, gecko_profiler_category, labeled_future,
-    register_thread,
-};
-use serde_json::{Value, json};
+use gekkota::{Features, Profile, gecko_profiler_category, labeled_future};
 
 use crate::batch::batch;
-use crate::machine::{self, load_note};
-use crate::report::{Arm, Report};
-use crate::{Effort, Outcome, child};
+use crate::prelude::*;
+use crate::profile::{Tables, column, threads};
 
 const TASKS: usize = 10_000;
 /// Names of the futures, and their shares in percent.
@@ -43,55 +34,18 @@ const SHARES: [(&str, u64); 4] = [
 /// Duration of a turn through all futures.
 const TURN: Duration = Duration::from_secs(1);
 const POLLS: u32 = 50_000;
-const GOAL_POINTS: f64 = 2.0;
 
-const FIGURES: [&str; 7] = [
-    "error",
-    "measured",
-    "extra_polls",
-    "poll_inactive",
-    "poll_off",
-    "poll_recorded",
-    "poll_plain",
-];
-
-pub(crate) fn measure(effort: Effort) -> Outcome {
-    let (rounds, turns) = if effort.quick { (1, 3) } else { (3, 10) };
-    let mut arms = FIGURES.map(Arm::extra);
-    let mut notes = vec![format!(
-        "{TASKS} tasks, {turns} turns of {TURN:?} in each round; {}",
-        load_note()
-    )];
-    for round in 1..=rounds {
-        let (run, taken) = machine::watch(|| child::run("waiting_tasks", &[turns.to_string()]));
-        let run = run?;
-        for arm in &mut arms {
-            arm.runs.push(
-                run[arm.name]
-                    .as_f64()
-                    .ok_or("the child's answer lacks a figure")?,
-            );
-        }
-        notes.push(format!(
-            "round {round}: {}; CPUs used by other processes + the hypervisor: {taken}",
-            run["note"].as_str().unwrap_or_default(),
-        ));
-    }
-    let mut arms: Vec<Arm> = arms.into();
-    let mut ours = arms.remove(0);
-    (ours.name, ours.extra) = ("ours", false);
-    let met = ours.figure() <= GOAL_POINTS && arms[1].figure() == 0.0;
-    Ok(Report {
-        unit: "percentage points between a future's share and its name",
-        ours,
-        peers: arms,
-        floor: None,
-        better: f64::min,
-        goal: "ours <= 2 points, and no extra polls",
-        met,
-        notes,
-    })
-}
+pub(crate) const MEASUREMENT: Measurement = Measurement {
+    name: "waiting_tasks",
+    unit: "percentage points between a future's share and its name",
+    goal: "ours <= 2 points, and no extra polls",
+    is_met: |study| study.at_most(&["ours"], 2.0) && study.at_most(&["extra_polls"], 0.0),
+    rounds: [1, 3],
+    sizes: [&[3], &[10]],
+    size_names: &["turns of 10,000 tasks"],
+    part: run,
+    ..Measurement::NEW
+};
 
 /// Counts the polls of the future inside.
 struct Counted<F> {
@@ -99,7 +53,6 @@ struct Counted<F> {
     polls: u64,
 }
 
-static POLLED: AtomicU64 = AtomicU64::new(0);
 static EXTRA: AtomicU64 = AtomicU64::new(0);
 
 impl<F: Future + Unpin> Future for Counted<F> {
@@ -113,39 +66,30 @@ impl<F: Future + Unpin> Future for Counted<F> {
 
 impl<F> Drop for Counted<F> {
     fn drop(&mut self) {
-        POLLED.fetch_add(self.polls, Ordering::Relaxed);
         EXTRA.fetch_add(self.polls.saturating_sub(2), Ordering::Relaxed);
     }
 }
 
-/// What the tasks have waited in each future, in ns, as they measured it.
-type Measured = [AtomicU64; SHARES.len()];
-
-async fn task(begin: tokio::time::Instant, turns: u32, measured: Arc<Measured>) {
+async fn task(begin: tokio::time::Instant, turns: u32) {
     let category = gecko_profiler_category!(Network);
     let mut until = begin;
     for _ in 0..turns {
-        for (at, (name, share)) in SHARES.into_iter().enumerate() {
+        for (name, share) in SHARES {
             until += TURN * share as u32 / 100;
             let sleep = Counted {
                 future: Box::pin(tokio::time::sleep_until(until)),
                 polls: 0,
             };
-            let before = Instant::now();
             labeled_future(name, category, sleep).await;
-            let waited_ns = before.elapsed().as_nanos() as u64;
-            measured[at].fetch_add(waited_ns, Ordering::Relaxed);
         }
     }
 }
 
-/// Runs all tasks, and returns what they have measured.
-fn run_tasks(turns: u32) -> Result<[f64; SHARES.len()], Box<dyn Error>> {
+fn run_tasks(turns: u32) -> Fallible<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_time()
         .build()?;
-    let measured = Arc::new(Measured::default());
     runtime.block_on(async {
         let begin = tokio::time::Instant::now() + Duration::from_millis(200);
         let mut tasks = Vec::new();
@@ -153,95 +97,69 @@ fn run_tasks(turns: u32) -> Result<[f64; SHARES.len()], Box<dyn Error>> {
             // The tasks do not wake all at once.
             let begin = begin + TURN * number as u32 / TASKS as u32;
             let category = gecko_profiler_category!(Network);
-            let measured = Arc::clone(&measured);
-            let work = async move {
+            tasks.push(tokio::spawn(async move {
                 tokio::time::sleep_until(begin).await;
-                labeled_future("task", category, task(begin, turns, measured)).await;
-            };
-            tasks.push(tokio::spawn(work));
+                labeled_future("task", category, task(begin, turns)).await;
+            }));
         }
         for task in tasks {
             task.await?;
         }
-        Ok::<(), Box<dyn Error>>(())
-    })?;
-    Ok(shares(std::array::from_fn(|at| {
-        measured[at].load(Ordering::Relaxed) as f64
-    })))
+        Ok(())
+    })
 }
 
-fn shares(times: [f64; SHARES.len()]) -> [f64; SHARES.len()] {
-    let all: f64 = times.iter().sum();
-    times.map(|time| 100.0 * time / all.max(1.0))
-}
-
-fn largest_difference(found: [f64; SHARES.len()], truth: [f64; SHARES.len()]) -> f64 {
-    let differences = found
-        .iter()
-        .zip(truth)
-        .map(|(one, other)| (one - other).abs());
-    differences.fold(0.0, f64::max)
-}
-
-fn start(features: Features) -> Result<ProfilerSession, Box<dyn Error>> {
+fn start(features: Features) -> Fallible<ProfilerSession> {
     let features = Features::default_set() | features;
     Ok(ProfilerSession::start(
         StartParams::default().features(features),
     )?)
 }
 
-/// Runs one round in the child process. Argument: the number of turns.
-pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
-    let [turns] = arguments else {
-        return Err("expected the number of turns".into());
+/// Runs one round. Arguments: the arm, which is all, and the number of turns.
+fn run(arguments: &Arguments) -> Fallible<Value> {
+    let in_session = |features| -> Fallible<f64> {
+        let session = start(features)?;
+        let time = poll_ns();
+        drop(session.finish()?);
+        Ok(time)
     };
-    let turns: u32 = turns.parse()?;
-    let poll_inactive = poll_ns();
-    let poll_plain = plain_poll_ns();
-    let session = start(Features::NONE)?;
-    let poll_off = poll_ns();
-    drop(session.finish()?);
+    let mut answer = json!({
+        "poll_inactive": poll_ns(),
+        "poll_plain": polls_of(pending()),
+        "poll_off": in_session(Features::NONE)?,
+        "poll_recorded": in_session(Features::WAITING_TASKS)?,
+    });
     let session = start(Features::WAITING_TASKS)?;
-    let poll_recorded = poll_ns();
-    drop(session.finish()?);
-    let session = start(Features::WAITING_TASKS)?;
-    let measured = run_tasks(turns)?;
-    let found = shares(recorded(&session.finish()?)?);
-    let stated = SHARES.map(|(_, share)| share as f64);
-    Ok(json!({
-        "error": largest_difference(found, stated),
-        "measured": largest_difference(found, measured),
-        "extra_polls": EXTRA.load(Ordering::Relaxed),
-        "poll_inactive": poll_inactive,
-        "poll_off": poll_off,
-        "poll_recorded": poll_recorded,
-        "poll_plain": poll_plain,
-        "note": format!(
-            "{found:.3?} % recorded, {measured:.3?} % measured, {} polls",
-            POLLED.load(Ordering::Relaxed)
-        ),
-    }))
+    run_tasks(arguments.get(1)?)?;
+    let sums = recorded(&session.finish()?)?;
+    let all: f64 = sums.iter().sum();
+    let shares = sums.iter().zip(SHARES);
+    let errors = shares.map(|(sum, (_, share))| (100.0 * sum / all.max(1.0) - share as f64).abs());
+    answer["ours"] = json!(errors.fold(0.0, f64::max));
+    answer["extra_polls"] = json!(EXTRA.load(Ordering::Relaxed));
+    Ok(answer)
 }
 
 /// Returns the weights of the track's rows, by the innermost name.
-fn recorded(profile: &Profile) -> Result<[f64; SHARES.len()], Box<dyn Error>> {
+fn recorded(profile: &Profile) -> Fallible<[f64; SHARES.len()]> {
     let mut text = Vec::new();
     profile.write(Format::Gecko, &mut text)?;
     let profile: Value = serde_json::from_slice(&text)?;
-    let mut threads = profile["threads"].as_array().into_iter().flatten();
-    let track = threads
-        .find(|thread| thread["name"] == "Waiting tasks")
-        .ok_or("the profile lacks the track")?;
-    let index = |value: &Value| value.as_u64().unwrap_or(0) as usize;
-    let weight = track["samples"]["schema"]["weight"]
-        .as_u64()
-        .ok_or("the track lacks weights")?;
+    let track = threads(&profile).find(|thread| thread["name"] == "Waiting tasks");
+    let track = track.ok_or("the profile lacks the track")?;
+    let places = Tables(track).stacks(|_, frame| {
+        let mut known = SHARES.iter();
+        known.position(|(name, _)| frame.name == *name)
+    });
+    let samples = &track["samples"];
+    let rows = column(samples, "stack").zip(column(samples, "weight"));
+    let (places, (stacks, weights)) = places.zip(rows).ok_or("the track lacks a table")?;
     let mut sums = [0.0; SHARES.len()];
-    for row in track["samples"]["data"].as_array().into_iter().flatten() {
-        let frame = index(&track["stackTable"]["data"][index(&row[0])][1]);
-        let name = &track["stringTable"][index(&track["frameTable"]["data"][frame][0])];
-        if let Some(at) = SHARES.iter().position(|(known, _)| name == known) {
-            sums[at] += row[weight as usize].as_f64().unwrap_or(0.0);
+    for (stack, weight) in stacks.zip(weights) {
+        let stack = stack.as_u64().map(|stack| stack as usize);
+        if let Some(place) = stack.and_then(|stack| places[stack]) {
+            sums[place] += weight.as_f64().unwrap_or(0.0);
         }
     }
     Ok(sums)
@@ -258,23 +176,14 @@ fn poll_ns() -> f64 {
     polls_of(labeled_future("pending", category, pending()))
 }
 
-fn plain_poll_ns() -> f64 {
-    polls_of(pending())
-}
-
 /// Returns the time of a poll: the median of many batches.
 fn polls_of(future: impl Future<Output = ()>) -> f64 {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _only = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());
-    let mut times: Vec<f64> = (0..31)
-        .map(|_| {
-            batch!(POLLS, {
-                black_box(future.as_mut().poll(&mut context).is_pending());
-            })
+    let times = [(); 31].map(|()| {
+        batch!(POLLS, {
+            black_box(future.as_mut().poll(&mut context).is_pending());
         })
-        .collect();
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
+    });
+    median(&times)
 }

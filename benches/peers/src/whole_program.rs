@@ -5,29 +5,19 @@
 //! with pprof-rs. It runs on one thread and on two. A profiler records only, or also names
 //! functions and writes its file (`…_saved`). A round runs each arm once, one after another, and the
 //! starting arm rotates. The figure is the additional time of an arm's fastest run, in percent of the
-//! fastest run without a profiler. Medians are in the notes: on a virtual machine whose speed changes
-//! by a fifth from run to run, they do not show a cost of a few percent. `linked` is a program that
-//! contains gekkota and does not start it.
-//!
-//! The extra figures `…_wall` are the same of wall time.
+//! fastest run without a profiler. The figure is not a median: on a virtual machine whose speed changes
+//! by a fifth from run to run, medians do not show a cost of a few percent.
 
-use std::error::Error;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
 
 use crate::built::{PACKAGE, cargo, folder, run};
-use crate::machine::{self, load_note};
-use crate::report::{Arm, Report, least, median};
-use crate::{Effort, Outcome};
+use crate::numbers::least;
+use crate::prelude::*;
 
-const SECONDS: f64 = 2.0;
 const THREADS: [usize; 2] = [1, 2];
-/// Cost of the whole program that is allowed beside the share, in seconds: start, names, file.
-const GOAL_FIXED_SECONDS: f64 = 0.1;
-/// Share that each of our intervals may add.
-const GOALS: [(&str, f64); 2] = [("ours_1ms", 0.05), ("ours_10ms", 0.01)];
 
 /// A way to run the program.
 struct Setting {
@@ -38,211 +28,129 @@ struct Setting {
     variable: Option<(&'static str, &'static str)>,
 }
 
-const SETTINGS: [Setting; 6] = [
-    Setting {
-        name: "none",
-        profiler: "none",
-        variable: None,
-    },
-    Setting {
-        name: "linked",
-        profiler: "gekkota",
-        variable: None,
-    },
-    Setting {
-        name: "ours_1ms",
-        profiler: "gekkota",
-        variable: Some(("MOZ_PROFILER_STARTUP_INTERVAL", "1")),
-    },
-    Setting {
-        name: "ours_10ms",
-        profiler: "gekkota",
-        variable: Some(("MOZ_PROFILER_STARTUP_INTERVAL", "10")),
-    },
-    Setting {
-        name: "pprof_1000hz",
-        profiler: "pprof",
-        variable: Some(("PPROF_HZ", "1000")),
-    },
-    Setting {
-        name: "pprof_100hz",
-        profiler: "pprof",
-        variable: Some(("PPROF_HZ", "100")),
-    },
+const SETTINGS: [Setting; 5] = [
+    setting("none", "none", None),
+    setting("ours_1ms", "gekkota", Some((OURS, "1"))),
+    setting("ours_10ms", "gekkota", Some((OURS, "10"))),
+    setting("pprof_1000hz", "pprof", Some((PPROF, "1000"))),
+    setting("pprof_100hz", "pprof", Some((PPROF, "100"))),
 ];
+const OURS: &str = "MOZ_PROFILER_STARTUP_INTERVAL";
+const PPROF: &str = "PPROF_HZ";
 
-/// CPU and wall time of a run, in seconds.
-#[derive(Clone, Copy)]
-struct Times {
-    cpu: f64,
-    wall: f64,
+const fn setting(
+    name: &'static str,
+    profiler: &'static str,
+    variable: Option<(&'static str, &'static str)>,
+) -> Setting {
+    Setting {
+        name,
+        profiler,
+        variable,
+    }
 }
 
-/// The runs of a setting with a number of threads, saved or not, in the order of the rounds.
-struct Cell {
-    setting: usize,
-    threads: usize,
-    saved: bool,
-    runs: Vec<Times>,
+/// A setting with a number of threads, saved or not.
+type Cell = (&'static Setting, usize, bool);
+
+fn cells() -> Vec<Cell> {
+    let settings = SETTINGS.iter().flat_map(|setting| {
+        let saved = [false, true]
+            .into_iter()
+            .filter(|saved| !saved || setting.variable.is_some());
+        saved.map(move |saved| (setting, saved))
+    });
+    let of_threads = |threads| {
+        settings
+            .clone()
+            .map(move |(setting, saved)| (setting, threads, saved))
+    };
+    THREADS.into_iter().flat_map(of_threads).collect()
 }
 
-pub(crate) fn measure(effort: Effort) -> Outcome {
-    let (rounds, seconds) = if effort.quick { (1, 0.5) } else { (9, SECONDS) };
+fn name_of((setting, threads, saved): Cell) -> String {
+    let saved = if saved { "_saved" } else { "" };
+    format!("{}_{threads}_threads{saved}", setting.name)
+}
+
+pub(crate) const MEASUREMENT: Measurement = Measurement {
+    name: "whole_program",
+    unit: "additional CPU time (user + system) of the whole program's fastest run, in % of that without a profiler",
+    goal: "ours <= pprof; 1 ms <= 5 % + 0.1 s, 10 ms <= 1 % + 0.1 s, saved or not, with 1 and 2 threads",
+    // What a user sees who records and saves with one thread.
+    ours: "ours_1ms_1_threads_saved",
+    peers: &["pprof_1000hz_1_threads_saved"],
+    is_met: |study| is_met(|name| study.figure(&format!("seconds_{name}"))),
+    measure,
+    ..Measurement::NEW
+};
+
+fn measure(study: &mut Study) -> Fallible<()> {
     let folder = folder("whole_program")?;
     build(&folder)?;
-    let speed = 4.0 / time(&folder, &SETTINGS[0], 1, 4, None)?.cpu;
-    let times = ((speed * seconds).round() as usize).max(1);
-    let mut cells = Vec::new();
-    for threads in THREADS {
-        for (setting, found) in SETTINGS.iter().enumerate() {
-            for saved in [false, true] {
-                if found.variable.is_some() || !saved {
-                    cells.push(Cell {
-                        setting,
-                        threads,
-                        saved,
-                        runs: Vec::new(),
-                    });
-                }
-            }
-        }
-    }
-    let mut notes = vec![format!(
-        "{rounds} rounds; each thread parses the sources of gekkota {times} times; {}",
-        load_note()
-    )];
+    let speed = 4.0 / time(&folder, &SETTINGS[0], 1, 4, None)?;
+    let times = ((speed * study.pick(0.5, 2.0)).round() as usize).max(1);
+    let cells = cells();
+    let mut runs = BTreeMap::<String, Vec<f64>>::new();
     let file = folder.join("saved");
-    let (result, taken) = machine::watch(|| {
-        for round in 0..rounds {
-            for place in 0..cells.len() {
-                let place = (place + round) % cells.len();
-                let cell = &mut cells[place];
-                let file = cell.saved.then_some(file.as_path());
-                let run = time(&folder, &SETTINGS[cell.setting], cell.threads, times, file)?;
-                cell.runs.push(run);
-            }
+    let about = format!("each thread parses the sources of gekkota {times} times");
+    study.rounds(study.pick(1, 9), about, |_, round| {
+        for place in 0..cells.len() {
+            let cell = cells[(place + round) % cells.len()];
+            let (setting, threads, saved) = cell;
+            let file = saved.then_some(file.as_path());
+            let cpu = time(&folder, setting, threads, times, file)?;
+            runs.entry(name_of(cell)).or_default().push(cpu);
         }
-        Ok::<(), Box<dyn Error>>(())
-    });
-    result?;
-    notes.push(format!(
-        "CPUs used by other processes + the hypervisor: {taken}"
-    ));
-    report(&cells, notes)
-}
-
-/// Makes the report of all runs.
-fn report(cells: &[Cell], mut notes: Vec<String>) -> Outcome {
-    let mut arms = Vec::new();
+        Ok(())
+    })?;
     for cell in cells {
-        let none = cells
-            .iter()
-            .find(|other| other.setting == 0 && other.threads == cell.threads)
-            .ok_or("no run without a profiler")?;
-        let name = cell.name();
-        let of = |cell: &Cell, part: fn(&Times) -> f64, figure: fn(&[f64]) -> f64| {
-            figure(&cell.runs.iter().map(part).collect::<Vec<_>>())
-        };
-        notes.push(format!(
-            "{name}: fastest run: CPU {:.3} s, wall {:.3} s; median {:.3}, {:.3} s",
-            of(cell, |run| run.cpu, least),
-            of(cell, |run| run.wall, least),
-            of(cell, |run| run.cpu, median),
-            of(cell, |run| run.wall, median),
+        let name = name_of(cell);
+        let fastest = least(&runs[&name]);
+        let none = least(&runs[&name_of((&SETTINGS[0], cell.1, false))]);
+        study.note(format!(
+            "{name}: fastest run {fastest:.3} s, median {:.3} s",
+            median(&runs[&name])
         ));
-        if cell.setting == 0 {
-            continue;
-        }
-        let added = |part: fn(&Times) -> f64| {
-            vec![100.0 * (of(cell, part, least) / of(none, part, least) - 1.0)]
-        };
-        arms.push(Arm {
-            runs: added(|run| run.cpu),
-            ..Arm::extra(name.clone().leak())
-        });
-        arms.push(Arm {
-            runs: added(|run| run.wall),
-            ..Arm::extra((name + "_wall").leak())
-        });
+        study.push(&format!("seconds_{name}"), fastest);
+        study.push(&name, 100.0 * (fastest / none - 1.0));
     }
-    // The heading figure: what a user sees who records and saves with one thread.
-    let mut take = |name: &str, new: &'static str| -> Result<Arm, Box<dyn Error>> {
-        let place = arms.iter().position(|arm| arm.name == name);
-        let arm = arms.remove(place.ok_or_else(|| format!("no runs of `{name}`"))?);
-        Ok(Arm {
-            runs: arm.runs,
-            ..Arm::new(new)
-        })
-    };
-    let ours = take("ours_1ms_1_thread_saved", "ours_1ms_1_thread_saved")?;
-    let peer = take("pprof_1000hz_1_thread_saved", "pprof_1000hz_1_thread_saved")?;
-    let met = is_met(cells);
-    Ok(Report {
-        unit: "additional CPU time (user + system) of the whole program's fastest run, in % of that without a profiler",
-        ours,
-        peers: std::iter::once(peer).chain(arms).collect(),
-        floor: None,
-        better: f64::min,
-        goal: "ours <= pprof; 1 ms <= 5 % + 0.1 s, 10 ms <= 1 % + 0.1 s, saved or not, with 1 and 2 threads",
-        met,
-        notes,
-    })
-}
-
-impl Cell {
-    fn name(&self) -> String {
-        let threads = if self.threads == 1 {
-            "1_thread"
-        } else {
-            "2_threads"
-        };
-        let saved = if self.saved { "_saved" } else { "" };
-        format!("{}_{threads}{saved}", SETTINGS[self.setting].name)
-    }
-
-    /// Returns the CPU time of the fastest run.
-    fn cpu(&self) -> f64 {
-        least(&self.runs.iter().map(|run| run.cpu).collect::<Vec<_>>())
-    }
+    Ok(())
 }
 
 /// Returns whether ours adds at most the allowed share and time, and no more than pprof-rs at the
-/// same rate.
-fn is_met(cells: &[Cell]) -> bool {
-    let cpu = |name: &str, threads: usize, saved: bool| {
-        let found = cells.iter().find(|cell| {
-            SETTINGS[cell.setting].name == name && cell.threads == threads && cell.saved == saved
-        });
-        found.map_or(f64::NAN, Cell::cpu)
-    };
-    let peers = ["pprof_1000hz", "pprof_100hz"];
-    GOALS.iter().zip(peers).all(|(&(name, share), peer)| {
-        THREADS.iter().all(|&threads| {
-            let none = cpu("none", threads, false);
-            [false, true].iter().all(|&saved| {
-                let ours = cpu(name, threads, saved);
-                ours <= none * (1.0 + share) + GOAL_FIXED_SECONDS
-                    && ours <= cpu(peer, threads, saved)
-            })
+/// same rate. `seconds` returns the CPU time of the fastest run of a cell.
+fn is_met(seconds: impl Fn(&str) -> f64) -> bool {
+    /// Cost of the whole program that is allowed beside the share, in seconds: start, names, file.
+    const FIXED: f64 = 0.1;
+    let goals = [
+        ("ours_1ms", 0.05, "pprof_1000hz"),
+        ("ours_10ms", 0.01, "pprof_100hz"),
+    ];
+    let mut cells = THREADS
+        .into_iter()
+        .flat_map(|threads| [(threads, ""), (threads, "_saved")]);
+    cells.all(|(threads, saved)| {
+        let none = seconds(&format!("none_{threads}_threads"));
+        let of = |setting| seconds(&format!("{setting}_{threads}_threads{saved}"));
+        goals.iter().all(|&(ours, share, peer)| {
+            of(ours) <= none * (1.0 + share) + FIXED && of(ours) <= of(peer)
         })
     })
 }
 
 /// Builds the program with each profiler.
-fn build(folder: &Path) -> Result<(), Box<dyn Error>> {
+fn build(folder: &Path) -> Fallible<()> {
     let package = Path::new(PACKAGE).join("parser");
     let target = folder.join("target");
-    let target = target.to_str().ok_or("the target folder is not UTF-8")?;
     for profiler in ["none", "gekkota", "pprof"] {
-        let mut build = vec!["build", "--release", "--quiet", "--target-dir", target];
+        let mut build = cargo(&package, "build --release --quiet --target-dir");
+        build.arg(&target);
         if profiler != "none" {
-            build.extend(["--features", profiler]);
+            build.args(["--features", profiler]);
         }
-        run(cargo(&package, &build))?;
-        fs::copy(
-            Path::new(target).join("release/parser"),
-            program(folder, profiler),
-        )?;
+        run(build)?;
+        fs::copy(target.join("release/parser"), program(folder, profiler))?;
     }
     Ok(())
 }
@@ -258,7 +166,7 @@ fn time(
     threads: usize,
     times: usize,
     file: Option<&Path>,
-) -> Result<Times, Box<dyn Error>> {
+) -> Fallible<f64> {
     let mut command = Command::new(program(folder, setting.profiler));
     command
         .arg(Path::new(PACKAGE).join("../../src"))
@@ -280,17 +188,15 @@ fn time(
             command.env("PPROF_FILE", file.with_extension("pb"));
         }
     }
-    let start = Instant::now();
     let (_, cpu) = run(command)?;
-    let wall = start.elapsed().as_secs_f64();
     if let (Some(file), Some(_)) = (file, setting.variable) {
         check_saved(setting, cpu, file)?;
     }
-    Ok(Times { cpu, wall })
+    Ok(cpu)
 }
 
 /// Checks that a run with this CPU time saved a profile with samples, and removes the file.
-fn check_saved(setting: &Setting, cpu: f64, file: &Path) -> Result<(), Box<dyn Error>> {
+fn check_saved(setting: &Setting, cpu: f64, file: &Path) -> Fallible<()> {
     let refuse =
         |error: &dyn std::fmt::Display| format!("{} saved no profile: {error}", setting.name);
     if setting.profiler == "pprof" {
@@ -317,35 +223,17 @@ fn check_saved(setting: &Setting, cpu: f64, file: &Path) -> Result<(), Box<dyn E
 mod tests {
     use super::*;
 
-    /// Returns runs of each setting on one thread and on two, saved and not, with these CPU times.
-    fn cells(cpu: impl Fn(&str, usize, bool) -> f64) -> Vec<Cell> {
-        let mut cells = Vec::new();
-        for threads in THREADS {
-            for (place, setting) in SETTINGS.iter().enumerate() {
-                for saved in [false, true] {
-                    let cpu = cpu(setting.name, threads, saved);
-                    let runs = vec![Times { cpu, wall: cpu }];
-                    cells.push(Cell {
-                        setting: place,
-                        threads,
-                        saved,
-                        runs,
-                    });
-                }
-            }
-        }
-        cells
-    }
-
     #[test]
     fn goal_allows_a_share_and_a_tenth_of_a_second() {
         let with = |one: f64, ten: f64, peer: f64| {
-            is_met(&cells(|name, _, _| match name {
-                "none" => 2.0,
-                "ours_1ms" => one,
-                "ours_10ms" => ten,
-                _ => peer,
-            }))
+            is_met(
+                |name| match name.split('_').take(2).collect::<Vec<_>>()[..] {
+                    ["none", _] => 2.0,
+                    ["ours", "1ms"] => one,
+                    ["ours", _] => ten,
+                    _ => peer,
+                },
+            )
         };
         assert!(with(2.19, 2.11, 2.5));
         assert!(!with(2.21, 2.11, 2.5));
@@ -355,20 +243,12 @@ mod tests {
 
     #[test]
     fn goal_holds_for_each_cell() {
-        let cells = cells(|name, threads, saved| match name {
-            "none" => 2.0,
-            "ours_1ms" if threads == 2 && saved => 2.5,
-            "ours_1ms" | "ours_10ms" => 2.0,
-            _ => 3.0,
-        });
-        assert!(!is_met(&cells));
-    }
-
-    #[test]
-    fn report_compares_runs_of_the_same_round() {
-        let cells = cells(|name, _, _| if name == "none" { 2.0 } else { 3.0 });
-        let report = report(&cells, Vec::new()).expect("all arms");
-        assert_eq!(report.ours.figure(), 50.0);
-        assert_eq!(report.ratio(), Some(1.0));
+        let names: Vec<String> = cells().into_iter().map(name_of).collect();
+        assert!(names.contains(&MEASUREMENT.ours.to_owned()));
+        assert!(!is_met(|name| match name {
+            "ours_1ms_2_threads_saved" => 2.5,
+            name if name.starts_with("pprof") => 3.0,
+            _ => 2.0,
+        }));
     }
 }

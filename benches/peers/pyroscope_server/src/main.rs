@@ -1,17 +1,17 @@
 //! The server of `cargo peers always_on`, profiled by pyroscope-rs at 100 Hz.
 //!
-//! Usage: `pyroscope_server PEERS SECONDS IS_FREE STORE`. `PEERS` is the program of the measurements, which
+//! Usage: `pyroscope_server PEERS SECONDS STORE`. `PEERS` is the program of the measurements, which
 //! also has the clients. `STORE` is the address that takes the profiles.
 
 #[path = "../../src/busy.rs"]
 #[allow(dead_code, reason = "the server needs only its work")]
 mod busy;
 #[path = "../../src/raw.rs"]
-#[allow(dead_code, reason = "the server needs only a clock")]
+#[allow(
+    dead_code,
+    reason = "the server only reads a clock and chooses processors"
+)]
 mod raw;
-#[path = "../../src/raw_threads.rs"]
-#[allow(dead_code, reason = "the server only chooses processors")]
-mod raw_threads;
 #[path = "../../src/serving.rs"]
 mod serving;
 
@@ -25,18 +25,17 @@ const HZ: u32 = 100;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [peers, seconds, is_free, store] = &arguments[..] else {
+    let [peers, seconds, store] = &arguments[..] else {
         return Err(format!(
-            "cannot run the server: got {} arguments, expected PEERS SECONDS IS_FREE STORE",
+            "cannot run the server: got {} arguments, expected PEERS SECONDS STORE",
             arguments.len()
         )
         .into());
     };
     let run = serving::Run {
         program: Path::new(peers),
-        clients: &["--child", "always_on_clients"],
+        clients: &["--child", "always_on", "clients"],
         seconds,
-        is_free: is_free.parse()?,
     };
     let start = || {
         let backend = pprof_backend(PprofConfig { sample_rate: HZ }, BackendConfig::default());

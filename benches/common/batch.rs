@@ -40,22 +40,3 @@ pub(crate) fn relaxed_load(rounds: u32) -> f64 {
     let loaded = black_box(&LOADED);
     batch!(rounds, let _ = black_box(loaded.load(Ordering::Relaxed)))
 }
-
-/// Returns the nanoseconds of the loop itself.
-#[inline(never)]
-pub(crate) fn empty(rounds: u32) -> f64 {
-    batch!(rounds, let _ = ())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::{Duration, Instant};
-
-    #[test]
-    fn batch_returns_the_time_of_one_repetition() {
-        let start = Instant::now();
-        let time = batch!(3, std::thread::sleep(Duration::from_millis(1)));
-        let whole = start.elapsed().as_secs_f64() * 1e9;
-        assert!((1e6..=whole / 24.0).contains(&time), "{time} of {whole}");
-    }
-}
